@@ -1,0 +1,50 @@
+# Everything runs in a virtual environment of its own. It is made on first use, and brought up to date whenever
+# pyproject.toml or constraints.txt change. Another Python: make PYTHON=python3.12 VENV=.venv-3.12 test
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+# What the checks need. Ray is left out: it is large, and nothing but its own executor uses it.
+EXTRAS = test,sim,parquet,cli
+
+.PHONY: help venv test lint types imports pytest bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+venv: $(VENV)/.installed ## Set up the virtual environment
+
+# The stamps .installed and .installed-bench say when the environment last matched the files they depend on.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "Hinge needs Python 3.10 or newer, not $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11"; exit 1; }
+	@echo "Setting up $(VENV) (once; a minute or so)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@
+
+$(VENV)/.installed-bench: $(VENV)/.installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),bench]'
+	@touch $@
+
+test: lint types imports pytest ## Run every check
+
+lint: $(VENV)/.installed ## Check style and likely bugs (ruff)
+	$(BIN)/ruff check .
+
+types: $(VENV)/.installed ## Check types (mypy, strict)
+	$(BIN)/mypy
+
+imports: $(VENV)/.installed ## Check that imports run one way (import-linter)
+	$(BIN)/lint-imports
+
+pytest: $(VENV)/.installed ## Run the tests, and the examples in docstrings and documentation
+	$(BIN)/pytest
+
+bench: $(VENV)/.installed-bench ## Measure decisions against other libraries
+	$(BIN)/python benchmarks/decide.py
+
+clean: ## Remove the virtual environment and everything generated
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
