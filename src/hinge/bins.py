@@ -1,0 +1,212 @@
+"""Confidence to bin: the policies learn one agreement per bin, so a confidence in [0, 1] becomes an integer.
+
+    UniformBins    equal widths; needs no history, and is what the paper uses
+    QuantileBins   equal shares of the samples seen before; finer where confidences crowd
+
+Bins are numbered upwards from 0 and a higher confidence never lands in a lower bin. A confidence that is no number from
+0 to 1 raises an error; it never lands in a bin. Only the methods that take many confidences at once need numpy.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from hinge.arguments import real, whole
+from hinge.errors import InvalidState
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class UniformBins:
+    """Bins of equal width: `bin = min(floor(bins * confidence), bins - 1)`.
+
+    The last bin is closed, so that confidence 1 belongs to it.
+
+    >>> uniform = UniformBins(16)
+    >>> uniform.bin(0.731)
+    11
+    >>> uniform.bin_many([0.0, 0.731, 1.0])
+    array([ 0, 11, 15])
+    """
+
+    bins: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bins", whole("UniformBins", "bins", self.bins, 1))
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """Where bins 1, 2, ... begin, for axes and legends; `bin` itself multiplies and never looks here.
+
+        >>> UniformBins(4).edges
+        (0.25, 0.5, 0.75)
+        """
+        return tuple(bin / self.bins for bin in range(1, self.bins))
+
+    def bin(self, confidence: float) -> int:
+        """The bin of one confidence.
+
+        >>> UniformBins(16).bin(1.5)
+        Traceback (most recent call last):
+        ValueError: UniformBins: confidence must be from 0 to 1, got 1.5
+        """
+        # Nearly every call passes this test; the full check costs more than the answer.
+        if not (type(confidence) is float and 0.0 <= confidence <= 1.0):
+            confidence = real("UniformBins", "confidence", confidence, 0, 1)
+        bin = int(self.bins * confidence)
+        return bin if bin < self.bins else bin - 1
+
+    def bin_many(self, confidences: ArrayLike) -> NDArray[np.int64]:
+        """The bins of many confidences, each the same as `bin` gives."""
+        import numpy as np
+
+        bins: NDArray[np.int64] = (self.bins * _checked("UniformBins", confidences)).astype(np.int64)
+        return np.minimum(bins, self.bins - 1)
+
+    def state(self) -> dict[str, Any]:
+        """A JSON-able dict for `restore_bins`.
+
+        >>> UniformBins(16).state()
+        {'kind': 'uniform', 'bins': 16}
+        """
+        return {"kind": "uniform", "bins": self.bins}
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class QuantileBins:
+    """Bins between given edges: `bin` = how many edges are <= confidence (as `bisect.bisect_right`).
+
+    `edges` are where bins 1, 2, ... begin, strictly increasing in (0, 1]; bin 0 begins at 0. So an edge belongs to the
+    bin above it, and an edge at 1 makes a bin for confidence 1 alone.
+
+    >>> quantile = QuantileBins([0.5, 0.9])
+    >>> [quantile.bin(confidence) for confidence in (0.0, 0.5, 0.7, 0.9, 1.0)]
+    [0, 1, 1, 2, 2]
+    >>> quantile.bins
+    3
+    """
+
+    edges: tuple[float, ...]
+
+    def __init__(self, edges: Iterable[float]) -> None:
+        object.__setattr__(self, "edges", _checked_edges(edges))
+
+    @classmethod
+    def fit(cls, confidences: ArrayLike, bins: int) -> QuantileBins:
+        """Bins that share out `confidences` about equally.
+
+        With the confidences sorted as x_0 <= ... <= x_(N-1), edge k is x_floor(N k / bins). Equal confidences cannot be
+        told apart, so where they bunch edges coincide and are merged: the result then has fewer than `bins` bins.
+        Every bin holds at least one of the confidences, and fewer than N / bins + 1 besides those equal to its lowest.
+
+        >>> QuantileBins.fit([0.2, 0.4, 0.6, 0.7, 0.8, 0.9], bins=3)
+        QuantileBins(edges=(0.6, 0.8))
+        >>> QuantileBins.fit([0.3, 0.8, 1.0, 1.0, 1.0, 1.0], bins=4).bins
+        3
+        """
+        import numpy as np
+
+        bins = whole("QuantileBins.fit", "bins", bins, 1)
+        ordered = np.sort(_checked("QuantileBins.fit", confidences)).tolist()
+        if not ordered:
+            raise ValueError("QuantileBins.fit: confidences must not be empty, got []")
+        candidates = {ordered[len(ordered) * k // bins] for k in range(1, bins)}
+        # An edge at the lowest confidence would leave bin 0 without a sample.
+        return cls(sorted(edge for edge in candidates if edge > ordered[0]))
+
+    @property
+    def bins(self) -> int:
+        """How many bins there are: one more than edges."""
+        return len(self.edges) + 1
+
+    def bin(self, confidence: float) -> int:
+        """The bin of one confidence.
+
+        >>> QuantileBins([0.5]).bin(float("nan"))
+        Traceback (most recent call last):
+        ValueError: QuantileBins: confidence must be from 0 to 1, got nan
+        """
+        if not (type(confidence) is float and 0.0 <= confidence <= 1.0):
+            confidence = real("QuantileBins", "confidence", confidence, 0, 1)
+        return bisect_right(self.edges, confidence)
+
+    def bin_many(self, confidences: ArrayLike) -> NDArray[np.int64]:
+        """The bins of many confidences, each the same as `bin` gives.
+
+        >>> QuantileBins([0.5, 0.9]).bin_many([0.1, 0.5, 1.0])
+        array([0, 1, 2])
+        """
+        import numpy as np
+
+        values = _checked("QuantileBins", confidences)
+        return np.searchsorted(np.array(self.edges), values, side="right").astype(np.int64)
+
+    def state(self) -> dict[str, Any]:
+        """A JSON-able dict for `restore_bins`.
+
+        >>> QuantileBins([0.5, 0.9]).state()
+        {'kind': 'quantile', 'edges': [0.5, 0.9]}
+        """
+        return {"kind": "quantile", "edges": list(self.edges)}
+
+
+def restore_bins(state: Mapping[str, Any]) -> UniformBins | QuantileBins:
+    """The bins whose `state()` this is.
+
+    >>> restore_bins({"kind": "uniform", "bins": 16})
+    UniformBins(bins=16)
+    >>> restore_bins({"kind": "uniform", "bins": 0})
+    Traceback (most recent call last):
+    hinge.errors.InvalidState: restore_bins: UniformBins: bins must be an integer >= 1, got 0
+    """
+    if not isinstance(state, Mapping):
+        raise InvalidState(f"restore_bins: state must be a dict, got {state!r}")
+    try:
+        match dict(state):
+            case {"kind": "uniform", "bins": bins, **extra} if not extra:
+                return UniformBins(bins)
+            case {"kind": "quantile", "edges": edges, **extra} if not extra:
+                return QuantileBins(edges)
+    except (TypeError, ValueError) as error:
+        raise InvalidState(f"restore_bins: {error}") from error
+    raise InvalidState(f"restore_bins: state must be of uniform or quantile bins, got {dict(state)!r}")
+
+
+def _checked_edges(edges: Iterable[float]) -> tuple[float, ...]:
+    if isinstance(edges, str) or not isinstance(edges, Iterable):
+        raise TypeError(f"QuantileBins: edges must be a sequence of numbers, got {edges!r}")
+    checked = tuple(real("QuantileBins", f"edges[{k}]", edge) for k, edge in enumerate(edges))
+    for edge in checked:
+        if not 0 < edge <= 1:
+            raise ValueError(f"QuantileBins: edges must be > 0 and <= 1, got {edge!r}")
+    for below, above in pairwise(checked):
+        if below >= above:
+            raise ValueError(f"QuantileBins: edges must be strictly increasing, got {above!r} after {below!r}")
+    return checked
+
+
+def _checked(owner: str, confidences: ArrayLike) -> NDArray[np.float64]:
+    """`confidences` as a 1-D array of numbers from 0 to 1, or an error that names the first bad position."""
+    import numpy as np
+
+    try:
+        array = np.asarray(confidences)
+    except ValueError:  # lists of different lengths
+        array = np.fromiter(confidences, dtype=object)  # type: ignore[arg-type]  # only a sequence gets here
+    if array.ndim != 1:
+        raise ValueError(f"{owner}: confidences must be 1-D, got {confidences!r}")
+    if array.dtype.kind not in "fiu":  # one by one, as numpy turns the numbers beside a text into texts
+        given: Any = confidences
+        array = np.array([real(owner, f"confidence at position {k}", value, 0, 1) for k, value in enumerate(given)])
+    values = array.astype(np.float64, copy=False)
+    outside = np.flatnonzero(~((values >= 0) & (values <= 1)))
+    if outside.size:
+        real(owner, f"confidence at position {outside[0]}", array[outside[0]].item(), 0, 1)
+    return values

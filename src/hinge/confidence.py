@@ -1,0 +1,250 @@
+"""Scores to confidence: how sure the local model is of its answer, from 0 to 1, where 1 is certain.
+
+A confidence measure takes the scores of one sample (1-D) and returns a float, or of many (2-D, samples x classes) and
+returns an array. With p the softmax of the scores, over m classes, p_1 >= p_2 >= ... in order:
+
+    max_softmax    p_1
+    margin         p_1 - p_2
+    entropy        1 + sum(p log p) / log m
+    logistic       sigma(intercept + top1 * p_1 + top2 * p_2)
+
+`temperature` composes with each. Scores are the numbers before the softmax; of a model that returns probabilities, give
+the logarithms. Scores that are no finite numbers raise an error.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from math import sqrt
+from reprlib import repr as brief
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hinge.arguments import positive, real
+
+Floats = NDArray[np.float64]
+LogisticWeights = tuple[float, float, float]
+
+RESNET8_CIFAR10: LogisticWeights = (-4.634, 5.937, -3.042)  # arXiv 2407.11061, for a quantised ResNet-8
+TEMPERATURE_RANGE = (0.01, 100.0)  # where `fit_temperature` looks
+RIDGE = 1e-3  # the penalty of `fit_logistic`: next to nothing beside a dozen samples
+
+
+class ConfidenceMeasure(Protocol):
+    """Scores to confidence: a float for 1-D scores, a float64 array for 2-D (hence `Any`)."""
+
+    def __call__(self, scores: ArrayLike, /) -> Any: ...
+
+
+def max_softmax(scores: ArrayLike) -> Any:
+    """The largest softmax probability, `p_1 = 1 / sum_k exp(s_k - max s)`.
+
+    >>> round(max_softmax([2.0, 1.0, 0.0]), 4)
+    0.6652
+    >>> max_softmax([[2.0, 1.0, 0.0], [0.0, 0.0, 0.0]]).round(4)
+    array([0.6652, 0.3333])
+    """
+    return _confidence(1 / _weights("max_softmax", scores)[1])
+
+
+def margin(scores: ArrayLike) -> Any:
+    """The largest softmax probability less the second, `p_1 - p_2`.
+
+    >>> round(margin([2.0, 1.0, 0.0]), 4)
+    0.4205
+    """
+    shifted, total = _weights("margin", scores)
+    return _confidence(-np.expm1(_second(shifted)) / total)
+
+
+def entropy(scores: ArrayLike) -> Any:
+    """One less the entropy of the softmax in units of its maximum, `1 + sum_k p_k log p_k / log m`.
+
+    >>> round(entropy([2.0, 1.0, 0.0]), 4), entropy([0.0, 0.0])
+    (0.2423, 0.0)
+    """
+    shifted, total = _weights("entropy", scores)
+    mean = (np.exp(shifted) * shifted).sum(axis=-1) / total
+    return _confidence(1 - (np.log(total) - mean) / np.log(shifted.shape[-1]))
+
+
+def logistic(intercept: float, top1: float, top2: float) -> ConfidenceMeasure:
+    """The decision module of arXiv 2407.11061: `sigma(intercept + top1 * p_1 + top2 * p_2)`.
+
+    >>> measure = logistic(*RESNET8_CIFAR10)
+    >>> round(measure([9.0, 1.0, 0.0]), 4), round(measure([1.0, 1.0, 0.0]), 4)
+    (0.7857, 0.0319)
+    """
+    named = (("intercept", intercept), ("top1", top1), ("top2", top2))
+    return partial(_logistic, *(real("logistic", name, weight) for name, weight in named))
+
+
+def _logistic(intercept: float, top1: float, top2: float, scores: ArrayLike) -> Any:
+    first, second = _top_two("logistic", scores)
+    return _confidence(_sigma(intercept + top1 * first + top2 * second))
+
+
+def temperature(value: float) -> Callable[[ConfidenceMeasure], ConfidenceMeasure]:
+    """Turns a measure of scores into the same measure of scores / value; a value above 1 tempers overconfidence.
+
+    >>> round(temperature(1.5)(max_softmax)([3.0, 1.5, 0.0]), 4)
+    0.6652
+    """
+    return partial(_tempered, positive("temperature", "value", value))
+
+
+def _tempered(value: float, measure: ConfidenceMeasure) -> ConfidenceMeasure:
+    if not callable(measure):
+        raise TypeError(f"temperature: measure must be a confidence measure, got {measure!r}")
+    return partial(_at_temperature, value, measure)
+
+
+def _at_temperature(value: float, measure: ConfidenceMeasure, scores: ArrayLike) -> Any:
+    return measure(_checked("temperature", scores) / value)
+
+
+def fit_temperature(scores: ArrayLike, labels: ArrayLike) -> float:
+    """The temperature T at which `softmax(scores / T)` makes the labels most likely.
+
+    Minimises `sum_t log sum_k exp(s_tk / T) - s_t,label / T`, convex in 1 / T, by Newton steps kept inside a bracket.
+    T stays in `TEMPERATURE_RANGE`; it is 1 where the labels speak for no other.
+
+    >>> round(fit_temperature([[2.0, 0.0]] * 4, [0, 0, 0, 1]), 6)  # sigma(2 / T) = 3/4
+    1.820478
+    """
+    shifted = _weights("fit_temperature", _checked("fit_temperature", scores, dims=(2,)))[0]
+    samples, classes = shifted.shape
+    columns = _checked_column("fit_temperature", "labels", labels, samples, classes - 1, "iu")
+    right = shifted[np.arange(samples), columns]
+    coldest, hottest = TEMPERATURE_RANGE
+    low, high, inverse = 1 / hottest, 1 / coldest, 1.0
+    slope, curvature = _slope(shifted, right, inverse)
+    if slope < 0 and _slope(shifted, right, high)[0] <= 0:
+        return coldest
+    if slope > 0 and _slope(shifted, right, low)[0] >= 0:
+        return hottest
+    while slope != 0:
+        low, high = (low, inverse) if slope > 0 else (inverse, high)
+        newton = inverse - slope / curvature if curvature > 0 else low
+        # Halfway in the logarithm where Newton's step leaves the bracket.
+        previous, inverse = inverse, newton if low < newton < high else sqrt(low * high)
+        if abs(inverse - previous) <= 1e-12 * previous:
+            break
+        slope, curvature = _slope(shifted, right, inverse)
+    return 1 / inverse
+
+
+def _slope(shifted: Floats, right: Floats, inverse: float) -> tuple[float, float]:
+    """First and second derivative, by 1 / T, of the mean negative log-likelihood."""
+    weights = np.exp(inverse * shifted)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    mean = (weights * shifted).sum(axis=-1)
+    spread = (weights * (shifted - mean[:, None]) ** 2).sum(axis=-1)
+    return float((mean - right).mean()), float(spread.mean())
+
+
+def fit_logistic(scores: ArrayLike, agreed: ArrayLike) -> LogisticWeights:
+    """Intercept, top1 and top2 for `logistic`, fitted to which local answers agreed with the remote's.
+
+    With x = intercept + top1 * p_1 + top2 * p_2 minimises `sum_t log(1 + exp(x_t)) - agreed_t x_t` plus `RIDGE / 2`
+    times the sum of the squared weights, which keeps them finite where a line parts the samples, by Newton's method.
+
+    >>> scores = [[4.0, 0.0, 0.0], [3.0, 0.0, 1.0], [1.0, 0.5, 0.0], [0.2, 0.0, 0.1]]
+    >>> measure = logistic(*fit_logistic(scores, [True, True, False, False]))
+    >>> measure(scores[0]) > 0.9, measure(scores[3]) < 0.1
+    (True, True)
+    """
+    first, second = _top_two("fit_logistic", _checked("fit_logistic", scores, dims=(2,)))
+    features = np.column_stack([np.ones_like(first), first, second])
+    target = _checked_column("fit_logistic", "agreed", agreed, len(features), 1, "bfiu").astype(np.float64)
+    weights = np.zeros(3)
+
+    def objective(weights: Floats) -> float:
+        x = features @ weights
+        return float((np.logaddexp(0, x) - target * x).sum() + RIDGE / 2 * weights @ weights)
+
+    for _ in range(100):
+        chance = _sigma(features @ weights)
+        gradient = features.T @ (chance - target) + RIDGE * weights
+        hessian = (features.T * (chance * (1 - chance))) @ features + RIDGE * np.eye(3)
+        step = np.linalg.solve(hessian, gradient)
+        while objective(weights - step) > objective(weights) and np.abs(step).max() > 1e-10:
+            step /= 2
+        weights -= step
+        if np.abs(step).max() <= 1e-10 * (1 + np.abs(weights).max()):
+            break
+    return float(weights[0]), float(weights[1]), float(weights[2])
+
+
+def _confidence(values: Floats) -> Any:
+    clipped = np.clip(values, 0.0, 1.0)  # rounding can step a hair outside
+    return clipped if clipped.ndim else float(clipped)
+
+
+def _sigma(x: Floats) -> Floats:
+    return np.exp(-np.logaddexp(0, -x))
+
+
+def _top_two(owner: str, scores: ArrayLike) -> tuple[Floats, Floats]:
+    shifted, total = _weights(owner, scores)
+    return 1 / total, np.exp(_second(shifted)) / total
+
+
+def _second(shifted: Floats) -> Floats:
+    # Contiguous, as numpy may round strided numbers differently, and one sample must get what it gets in a batch.
+    return np.partition(shifted, -2, axis=-1)[..., -2].copy()
+
+
+def _weights(owner: str, scores: ArrayLike) -> tuple[Floats, Floats]:
+    """s - max s, whose exponentials are the softmax but for a factor, and the sum of these exponentials."""
+    values = _checked(owner, scores)
+    with np.errstate(over="ignore"):  # scores 1e308 and -1e308 are too far apart for a float
+        shifted = np.maximum(values - values.max(axis=-1, keepdims=True), np.finfo(np.float64).min)
+    return shifted, np.asarray(np.exp(shifted).sum(axis=-1))
+
+
+def _checked(owner: str, scores: ArrayLike, dims: tuple[int, ...] = (1, 2)) -> Floats:
+    """`scores` as finite numbers of two classes or more; or an error that names the first bad row."""
+    array = _array(scores)
+    if array.ndim not in dims:
+        allowed = " or ".join(f"{dim}-D" for dim in dims)
+        raise ValueError(f"{owner}: scores must be {allowed} (samples x classes), got {array.ndim}-D")
+    if array.size == 0 or array.shape[-1] < 2:
+        raise ValueError(f"{owner}: scores must have a sample and two classes or more, got shape {array.shape}")
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"{owner}: scores must be numbers, as many in every row, got {_first_odd(scores)}")
+    values = array.astype(np.float64, order="C")
+    bad = np.argwhere(~np.isfinite(values))
+    if bad.size:
+        place = ", ".join(f"{axis} {k}" for axis, k in zip(("row", "class")[-array.ndim :], bad[0], strict=True))
+        raise ValueError(f"{owner}: scores must be finite, got {values[tuple(bad[0])]} in {place}")
+    return values
+
+
+def _checked_column(owner: str, name: str, values: ArrayLike, rows: int, high: int, kinds: str) -> NDArray[Any]:
+    """One number from 0 to `high` for each row of scores."""
+    expected = f"{owner}: {name} must be {'integers' if kinds == 'iu' else 'numbers'} from 0 to {high}, one per row"
+    array = _array(values)
+    if array.shape != (rows,):
+        raise ValueError(f"{expected}, got shape {array.shape} for {rows} rows")
+    if array.dtype.kind not in kinds:
+        raise TypeError(f"{expected}, got {brief(array.tolist())}")
+    outside = np.flatnonzero(~((array >= 0) & (array <= high)))
+    if outside.size:
+        raise ValueError(f"{expected}, got {array[outside[0]]} in row {outside[0]}")
+    return array
+
+
+def _array(values: ArrayLike) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError:  # rows of different lengths
+        return np.fromiter(values, dtype=object)  # type: ignore[arg-type]  # only a sequence gets here
+
+
+def _first_odd(scores: Any) -> str:
+    """The first row, or score, that cannot stand beside the first as numbers."""
+    kinds = (_array([scores[0], row]).dtype.kind for row in scores)
+    place = next((k for k, kind in enumerate(kinds) if kind not in "fiu"), 0)
+    return f"{brief(scores[place])} in {'class' if _array(scores[place]).ndim == 0 else 'row'} {place}"

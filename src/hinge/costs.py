@@ -1,0 +1,249 @@
+"""What a wrong answer and an offload cost, as numbers in [0, 1] where 1 is the dearest wrong answer.
+
+A wrong answer (the remote's answer is taken as right):
+
+    ZeroOneCost    every mistake costs 1
+    CostMatrix     each mistake has its own price
+
+An offload, priced in one unit of your choosing (money, milliseconds, joules) and divided by what a wrong answer costs:
+
+    FixedCost      the same cost every time
+    MeasuredCost   a price list for the call, its time, its bytes and its energy
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from hinge.arguments import positive, real, whole
+
+
+class WrongCost(Protocol):
+    """What a local answer costs, given the remote's."""
+
+    def wrong(self, local: object, remote: object) -> float: ...
+
+    def agreed(self, local: object, remote: object) -> float: ...
+
+
+class OffloadCost(Protocol):
+    """What one offload costs, given what was measured of it."""
+
+    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroOneCost:
+    """Every mistake costs the same: `wrong = 1 if local != remote else 0`, the paper's η.
+
+    >>> ZeroOneCost().wrong("cat", "dog"), ZeroOneCost().agreed("cat", "dog")
+    (1.0, 0.0)
+    """
+
+    def wrong(self, local: object, remote: object) -> float:
+        """0.0 where the answers are equal, else 1.0."""
+        return float(local != remote)
+
+    def agreed(self, local: object, remote: object) -> float:
+        """`1 - wrong`, as `Policy.learn` takes it."""
+        return 1.0 - self.wrong(local, remote)
+
+
+@dataclass(frozen=True, slots=True)
+class CostMatrix:
+    """Each mistake has its own price: `wrong = prices[local][remote] / worst`, `worst` the dearest price.
+
+    Rows are the local answer, columns the remote's. Prices are >= 0 in any unit, and 0 on the diagonal. Answers are
+    class indices, or names where `labels` lists one per class.
+
+    >>> alarm = CostMatrix([[0, 40], [2, 0]], labels=["quiet", "fire"])
+    >>> alarm.wrong("quiet", "fire"), alarm.wrong("fire", "quiet"), alarm.worst
+    (1.0, 0.05, 40.0)
+    >>> alarm.agreed("fire", "quiet")
+    0.95
+    """
+
+    prices: Sequence[Sequence[float]]
+    labels: Sequence[str] | None = None
+    worst: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        prices = _checked_prices(self.prices)
+        worst = max(map(max, prices))
+        if worst == 0:
+            raise ValueError("CostMatrix: prices must hold at least one price > 0, got only 0")
+        object.__setattr__(self, "prices", prices)
+        object.__setattr__(self, "labels", _checked_labels(self.labels, len(prices)))
+        object.__setattr__(self, "worst", worst)
+
+    def wrong(self, local: object, remote: object) -> float:
+        """The price of answering `local` where `remote` is right, in [0, 1].
+
+        >>> CostMatrix([[0, 1], [1, 0]]).wrong(0, 2)
+        Traceback (most recent call last):
+        ValueError: CostMatrix: remote must be an integer from 0 to 1, got 2
+        """
+        return self.prices[self._class("local", local)][self._class("remote", remote)] / self.worst
+
+    def agreed(self, local: object, remote: object) -> float:
+        """`1 - wrong`, as `Policy.learn` takes it where mistakes have different prices."""
+        return 1.0 - self.wrong(local, remote)
+
+    def _class(self, name: str, answer: object) -> int:
+        if self.labels is None:
+            return whole("CostMatrix", name, answer, 0, len(self.prices) - 1)
+        if not isinstance(answer, str):
+            raise TypeError(f"CostMatrix: {name} must be one of the labels, got {answer!r}")
+        if answer not in self.labels:
+            raise ValueError(f"CostMatrix: {name} must be one of the labels, got {answer!r}")
+        return self.labels.index(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedCost:
+    """Every offload costs the same, whatever is measured of it.
+
+    >>> FixedCost(0.5).cost(latency_ms=84)
+    0.5
+    """
+
+    offload_cost: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "offload_cost", real("FixedCost", "offload_cost", self.offload_cost, 0, 1))
+
+    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0) -> float:
+        """The offload cost; measures are checked as `MeasuredCost` does, so that the two can be exchanged."""
+        _checked_measures("FixedCost", latency_ms, bytes, energy_j)
+        return self.offload_cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredCost:
+    """A price list in one unit, and its map to [0, 1].
+
+        amount = per_call + per_ms * latency_ms + per_byte * bytes + per_joule * energy_j
+        cost   = min(cap, amount / wrong_answer)
+        amount = cost * wrong_answer     (the way back; exact up to rounding below the cap)
+
+    `wrong_answer` is what a wrong answer costs in the same unit: the most you would pay to avoid one.
+
+    >>> price = MeasuredCost(wrong_answer=0.20, per_ms=0.001, per_byte=1e-7, unit="€")
+    >>> round(price.amount(latency_ms=84, bytes=12_000), 6), round(price.cost(latency_ms=84, bytes=12_000), 6)
+    (0.0852, 0.426)
+    >>> price.explain(latency_ms=84, bytes=12_000)
+    '0.0840 € for 84 ms + 0.0012 € for 12 kB = 0.0852 €, 0.426 of a wrong answer'
+
+    In milliseconds: an answer may come 250 ms later if that keeps it from being wrong.
+
+    >>> MeasuredCost(wrong_answer=250, per_ms=1, unit="ms").cost(latency_ms=50)
+    0.2
+    """
+
+    wrong_answer: float
+    per_call: float = 0.0
+    per_ms: float = 0.0
+    per_byte: float = 0.0
+    per_joule: float = 0.0
+    cap: float = 1.0
+    unit: str = "€"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "wrong_answer", positive("MeasuredCost", "wrong_answer", self.wrong_answer))
+        for name in ("per_call", "per_ms", "per_byte", "per_joule"):
+            object.__setattr__(self, name, real("MeasuredCost", name, getattr(self, name), 0))
+        cap = positive("MeasuredCost", "cap", self.cap)
+        object.__setattr__(self, "cap", real("MeasuredCost", "cap", cap, 0, 1))
+        if not isinstance(self.unit, str):
+            raise TypeError(f"MeasuredCost: unit must be a text, got {self.unit!r}")
+
+    def amount(self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0) -> float:
+        """What one offload costs, in the unit."""
+        return sum(self._amounts(latency_ms, bytes, energy_j))
+
+    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0) -> float:
+        """What one offload costs, in [0, cap]."""
+        return min(self.cap, self.amount(latency_ms=latency_ms, bytes=bytes, energy_j=energy_j) / self.wrong_answer)
+
+    def invert(self, cost: float) -> float:
+        """The amount of which this is the cost; of `cap`, the amount at which the cap begins.
+
+        >>> MeasuredCost(wrong_answer=250, per_ms=1, unit="ms").invert(0.2)
+        50.0
+        """
+        return real("MeasuredCost", "cost", cost, 0, self.cap) * self.wrong_answer
+
+    def explain(self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0) -> str:
+        """One sentence: each price paid, their sum, and its share of a wrong answer."""
+        amounts = self._amounts(latency_ms, bytes, energy_j)
+        causes = ("the call", f"{_short(latency_ms)} ms", _size(bytes), f"{_short(energy_j)} J")
+        total = sum(amounts)
+        style = _style([*amounts, total])
+        paid = [f"{x:{style}} {self.unit} for {cause}" for x, cause in zip(amounts, causes, strict=True) if x > 0]
+        summed = f"{total:{style}} {self.unit}"
+        text = paid[0] if len(paid) == 1 else " = ".join(filter(None, [" + ".join(paid), summed]))
+        share = total / self.wrong_answer
+        capped = f", capped at {self.cap:g}" if share > self.cap else ""
+        return f"{text}, {share:.3g} of a wrong answer{capped}"
+
+    def _amounts(self, latency_ms: float, bytes: float, energy_j: float) -> list[float]:
+        measures = (1.0, *_checked_measures("MeasuredCost", latency_ms, bytes, energy_j))
+        prices = (self.per_call, self.per_ms, self.per_byte, self.per_joule)
+        return [price * measure for price, measure in zip(prices, measures, strict=True)]
+
+
+def _checked_measures(owner: str, latency_ms: float, bytes: float, energy_j: float) -> list[float]:
+    measures = {"latency_ms": latency_ms, "bytes": bytes, "energy_j": energy_j}
+    return [real(owner, name, measure, 0) for name, measure in measures.items()]
+
+
+def _checked_prices(prices: Iterable[Iterable[float]]) -> tuple[tuple[float, ...], ...]:
+    plain = prices.tolist() if hasattr(prices, "tolist") else prices  # arrays, without needing numpy here
+    if not _is_list(plain) or not all(map(_is_list, plain)):
+        raise TypeError(f"CostMatrix: prices must be a list of rows, got {prices!r}")
+    rows = [list(row) for row in plain]
+    for local, row in enumerate(rows):
+        if len(row) != len(rows):
+            raise ValueError(f"CostMatrix: prices must be square, got {len(row)} prices in row {local} of {len(rows)}")
+    checked = tuple(
+        tuple(real("CostMatrix", f"prices[{local}][{remote}]", price, 0) for remote, price in enumerate(row))
+        for local, row in enumerate(rows)
+    )
+    if not checked:
+        raise ValueError("CostMatrix: prices must not be empty, got []")
+    for k, free in enumerate(checked[k][k] for k in range(len(checked))):
+        if free != 0:
+            raise ValueError(f"CostMatrix: prices[{k}][{k}] must be 0, as the right answer is free, got {free!r}")
+    return checked
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str)
+
+
+def _checked_labels(labels: Sequence[str] | None, classes: int) -> tuple[str, ...] | None:
+    if labels is None:
+        return None
+    if not _is_list(labels) or not all(isinstance(label, str) for label in labels):
+        raise TypeError(f"CostMatrix: labels must be a list of names, got {labels!r}")
+    if len(set(labels)) != len(labels) or len(labels) != classes:
+        raise ValueError(f"CostMatrix: labels must be {classes} different names, got {list(labels)!r}")
+    return tuple(labels)
+
+
+def _style(amounts: Sequence[float]) -> str:
+    """The format with the fewest decimals that shows every amount to a thousandth of itself."""
+    return next((f".{d}f" for d in range(12) if all(abs(round(x, d) - x) <= x / 1000 for x in amounts)), ".4g")
+
+
+def _short(measure: float) -> str:
+    return f"{measure:.0f}" if 1e3 <= measure < 1e15 else f"{measure:.4g}"
+
+
+def _size(bytes: float) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if bytes >= size:
+            return f"{_short(bytes / size)} {unit}"
+    return f"{_short(bytes)} B"

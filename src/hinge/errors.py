@@ -1,0 +1,31 @@
+"""What can go wrong, as a tree.
+
+Arguments that make no sense raise plain `ValueError` or `TypeError` (see `hinge.arguments`).
+What the world gets wrong raises one of these, each of them also a `HingeError`:
+
+    HingeError
+    ├── UnknownName      (ValueError)  no policy, trace or model of that name; says what was probably meant
+    ├── InvalidDecision  (ValueError)  feedback for a decision that is not waiting for any
+    ├── InvalidState     (ValueError)  a saved state that is damaged, newer than this version, or of another policy
+    └── InvalidTrace     (ValueError)  a recorded stream, or its file, that is damaged or makes no sense; says where
+"""
+
+
+class HingeError(Exception):
+    """Any error that Hinge raises about the world rather than about an argument."""
+
+
+class UnknownName(HingeError, ValueError):
+    """Nothing is registered under that name."""
+
+
+class InvalidDecision(HingeError, ValueError):
+    """The decision was made by another policy, was learned before, or accepted and so has nothing to teach."""
+
+
+class InvalidState(HingeError, ValueError):
+    """The saved state cannot be continued from."""
+
+
+class InvalidTrace(HingeError, ValueError):
+    """The trace has a value that makes no sense, or its file cannot be read."""
