@@ -1,0 +1,48 @@
+"""Every policy, one family per file; `base` says what a policy is, `expiry` what the deterministic ones share."""
+
+from hinge.policies.base import Need, Policy
+from hinge.policies.decision import ACCEPTED, Decision, Decisions, Explanation
+from hinge.policies.expiry import FOREVER, ExpiryPolicy
+from hinge.policies.fitted import Logistic, Offline
+from hinge.policies.hedge_g import AdaHedgeG, HedgeG
+from hinge.policies.hedge_hi import HedgeHI, HedgeHIRestart
+from hinge.policies.hi_lcb import HILCB, HILCBLite
+from hinge.policies.hil import HILF, HILN
+from hinge.policies.kl import KL, PooledKL
+from hinge.policies.randomised import RandomisedPolicy
+from hinge.policies.registry import build, policy_class, policy_names, restore
+from hinge.policies.static import AlwaysLocal, AlwaysRemote, Oracle, Static
+from hinge.policies.thompson import Thompson
+
+__all__ = [
+    "ACCEPTED",
+    "FOREVER",
+    "HILCB",
+    "HILF",
+    "HILN",
+    "KL",
+    "AdaHedgeG",
+    "AlwaysLocal",
+    "AlwaysRemote",
+    "Decision",
+    "Decisions",
+    "ExpiryPolicy",
+    "Explanation",
+    "HILCBLite",
+    "HedgeG",
+    "HedgeHI",
+    "HedgeHIRestart",
+    "Logistic",
+    "Need",
+    "Offline",
+    "Oracle",
+    "Policy",
+    "PooledKL",
+    "RandomisedPolicy",
+    "Static",
+    "Thompson",
+    "build",
+    "policy_class",
+    "policy_names",
+    "restore",
+]

@@ -1,0 +1,161 @@
+"""What every policy is: a clock, a table, two functions on that table, and a way to save it all.
+
+A policy keeps everything it knows in `table`, a named tuple of plain lists and numbers. Its two functions,
+
+    offloads(table, bin, time) -> bool
+    learns(table, bin, agreed, cost, time, now) -> None      # decided at `time`, learned at `now`
+
+are module-level functions in the subset of Python that numba compiles. The objects here call them on lists; the
+simulator compiles the same two functions and calls them on arrays.
+"""
+
+import secrets
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hinge.arguments import real, whole
+from hinge.errors import InvalidDecision
+from hinge.policies.decision import Decision, Decisions, Explanation
+from hinge.policies.saving import Saved, State
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_new = tuple.__new__  # half the price of Decision(…)
+OUTSTANDING = 65_536  # decisions that may wait for feedback at once; beyond that the oldest are given up
+
+
+class Need(Enum):
+    """What a policy must be told, in every slot, beyond what an offload reveals."""
+
+    COST = "the offload cost of every sample"
+    AGREEMENT = "whether local agrees with remote on every sample"
+
+
+class Policy(Saved):
+    """Decides, sample by sample, whether to accept the local answer, and learns from offloads.
+
+    A subclass with a `name` is registered under it. Its constructor's parameters are also its public attributes.
+    """
+
+    name: ClassVar[str]
+    registry: ClassVar[dict[str, type["Policy"]]] = {}
+    needs: frozenset[Need] = frozenset()
+
+    bins: int
+    offload_cost: float | None
+    table: Any
+    _offloads: Callable[..., bool]
+    _learns: Callable[..., None]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "name" in cls.__dict__:
+            Policy.registry[cls.name] = cls
+
+    def __init__(self, bins: int, offload_cost: float | None) -> None:
+        owner = type(self).__name__
+        self.bins = whole(owner, "bins", bins, 1)
+        self.offload_cost = None if offload_cost is None else real(owner, "offload_cost", offload_cost, 0, 1)
+        self.time = 0
+        self.learned = 0
+        self.id = secrets.token_hex(8)
+        self._pending: dict[int, Decision] = {}
+        self._merged: dict[str, State] = {}
+
+    # -- deciding -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def decide(self, bin: int) -> Decision:
+        """Decide for the next sample, whose confidence lies in `bin`; advances `time` by one."""
+
+    def decide_many(self, bins: "Iterable[int] | NDArray[np.integer[Any]]") -> Decisions:
+        """Decide for a batch at once, as `decide` would one by one if nothing were learned in between."""
+        import numpy as np  # batches are arrays; deciding one sample needs no more than the standard library
+
+        checked = self._checked_bins(bins)
+        first = self.time + 1
+        offload = np.fromiter((self.decide(int(bin)).offload for bin in checked), bool, len(checked))
+        return Decisions(offload, checked, first, self.id, bool(self.needs))
+
+    def _checked_bins(self, bins: "Iterable[int] | NDArray[np.integer[Any]]") -> "NDArray[np.int64]":
+        import numpy as np
+
+        array = np.asarray(bins if hasattr(bins, "__array__") else list(bins))
+        if array.size == 0:
+            return np.zeros(0, np.int64)
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise TypeError(f"{type(self).__name__}: bins must be a list of integers, got {bins!r}")
+        if array.min() < 0 or array.max() >= self.bins:
+            wrong = int(np.flatnonzero((array < 0) | (array >= self.bins))[0])
+            raise ValueError(
+                f"{type(self).__name__}: bins[{wrong}] must be an integer from 0 to {self.bins - 1}, got {array[wrong]}"
+            )
+        return array.astype(np.int64, copy=False)
+
+    def _checked_bin(self, bin: object) -> int:
+        return whole(type(self).__name__, "bin", bin, 0, self.bins - 1)
+
+    def _await(self, offload: bool, bin: int, time: int) -> Decision:
+        """The record of a decision from which the policy expects to learn."""
+        pending = self._pending
+        if len(pending) >= OUTSTANDING:
+            del pending[next(iter(pending))]
+        decision = pending[time] = _new(Decision, (offload, bin, time, self.id))
+        return decision
+
+    # -- learning -----------------------------------------------------------------------------------------------------
+
+    def learn(self, decision: Decision, agreed: float | None = None, cost: float | None = None) -> None:
+        """Take in what an offload revealed: whether local agreed with remote, and what the offload cost.
+
+        Feedback may come in any order and with any delay, once for each decision. `agreed` is True or False, or, where
+        wrong answers have different prices (`hinge.costs.CostMatrix`), one minus the price of this one. `cost` is
+        needed only where the offload cost is learned.
+        """
+        if not isinstance(decision, Decision):
+            raise TypeError(f"{type(self).__name__}: decision must be a Decision, got {decision!r}")
+        time = decision.time
+        if time is None or self._pending.get(time) != decision:
+            raise InvalidDecision(f"{type(self).__name__}: {self._refusal(decision)}, got {decision!r}")
+        agreement = self._checked_agreement(decision, agreed)
+        price = self._checked_cost(decision, cost)
+        del self._pending[time]
+        self.learned += 1
+        self._learns(self.table, decision.bin, agreement, price, time, self.time)
+
+    def _refusal(self, decision: Decision) -> str:
+        if decision.time is None:
+            return "decision was accepted and teaches nothing"
+        if decision.policy != self.id:
+            return "decision must come from this policy"
+        return "decision must be waiting for feedback (learned before, or too many came after it)"
+
+    def _checked_agreement(self, decision: Decision, agreed: float | None) -> float:
+        if agreed is True or agreed is False:
+            return float(agreed)
+        if agreed is None and not decision.offload and Need.AGREEMENT not in self.needs:
+            return 0.0  # nobody knows, and the policy does not look
+        if type(agreed).__name__ in ("bool", "bool_"):  # numpy's booleans
+            return float(bool(agreed))
+        return real(type(self).__name__, "agreed", agreed, 0, 1)
+
+    def _checked_cost(self, decision: Decision, cost: float | None) -> float:
+        if cost is not None:
+            return real(type(self).__name__, "cost", cost, 0, 1)
+        if self.offload_cost is None and (decision.offload or Need.COST in self.needs):
+            raise TypeError(f"{type(self).__name__}: cost must be a number, as the offload cost is learned, got None")
+        return self.offload_cost or 0.0
+
+    # -- explaining ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def explain(self, bin: int) -> Explanation:
+        """Why the next sample of this bin would be accepted or offloaded, in numbers and as one sentence."""
+
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
+        return f"{type(self).__name__}({settings})"

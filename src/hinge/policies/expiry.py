@@ -1,0 +1,160 @@
+"""The shared table: every bin holds a licence to answer locally, and the licence expires.
+
+While a policy accepts it learns nothing, so nothing that it knows changes but the clock, and its confidence bounds only
+fall as the clock goes on. Hence there is one number per bin, its *expiry*, with
+
+    accept bin i at time t   ⇔   t < expiry[i]
+
+and only an offload moves it. Deciding is one load and one compare; a policy is how it refreshes its expiries.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from hinge.policies.base import Policy
+from hinge.policies.columns import Wholes, whole_column
+from hinge.policies.decision import ACCEPTED, Decision, Decisions, Explanation
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+FOREVER = 2**62  # a time that no clock reaches
+_LONGEST = 42.0  # e^42 < 2^62
+
+
+def expiry_from(evidence: float) -> int:
+    """The first time t with log t ≥ evidence: bounds of the form `log t < evidence` hold exactly before it.
+
+    >>> expiry_from(math.log(10) + 1e-9), expiry_from(0.0), expiry_from(1e9) == FOREVER
+    (11, 1, True)
+    """
+    if evidence > _LONGEST:
+        return FOREVER
+    return math.ceil(math.exp(evidence))
+
+
+def count(table: Any, bin: int, agreed: float, cost: float) -> None:
+    """Add one offload to the evidence: n and a of its bin, and the number, sum and squared sum of the costs."""
+    table.offloads[bin] += 1
+    table.agreements[bin] += agreed
+    costs = table.costs
+    costs[0] += 1.0
+    costs[1] += cost
+    costs[2] += cost * cost
+
+
+def has_expired(table: Any, bin: int, time: int) -> bool:
+    """Offload iff the bin holds no licence at that time."""
+    return bool(time >= table.expiry[bin])
+
+
+def learn_and_drop(table: Any, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Count an offload that moves every bound: drop the expiries found since the last one."""
+    count(table, bin, agreed, cost)
+    last = len(table.expiry)
+    for position in range(table.filled[last]):
+        table.expiry[table.filled[position]] = 0
+    table.filled[last] = 0
+
+
+def fill(table: Any, bin: int, expiry: int) -> None:
+    """Write down an expiry that holds until the next offload; `filled` ends with the number of its entries."""
+    last = len(table.expiry)
+    table.expiry[bin] = expiry
+    table.filled[table.filled[last]] = bin
+    table.filled[last] += 1
+
+
+class ExpiryPolicy(Policy):
+    """A deterministic policy: its table has an `expiry` for each bin.
+
+    Where an offload moves the bounds of a few bins only, `_learns` writes their new expiries. Where it moves all of
+    them, `_learns` drops the expiries that were found since the last offload (`learn_and_drop`), and `_offloads` finds
+    one anew when its bin comes up (`fill`). Either way an expiry in the table is never too late.
+    """
+
+    _expiry: Wholes
+
+    def _start(self, table: Any, offloads: Callable[..., bool], learns: Callable[..., None]) -> None:
+        self.table, self._offloads, self._learns = table, offloads, learns
+        self._expiry = table.expiry  # one look-up fewer for each sample
+        self._batch: tuple[int, NDArray[np.int64] | None] = (0, None)
+
+    def decide(self, bin: int) -> Decision:
+        time = self.time + 1
+        try:
+            if bin >= 0 and time < self._expiry[bin]:
+                self.time = time
+                return ACCEPTED
+        except (TypeError, IndexError):
+            pass  # not a bin: _checked_bin says why
+        bin = self._checked_bin(bin)
+        offload = self._offloads(self.table, bin, time)
+        self.time = time
+        return self._await(True, bin, time) if offload else ACCEPTED
+
+    def decide_many(self, bins: "Iterable[int] | NDArray[np.integer[Any]]") -> Decisions:
+        import numpy as np  # batches are arrays; deciding one sample needs no more than the standard library
+
+        checked = self._checked_bins(bins)
+        first = self.time + 1
+        expiry = self._expiries().take(checked)
+        offload = np.arange(first, first + len(checked)) >= expiry
+        self.time += len(checked)
+        for position in np.flatnonzero(offload).tolist():
+            self._await(True, int(checked[position]), first + position)
+        return Decisions(offload, checked, first, self.id, False)
+
+    def expiry(self, bin: int) -> int:
+        """The time from which samples of this bin are offloaded again, if nothing is learned until then."""
+        bin = self._checked_bin(bin)
+        self._offloads(self.table, bin, self.time + 1)
+        return int(self._expiry[bin])
+
+    def _expiries(self) -> "NDArray[np.int64]":
+        """The whole table as an array, made anew only after something was learned."""
+        import numpy as np
+
+        learned, array = self._batch
+        if array is None or learned != self.learned:
+            for bin in range(self.bins):
+                self._offloads(self.table, bin, self.time + 1)
+            array = np.array(self._expiry, np.int64)
+            self._batch = (self.learned, array)
+        return array
+
+    def _rebuild(self) -> None:
+        self._expiry[:] = whole_column(self.bins)
+        self._batch = (0, None)
+
+    def explain(self, bin: int) -> Explanation:
+        expiry = self.expiry(bin)
+        left = max(0, expiry - 1 - self.time)
+        offloads, agreements = self._counts(bin)
+        agreement = agreements / offloads if offloads else None
+        sentence = self._sentence(bin, offloads, agreements, left if expiry < FOREVER else None)
+        return Explanation(
+            bin=bin,
+            offload_probability=float(left == 0),
+            offloads=offloads,
+            agreement=agreement,
+            expiry=expiry if expiry < FOREVER else None,
+            samples_left=left if expiry < FOREVER else None,
+            reason=sentence,
+        )
+
+    def _counts(self, bin: int) -> tuple[float, float]:
+        return self.table.offloads[bin], self.table.agreements[bin]
+
+    def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:
+        seen = f"local agreed in {agreements:g} of {offloads:g} offloads" if offloads else "no offload of it seen yet"
+        if left is None:
+            return f"Bin {bin} is accepted for good: {seen}."
+        if left:
+            return f"Bin {bin} is accepted: {seen}; checked again in {left} samples."
+        return f"Bin {bin} is offloaded: {seen}; {self._lacking(bin)}."
+
+    def _lacking(self, bin: int) -> str:
+        return "too little evidence that accepting is cheaper"

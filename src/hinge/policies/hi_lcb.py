@@ -1,0 +1,215 @@
+"""HI-LCB and HI-LCB-lite (Chattopadhyay, Sutar, Champati, Moharir: "Low-Regret and Low-Complexity Learning for
+Hierarchical Inference", Algorithm 1). Grade A: checked decision for decision against the paper's formulas.
+
+With n_i offloads of bin i, of which a share f_i agreed, and m offloads in all with mean cost c, the paper accepts iff
+
+    1 - LCB_i < LCB_γ,   LCB_γ = c - √(α log t / m), or γ itself where it is known
+    HI-LCB-lite:  LCB_i = f_i - √(α log t / n_i)
+    HI-LCB:       LCB_i = max over j ≤ i of the same
+
+and always offloads a bin that has never been offloaded. Solved for t, HI-LCB-lite accepts iff log t < evidence_i with
+
+    evidence_i = n_i ((f_i + γ - 1)⁺)² / α                                  (known cost)
+    evidence_i = ((f_i + c - 1)⁺ / (1/√n_i + 1/√m))² / α                    (learned cost)
+
+and HI-LCB iff log t < max over j ≤ i of evidence_j. A known cost ties each bound to its own bin, so an offload
+refreshes what that one bound changes. A learned cost moves every bound at every offload, so expiries are dropped then,
+and found again when a bin comes up.
+"""
+
+import math
+from typing import ClassVar, NamedTuple
+
+from hinge.arguments import positive, truth
+from hinge.policies.columns import Reals, Wholes, real_column, whole_column
+from hinge.policies.expiry import ExpiryPolicy, count, expiry_from, fill, has_expired, learn_and_drop
+
+
+class LicenceTable(NamedTuple):
+    """What HI-LCB and HI-LCB-lite know. Evidence first, then what is derived from it, then the parameters."""
+
+    offloads: Wholes  # n_i
+    agreements: Reals  # n_i · f_i
+    costs: Reals  # m, the sum and the squared sum of the costs
+    expiry: Wholes
+    own: Wholes  # the expiry that bin i's own evidence gives (HI-LCB, known cost)
+    best: Wholes  # the latest of own[0..i] (HI-LCB, known cost)
+    filled: Wholes  # bins whose expiry was found since the last offload; their number is filled[bins] (learned cost)
+    alpha: float
+    offload_cost: float
+    offload_unseen: bool
+
+
+def known_evidence(table: LicenceTable, bin: int) -> float:
+    """n ((f + γ - 1)⁺)² / α of a bin that has been offloaded."""
+    offloads = table.offloads[bin]
+    surplus = table.agreements[bin] / offloads - (1.0 - table.offload_cost)
+    return offloads * surplus * surplus / table.alpha if surplus > 0.0 else 0.0
+
+
+def learned_evidence(table: LicenceTable, bin: int) -> float:
+    """((f + c - 1)⁺ / (1/√n + 1/√m))² / α of a bin that has been offloaded."""
+    offloads, total = table.offloads[bin], table.costs[0]
+    surplus = table.agreements[bin] / offloads - (1.0 - table.costs[1] / total)
+    ratio = surplus / (1.0 / math.sqrt(offloads) + 1.0 / math.sqrt(total))
+    return ratio * ratio / table.alpha if surplus > 0.0 else 0.0
+
+
+# -- HI-LCB-lite, known cost: one bound, one bin ----------------------------------------------------------------------
+
+
+def learn_lite(table: LicenceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Renew or withdraw the licence of the offloaded bin."""
+    count(table, bin, agreed, cost)
+    table.expiry[bin] = expiry_from(known_evidence(table, bin))
+
+
+# -- HI-LCB, known cost: one bound, and the bins above that rest on it ------------------------------------------------
+
+
+def learn_monotone(table: LicenceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Renew or withdraw the licence of the offloaded bin and of the bins above that hold theirs from it."""
+    count(table, bin, agreed, cost)
+    table.own[bin] = expiry_from(known_evidence(table, bin))
+    spread(table, bin, now)
+
+
+def spread(table: LicenceTable, bin: int, now: int) -> None:
+    """Carry the running maximum upwards from `bin`, as far as it changes anything."""
+    own, best = table.own, table.best
+    running = best[bin - 1] if bin > 0 else 0
+    for i in range(bin, len(own)):
+        if own[i] > running:
+            running = own[i]
+        before = best[i]
+        best[i] = running
+        if table.offloads[i] > 0 or not table.offload_unseen:
+            table.expiry[i] = running
+        # Expiries up to now have all run out, so that one of them may stand for another.
+        if running == before or (running <= now and before <= now):
+            return
+
+
+# -- learned cost: every bound, found when it is asked for ------------------------------------------------------------
+
+
+def offloads_lite(table: LicenceTable, bin: int, time: int) -> bool:
+    """HI-LCB-lite with a learned cost: look at the bin's own evidence if its licence is not in the table."""
+    if time < table.expiry[bin]:
+        return False
+    if table.expiry[bin] > 0 or table.offloads[bin] == 0:
+        return True
+    fill(table, bin, expiry_from(learned_evidence(table, bin)))
+    return time >= table.expiry[bin]
+
+
+def offloads_monotone(table: LicenceTable, bin: int, time: int) -> bool:
+    """HI-LCB with a learned cost: continue the running maximum from the last bin found to this one."""
+    if time < table.expiry[bin]:
+        return False
+    last = len(table.expiry)
+    start = table.filled[last]  # bins below it are found: they are always found in order
+    for i in range(start, bin + 1):
+        own = expiry_from(learned_evidence(table, i)) if table.offloads[i] > 0 else 0
+        table.best[i] = max(own, table.best[i - 1]) if i > 0 else own
+        seen = table.offloads[i] > 0 or not table.offload_unseen
+        fill(table, i, table.best[i] if seen else 0)
+    return time >= table.expiry[bin]
+
+
+class HILCBLite(ExpiryPolicy):
+    """HI-LCB-lite: each bin is judged by its own offloads; O(1) to decide and, amortised, to learn.
+
+    `alpha` is the exploration parameter; the paper's regret bounds hold for alpha > 0.5. With `offload_cost=None` the
+    mean cost is learned from the offloads.
+
+    >>> policy = HILCBLite(bins=16, alpha=0.52, offload_cost=0.5)
+    >>> for _ in range(12):
+    ...     decision = policy.decide(11)
+    ...     if decision.offload:
+    ...         policy.learn(decision, agreed=True)
+    >>> print(policy.explain(11))
+    Bin 11 is accepted: local agreed in 6 of 6 offloads; checked again in 5 samples.
+    """
+
+    name = "hi-lcb-lite"
+    evidence: ClassVar[tuple[str, ...]] = ("offloads", "agreements", "costs")
+
+    def __init__(self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None) -> None:
+        super().__init__(bins, offload_cost)
+        self.alpha = positive(type(self).__name__, "alpha", alpha)
+        table = _table(self.bins, self.alpha, self.offload_cost, offload_unseen=True, monotone=False)
+        if self.offload_cost is None:
+            self._start(table, offloads_lite, learn_and_drop)
+        else:
+            self._start(table, has_expired, learn_lite)
+
+    def _rebuild(self) -> None:
+        super()._rebuild()
+        if self.offload_cost is None:
+            self.table.filled[self.bins] = 0
+            return
+        for bin in range(self.bins):
+            if self.table.offloads[bin]:
+                self._expiry[bin] = expiry_from(known_evidence(self.table, bin))
+
+
+class HILCB(ExpiryPolicy):
+    """HI-LCB: agreement never falls with confidence, so what licenses a bin licenses every bin above it.
+
+    The paper's Algorithm 1 offloads a bin once before it accepts it, even where a lower bin is licensed;
+    `offload_unseen=False` leaves that out and is a pure threshold policy.
+
+    >>> policy = HILCB(bins=16, alpha=0.52, offload_cost=0.5, offload_unseen=False)
+    >>> for _ in range(12):
+    ...     decision = policy.decide(11)
+    ...     if decision.offload:
+    ...         policy.learn(decision, agreed=True)
+    >>> policy.decide(12).offload, policy.decide(10).offload
+    (False, True)
+    """
+
+    name = "hi-lcb"
+    evidence: ClassVar[tuple[str, ...]] = ("offloads", "agreements", "costs")
+
+    def __init__(
+        self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None, offload_unseen: bool = True
+    ) -> None:
+        super().__init__(bins, offload_cost)
+        self.alpha = positive(type(self).__name__, "alpha", alpha)
+        self.offload_unseen = truth(type(self).__name__, "offload_unseen", offload_unseen)
+        table = _table(self.bins, self.alpha, self.offload_cost, self.offload_unseen, monotone=True)
+        if self.offload_cost is None:
+            self._start(table, offloads_monotone, learn_and_drop)
+        else:
+            self._start(table, has_expired, learn_monotone)
+
+    def _rebuild(self) -> None:
+        super()._rebuild()
+        table = self.table
+        if self.offload_cost is None:
+            table.filled[self.bins] = 0
+            return
+        table.best[:] = whole_column(self.bins)
+        for bin in range(self.bins):
+            table.own[bin] = expiry_from(known_evidence(table, bin)) if table.offloads[bin] else 0
+        for bin in range(self.bins):
+            spread(table, bin, 0)
+
+
+def _table(
+    bins: int, alpha: float, offload_cost: float | None, offload_unseen: bool, monotone: bool
+) -> LicenceTable:
+    learned = offload_cost is None
+    return LicenceTable(
+        offloads=whole_column(bins),
+        agreements=real_column(bins),
+        costs=real_column(3),
+        expiry=whole_column(bins),
+        own=whole_column(bins if monotone and not learned else 0),
+        best=whole_column(bins if monotone else 0),
+        filled=whole_column(bins + 1 if learned else 0),
+        alpha=alpha,
+        offload_cost=math.nan if offload_cost is None else offload_cost,
+        offload_unseen=offload_unseen,
+    )

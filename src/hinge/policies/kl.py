@@ -1,0 +1,211 @@
+"""KL bounds: likelihood in place of Hoeffding's inequality. Grade A: derived here.
+
+By the Chernoff bound, after n offloads of which a share f > q agreed, the chance that the true agreement is at most q
+is no more than exp(-n kl(f, q)), where kl is the divergence between two coins. Accepting is cheaper iff the agreement
+exceeds q = 1 - offload cost, so
+
+    KL:         accept bin i at time t   ⇔   f_i > q  and  n_i kl(f_i, q) > 2α log t
+    pooled KL:  the same with the best pooled group of neighbouring bins a..b, b ≤ i, in place of bin i
+
+(agreement never falls with confidence, so the pooled mean of lower bins is a valid lower estimate). By Pinsker's
+inequality kl(f, q) ≥ 2 (f - q)², hence KL never asks for more evidence than HI-LCB-lite. A learned cost enters through
+its lower bound: q = 1 - (c - √(α log t / m)).
+"""
+
+import math
+from typing import NamedTuple
+
+from hinge.arguments import positive
+from hinge.policies.columns import Reals, Wholes, real_column, whole_column
+from hinge.policies.expiry import ExpiryPolicy, count, expiry_from, fill, has_expired, learn_and_drop
+
+
+class KLTable(NamedTuple):
+    """What the KL policies know: evidence, what is derived from it, the parameters."""
+
+    offloads: Wholes
+    agreements: Reals
+    costs: Reals
+    expiry: Wholes
+    filled: Wholes
+    block_offloads: Reals  # room for the blocks of the isotonic fit (pooled KL)
+    block_agreements: Reals
+    alpha: float
+    offload_cost: float
+    pooled: bool
+
+
+def divergence(p: float, q: float) -> float:
+    """kl(p, q) = p log(p/q) + (1-p) log((1-p)/(1-q)), the divergence between two coins.
+
+    >>> round(divergence(0.75, 0.5), 6), divergence(0.5, 0.5), divergence(0.5, 0.0)
+    (0.130812, 0.0, inf)
+    """
+    if (p > 0.0 and q <= 0.0) or (p < 1.0 and q >= 1.0):
+        return math.inf
+    heads = p * math.log(p / q) if p > 0.0 else 0.0
+    tails = (1.0 - p) * math.log((1.0 - p) / (1.0 - q)) if p < 1.0 else 0.0
+    return heads + tails
+
+
+def surplus_evidence(offloads: float, agreements: float, q: float) -> float:
+    """n kl(f, q) where f > q, else 0."""
+    if offloads == 0.0 or agreements <= q * offloads:
+        return 0.0
+    return offloads * divergence(min(1.0, agreements / offloads), q)
+
+
+def push_block(table: KLTable, blocks: int, bin: int) -> int:
+    """Extend the isotonic fit of the bins below by this one (pool adjacent violators); returns the number of blocks."""
+    weights, sums = table.block_offloads, table.block_agreements
+    weights[blocks], sums[blocks] = table.offloads[bin], table.agreements[bin]
+    while blocks > 0 and sums[blocks - 1] * weights[blocks] >= sums[blocks] * weights[blocks - 1]:
+        weights[blocks - 1] += weights[blocks]
+        sums[blocks - 1] += sums[blocks]
+        blocks -= 1
+    return blocks + 1
+
+
+def best_group(table: KLTable, blocks: int, q: float) -> float:
+    """The strongest evidence of a group of neighbouring bins that ends with the last one pushed.
+
+    Evidence grows with the agreements of a group and falls with its offloads, so that the best start lies on the lower
+    hull of the running sums: it is the start of a block of the isotonic fit.
+    """
+    offloads, agreements, best = 0.0, 0.0, 0.0
+    for block in range(blocks - 1, -1, -1):
+        offloads += table.block_offloads[block]
+        agreements += table.block_agreements[block]
+        if agreements <= q * offloads:
+            break  # lower blocks have lower means still
+        best = max(best, surplus_evidence(offloads, agreements, q))
+    return best
+
+
+def evidence_at(table: KLTable, bin: int, q: float) -> float:
+    """The evidence that the agreement of this bin exceeds q: its own, or that of the best pooled group up to it."""
+    if not table.pooled:
+        return surplus_evidence(table.offloads[bin], table.agreements[bin], q)
+    blocks, best = 0, 0.0
+    for i in range(bin + 1):
+        if table.offloads[i] > 0:
+            blocks = push_block(table, blocks, i)
+            best = max(best, best_group(table, blocks, q))
+    return best
+
+
+def learn_own(table: KLTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """KL, known cost: renew or withdraw the licence of the offloaded bin."""
+    count(table, bin, agreed, cost)
+    evidence = evidence_at(table, bin, 1.0 - table.offload_cost)
+    table.expiry[bin] = expiry_from(evidence / (2.0 * table.alpha))
+
+
+def offloads_pooled(table: KLTable, bin: int, time: int) -> bool:
+    """Pooled KL, known cost: one pass finds the licences of this bin and of all below it."""
+    if time < table.expiry[bin]:
+        return False
+    last = len(table.expiry)
+    if table.filled[last] <= bin:
+        table.filled[last] = 0
+        blocks, best, q = 0, 0.0, 1.0 - table.offload_cost
+        for i in range(bin + 1):
+            if table.offloads[i] > 0:
+                blocks = push_block(table, blocks, i)
+                best = max(best, best_group(table, blocks, q))
+            fill(table, i, expiry_from(best / (2.0 * table.alpha)))
+    return bool(time >= table.expiry[bin])
+
+
+def holds(table: KLTable, bin: int, log_time: float) -> bool:
+    """Whether the bound of a bin, with the cost's lower bound, licenses it at a time."""
+    total = table.costs[0]
+    lower_cost = table.costs[1] / total - math.sqrt(table.alpha * log_time / total)
+    return lower_cost > 0.0 and evidence_at(table, bin, 1.0 - lower_cost) > 2.0 * table.alpha * log_time
+
+
+def offloads_learned(table: KLTable, bin: int, time: int) -> bool:
+    """Learned cost: the bound only falls with time, so the time at which it gives way is found by bisection."""
+    if time < table.expiry[bin]:
+        return False
+    if table.costs[0] == 0.0 or not holds(table, bin, math.log(time)):
+        return True
+    low, high = math.log(time), 42.0
+    for _ in range(24):
+        middle = (low + high) / 2.0
+        if holds(table, bin, middle):
+            low = middle
+        else:
+            high = middle
+    if table.expiry[bin] == 0:
+        fill(table, bin, expiry_from(low))
+    return False
+
+
+class _KLPolicy(ExpiryPolicy):
+    evidence = ("offloads", "agreements", "costs")
+    _pooled: bool
+
+    def __init__(self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None) -> None:
+        super().__init__(bins, offload_cost)
+        self.alpha = positive(type(self).__name__, "alpha", alpha)
+        learned = self.offload_cost is None
+        table = KLTable(
+            offloads=whole_column(self.bins),
+            agreements=real_column(self.bins),
+            costs=real_column(3),
+            expiry=whole_column(self.bins),
+            filled=whole_column(self.bins + 1 if learned or self._pooled else 0),
+            block_offloads=real_column(self.bins if self._pooled else 0),
+            block_agreements=real_column(self.bins if self._pooled else 0),
+            alpha=self.alpha,
+            offload_cost=math.nan if self.offload_cost is None else self.offload_cost,
+            pooled=self._pooled,
+        )
+        if learned:
+            self._start(table, offloads_learned, learn_and_drop)
+        elif self._pooled:
+            self._start(table, offloads_pooled, learn_and_drop)
+        else:
+            self._start(table, has_expired, learn_own)
+
+    def _rebuild(self) -> None:
+        super()._rebuild()
+        if self.table.filled:
+            self.table.filled[self.bins] = 0
+            return
+        for bin in range(self.bins):
+            evidence = evidence_at(self.table, bin, 1.0 - self.table.offload_cost)
+            self._expiry[bin] = expiry_from(evidence / (2.0 * self.alpha))
+
+
+class KL(_KLPolicy):
+    """The KL bound, bin by bin.
+
+    >>> policy = KL(bins=4, offload_cost=0.2)
+    >>> for _ in range(40):
+    ...     decision = policy.decide(3)
+    ...     if decision.offload:
+    ...         policy.learn(decision, agreed=True)
+    >>> print(policy.explain(3))
+    Bin 3 is accepted: local agreed in 18 of 18 offloads; checked again in 7 samples.
+    """
+
+    name = "kl"
+    _pooled = False
+
+
+class PooledKL(_KLPolicy):
+    """The KL bound with the evidence of neighbouring bins pooled: a bin is licensed by the best group up to it.
+
+    >>> policy = PooledKL(bins=4, offload_cost=0.5)
+    >>> for time in range(20):
+    ...     decision = policy.decide(2 + time % 2)
+    ...     if decision.offload:
+    ...         policy.learn(decision, agreed=True)
+    >>> policy.decide(2).offload, policy.decide(1).offload
+    (False, True)
+    """
+
+    name = "pooled-kl"
+    _pooled = True

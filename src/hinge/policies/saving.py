@@ -1,0 +1,203 @@
+"""Saving a policy, continuing it elsewhere, and adding up what several policies have learned."""
+
+import inspect
+import math
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Mapping, MutableSequence, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from hinge.arguments import whole
+from hinge.errors import InvalidState
+from hinge.policies.decision import Decision
+
+STATE_VERSION = 1
+_ROUNDING = 1e-6  # agreements may be sums of prices
+
+State = dict[str, Any]
+Self = TypeVar("Self", bound="Saved")
+
+
+class Saved(ABC):
+    """The part of a policy that turns it into plain data and back.
+
+    What was learned is a set of sums (the fields of the table named in `evidence`), so merging is addition; everything
+    else in the table is derived from them by `_rebuild`.
+    """
+
+    name: ClassVar[str]
+    evidence: ClassVar[tuple[str, ...]] = ()  # fields of the table that are sums of what was learned
+    order_matters: ClassVar[tuple[str, ...]] = ()  # fields of the evidence that depend on the order of the feedback
+    merges_on: ClassVar[tuple[str, ...]] = ("bins",)  # parameters two policies must share to add up their evidence
+
+    id: str
+    time: int
+    learned: int
+    table: Any
+    _pending: dict[int, Decision]
+    _merged: dict[str, State]
+
+    @abstractmethod
+    def _checked_bin(self, bin: object) -> int: ...
+
+    @abstractmethod
+    def _await(self, offload: bool, bin: int, time: int) -> Decision: ...
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The constructor's arguments: enough to build the same policy anew."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def fresh(self: Self, seed: int | None = None) -> Self:
+        """The same policy before its first sample; a randomised one takes the new seed if one is given."""
+        parameters = self.parameters
+        if seed is not None and "seed" in parameters:
+            parameters["seed"] = seed
+        return type(self)(**parameters)
+
+    def state(self) -> State:
+        """All that the policy knows, as a dict that JSON can hold; `restore` continues bit-identically from it."""
+        return {
+            "hinge_state": STATE_VERSION,
+            "policy": self.name,
+            "id": self.id,
+            "parameters": self.parameters,
+            "time": self.time,
+            "learned": self.learned,
+            "evidence": {field: list(getattr(self.table, field)) for field in self.evidence},
+            "merged": {source: _copied(snapshot) for source, snapshot in self._merged.items()},
+            "pending": [[decision.time, decision.bin, decision.offload] for decision in self._pending.values()],
+        }
+
+    @classmethod
+    def restore(cls: type[Self], state: Mapping[str, Any]) -> Self:
+        """The policy that `state()` described."""
+        parameters = cls._checked_header(state)["parameters"]
+        try:
+            policy = cls(**parameters)
+        except (TypeError, ValueError) as error:
+            raise InvalidState(f"{cls.__name__}: state has impossible parameters: {error}") from error
+        policy._fill(state)
+        return policy
+
+    def merge(self, other_state: Mapping[str, Any]) -> None:
+        """Add the evidence in another device's state to this policy's own.
+
+        Evidence is kept by its source, so that states may come in any order, by any route and repeatedly: of each
+        source the largest evidence seen counts, once.
+        """
+        other = type(self)._checked_header(other_state)["parameters"]
+        for name in self.merges_on:
+            mine, theirs = getattr(self, name), other.get(name)
+            if mine != theirs:
+                raise InvalidState(f"{type(self).__name__}: other_state must have {name}={mine!r}, got {theirs!r}")
+        for source, snapshot in self._sources(other_state).items():
+            known = self._merged.get(source)
+            if source == self.id or (known and known["learned"] >= snapshot["learned"]):
+                continue
+            for field in self.evidence:
+                column = getattr(self.table, field)
+                _add(column, snapshot["evidence"][field])
+                if known:
+                    _add(column, [-value for value in known["evidence"][field]])
+            self._merged[source] = snapshot
+        self._rebuild()
+
+    @abstractmethod
+    def _rebuild(self) -> None:
+        """Bring the derived fields of the table in line with its evidence."""
+
+    def _fill(self, state: Mapping[str, Any]) -> None:
+        self.id = _text(state, "id")
+        self.time, self.learned = _count(state, "time"), _count(state, "learned")
+        self._merged = {source: self._snapshot(snapshot) for source, snapshot in _mapping(state, "merged").items()}
+        for field, values in self._snapshot(state)["evidence"].items():
+            column = getattr(self.table, field)
+            column[:] = array(column.typecode, values)
+        for entry in state.get("pending", ()):
+            self._restore_pending(entry)
+        self._rebuild()
+
+    def _restore_pending(self, entry: object) -> None:
+        if not (isinstance(entry, list | tuple) and len(entry) == 3 and isinstance(entry[2], bool)):
+            raise InvalidState(f"{type(self).__name__}: state has an impossible pending decision: {entry!r}")
+        try:
+            bin, time = self._checked_bin(entry[1]), whole(type(self).__name__, "time", entry[0], 1, self.time)
+        except (TypeError, ValueError) as error:
+            raise InvalidState(f"{type(self).__name__}: state has an impossible pending decision: {error}") from error
+        self._await(entry[2], bin, time)
+
+    def _sources(self, state: Mapping[str, Any]) -> dict[str, State]:
+        """The evidence in a state, taken apart by who gathered it."""
+        own = self._snapshot(state)
+        sources = {source: self._snapshot(snapshot) for source, snapshot in _mapping(state, "merged").items()}
+        for field, total in own["evidence"].items():
+            for snapshot in sources.values():
+                _add(total, [-value for value in snapshot["evidence"][field]])
+            total[:] = [max(0, value) for value in total]  # sums of prices leave a rounding error
+        return {_text(state, "id"): own, **sources}
+
+    def _snapshot(self, state: Mapping[str, Any]) -> State:
+        """The evidence in a state or in one source's part of it, checked and copied."""
+        evidence = _mapping(state, "evidence")
+        checked = {field: self._checked_field(evidence, field) for field in self.evidence}
+        if {"offloads", "agreements"} <= checked.keys():
+            for bin, (agreed, seen) in enumerate(zip(checked["agreements"], checked["offloads"], strict=True)):
+                if agreed > seen + _ROUNDING:
+                    raise InvalidState(f"{type(self).__name__}: state has {agreed} agreements of {seen} in bin {bin}")
+        return {"learned": _count(state, "learned"), "evidence": checked}
+
+    def _checked_field(self, evidence: Mapping[str, Any], field: str) -> list[float]:
+        values, column = evidence.get(field), getattr(self.table, field)
+        if not isinstance(values, list) or len(values) != len(column):
+            raise InvalidState(f"{type(self).__name__}: state needs {len(column)} numbers as evidence {field!r}")
+        kinds = (int,) if column.typecode == "q" else (int, float)
+        for value in values:
+            if type(value) not in kinds or not math.isfinite(value) or value < 0:
+                raise InvalidState(f"{type(self).__name__}: state has {value!r} in {field!r}")
+        return list(values)
+
+    @classmethod
+    def _checked_header(cls, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not isinstance(state, Mapping):
+            raise TypeError(f"{cls.__name__}: state must be a dict as state() returns it, got {state!r}")
+        version = state.get("hinge_state")
+        if type(version) is not int or version < 1:
+            raise InvalidState(f"{cls.__name__}: state must have a 'hinge_state' version, got {version!r}")
+        if version > STATE_VERSION:
+            raise InvalidState(f"{cls.__name__}: state is of version {version}; this Hinge reads up to {STATE_VERSION}")
+        if state.get("policy") != cls.name:
+            raise InvalidState(f"{cls.__name__}: state must be of policy {cls.name!r}, got {state.get('policy')!r}")
+        _mapping(state, "parameters")
+        return state
+
+
+def _add(total: MutableSequence[float], values: Sequence[float]) -> None:
+    for position, value in enumerate(values):
+        total[position] += value
+
+
+def _copied(snapshot: State) -> State:
+    evidence = {field: list(values) for field, values in snapshot["evidence"].items()}
+    return {"learned": snapshot["learned"], "evidence": evidence}
+
+
+def _mapping(state: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = state.get(key)
+    if not isinstance(value, Mapping):
+        raise InvalidState(f"state: {key} must be a dict, got {value!r}")
+    return value
+
+
+def _count(state: Mapping[str, Any], key: str) -> int:
+    value = state.get(key)
+    if type(value) is not int or value < 0:
+        raise InvalidState(f"state: {key} must be a count, got {value!r}")
+    return value
+
+
+def _text(state: Mapping[str, Any], key: str) -> str:
+    value = state.get(key)
+    if not isinstance(value, str) or not value:
+        raise InvalidState(f"state: {key} must be a name, got {value!r}")
+    return value

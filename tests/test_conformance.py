@@ -1,0 +1,95 @@
+"""Every registered policy keeps every clause; broken ones do not."""
+
+from typing import ClassVar
+
+import pytest
+
+from hinge import build, policy_names
+from hinge.policies import Decision, HILCBLite, Policy
+from hinge.testing import CLAUSES, Clause, NotConforming, check_policy
+
+HISTORY = [0, 1, 2, 3, 4, 5, 6, 7] * 4
+SETTINGS = {
+    "bins": 8,
+    "alpha": 0.52,
+    "horizon": 1000,
+    "seed": 1,
+    "agreement": [0.1, 0.2, 0.3, 0.45, 0.55, 0.7, 0.8, 0.95],
+    "history": HISTORY,
+    "agreed": [bin > 3 for bin in HISTORY],
+}
+FIXED_COST = {"offline", "logistic", "oracle", "static"}  # they weigh a cost that they cannot learn
+
+
+def prototypes() -> list[Policy]:
+    """Every policy with a known cost and, where it can do without, with a learned one."""
+    names = policy_names()
+    known = [build(name, offload_cost=0.5, **SETTINGS) for name in names]
+    learned = [build(name, offload_cost=None, **SETTINGS) for name in names if name not in FIXED_COST]
+    return known + [policy for policy in learned if "offload_cost" in policy.parameters]
+
+
+@pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
+@pytest.mark.parametrize("policy", prototypes(), ids=lambda p: f"{p.name}-{p.offload_cost}")
+def test_clause(policy: Policy, clause: Clause) -> None:
+    clause(policy)
+
+
+def test_all_policies_are_found() -> None:
+    assert len({policy.name for policy in prototypes()}) == 17
+
+
+class LastDecision(HILCBLite):
+    """Broken: learns about the last decision, whichever it is told about.
+
+    >>> LastDecision().bins
+    16
+    """
+
+    last = 0
+
+    def decide(self, bin: int) -> Decision:
+        decision = super().decide(bin)
+        self.last = bin
+        return decision
+
+    def learn(self, decision: Decision, agreed: float | None = None, cost: float | None = None) -> None:
+        super().learn(decision, agreed, cost)
+        if decision.bin is not None:
+            self.table.offloads[decision.bin] -= 1
+            self.table.agreements[decision.bin] -= float(agreed or 0)
+            self.table.offloads[self.last] += 1
+            self.table.agreements[self.last] += float(agreed or 0)
+
+
+class Forgetful(HILCBLite):
+    """Broken: does not save all that it has learned.
+
+    >>> Forgetful().bins
+    16
+    """
+
+    evidence: ClassVar[tuple[str, ...]] = ("offloads", "costs")
+
+
+def broken_clauses(policy: Policy) -> set[str]:
+    broken = set()
+    for clause in CLAUSES:
+        try:
+            clause(policy)
+        except NotConforming:
+            broken.add(clause.__name__)
+    return broken
+
+
+def test_the_suite_bites_on_feedback_to_the_last_decision() -> None:
+    assert "late_feedback_reaches_its_bin" in broken_clauses(LastDecision(bins=8, offload_cost=0.5))
+
+
+def test_the_suite_bites_on_an_incomplete_state() -> None:
+    assert "restores_bit_identically" in broken_clauses(Forgetful(bins=8, offload_cost=0.5))
+
+
+def test_check_policy_names_the_failure() -> None:
+    with pytest.raises(NotConforming, match="the copy decides differently"):
+        check_policy(Forgetful(bins=8, offload_cost=0.5))
