@@ -1,0 +1,46 @@
+"""The paper's quantities: the setting, what the oracle costs, and what the theorems promise.
+
+- `Setting`: agreement f, mean offload cost γ, arrival weights w; from them the gaps Δ, Φ_H and Φ_L.
+- `oracle_cost`, `threshold_costs`, `best_threshold`: what the policies that know the setting pay.
+- `adversarial_bound`: Theorem 1, both policies, and Theorem 2 (b, d), HI-LCB-lite.
+- `stochastic_bound`, `stochastic_bound_printed`: Theorem 2 (a, c), HI-LCB, as its lemmas prove it and as it is printed.
+- `forced_offload_regret`: what Algorithm 1's "or O = 0" adds to Theorem 2 (a, c).
+- `adversarial_wrong_offloads`, `stochastic_wrong_offloads`, `wrong_accepts`: the lemmas behind them, in decisions.
+- `single_bin_lower_bound`: Theorem 3. `unstructured_lower_bound`, `structured_lower_bound`: the same over many bins.
+- `regret_by_bin`: a run's pseudo-regret, by bin and by kind of mistake.
+"""
+
+from hinge.theory.kl import bernoulli_kl
+from hinge.theory.lower_bounds import single_bin_lower_bound, structured_lower_bound, unstructured_lower_bound
+from hinge.theory.regret import RegretByBin, regret_by_bin
+from hinge.theory.setting import Setting
+from hinge.theory.static import best_threshold, oracle_cost, threshold_costs
+from hinge.theory.upper_bounds import (
+    adversarial_bound,
+    adversarial_wrong_offloads,
+    forced_offload_regret,
+    stochastic_bound,
+    stochastic_bound_printed,
+    stochastic_wrong_offloads,
+    wrong_accepts,
+)
+
+__all__ = [
+    "RegretByBin",
+    "Setting",
+    "adversarial_bound",
+    "adversarial_wrong_offloads",
+    "bernoulli_kl",
+    "best_threshold",
+    "forced_offload_regret",
+    "oracle_cost",
+    "regret_by_bin",
+    "single_bin_lower_bound",
+    "stochastic_bound",
+    "stochastic_bound_printed",
+    "stochastic_wrong_offloads",
+    "structured_lower_bound",
+    "threshold_costs",
+    "unstructured_lower_bound",
+    "wrong_accepts",
+]
