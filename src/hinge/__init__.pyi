@@ -17,6 +17,7 @@ from hinge.costs import ZeroOneCost as ZeroOneCost
 from hinge.errors import HingeError as HingeError
 from hinge.errors import InvalidDecision as InvalidDecision
 from hinge.errors import InvalidState as InvalidState
+from hinge.errors import InvalidTrace as InvalidTrace
 from hinge.errors import UnknownName as UnknownName
 from hinge.policies import HILCB as HILCB
 from hinge.policies import HILF as HILF
@@ -44,5 +45,12 @@ from hinge.policies import build as build
 from hinge.policies import policy_class as policy_class
 from hinge.policies import policy_names as policy_names
 from hinge.policies import restore as restore
+from hinge.simulation import lineup as lineup
+from hinge.simulation import simulate as simulate
+from hinge.traces import Trace as Trace
+from hinge.traces import load_trace as load_trace
+from hinge.traces import read_trace as read_trace
+from hinge.traces import trace_names as trace_names
+from hinge.traces import write_trace as write_trace
 
 __version__: str

@@ -183,7 +183,8 @@ def _confidence(values: Floats) -> Any:
 
 
 def _sigma(x: Floats) -> Floats:
-    return np.exp(-np.logaddexp(0, -x))
+    sigma: Floats = np.exp(-np.logaddexp(0, -x))
+    return sigma
 
 
 def _top_two(owner: str, scores: ArrayLike) -> tuple[Floats, Floats]:

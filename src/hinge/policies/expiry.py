@@ -30,6 +30,8 @@ def expiry_from(evidence: float) -> int:
     >>> expiry_from(math.log(10) + 1e-9), expiry_from(0.0), expiry_from(1e9) == FOREVER
     (11, 1, True)
     """
+    if evidence <= 0.0:
+        return 1
     if evidence > _LONGEST:
         return FOREVER
     return math.ceil(math.exp(evidence))

@@ -1,0 +1,56 @@
+"""Traces that come with Hinge: every npz file in the folder `data`, under its own name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from hinge.errors import UnknownName
+from hinge.names import did_you_mean
+from hinge.traces.npz_format import read_npz
+from hinge.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable  # moved in Python 3.11, and gone from here in 3.14
+
+_SUFFIX = ".npz"
+
+
+def trace_names() -> list[str]:
+    """The names of all shipped traces.
+
+    >>> "synthetic-cifar10" in trace_names()
+    True
+    """
+    return sorted(_shipped())
+
+
+def load_trace(name: str) -> Trace:
+    """The shipped trace of that name.
+
+    >>> load_trace("synthetic-cifar10")
+    <Trace 'synthetic-cifar10': 10000 samples, confidence, local, remote, label, agreement 0...>
+    >>> load_trace("synthetic-cifra10")
+    Traceback (most recent call last):
+    hinge.errors.UnknownName: no trace is called 'synthetic-cifra10'; did you mean 'synthetic-cifar10'?
+    """
+    shipped = _shipped()
+    if name not in shipped:
+        raise UnknownName(f"no trace is called {name!r}{did_you_mean(name, shipped)}")
+    with shipped[name].open("rb") as stream:
+        return read_npz(shipped[name].name, stream)
+
+
+def describe(name: str) -> Mapping[str, str]:
+    """Where the shipped trace of that name comes from.
+
+    >>> describe("synthetic-cifar10")["kind"]
+    'synthetic: drawn from formulas; no image was seen and no model was run'
+    """
+    return load_trace(name).about
+
+
+def _shipped() -> dict[str, Traversable]:
+    folder = files("hinge.traces") / "data"
+    return {file.name.removesuffix(_SUFFIX): file for file in folder.iterdir() if file.name.endswith(_SUFFIX)}
