@@ -1,0 +1,145 @@
+"""The loop that every simulation runs, for every policy: decide; if offloaded, learn; keep the sums.
+
+`offloads` and `learns` are the policy's own two functions (see `hinge.policies.base`). As they stand here the loops are
+Python; `hinge.simulation.compiled` makes machine code of the same text.
+"""
+
+from typing import Any
+
+REGRET, OFFLOADS, OFFLOAD_COST, ERRORS, RIGHT = range(5)  # the sums, in this order
+TOTALS = 5
+
+
+def offloads(table: Any, bin: int, time: int) -> bool:
+    """Stands for the policy's function of this name; a loop is bound to the real one before it runs."""
+    raise NotImplementedError
+
+
+def learns(table: Any, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Stands for the policy's function of this name; a loop is bound to the real one before it runs."""
+    raise NotImplementedError
+
+
+def play(
+    table: Any,
+    time: int,
+    bins: Any,
+    agreed: Any,
+    costs: Any,
+    gaps: Any,
+    local_right: Any,
+    remote_right: Any,
+    tells_cost: bool,
+    tells_agreement: bool,
+    totals: Any,
+    stops: Any,
+    marks: Any,
+    wrong_accepts: Any,
+    wrong_offloads: Any,
+    decisions: Any,
+) -> None:
+    """Run a policy over a chunk of samples that follow those up to `time`.
+
+    `tells_…`: what the policy is told about accepted samples, too. The sums are written to `marks` at the times in
+    `stops`. `decisions` is filled if it has room.
+    """
+    regret, count, offload_cost, errors, right = totals[0], totals[1], totals[2], totals[3], totals[4]
+    knows_truth, records = len(local_right) > 0, len(decisions) > 0
+    start, stop = 0, first_after(stops, time)
+    while start < len(bins):
+        end = len(bins) if stop == len(stops) else min(len(bins), start + stops[stop] - time)
+        for i in range(start, end):
+            time += 1
+            bin, gap = bins[i], gaps[i]
+            offload = offloads(table, bin, time)
+            if offload:
+                learns(table, bin, agreed[i], costs[i], time, time)
+                count += 1.0
+                offload_cost += costs[i]
+                if gap < 0.0:
+                    regret -= gap
+                    wrong_offloads[bin] += 1
+            else:
+                if tells_agreement:
+                    learns(table, bin, agreed[i], costs[i], time, time)
+                elif tells_cost:
+                    learns(table, bin, 0.0, costs[i], time, time)
+                errors += 1.0 - agreed[i]
+                if gap > 0.0:
+                    regret += gap
+                    wrong_accepts[bin] += 1
+            if knows_truth and (remote_right[i] if offload else local_right[i]):
+                right += 1.0
+            if records:
+                decisions[i] = offload
+        if stop < len(stops) and time == stops[stop]:
+            mark(marks, stop, regret, count, offload_cost, errors, right)
+            stop += 1
+        start = end
+    totals[0], totals[1], totals[2], totals[3], totals[4] = regret, count, offload_cost, errors, right
+
+
+def first_after(stops: Any, time: int) -> int:
+    """The position of the first stop that is still to come."""
+    stop = 0
+    while stop < len(stops) and stops[stop] <= time:
+        stop += 1
+    return stop
+
+
+def mark(marks: Any, stop: int, regret: float, count: float, offload_cost: float, errors: float, right: float) -> None:
+    """Write the sums down."""
+    marks[stop, 0], marks[stop, 1], marks[stop, 2] = regret, count, offload_cost
+    marks[stop, 3], marks[stop, 4] = errors, right
+
+
+def choose(table: Any, time: int, bin_gaps: Any) -> int:
+    """The adversary's choice: the bin of the largest expected regret, the lowest of equals."""
+    worst, loss = 0, -1.0
+    for bin in range(len(bin_gaps)):
+        gap = bin_gaps[bin]
+        pays = max(0.0, -gap) if offloads(table, bin, time) else max(0.0, gap)
+        if pays > loss:
+            worst, loss = bin, pays
+    return worst
+
+
+def play_against(
+    table: Any,
+    time: int,
+    agreement: Any,
+    bin_gaps: Any,
+    uniforms: Any,
+    costs: Any,
+    totals: Any,
+    stops: Any,
+    marks: Any,
+    wrong_accepts: Any,
+    wrong_offloads: Any,
+    decisions: Any,
+    bins: Any,
+    agreed: Any,
+) -> None:
+    """The same against an adversary who sees what the policy would do; writes down the bins it sent."""
+    stop = first_after(stops, time)
+    for i in range(len(uniforms)):
+        time += 1
+        bin = choose(table, time, bin_gaps)
+        gap = bin_gaps[bin]
+        bins[i], agreed[i] = bin, 1.0 if uniforms[i] < agreement[bin] else 0.0
+        offload = offloads(table, bin, time)
+        if offload:
+            learns(table, bin, agreed[i], costs[i], time, time)
+            totals[0] += max(0.0, -gap)
+            totals[1] += 1.0
+            totals[2] += costs[i]
+            wrong_offloads[bin] += 1 if gap < 0.0 else 0
+        else:
+            totals[0] += max(0.0, gap)
+            totals[3] += 1.0 - agreed[i]
+            wrong_accepts[bin] += 1 if gap > 0.0 else 0
+        if len(decisions) > 0:
+            decisions[i] = offload
+        if stop < len(stops) and time == stops[stop]:
+            mark(marks, stop, totals[0], totals[1], totals[2], totals[3], totals[4])
+            stop += 1
