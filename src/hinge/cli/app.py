@@ -1,0 +1,54 @@
+"""The commands, and how their errors reach a person."""
+
+import sys
+from typing import Any
+
+import typer
+
+from hinge import __version__
+from hinge.cli.listing import list_command
+from hinge.cli.simulating import INTERRUPTED, evaluate_command, simulate_command
+from hinge.errors import HingeError
+
+# Typer carries its own copy of click, whose base class of usage errors has no public name.
+UsageProblem: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+app = typer.Typer(
+    help="Hinge decides when a local answer is good enough, and when to ask the remote model.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("simulate")(simulate_command)
+app.command("evaluate")(evaluate_command)
+app.command("list")(list_command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"hinge {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show the version."),
+) -> None:
+    pass
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command; returns its exit code."""
+    try:
+        code = app(arguments, prog_name="hinge", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except (typer.Abort, KeyboardInterrupt):
+        print("hinge: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except UsageProblem as error:
+        print(f"hinge: {error.format_message()}", file=sys.stderr)
+    except OSError as error:
+        print(f"hinge: {error.filename}: {error.strerror}" if error.filename else f"hinge: {error}", file=sys.stderr)
+    except (HingeError, ValueError, TypeError, ImportError) as error:
+        print(f"hinge: {error}", file=sys.stderr)
+    return 2

@@ -1,0 +1,49 @@
+"""The options that most commands share: one name, one meaning, one place."""
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hinge.arguments import real
+from hinge.sources import BimodalCosts, FixedCosts, OffloadCosts
+from hinge.traces import Trace, load_trace, read_trace
+
+Policy = Annotated[str, typer.Option(help="The policy, by name; see 'hinge list policies'.")]
+Policies = Annotated[str, typer.Option(help="Policies by name, separated by commas, or 'all'.")]
+TraceName = Annotated[str, typer.Option("--trace", help="A trace by name (see 'hinge list traces'), or a file.")]
+OffloadCost = Annotated[str, typer.Option(help="What an offload costs, from 0 to 1, or 'learned'.")]
+Alpha = Annotated[float, typer.Option(help="The exploration parameter of the paper's policies.")]
+Bins = Annotated[int, typer.Option(help="How many bins confidences are sorted into.")]
+Horizon = Annotated[int, typer.Option(help="Samples in each run.")]
+Runs = Annotated[int, typer.Option(help="Runs to average over.")]
+Seed = Annotated[int, typer.Option(help="The seed: the same seed gives the same figures.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+Out = Annotated[Path | None, typer.Option(help="Also write the figures at every checkpoint to this CSV file.")]
+
+
+def find_trace(name: str) -> Trace:
+    """A trace by its name in the catalog, or from a file: whatever has a suffix or a folder is a file."""
+    path = Path(name)
+    if path.suffix or len(path.parts) > 1:
+        return read_trace(path)
+    return load_trace(name)
+
+
+def known_cost(text: str) -> float | None:
+    """The number in `--offload-cost`, or None for `learned`."""
+    if text == "learned":
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"--offload-cost must be a number from 0 to 1, or 'learned', got {text!r}") from None
+    return real("hinge", "--offload-cost", math.nan if math.isnan(number) else number, 0, 1)
+
+
+def costs_for(trace: Trace, offload_cost: float | None) -> OffloadCosts | None:
+    """What offloads cost: the given number; or, to be learned, what the trace recorded or the paper's 0.45 and 0.55."""
+    if offload_cost is not None:
+        return FixedCosts(offload_cost)
+    return BimodalCosts() if trace.cost is None else None

@@ -1,0 +1,83 @@
+"""What a person sees: tables, progress, and the figures in a file."""
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from hinge.simulation import Record, interval
+from hinge.simulation.engine import Progress as Report
+
+out = Console()
+err = Console(stderr=True)
+
+COLUMNS: tuple[tuple[str, str, str, str | None], ...] = (  # heading, key in JSON, format, key of what follows ±
+    ("offloaded", "offload_fraction", "{:.3f}", None),
+    ("agrees", "accuracy", "{:.2%}", None),
+    ("cost", "cost_per_sample", "{:.4f}", None),
+    ("regret", "regret", "{:.1f}", "regret_ci95"),
+    ("true acc.", "true_accuracy", "{:.2%}", None),
+    ("shuffled cost", "shuffled_cost_per_sample", "{:.4f}", "shuffled_spread"),
+)
+
+
+def print_json(data: Mapping[str, Any]) -> None:
+    """One JSON object, with null for what is not a number."""
+    print(json.dumps(_plain(data), indent=2, allow_nan=False))
+
+
+def print_figures(title: str, figures: Sequence[Mapping[str, Any]]) -> None:
+    """A table with a row for each policy, and the columns that any of them has."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("policy", no_wrap=True)
+    columns = [column for column in COLUMNS if any(row.get(column[1]) is not None for row in figures)]
+    for heading, *_ in columns:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in figures:
+        table.add_row(row["policy"], *(_cell(row, *column[1:]) for column in columns))
+    out.print(table)
+
+
+def _cell(row: Mapping[str, Any], key: str, form: str, spread: str | None) -> str:
+    if row.get(key) is None:
+        return ""
+    around = row.get(spread) if spread else None
+    return form.format(row[key]) + ("" if around is None else f" ± {form.format(around)}")
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Report]:
+    """A progress bar on standard error, where somebody can see it."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def write_curves(path: Path, records: Mapping[str, Record]) -> None:
+    """The figures of every policy at every checkpoint, as CSV."""
+    fields = ("regret", "realised_regret", "offload_fraction", "accuracy", "cost_per_sample")
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["policy", "time", *(column for field in fields for column in (field, f"{field}_ci95"))])
+        for name, record in records.items():
+            series = [getattr(record, field) for field in fields]
+            for position, time in enumerate(record.times.tolist()):
+                figures = [number for values in series for number in interval(values[:, position])]
+                writer.writerow([name, time, *("" if math.isnan(number) else number for number in figures)])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,106 @@
+"""The commands `simulate` and `evaluate`."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from hinge.bins import UniformBins
+from hinge.cli import options, show
+from hinge.simulation import Results, lineup, simulate
+from hinge.sources import InOrder, Replay, Resampled, Shuffled
+
+INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
+
+
+def simulate_command(
+    policy: options.Policy = "hi-lcb",
+    trace: options.TraceName = "synthetic-cifar10",
+    offload_cost: options.OffloadCost = "0.5",
+    alpha: options.Alpha = 0.52,
+    bins: options.Bins = 16,
+    horizon: options.Horizon = 100_000,
+    runs: options.Runs = 20,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    out: options.Out = None,
+) -> None:
+    """Run one policy on a trace, drawn with replacement, and report its regret.
+
+    Example: hinge simulate --policy hi-lcb --trace synthetic-cifar10 --offload-cost 0.5 --runs 100
+    """
+    recorded, cost = options.find_trace(trace), options.known_cost(offload_cost)
+    source = Resampled(recorded, UniformBins(bins), options.costs_for(recorded, cost))
+    policies = lineup([policy], source, offload_cost=cost, horizon=horizon, alpha=alpha, seed=seed)
+    with show.progress(f"{policy} on {trace}") as report:
+        results = simulate(policies, source, horizon, runs, seed, progress=report)
+    figures = results[policy].summary()
+    if out:
+        show.write_curves(out, results)
+    if json:
+        show.print_json({**figures, "trace": trace, "alpha": alpha, "bins": bins, "offload_cost": cost})
+    else:
+        show.print_figures(f"{trace}, horizon {horizon}, {figures['runs']} runs", [figures])
+    _end(results)
+
+
+def evaluate_command(
+    trace: Annotated[str, typer.Argument(help="A file (confidence,local,remote[,label][,cost]), or a trace by name.")],
+    policies: options.Policies = "all",
+    offload_cost: options.OffloadCost = "0.5",
+    alpha: options.Alpha = 0.52,
+    bins: options.Bins = 16,
+    horizon: Annotated[int | None, typer.Option(help="Draw this many samples; without it: once, in order.")] = None,
+    runs: options.Runs = 20,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    out: options.Out = None,
+) -> None:
+    """Say what every policy would have cost on a recorded log.
+
+    Without --horizon the log is replayed once, in its own order, and then in shuffled orders to show how much the order
+    matters. With --horizon samples are drawn from it with replacement. The offline and logistic modules are fitted on
+    the log itself, in hindsight.
+
+    Example: hinge evaluate log.csv --offload-cost 0.5 --policies hi-lcb,hedge-hi
+    """
+    recorded, cost = options.find_trace(trace), options.known_cost(offload_cost)
+    binning, costs = UniformBins(bins), options.costs_for(recorded, cost)
+    source: Replay = (InOrder if horizon is None else Resampled)(recorded, binning, costs)
+    length = len(recorded) if horizon is None else horizon
+    names = [name.strip() for name in policies.split(",")]
+    chosen = lineup(names, source, offload_cost=cost, horizon=length, alpha=alpha, seed=seed)
+    with show.progress(f"policies on {trace}") as report:
+        results = simulate(chosen, source, length, 1 if horizon is None else runs, seed, progress=report)
+        shuffled = None
+        if horizon is None and results.complete:
+            shuffled = simulate(chosen, Shuffled(recorded, binning, costs), length, runs, seed, progress=report)
+    figures = [_with_spread(record.summary(), shuffled) for record in results.values()]
+    if out:
+        show.write_curves(out, results)
+    if json:
+        settings = {"trace": trace, "samples": len(recorded), "bins": bins, "offload_cost": cost}
+        show.print_json({**settings, "policies": figures})
+    else:
+        order = "in order" if horizon is None else f"drawn {length} times with replacement"
+        show.print_figures(f"{trace}: {len(recorded)} samples, {order}", sorted(figures, key=_by_cost))
+    _end(results if shuffled is None else shuffled)
+
+
+def _with_spread(figures: dict[str, Any], shuffled: Results | None) -> dict[str, Any]:
+    if shuffled is not None:
+        costs = shuffled[figures["policy"]].cost_per_sample[:, -1]
+        figures["shuffled_cost_per_sample"] = float(costs.mean())
+        figures["shuffled_spread"] = float(np.std(costs, ddof=1)) if len(costs) > 1 else None
+    return figures
+
+
+def _by_cost(figures: Mapping[str, Any]) -> float:
+    return float(figures["cost_per_sample"])
+
+
+def _end(results: Results) -> None:
+    if not results.complete:
+        show.err.print("Interrupted: these are the runs that were done.")
+        raise typer.Exit(INTERRUPTED)
