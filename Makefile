@@ -8,7 +8,7 @@ BIN = $(VENV)/bin
 # What the checks need. Ray is left out: it is large, and nothing but its own executor uses it.
 EXTRAS = test,sim,parquet,cli
 
-.PHONY: help venv test lint types imports pytest bench clean
+.PHONY: help venv demo test lint types imports pytest bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -28,6 +28,9 @@ $(VENV)/.installed-bench: $(VENV)/.installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),bench]'
 	@touch $@
 
+demo: $(VENV)/.installed ## Compare every policy on a recorded stream
+	$(BIN)/hinge evaluate synthetic-cifar10 --offload-cost 0.5 --horizon 100000 --runs 20
+
 test: lint types imports pytest ## Run every check
 
 lint: $(VENV)/.installed ## Check style and likely bugs (ruff)
@@ -42,8 +45,9 @@ imports: $(VENV)/.installed ## Check that imports run one way (import-linter)
 pytest: $(VENV)/.installed ## Run the tests, and the examples in docstrings and documentation
 	$(BIN)/pytest
 
-bench: $(VENV)/.installed-bench ## Measure decisions against other libraries
+bench: $(VENV)/.installed-bench ## Measure decisions and the simulator, against other libraries too
 	$(BIN)/python benchmarks/decide.py
+	$(BIN)/python benchmarks/simulate.py
 
 clean: ## Remove the virtual environment and everything generated
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

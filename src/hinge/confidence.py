@@ -194,7 +194,8 @@ def _top_two(owner: str, scores: ArrayLike) -> tuple[Floats, Floats]:
 
 def _second(shifted: Floats) -> Floats:
     # Contiguous, as numpy may round strided numbers differently, and one sample must get what it gets in a batch.
-    return np.partition(shifted, -2, axis=-1)[..., -2].copy()
+    second: Floats = np.partition(shifted, -2, axis=-1)[..., -2].copy()
+    return second
 
 
 def _weights(owner: str, scores: ArrayLike) -> tuple[Floats, Floats]:

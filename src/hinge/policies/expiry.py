@@ -37,10 +37,14 @@ def expiry_from(evidence: float) -> int:
     return math.ceil(math.exp(evidence))
 
 
-def count(table: Any, bin: int, agreed: float, cost: float) -> None:
-    """Add one offload to the evidence: n and a of its bin, and the number, sum and squared sum of the costs."""
+def count(table: Any, bin: int, agreed: float) -> None:
+    """Add one offload to the evidence: n and n · f of its bin."""
     table.offloads[bin] += 1
     table.agreements[bin] += agreed
+
+
+def count_cost(table: Any, cost: float) -> None:
+    """Add what an offload cost to the evidence: number, sum and squared sum. A known cost needs no evidence."""
     costs = table.costs
     costs[0] += 1.0
     costs[1] += cost
@@ -54,7 +58,9 @@ def has_expired(table: Any, bin: int, time: int) -> bool:
 
 def learn_and_drop(table: Any, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
     """Count an offload that moves every bound: drop the expiries found since the last one."""
-    count(table, bin, agreed, cost)
+    count(table, bin, agreed)
+    if len(table.costs) > 0:
+        count_cost(table, cost)
     last = len(table.expiry)
     for position in range(table.filled[last]):
         table.expiry[table.filled[position]] = 0

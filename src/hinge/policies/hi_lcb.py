@@ -30,7 +30,7 @@ class LicenceTable(NamedTuple):
 
     offloads: Wholes  # n_i
     agreements: Reals  # n_i · f_i
-    costs: Reals  # m, the sum and the squared sum of the costs
+    costs: Reals  # m, the sum and the squared sum of the costs (learned cost)
     expiry: Wholes
     own: Wholes  # the expiry that bin i's own evidence gives (HI-LCB, known cost)
     best: Wholes  # the latest of own[0..i] (HI-LCB, known cost)
@@ -60,7 +60,7 @@ def learned_evidence(table: LicenceTable, bin: int) -> float:
 
 def learn_lite(table: LicenceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
     """Renew or withdraw the licence of the offloaded bin."""
-    count(table, bin, agreed, cost)
+    count(table, bin, agreed)
     table.expiry[bin] = expiry_from(known_evidence(table, bin))
 
 
@@ -69,7 +69,7 @@ def learn_lite(table: LicenceTable, bin: int, agreed: float, cost: float, time: 
 
 def learn_monotone(table: LicenceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
     """Renew or withdraw the licence of the offloaded bin and of the bins above that hold theirs from it."""
-    count(table, bin, agreed, cost)
+    count(table, bin, agreed)
     table.own[bin] = expiry_from(known_evidence(table, bin))
     spread(table, bin, now)
 
@@ -204,7 +204,7 @@ def _table(
     return LicenceTable(
         offloads=whole_column(bins),
         agreements=real_column(bins),
-        costs=real_column(3),
+        costs=real_column(3 if learned else 0),
         expiry=whole_column(bins),
         own=whole_column(bins if monotone and not learned else 0),
         best=whole_column(bins if monotone else 0),

@@ -96,7 +96,7 @@ def evidence_at(table: KLTable, bin: int, q: float) -> float:
 
 def learn_own(table: KLTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
     """KL, known cost: renew or withdraw the licence of the offloaded bin."""
-    count(table, bin, agreed, cost)
+    count(table, bin, agreed)
     evidence = evidence_at(table, bin, 1.0 - table.offload_cost)
     table.expiry[bin] = expiry_from(evidence / (2.0 * table.alpha))
 
@@ -153,7 +153,7 @@ class _KLPolicy(ExpiryPolicy):
         table = KLTable(
             offloads=whole_column(self.bins),
             agreements=real_column(self.bins),
-            costs=real_column(3),
+            costs=real_column(3 if learned else 0),
             expiry=whole_column(self.bins),
             filled=whole_column(self.bins + 1 if learned or self._pooled else 0),
             block_offloads=real_column(self.bins if self._pooled else 0),

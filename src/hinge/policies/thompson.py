@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from hinge.policies.chance import uniform
 from hinge.policies.columns import Reals, Wholes, real_column, whole_column
-from hinge.policies.expiry import count
+from hinge.policies.expiry import count, count_cost
 from hinge.policies.randomised import RandomisedPolicy
 
 
@@ -88,8 +88,10 @@ def offloads_thompson(table: PosteriorTable, bin: int, time: int) -> bool:
 
 def learn_thompson(table: PosteriorTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
     """Update the posterior of the offloaded bin."""
-    count(table, bin, agreed, cost)
-    if not table.learned:
+    count(table, bin, agreed)
+    if table.learned:
+        count_cost(table, cost)
+    else:
         table.chances[bin] = chance(table, bin)
 
 
@@ -109,7 +111,7 @@ class Thompson(RandomisedPolicy):
         self.table = PosteriorTable(
             offloads=whole_column(self.bins),
             agreements=real_column(self.bins),
-            costs=real_column(3),
+            costs=real_column(0 if self.offload_cost is not None else 3),
             chances=real_column(self.bins),
             offload_cost=math.nan if self.offload_cost is None else self.offload_cost,
             learned=self.offload_cost is None,
