@@ -27,14 +27,16 @@ _LONGEST = 42.0  # e^42 < 2^62
 def expiry_from(evidence: float) -> int:
     """The first time t with log t ≥ evidence: bounds of the form `log t < evidence` hold exactly before it.
 
-    >>> expiry_from(math.log(10) + 1e-9), expiry_from(0.0), expiry_from(1e9) == FOREVER
-    (11, 1, True)
+    The faintest evidence holds at time 1, where log t = 0; none at all never does.
+
+    >>> expiry_from(math.log(10) + 1e-9), expiry_from(1e-30), expiry_from(0.0), expiry_from(1e9) == FOREVER
+    (11, 2, 1, True)
     """
     if evidence <= 0.0:
         return 1
     if evidence > _LONGEST:
         return FOREVER
-    return math.ceil(math.exp(evidence))
+    return max(2, math.ceil(math.exp(evidence)))
 
 
 def count(table: Any, bin: int, agreed: float) -> None:

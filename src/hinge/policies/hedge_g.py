@@ -14,13 +14,22 @@ import math
 from hinge.arguments import positive, whole
 from hinge.policies.base import Need
 from hinge.policies.hil import learn_all, offloads_by_share
-from hinge.policies.thresholds import ThresholdPolicy, ThresholdTable, share_offloading, threshold_table
+from hinge.policies.thresholds import (
+    ThresholdPolicy,
+    ThresholdTable,
+    reweigh,
+    share_offloading,
+    share_offloading_from_losses,
+    threshold_table,
+)
 
 
 def see(table: ThresholdTable, bin: int) -> None:
     """Split the interval of thresholds at a bin when it is first seen."""
     table.seen[bin] += 1.0
-    table.prior[bin] = 1.0
+    if table.prior[bin] == 0.0:
+        table.prior[bin] = 1.0
+        reweigh(table)
 
 
 def offloads_splitting(table: ThresholdTable, bin: int, time: int) -> bool:
@@ -43,6 +52,7 @@ def adapt(table: ThresholdTable) -> None:
         if table.prior[k] > 0.0:
             experts += 1
     table.rates[0] = math.log(experts) / table.gap[0] if table.gap[0] > 0.0 else math.inf
+    reweigh(table)
 
 
 def learn_adaptive(table: ThresholdTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
@@ -100,6 +110,7 @@ class HedgeG(ThresholdPolicy):
 
     def _rebuild(self) -> None:
         play_seen(self.table)
+        reweigh(self.table)
 
     def offload_probability(self, bin: int) -> float:
         return split_share(self.table, self._checked_bin(bin))
@@ -143,10 +154,8 @@ def play_seen(table: ThresholdTable) -> None:
 
 def split_share(table: ThresholdTable, bin: int, adapt_rate: bool = False) -> float:
     """The share of the experts who offload a bin, as it would be if this bin were seen next."""
-    prior, rate = table.prior[bin], table.rates[0]
-    table.prior[bin] = 1.0
+    after = table._replace(prior=table.prior[:], rates=table.rates[:], weights=table.weights[:])
+    after.prior[bin] = 1.0
     if adapt_rate:
-        adapt(table)
-    share = share_offloading(table, bin)
-    table.prior[bin], table.rates[0] = prior, rate
-    return share
+        adapt(after)
+    return share_offloading_from_losses(after, bin)

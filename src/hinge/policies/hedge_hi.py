@@ -23,6 +23,7 @@ from hinge.policies.thresholds import (
     ThresholdTable,
     charge_accepting,
     charge_offloading,
+    reweigh,
     share_offloading,
     threshold_table,
 )
@@ -134,7 +135,8 @@ def offloads_restart(table: ThresholdTable, bin: int, time: int) -> bool:
     if time == start:
         for k in range(len(table.losses)):
             table.baseline[k] = table.losses[k]
-    table.rates[0], table.rates[1] = optimal_rates(table.complexity, length)
+        table.rates[0], table.rates[1] = optimal_rates(table.complexity, length)
+        reweigh(table)
     return offloads_hedge(table, bin, time)
 
 
@@ -178,6 +180,7 @@ class HedgeHIRestart(ThresholdPolicy):
     def _rebuild(self) -> None:
         length = epoch_of(self.first_epoch, max(1, self.time))[1]
         self.table.rates[0], self.table.rates[1] = optimal_rates(self.table.complexity, length)
+        reweigh(self.table)
 
     def offload_probability(self, bin: int) -> float:
         start, length = epoch_of(self.first_epoch, self.time + 1)

@@ -35,6 +35,8 @@ class LicenceTable(NamedTuple):
     own: Wholes  # the expiry that bin i's own evidence gives (HI-LCB, known cost)
     best: Wholes  # the latest of own[0..i] (HI-LCB, known cost)
     filled: Wholes  # bins whose expiry was found since the last offload; their number is filled[bins] (learned cost)
+    strength: Reals  # √(α · the strongest evidence of bins 0..i) (HI-LCB, learned cost)
+    found: Wholes  # up to which bin strength was found since the last offload (HI-LCB, learned cost)
     alpha: float
     offload_cost: float
     offload_unseen: bool
@@ -43,14 +45,14 @@ class LicenceTable(NamedTuple):
 def known_evidence(table: LicenceTable, bin: int) -> float:
     """n ((f + γ - 1)⁺)² / α of a bin that has been offloaded."""
     offloads = table.offloads[bin]
-    surplus = table.agreements[bin] / offloads - (1.0 - table.offload_cost)
+    surplus = table.offload_cost - (1.0 - table.agreements[bin] / offloads)
     return offloads * surplus * surplus / table.alpha if surplus > 0.0 else 0.0
 
 
 def learned_evidence(table: LicenceTable, bin: int) -> float:
     """((f + c - 1)⁺ / (1/√n + 1/√m))² / α of a bin that has been offloaded."""
     offloads, total = table.offloads[bin], table.costs[0]
-    surplus = table.agreements[bin] / offloads - (1.0 - table.costs[1] / total)
+    surplus = table.costs[1] / total - (1.0 - table.agreements[bin] / offloads)
     ratio = surplus / (1.0 / math.sqrt(offloads) + 1.0 / math.sqrt(total))
     return ratio * ratio / table.alpha if surplus > 0.0 else 0.0
 
@@ -104,17 +106,36 @@ def offloads_lite(table: LicenceTable, bin: int, time: int) -> bool:
 
 
 def offloads_monotone(table: LicenceTable, bin: int, time: int) -> bool:
-    """HI-LCB with a learned cost: continue the running maximum from the last bin found to this one."""
+    """HI-LCB with a learned cost: look at the strongest evidence up to the bin if its licence is not in the table."""
     if time < table.expiry[bin]:
         return False
-    last = len(table.expiry)
-    start = table.filled[last]  # bins below it are found: they are always found in order
-    for i in range(start, bin + 1):
-        own = expiry_from(learned_evidence(table, i)) if table.offloads[i] > 0 else 0
-        table.best[i] = max(own, table.best[i - 1]) if i > 0 else own
-        seen = table.offloads[i] > 0 or not table.offload_unseen
-        fill(table, i, table.best[i] if seen else 0)
+    if table.expiry[bin] > 0 or table.costs[0] == 0.0 or (table.offload_unseen and table.offloads[bin] == 0):
+        return True
+    find_strength(table, bin)
+    fill(table, bin, expiry_from(table.strength[bin] * table.strength[bin] / table.alpha))
     return time >= table.expiry[bin]
+
+
+def find_strength(table: LicenceTable, bin: int) -> None:
+    """Continue the running maximum of (f + c - 1)⁺ / (1/√n + 1/√m) from where it ends to this bin."""
+    offloads, agreements, strength = table.offloads, table.agreements, table.strength
+    total = table.costs[0]
+    cost, width = table.costs[1] / total, 1.0 / math.sqrt(total)
+    start = table.found[0]
+    running = strength[start - 1] if start > 0 else 0.0
+    for i in range(start, bin + 1):
+        if offloads[i] > 0:
+            surplus = cost - (1.0 - agreements[i] / offloads[i])
+            if surplus > 0.0:
+                running = max(running, surplus / (1.0 / math.sqrt(offloads[i]) + width))
+        strength[i] = running
+    table.found[0] = max(start, bin + 1)
+
+
+def learn_monotone_cost(table: LicenceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Count the offload; what was found before it has to be found anew."""
+    learn_and_drop(table, bin, agreed, cost, time, now)
+    table.found[0] = 0
 
 
 class HILCBLite(ExpiryPolicy):
@@ -180,7 +201,7 @@ class HILCB(ExpiryPolicy):
         self.offload_unseen = truth(type(self).__name__, "offload_unseen", offload_unseen)
         table = _table(self.bins, self.alpha, self.offload_cost, self.offload_unseen, monotone=True)
         if self.offload_cost is None:
-            self._start(table, offloads_monotone, learn_and_drop)
+            self._start(table, offloads_monotone, learn_monotone_cost)
         else:
             self._start(table, has_expired, learn_monotone)
 
@@ -188,7 +209,7 @@ class HILCB(ExpiryPolicy):
         super()._rebuild()
         table = self.table
         if self.offload_cost is None:
-            table.filled[self.bins] = 0
+            table.filled[self.bins] = table.found[0] = 0
             return
         table.best[:] = whole_column(self.bins)
         for bin in range(self.bins):
@@ -207,8 +228,10 @@ def _table(
         costs=real_column(3 if learned else 0),
         expiry=whole_column(bins),
         own=whole_column(bins if monotone and not learned else 0),
-        best=whole_column(bins if monotone else 0),
+        best=whole_column(bins if monotone and not learned else 0),
         filled=whole_column(bins + 1 if learned else 0),
+        strength=real_column(bins if monotone and learned else 0),
+        found=whole_column(1),
         alpha=alpha,
         offload_cost=math.nan if offload_cost is None else offload_cost,
         offload_unseen=offload_unseen,

@@ -20,6 +20,7 @@ from hinge.policies.thresholds import (
     ThresholdTable,
     charge_accepting,
     charge_offloading,
+    reweigh,
     share_offloading,
     threshold_table,
 )
@@ -41,6 +42,7 @@ def interval_prior(table: ThresholdTable) -> None:
     bins = len(table.prior) - 1
     for k in range(bins + 1):
         table.prior[k] = (0.5 if k in (0, bins) else 1.0) / bins
+    reweigh(table)
 
 
 def gap_complexity(owner: str, smallest_gap: float | None, bins: int) -> float:

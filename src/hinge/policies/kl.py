@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from hinge.arguments import positive
 from hinge.policies.columns import Reals, Wholes, real_column, whole_column
-from hinge.policies.expiry import ExpiryPolicy, count, expiry_from, fill, has_expired, learn_and_drop
+from hinge.policies.expiry import FOREVER, ExpiryPolicy, count, expiry_from, fill, has_expired, learn_and_drop
 
 
 class KLTable(NamedTuple):
@@ -125,21 +125,29 @@ def holds(table: KLTable, bin: int, log_time: float) -> bool:
 
 
 def offloads_learned(table: KLTable, bin: int, time: int) -> bool:
-    """Learned cost: the bound only falls with time, so the time at which it gives way is found by bisection."""
+    """Learned cost: the bound only falls with time, so that the time at which it gives way can be searched for."""
     if time < table.expiry[bin]:
         return False
-    if table.costs[0] == 0.0 or not holds(table, bin, math.log(time)):
+    if table.expiry[bin] > 0 or table.costs[0] == 0.0 or not holds(table, bin, math.log(time)):
         return True
-    low, high = math.log(time), 42.0
-    for _ in range(24):
-        middle = (low + high) / 2.0
-        if holds(table, bin, middle):
-            low = middle
-        else:
-            high = middle
-    if table.expiry[bin] == 0:
-        fill(table, bin, expiry_from(low))
+    fill(table, bin, end_of_licence(table, bin, time))
     return False
+
+
+def end_of_licence(table: KLTable, bin: int, time: int) -> int:
+    """The first time at which the bound of a bin, good at `time`, gives way: by doubling, then by halving."""
+    good, bad = time, 2 * time
+    while bad < FOREVER and holds(table, bin, math.log(bad)):
+        good, bad = bad, 2 * bad
+    if bad >= FOREVER:
+        return FOREVER
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if holds(table, bin, math.log(middle)):
+            good = middle
+        else:
+            bad = middle
+    return bad
 
 
 class _KLPolicy(ExpiryPolicy):

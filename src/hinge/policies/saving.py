@@ -27,6 +27,7 @@ class Saved(ABC):
 
     name: ClassVar[str]
     evidence: ClassVar[tuple[str, ...]] = ()  # fields of the table that are sums of what was learned
+    carried: ClassVar[tuple[str, ...]] = ()  # derived fields that remember rounding: saved as they are
     order_matters: ClassVar[tuple[str, ...]] = ()  # fields of the evidence that depend on the order of the feedback
     merges_on: ClassVar[tuple[str, ...]] = ("bins",)  # parameters two policies must share to add up their evidence
 
@@ -65,6 +66,7 @@ class Saved(ABC):
             "time": self.time,
             "learned": self.learned,
             "evidence": {field: list(getattr(self.table, field)) for field in self.evidence},
+            "carried": {field: list(getattr(self.table, field)) for field in self.carried},
             "merged": {source: _copied(snapshot) for source, snapshot in self._merged.items()},
             "pending": [[decision.time, decision.bin, decision.offload] for decision in self._pending.values()],
         }
@@ -117,6 +119,9 @@ class Saved(ABC):
         for entry in state.get("pending", ()):
             self._restore_pending(entry)
         self._rebuild()
+        for field in self.carried:
+            column = getattr(self.table, field)
+            column[:] = array(column.typecode, self._checked_field(_mapping(state, "carried"), field))
 
     def _restore_pending(self, entry: object) -> None:
         if not (isinstance(entry, list | tuple) and len(entry) == 3 and isinstance(entry[2], bool)):
@@ -150,7 +155,7 @@ class Saved(ABC):
     def _checked_field(self, evidence: Mapping[str, Any], field: str) -> list[float]:
         values, column = evidence.get(field), getattr(self.table, field)
         if not isinstance(values, list) or len(values) != len(column):
-            raise InvalidState(f"{type(self).__name__}: state needs {len(column)} numbers as evidence {field!r}")
+            raise InvalidState(f"{type(self).__name__}: state needs {len(column)} numbers as {field!r}")
         kinds = (int,) if column.typecode == "q" else (int, float)
         for value in values:
             if type(value) not in kinds or not math.isfinite(value) or value < 0:

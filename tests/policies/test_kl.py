@@ -1,0 +1,264 @@
+"""KL and pooled KL against brute force: every group of neighbouring bins, every bound computed anew at every sample."""
+
+import json
+import math
+from decimal import Decimal as Exact
+from decimal import localcontext
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from hinge import KL, Decision, HILCBLite, PooledKL
+from hinge.policies.kl import divergence
+
+Floats = NDArray[np.float64]
+NO_TIE = 1e-10
+every_kind = pytest.mark.parametrize("kind", [KL, PooledKL])
+every_cost = pytest.mark.parametrize("known", [True, False], ids=["known", "learned"])
+
+
+def xlogy(x: Floats, y: Floats) -> Floats:
+    """x log y, with 0 log 0 = 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(x == 0, 0.0, x * np.log(y))
+
+
+def kl(p: Floats, q: float) -> Floats:
+    """Σ p log p - p log q over the two sides of a coin; ∞ where q rules out what p allows."""
+    limit = np.full_like(p, q)
+    return xlogy(p, p) + xlogy(1 - p, 1 - p) - xlogy(p, limit) - xlogy(1 - p, 1 - limit)
+
+
+class BruteForce:
+    """Accept iff max over groups a ≤ b ≤ i (KL: a = b = i) with mean > q of N kl(mean, q) exceeds 2α log t.
+
+    q is 1 - γ, or, where the cost is learned, 1 - (γ̂ - √(α log t / m)).
+    """
+
+    def __init__(self, pooled: bool, bins: int, alpha: float, offload_cost: float | None) -> None:
+        self.pooled, self.alpha, self.offload_cost = pooled, alpha, offload_cost
+        self.offloads, self.agreements, self.costs = np.zeros(bins), np.zeros(bins), [0.0]
+        self.t = 0
+
+    def q(self) -> float:
+        if self.offload_cost is not None:
+            return 1 - self.offload_cost
+        m = len(self.costs) - 1
+        return 1 - (sum(self.costs) / m - math.sqrt(self.alpha * math.log(self.t) / m)) if m else math.inf
+
+    def evidence(self, bin: int) -> float:
+        n, a = self.groups(bin)
+        q, mean = self.q(), a[n > 0] / n[n > 0]
+        above = mean > q
+        return float((n[n > 0] * kl(mean, q))[above].max(initial=0.0)) if q < 1 else 0.0
+
+    def groups(self, bin: int) -> tuple[Floats, Floats]:
+        """Offloads and agreements of every group that may speak for this bin."""
+        if not self.pooled:
+            return self.offloads[[bin]], self.agreements[[bin]]
+        sums = [np.concatenate([[0.0], column[: bin + 1].cumsum()]) for column in (self.offloads, self.agreements)]
+        ends, starts = np.tril_indices(bin + 2, -1)
+        return sums[0][ends] - sums[0][starts], sums[1][ends] - sums[1][starts]
+
+    def decide(self, bin: int) -> tuple[bool, float]:
+        """Whether to offload, and the margin by which the evidence exceeds what time demands.
+
+        Ties do occur: n kl(1, ½) = n log 2 meets 2α log t at t = 2^(n/2α). Equality offloads, whatever its rounding.
+        """
+        self.t += 1
+        margin = self.evidence(bin) - 2 * self.alpha * math.log(self.t)
+        return not margin > NO_TIE, margin
+
+    def learn(self, bin: int, agreed: float, cost: float) -> None:
+        self.offloads[bin] += 1
+        self.agreements[bin] += agreed
+        self.costs.append(cost)
+
+
+def world(bins: int, samples: int, seed: int) -> tuple[list[int], list[bool], list[float]]:
+    """Bins, answers and costs; seeds cycle through rising, step, arbitrary, certain and hopeless agreement."""
+    rng = np.random.default_rng([bins, seed])
+    centres = (np.arange(bins) + 0.5) / bins
+    shapes = [0.4 + 0.6 * centres, np.where(centres > 0.5, 0.97, 0.3), rng.random(bins), np.ones(bins), np.zeros(bins)]
+    arrivals = rng.integers(0, bins, samples)
+    spread = [0.0, 0.5, 0.05][seed % 3]
+    costs = np.clip(rng.uniform(0.5 - spread, 0.5 + spread, samples), 0, 1)
+    return arrivals.tolist(), (rng.random(samples) < shapes[seed % 5][arrivals]).tolist(), costs.tolist()
+
+
+@every_cost
+@pytest.mark.parametrize(("bins", "samples", "runs"), [(1, 1_500, 10), (2, 2_000, 10), (8, 2_500, 8), (40, 1_500, 5)])
+@every_kind
+def test_decides_as_brute_force(kind: type[KL | PooledKL], bins: int, samples: int, runs: int, known: bool) -> None:
+    choices = list(product([0.1, 0.52, 1.0, 3.0], [0.5, 0.2, 0.8, 0.02, 0.0, 1.0] if known else [None]))
+    samples = samples if known or bins < 40 else samples // 5  # a learned cost is looked up by bisection
+    for run in range(runs):
+        alpha, cost = choices[(run * 5) % len(choices)]
+        policy, brute = kind(bins, alpha, cost), BruteForce(kind is PooledKL, bins, alpha, cost)
+        for bin, agreed, price in zip(*world(bins, samples, run), strict=True):
+            decision = policy.decide(bin)
+            offload, margin = brute.decide(bin)
+            assert decision.offload == offload, f"t={brute.t}, margin {margin}, {policy!r}"
+            if offload:
+                policy.learn(decision, agreed, price)
+                brute.learn(bin, float(agreed), price)
+
+
+@every_cost
+@every_kind
+def test_late_and_reordered_feedback_counts_when_it_arrives(kind: type[KL | PooledKL], known: bool) -> None:
+    cost = 0.5 if known else None
+    policy, brute = kind(6, 0.52, cost), BruteForce(kind is PooledKL, 6, 0.52, cost)
+    rng = np.random.default_rng(5)
+    due: dict[int, list[tuple[Decision, int, bool, float]]] = {}
+    for position, (bin, agreed, price) in enumerate(zip(*world(6, 4_000, 0), strict=True)):
+        decision = policy.decide(bin)
+        offload, _ = brute.decide(bin)
+        assert decision.offload == offload
+        if offload:
+            due.setdefault(position + int(rng.integers(200)), []).append((decision, bin, agreed, price))
+        for late, where, answer, paid in due.pop(position, ()):
+            policy.learn(late, answer, paid)
+            brute.learn(where, float(answer), paid)
+
+
+@every_cost
+@every_kind
+def test_a_batch_is_decided_as_one_by_one(kind: type[KL | PooledKL], known: bool) -> None:
+    cost = 0.5 if known else None
+    batched, one_by_one = kind(5, 0.52, cost), kind(5, 0.52, cost)
+    bins, answers, prices = world(5, 6_000, 1)
+    for start, end in pairwise(range(0, 6_001, 150)):
+        decisions = batched.decide_many(bins[start:end])
+        singles = [one_by_one.decide(bin) for bin in bins[start:end]]
+        assert decisions.offload.tolist() == [single.offload for single in singles]
+        for position in np.flatnonzero(decisions.offload).tolist():
+            for policy, decision in ((batched, decisions[position]), (one_by_one, singles[position])):
+                policy.learn(decision, answers[start + position], prices[start + position])
+
+
+def with_evidence(
+    policy: KL | PooledKL | HILCBLite, offloads: list[int], agreements: list[int], time: int, mean_cost: float = 0.5
+) -> KL | PooledKL | HILCBLite:
+    """The policy as it is at that time after these offloads."""
+    total = sum(offloads)
+    state = policy.state() | {"time": time, "learned": total}
+    costs = [float(total), mean_cost * total, mean_cost**2 * total][: len(state["evidence"]["costs"])]
+    state["evidence"] = {"offloads": offloads, "agreements": [float(a) for a in agreements], "costs": costs}
+    return type(policy).restore(json.loads(json.dumps(state)))
+
+
+@every_cost
+@every_kind
+def test_the_end_of_a_licence_is_known_exactly(kind: type[KL | PooledKL], known: bool) -> None:
+    """At the time that `explain` names, and not before, brute force, `decide` and `decide_many` offload again."""
+    rng, checked = np.random.default_rng(8), 0
+    for _ in range(500):
+        offloads = int(rng.integers(5, 200))
+        agreements = int(rng.integers(offloads // 2, offloads + 1))
+        policy = with_evidence(kind(1, 0.52, 0.5 if known else None), [offloads], [agreements], offloads)
+        expiry = policy.explain(0).expiry
+        if expiry is None or not offloads + 3 < expiry < 3 * 10**6:
+            continue
+        brute = BruteForce(kind is PooledKL, 1, 0.52, 0.5 if known else None)
+        brute.offloads[0], brute.agreements[0] = offloads, agreements
+        brute.costs += [0.5] * offloads
+        brute.t = expiry - 3
+        expected = [brute.decide(0)[0] for _ in range(4)]  # at expiry - 2, expiry - 1, expiry, expiry + 1
+        assert expected == [False, False, True, True]
+        later = with_evidence(policy, [offloads], [agreements], expiry - 3)
+        assert [later.decide(0).offload for _ in range(4)] == expected
+        policy.decide_many(np.zeros(expiry - 3 - offloads, int))
+        assert policy.decide_many([0] * 4).offload.tolist() == expected
+        checked += 1
+    assert checked >= 50
+
+
+@every_kind
+@pytest.mark.parametrize("cost", [0.5, 0.75])
+@pytest.mark.parametrize("alpha", [0.1, 0.25, 0.5, 1.0])
+def test_equality_offloads(kind: type[KL | PooledKL], cost: float, alpha: float) -> None:
+    """Where all n offloads agreed, n kl(1, q) = -n log q equals 2α log t at t = q^(-n/2α), often a whole number."""
+    for offloads in range(1, 21):
+        tie = (1 - cost) ** (-offloads / (2 * alpha))
+        if tie == round(tie) and offloads < tie < 10**6:
+            policy = with_evidence(kind(1, alpha, cost), [offloads], [offloads], round(tie) - 2)
+            assert [policy.decide(0).offload, policy.decide(0).offload] == [False, True]
+
+
+@every_kind
+@settings(deadline=None, derandomize=True, max_examples=300)
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=7),
+    st.sampled_from([0.5, 0.2, 0.75, 1.0, 0.0, None]) | st.floats(0.01, 0.99),
+    st.sampled_from([0.1, 0.52, 3.0]),
+    st.integers(1, 10_000),
+)
+def test_any_evidence(
+    kind: type[KL | PooledKL], counts: list[tuple[int, int]], cost: float | None, alpha: float, time: int
+) -> None:
+    offloads = [sum(count) for count in counts]
+    agreements = [agreed for agreed, _ in counts]
+    policy = with_evidence(kind(len(counts), alpha, cost), offloads, agreements, time, mean_cost=0.4)
+    brute = BruteForce(kind is PooledKL, len(counts), alpha, cost)
+    brute.offloads, brute.agreements = np.array(offloads, float), np.array(agreements, float)
+    brute.costs += [0.4] * sum(offloads)
+    for bin in range(len(counts)):
+        brute.t = time
+        offload, margin = brute.decide(bin)
+        if abs(margin) > NO_TIE:
+            assert policy.explain(bin).offload_probability == offload
+            assert with_evidence(policy, offloads, agreements, time, 0.4).decide(bin).offload == offload
+
+
+@every_kind
+def test_evidence_of_another_device_counts_as_its_own(kind: type[KL | PooledKL]) -> None:
+    for cost in (0.5, None):
+        policy, other = kind(4, 0.52, cost), with_evidence(kind(4, 0.52, cost), [3, 0, 30, 9], [1, 0, 27, 9], 42)
+        policy.merge(json.loads(json.dumps(other.state())))
+        brute = BruteForce(kind is PooledKL, 4, 0.52, cost)
+        brute.offloads, brute.agreements = np.array([3.0, 0, 30, 9]), np.array([1.0, 0, 27, 9])
+        brute.costs += [0.5] * 42
+        for bin in [0, 1, 2, 3] * 50:
+            decision = policy.decide(bin)
+            assert decision.offload == brute.decide(bin)[0]
+
+
+def test_kl_licenses_whatever_lite_licenses() -> None:
+    """Pinsker's inequality: kl(f, q) ≥ 2 (f - q)², so that KL asks for no more evidence than HI-LCB-lite."""
+    licensed = 0
+    for offloads, cost, alpha in product([1, 2, 7, 40, 300], [0.02, 0.2, 0.5, 0.8, 0.98, None], [0.1, 0.52, 3.0]):
+        for agreements in range(offloads // 2, offloads + 1, max(1, offloads // 13)):
+            for time in (offloads, 10 * offloads, 5_000):
+                lite = with_evidence(HILCBLite(1, alpha, cost), [offloads], [agreements], time)
+                kl_policy = with_evidence(KL(1, alpha, cost), [offloads], [agreements], time)
+                if not lite.decide(0).offload:
+                    assert not kl_policy.decide(0).offload
+                    licensed += 1
+                if cost is not None and lite.expiry(0) > 2:  # at time 1 a tie may be won by rounding
+                    assert kl_policy.expiry(0) >= lite.expiry(0)
+    assert licensed >= 100
+
+
+@pytest.mark.parametrize("p", [0.0, 1e-9, 0.02, 0.3, 0.5, 0.5000001, 0.75, 0.98, 1 - 1e-9, 1.0])
+@pytest.mark.parametrize("q", [1e-12, 0.02, 0.3, 0.5, 0.7, 0.98, 1 - 1e-12])
+def test_divergence_to_fifty_digits(p: float, q: float) -> None:
+    with localcontext() as context:
+        context.prec = 50
+        sides = ((Exact(p), Exact(q)), (1 - Exact(p), 1 - Exact(q)))
+        exact = sum(x * (x / y).ln() for x, y in sides if x > 0)
+    assert divergence(p, q) == pytest.approx(float(exact), rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.0), (1.0, 0.0), (1e-300, 0.0), (0.5, 1.0), (0.0, 1.0)])
+def test_divergence_from_certainty_is_infinite(p: float, q: float) -> None:
+    assert divergence(p, q) == math.inf
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0])
+def test_certainty_does_not_diverge_from_itself(p: float) -> None:
+    assert divergence(p, p) == 0.0

@@ -1,0 +1,157 @@
+"""The policies that never learn, against brute force over all they could have chosen."""
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hinge import AlwaysLocal, AlwaysRemote, Logistic, Offline, Oracle, Policy, Static, build
+
+repeatable = settings(deadline=None, derandomize=True)
+COSTS = [0.0, 0.1, 0.25, 0.3, 0.5, 0.7, 0.9, 1.0]
+histories = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=40)
+
+
+def offloaded(policy: Policy) -> list[bool]:
+    return [policy.decide(bin).offload for bin in range(policy.bins)]
+
+
+# -- extremes and a fixed threshold -----------------------------------------------------------------------------------
+
+
+def test_always_local_and_always_remote_never_change_their_minds() -> None:
+    local, remote = AlwaysLocal(7), AlwaysRemote(7)
+    for time in range(300):
+        assert not local.decide(time % 7).offload
+        decision = remote.decide(time % 7)
+        assert decision.offload
+        remote.learn(decision, agreed=True, cost=1.0)
+    assert local.decide_many(range(7)).offload.tolist() == [False] * 7
+    assert remote.decide_many(range(7)).offload.tolist() == [True] * 7
+
+
+@pytest.mark.parametrize("bins", [1, 4, 16])
+def test_a_static_threshold_offloads_the_bins_below_it(bins: int) -> None:
+    for threshold in range(bins + 1):
+        policy = Static(bins, threshold)
+        assert offloaded(policy) == [bin < threshold for bin in range(bins)]
+        assert policy.decide_many(range(bins)).offload.tolist() == offloaded(policy)
+        assert [policy.explain(bin).offload_probability for bin in range(bins)] == offloaded(policy)
+
+
+@pytest.mark.parametrize("cost", [0.0, 0.125, 0.25, 0.5, 0.75, 0.8125, 1.0])
+@pytest.mark.parametrize("bins", [1, 2, 8, 16, 256])
+def test_without_a_threshold_static_takes_confidence_at_its_word(bins: int, cost: float) -> None:
+    """It accepts a bin iff even its lowest confidence, as a chance of agreement, makes accepting strictly cheaper."""
+    accepted = [1 - Fraction(bin, bins) < Fraction(cost) for bin in range(bins)]
+    assert offloaded(Static(bins, offload_cost=cost)) == [not accept for accept in accepted]
+
+
+# -- the oracle -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cost", [0.0, 0.25, 0.5, 0.625, 1.0])
+def test_the_oracle_accepts_where_that_is_strictly_cheaper(cost: float) -> None:
+    agreement = [step / 16 for step in range(17)]
+    oracle = Oracle(agreement, cost)
+    assert offloaded(oracle) == [not 1 - Fraction(f) < Fraction(cost) for f in agreement]
+    assert oracle.decide(round(16 * (1 - cost))).offload  # a tie
+
+
+@repeatable
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(0, 1))
+def test_no_set_of_bins_beats_the_oracle(agreement: list[float], cost: float) -> None:
+    decisions = offloaded(Oracle(agreement, cost))
+    paid = [cost if offload else 1 - f for offload, f in zip(decisions, agreement, strict=True)]
+    assert paid == [min(cost, 1 - f) for f in agreement]
+
+
+def test_the_oracle_need_not_be_a_threshold() -> None:
+    assert offloaded(Oracle([0.9, 0.2, 0.9], 0.5)) == [False, True, False]
+
+
+# -- the offline threshold --------------------------------------------------------------------------------------------
+
+
+def history_cost(threshold: int, history: list[tuple[int, bool]], cost: Fraction) -> Fraction:
+    return sum((cost if bin < threshold else Fraction(not agreed) for bin, agreed in history), Fraction(0))
+
+
+@repeatable
+@given(histories, st.sampled_from(COSTS) | st.floats(0, 1))
+def test_offline_finds_the_cheapest_threshold(history: list[tuple[int, bool]], cost: float) -> None:
+    bins, agreed = [bin for bin, _ in history], [agreed for _, agreed in history]
+    policy = Offline.fit(bins, agreed, bins=6, offload_cost=cost)
+    paid = [history_cost(threshold, history, Fraction(cost)) for threshold in range(7)]
+    assert paid[policy.threshold] - min(paid) < 1e-12
+    assert offloaded(policy) == [bin < policy.threshold for bin in range(6)]
+
+
+@repeatable
+@given(histories, st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]))
+def test_of_equally_cheap_thresholds_offline_takes_the_highest(history: list[tuple[int, bool]], cost: float) -> None:
+    bins, agreed = [bin for bin, _ in history], [agreed for _, agreed in history]
+    paid = [history_cost(threshold, history, Fraction(cost)) for threshold in range(7)]
+    cheapest = max(threshold for threshold in range(7) if paid[threshold] == min(paid))
+    assert Offline.fit(bins, agreed, bins=6, offload_cost=cost).threshold == cheapest
+
+
+# -- the logistic module ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("intercept", "slope"), [(-4.0, 8.0), (2.0, 0.0), (3.0, -5.0), (-900.0, 1800.0)])
+@pytest.mark.parametrize("cost", COSTS)
+def test_logistic_accepts_where_its_chance_of_agreement_makes_that_cheaper(
+    intercept: float, slope: float, cost: float
+) -> None:
+    x = intercept + slope * (np.arange(10) + 0.5) / 10
+    error = np.exp(-np.logaddexp(0, x))  # 1 - σ(x)
+    clear = np.abs(error - cost) > 1e-12
+    decisions = np.array(offloaded(Logistic(intercept, slope, 10, cost)))
+    assert (decisions == (error >= cost))[clear].all()
+    assert cost > 0 or decisions.all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_logistic_maximises_the_likelihood(seed: int) -> None:
+    """No point of a grid around the fit is likelier, and the gradient vanishes there; the ridge of 1e-3 included."""
+    rng = np.random.default_rng(seed)
+    bins = rng.integers(0, 12, [20, 200, 2_000][seed % 3])
+    centres = (bins + 0.5) / 12
+    agreed = rng.random(len(bins)) < 1 / (1 + np.exp(-(rng.normal(-1, 2) + rng.normal(4, 4) * centres)))
+    policy = Logistic.fit(bins.tolist(), agreed.tolist(), bins=12)
+
+    def loss(intercept: float, slope: float) -> float:
+        x = intercept + slope * centres
+        return float((np.logaddexp(0, x) - agreed * x).sum() + 1e-3 / 2 * (intercept**2 + slope**2))
+
+    best = loss(policy.intercept, policy.slope)
+    for down, across in product(np.linspace(-1, 1, 21), repeat=2):
+        assert loss(policy.intercept + down, policy.slope + across) >= best - 1e-9
+    for direction in ((1e-5, 0.0), (0.0, 1e-5)):
+        up = loss(policy.intercept + direction[0], policy.slope + direction[1])
+        down = loss(policy.intercept - direction[0], policy.slope - direction[1])
+        assert abs(up - down) / 2e-5 < 1e-4
+
+
+@pytest.mark.parametrize("agreed", [True, False])
+@pytest.mark.parametrize("samples", [1, 100_000])
+def test_a_history_without_contrast_still_gives_a_finite_fit(agreed: bool, samples: int) -> None:
+    policy = Logistic.fit([3, 5] * samples, [agreed] * (2 * samples), bins=8, offload_cost=0.5)
+    assert np.isfinite([policy.intercept, policy.slope]).all()
+    assert policy.decide(4).offload != agreed
+
+
+def test_a_separable_history_is_separated() -> None:
+    policy = Logistic.fit([0, 1, 2, 5, 6, 7] * 50, ([False] * 3 + [True] * 3) * 50, bins=8)
+    assert offloaded(policy)[:3] == [True] * 3
+    assert offloaded(policy)[5:] == [False] * 3
+
+
+@pytest.mark.parametrize("name", ["offline", "logistic"])
+def test_fitted_policies_are_built_from_history(name: str) -> None:
+    policy = build(name, history=[0, 1, 2, 3] * 20, agreed=[False, False, True, True] * 20, bins=4, offload_cost=0.5)
+    assert offloaded(policy) == [True, True, False, False]
