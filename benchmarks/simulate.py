@@ -1,4 +1,4 @@
-"""How fast the simulator is, as ratios measured in one run: against the literal formula in Python and compiled by numba.
+"""How fast the simulator is, as ratios measured in one run: against the literal formula in Python and in numba.
 
     python benchmarks/simulate.py [--quick] [--markdown FILE]
 

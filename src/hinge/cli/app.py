@@ -7,6 +7,7 @@ import typer
 
 from hinge import __version__
 from hinge.cli.listing import list_command
+from hinge.cli.reproducing import reproduce_command
 from hinge.cli.simulating import INTERRUPTED, evaluate_command, simulate_command
 from hinge.errors import HingeError
 
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 app.command("simulate")(simulate_command)
 app.command("evaluate")(evaluate_command)
+app.command("reproduce")(reproduce_command)
 app.command("list")(list_command)
 
 

@@ -3,8 +3,8 @@
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,13 @@ def progress(label: str) -> Iterator[Report]:
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def status(label: str) -> Iterator[Callable[[str], None]]:
+    """What is being done now, on standard error, where somebody can see it."""
+    with err.status(label) if err.is_terminal else nullcontext() as line:
+        yield lambda text: line.update(text) if line else None
 
 
 def write_curves(path: Path, records: Mapping[str, Record]) -> None:

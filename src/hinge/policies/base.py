@@ -11,6 +11,7 @@ simulator compiles the same two functions and calls them on arrays.
 
 import secrets
 from abc import abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -44,6 +45,7 @@ class Policy(Saved):
     name: ClassVar[str]
     registry: ClassVar[dict[str, type["Policy"]]] = {}
     needs: frozenset[Need] = frozenset()
+    weighs_cost: ClassVar[bool] = True  # whether what an offload cost is of any use to it
 
     bins: int
     offload_cost: float | None
@@ -63,7 +65,7 @@ class Policy(Saved):
         self.time = 0
         self.learned = 0
         self.id = secrets.token_hex(8)
-        self._pending: dict[int, Decision] = {}
+        self._pending: OrderedDict[int, Decision] = OrderedDict()  # oldest first, and the oldest is quick to drop
         self._merged: dict[str, State] = {}
 
     # -- deciding -----------------------------------------------------------------------------------------------------
@@ -103,7 +105,7 @@ class Policy(Saved):
         """The record of a decision from which the policy expects to learn."""
         pending = self._pending
         if len(pending) >= OUTSTANDING:
-            del pending[next(iter(pending))]
+            pending.popitem(last=False)
         decision = pending[time] = _new(Decision, (offload, bin, time, self.id))
         return decision
 
@@ -146,7 +148,7 @@ class Policy(Saved):
     def _checked_cost(self, decision: Decision, cost: float | None) -> float:
         if cost is not None:
             return real(type(self).__name__, "cost", cost, 0, 1)
-        if self.offload_cost is None and (decision.offload or Need.COST in self.needs):
+        if self.offload_cost is None and self.weighs_cost and (decision.offload or Need.COST in self.needs):
             raise TypeError(f"{type(self).__name__}: cost must be a number, as the offload cost is learned, got None")
         return self.offload_cost or 0.0
 

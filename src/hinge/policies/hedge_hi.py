@@ -7,7 +7,8 @@ Every expert then suffers the pseudo-loss
     Γ if it offloads, else 1{E} · e / ε          (e = 1 where local disagrees with remote)
 
 which is unbiased: accepting costs e, and the coin reveals e with chance ε. From the regret bound
-ε T + A/η + η T / (2ε):   η = (2A² / T²)^(1/3),   ε = min(1, √(η/2)). The horizon T must be known in advance.
+ε T + A/η + η T / (2ε):   η = (2A² / T²)^(1/3),   ε = min(1, √(η/2)). The horizon T must be known in advance. The
+value of A is not known to us; of three that suggest themselves, N ln 2 comes nearest to Tables I and II of the paper.
 The offload cost Γ is needed in every slot: either it is known, or the driver tells it (`needs`).
 """
 
@@ -74,7 +75,7 @@ class HedgeHI(ThresholdPolicy):
 
     >>> policy = HedgeHI(horizon=1000, bins=16, offload_cost=0.5, seed=1)
     >>> sum(policy.decide(3).offload for _ in range(100))
-    46
+    49
     """
 
     name = "hedge-hi"
@@ -84,7 +85,7 @@ class HedgeHI(ThresholdPolicy):
         horizon: int,
         bins: int = 16,
         offload_cost: float | None = None,
-        complexity: str = "N",
+        complexity: str = "N ln 2",
         learning_rate: float | None = None,
         exploration: float | None = None,
         seed: int = 0,
@@ -163,7 +164,7 @@ class HedgeHIRestart(ThresholdPolicy):
         self,
         bins: int = 16,
         offload_cost: float | None = None,
-        complexity: str = "N",
+        complexity: str = "N ln 2",
         first_epoch: int = 1024,
         seed: int = 0,
     ) -> None:

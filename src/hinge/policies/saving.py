@@ -4,6 +4,7 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from array import array
+from collections import OrderedDict
 from collections.abc import Mapping, MutableSequence, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -35,7 +36,7 @@ class Saved(ABC):
     time: int
     learned: int
     table: Any
-    _pending: dict[int, Decision]
+    _pending: OrderedDict[int, Decision]
     _merged: dict[str, State]
 
     @abstractmethod

@@ -21,6 +21,8 @@ def learn_nothing(table: Any, bin: int, agreed: float, cost: float, time: int, n
 class FixedPolicy(ExpiryPolicy):
     """A policy whose decision for each bin is settled from the start."""
 
+    weighs_cost = False
+
     def _settle(self, accepted: Sequence[bool]) -> None:
         table = FixedTable(whole_column(self.bins))
         for bin, accept in enumerate(accepted):

@@ -1,0 +1,1 @@
+"""Every figure, table and claim of the paper, and ours beside them."""
