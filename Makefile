@@ -8,10 +8,10 @@ BIN = $(VENV)/bin
 # What the checks need. Ray is left out: it is large, and nothing but its own executor uses it.
 EXTRAS = test,sim,parquet,cli,report
 
-.PHONY: help venv demo test lint types imports pytest bench clean
+.PHONY: help venv demo test lint types imports pytest test-ray bench clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 venv: $(VENV)/.installed ## Set up the virtual environment
 
@@ -29,7 +29,7 @@ $(VENV)/.installed-bench: $(VENV)/.installed
 	@touch $@
 
 demo: $(VENV)/.installed ## Compare every policy on a recorded stream
-	$(BIN)/hinge evaluate synthetic-cifar10 --offload-cost 0.5 --horizon 100000 --runs 20
+	$(BIN)/hinge evaluate cifar10-vgg16 --offload-cost 0.5 --horizon 100000 --runs 20
 
 test: lint types imports pytest ## Run every check
 
@@ -44,6 +44,10 @@ imports: $(VENV)/.installed ## Check that imports run one way (import-linter)
 
 pytest: $(VENV)/.installed ## Run the tests, and the examples in docstrings and documentation
 	$(BIN)/pytest
+
+test-ray: $(VENV)/.installed ## Test the executor for clusters on a local Ray, which it installs
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),ray]'
+	$(BIN)/pytest tests/ray/test_ray.py
 
 bench: $(VENV)/.installed-bench ## Measure decisions and the simulator, against other libraries too
 	$(BIN)/python benchmarks/decide.py

@@ -52,7 +52,8 @@ RECIPES = (
     ),
 )
 
-# The accuracies that the paper's tables imply; how near is near enough; epochs and peak rates to try after the recipe's.
+# The accuracies that the paper's tables imply; how near is near enough; epochs and peak rates to try after the
+# recipe's own.
 AIMS: dict[str, tuple[float, float, tuple[tuple[int, float], ...]]] = {
     "cifar10-vgg16": (0.68, 0.02, ((3, 0.05), (3, 0.02), (2, 0.05), (2, 0.02), (2, 0.01), (1, 0.02))),
     "cifar100-resnet50": (0.53, 0.02, ((12, 0.1), (8, 0.1))),

@@ -14,9 +14,7 @@ import numpy as np
 class LiteralHILCB:
     """Algorithm 1."""
 
-    def __init__(
-        self, bins: int, alpha: float, offload_cost: float | None = None, offload_unseen: bool = True
-    ) -> None:
+    def __init__(self, bins: int, alpha: float, offload_cost: float | None = None, offload_unseen: bool = True) -> None:
         self.alpha, self.offload_cost, self.offload_unseen = alpha, offload_cost, offload_unseen
         self.t = 0
         self.offloads_all, self.mean_cost = 0, 0.0  # O_γ, γ̂

@@ -83,6 +83,18 @@ def test_offloads_as_often_as_it_says(make: Callable[[], RandomisedPolicy], slot
     assert within(offloads / draws, chance, math.sqrt(chance * (1 - chance) / draws))
 
 
+@pytest.mark.parametrize("name", ["thompson", "hil-f", "hedge-g", "adahedge-g"])
+def test_a_bin_never_seen_is_decided_by_the_probability_stated_before(name: str) -> None:
+    policy = KNOWN[name]()
+    for bin, agreed in ((0, False), (4, True), (4, False), (0, True)):
+        tell(policy, policy.decide(bin), agreed, 0.4)
+    state, chance = policy.state(), policy.offload_probability(2)
+    assert 0 < chance < 1
+    for seed in range(1_000):
+        decision = type(policy).restore(reseeded(state, seed)).decide(2)
+        assert decision.offload == (uniform(seed, policy.time + 1, 0) < chance)
+
+
 @every_policy
 def test_asking_for_the_probability_changes_nothing(make: Callable[[], RandomisedPolicy]) -> None:
     asked, silent = make(), make()

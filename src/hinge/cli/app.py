@@ -8,7 +8,7 @@ import typer
 from hinge import __version__
 from hinge.cli.listing import list_command
 from hinge.cli.reproducing import reproduce_command
-from hinge.cli.simulating import INTERRUPTED, evaluate_command, simulate_command
+from hinge.cli.simulating import evaluate_command, simulate_command
 from hinge.errors import HingeError
 
 # Typer carries its own copy of click, whose base class of usage errors has no public name.
@@ -42,15 +42,14 @@ def _main(
 def run(arguments: list[str]) -> int:
     """Run a command; returns its exit code."""
     try:
-        code = app(arguments, prog_name="hinge", standalone_mode=False)
+        code = app(arguments or ["--help"], prog_name="hinge", standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except (typer.Abort, KeyboardInterrupt):
-        print("hinge: interrupted", file=sys.stderr)
-        return INTERRUPTED
     except UsageProblem as error:
         print(f"hinge: {error.format_message()}", file=sys.stderr)
     except OSError as error:
         print(f"hinge: {error.filename}: {error.strerror}" if error.filename else f"hinge: {error}", file=sys.stderr)
+    except MemoryError as error:
+        print(f"hinge: out of memory: {error}", file=sys.stderr)
     except (HingeError, ValueError, TypeError, ImportError) as error:
         print(f"hinge: {error}", file=sys.stderr)
     return 2

@@ -35,7 +35,7 @@ def list_command(
             table.add_column(heading, overflow="fold")
         for row in rows:
             table.add_row(*(str(value) for value in row.values()))
-        show.out.print(table)
+        show.out.print(table)  # folds long texts to fit
 
 
 def _policies() -> list[dict[str, Any]]:

@@ -1,12 +1,10 @@
 """The options that most commands share: one name, one meaning, one place."""
 
-import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hinge.arguments import real
 from hinge.sources import BimodalCosts, FixedCosts, OffloadCosts
 from hinge.traces import Trace, load_trace, read_trace
 
@@ -39,7 +37,9 @@ def known_cost(text: str) -> float | None:
         number = float(text)
     except ValueError:
         raise ValueError(f"--offload-cost must be a number from 0 to 1, or 'learned', got {text!r}") from None
-    return real("hinge", "--offload-cost", math.nan if math.isnan(number) else number, 0, 1)
+    if not 0 <= number <= 1:  # nor NaN
+        raise ValueError(f"--offload-cost must be from 0 to 1, got {number!r}")
+    return number
 
 
 def costs_for(trace: Trace, offload_cost: float | None) -> OffloadCosts | None:

@@ -8,13 +8,17 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from hinge.simulation import Record, interval
 from hinge.simulation.engine import Progress as Report
+
+INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
 
 out = Console()
 err = Console(stderr=True)
@@ -43,7 +47,14 @@ def print_figures(title: str, figures: Sequence[Mapping[str, Any]]) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in figures:
         table.add_row(row["policy"], *(_cell(row, *column[1:]) for column in columns))
-    out.print(table)
+    print_table(table)
+
+
+def print_table(table: Table) -> None:
+    """A table in full: no figure is cut, even where the terminal is narrower or the output goes to a file."""
+    wide = Console(file=out.file, width=1000)
+    wide.width = max(out.width, Measurement.get(wide, wide.options, table).maximum)
+    wide.print(table)
 
 
 def _cell(row: Mapping[str, Any], key: str, form: str, spread: str | None) -> str:
@@ -59,14 +70,25 @@ def progress(label: str) -> Iterator[Report]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        with interruptible():
+            yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextmanager
 def status(label: str) -> Iterator[Callable[[str], None]]:
     """What is being done now, on standard error, where somebody can see it."""
-    with err.status(label) if err.is_terminal else nullcontext() as line:
+    with err.status(label) if err.is_terminal else nullcontext() as line, interruptible():
         yield lambda text: line.update(text) if line else None
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C ends a command with one line."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print("hinge: interrupted")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def write_curves(path: Path, records: Mapping[str, Record]) -> None:

@@ -1,6 +1,7 @@
 """The commands `simulate` and `evaluate`."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -8,10 +9,10 @@ import typer
 
 from hinge.bins import UniformBins
 from hinge.cli import options, show
+from hinge.policies import Policy
 from hinge.simulation import Results, lineup, simulate
+from hinge.simulation.engine import Progress
 from hinge.sources import InOrder, Replay, Resampled, Shuffled
-
-INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
 
 
 def simulate_command(
@@ -73,9 +74,9 @@ def evaluate_command(
     chosen = lineup(names, source, offload_cost=cost, horizon=length, alpha=alpha, seed=seed)
     with show.progress(f"policies on {trace}") as report:
         results = simulate(chosen, source, length, 1 if horizon is None else runs, seed, progress=report)
-        shuffled = None
+        shuffled: Results | None = None
         if horizon is None and results.complete:
-            shuffled = simulate(chosen, Shuffled(recorded, binning, costs), length, runs, seed, progress=report)
+            results, shuffled = _shuffle(results, chosen, Shuffled(recorded, binning, costs), runs, seed, report)
     figures = [_with_spread(record.summary(), shuffled) for record in results.values()]
     if out:
         show.write_curves(out, results)
@@ -86,6 +87,16 @@ def evaluate_command(
         order = "in order" if horizon is None else f"drawn {length} times with replacement"
         show.print_figures(f"{trace}: {len(recorded)} samples, {order}", sorted(figures, key=_by_cost))
     _end(results if shuffled is None else shuffled)
+
+
+def _shuffle(
+    ordered: Results, policies: Mapping[str, Policy], source: Shuffled, runs: int, seed: int, report: Progress
+) -> tuple[Results, Results | None]:
+    """The same policies on shuffled orders; interrupted before the first is done, the order as recorded remains."""
+    try:
+        return ordered, simulate(policies, source, len(source.trace), runs, seed, progress=report)
+    except KeyboardInterrupt:
+        return replace(ordered, complete=False), None
 
 
 def _with_spread(figures: dict[str, Any], shuffled: Results | None) -> dict[str, Any]:
@@ -103,4 +114,4 @@ def _by_cost(figures: Mapping[str, Any]) -> float:
 def _end(results: Results) -> None:
     if not results.complete:
         show.err.print("Interrupted: these are the runs that were done.")
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(show.INTERRUPTED)

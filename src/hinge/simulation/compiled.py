@@ -6,6 +6,7 @@ reorder arithmetic. Machine code is kept on disk under a name that holds a diges
 
 import hashlib
 import marshal
+import threading
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
@@ -24,9 +25,17 @@ def numba_installed() -> bool:
     return find_spec("numba") is not None
 
 
-@cache
+_binding = threading.Lock()  # else a thread may compile what another has only begun to register
+
+
 def bound(kernel: FunctionType, offloads: FunctionType, learns: FunctionType, machine_code: bool) -> Kernel:
     """The kernel with a policy's own functions in place of its two stand-ins."""
+    with _binding:
+        return _bound(kernel, offloads, learns, machine_code)
+
+
+@cache
+def _bound(kernel: FunctionType, offloads: FunctionType, learns: FunctionType, machine_code: bool) -> Kernel:
     names = {**kernel.__globals__, "offloads": offloads, "learns": learns}
     for name, value in names.items():
         if isinstance(value, FunctionType) and value.__globals__ is kernel.__globals__:

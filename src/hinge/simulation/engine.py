@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hinge.arguments import whole
 from hinge.policies import ExpiryPolicy, Need, Policy
 from hinge.policies.chance import SEED_LIMIT
+from hinge.policies.expiry import FOREVER
 from hinge.simulation.compiled import Kernel, bound, machine_table, numba_installed
 from hinge.simulation.executors import Executor, Threads
 from hinge.simulation.kernel import ERRORS, OFFLOAD_COST, OFFLOADS, REGRET, RIGHT, TOTALS, play, play_against
@@ -78,8 +79,9 @@ class Player:
         self.policy, self.source, self.times, self.machine_code = policy, source, times, machine_code
         self.table = machine_table(policy) if machine_code else policy.table
         against = isinstance(source, Adaptive)
-        kernel, functions = play_against if against else play, (policy._offloads, policy._learns)
-        self.kernel: Kernel = bound(_function(kernel), *map(_function, functions), machine_code)
+        functions = (play_against if against else play, policy._offloads, policy._learns)
+        kernel, offloads, learns = map(_function, functions)
+        self.kernel: Kernel = bound(kernel, offloads, learns, machine_code)
         self.take = self._take_from_adversary if against else self._take
         self.time = 0
         self.totals = np.zeros(TOTALS)
@@ -168,9 +170,9 @@ def simulate(
     >>> bool(results["hi-lcb"].regret[:, -1].mean() < results["always-remote"].regret[:, -1].mean())
     True
     """
-    named = policies if isinstance(policies, Mapping) else {policy.name: policy for policy in policies}
+    named = policies if isinstance(policies, Mapping) else _by_name(policies)
     _check(named, source)
-    horizon, runs = whole("simulate", "horizon", horizon, 1), whole("simulate", "runs", runs, 1)
+    horizon, runs = whole("simulate", "horizon", horizon, 1, FOREVER), whole("simulate", "runs", runs, 1)
     seed = whole("simulate", "seed", seed, 0)
     machine_code = numba_installed() if machine_code is None else machine_code
     times = checkpoints(horizon)
@@ -203,6 +205,14 @@ def run_seeds(seed: int, runs: int) -> list[int]:
 def policy_seed(seed: int) -> int:
     """The seed of the policies in a run: another stream of chance than that of the samples."""
     return int(np.random.SeedSequence([seed, 1]).generate_state(1)[0]) % SEED_LIMIT
+
+
+def _by_name(policies: Sequence[Policy]) -> dict[str, Policy]:
+    named = {policy.name: policy for policy in policies}
+    if len(named) < len(policies):
+        names = [policy.name for policy in policies]
+        raise ValueError(f"simulate: policies of one name need a dict that names them apart, got {names}")
+    return named
 
 
 def _check(policies: Mapping[str, Policy], source: Source) -> None:

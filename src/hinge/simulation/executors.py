@@ -21,7 +21,7 @@ class Threads:
     """Threads of this machine: compiled loops let go of Python's lock, so that threads beat processes."""
 
     def __init__(self, count: int | None = None) -> None:
-        self.count = whole("Threads", "count", count, 1) if count is not None else len(os.sched_getaffinity(0))
+        self.count = whole("Threads", "count", count, 1) if count is not None else _cores()
 
     def map(self, tasks: Sequence[Callable[[], Result]]) -> Iterator[Result]:
         """Results in order; leaving early drops the tasks that have not begun."""
@@ -45,9 +45,10 @@ class Ray:
         started = not ray.is_initialized()
         if started:
             ray.init(**self.options)
-        remote = ray.remote(_call)
-        waiting = [remote.remote(task) for task in tasks]
+        waiting: list[Any] = []
         try:
+            remote = ray.remote(_call)
+            waiting += [remote.remote(task) for task in tasks]
             for reference in waiting:
                 yield ray.get(reference)
         finally:
@@ -55,6 +56,11 @@ class Ray:
                 ray.cancel(reference)
             if started:
                 ray.shutdown()
+
+
+def _cores() -> int:
+    """The cores this process may use; only Linux says which of them are its own."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _call(task: Callable[[], Result]) -> Result:

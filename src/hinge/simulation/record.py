@@ -19,7 +19,7 @@ def checkpoints(horizon: int, count: int = 60) -> Wholes:
     >>> checkpoints(1000, 4).tolist()
     [1, 10, 100, 1000]
     """
-    horizon = whole("checkpoints", "horizon", horizon, 1)
+    horizon, count = whole("checkpoints", "horizon", horizon, 1), whole("checkpoints", "count", count, 2)
     return np.unique(np.round(np.geomspace(1, horizon, count)).astype(np.int64))
 
 

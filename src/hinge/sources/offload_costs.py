@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Protocol
 
 import numpy as np
@@ -82,19 +81,22 @@ class LognormalCosts:
 
     def __post_init__(self) -> None:
         positive("LognormalCosts", "median", self.median)
-        positive("LognormalCosts", "spread", self.spread)
+        real("LognormalCosts", "spread", positive("LognormalCosts", "spread", self.spread), 0, 30)  # e^450 is finite
         real("LognormalCosts", "cap", self.cap, 0, 1)
 
     @property
     def mean(self) -> float:
         # E min(c, X) = E[X; X < c] + c P(X ≥ c), each a value of the normal distribution function.
         below = (math.log(self.cap / self.median)) / self.spread if self.cap > 0 else -math.inf
-        normal = NormalDist()
-        body = self.median * math.exp(self.spread**2 / 2) * normal.cdf(below - self.spread)
-        return body + self.cap * (1 - normal.cdf(below))
+        body = self.median * math.exp(self.spread**2 / 2) * _normal_cdf(below - self.spread)
+        return body + self.cap * _normal_cdf(-below)
 
     def draw(self, chance: np.random.Generator, count: int, rows: Wholes | None) -> Reals:
         return np.minimum(self.cap, self.median * np.exp(self.spread * chance.standard_normal(count)))
+
+
+def _normal_cdf(x: float) -> float:
+    return math.erfc(-x / math.sqrt(2)) / 2  # 1 + erf(x) would lose every digit of a small tail
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +104,12 @@ class RecordedCosts:
     """The costs in a trace, row by row."""
 
     recorded: Reals
+
+    def __post_init__(self) -> None:
+        costs = np.asarray(self.recorded, np.float64)
+        if costs.ndim != 1 or not len(costs) or not ((costs >= 0) & (costs <= 1)).all():
+            raise ValueError(f"RecordedCosts: recorded must be numbers from 0 to 1, got {self.recorded!r}")
+        object.__setattr__(self, "recorded", costs)
 
     @property
     def mean(self) -> float:

@@ -23,6 +23,9 @@ class Replay(ABC):
     def __init__(self, trace: Trace, binning: UniformBins | QuantileBins, costs: OffloadCosts | None = None) -> None:
         if costs is None:
             costs = self._recorded_costs(trace)
+        if isinstance(costs, RecordedCosts) and len(costs.recorded) != len(trace):
+            wanted = f"{type(self).__name__}: costs must hold one for each of {len(trace)} rows"
+            raise ValueError(f"{wanted}, got {len(costs.recorded)}")
         self.trace, self.binning, self.costs = trace, binning, costs
         self.bins = binning.bins
         self._bins = trace.bins_by(binning)

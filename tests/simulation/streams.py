@@ -1,0 +1,98 @@
+"""Every kind of source in one place, and every policy with a known and with a learned cost, for the tests beside."""
+
+from functools import cache
+
+import numpy as np
+
+from hinge import Policy, UniformBins, policy_class, policy_names
+from hinge.policies import ExpiryPolicy
+from hinge.simulation import lineup, run_seeds
+from hinge.simulation.lineup import KNOWING
+from hinge.sources import (
+    Adaptive,
+    BimodalCosts,
+    Drifting,
+    FixedCosts,
+    Gradual,
+    InOrder,
+    LognormalCosts,
+    Periodic,
+    Replay,
+    Resampled,
+    Samples,
+    Shuffled,
+    Source,
+    Sudden,
+    Synthetic,
+    blocks,
+    rare_first,
+    sorted_down,
+    sorted_up,
+)
+from hinge.traces import Trace, load_trace
+
+ADAPTIVE = "adaptive"
+LATENCY = LognormalCosts(median=0.45, spread=0.4)
+
+
+def trace_with_costs() -> Trace:
+    """A shipped trace, with a cost recorded for every sample."""
+    trace = load_trace("synthetic-cifar10")
+    cost = np.random.default_rng(5).uniform(0.3, 0.7, len(trace))
+    return Trace(trace.confidence, trace.local, trace.remote, trace.label, cost, name="with-costs")
+
+
+def whole_stream(source: Source, horizon: int, seed: int = 0) -> Samples:
+    """All samples of the first run at once, without what they say about the truth."""
+    chunks = list(source.stream(run_seeds(seed, 1)[0], horizon))
+    agreed, costs, gaps = (np.concatenate([np.asarray(chunk[i]) for chunk in chunks]) for i in (1, 2, 3))
+    return Samples(np.concatenate([chunk.bins for chunk in chunks]), agreed, costs, gaps)
+
+
+@cache
+def sources(bins: int) -> dict[str, Source]:
+    """One source of every kind; between them they draw every kind of cost."""
+    trace, binning = load_trace("synthetic-cifar10"), UniformBins(bins)
+    rising = np.linspace(0.1, 0.95, bins)
+    weights = np.linspace(3.0, 1.0, bins)
+    before = Synthetic(rising, FixedCosts(0.5), weights)
+    after = Synthetic(rising[::-1], BimodalCosts(0.2, 0.4), weights[::-1])
+    return {
+        "resampled": Resampled(trace, binning, FixedCosts(0.5)),
+        "resampled, recorded costs": Resampled(trace_with_costs(), binning),
+        "in order": InOrder(trace, binning, BimodalCosts()),
+        "shuffled": Shuffled(trace, binning, LATENCY),
+        "synthetic": Synthetic(rising, BimodalCosts(), weights),
+        "synthetic, lognormal costs": Synthetic(rising**2, LATENCY),
+        "sorted up": sorted_up(rising, FixedCosts(0.5), weights),
+        "sorted down": sorted_down(rising, BimodalCosts(), weights),
+        "rare first": rare_first(rising, LATENCY, weights),
+        "blocks": blocks(rising, BimodalCosts(0.1, 0.9), weights),
+        "sudden drift": Drifting(before, after, Sudden(at=0.4)),
+        "gradual drift": Drifting(before, after, Gradual()),
+        "periodic drift": Drifting(before, after, Periodic(cycles=3)),
+        ADAPTIVE: Adaptive(rising, BimodalCosts()),
+    }
+
+
+def variants() -> list[tuple[str, bool]]:
+    """Every policy by name, with a known cost (False) and, where it can do without, with a learned one (True)."""
+    learning = [name for name in policy_names() if name not in KNOWING and _takes_a_cost(name)]
+    return [(name, False) for name in policy_names()] + [(name, True) for name in learning]
+
+
+def deterministic(name: str) -> bool:
+    """Whether a policy decides by expiry, as an adaptive adversary needs."""
+    return issubclass(policy_class(name), ExpiryPolicy)
+
+
+def policy_for(name: str, learned: bool, source: Source, horizon: int) -> Policy:
+    """The policy made ready for a source; on a drifting one for the setting that it starts from."""
+    setting = source.before if isinstance(source, Drifting) else source
+    if not isinstance(setting, Replay | Synthetic):
+        raise TypeError(f"no policy can be fitted to {source!r}")
+    return lineup([name], setting, offload_cost=None if learned else 0.5, horizon=horizon)[name]
+
+
+def _takes_a_cost(name: str) -> bool:
+    return "offload_cost" in policy_for(name, False, Synthetic([0.2, 0.9], FixedCosts(0.5)), 10).parameters

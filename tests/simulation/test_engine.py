@@ -1,0 +1,235 @@
+"""The engine: common random numbers, interrupts, memory, and arguments."""
+
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
+from typing import TypeVar
+
+import numpy as np
+import pytest
+
+from hinge import HILCB, AlwaysLocal, HedgeHI, HILCBLite, Policy, Thompson
+from hinge.simulation import Record, Results, Run, Threads, lineup, run_seeds, simulate
+from hinge.sources import Adaptive, BimodalCosts, FixedCosts, Samples, Source, Synthetic
+from tests.simulation.streams import sources
+
+Result = TypeVar("Result")
+
+BINS = 6
+SOURCE = Synthetic(np.linspace(0.1, 0.95, BINS), BimodalCosts())
+
+
+def several(horizon: int) -> dict[str, Policy]:
+    names = ["hi-lcb", "hi-lcb-lite", "thompson", "hedge-hi", "oracle"]
+    return lineup(names, SOURCE, offload_cost=0.5, horizon=horizon)
+
+
+def same_bits(one: Run, other: Run) -> bool:
+    values = ((np.asarray(getattr(run, field.name)) for run in (one, other)) for field in fields(Run))
+    return all(left.tobytes() == right.tobytes() for left, right in values)
+
+
+def same_results(one: Results, other: Results) -> bool:
+    runs = [zip(one[name].runs, other[name].runs, strict=True) for name in one]
+    return set(one) == set(other) and all(same_bits(*pair) for pairs in runs for pair in pairs)
+
+
+# -- common random numbers --------------------------------------------------------------------------------------------
+
+
+class Watched:
+    """A source that writes down what it yields."""
+
+    bins = BINS
+
+    def __init__(self) -> None:
+        self.yielded: list[bytes] = []
+
+    def stream(self, seed: int, horizon: int) -> Iterator[Samples]:
+        for chunk in SOURCE.stream(seed, horizon):
+            self.yielded.append(b"".join(column.tobytes() for column in chunk[:4]))
+            yield chunk
+
+
+@pytest.mark.parametrize("policy", several(20_000).values(), ids=lambda policy: policy.name)
+def test_the_same_seed_gives_every_policy_the_same_samples(policy: Policy) -> None:
+    watched, expected = Watched(), Watched()
+    simulate([policy], watched, 20_000, runs=2, seed=4, executor=Threads(1))
+    simulate([AlwaysLocal(BINS)], expected, 20_000, runs=2, seed=4, executor=Threads(1))
+    assert watched.yielded == expected.yielded
+
+
+def test_policies_played_together_decide_as_they_do_alone() -> None:
+    policies = several(20_000)
+    together = simulate(policies, SOURCE, 20_000, runs=2, seed=4, record_decisions=True)
+    for name, policy in policies.items():
+        alone = simulate([policy], SOURCE, 20_000, runs=2, seed=4, record_decisions=True)
+        assert all(same_bits(*pair) for pair in zip(alone[name].runs, together[name].runs, strict=True))
+
+
+def test_the_first_runs_are_the_same_however_many_follow() -> None:
+    few, many = (simulate(several(5000), SOURCE, 5000, runs=runs, seed=1) for runs in (2, 5))
+    for name in few:
+        assert all(same_bits(*pair) for pair in zip(few[name].runs, many[name].runs[:2], strict=True))
+    assert not same_bits(many["hi-lcb"].runs[0], many["hi-lcb"].runs[1])
+
+
+def test_other_seeds_give_other_runs() -> None:
+    one, other = (simulate([HILCB(BINS, offload_cost=0.5)], SOURCE, 5000, seed=seed) for seed in (0, 1))
+    assert not same_results(one, other)
+    assert len(set(run_seeds(0, 1000)) | set(run_seeds(1, 1000))) == 2000
+
+
+def test_the_order_of_policies_and_the_number_of_threads_change_nothing() -> None:
+    policies = several(20_000)
+    expected = simulate(policies, SOURCE, 20_000, runs=6, seed=2, executor=Threads(1))
+    backwards = dict(reversed(policies.items()))
+    assert list(simulate(backwards, SOURCE, 100)) == list(backwards)
+    for count in (1, 2):
+        results = simulate(backwards, SOURCE, 20_000, runs=6, seed=2, executor=Threads(count))
+        assert same_results(results, expected)
+
+
+def test_a_prototype_that_has_learned_starts_afresh() -> None:
+    used = HILCB(BINS, offload_cost=0.5)
+    for _ in range(100):
+        decision = used.decide(5)
+        if decision.offload:
+            used.learn(decision, agreed=True)
+    learned = used.learned
+    results = [simulate([policy], SOURCE, 2000) for policy in (used, HILCB(BINS, offload_cost=0.5))]
+    assert same_results(*results)
+    assert used.learned == learned
+
+
+def test_two_runs_of_a_randomised_policy_have_different_coins() -> None:
+    class Constant:
+        bins = 1
+
+        def stream(self, seed: int, horizon: int) -> Iterator[Samples]:
+            return Synthetic([0.5], FixedCosts(0.5)).stream(1, horizon)
+
+    runs = simulate([Thompson(1, offload_cost=0.5)], Constant(), 200, runs=2, record_decisions=True)["thompson"].runs
+    assert not np.array_equal(np.asarray(runs[0].decisions), np.asarray(runs[1].decisions))
+
+
+# -- interrupts -------------------------------------------------------------------------------------------------------
+
+
+class Interrupted:
+    """An executor whose user presses Ctrl-C after some runs."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+
+    def map(self, tasks: Sequence[Callable[[], Result]]) -> Iterator[Result]:
+        for task in tasks[: self.after]:
+            yield task()
+        raise KeyboardInterrupt
+
+
+def regrets(results: Results) -> list[float]:
+    record: Record = results["hi-lcb"]
+    return [float(regret) for regret in record.regret[:, -1]]
+
+
+def test_an_interrupt_in_the_executor_keeps_what_is_done() -> None:
+    policy = HILCB(BINS, offload_cost=0.5)
+    everything = simulate([policy], SOURCE, 2000, runs=5)
+    results = simulate([policy], SOURCE, 2000, runs=5, executor=Interrupted(after=3))
+    assert (everything.complete, results.complete) == (True, False)
+    assert regrets(results) == regrets(everything)[:3]
+
+
+def test_an_interrupt_while_reporting_keeps_what_is_done() -> None:
+    reported = []
+
+    def report(done: int, total: int) -> None:
+        reported.append((done, total))
+        if done == 2:
+            raise KeyboardInterrupt
+
+    results = simulate([HILCB(BINS, offload_cost=0.5)], SOURCE, 2000, runs=50, progress=report, executor=Threads(2))
+    assert reported == [(1, 50), (2, 50)]
+    assert not results.complete
+    assert regrets(results) == regrets(simulate([HILCB(BINS, offload_cost=0.5)], SOURCE, 2000, runs=2))
+
+
+def test_an_interrupt_before_anything_is_done_is_passed_on() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        simulate([HILCB(BINS, offload_cost=0.5)], SOURCE, 2000, runs=5, executor=Interrupted(after=0))
+
+
+def test_progress_is_reported_after_every_run() -> None:
+    reported: list[tuple[int, int]] = []
+    simulate([HILCB(BINS)], SOURCE, 100, runs=4, progress=lambda *figures: reported.append(figures))
+    assert reported == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_leaving_early_drops_the_runs_that_have_not_begun() -> None:
+    begun: list[int] = []
+
+    def task(number: int) -> Callable[[], int]:
+        return lambda: begun.append(number) or number  # type: ignore[func-returns-value]
+
+    results = Threads(1).map([task(number) for number in range(1000)])
+    assert next(results) == 0
+    results.close()  # type: ignore[attr-defined]  # a generator
+    assert len(begun) < 1000
+
+
+# -- memory and arguments ---------------------------------------------------------------------------------------------
+
+
+def peak_of(source: Source, horizon: int) -> int:
+    policies = [HILCB(BINS, offload_cost=0.5), HILCBLite(BINS), HedgeHI(horizon, BINS, offload_cost=0.5)]
+    tracemalloc.start()
+    try:
+        simulate(policies, source, horizon, executor=Threads(1))
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", ["synthetic", "shuffled", "blocks", "gradual drift"])
+def test_a_long_horizon_takes_no_more_memory_than_a_short_one(kind: str) -> None:
+    source = sources(BINS)[kind]
+    peak_of(source, 100)  # compiles, loads
+    short, long = peak_of(source, 100_000), peak_of(source, 3_000_000)
+    assert long < 1.1 * short + 50_000
+
+
+def test_arguments_that_make_no_sense_are_named() -> None:
+    policy = HILCB(BINS)
+    with pytest.raises(ValueError, match=r"horizon must be an integer .*, got 0"):
+        simulate([policy], SOURCE, 0)
+    with pytest.raises(ValueError, match="runs must be an integer >= 1, got 0"):
+        simulate([policy], SOURCE, 10, runs=0)
+    with pytest.raises(ValueError, match="seed must be an integer >= 0, got -1"):
+        simulate([policy], SOURCE, 10, seed=-1)
+    with pytest.raises(ValueError, match="'hi-lcb' has 4 bins, but the source has 6"):
+        simulate([HILCB(4)], SOURCE, 10)
+    with pytest.raises(ValueError, match="Threads: count must be an integer >= 1, got 0"):
+        Threads(0)
+
+
+def test_two_policies_of_one_name_are_refused_rather_than_one_of_them_lost() -> None:
+    with pytest.raises(ValueError, match="hi-lcb"):
+        simulate([HILCB(BINS, alpha=0.52), HILCB(BINS, alpha=1.0)], SOURCE, 10)
+
+
+def test_an_adaptive_adversary_plays_against_one_deterministic_policy() -> None:
+    adversary = Adaptive(np.linspace(0.1, 0.95, BINS), FixedCosts(0.5))
+    with pytest.raises(TypeError, match="needs deterministic policies, got 'thompson'"):
+        simulate([Thompson(BINS)], adversary, 10)
+    with pytest.raises(ValueError, match="one policy at a time"):
+        simulate([HILCB(BINS), HILCBLite(BINS)], adversary, 10)
+
+
+def test_the_adversary_hurts_sooner_than_chance() -> None:
+    adversary = Adaptive(SOURCE.agreement, SOURCE.costs)
+    policy = HILCB(BINS, offload_cost=0.5)
+    attacked, spared = (simulate([policy], source, 100, runs=20)["hi-lcb"] for source in (adversary, SOURCE))
+    assert attacked.regret[:, 0] == pytest.approx(-SOURCE.gaps.min())  # nothing is licensed: the best bin hurts
+    early = attacked.times <= 20
+    assert (attacked.regret.mean(axis=0) > 1.5 * spared.regret.mean(axis=0))[early].all()
