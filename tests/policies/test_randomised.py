@@ -254,7 +254,7 @@ def test_hedge_hi_restart_starts_afresh_in_epochs_of_doubling_length(cost: float
     for time, bin, confidence, error, price in story:
         if time in starts:
             experts = all_thresholds(bins)
-            rate, exploration = hedge_hi_rates(bins, starts[time])
+            rate, exploration = hedge_hi_rates(bins * math.log(2), starts[time])
         share = experts.share(confidence, rate)
         expected = exploration + (1 - exploration) * share
         assert policy.offload_probability(bin) == pytest.approx(expected, rel=1e-9)
@@ -358,7 +358,7 @@ def test_far_behind_means_out_of_play(make: Callable[[], RandomisedPolicy]) -> N
         if "gap" in state["evidence"]:
             state["evidence"]["gap"] = [100.0]
         policy = type(make()).restore(state)
-        in_epoch = hedge_hi_rates(2, 128)[1] if "first_epoch" in settings else 0.0
+        in_epoch = hedge_hi_rates(2 * math.log(2), 128)[1] if "first_epoch" in settings else 0.0
         exploration = float(getattr(policy, "exploration", in_epoch))
         assert policy.offload_probability(0) == pytest.approx(max(offloads, exploration), abs=1e-12)
 

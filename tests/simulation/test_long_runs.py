@@ -1,0 +1,29 @@
+"""Exponential weights over ten million samples: they neither overflow nor vanish."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hinge import build
+from hinge.policies.thresholds import ThresholdPolicy
+from hinge.simulation.engine import Player
+from hinge.sources import FixedCosts, Synthetic
+
+HORIZON = 10_000_000
+
+
+@pytest.mark.parametrize("name", ["hedge-hi", "hedge-hi-restart", "hil-f", "hil-n", "hedge-g", "adahedge-g"])
+def test_weights_stay_weights_over_ten_million_samples(name: str) -> None:
+    source = Synthetic([0.2, 0.9], FixedCosts(0.5))
+    policy = build(name, bins=2, offload_cost=0.5, horizon=HORIZON, seed=3)
+    assert isinstance(policy, ThresholdPolicy)
+    player = Player(policy, source, np.array([HORIZON]), 0, machine_code=True)
+    for chunk in source.stream(1, HORIZON):
+        player.take(chunk)
+        assert np.isfinite(player.table.losses).all()
+        assert np.isfinite(player.table.weights).all()
+        assert player.table.weights.max() > 0.0
+    assert player.time == HORIZON
+    assert math.isfinite(player.totals[0])
+    assert player.totals[1] / HORIZON == pytest.approx(0.5, abs=0.05)  # it has learned which of the two to offload
