@@ -8,10 +8,10 @@ BIN = $(VENV)/bin
 # What the checks need. Ray is left out: it is large, and nothing but its own executor uses it.
 EXTRAS = test,sim,parquet,cli,report
 
-.PHONY: help venv demo test lint types imports pytest test-ray bench clean
+.PHONY: help venv demo test lint types imports pytest test-ray test-browser bench clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 venv: $(VENV)/.installed ## Set up the virtual environment
 
@@ -48,6 +48,10 @@ pytest: $(VENV)/.installed ## Run the tests, and the examples in docstrings and 
 test-ray: $(VENV)/.installed ## Test the executor for clusters on a local Ray, which it installs
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),ray]'
 	$(BIN)/pytest tests/ray/test_ray.py
+
+test-browser: $(VENV)/.installed ## Look at the report in headless Chromium (from the system, as /usr/bin/chromium)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),browser]'
+	$(BIN)/pytest tests/browser
 
 bench: $(VENV)/.installed-bench ## Measure decisions and the simulator, against other libraries too
 	$(BIN)/python benchmarks/decide.py

@@ -19,7 +19,9 @@ def test_every_trace_loads_under_its_name_and_says_where_it_comes_from(name: str
     trace = load_trace(name)
     assert trace.name == name
     assert describe(name) == trace.about
-    assert {"kind", "script"} <= trace.about.keys()
+    needed = {"kind", "script"} if name.startswith("synthetic-") else {"images", "local", "remote", "date", "script"}
+    assert needed <= trace.about.keys()
+    assert {"agreement", "local accuracy", "remote accuracy"} <= trace.about.keys()
 
 
 @pytest.mark.parametrize("name", trace_names())

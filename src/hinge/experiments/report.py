@@ -24,6 +24,11 @@ th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.7rem; border-b
 td.number { text-align: right; font-variant-numeric: tabular-nums } th { border-bottom: 2px solid #888 }
 .holds { color: #00664a; font-weight: 600 } .fails { color: #b03a00; font-weight: 600 }
 nav a { margin-right: 0.9rem; white-space: nowrap } .plot { width: 100% }
+@media (max-width: 45rem) {
+  .claims tr:first-child { display: none } .claims tr, .claims td { display: block; border: 0 }
+  .claims tr { border-bottom: 1px solid #ddd; padding: 0.5rem 0 } .claims td { padding: 0.1rem 0 }
+  .claims td:first-child { font-weight: 600 }
+}
 """
 
 
@@ -49,12 +54,17 @@ def page(found: Mapping[Experiment, Result], claims: Sequence[Claim], about: Seq
 
 def _claims(claims: Sequence[Claim]) -> str:
     rows = [
-        f"<tr><td>{escape(claim.claim)}</td><td>{escape(claim.paper)}</td><td>{escape(claim.measured)}</td>"
-        f'<td class="{"holds" if claim.holds else "fails"}">{"holds" if claim.holds else "fails"}</td></tr>'
+        f'<tr><td>{escape(claim.claim)}</td><td class="{_verdict(claim)}">{_verdict(claim)}</td>'
+        f"<td>{escape(claim.paper)}</td><td>{escape(claim.measured)}</td></tr>"
         for claim in claims
     ]
-    head = "<tr><th>claim</th><th>paper</th><th>measured</th><th>holds?</th></tr>"
-    return f'<h2 id="claims">The claims</h2><div class="scroll"><table>{head}{"".join(rows)}</table></div>'
+    head = "<tr><th>claim</th><th>holds?</th><th>paper</th><th>measured</th></tr>"
+    table = f'<div class="scroll"><table class="claims">{head}{"".join(rows)}</table></div>'
+    return f'<h2 id="claims">The claims</h2>{table}'
+
+
+def _verdict(claim: Claim) -> str:
+    return "holds" if claim.holds else "fails"
 
 
 def _section(experiment: Experiment, result: Result) -> str:

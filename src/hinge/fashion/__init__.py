@@ -26,10 +26,10 @@ def remote_model() -> Path:
     return _DATA / "fashion-remote.onnx"
 
 
-def test_images() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def labelled_images() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """The 10 000 test images and their labels.
 
-    >>> images, labels = test_images()
+    >>> images, labels = labelled_images()
     >>> images.shape, CLASSES[labels[0]]
     ((10000, 28, 28), 'ankle boot')
     """
