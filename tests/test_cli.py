@@ -110,7 +110,7 @@ def test_one_run_has_no_interval(capsys: Captured) -> None:
 def test_simulate_prints_a_table_for_people(capsys: Captured) -> None:
     assert run(["simulate", *SHORT]) == 0
     out = capsys.readouterr().out
-    for text in ("synthetic-cifar10, horizon 2000, 3 runs", "policy", "hi-lcb", "regret", "±"):
+    for text in ("cifar10-vgg16, horizon 2000, 3 runs", "policy", "hi-lcb", "regret", "±"):
         assert text in out
 
 
@@ -135,7 +135,8 @@ def test_simulate_takes_a_file_for_a_trace(capsys: Captured, tmp_path: Path) -> 
         path = tmp_path / f"copy.{suffix}"
         write_trace(load_trace("synthetic-cifar10"), path)
         figures = answer(capsys, "simulate", "--trace", str(path), *SHORT)
-        assert figures["regret"] == answer(capsys, "simulate", *SHORT)["regret"]
+        by_name = answer(capsys, "simulate", "--trace", "synthetic-cifar10", *SHORT)
+        assert figures["regret"] == by_name["regret"]
 
 
 # -- evaluate ---------------------------------------------------------------------------------------------------------
@@ -330,6 +331,19 @@ def test_a_folder_is_no_trace_and_no_place_for_figures(capsys: Captured, tmp_pat
 def test_arguments_that_are_missing_or_too_many_are_refused(capsys: Captured) -> None:
     assert "trace" in refusal(capsys, "evaluate").lower()
     assert "extra" in refusal(capsys, "simulate", "more")
+
+
+def test_recorded_costs_are_used_unless_another_is_given(capsys: Captured, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    lines = [f"0.{i % 9 + 1},{i % 2},1,0.9" for i in range(200)]
+    path.write_text("confidence,local,remote,cost\n" + "\n".join(lines) + "\n")
+    for given, cost in (([], 0.9), (["--offload-cost", "learned"], 0.9), (["--offload-cost", "0.25"], 0.25)):
+        found = answer(capsys, "evaluate", str(path), "--policies", "always-remote", "--runs", "2", *given)
+        assert found["policies"][0]["cost_per_sample"] == pytest.approx(cost)
+
+
+def test_one_policy_at_a_time_is_simulated(capsys: Captured) -> None:
+    assert "takes one policy" in refusal(capsys, "simulate", "--policy", "all")
 
 
 # -- interrupts -------------------------------------------------------------------------------------------------------

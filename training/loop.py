@@ -91,7 +91,7 @@ class Run:
         torch.manual_seed(recipe.seed)
         torch.backends.cudnn.benchmark = True
         self._place(found)
-        self._log(f"{date.today()}  torch {torch.__version__} on {_device_name(self._device)}")
+        self._log(f"{date.today()}  torch {torch.__version__} on {self._device.type}")
         self._fit_into(seconds)
         self._log(self.recipe.described())
 
@@ -233,7 +233,3 @@ def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 def _endless(batches: Batches) -> Iterable[tuple[Tensor, Targets]]:
     while True:
         yield from batches
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name() if device.type == "cuda" else "CPU"

@@ -38,8 +38,13 @@ def check_policy(policy: Policy) -> None:
     >>> from hinge import HILCB
     >>> check_policy(HILCB(bins=4, offload_cost=0.5))
     """
+    if not isinstance(policy, Policy):
+        raise TypeError(f"check_policy: policy must be an instance of a policy, got {policy!r}")
     for clause in CLAUSES:
-        clause(policy)
+        try:
+            clause(policy)
+        except NotConforming as error:
+            raise NotConforming(f"{clause.__name__}: {error}") from error
 
 
 def samples(policy: Policy, seed: int = 0) -> Iterator[Sample]:
@@ -294,8 +299,11 @@ def damaged_states_are_refused(policy: Policy) -> None:
     state = policy.state()
     damages: list[dict[str, Any]] = [{"hinge_state": state["hinge_state"] + 1}, {"hinge_state": None}, {"policy": "no"}]
     damages += [{key: None} for key in ("id", "time", "learned", "evidence", "merged", "parameters")]
-    damages += [{"time": -1}, {"pending": [["x"]]}, {"parameters": {"bins": -1}}]
-    damages += [{"evidence": {**state["evidence"], field: [-1.0]}} for field in state["evidence"]]
+    damages += [{"time": -1}, {"pending": [["x"]]}, {"pending": 5}, {"parameters": {"bins": -1}}]
+    for field, values in state["evidence"].items():
+        for damaged in ([*values, 0], *([value] * len(values) for value in (-1, 2**70, "1"))):
+            if damaged:
+                damages.append({"evidence": {**state["evidence"], field: damaged}})
     for damage in damages:
         wrong = {**state, **damage}
         refuses(policy, InvalidState, f"a state with {damage}", lambda wrong=wrong: type(policy).restore(wrong))
@@ -309,10 +317,13 @@ def merging_adds_evidence(policy: Policy) -> None:
     states = []
     for seed in (1, 2, 3):
         device = policy.fresh(seed)
-        play(device, 200 + 50 * seed, seed)
+        play(device, 100, seed)
+        early = device.state()
+        play(device, 50 * seed, seed)
         states.append(device.state())
     merged = []
-    for order in ((0, 1, 2), (2, 0, 1), (1, 1, 2, 0, 1)):
+    states.append(early)
+    for order in ((0, 1, 2, 3), (3, 2, 0, 1), (1, 1, 3, 2, 0, 1)):
         device = policy.fresh(9)
         for which in order:
             device.merge(states[which])

@@ -83,7 +83,7 @@ def test_an_index_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"lable": ["a"] * 3}, "Trace.from_frame: unknown column 'lable'; did you mean 'label'?"),
+        ({"lable": ["a"] * 3, "label": None}, "Trace.from_frame: unknown column 'lable'; did you mean 'label'?"),
         ({"remote": None}, "Trace.from_frame: column 'remote' is missing"),
         ({"cost": [0.5, 0.25, 1.5]}, "Trace: cost in row 2 must be from 0 to 1, got 1.5"),
     ],

@@ -1,10 +1,12 @@
-"""The command `hinge`. Each command lives in a module of its own, loaded when it is called."""
+"""The command `hinge`. Each command lives in a module of its own."""
 
 import sys
 
 
 def main() -> None:
     """Run the command line; errors about names, parameters and files are one line, with exit code 2."""
-    from hinge.cli.app import run
-
+    try:
+        from hinge.cli.app import run
+    except ModuleNotFoundError as error:
+        sys.exit(f"hinge: the command needs the extra 'cli' ({error}): pip install 'hinge[cli]'")
     sys.exit(run(sys.argv[1:]))

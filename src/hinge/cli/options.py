@@ -11,7 +11,14 @@ from hinge.traces import Trace, load_trace, read_trace
 Policy = Annotated[str, typer.Option(help="The policy, by name; see 'hinge list policies'.")]
 Policies = Annotated[str, typer.Option(help="Policies by name, separated by commas, or 'all'.")]
 TraceName = Annotated[str, typer.Option("--trace", help="A trace by name (see 'hinge list traces'), or a file.")]
-OffloadCost = Annotated[str, typer.Option(help="What an offload costs, from 0 to 1, or 'learned'.")]
+OffloadCost = Annotated[
+    str | None,
+    typer.Option(
+        help="What an offload costs, from 0 to 1, known to the policies; or 'learned': as the trace recorded, or else "
+        "0.45 or 0.55 by chance, and the policies have to find out. Without it: learned where the trace has costs, "
+        "else 0.5."
+    ),
+]
 Alpha = Annotated[float, typer.Option(help="The exploration parameter of the paper's policies.")]
 Bins = Annotated[int, typer.Option(help="How many bins confidences are sorted into.")]
 Horizon = Annotated[int, typer.Option(help="Samples in each run.")]
@@ -29,10 +36,12 @@ def find_trace(name: str) -> Trace:
     return load_trace(name)
 
 
-def known_cost(text: str) -> float | None:
-    """The number in `--offload-cost`, or None for `learned`."""
-    if text == "learned":
+def known_cost(text: str | None, trace: Trace) -> float | None:
+    """The number in `--offload-cost`, or None for costs that have to be learned."""
+    if text == "learned" or (text is None and trace.cost is not None):
         return None
+    if text is None:
+        return 0.5
     try:
         number = float(text)
     except ValueError:

@@ -7,19 +7,22 @@ from typing import Annotated
 import typer
 
 from hinge.cli import options, show
+from hinge.experiments.figures import EXPERIMENTS
 from hinge.experiments.lab import FULL, QUICK
-from hinge.experiments.reproduce import reproduce
+from hinge.experiments.reproduce import page_name, reproduce
+
+NAMES = ", ".join(experiment.name for experiment in EXPERIMENTS)
 
 
 def reproduce_command(
-    what: Annotated[str, typer.Argument(help="'all', or an experiment by name, such as figure-4a.")] = "all",
+    what: Annotated[str, typer.Argument(help=f"'all', or one of {NAMES}.")] = "all",
     out: Annotated[Path, typer.Option(help="The folder for the report and the figures' numbers.")] = Path("results"),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer runs and coarser grids.")] = False,
     json: options.Json = False,
 ) -> None:
     """Reproduce every figure, table and claim of the paper, and ours beside them.
 
-    Writes report.html, claims.csv, and a CSV for each figure and table.
+    Writes a CSV for each figure and table and a page to look at; for 'all' the claims, too.
 
     Example: hinge reproduce all --out results/
     """
@@ -33,4 +36,5 @@ def reproduce_command(
         return
     for claim in claims:
         show.out.print(f"[{'green' if claim.holds else 'red'}]{'holds' if claim.holds else 'fails'}[/]  {claim.claim}")
-    show.out.print(f"{len(found)} experiments in {taken:.0f} s; the report is {out / 'report.html'}")
+    show.out.print(f"Found in {taken:.0f} s: {', '.join(experiment.name for experiment in found)}", soft_wrap=True)
+    show.out.print(f"Look at {out / page_name(what)}", soft_wrap=True)

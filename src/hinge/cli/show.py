@@ -18,6 +18,7 @@ from rich.table import Table
 from hinge.simulation import Record, interval
 from hinge.simulation.engine import Progress as Report
 
+INFORMED = ("adahedge-g", "hedge-g", "hil-f", "logistic", "offline", "oracle")
 INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
 
 out = Console()
@@ -46,8 +47,16 @@ def print_figures(title: str, figures: Sequence[Mapping[str, Any]]) -> None:
     for heading, *_ in columns:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in figures:
-        table.add_row(row["policy"], *(_cell(row, *column[1:]) for column in columns))
+        name = row["policy"] + (" *" if row["policy"] in INFORMED else "")
+        table.add_row(name, *(_cell(row, *column[1:]) for column in columns))
     print_table(table)
+
+
+def print_legend(figures: Sequence[Mapping[str, Any]]) -> None:
+    """What the marks in a table mean."""
+    if any(row["policy"] in INFORMED for row in figures):
+        out.print("* knows more than a device can: fitted on this very log, told about every sample, or the truth")
+    out.print("regret ± half of its 95 % interval; shuffled cost ± standard deviation over orders")
 
 
 def print_table(table: Table) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from hinge.bins import UniformBins
 from hinge.cli import options, show
+from hinge.errors import UnknownName
 from hinge.policies import Policy
 from hinge.simulation import Results, lineup, simulate
 from hinge.simulation.engine import Progress
@@ -17,8 +18,8 @@ from hinge.sources import InOrder, Replay, Resampled, Shuffled
 
 def simulate_command(
     policy: options.Policy = "hi-lcb",
-    trace: options.TraceName = "synthetic-cifar10",
-    offload_cost: options.OffloadCost = "0.5",
+    trace: options.TraceName = "cifar10-vgg16",
+    offload_cost: options.OffloadCost = None,
     alpha: options.Alpha = 0.52,
     bins: options.Bins = 16,
     horizon: options.Horizon = 100_000,
@@ -29,9 +30,12 @@ def simulate_command(
 ) -> None:
     """Run one policy on a trace, drawn with replacement, and report its regret.
 
-    Example: hinge simulate --policy hi-lcb --trace synthetic-cifar10 --offload-cost 0.5 --runs 100
+    Example: hinge simulate --policy hi-lcb --trace cifar10-vgg16 --offload-cost 0.5 --runs 100
     """
-    recorded, cost = options.find_trace(trace), options.known_cost(offload_cost)
+    if policy == "all":
+        raise UnknownName("--policy takes one policy; 'hinge evaluate' compares several")
+    recorded = options.find_trace(trace)
+    cost = options.known_cost(offload_cost, recorded)
     source = Resampled(recorded, UniformBins(bins), options.costs_for(recorded, cost))
     policies = lineup([policy], source, offload_cost=cost, horizon=horizon, alpha=alpha, seed=seed)
     with show.progress(f"{policy} on {trace}") as report:
@@ -49,7 +53,7 @@ def simulate_command(
 def evaluate_command(
     trace: Annotated[str, typer.Argument(help="A file (confidence,local,remote[,label][,cost]), or a trace by name.")],
     policies: options.Policies = "all",
-    offload_cost: options.OffloadCost = "0.5",
+    offload_cost: options.OffloadCost = None,
     alpha: options.Alpha = 0.52,
     bins: options.Bins = 16,
     horizon: Annotated[int | None, typer.Option(help="Draw this many samples; without it: once, in order.")] = None,
@@ -66,7 +70,8 @@ def evaluate_command(
 
     Example: hinge evaluate log.csv --offload-cost 0.5 --policies hi-lcb,hedge-hi
     """
-    recorded, cost = options.find_trace(trace), options.known_cost(offload_cost)
+    recorded = options.find_trace(trace)
+    cost = options.known_cost(offload_cost, recorded)
     binning, costs = UniformBins(bins), options.costs_for(recorded, cost)
     source: Replay = (InOrder if horizon is None else Resampled)(recorded, binning, costs)
     length = len(recorded) if horizon is None else horizon
@@ -86,6 +91,7 @@ def evaluate_command(
     else:
         order = "in order" if horizon is None else f"drawn {length} times with replacement"
         show.print_figures(f"{trace}: {len(recorded)} samples, {order}", sorted(figures, key=_by_cost))
+        show.print_legend(figures)
     _end(results if shuffled is None else shuffled)
 
 

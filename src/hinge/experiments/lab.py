@@ -47,15 +47,16 @@ class Lab:
     def __init__(self, scale: Scale = FULL, progress: Progress | None = None) -> None:
         self.scale, self._progress = scale, progress
         self._found: dict[tuple[object, ...], Results] = {}
+        self._times: dict[str, float] = {}
 
     def source(self, trace: str, costs: OffloadCosts | None = None, bins: int = 16) -> Resampled:
         """A trace, drawn with replacement."""
         return Resampled(load_trace(trace), UniformBins(bins), costs or FixedCosts(COST))
 
-    def setting(self, trace: str, costs: OffloadCosts | None = None, bins: int = 16, known: bool = True) -> Setting:
-        """What the theory needs to know about a trace."""
-        source = self.source(trace, costs, bins)
-        return Setting(source.agreement.tolist(), source.mean_offload_cost, source.weights.tolist(), known)
+    def setting(self, trace: str) -> Setting:
+        """What the theory needs to know about a trace, at the paper's known cost."""
+        source = self.source(trace)
+        return Setting(source.agreement.tolist(), source.mean_offload_cost, source.weights.tolist())
 
     def known(self, trace: str, cost: float = COST, bins: int = 16) -> Results:
         """The paper's policies with a known cost."""
@@ -80,6 +81,12 @@ class Lab:
         scale = self.scale
         policies = paper_policies(16, COST, scale.long_horizon)
         return self._run(("long", trace), policies, self.source(trace), scale.long_horizon, scale.long_runs)
+
+    def timed(self, name: str, policy: Policy, measure: Callable[[Policy], float]) -> float:
+        """How long a policy takes, measured once."""
+        if name not in self._times:
+            self._times[name] = measure(policy)
+        return self._times[name]
 
     def on(self, name: str, source: Source, policies: dict[str, Policy]) -> Results:
         """Any other comparison."""

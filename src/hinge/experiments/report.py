@@ -44,8 +44,8 @@ def page(found: Mapping[Experiment, Result], claims: Sequence[Claim], about: Seq
             f"<style>{STYLE}</style><script>{get_plotlyjs()}</script></head><body>",
             "<h1>The paper, reproduced</h1>",
             *(f'<p class="note">{escape(line)}</p>' for line in about),
-            f'<nav aria-label="Figures"><a href="#claims">Claims</a> {links}</nav>',
-            _claims(claims),
+            f'<nav aria-label="Figures">{links}</nav>',
+            _claims(claims) if claims else "",
             *sections,
             "</body></html>",
         ]

@@ -33,7 +33,12 @@ def chosen(name: str) -> Sequence[Experiment]:
 def reproduce(
     name: str, out: Path, scale: Scale = FULL, progress: Progress | None = None
 ) -> tuple[dict[Experiment, Result], list[Claim]]:
-    """Run experiments and write what they found: a CSV each, and for `all` the claims and the report."""
+    """Run experiments and write what they found: a CSV each, a page to look at, and for `all` the claims.
+
+    The page is `report.html` for `all`, and named after the experiment otherwise.
+    """
+    from hinge.experiments.report import page  # the extra `report`: missed now rather than after all the work
+
     experiments = chosen(name)
     out.mkdir(parents=True, exist_ok=True)
     lab, found, start = Lab(scale, progress), {}, time.perf_counter()
@@ -43,14 +48,17 @@ def reproduce(
     claims = [decide(lab) for decide in CLAIMS] if name == "all" else []
     if claims:
         _write_claims(out / "claims.csv", claims)
-    from hinge.experiments.report import page
-
     about = [
         f"{scale.runs} runs, horizon {scale.horizon}, 16 bins, α = 0.52 unless said otherwise; shaded: 95 % intervals.",
         f"Found in {time.perf_counter() - start:.0f} s.",
     ]
-    (out / "report.html").write_text(page(found, claims, about), encoding="utf-8")
+    (out / page_name(name)).write_text(page(found, claims, about), encoding="utf-8")
     return found, claims
+
+
+def page_name(name: str) -> str:
+    """The file of the page."""
+    return "report.html" if name == "all" else f"{name}.html"
 
 
 def _write_claims(path: Path, claims: Sequence[Claim]) -> None:

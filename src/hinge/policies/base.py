@@ -1,12 +1,13 @@
 """What every policy is: a clock, a table, two functions on that table, and a way to save it all.
 
-A policy keeps everything it knows in `table`, a named tuple of plain lists and numbers. Its two functions,
+A policy keeps everything it knows in `table`, a named tuple of typed arrays (see `columns`) and numbers. Its two
+functions,
 
     offloads(table, bin, time) -> bool
     learns(table, bin, agreed, cost, time, now) -> None      # decided at `time`, learned at `now`
 
-are module-level functions in the subset of Python that numba compiles. The objects here call them on lists; the
-simulator compiles the same two functions and calls them on arrays.
+are module-level functions in the subset of Python that numba compiles. The objects here call them as they are; the
+simulator compiles the same two functions and calls them on numpy's arrays.
 """
 
 import secrets
@@ -55,8 +56,12 @@ class Policy(Saved):
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        if "name" in cls.__dict__:
-            Policy.registry[cls.name] = cls
+        if "name" not in cls.__dict__:
+            return
+        known = Policy.registry.get(cls.name)
+        if known and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise ValueError(f"{cls.__qualname__}: the name {cls.name!r} is that of {known.__qualname__} already")
+        Policy.registry[cls.name] = cls
 
     def __init__(self, bins: int, offload_cost: float | None) -> None:
         owner = type(self).__name__

@@ -61,7 +61,7 @@ class Explanation:
 
     bin: int
     offload_probability: float  # 0 or 1 for a deterministic policy
-    offloads: float  # n: offloads of this bin learned so far
+    offloads: float | None  # n: offloads of this bin learned so far; None: the policy does not count them
     agreement: float | None  # f: the share of them in which local agreed with remote; None before the first
     expiry: int | None  # the time from which this bin is offloaded again; None: never, or not decided by expiry
     samples_left: int | None  # samples of any bin until then

@@ -142,9 +142,9 @@ class ExpiryPolicy(Policy):
     def explain(self, bin: int) -> Explanation:
         expiry = self.expiry(bin)
         left = max(0, expiry - 1 - self.time)
-        offloads, agreements = self._counts(bin)
+        offloads, agreements = self._counts(bin) or (None, 0.0)
         agreement = agreements / offloads if offloads else None
-        sentence = self._sentence(bin, offloads, agreements, left if expiry < FOREVER else None)
+        sentence = self._sentence(bin, offloads or 0, agreements, left if expiry < FOREVER else None)
         return Explanation(
             bin=bin,
             offload_probability=float(left == 0),
@@ -155,7 +155,8 @@ class ExpiryPolicy(Policy):
             reason=sentence,
         )
 
-    def _counts(self, bin: int) -> tuple[float, float]:
+    def _counts(self, bin: int) -> tuple[float, float] | None:
+        """Offloads and agreements of a bin, if the policy keeps them."""
         return self.table.offloads[bin], self.table.agreements[bin]
 
     def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:

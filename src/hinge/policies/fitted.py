@@ -24,7 +24,8 @@ def tally(owner: str, history: Sequence[int], agreed: Sequence[float], bins: int
     for position, (entry, answer) in enumerate(zip(history, agreed, strict=True)):
         bin = whole(owner, f"history[{position}]", entry, 0, bins - 1)
         samples[bin] += 1
-        agreements[bin] += real(owner, f"agreed[{position}]", float(answer), 0, 1)
+        agreed_here = float(answer) if isinstance(answer, bool) else answer
+        agreements[bin] += real(owner, f"agreed[{position}]", agreed_here, 0, 1)
     return samples, agreements
 
 

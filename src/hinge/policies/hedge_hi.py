@@ -158,7 +158,7 @@ class HedgeHIRestart(ThresholdPolicy):
     """
 
     name = "hedge-hi-restart"
-    evidence = ("losses", "baseline")
+    carried = ("baseline", "weights")
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class RandomisedPolicy(Policy):
 
     def explain(self, bin: int) -> Explanation:
         chance = self.offload_probability(bin)
-        offloads, agreements = self._counts(bin)
+        offloads, agreements = self._counts(bin) or (None, 0.0)
         agreement = agreements / offloads if offloads else None
         return Explanation(
             bin=bin,
@@ -40,8 +40,9 @@ class RandomisedPolicy(Policy):
             reason=f"Bin {bin} is offloaded with probability {chance:.3g}: {self._ground(bin)}.",
         )
 
-    def _counts(self, bin: int) -> tuple[float, float]:
-        return 0, 0
+    def _counts(self, bin: int) -> tuple[float, float] | None:
+        """Offloads and agreements of a bin, if the policy keeps them."""
+        return None
 
     @abstractmethod
     def _ground(self, bin: int) -> str:

@@ -40,6 +40,10 @@ def build(name: str, **settings: Any) -> Policy:
     HILCB(bins=16, alpha=0.52, offload_cost=0.5, offload_unseen=True)
     """
     chosen = policy_class(name)
+    known = {key for policy in Policy.registry.values() for key in _settings(policy)}
+    for key in settings:
+        if key not in known:
+            raise TypeError(f"build: no policy has a setting {key!r}{did_you_mean(key, known)}")
     maker = getattr(chosen, "fit", chosen) if "history" in settings else chosen
     parameters = inspect.signature(maker).parameters
     missing = [
@@ -52,6 +56,12 @@ def build(name: str, **settings: Any) -> Policy:
         raise TypeError(f"{name}: needs {', '.join(missing)}{hint}")
     policy: Policy = maker(**{key: value for key, value in settings.items() if key in parameters})
     return policy
+
+
+def _settings(policy: type[Policy]) -> set[str]:
+    """What a policy can be built from, by its constructor or by fitting it."""
+    makers = [policy, getattr(policy, "fit", policy)]
+    return {name for maker in makers for name in inspect.signature(maker).parameters}
 
 
 def restore(state: Mapping[str, Any]) -> Policy:

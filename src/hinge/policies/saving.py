@@ -1,7 +1,6 @@
 """Saving a policy, continuing it elsewhere, and adding up what several policies have learned."""
 
 import inspect
-import math
 from abc import ABC, abstractmethod
 from array import array
 from collections import OrderedDict
@@ -13,6 +12,7 @@ from hinge.errors import InvalidState
 from hinge.policies.decision import Decision
 
 STATE_VERSION = 1
+_LIMIT = 2**62  # no count and no sum gets there
 _ROUNDING = 1e-6  # agreements may be sums of prices
 
 State = dict[str, Any]
@@ -96,7 +96,7 @@ class Saved(ABC):
                 raise InvalidState(f"{type(self).__name__}: other_state must have {name}={mine!r}, got {theirs!r}")
         for source, snapshot in self._sources(other_state).items():
             known = self._merged.get(source)
-            if source == self.id or (known and known["learned"] >= snapshot["learned"]):
+            if source == self.id or (known and _age(known) >= _age(snapshot)):
                 continue
             for field in self.evidence:
                 column = getattr(self.table, field)
@@ -117,7 +117,10 @@ class Saved(ABC):
         for field, values in self._snapshot(state)["evidence"].items():
             column = getattr(self.table, field)
             column[:] = array(column.typecode, values)
-        for entry in state.get("pending", ()):
+        pending = state.get("pending", [])
+        if not isinstance(pending, list):
+            raise InvalidState(f"{type(self).__name__}: pending must be a list, got {pending!r}")
+        for entry in pending:
             self._restore_pending(entry)
         self._rebuild()
         for field in self.carried:
@@ -151,7 +154,7 @@ class Saved(ABC):
             for bin, (agreed, seen) in enumerate(zip(checked["agreements"], checked["offloads"], strict=True)):
                 if agreed > seen + _ROUNDING:
                     raise InvalidState(f"{type(self).__name__}: state has {agreed} agreements of {seen} in bin {bin}")
-        return {"learned": _count(state, "learned"), "evidence": checked}
+        return {"time": _count(state, "time"), "learned": _count(state, "learned"), "evidence": checked}
 
     def _checked_field(self, evidence: Mapping[str, Any], field: str) -> list[float]:
         values, column = evidence.get(field), getattr(self.table, field)
@@ -159,7 +162,7 @@ class Saved(ABC):
             raise InvalidState(f"{type(self).__name__}: state needs {len(column)} numbers as {field!r}")
         kinds = (int,) if column.typecode == "q" else (int, float)
         for value in values:
-            if type(value) not in kinds or not math.isfinite(value) or value < 0:
+            if type(value) not in kinds or not 0 <= value < _LIMIT:  # nor NaN
                 raise InvalidState(f"{type(self).__name__}: state has {value!r} in {field!r}")
         return list(values)
 
@@ -185,7 +188,12 @@ def _add(total: MutableSequence[float], values: Sequence[float]) -> None:
 
 def _copied(snapshot: State) -> State:
     evidence = {field: list(values) for field, values in snapshot["evidence"].items()}
-    return {"learned": snapshot["learned"], "evidence": evidence}
+    return {"time": snapshot["time"], "learned": snapshot["learned"], "evidence": evidence}
+
+
+def _age(snapshot: State) -> tuple[int, int]:
+    """Evidence only grows, with the samples seen and with the feedback learned: of two states the older has less."""
+    return snapshot["time"], snapshot["learned"]
 
 
 def _mapping(state: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -32,8 +32,8 @@ class FixedPolicy(ExpiryPolicy):
     def _rebuild(self) -> None:
         """There is no evidence to derive anything from."""
 
-    def _counts(self, bin: int) -> tuple[float, float]:
-        return 0, 0
+    def _counts(self, bin: int) -> tuple[float, float] | None:
+        return None
 
     def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:
         verb = "offloaded" if left == 0 else "accepted"

@@ -129,7 +129,7 @@ class ThresholdPolicy(RandomisedPolicy):
     """A randomised policy whose experts are thresholds."""
 
     evidence: ClassVar[tuple[str, ...]] = ("losses",)
-    carried = ("weights",)
+    carried: ClassVar[tuple[str, ...]] = ("weights",)
     merges_on = ("bins", "offload_cost")
     table: ThresholdTable
 

@@ -91,14 +91,14 @@ def _digest(functions: list[FunctionType]) -> str:
     digest = hashlib.sha256()
     for function in functions:
         digest.update(function.__qualname__.encode())
-        digest.update(marshal.dumps(_without_lines(function.__code__)))
+        digest.update(marshal.dumps((_without_lines(function.__code__), repr(function.__defaults__))))
         for name in function.__code__.co_names:
             value = function.__globals__.get(name)
-            if isinstance(value, int | float):
+            if isinstance(value, int | float | tuple):
                 digest.update(f"{name}={value!r}".encode())
     return digest.hexdigest()[:16]
 
 
 def _without_lines(code: CodeType) -> Any:
-    constants = tuple(value for value in code.co_consts if not isinstance(value, CodeType))
+    constants = tuple(_without_lines(value) if isinstance(value, CodeType) else value for value in code.co_consts)
     return code.co_code, constants, code.co_names, code.co_varnames

@@ -1,7 +1,7 @@
 """Streams that change: agreement, arrivals or costs move from one setting to another, at once, slowly, or to and fro.
 
-At time t a share s(t) of the samples comes from the setting `after`, the rest from `before`. So agreement, arrival
-weights and mean cost are mixtures of the two: whichever of them the settings differ in, drifts.
+At time t the agreement of each bin, the arrival weights and the distribution of the cost are each a mixture of those
+`before` and `after`, with share s(t) of the latter: whichever of them the two settings differ in, drifts.
 """
 
 import math
@@ -94,7 +94,7 @@ class Drifting:
         self.bins = before.bins
 
     def stream(self, seed: int, horizon: int) -> Iterator[Samples]:
-        """Chunks of samples, each sample from one of the two settings."""
+        """Chunks of samples of the setting as it is at their time."""
         arrivals, agreement, costs = generators(seed)
         before, after = self.before, self.after
         for first, length in chunk_lengths(horizon):

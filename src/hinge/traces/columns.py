@@ -38,8 +38,9 @@ def check_names(where: str, names: Sequence[str], needed: Collection[str], optio
     """
     known = [*needed, *optional]
     for name in names:
-        if name not in known and get_close_matches(name.lower(), known):
-            raise InvalidTrace(f"{where}: unknown column {name!r}{did_you_mean(name.lower(), known)}")
+        absent = [column for column in known if column not in names]
+        if name not in known and get_close_matches(name.lower(), absent, cutoff=0.75):
+            raise InvalidTrace(f"{where}: unknown column {name!r}{did_you_mean(name.lower(), absent)}")
         if name in known and names.count(name) > 1:
             raise InvalidTrace(f"{where}: column {name!r} comes twice")
     for name in needed:
