@@ -28,7 +28,8 @@ def main() -> None:
             lines.append(f"| {name} | {title} | {ours[0]:.3f} | {offloaded:.3f} | {ours[1]:.2f} | {accuracy:.2f} |")
     lines += ["", "Sum of the absolute differences, shares and accuracies as fractions:", ""]
     lines += [f"- {name}: {distance:.3f}" for name, distance in sorted(distances.items(), key=lambda item: item[1])]
-    text = f"# Presets of Hedge-HI\n\nWritten by `benchmarks/hedge_presets.py`; {RUNS} runs.\n\n" + "\n".join(lines) + "\n"
+    head = f"# Presets of Hedge-HI\n\nWritten by `benchmarks/hedge_presets.py`; {RUNS} runs.\n\n"
+    text = head + "\n".join(lines) + "\n"
     print(text)
     path = parser.parse_args().markdown
     if path:

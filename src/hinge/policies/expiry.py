@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FOREVER = 2**62  # a time that no clock reaches
+_BLOCK = 32_768  # samples of a batch decided at a time: what they need stays in the cache
 _LONGEST = 42.0  # e^42 < 2^62
 
 
@@ -110,8 +111,12 @@ class ExpiryPolicy(Policy):
 
         checked = self._checked_bins(bins)
         first = self.time + 1
-        expiry = self._expiries().take(checked)
-        offload = np.arange(first, first + len(checked)) >= expiry
+        expiry, offload = self._expiries(), np.empty(len(checked), np.bool_)
+        times = np.arange(first, first + min(len(checked), _BLOCK))
+        for start in range(0, len(checked), _BLOCK):
+            block = checked[start : start + _BLOCK]
+            np.greater_equal(times[: len(block)], expiry.take(block), out=offload[start : start + _BLOCK])
+            times += _BLOCK
         self.time += len(checked)
         for position in np.flatnonzero(offload).tolist():
             self._await(True, int(checked[position]), first + position)
