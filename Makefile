@@ -8,7 +8,7 @@ BIN = $(VENV)/bin
 # What the checks need. Ray is left out: it is large, and nothing but its own executor uses it.
 EXTRAS = test,sim,parquet,cli,report
 
-.PHONY: help venv demo test lint types imports pytest test-ray test-browser bench clean
+.PHONY: help venv demo test lint types imports pytest test-ray test-browser pictures bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +52,11 @@ test-ray: $(VENV)/.installed ## Test the executor for clusters on a local Ray, w
 test-browser: $(VENV)/.installed ## Look at the report in headless Chromium (from the system, as /usr/bin/chromium)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),browser]'
 	$(BIN)/pytest tests/browser
+
+pictures: $(VENV)/.installed ## Reproduce the paper at full size and take pictures of its figures, in results/
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),browser]'
+	$(BIN)/hinge reproduce all --out results
+	$(BIN)/python tools/pictures.py results/report.html results
 
 bench: $(VENV)/.installed-bench ## Measure decisions and the simulator, against other libraries too
 	$(BIN)/python benchmarks/decide.py

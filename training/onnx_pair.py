@@ -70,7 +70,7 @@ def make_trace(photos: list[Photo], local: OnnxClassifier, remote: OnnxClassifie
         "date": str(date.today()),
         "script": "training/onnx_pair.py",
     }
-    return Trace.from_logits(local_logits, remote_logits, labels, name=name, about=about)
+    return Trace.from_scores(local_logits, remote_logits, labels, name=name, about=about)
 
 
 def _arguments() -> argparse.Namespace:

@@ -103,7 +103,7 @@ def make_trace(pair: Pair, folder: Path) -> Trace:
     if not np.array_equal(local["labels"], remote["labels"]):
         raise ValueError(f"{pair.trace}: the models did not see the same images")
     measure, measured = _measure(local)
-    trace = Trace.from_logits(local["logits"], remote["logits"], local["labels"], measure, name=pair.trace)
+    trace = Trace.from_scores(local["logits"], remote["logits"], local["labels"], measure, name=pair.trace)
     about = {
         "images": pair.images,
         "local": pair.local,

@@ -248,6 +248,26 @@ def wrong_feedback_is_refused(policy: Policy) -> None:
         tell(policy, decision, sample)
 
 
+def simulator_equals_object(policy: Policy) -> None:
+    """The simulator's loop, which works on the table alone, decides as the object does."""
+    from hinge.simulation import Threads, run_seeds, simulate
+    from hinge.simulation.engine import policy_seed
+    from hinge.sources import BimodalCosts, FixedCosts, Synthetic
+
+    costs = BimodalCosts() if policy.offload_cost is None else FixedCosts(policy.offload_cost)
+    source = Synthetic([(bin + 0.5) / policy.bins for bin in range(policy.bins)], costs)
+    settings: dict[str, Any] = {"record_decisions": True, "executor": Threads(1), "machine_code": False}
+    simulated = simulate({"policy": policy}, source, 500, seed=3, **settings)["policy"].runs[0].decisions
+    seed = run_seeds(3, 1)[0]
+    copy, decided = policy.fresh(policy_seed(seed)), []
+    for chunk in source.stream(seed, 500):
+        for bin, agreed, cost in zip(chunk.bins.tolist(), chunk.agreed.tolist(), chunk.costs.tolist(), strict=True):
+            decision = copy.decide(bin)
+            tell(copy, decision, (bin, agreed == 1.0, cost))
+            decided.append(decision.offload)
+    require(simulated is not None and simulated.tolist() == decided, "the simulator decides differently")
+
+
 # -- explaining -------------------------------------------------------------------------------------------------------
 
 
@@ -388,6 +408,7 @@ CLAUSES: tuple[Clause, ...] = (
     feedback_once,
     accepted_teaches_nothing,
     wrong_feedback_is_refused,
+    simulator_equals_object,
     explanation_tells_the_truth,
     restores_bit_identically,
     pickles_bit_identically,

@@ -253,7 +253,7 @@ def test_reads_arrays_that_numpy_saved(tmp_path: Path) -> None:
 def test_reads_saved_logits(tmp_path: Path) -> None:
     local, remote = np.array([[1.0, 2.0], [3.0, 1.0]], np.float32), np.array([[1.0, 0.0], [3.0, 1.0]], np.float32)
     path = saved(tmp_path / "log.npz", local_logits=local, remote_logits=remote, labels=[0, 0])
-    assert read_trace(path) == Trace.from_logits(local, remote, [0, 0], name="log")
+    assert read_trace(path) == Trace.from_scores(local, remote, [0, 0], name="log")
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_reads_parquet_with_categories_float32_and_logits(tmp_path: Path) -> Non
     assert read_trace(path) == Trace([0.5, 0.25], ["cat", "dog"], ["cat", "dog"], name="log")
     scores = [[1.0, 2.0], [3.0, 1.0]]
     parquet.write_table(pyarrow.table({"local_logits": scores, "remote_logits": scores, "label": [0, 0]}), path)
-    assert read_trace(path) == Trace.from_logits(scores, scores, [0, 0], name="log")
+    assert read_trace(path) == Trace.from_scores(scores, scores, [0, 0], name="log")
 
 
 def test_parquet_refuses_missing_values(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_takes_integers(frame: Any) -> None:
 
 @every_frame
 def test_takes_logits(frame: Any) -> None:
-    expected = Trace.from_logits(LOGITS["local_logits"], LOGITS["remote_logits"], LOGITS["label"], margin)
+    expected = Trace.from_scores(LOGITS["local_logits"], LOGITS["remote_logits"], LOGITS["label"], margin)
     assert Trace.from_frame(frame(LOGITS), measure=margin) == expected
     assert Trace.from_frame(frame({"labels" if k == "label" else k: v for k, v in LOGITS.items()}), measure=margin)
 

@@ -184,8 +184,8 @@ REMOTE = np.array([[5.0, 1.0, 0.0], [0.0, 0.1, 8.0], [0.0, 0.0, 1.0]])
 
 
 @pytest.mark.parametrize("measure", [max_softmax, margin])
-def test_from_logits(measure: Any) -> None:
-    trace = Trace.from_logits(LOCAL, REMOTE, [0, 1, 2], measure=measure, cost=[0.1, 0.2, 0.3], name="saved")
+def test_from_scores(measure: Any) -> None:
+    trace = Trace.from_scores(LOCAL, REMOTE, [0, 1, 2], measure=measure, cost=[0.1, 0.2, 0.3], name="saved")
     assert trace.confidence.tolist() == measure(LOCAL).tolist()
     assert trace.local.tolist() == [0, 1, 2]
     assert trace.remote.tolist() == [0, 2, 2]
@@ -199,45 +199,45 @@ def test_from_logits(measure: Any) -> None:
     [
         (
             {"remote_logits": REMOTE[:2]},
-            "Trace.from_logits: local_logits has shape (3, 3) and remote_logits (2, 3)",
+            "Trace.from_scores: local_logits has shape (3, 3) and remote_logits (2, 3)",
         ),
         (
             {"remote_logits": [[0.0, 1.0, np.nan], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]},
-            "Trace.from_logits: remote_logits must be finite, got nan in row 0, class 2",
+            "Trace.from_scores: remote_logits must be finite, got nan in row 0, class 2",
         ),
         (
             {"local_logits": [0.0, 1.0]},
-            "Trace.from_logits: local_logits must be samples x classes, at least 1 x 2, got shape (2,)",
+            "Trace.from_scores: local_logits must be samples x classes, at least 1 x 2, got shape (2,)",
         ),
         (
             {"local_logits": [[0.0], [1.0]]},
-            "Trace.from_logits: local_logits must be samples x classes, at least 1 x 2, got shape (2, 1)",
+            "Trace.from_scores: local_logits must be samples x classes, at least 1 x 2, got shape (2, 1)",
         ),
-        ({"local_logits": [["a", "b"]]}, "Trace.from_logits: local_logits must be numbers, got 'a'"),
+        ({"local_logits": [["a", "b"]]}, "Trace.from_scores: local_logits must be numbers, got 'a'"),
         (
             {"local_logits": [[0.0, 1.0], [1.0]]},
-            "Trace.from_logits: local_logits has 1 classes in row 1 and 2 in row 0",
+            "Trace.from_scores: local_logits has 1 classes in row 1 and 2 in row 0",
         ),
         (
             {"local_logits": [[0.0, 1.0], None]},
-            "Trace.from_logits: local_logits must be a list of numbers in every row, got None in row 1",
+            "Trace.from_scores: local_logits must be a list of numbers in every row, got None in row 1",
         ),
         (
             {"local_logits": [[0.0, 1.0], ["a"]]},
-            "Trace.from_logits: local_logits must be a list of numbers in every row, got ['a'] in row 1",
+            "Trace.from_scores: local_logits must be a list of numbers in every row, got ['a'] in row 1",
         ),
-        ({"labels": [0, 1, 3]}, "Trace.from_logits: labels must be from 0 to 2, got 3 in row 2"),
-        ({"labels": [0, -1, 3]}, "Trace.from_logits: labels must be from 0 to 2, got -1 in row 1"),
-        ({"labels": ["a", "b", "c"]}, "Trace.from_logits: labels must be integers from 0 to 2, got text"),
+        ({"labels": [0, 1, 3]}, "Trace.from_scores: labels must be from 0 to 2, got 3 in row 2"),
+        ({"labels": [0, -1, 3]}, "Trace.from_scores: labels must be from 0 to 2, got -1 in row 1"),
+        ({"labels": ["a", "b", "c"]}, "Trace.from_scores: labels must be integers from 0 to 2, got text"),
         ({"labels": [0, 1]}, "Trace: label has 2 rows where confidence has 3"),
     ],
 )
-def test_from_logits_refuses(changes: dict[str, Any], message: str) -> None:
+def test_from_scores_refuses(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidTrace) as caught:
-        Trace.from_logits(**{"local_logits": LOCAL, "remote_logits": REMOTE, **changes})
+        Trace.from_scores(**{"local_logits": LOCAL, "remote_logits": REMOTE, **changes})
     assert str(caught.value) == message
 
 
 def test_a_measure_is_callable() -> None:
     with pytest.raises(TypeError, match="measure must be a confidence measure, got 'margin'"):
-        Trace.from_logits(LOCAL, REMOTE, measure="margin")  # type: ignore[arg-type]
+        Trace.from_scores(LOCAL, REMOTE, measure="margin")  # type: ignore[arg-type]

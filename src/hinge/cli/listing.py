@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 from rich import box
+from rich.padding import Padding
 from rich.table import Table
 
 from hinge.cli import options, show
@@ -17,25 +18,21 @@ def list_command(
     what: Annotated[str, typer.Argument(help="'policies', 'traces', or nothing for both.")] = "",
     json: options.Json = False,
 ) -> None:
-    """List the policies and the traces that there are.
+    """List the policies, and the traces with where they come from.
 
     Example: hinge list traces
     """
     kinds = {"policies": _policies, "traces": _traces}
     if what and what not in kinds:
         raise UnknownName(f"there is no list of {what!r}{did_you_mean(what, kinds)}")
-    chosen = [what] if what else list(kinds)
+    found = {kind: kinds[kind]() for kind in ([what] if what else kinds)}
     if json:
-        show.print_json({kind: kinds[kind]() for kind in chosen})
+        show.print_json(found)
         return
-    for kind in chosen:
-        rows = kinds[kind]()
-        table = Table(title=kind, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        for heading in rows[0]:
-            table.add_column(heading, overflow="fold")
-        for row in rows:
-            table.add_row(*(str(value) for value in row.values()))
-        show.out.print(table)  # folds long texts to fit
+    if "policies" in found:
+        _print_policies(found["policies"])
+    for trace in found.get("traces", []):
+        _print_trace(trace)
 
 
 def _policies() -> list[dict[str, Any]]:
@@ -43,9 +40,20 @@ def _policies() -> list[dict[str, Any]]:
 
 
 def _traces() -> list[dict[str, Any]]:
-    rows = []
-    for name in trace_names():
-        trace = load_trace(name)
-        about = "; ".join(f"{key}: {value}" for key, value in trace.about.items())
-        rows.append({"name": name, "samples": len(trace), "agreement": round(trace.agreement, 4), "about": about})
-    return rows
+    traces = [load_trace(name) for name in trace_names()]
+    return [{"name": trace.name, "samples": len(trace), "about": dict(trace.about)} for trace in traces]
+
+
+def _print_policies(policies: list[dict[str, Any]]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("policy", no_wrap=True)
+    table.add_column("what it does")
+    for policy in policies:
+        table.add_row(policy["name"], policy["what"])
+    show.out.print(table)
+
+
+def _print_trace(trace: dict[str, Any]) -> None:
+    show.out.print(f"[bold]{trace['name']}[/]: {trace['samples']} samples", highlight=False)
+    for key, value in trace["about"].items():
+        show.out.print(Padding(f"{key}: {value}", (0, 0, 0, 4)), highlight=False)

@@ -87,6 +87,7 @@ def evaluate_command(
         show.write_curves(out, results)
     if json:
         settings = {"trace": trace, "samples": len(recorded), "bins": bins, "offload_cost": cost}
+        settings |= {"alpha": alpha, "seed": seed}
         show.print_json({**settings, "policies": figures})
     else:
         order = "in order" if horizon is None else f"drawn {length} times with replacement"

@@ -95,7 +95,8 @@ def _plot(name: str, drawn: graph_objects.Figure) -> str:
 
 def figure(panels: Sequence[Panel]) -> graph_objects.Figure:
     """Panels one below the other, so that they can be read on a phone, with one legend for all."""
-    drawn = make_subplots(rows=len(panels), cols=1, subplot_titles=[panel.title for panel in panels])
+    titles = [panel.title for panel in panels]
+    drawn = make_subplots(rows=len(panels), cols=1, subplot_titles=titles, vertical_spacing=0.35 / (len(panels) + 1))
     colours: dict[str, str] = {}
     for row, panel in enumerate(panels, start=1):
         for curve in panel.curves:

@@ -10,18 +10,18 @@ from hinge.confidence import ConfidenceMeasure
 from hinge.errors import InvalidTrace
 from hinge.traces.columns import labels as checked_labels
 
-_OWNER = "Trace.from_logits"
+_OWNER = "Trace.from_scores"
 
 
-def columns_from_logits(
+def columns_from_scores(
     local_logits: ArrayLike, remote_logits: ArrayLike, labels: ArrayLike | None, measure: ConfidenceMeasure
 ) -> dict[str, Any]:
     """Confidence and both answers, and the truth if it is given.
 
     >>> from hinge.confidence import max_softmax
-    >>> columns_from_logits([[0.0, 1.0]], [[float("nan"), 1.0]], None, max_softmax)
+    >>> columns_from_scores([[0.0, 1.0]], [[float("nan"), 1.0]], None, max_softmax)
     Traceback (most recent call last):
-    hinge.errors.InvalidTrace: Trace.from_logits: remote_logits must be finite, got nan in row 0, class 0
+    hinge.errors.InvalidTrace: Trace.from_scores: remote_logits must be finite, got nan in row 0, class 0
     """
     local, remote = _scores("local_logits", local_logits), _scores("remote_logits", remote_logits)
     if local.shape != remote.shape:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.errors import InvalidTrace
 from hinge.traces.columns import NEEDED, OPTIONAL, Floats, Labels, check_names, fractions, kind, labels
-from hinge.traces.logits import columns_from_logits
+from hinge.traces.logits import columns_from_scores
 
 Bools = NDArray[np.bool_]
 _COLUMNS = (*NEEDED, *OPTIONAL)
@@ -78,7 +78,7 @@ class Trace:
         self._check_kinds()
 
     @classmethod
-    def from_logits(
+    def from_scores(
         cls,
         local_logits: ArrayLike,
         remote_logits: ArrayLike,
@@ -91,11 +91,11 @@ class Trace:
     ) -> Trace:
         """A trace from both models' scores (samples x classes): answers are their largest, confidence is `measure`.
 
-        >>> trace = Trace.from_logits([[2.0, 1.0, 0.0], [0.0, 0.1, 0.0]], [[5.0, 0.0, 0.0], [0.0, 0.0, 5.0]])
+        >>> trace = Trace.from_scores([[2.0, 1.0, 0.0], [0.0, 0.1, 0.0]], [[5.0, 0.0, 0.0], [0.0, 0.0, 5.0]])
         >>> trace.confidence.round(4), trace.local, trace.remote
         (array([0.6652, 0.3559]), array([0, 1]), array([0, 2]))
         """
-        columns = columns_from_logits(local_logits, remote_logits, labels, measure)
+        columns = columns_from_scores(local_logits, remote_logits, labels, measure)
         return cls(**columns, cost=cost, name=name, about=about)
 
     @classmethod
@@ -205,7 +205,7 @@ class Trace:
 
 
 def trace_from_table(where: str, names: Sequence[str], table: Table, **more: Any) -> Trace:
-    """The trace whose columns, or whose models' logits, are in the table; `more` as `Trace.from_logits` takes it."""
+    """The trace whose columns, or whose models' logits, are in the table; `more` as `Trace.from_scores` takes it."""
     if "confidence" not in names and "local_logits" in names:
         check_names(where, names, ("local_logits", "remote_logits"), ("label", "labels", "cost"))
         truth = [name for name in names if name in ("label", "labels")]
@@ -213,7 +213,7 @@ def trace_from_table(where: str, names: Sequence[str], table: Table, **more: Any
             raise InvalidTrace(f"{where}: columns 'label' and 'labels' are the same thing; give one")
         more["labels"] = table[truth[0]] if truth else None
         more["cost"] = table["cost"] if "cost" in names else None
-        return Trace.from_logits(table["local_logits"], table["remote_logits"], **more)
+        return Trace.from_scores(table["local_logits"], table["remote_logits"], **more)
     check_names(where, names, NEEDED, OPTIONAL)
     more.pop("measure", None)  # the confidence is measured already
     return Trace(**{name: table[name] for name in names if name in _COLUMNS}, **more)
