@@ -11,7 +11,7 @@ in play; the gap of a slot is the mean loss minus the mix loss -ln(Σ share · e
 
 import math
 
-from hinge.arguments import positive, whole
+from hinge.arguments import whole
 from hinge.policies.base import Need
 from hinge.policies.hil import learn_all, offloads_by_share
 from hinge.policies.thresholds import (
@@ -100,11 +100,9 @@ class HedgeG(ThresholdPolicy):
         seed: int = 0,
     ) -> None:
         super().__init__(bins, offload_cost, seed)
-        owner = type(self).__name__
-        self.horizon = whole(owner, "horizon", horizon, 1)
-        rate = math.sqrt(8.0 * math.log(self.bins + 1) / self.horizon)
-        self.learning_rate = rate if learning_rate is None else positive(owner, "learning_rate", learning_rate)
-        self.table = threshold_table(self.bins, self.offload_cost, self.seed, self.learning_rate)
+        horizon = whole(type(self).__name__, "horizon", horizon, 1)
+        rate = math.sqrt(8.0 * math.log(self.bins + 1) / horizon)
+        self._rates(horizon, (rate, 0.0), learning_rate, None)
         self._offloads, self._learns = offloads_splitting, learn_all
         self._rebuild()
 

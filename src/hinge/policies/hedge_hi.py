@@ -15,7 +15,7 @@ The offload cost Γ is needed in every slot: either it is known, or the driver t
 import math
 from collections.abc import Callable
 
-from hinge.arguments import positive, real, whole
+from hinge.arguments import whole
 from hinge.errors import UnknownName
 from hinge.policies.base import Need
 from hinge.policies.chance import uniform
@@ -91,14 +91,11 @@ class HedgeHI(ThresholdPolicy):
         seed: int = 0,
     ) -> None:
         super().__init__(bins, offload_cost, seed)
-        owner = type(self).__name__
-        self.horizon = whole(owner, "horizon", horizon, 1)
         self.complexity = complexity
-        rates = optimal_rates(complexity_of(owner, complexity, self.bins), self.horizon)
-        self.learning_rate = rates[0] if learning_rate is None else positive(owner, "learning_rate", learning_rate)
-        self.exploration = rates[1] if exploration is None else real(owner, "exploration", exploration, 0, 1)
+        amount = complexity_of(type(self).__name__, complexity, self.bins)
+        horizon = whole(type(self).__name__, "horizon", horizon, 1)
+        self._rates(horizon, optimal_rates(amount, horizon), learning_rate, exploration)
         self.needs = cost_needs(self.offload_cost)
-        self.table = threshold_table(self.bins, self.offload_cost, self.seed, self.learning_rate, self.exploration)
         self._offloads, self._learns = offloads_hedge, learn_hedge
 
 

@@ -11,7 +11,7 @@ a reference, not a competitor. HIL-N pays for what it knows, with Hedge-HI's exp
 
 import math
 
-from hinge.arguments import positive, real, whole
+from hinge.arguments import real, whole
 from hinge.policies.base import Need
 from hinge.policies.chance import uniform
 from hinge.policies.hedge_hi import cost_needs, learn_hedge, offloads_hedge, optimal_rates
@@ -22,7 +22,6 @@ from hinge.policies.thresholds import (
     charge_offloading,
     reweigh,
     share_offloading,
-    threshold_table,
 )
 
 
@@ -75,12 +74,10 @@ class HILF(ThresholdPolicy):
         seed: int = 0,
     ) -> None:
         super().__init__(bins, offload_cost, seed)
-        owner = type(self).__name__
-        self.horizon = whole(owner, "horizon", horizon, 1)
         self.smallest_gap = smallest_gap
-        rate = math.sqrt(8.0 * gap_complexity(owner, smallest_gap, self.bins) / self.horizon)
-        self.learning_rate = rate if learning_rate is None else positive(owner, "learning_rate", learning_rate)
-        self.table = threshold_table(self.bins, self.offload_cost, self.seed, self.learning_rate)
+        amount = gap_complexity(type(self).__name__, smallest_gap, self.bins)
+        horizon = whole(type(self).__name__, "horizon", horizon, 1)
+        self._rates(horizon, (math.sqrt(8.0 * amount / horizon), 0.0), learning_rate, None)
         interval_prior(self.table)
         self._offloads, self._learns = offloads_by_share, learn_all
 
@@ -106,13 +103,10 @@ class HILN(ThresholdPolicy):
         seed: int = 0,
     ) -> None:
         super().__init__(bins, offload_cost, seed)
-        owner = type(self).__name__
-        self.horizon = whole(owner, "horizon", horizon, 1)
         self.smallest_gap = smallest_gap
-        rates = optimal_rates(gap_complexity(owner, smallest_gap, self.bins), self.horizon)
-        self.learning_rate = rates[0] if learning_rate is None else positive(owner, "learning_rate", learning_rate)
-        self.exploration = rates[1] if exploration is None else real(owner, "exploration", exploration, 0, 1)
+        amount = gap_complexity(type(self).__name__, smallest_gap, self.bins)
+        horizon = whole(type(self).__name__, "horizon", horizon, 1)
+        self._rates(horizon, optimal_rates(amount, horizon), learning_rate, exploration)
         self.needs = cost_needs(self.offload_cost)
-        self.table = threshold_table(self.bins, self.offload_cost, self.seed, self.learning_rate, self.exploration)
         interval_prior(self.table)
         self._offloads, self._learns = offloads_hedge, learn_hedge

@@ -12,7 +12,6 @@ from hinge.errors import InvalidState
 from hinge.policies.decision import Decision
 
 STATE_VERSION = 1
-_LIMIT = 2**62  # no count and no sum gets there
 _ROUNDING = 1e-6  # agreements may be sums of prices
 
 State = dict[str, Any]
@@ -160,9 +159,9 @@ class Saved(ABC):
         values, column = evidence.get(field), getattr(self.table, field)
         if not isinstance(values, list) or len(values) != len(column):
             raise InvalidState(f"{type(self).__name__}: state needs {len(column)} numbers as {field!r}")
-        kinds = (int,) if column.typecode == "q" else (int, float)
+        kinds, limit = ((int,), 2**62) if column.typecode == "q" else ((int, float), 1e308)
         for value in values:
-            if type(value) not in kinds or not 0 <= value < _LIMIT:  # nor NaN
+            if type(value) not in kinds or not 0 <= value < limit:  # nor NaN
                 raise InvalidState(f"{type(self).__name__}: state has {value!r} in {field!r}")
         return list(values)
 

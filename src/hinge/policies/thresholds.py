@@ -9,6 +9,7 @@ neither overflow nor vanish.
 import math
 from typing import ClassVar, NamedTuple
 
+from hinge.arguments import positive, real, whole
 from hinge.policies.columns import Reals, real_column
 from hinge.policies.randomised import RandomisedPolicy
 
@@ -135,6 +136,16 @@ class ThresholdPolicy(RandomisedPolicy):
 
     def _rebuild(self) -> None:
         reweigh(self.table)
+
+    def _rates(
+        self, horizon: int, defaults: tuple[float, float], learning_rate: float | None, exploration: float | None
+    ) -> None:
+        """Take in a known horizon, and the rates that follow from it unless they are given."""
+        owner = type(self).__name__
+        self.horizon = whole(owner, "horizon", horizon, 1)
+        self.learning_rate = defaults[0] if learning_rate is None else positive(owner, "learning_rate", learning_rate)
+        self.exploration = defaults[1] if exploration is None else real(owner, "exploration", exploration, 0, 1)
+        self.table = threshold_table(self.bins, self.offload_cost, self.seed, self.learning_rate, self.exploration)
 
     def offload_probability(self, bin: int) -> float:
         bin = self._checked_bin(bin)
