@@ -33,6 +33,7 @@ from hinge.policies import HedgeG as HedgeG
 from hinge.policies import HedgeHI as HedgeHI
 from hinge.policies import HedgeHIRestart as HedgeHIRestart
 from hinge.policies import HILCBLite as HILCBLite
+from hinge.policies import Isotonic as Isotonic
 from hinge.policies import Logistic as Logistic
 from hinge.policies import Need as Need
 from hinge.policies import Offline as Offline

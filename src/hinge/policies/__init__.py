@@ -8,6 +8,7 @@ from hinge.policies.hedge_g import AdaHedgeG, HedgeG
 from hinge.policies.hedge_hi import HedgeHI, HedgeHIRestart
 from hinge.policies.hi_lcb import HILCB, HILCBLite
 from hinge.policies.hil import HILF, HILN
+from hinge.policies.isotonic import Isotonic
 from hinge.policies.kl import KL, PooledKL
 from hinge.policies.randomised import RandomisedPolicy
 from hinge.policies.registry import build, policy_class, policy_names, restore
@@ -32,6 +33,7 @@ __all__ = [
     "HedgeG",
     "HedgeHI",
     "HedgeHIRestart",
+    "Isotonic",
     "Logistic",
     "Need",
     "Offline",

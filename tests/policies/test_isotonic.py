@@ -1,0 +1,136 @@
+"""Isotonic against brute force: the min-max formula of isotonic regression in place of pooling neighbours."""
+
+import math
+import random
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hinge import HILCB, Isotonic, build, simulate
+from hinge.policies.isotonic import expiry_of
+from hinge.sources import BimodalCosts, FixedCosts, Synthetic
+
+ALPHA = 0.52
+
+
+def divergence(p: Fraction, q: float) -> float:
+    sides = ((float(p), q), (1 - float(p), 1 - q))
+    return math.fsum(x * math.log(x / y) if y > 0 else math.inf for x, y in sides if x > 0)
+
+
+def isotonic_fit(offloads: list[int], agreements: list[int], bin: int) -> dict[int, Fraction]:
+    """f̂_j = max over s ≤ j of min over e ≥ j of the mean of bins s..e, over the bins up to `bin` that were seen."""
+    seen = [j for j in range(bin + 1) if offloads[j]]
+
+    def mean(start: int, end: int) -> Fraction:
+        group = [j for j in seen if start <= j <= end]
+        return Fraction(sum(agreements[j] for j in group), sum(offloads[j] for j in group))
+
+    return {j: max(min(mean(s, e) for e in seen if e >= j) for s in seen if s <= j) for j in seen}
+
+
+def offloads_by_formula(offloads: list[int], agreements: list[int], bin: int, cost: Fraction, time: int) -> bool:
+    fit, q = isotonic_fit(offloads, agreements, bin), 1 - cost
+    evidence = math.fsum(offloads[j] * divergence(mean, float(q)) for j, mean in fit.items() if mean > q)
+    support = sum(offloads[j] for j, mean in fit.items() if mean > q)
+    return not (support and evidence > 2 * ALPHA * math.log1p(time / support))
+
+
+@pytest.mark.parametrize("bins", [1, 2, 5, 9])
+@pytest.mark.parametrize("cost", [Fraction(1, 2), Fraction(1, 5), Fraction(4, 5), Fraction(0), Fraction(1)])
+def test_every_decision_follows_the_formula(bins: int, cost: Fraction) -> None:
+    chance, policy = random.Random(7), Isotonic(bins, ALPHA, float(cost))
+    offloads, agreements = [0] * bins, [0] * bins
+    for time in range(1, 1201):
+        bin = chance.randrange(bins)
+        agreed = chance.random() < 0.2 + 0.7 * bin / bins
+        expected = offloads_by_formula(offloads, agreements, bin, cost, time)
+        decision = policy.decide(bin)
+        assert decision.offload == expected, (time, bin)
+        if decision.offload:
+            policy.learn(decision, agreed=agreed)
+            offloads[bin] += 1
+            agreements[bin] += agreed
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    counts=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=7),
+    order=st.randoms(use_true_random=False),
+    percent=st.integers(1, 99),
+)
+def test_the_incremental_fit_is_the_fit_from_scratch(
+    counts: list[tuple[int, int]], order: random.Random, percent: int
+) -> None:
+    """Whatever the order of the feedback, the licences are those that the counts alone give."""
+    cost = Fraction(percent, 100)
+    policy = Isotonic(len(counts), ALPHA, float(cost))
+    feedback = [(bin, won) for bin, (wins, losses) in enumerate(counts) for won in [True] * wins + [False] * losses]
+    waiting = [(policy._await(True, bin, time), won) for time, (bin, won) in enumerate(feedback, start=1)]
+    policy.time = len(feedback)
+    order.shuffle(waiting)
+    for decision, won in waiting:
+        policy.learn(decision, agreed=won)
+    again = Isotonic.restore(policy.state())
+    assert list(again.table.expiry) == list(policy.table.expiry)
+    offloads, agreements = [wins + losses for wins, losses in counts], [wins for wins, _ in counts]
+    for bin in range(len(counts)):
+        expected = offloads_by_formula(offloads, agreements, bin, cost, policy.time + 1)
+        assert (policy.expiry(bin) <= policy.time + 1) == expected
+
+
+def test_a_learned_cost_enters_through_its_bernstein_bound() -> None:
+    chance, policy = random.Random(3), Isotonic(4, ALPHA)
+    offloads, agreements, costs = [0] * 4, [0] * 4, [0.0]
+    del costs[0]
+    accepted = 0
+    for time in range(1, 2501):
+        bin = chance.randrange(4)
+        cost = chance.choice((0.45, 0.55))
+        expected = True
+        if costs:
+            mean = math.fsum(costs) / len(costs)
+            variance = math.fsum((one - mean) ** 2 for one in costs) / len(costs)
+            doubt = 2 * ALPHA * math.log(time)
+            bound = mean - math.sqrt(2 * variance * doubt / len(costs)) - doubt / len(costs)
+            if bound > 0:
+                expected = offloads_by_formula(offloads, agreements, bin, Fraction(bound), time)
+        decision = policy.decide(bin)
+        assert decision.offload == expected, (time, bin)
+        accepted += not decision.offload
+        if decision.offload:
+            agreed = chance.random() < (0.1, 0.4, 0.7, 0.95)[bin]
+            policy.learn(decision, agreed=agreed, cost=cost)
+            offloads[bin] += 1
+            agreements[bin] += agreed
+            costs.append(cost)
+    assert accepted > 500
+
+
+def test_an_unseen_bin_is_licensed_by_lower_ones() -> None:
+    policy = Isotonic(bins=8, offload_cost=0.5)
+    for _ in range(30):
+        decision = policy.decide(4)
+        if decision.offload:
+            policy.learn(decision, agreed=True)
+    assert not policy.decide(7).offload
+    assert policy.decide(3).offload
+
+
+def test_an_expiry_is_where_the_bound_gives_way() -> None:
+    for evidence, support in ((0.5, 3.0), (4.0, 17.0), (19.9, 250.0), (21.0, 250.0)):
+        end = expiry_of(evidence, support, ALPHA)
+        assert evidence > 2 * ALPHA * math.log1p((end - 1) / support)
+        assert not evidence > 2 * ALPHA * math.log1p(end / support) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("costs", [FixedCosts(0.5), BimodalCosts()], ids=["known", "learned"])
+def test_it_pays_well_under_half_of_what_hi_lcb_pays(costs: FixedCosts | BimodalCosts) -> None:
+    source = Synthetic([0.1 + 0.055 * bin for bin in range(16)], costs)
+    known = costs.mean if isinstance(costs, FixedCosts) else None
+    policies = [build("isotonic", offload_cost=known), HILCB(offload_cost=known)]
+    results = simulate(policies, source, horizon=50_000, runs=20, seed=1)
+    ours, theirs = (results[name].regret[:, -1].mean() for name in ("isotonic", "hi-lcb"))
+    assert ours < 0.5 * theirs
