@@ -190,7 +190,7 @@ def test_temperature_must_be_positive(value: float) -> None:
 
 def test_temperature_takes_a_measure_not_scores() -> None:
     with pytest.raises(TypeError, match=r"^temperature: measure must be a confidence measure, got \[1\.0, 2\.0\]$"):
-        temperature(1.5)([1.0, 2.0])  # type: ignore[arg-type]
+        temperature(1.5)([1.0, 2.0])  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.parametrize("name", ["intercept", "top1", "top2"])

@@ -251,7 +251,7 @@ def test_bad_measures_are_named(cost: FixedCost | MeasuredCost, name: str, value
         with pytest.raises(ValueError, match=f"^{owner}: {name} must be >= 0, got {value}$"):
             ask(**{name: value})
         with pytest.raises(TypeError, match=f"^{owner}: {name} must be a number, got '84'$"):
-            ask(**{name: "84"})  # type: ignore[arg-type]
+            ask(**{name: "84"})  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.parametrize("name", PRICES)
@@ -274,7 +274,7 @@ def test_the_cap_is_at_most_one_and_the_unit_a_text() -> None:
     with pytest.raises(ValueError, match=r"^MeasuredCost: cap must be from 0 to 1, got 1\.5$"):
         MeasuredCost(wrong_answer=1, cap=1.5)
     with pytest.raises(TypeError, match=r"^MeasuredCost: unit must be a text, got 3$"):
-        MeasuredCost(wrong_answer=1, unit=3)  # type: ignore[arg-type]
+        MeasuredCost(wrong_answer=1, unit=3)  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.parametrize("cost", [ZeroOneCost(), FixedCost(0.3), EURO, CostMatrix([[0, 1], [2, 0]])])

@@ -155,7 +155,7 @@ def test_setting_is_a_plain_frozen_record() -> None:
     assert Setting([np.float64(0.5), 1], np.float64(0.5)) == Setting([0.5, 1.0], 0.5)
     assert hash(KNOWN) == hash(Setting(AGREEMENT, COST, WEIGHTS))
     with pytest.raises(FrozenInstanceError):
-        KNOWN.known_cost = False  # type: ignore[misc]
+        KNOWN.known_cost = False  # type: ignore[misc]  # wrong on purpose
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def _number(owner: str, name: str, value: object) -> float:
     try:
         return float(value)  # type: ignore[arg-type]  # an array of several numbers is refused here
     except OverflowError:  # an integer beyond every float
-        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
+        return math.inf if value > 0 else -math.inf  # type: ignore[operator]  # a Real can be compared
     except (TypeError, ValueError):
         raise TypeError(f"{owner}: {name} must be a number, got {value!r}") from None
 

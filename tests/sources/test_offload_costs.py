@@ -98,7 +98,7 @@ def test_impossible_costs_are_refused_by_name(make: Callable[[], OffloadCosts], 
 
 def test_a_cost_that_is_no_number_is_refused() -> None:
     with pytest.raises(TypeError, match="FixedCosts: cost must be a number, got 'cheap'"):
-        FixedCosts("cheap")  # type: ignore[arg-type]
+        FixedCosts("cheap")  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.parametrize("spread", [8.0, 12.0, 30.0])

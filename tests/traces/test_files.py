@@ -195,7 +195,7 @@ def test_an_unknown_format_is_an_error(name: str, message: str) -> None:
 
 def test_only_traces_are_written(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="write_trace: trace must be a Trace, got 3"):
-        write_trace(3, tmp_path / "log.npz")  # type: ignore[arg-type]
+        write_trace(3, tmp_path / "log.npz")  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".parquet"])

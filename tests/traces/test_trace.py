@@ -88,9 +88,9 @@ def test_cannot_be_changed() -> None:
         with pytest.raises(ValueError, match="read-only"):
             values[0] = 0
     with pytest.raises(FrozenInstanceError):
-        trace.name = "other"  # type: ignore[misc]
+        trace.name = "other"  # type: ignore[misc]  # wrong on purpose
     with pytest.raises(TypeError):
-        trace.about["date"] = "tomorrow"  # type: ignore[index]
+        trace.about["date"] = "tomorrow"  # type: ignore[index]  # wrong on purpose
 
 
 def test_pickles_and_copies_stay_equal_and_read_only() -> None:
@@ -240,4 +240,4 @@ def test_from_scores_refuses(changes: dict[str, Any], message: str) -> None:
 
 def test_a_measure_is_callable() -> None:
     with pytest.raises(TypeError, match="measure must be a confidence measure, got 'margin'"):
-        Trace.from_scores(LOCAL, REMOTE, measure="margin")  # type: ignore[arg-type]
+        Trace.from_scores(LOCAL, REMOTE, measure="margin")  # type: ignore[arg-type]  # wrong on purpose
