@@ -223,6 +223,50 @@ def test_evaluate_prints_a_table_with_the_cheapest_first(log: Callable[..., str]
     assert names == ["oracle", "always-local", "always-remote"]
 
 
+DIP = [(0.1, "dog", "cat"), *[(0.3, "cat", "cat")] * 9, (0.3, "dog", "cat"), *[(0.9, "dog", "cat")] * 3]
+DIP += [(0.9, "cat", "cat")] * 2  # of four bins: 0 % agree in bin 0, 90 % in bin 1, 40 % in bin 3
+BRIEF = ["--bins", "4", "--runs", "2", "--policies"]
+
+
+def test_evaluate_warns_where_agreement_falls_with_confidence(log: Callable[..., str], capsys: Captured) -> None:
+    path = log("confidence", "local", "remote", rows=DIP * 50)
+    (warning,) = answer(capsys, "evaluate", path, *BRIEF, "hi-lcb")["warnings"]
+    assert warning["warning"] == "agreement falls with confidence"
+    assert (warning["bin"], warning["last_bin"], warning["rows"]) == (3, 3, 250)
+    assert (warning["below_bin"], warning["below_last_bin"], warning["below_rows"]) == (1, 1, 500)
+    assert (warning["agreement"], warning["below_agreement"], warning["crosses"]) == (0.4, 0.9, True)
+    assert warning["price"] == pytest.approx(0.1)
+    assert run(["evaluate", path, *BRIEF, "hi-lcb,kl,pooled-kl"]) == 0
+    *lines, last = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "Warning: agreement falls with confidence: 40.0 % of 250 rows in bin 3, 90.0 % of 500 in bin 1, below.",
+        "hi-lcb and pooled-kl assume that it never falls: what speaks for bin 1 speaks for bin 3 too, where accepting "
+        "a sample costs 0.1 too much.",
+    ]
+    assert all(name in last for name in ("hi-lcb-lite", "kl", "thompson", "judge each bin by itself"))
+    assert not any(name in last for name in ("hi-lcb,", "pooled-kl", "oracle", "static"))
+
+
+def test_evaluate_names_every_dip_and_nobody_who_is_not_misled(log: Callable[..., str], capsys: Captured) -> None:
+    more = [*DIP, *[(0.6, "dog", "cat")] * 6, *[(0.6, "cat", "cat")] * 3]
+    path = log("confidence", "local", "remote", rows=more * 50)
+    assert run(["evaluate", path, *BRIEF, "kl,always-local"]) == 0
+    first, second = capsys.readouterr().err.splitlines()
+    assert "of 450 rows in bin 2" in first
+    assert first.endswith("It falls in bin 3 too.")
+    assert second.endswith("judge each bin by itself.")
+
+
+@pytest.mark.parametrize(("times", "cost"), [(1, "0.5"), (50, "0.05"), (50, "0.7")])
+def test_evaluate_warns_of_no_dip_that_chance_explains_or_that_misleads_nobody(
+    times: int, cost: str, log: Callable[..., str], capsys: Captured
+) -> None:
+    path = log("confidence", "local", "remote", rows=DIP * times)
+    assert answer(capsys, "evaluate", path, *BRIEF, "hi-lcb", "--offload-cost", cost)["warnings"] == []
+    assert run(["evaluate", path, *BRIEF, "hi-lcb", "--offload-cost", cost]) == 0
+    assert capsys.readouterr().err == ""
+
+
 # -- list -------------------------------------------------------------------------------------------------------------
 
 

@@ -36,7 +36,7 @@ def test_clause(policy: Policy, clause: Clause) -> None:
 
 
 def test_all_policies_are_found() -> None:
-    assert len({policy.name for policy in prototypes()}) == 18
+    assert len({policy.name for policy in prototypes()}) == 22
 
 
 class LastDecision(HILCBLite):

@@ -28,6 +28,8 @@ from hinge.policies import AlwaysLocal as AlwaysLocal
 from hinge.policies import AlwaysRemote as AlwaysRemote
 from hinge.policies import Decision as Decision
 from hinge.policies import Decisions as Decisions
+from hinge.policies import DiscountedHILCB as DiscountedHILCB
+from hinge.policies import DiscountedIsotonic as DiscountedIsotonic
 from hinge.policies import Explanation as Explanation
 from hinge.policies import HedgeG as HedgeG
 from hinge.policies import HedgeHI as HedgeHI
@@ -40,6 +42,8 @@ from hinge.policies import Offline as Offline
 from hinge.policies import Oracle as Oracle
 from hinge.policies import Policy as Policy
 from hinge.policies import PooledKL as PooledKL
+from hinge.policies import SlidingWindowHILCB as SlidingWindowHILCB
+from hinge.policies import SlidingWindowIsotonic as SlidingWindowIsotonic
 from hinge.policies import Static as Static
 from hinge.policies import Thompson as Thompson
 from hinge.policies import build as build

@@ -33,6 +33,8 @@ def isotonic_fit(offloads: list[int], agreements: list[int], bin: int) -> dict[i
 
 def offloads_by_formula(offloads: list[int], agreements: list[int], bin: int, cost: Fraction, time: int) -> bool:
     fit, q = isotonic_fit(offloads, agreements, bin), 1 - cost
+    if q <= 0:
+        return False  # nothing is worse than such an offload
     evidence = math.fsum(offloads[j] * divergence(mean, float(q)) for j, mean in fit.items() if mean > q)
     support = sum(offloads[j] for j, mean in fit.items() if mean > q)
     return not (support and evidence > 2 * ALPHA * math.log1p(time / support))

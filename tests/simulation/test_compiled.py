@@ -10,6 +10,7 @@ import pytest
 
 from hinge import HILCB, HILCBLite, Thompson
 from hinge.policies import Policy
+from hinge.policies.base import note_nothing
 from hinge.simulation import compiled
 from hinge.simulation.compiled import bound, machine_table
 from hinge.simulation.kernel import play
@@ -43,7 +44,7 @@ def test_no_thread_gets_a_kernel_before_its_functions_are_registered(monkeypatch
         return result
 
     monkeypatch.setattr("numba.extending.register_jitable", slowly)
-    arguments = (function(play), function(expires), function(learns_nothing), True)
+    arguments = (function(play), function(expires), function(note_nothing), function(learns_nothing), True)
     other = threading.Thread(target=bound, args=arguments)
     other.start()
     assert begun.wait(60)
@@ -53,7 +54,7 @@ def test_no_thread_gets_a_kernel_before_its_functions_are_registered(monkeypatch
 
 
 def test_a_kernel_is_bound_once() -> None:
-    arguments = (function(play), function(expires), function(learns_nothing), False)
+    arguments = (function(play), function(expires), function(note_nothing), function(learns_nothing), False)
     assert bound(*arguments) is bound(*arguments)
 
 

@@ -15,8 +15,10 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from hinge.policies import Policy
 from hinge.simulation import Record, interval
 from hinge.simulation.engine import Progress as Report
+from hinge.theory import Dip
 
 INFORMED = ("adahedge-g", "hedge-g", "hil-f", "logistic", "offline", "oracle")
 INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
@@ -57,6 +59,32 @@ def print_legend(figures: Sequence[Mapping[str, Any]]) -> None:
     if any(row["policy"] in INFORMED for row in figures):
         out.print("* knows more than a device can: fitted on this very log, told about every sample, or the truth")
     out.print("regret ± half of its 95 % interval; shuffled cost ± standard deviation over orders")
+
+
+def print_dips(dips: Sequence[Dip], policies: Mapping[str, Policy]) -> None:
+    """A warning, on standard error, about the dip that would cost most and the policies that it misleads."""
+    if not dips:
+        return
+    worst, *others = sorted(dips, key=lambda dip: -dip.price * dip.rows)
+    here, below = _span(worst.bin, worst.last_bin), _span(worst.below_bin, worst.below_last_bin)
+    shares = f"{100 * worst.agreement:.1f} % of {worst.rows} rows in {here}, {100 * worst.below_agreement:.1f} %"
+    lines = [f"Warning: agreement falls with confidence: {shares} of {worst.below_rows} in {below}, below."]
+    if others:
+        spans = [_span(dip.bin, dip.last_bin) for dip in others]
+        lines[0] += f" It falls in {_listed(spans if len(spans) <= 5 else [*spans[:4], 'others'])} too."
+    if misled := sorted(name for name, policy in policies.items() if policy.assumes_monotone):
+        lines.append(f"{_listed(misled)} assume{'s' * (len(misled) == 1)} that it never falls: what speaks for")
+        lines[-1] += f" {below} speaks for {here} too, where accepting a sample costs {worst.price:.2g} too much."
+    single = sorted(name for name, kind in Policy.registry.items() if kind.weighs_cost and not kind.assumes_monotone)
+    err.print(*lines, f"{_listed(single)} judge each bin by itself.", sep="\n", style="yellow", soft_wrap=True)
+
+
+def _span(first: int, last: int) -> str:
+    return f"bin {first}" if first == last else f"bins {first} to {last}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def print_table(table: Table) -> None:

@@ -1,7 +1,7 @@
 """The commands `simulate` and `evaluate`."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from hinge.policies import Policy
 from hinge.simulation import Results, lineup, simulate
 from hinge.simulation.engine import Progress
 from hinge.sources import InOrder, Replay, Resampled, Shuffled
+from hinge.theory import significant_dips
 
 
 def simulate_command(
@@ -66,7 +67,7 @@ def evaluate_command(
 
     Without --horizon the log is replayed once, in its own order, and then in shuffled orders to show how much the order
     matters. With --horizon samples are drawn from it with replacement. The offline and logistic modules are fitted on
-    the log itself, in hindsight.
+    the log itself, in hindsight. A warning says where agreement falls with confidence, which misleads some policies.
 
     Example: hinge evaluate log.csv --offload-cost 0.5 --policies hi-lcb,hedge-hi
     """
@@ -83,16 +84,20 @@ def evaluate_command(
         if horizon is None and results.complete:
             results, shuffled = _shuffle(results, chosen, Shuffled(recorded, binning, costs), runs, seed, report)
     figures = [_with_spread(record.summary(), shuffled) for record in results.values()]
+    dips = significant_dips(*source.rows(), source.bins, source.mean_offload_cost)
+    dips = [dip for dip in dips if dip.crosses]  # the others mislead nobody
     if out:
         show.write_curves(out, results)
     if json:
         settings = {"trace": trace, "samples": len(recorded), "bins": bins, "offload_cost": cost}
         settings |= {"alpha": alpha, "seed": seed}
-        show.print_json({**settings, "policies": figures})
+        warnings = [{"warning": "agreement falls with confidence", **asdict(dip)} for dip in dips]
+        show.print_json({**settings, "policies": figures, "warnings": warnings})
     else:
         order = "in order" if horizon is None else f"drawn {length} times with replacement"
         show.print_figures(f"{trace}: {len(recorded)} samples, {order}", sorted(figures, key=_by_cost))
         show.print_legend(figures)
+        show.print_dips(dips, chosen)
     _end(results if shuffled is None else shuffled)
 
 

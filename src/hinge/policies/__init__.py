@@ -4,6 +4,12 @@ from hinge.policies.base import Need, Policy
 from hinge.policies.decision import ACCEPTED, Decision, Decisions, Explanation
 from hinge.policies.expiry import FOREVER, ExpiryPolicy
 from hinge.policies.fitted import Logistic, Offline
+from hinge.policies.forgetting import (
+    DiscountedHILCB,
+    DiscountedIsotonic,
+    SlidingWindowHILCB,
+    SlidingWindowIsotonic,
+)
 from hinge.policies.hedge_g import AdaHedgeG, HedgeG
 from hinge.policies.hedge_hi import HedgeHI, HedgeHIRestart
 from hinge.policies.hi_lcb import HILCB, HILCBLite
@@ -27,6 +33,8 @@ __all__ = [
     "AlwaysRemote",
     "Decision",
     "Decisions",
+    "DiscountedHILCB",
+    "DiscountedIsotonic",
     "ExpiryPolicy",
     "Explanation",
     "HILCBLite",
@@ -41,6 +49,8 @@ __all__ = [
     "Policy",
     "PooledKL",
     "RandomisedPolicy",
+    "SlidingWindowHILCB",
+    "SlidingWindowIsotonic",
     "Static",
     "Thompson",
     "build",

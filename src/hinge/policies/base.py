@@ -1,13 +1,13 @@
 """What every policy is: a clock, a table, two functions on that table, and a way to save it all.
 
-A policy keeps everything it knows in `table`, a named tuple of typed arrays (see `columns`) and numbers. Its two
-functions,
+A policy keeps everything it knows in `table`, a named tuple of typed arrays (see `columns`) and numbers. Its functions,
 
-    offloads(table, bin, time) -> bool
+    offloads(table, bin, time) -> bool                       # what it would decide; changes nothing that matters
+    notes(table, bin, time) -> None                          # an offload is decided: what that changes at once
     learns(table, bin, agreed, cost, time, now) -> None      # decided at `time`, learned at `now`
 
 are module-level functions in the subset of Python that numba compiles. The objects here call them as they are; the
-simulator compiles the same two functions and calls them on numpy's arrays.
+simulator compiles the same functions and calls them on numpy's arrays. Most policies have nothing to note.
 """
 
 import secrets
@@ -25,6 +25,10 @@ from hinge.policies.saving import Saved, State
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+def note_nothing(table: Any, bin: int, time: int) -> None:
+    """An offload changes nothing until its feedback comes."""
+
 
 _new = tuple.__new__  # half the price of Decision(…)
 OUTSTANDING = 65_536  # decisions that may wait for feedback at once; beyond that the oldest are given up
@@ -47,11 +51,13 @@ class Policy(Saved):
     registry: ClassVar[dict[str, type["Policy"]]] = {}
     needs: frozenset[Need] = frozenset()
     weighs_cost: ClassVar[bool] = True  # whether what an offload cost is of any use to it
+    assumes_monotone: ClassVar[bool] = False  # whether it relies on agreement not falling with confidence
 
     bins: int
     offload_cost: float | None
     table: Any
     _offloads: Callable[..., bool]
+    _notes: Callable[..., None] = staticmethod(note_nothing)
     _learns: Callable[..., None]
 
     def __init_subclass__(cls, **keywords: Any) -> None:

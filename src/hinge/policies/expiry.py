@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from hinge.policies.base import Policy
-from hinge.policies.columns import Wholes, whole_column
+from hinge.policies.base import Policy, note_nothing
+from hinge.policies.columns import Wholes
 from hinge.policies.decision import ACCEPTED, Decision, Decisions, Explanation
 
 if TYPE_CHECKING:
@@ -64,10 +64,22 @@ def learn_and_drop(table: Any, bin: int, agreed: float, cost: float, time: int, 
     count(table, bin, agreed)
     if len(table.costs) > 0:
         count_cost(table, cost)
+    drop_filled(table)
+
+
+def drop_filled(table: Any) -> None:
+    """Drop the expiries that `fill` wrote down."""
     last = len(table.expiry)
     for position in range(table.filled[last]):
         table.expiry[table.filled[position]] = 0
     table.filled[last] = 0
+
+
+def drop_all(table: Any) -> None:
+    """Forget every expiry that was found."""
+    for i in range(len(table.expiry)):
+        table.expiry[i] = 0
+    table.filled[len(table.expiry)] = 0
 
 
 def fill(table: Any, bin: int, expiry: int) -> None:
@@ -87,9 +99,19 @@ class ExpiryPolicy(Policy):
     """
 
     _expiry: Wholes
+    _rebuilds: Callable[..., None] | None
 
-    def _start(self, table: Any, offloads: Callable[..., bool], learns: Callable[..., None]) -> None:
+    def _start(
+        self,
+        table: Any,
+        offloads: Callable[..., bool],
+        learns: Callable[..., None],
+        rebuilds: Callable[..., None] | None = None,
+        notes: Callable[..., None] = note_nothing,
+    ) -> None:
+        """Set the table and the functions on it; `rebuilds(table)` finds all that is derived from the evidence."""
         self.table, self._offloads, self._learns = table, offloads, learns
+        self._rebuilds, self._notes = rebuilds, notes
         self._expiry = table.expiry  # one look-up fewer for each sample
         self._batch: tuple[int, NDArray[np.int64] | None] = (0, None)
 
@@ -104,11 +126,16 @@ class ExpiryPolicy(Policy):
         bin = self._checked_bin(bin)
         offload = self._offloads(self.table, bin, time)
         self.time = time
-        return self._await(True, bin, time) if offload else ACCEPTED
+        if not offload:
+            return ACCEPTED
+        self._notes(self.table, bin, time)
+        return self._await(True, bin, time)
 
     def decide_many(self, bins: "Iterable[int] | NDArray[np.integer[Any]]") -> Decisions:
         import numpy as np  # batches are arrays; deciding one sample needs no more than the standard library
 
+        if self._notes is not note_nothing:
+            return super().decide_many(bins)
         checked = self._checked_bins(bins)
         first = self.time + 1
         expiry, offload = self._expiries(), np.empty(len(checked), np.bool_)
@@ -141,8 +168,9 @@ class ExpiryPolicy(Policy):
         return array
 
     def _rebuild(self) -> None:
-        self._expiry[:] = whole_column(self.bins)
         self._batch = (0, None)
+        if self._rebuilds:
+            self._rebuilds(self.table)
 
     def explain(self, bin: int) -> Explanation:
         expiry = self.expiry(bin)

@@ -38,6 +38,7 @@ class Offline(FixedPolicy):
     """
 
     name = "offline"
+    assumes_monotone = True
 
     def __init__(self, threshold: int, bins: int = 16, offload_cost: float | None = None) -> None:
         super().__init__(bins, offload_cost)
@@ -76,6 +77,7 @@ class Logistic(FixedPolicy):
     """
 
     name = "logistic"
+    assumes_monotone = True
 
     def __init__(self, intercept: float, slope: float, bins: int = 16, offload_cost: float = 0.5) -> None:
         owner = type(self).__name__

@@ -22,13 +22,13 @@ from typing import ClassVar, NamedTuple
 
 from hinge.arguments import positive, truth
 from hinge.policies.columns import Reals, Wholes, real_column, whole_column
-from hinge.policies.expiry import ExpiryPolicy, count, expiry_from, fill, has_expired, learn_and_drop
+from hinge.policies.expiry import ExpiryPolicy, count, drop_all, expiry_from, fill, has_expired, learn_and_drop
 
 
 class LicenceTable(NamedTuple):
     """What HI-LCB and HI-LCB-lite know. Evidence first, then what is derived from it, then the parameters."""
 
-    offloads: Wholes  # n_i
+    offloads: Reals  # n_i
     agreements: Reals  # n_i · f_i
     costs: Reals  # m, the sum and the squared sum of the costs (learned cost)
     expiry: Wholes
@@ -37,22 +37,22 @@ class LicenceTable(NamedTuple):
     filled: Wholes  # bins whose expiry was found since the last offload; their number is filled[bins] (learned cost)
     strength: Reals  # √(α · the strongest evidence of bins 0..i) (HI-LCB, learned cost)
     found: Wholes  # up to which bin strength was found since the last offload (HI-LCB, learned cost)
+    price: Reals  # what an offload costs where that is known; else what it costs beyond what is learned
     alpha: float
-    offload_cost: float
     offload_unseen: bool
 
 
 def known_evidence(table: LicenceTable, bin: int) -> float:
     """n ((f + γ - 1)⁺)² / α of a bin that has been offloaded."""
     offloads = table.offloads[bin]
-    surplus = table.offload_cost - (1.0 - table.agreements[bin] / offloads)
+    surplus = table.price[0] - (1.0 - table.agreements[bin] / offloads)
     return offloads * surplus * surplus / table.alpha if surplus > 0.0 else 0.0
 
 
 def learned_evidence(table: LicenceTable, bin: int) -> float:
     """((f + c - 1)⁺ / (1/√n + 1/√m))² / α of a bin that has been offloaded."""
     offloads, total = table.offloads[bin], table.costs[0]
-    surplus = table.costs[1] / total - (1.0 - table.agreements[bin] / offloads)
+    surplus = table.costs[1] / total + table.price[0] - (1.0 - table.agreements[bin] / offloads)
     ratio = surplus / (1.0 / math.sqrt(offloads) + 1.0 / math.sqrt(total))
     return ratio * ratio / table.alpha if surplus > 0.0 else 0.0
 
@@ -64,6 +64,12 @@ def learn_lite(table: LicenceTable, bin: int, agreed: float, cost: float, time: 
     """Renew or withdraw the licence of the offloaded bin."""
     count(table, bin, agreed)
     table.expiry[bin] = expiry_from(known_evidence(table, bin))
+
+
+def rebuild_lite(table: LicenceTable) -> None:
+    """Find every licence anew."""
+    for i in range(len(table.expiry)):
+        table.expiry[i] = expiry_from(known_evidence(table, i)) if table.offloads[i] > 0 else 0
 
 
 # -- HI-LCB, known cost: one bound, and the bins above that rest on it ------------------------------------------------
@@ -90,6 +96,15 @@ def spread(table: LicenceTable, bin: int, now: int) -> None:
         # Expiries up to now have all run out, so that one of them may stand for another.
         if running == before or (running <= now and before <= now):
             return
+
+
+def rebuild_monotone(table: LicenceTable) -> None:
+    """Find every licence anew."""
+    for i in range(len(table.own)):
+        table.own[i] = expiry_from(known_evidence(table, i)) if table.offloads[i] > 0 else 0
+        table.best[i] = table.expiry[i] = 0
+    for i in range(len(table.own)):
+        spread(table, i, 0)
 
 
 # -- learned cost: every bound, found when it is asked for ------------------------------------------------------------
@@ -120,7 +135,7 @@ def find_strength(table: LicenceTable, bin: int) -> None:
     """Continue the running maximum of (f + c - 1)⁺ / (1/√n + 1/√m) from where it ends to this bin."""
     offloads, agreements, strength = table.offloads, table.agreements, table.strength
     total = table.costs[0]
-    cost, width = table.costs[1] / total, 1.0 / math.sqrt(total)
+    cost, width = table.costs[1] / total + table.price[0], 1.0 / math.sqrt(total)
     start = table.found[0]
     running = strength[start - 1] if start > 0 else 0.0
     for i in range(start, bin + 1):
@@ -135,6 +150,12 @@ def find_strength(table: LicenceTable, bin: int) -> None:
 def learn_monotone_cost(table: LicenceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
     """Count the offload; what was found before it has to be found anew."""
     learn_and_drop(table, bin, agreed, cost, time, now)
+    table.found[0] = 0
+
+
+def rebuild_monotone_cost(table: LicenceTable) -> None:
+    """Forget what was found."""
+    drop_all(table)
     table.found[0] = 0
 
 
@@ -161,18 +182,9 @@ class HILCBLite(ExpiryPolicy):
         self.alpha = positive(type(self).__name__, "alpha", alpha)
         table = _table(self.bins, self.alpha, self.offload_cost, offload_unseen=True, monotone=False)
         if self.offload_cost is None:
-            self._start(table, offloads_lite, learn_and_drop)
+            self._start(table, offloads_lite, learn_and_drop, drop_all)
         else:
-            self._start(table, has_expired, learn_lite)
-
-    def _rebuild(self) -> None:
-        super()._rebuild()
-        if self.offload_cost is None:
-            self.table.filled[self.bins] = 0
-            return
-        for bin in range(self.bins):
-            if self.table.offloads[bin]:
-                self._expiry[bin] = expiry_from(known_evidence(self.table, bin))
+            self._start(table, has_expired, learn_lite, rebuild_lite)
 
 
 class HILCB(ExpiryPolicy):
@@ -191,6 +203,7 @@ class HILCB(ExpiryPolicy):
     """
 
     name = "hi-lcb"
+    assumes_monotone = True
     evidence: ClassVar[tuple[str, ...]] = ("offloads", "agreements", "costs")
 
     def __init__(
@@ -201,21 +214,9 @@ class HILCB(ExpiryPolicy):
         self.offload_unseen = truth(type(self).__name__, "offload_unseen", offload_unseen)
         table = _table(self.bins, self.alpha, self.offload_cost, self.offload_unseen, monotone=True)
         if self.offload_cost is None:
-            self._start(table, offloads_monotone, learn_monotone_cost)
+            self._start(table, offloads_monotone, learn_monotone_cost, rebuild_monotone_cost)
         else:
-            self._start(table, has_expired, learn_monotone)
-
-    def _rebuild(self) -> None:
-        super()._rebuild()
-        table = self.table
-        if self.offload_cost is None:
-            table.filled[self.bins] = table.found[0] = 0
-            return
-        table.best[:] = whole_column(self.bins)
-        for bin in range(self.bins):
-            table.own[bin] = expiry_from(known_evidence(table, bin)) if table.offloads[bin] else 0
-        for bin in range(self.bins):
-            spread(table, bin, 0)
+            self._start(table, has_expired, learn_monotone, rebuild_monotone)
 
 
 def _table(
@@ -223,7 +224,7 @@ def _table(
 ) -> LicenceTable:
     learned = offload_cost is None
     return LicenceTable(
-        offloads=whole_column(bins),
+        offloads=real_column(bins),
         agreements=real_column(bins),
         costs=real_column(3 if learned else 0),
         expiry=whole_column(bins),
@@ -232,7 +233,7 @@ def _table(
         filled=whole_column(bins + 1 if learned else 0),
         strength=real_column(bins if monotone and learned else 0),
         found=whole_column(1),
+        price=real_column(1, offload_cost or 0.0),
         alpha=alpha,
-        offload_cost=math.nan if offload_cost is None else offload_cost,
         offload_unseen=offload_unseen,
     )

@@ -11,16 +11,21 @@ E is the log-likelihood ratio under monotonicity. The t/N in the logarithm, in p
 bandits: evidence from many samples need not be doubted as often. A learned cost enters through an empirical-Bernstein
 lower bound, c - √(2vL/m) - L/m with the variance v of m costs and L = 2α log t.
 
+Costs per class: what a wrong answer costs may depend on the class that the local model answers (`stakes`). Then every
+class has bins of its own, agreement rises within each class, and q = 1 - offload cost / stake differs between them.
+
 The fit of bins 0 … i is a block that ends with i on top of the fit of the bins before that block. So each bin keeps
 its own top block, and after an offload the fit is redone from its bin upwards, as far as anything changes.
 """
 
 import math
-from typing import ClassVar, NamedTuple
+from array import array
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
 
-from hinge.arguments import positive
+from hinge.arguments import positive, real
 from hinge.policies.columns import Reals, Wholes, real_column, whole_column
-from hinge.policies.expiry import FOREVER, ExpiryPolicy, count, fill, has_expired, learn_and_drop
+from hinge.policies.expiry import FOREVER, ExpiryPolicy, count, drop_all, fill, has_expired, learn_and_drop
 from hinge.policies.kl import surplus_evidence
 
 _TIE = 1e-12  # a block whose mean is q but for rounding says nothing, and must not lend its weight
@@ -29,7 +34,7 @@ _TIE = 1e-12  # a block whose mean is q but for rounding says nothing, and must 
 class IsotonicTable(NamedTuple):
     """What Isotonic knows: evidence, the isotonic fit up to each bin, and the parameters."""
 
-    offloads: Wholes
+    offloads: Reals
     agreements: Reals
     costs: Reals
     expiry: Wholes
@@ -39,19 +44,31 @@ class IsotonicTable(NamedTuple):
     total: Reals  # agreements in that block
     evidence: Reals  # E_i
     support: Reals  # N_i
+    price: Reals  # what an offload costs where that is known; else what it costs beyond what is learned
+    stakes: Reals  # what a wrong answer costs, class by class
     alpha: float
-    offload_cost: float
 
 
-def fit_bin(table: IsotonicTable, i: int, q: float) -> bool:
-    """Redo the fit of bins 0..i from that of the bins before; tells whether anything changed."""
-    first, weight, total = i, float(table.offloads[i]), table.agreements[i]
-    while first > 0 and table.total[first - 1] * weight >= total * table.weight[first - 1]:
+def first_of_class(table: Any, bin: int) -> int:
+    """The lowest bin of the class that a bin belongs to."""
+    return bin - bin % (len(table.expiry) // len(table.stakes))
+
+
+def break_even(table: Any, bin: int, cost: float) -> float:
+    """q of the class that a bin belongs to: the agreement at which accepting costs as much as offloading."""
+    stake: float = table.stakes[bin * len(table.stakes) // len(table.expiry)]
+    return 1.0 - cost / stake
+
+
+def fit_bin(table: Any, i: int, offloads: float, agreements: float, q: float) -> bool:
+    """Redo the fit of the bins up to i from that of the bins before; tells whether anything changed."""
+    bottom, first, weight, total = first_of_class(table, i), i, offloads, agreements
+    while first > bottom and table.total[first - 1] * weight >= total * table.weight[first - 1]:
         # An unseen bin weighs nothing: it joins the block below, and what joins it is that block itself.
         below = first - 1
         first, weight, total = table.first[below], weight + table.weight[below], total + table.total[below]
     evidence, support = 0.0, 0.0
-    if first > 0:
+    if first > bottom:
         evidence, support = table.evidence[first - 1], table.support[first - 1]
     own = surplus_evidence(weight, total, q)
     if own > _TIE:
@@ -62,6 +79,17 @@ def fit_bin(table: IsotonicTable, i: int, q: float) -> bool:
     table.first[i], table.weight[i], table.total[i] = first, weight, total
     table.evidence[i], table.support[i] = evidence, support
     return True
+
+
+def doubt(time: int, support: float, alpha: float) -> float:
+    """2α log(1 + t / N): how much evidence a licence needs."""
+    return 2.0 * alpha * math.log1p(time / support)
+
+
+def lowest_cost(mean: float, variance: float, offloads: float, time: int, alpha: float) -> float:
+    """The empirical-Bernstein lower bound on a mean cost that was learned from so many offloads."""
+    scale = 2.0 * alpha * math.log(time)
+    return mean - math.sqrt(2.0 * variance * scale / offloads) - scale / offloads
 
 
 def expiry_of(evidence: float, support: float, alpha: float) -> int:
@@ -79,11 +107,24 @@ def expiry_of(evidence: float, support: float, alpha: float) -> int:
 def learn_isotonic(table: IsotonicTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
     """Known cost: redo the fit from the offloaded bin upwards, as far as it changes."""
     count(table, bin, agreed)
-    q = 1.0 - table.offload_cost
-    for i in range(bin, len(table.expiry)):
-        if not fit_bin(table, i, q):
+    q = break_even(table, bin, table.price[0])
+    for i in range(bin, first_of_class(table, bin) + len(table.expiry) // len(table.stakes)):
+        if not fit_bin(table, i, table.offloads[i], table.agreements[i], q):
             return
-        table.expiry[i] = expiry_of(table.evidence[i], table.support[i], table.alpha)
+        table.expiry[i] = licence(table, i, q)
+
+
+def licence(table: IsotonicTable, i: int, q: float) -> int:
+    """The expiry that the fit gives a bin; no evidence is needed where an offload costs a whole wrong answer."""
+    return FOREVER if q <= 0.0 else expiry_of(table.evidence[i], table.support[i], table.alpha)
+
+
+def rebuild_isotonic(table: IsotonicTable) -> None:
+    """Known cost: redo every fit."""
+    for i in range(len(table.expiry)):
+        q = break_even(table, i, table.price[0])
+        fit_bin(table, i, table.offloads[i], table.agreements[i], q)
+        table.expiry[i] = licence(table, i, q)
 
 
 def holds(table: IsotonicTable, bin: int, time: int) -> bool:
@@ -91,14 +132,14 @@ def holds(table: IsotonicTable, bin: int, time: int) -> bool:
     offloads = table.costs[0]
     mean = table.costs[1] / offloads
     variance = max(0.0, table.costs[2] / offloads - mean * mean)
-    doubt = 2.0 * table.alpha * math.log(time)
-    cost = mean - math.sqrt(2.0 * variance * doubt / offloads) - doubt / offloads
-    if cost <= 0.0:
-        return False
-    for i in range(bin + 1):
-        fit_bin(table, i, 1.0 - cost)
+    cost = table.price[0] + lowest_cost(mean, variance, offloads, time, table.alpha)
+    q = break_even(table, bin, cost)
+    if q <= 0.0 or q >= 1.0:
+        return q <= 0.0
+    for i in range(first_of_class(table, bin), bin + 1):
+        fit_bin(table, i, table.offloads[i], table.agreements[i], q)
     support = table.support[bin]
-    return support > 0.0 and table.evidence[bin] > 2.0 * table.alpha * math.log1p(time / support)
+    return support > 0.0 and table.evidence[bin] > doubt(time, support, table.alpha)
 
 
 def offloads_isotonic(table: IsotonicTable, bin: int, time: int) -> bool:
@@ -120,6 +161,18 @@ def offloads_isotonic(table: IsotonicTable, bin: int, time: int) -> bool:
     return False
 
 
+def checked_stakes(owner: str, stakes: Sequence[float] | None, bins: int) -> list[float] | None:
+    """What a wrong answer costs in each class, where there are classes."""
+    if stakes is None:
+        return None
+    if isinstance(stakes, str) or not hasattr(stakes, "__len__") or len(stakes) == 0:
+        raise TypeError(f"{owner}: stakes must be a list with a number for each class, got {stakes!r}")
+    if bins % len(stakes):
+        raise ValueError(f"{owner}: stakes must be for as many classes as divide {bins} bins, got {len(stakes)}")
+    checked = [real(owner, f"stakes[{k}]", stake, 0, 1) for k, stake in enumerate(stakes)]
+    return [positive(owner, f"stakes[{k}]", stake) for k, stake in enumerate(checked)]
+
+
 class Isotonic(ExpiryPolicy):
     """Isotonic evidence: bins are judged together, by likelihood, and only as sceptically as their evidence needs.
 
@@ -130,17 +183,34 @@ class Isotonic(ExpiryPolicy):
     ...         policy.learn(decision, agreed=True)
     >>> print(policy.explain(14))
     Bin 14 is accepted: no offload of it seen yet; checked again in 33 samples.
+
+    `stakes` says what a wrong answer of each class costs at most, for bins by class (`hinge.ClassBins`): `agreed` is
+    then one minus the price of an answer over the stake of its class, and a class that is worth less than an offload
+    is never offloaded.
+
+    >>> alarm = Isotonic(bins=32, offload_cost=0.1, stakes=[1.0, 0.05])  # a missed fire; a false alarm
+    >>> alarm.decide(15).offload, alarm.decide(31).offload
+    (True, False)
     """
 
     name = "isotonic"
+    assumes_monotone = True
     evidence: ClassVar[tuple[str, ...]] = ("offloads", "agreements", "costs")
+    merges_on = ("bins", "stakes")
 
-    def __init__(self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None) -> None:
+    def __init__(
+        self,
+        bins: int = 16,
+        alpha: float = 0.52,
+        offload_cost: float | None = None,
+        stakes: Sequence[float] | None = None,
+    ) -> None:
         super().__init__(bins, offload_cost)
         self.alpha = positive(type(self).__name__, "alpha", alpha)
+        self.stakes = checked_stakes(type(self).__name__, stakes, self.bins)
         learned = self.offload_cost is None
         table = IsotonicTable(
-            offloads=whole_column(self.bins),
+            offloads=real_column(self.bins),
             agreements=real_column(self.bins),
             costs=real_column(3 if learned else 0),
             expiry=whole_column(self.bins),
@@ -150,20 +220,12 @@ class Isotonic(ExpiryPolicy):
             total=real_column(self.bins),
             evidence=real_column(self.bins),
             support=real_column(self.bins),
+            price=real_column(1, self.offload_cost or 0.0),
+            stakes=array("d", self.stakes or [1.0]),
             alpha=self.alpha,
-            offload_cost=math.nan if self.offload_cost is None else self.offload_cost,
         )
         if learned:
-            self._start(table, offloads_isotonic, learn_and_drop)
+            self._start(table, offloads_isotonic, learn_and_drop, drop_all)
         else:
-            self._start(table, has_expired, learn_isotonic)
-
-    def _rebuild(self) -> None:
-        super()._rebuild()
-        table = self.table
-        if self.offload_cost is None:
-            table.filled[self.bins] = 0
-            return
-        for i in range(self.bins):
-            fit_bin(table, i, 1.0 - self.offload_cost)
-            table.expiry[i] = expiry_of(table.evidence[i], table.support[i], self.alpha)
+            self._start(table, has_expired, learn_isotonic, rebuild_isotonic)
+            rebuild_isotonic(table)

@@ -17,21 +17,21 @@ from typing import NamedTuple
 
 from hinge.arguments import positive
 from hinge.policies.columns import Reals, Wholes, real_column, whole_column
-from hinge.policies.expiry import FOREVER, ExpiryPolicy, count, expiry_from, fill, has_expired, learn_and_drop
+from hinge.policies.expiry import FOREVER, ExpiryPolicy, count, drop_all, expiry_from, fill, has_expired, learn_and_drop
 
 
 class KLTable(NamedTuple):
     """What the KL policies know: evidence, what is derived from it, the parameters."""
 
-    offloads: Wholes
+    offloads: Reals
     agreements: Reals
     costs: Reals
     expiry: Wholes
     filled: Wholes
     block_offloads: Reals  # room for the blocks of the isotonic fit (pooled KL)
     block_agreements: Reals
+    price: Reals  # what an offload costs where that is known; else what it costs beyond what is learned
     alpha: float
-    offload_cost: float
     pooled: bool
 
 
@@ -97,8 +97,19 @@ def evidence_at(table: KLTable, bin: int, q: float) -> float:
 def learn_own(table: KLTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
     """KL, known cost: renew or withdraw the licence of the offloaded bin."""
     count(table, bin, agreed)
-    evidence = evidence_at(table, bin, 1.0 - table.offload_cost)
+    license_own(table, bin)
+
+
+def license_own(table: KLTable, bin: int) -> None:
+    """KL, known cost: find the expiry that a bin's own evidence gives."""
+    evidence = evidence_at(table, bin, 1.0 - table.price[0])
     table.expiry[bin] = expiry_from(evidence / (2.0 * table.alpha))
+
+
+def rebuild_own(table: KLTable) -> None:
+    """KL, known cost: find every licence anew."""
+    for i in range(len(table.expiry)):
+        license_own(table, i)
 
 
 def offloads_pooled(table: KLTable, bin: int, time: int) -> bool:
@@ -108,7 +119,7 @@ def offloads_pooled(table: KLTable, bin: int, time: int) -> bool:
     last = len(table.expiry)
     if table.filled[last] <= bin:
         table.filled[last] = 0
-        blocks, best, q = 0, 0.0, 1.0 - table.offload_cost
+        blocks, best, q = 0, 0.0, 1.0 - table.price[0]
         for i in range(bin + 1):
             if table.offloads[i] > 0:
                 blocks = push_block(table, blocks, i)
@@ -120,7 +131,7 @@ def offloads_pooled(table: KLTable, bin: int, time: int) -> bool:
 def holds(table: KLTable, bin: int, log_time: float) -> bool:
     """Whether the bound of a bin, with the cost's lower bound, licenses it at a time."""
     total = table.costs[0]
-    lower_cost = table.costs[1] / total - math.sqrt(table.alpha * log_time / total)
+    lower_cost = table.price[0] + table.costs[1] / total - math.sqrt(table.alpha * log_time / total)
     return lower_cost > 0.0 and evidence_at(table, bin, 1.0 - lower_cost) > 2.0 * table.alpha * log_time
 
 
@@ -159,32 +170,23 @@ class _KLPolicy(ExpiryPolicy):
         self.alpha = positive(type(self).__name__, "alpha", alpha)
         learned = self.offload_cost is None
         table = KLTable(
-            offloads=whole_column(self.bins),
+            offloads=real_column(self.bins),
             agreements=real_column(self.bins),
             costs=real_column(3 if learned else 0),
             expiry=whole_column(self.bins),
             filled=whole_column(self.bins + 1 if learned or self._pooled else 0),
             block_offloads=real_column(self.bins if self._pooled else 0),
             block_agreements=real_column(self.bins if self._pooled else 0),
+            price=real_column(1, self.offload_cost or 0.0),
             alpha=self.alpha,
-            offload_cost=math.nan if self.offload_cost is None else self.offload_cost,
             pooled=self._pooled,
         )
         if learned:
-            self._start(table, offloads_learned, learn_and_drop)
+            self._start(table, offloads_learned, learn_and_drop, drop_all)
         elif self._pooled:
-            self._start(table, offloads_pooled, learn_and_drop)
+            self._start(table, offloads_pooled, learn_and_drop, drop_all)
         else:
-            self._start(table, has_expired, learn_own)
-
-    def _rebuild(self) -> None:
-        super()._rebuild()
-        if self.table.filled:
-            self.table.filled[self.bins] = 0
-            return
-        for bin in range(self.bins):
-            evidence = evidence_at(self.table, bin, 1.0 - self.table.offload_cost)
-            self._expiry[bin] = expiry_from(evidence / (2.0 * self.alpha))
+            self._start(table, has_expired, learn_own, rebuild_own)
 
 
 class KL(_KLPolicy):
@@ -216,4 +218,5 @@ class PooledKL(_KLPolicy):
     """
 
     name = "pooled-kl"
+    assumes_monotone = True
     _pooled = True

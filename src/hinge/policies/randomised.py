@@ -20,6 +20,8 @@ class RandomisedPolicy(Policy):
         time = self.time + 1
         offload = self._offloads(self.table, bin, time)
         self.time = time
+        if offload:
+            self._notes(self.table, bin, time)
         return self._await(offload, bin, time) if offload or self.needs else ACCEPTED
 
     @abstractmethod

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, MutableSequence, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from hinge.arguments import whole
+from hinge.arguments import positive, whole
 from hinge.errors import InvalidState
 from hinge.policies.decision import Decision
 
@@ -15,6 +15,7 @@ STATE_VERSION = 1
 _ROUNDING = 1e-6  # agreements may be sums of prices
 
 State = dict[str, Any]
+Evidence = dict[str, list[float]]
 Self = TypeVar("Self", bound="Saved")
 
 
@@ -65,6 +66,7 @@ class Saved(ABC):
             "parameters": self.parameters,
             "time": self.time,
             "learned": self.learned,
+            "as_of": self._as_of(),
             "evidence": {field: list(getattr(self.table, field)) for field in self.evidence},
             "carried": {field: list(getattr(self.table, field)) for field in self.carried},
             "merged": {source: _copied(snapshot) for source, snapshot in self._merged.items()},
@@ -86,24 +88,83 @@ class Saved(ABC):
         """Add the evidence in another device's state to this policy's own.
 
         Evidence is kept by its source, so that states may come in any order, by any route and repeatedly: of each
-        source the largest evidence seen counts, once.
+        source the largest evidence seen counts, once. Where evidence ages, theirs is as old here as it is there.
         """
-        other = type(self)._checked_header(other_state)["parameters"]
-        for name in self.merges_on:
-            mine, theirs = getattr(self, name), other.get(name)
-            if mine != theirs:
-                raise InvalidState(f"{type(self).__name__}: other_state must have {name}={mine!r}, got {theirs!r}")
-        for source, snapshot in self._sources(other_state).items():
-            known = self._merged.get(source)
-            if source == self.id or (known and _age(known) >= _age(snapshot)):
-                continue
-            for field in self.evidence:
-                column = getattr(self.table, field)
-                _add(column, snapshot["evidence"][field])
-                if known:
-                    _add(column, [-value for value in known["evidence"][field]])
-            self._merged[source] = snapshot
+        other = self._like(other_state)
+        now = self._catch_up()
+        for source, snapshot in other._sources().items():
+            self._take(source, snapshot, now)
         self._rebuild()
+
+    def warm_start(self, state: Mapping[str, Any], weight: float) -> None:
+        """Start from what another policy knows: each of its offloads counts as `weight` of one.
+
+        A weight of 1 trusts it like one's own; the less alike the two worlds are, the smaller the weight should be.
+
+        >>> from hinge import Isotonic
+        >>> veteran, novice = Isotonic(bins=2, offload_cost=0.5), Isotonic(bins=2, offload_cost=0.5)
+        >>> batch = veteran.decide_many([1] * 20)
+        >>> for decision in batch:
+        ...     veteran.learn(decision, agreed=True)
+        >>> novice.warm_start(veteran.state(), weight=0.5)
+        >>> print(novice.explain(1))
+        Bin 1 is accepted: local agreed in 10 of 10 offloads; checked again in 7833 samples.
+        """
+        weight = positive(type(self).__name__, "weight", weight)
+        other = self._like(state)
+        now = self._catch_up()
+        for source, snapshot in other._sources().items():
+            evidence = {field: [weight * value for value in snapshot["evidence"][field]] for field in self.evidence}
+            self._take(f"{source} × {weight:g}", {**snapshot, "evidence": evidence}, now)
+        self._rebuild()
+
+    def _like(self: Self, state: Mapping[str, Any]) -> Self:
+        """Another policy from its state, if its evidence can be added to this one's."""
+        theirs = type(self)._checked_header(state)["parameters"]
+        for name in self.merges_on:
+            if getattr(self, name) != theirs.get(name):
+                wanted = f"{type(self).__name__}: other_state must have {name}={getattr(self, name)!r}"
+                raise InvalidState(f"{wanted}, got {theirs.get(name)!r}")
+        return type(self).restore(state)
+
+    def _take(self, source: str, snapshot: State, now: int) -> None:
+        """Count the evidence of a source, in place of what was known of it before."""
+        known = self._merged.get(source)
+        if source == self.id or (known and _age(known) >= _age(snapshot)):
+            return
+        before = self._aged(known["evidence"], known["as_of"]) if known else None
+        for field in self.evidence:
+            column = getattr(self.table, field)
+            _add(column, snapshot["evidence"][field])
+            if before:
+                _subtract(column, before[field])
+        self._merged[source] = {**snapshot, "as_of": now}
+
+    def _sources(self) -> dict[str, State]:
+        """What this policy knows, taken apart by who gathered it."""
+        total = {field: list(getattr(self.table, field)) for field in self.evidence}
+        own = self._aged(total, self._as_of())
+        sources = {}
+        for source, snapshot in self._merged.items():
+            evidence = self._aged(snapshot["evidence"], snapshot["as_of"])
+            sources[source] = {**snapshot, "evidence": evidence}
+            for field, values in own.items():
+                _subtract(values, evidence[field])
+        return {self.id: {"time": self.time, "learned": self.learned, "evidence": own}, **sources}
+
+    # -- evidence that ages; by default it does not -------------------------------------------------------------------
+
+    def _as_of(self) -> int:
+        """The time that the evidence in the table is as of."""
+        return self.time
+
+    def _catch_up(self) -> int:
+        """Bring the evidence in the table to the present; returns that time."""
+        return self.time
+
+    def _aged(self, evidence: Evidence, since: int) -> Evidence:
+        """What is left at present of evidence as of an earlier time."""
+        return {field: list(values) for field, values in evidence.items()}
 
     @abstractmethod
     def _rebuild(self) -> None:
@@ -135,25 +196,18 @@ class Saved(ABC):
             raise InvalidState(f"{type(self).__name__}: state has an impossible pending decision: {error}") from error
         self._await(entry[2], bin, time)
 
-    def _sources(self, state: Mapping[str, Any]) -> dict[str, State]:
-        """The evidence in a state, taken apart by who gathered it."""
-        own = self._snapshot(state)
-        sources = {source: self._snapshot(snapshot) for source, snapshot in _mapping(state, "merged").items()}
-        for field, total in own["evidence"].items():
-            for snapshot in sources.values():
-                _add(total, [-value for value in snapshot["evidence"][field]])
-            total[:] = [max(0, value) for value in total]  # sums of prices leave a rounding error
-        return {_text(state, "id"): own, **sources}
-
     def _snapshot(self, state: Mapping[str, Any]) -> State:
         """The evidence in a state or in one source's part of it, checked and copied."""
         evidence = _mapping(state, "evidence")
         checked = {field: self._checked_field(evidence, field) for field in self.evidence}
-        if {"offloads", "agreements"} <= checked.keys():
-            for bin, (agreed, seen) in enumerate(zip(checked["agreements"], checked["offloads"], strict=True)):
+        for pane in ("", "pane_"):
+            both = zip(checked.get(f"{pane}agreements", []), checked.get(f"{pane}offloads", []), strict=False)
+            for position, (agreed, seen) in enumerate(both):
                 if agreed > seen + _ROUNDING:
-                    raise InvalidState(f"{type(self).__name__}: state has {agreed} agreements of {seen} in bin {bin}")
-        return {"time": _count(state, "time"), "learned": _count(state, "learned"), "evidence": checked}
+                    raise InvalidState(f"{type(self).__name__}: state has {agreed} agreements of {seen} at {position}")
+        time, learned = _count(state, "time"), _count(state, "learned")
+        as_of = _count(state, "as_of") if "as_of" in state else time
+        return {"time": time, "learned": learned, "as_of": as_of, "evidence": checked}
 
     def _checked_field(self, evidence: Mapping[str, Any], field: str) -> list[float]:
         values, column = evidence.get(field), getattr(self.table, field)
@@ -185,9 +239,14 @@ def _add(total: MutableSequence[float], values: Sequence[float]) -> None:
         total[position] += value
 
 
+def _subtract(total: MutableSequence[float], values: Sequence[float]) -> None:
+    for position, value in enumerate(values):
+        total[position] = max(0, total[position] - value)  # sums of prices leave a rounding error
+
+
 def _copied(snapshot: State) -> State:
     evidence = {field: list(values) for field, values in snapshot["evidence"].items()}
-    return {"time": snapshot["time"], "learned": snapshot["learned"], "evidence": evidence}
+    return {**snapshot, "evidence": evidence}
 
 
 def _age(snapshot: State) -> tuple[int, int]:

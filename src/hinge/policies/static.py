@@ -29,9 +29,6 @@ class FixedPolicy(ExpiryPolicy):
             table.expiry[bin] = FOREVER if accept else 0
         self._start(table, has_expired, learn_nothing)
 
-    def _rebuild(self) -> None:
-        """There is no evidence to derive anything from."""
-
     def _counts(self, bin: int) -> tuple[float, float] | None:
         return None
 
@@ -62,6 +59,7 @@ class Static(FixedPolicy):
     """
 
     name = "static"
+    assumes_monotone = True
 
     def __init__(self, bins: int = 16, threshold: int | None = None, offload_cost: float | None = None) -> None:
         super().__init__(bins, offload_cost)

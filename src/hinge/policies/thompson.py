@@ -13,7 +13,7 @@ import math
 from typing import NamedTuple
 
 from hinge.policies.chance import uniform
-from hinge.policies.columns import Reals, Wholes, real_column, whole_column
+from hinge.policies.columns import Reals, real_column
 from hinge.policies.expiry import count, count_cost
 from hinge.policies.randomised import RandomisedPolicy
 
@@ -21,7 +21,7 @@ from hinge.policies.randomised import RandomisedPolicy
 class PosteriorTable(NamedTuple):
     """Evidence, the offload probabilities it gives (known cost), and the parameters."""
 
-    offloads: Wholes
+    offloads: Reals
     agreements: Reals
     costs: Reals
     chances: Reals
@@ -109,7 +109,7 @@ class Thompson(RandomisedPolicy):
     def __init__(self, bins: int = 16, offload_cost: float | None = None, seed: int = 0) -> None:
         super().__init__(bins, offload_cost, seed)
         self.table = PosteriorTable(
-            offloads=whole_column(self.bins),
+            offloads=real_column(self.bins),
             agreements=real_column(self.bins),
             costs=real_column(0 if self.offload_cost is not None else 3),
             chances=real_column(self.bins),

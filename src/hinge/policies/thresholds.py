@@ -129,6 +129,7 @@ def charge_accepting(table: ThresholdTable, bin: int, loss: float) -> None:
 class ThresholdPolicy(RandomisedPolicy):
     """A randomised policy whose experts are thresholds."""
 
+    assumes_monotone = True
     evidence: ClassVar[tuple[str, ...]] = ("losses",)
     carried: ClassVar[tuple[str, ...]] = ("weights",)
     merges_on = ("bins", "offload_cost")

@@ -28,15 +28,19 @@ def numba_installed() -> bool:
 _binding = threading.Lock()  # else a thread may compile what another has only begun to register
 
 
-def bound(kernel: FunctionType, offloads: FunctionType, learns: FunctionType, machine_code: bool) -> Kernel:
-    """The kernel with a policy's own functions in place of its two stand-ins."""
+def bound(
+    kernel: FunctionType, offloads: FunctionType, notes: FunctionType, learns: FunctionType, machine_code: bool
+) -> Kernel:
+    """The kernel with a policy's own functions in place of its stand-ins."""
     with _binding:
-        return _bound(kernel, offloads, learns, machine_code)
+        return _bound(kernel, offloads, notes, learns, machine_code)
 
 
 @cache
-def _bound(kernel: FunctionType, offloads: FunctionType, learns: FunctionType, machine_code: bool) -> Kernel:
-    names = {**kernel.__globals__, "offloads": offloads, "learns": learns}
+def _bound(
+    kernel: FunctionType, offloads: FunctionType, notes: FunctionType, learns: FunctionType, machine_code: bool
+) -> Kernel:
+    names = {**kernel.__globals__, "offloads": offloads, "notes": notes, "learns": learns}
     for name, value in names.items():
         if isinstance(value, FunctionType) and value.__globals__ is kernel.__globals__:
             names[name] = FunctionType(value.__code__, names, value.__name__)
@@ -60,8 +64,13 @@ def _bound(kernel: FunctionType, offloads: FunctionType, learns: FunctionType, m
 
 def machine_table(policy: Policy) -> Any:
     """A policy's table with numpy arrays in place of its columns, as compiled code takes it."""
-    columns = [np.array(value) if hasattr(value, "typecode") else value for value in policy.table]
-    return type(policy.table)(*columns)
+    return _with_arrays(policy.table)
+
+
+def _with_arrays(value: Any) -> Any:
+    if hasattr(value, "_fields"):
+        return type(value)(*map(_with_arrays, value))
+    return np.array(value) if hasattr(value, "typecode") else value
 
 
 _registered: set[FunctionType] = set()

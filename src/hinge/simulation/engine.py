@@ -79,9 +79,9 @@ class Player:
         self.policy, self.source, self.times, self.machine_code = policy, source, times, machine_code
         self.table = machine_table(policy) if machine_code else policy.table
         against = isinstance(source, Adaptive)
-        functions = (play_against if against else play, policy._offloads, policy._learns)
-        kernel, offloads, learns = map(_function, functions)
-        self.kernel: Kernel = bound(kernel, offloads, learns, machine_code)
+        functions = (play_against if against else play, policy._offloads, policy._notes, policy._learns)
+        kernel, offloads, notes, learns = map(_function, functions)
+        self.kernel: Kernel = bound(kernel, offloads, notes, learns, machine_code)
         self.take = self._take_from_adversary if against else self._take
         self.time = 0
         self.totals = np.zeros(TOTALS)

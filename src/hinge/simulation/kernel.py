@@ -1,7 +1,7 @@
 """The loop that every simulation runs, for every policy: decide; if offloaded, learn; keep the sums.
 
-`offloads` and `learns` are the policy's own two functions (see `hinge.policies.base`). As they stand here the loops are
-Python; `hinge.simulation.compiled` makes machine code of the same text.
+`offloads`, `notes` and `learns` are the policy's own functions (see `hinge.policies.base`). As they stand here the
+loops are Python; `hinge.simulation.compiled` makes machine code of the same text.
 """
 
 from typing import Any
@@ -11,6 +11,11 @@ TOTALS = 5
 
 
 def offloads(table: Any, bin: int, time: int) -> bool:
+    """Stands for the policy's function of this name; a loop is bound to the real one before it runs."""
+    raise NotImplementedError
+
+
+def notes(table: Any, bin: int, time: int) -> None:
     """Stands for the policy's function of this name; a loop is bound to the real one before it runs."""
     raise NotImplementedError
 
@@ -53,6 +58,7 @@ def play(
             bin, gap = bins[i], gaps[i]
             offload = offloads(table, bin, time)
             if offload:
+                notes(table, bin, time)
                 learns(table, bin, agreed[i], costs[i], time, time)
                 count += 1.0
                 offload_cost += costs[i]
@@ -129,6 +135,7 @@ def play_against(
         bins[i], agreed[i] = bin, 1.0 if uniforms[i] < agreement[bin] else 0.0
         offload = offloads(table, bin, time)
         if offload:
+            notes(table, bin, time)
             learns(table, bin, agreed[i], costs[i], time, time)
             totals[0] += max(0.0, -gap)
             totals[1] += 1.0

@@ -2,6 +2,7 @@
 
 - `Setting`: agreement f, mean offload cost γ, arrival weights w; from them the gaps Δ, Φ_H and Φ_L.
 - `oracle_cost`, `threshold_costs`, `best_threshold`: what the policies that know the setting pay.
+- `significant_dips`: where a log's agreement falls with confidence, by more than chance explains.
 - `adversarial_bound`: Theorem 1, both policies, and Theorem 2 (b, d), HI-LCB-lite.
 - `stochastic_bound`, `stochastic_bound_printed`: Theorem 2 (a, c), HI-LCB, as its lemmas prove it and as it is printed.
 - `forced_offload_regret`: what Algorithm 1's "or O = 0" adds to Theorem 2 (a, c).
@@ -12,6 +13,7 @@
 
 from hinge.theory.kl import bernoulli_kl
 from hinge.theory.lower_bounds import single_bin_lower_bound, structured_lower_bound, unstructured_lower_bound
+from hinge.theory.monotone import Dip, significant_dips
 from hinge.theory.regret import RegretByBin, regret_by_bin
 from hinge.theory.setting import Setting
 from hinge.theory.static import best_threshold, oracle_cost, threshold_costs
@@ -26,6 +28,7 @@ from hinge.theory.upper_bounds import (
 )
 
 __all__ = [
+    "Dip",
     "RegretByBin",
     "Setting",
     "adversarial_bound",
@@ -35,6 +38,7 @@ __all__ = [
     "forced_offload_regret",
     "oracle_cost",
     "regret_by_bin",
+    "significant_dips",
     "single_bin_lower_bound",
     "stochastic_bound",
     "stochastic_bound_printed",

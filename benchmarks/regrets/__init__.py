@@ -1,0 +1,1 @@
+"""What the policies regret: the parts of benchmarks/regret.py."""

@@ -1,0 +1,158 @@
+"""What a fall of agreement with confidence costs the policies that assume there is none.
+
+All policies see the same samples; figures are pseudo-regret at the horizon.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hinge import UniformBins, load_trace, policy_class, simulate, trace_names
+from hinge.simulation import interval, lineup
+from hinge.sources import FixedCosts, Replay, Resampled, Synthetic
+from hinge.theory import Setting, best_threshold, oracle_cost, significant_dips, threshold_costs
+
+HORIZON = 100_000
+POLICIES = ("hi-lcb", "pooled-kl", "isotonic", "hi-lcb-lite", "kl", "thompson")  # those that assume monotony first
+LENDING = {"hi-lcb": "hi-lcb-lite", "pooled-kl": "kl"}  # the same bounds, with evidence lent and without
+SLOW = 10  # runs of pooled-kl, the first of those of the others, where there are more than 16 bins: each takes a second
+COST = 0.5
+CURVE = tuple(np.linspace(0.1, 0.98, 16).tolist())  # above 1 − cost from bin 7 on
+CROSSING, HARMLESS = 10, 14  # bins at 0.69 and 0.92, under which a dip is planted
+DEPTHS = (0.1, 0.2, 0.3, 0.4)
+Regrets = dict[str, NDArray[np.float64]]  # of each policy, at the end of each run
+
+
+def regrets(source: Resampled | Synthetic, runs: int) -> Regrets:
+    """Every policy's regret against the oracle, which judges each bin by itself; the same samples for all."""
+    figures = {}
+    for name in POLICIES:
+        few = min(runs, SLOW) if name == "pooled-kl" and source.bins > 16 else runs
+        policies = lineup([name], source, offload_cost=source.mean_offload_cost, horizon=HORIZON)
+        figures[name] = simulate(policies, source, HORIZON, few, seed=6)[name].regret[:, -1]
+    return figures
+
+
+def setting_of(source: Replay | Synthetic) -> Setting:
+    return Setting(source.agreement.tolist(), source.mean_offload_cost, source.weights.tolist())
+
+
+def threshold_regret(setting: Setting) -> float:
+    """What the best static threshold costs more than the oracle over the whole horizon."""
+    extra = float(threshold_costs(setting)[best_threshold(setting)] - oracle_cost(setting))
+    return HORIZON * max(0.0, extra)  # rounding can make it a little less than nothing
+
+
+def row(label: str, figures: Regrets, less: float = 0.0) -> str:
+    pairs = (interval(values - less) for values in figures.values())
+    return f"| {label} | " + " | ".join(f"{mean:.0f} ± {half:.0f}" for mean, half in pairs) + " |"
+
+
+def header(*first: str) -> list[str]:
+    marks = [f"{name}{' †' if policy_class(name).assumes_monotone else ''}" for name in POLICIES]
+    return [f"| {' | '.join((*first, *marks))} |", "|---" * (len(first) + len(marks)) + "|"]
+
+
+# -- traces -----------------------------------------------------------------------------------------------------------
+
+
+def through(trace: str, bins: int, cost: float) -> Resampled:
+    return Resampled(load_trace(trace), UniformBins(bins), FixedCosts(cost))
+
+
+def crossing(traces: Sequence[str], bins: int, costs: Sequence[float]) -> list[Resampled]:
+    """The traces at those costs at which a dip crosses the break-even, so that no threshold is the oracle."""
+    sources = [through(trace, bins, cost) for trace in traces for cost in costs]
+    return [source for source in sources if not setting_of(source).oracle_is_threshold]
+
+
+def trace_tables(title: str, sources: Sequence[Resampled], runs: int) -> list[str]:
+    """Regret against the oracle, then against the best threshold."""
+    oracle, threshold = header("trace", "cost", "dips", "best threshold"), header("trace", "cost")
+    saved = dict.fromkeys(LENDING, 0)
+    for source in sources:
+        setting, figures = setting_of(source), regrets(source, runs)
+        for lender, alone in LENDING.items():
+            saved[lender] += bool(figures[lender].mean() < figures[alone].mean())
+        label, allowed = f"{source.trace.name} | {source.mean_offload_cost:g}", threshold_regret(setting)
+        oracle.append(row(f"{label} | {setting.dips.sum()} of {setting.arriving.sum()} | {allowed:.0f}", figures))
+        threshold.append(row(label, figures, allowed))
+    lines = [f"### {title}", "", "Regret against the oracle of each bin:", "", *oracle, ""]
+    lines += ["The same against the best static threshold:", "", *threshold, ""]
+    counts = (f"{lender} less than {alone} in {saved[lender]}" for lender, alone in LENDING.items())
+    return [*lines, f"Lending against judging alone: {', '.join(counts)} of {len(sources)} rows.", ""]
+
+
+def certain(sources: Sequence[Resampled]) -> int:
+    """How many of the traces have a dip that chance does not explain."""
+    return sum(bool(significant_dips(*source.rows(), source.bins, source.mean_offload_cost)) for source in sources)
+
+
+# -- planted dips -----------------------------------------------------------------------------------------------------
+
+
+def planted(bin: int, depth: float) -> Synthetic:
+    """The rising curve with one bin lower by `depth`."""
+    return Synthetic([value - depth * (i == bin) for i, value in enumerate(CURVE)], FixedCosts(COST))
+
+
+def planted_table(runs: int, depths: Sequence[float]) -> list[str]:
+    """A row without a dip, then deeper and deeper ones, and what the deepest come to."""
+    without = regrets(planted(CROSSING, 0.0), runs)
+    lines, notes = [*header("dip", "agreement", "best threshold"), _planted_row("none", CROSSING, 0.0, without)], []
+    for kind, bin in (("crossing", CROSSING), ("harmless", HARMLESS)):
+        for depth in depths:
+            dipping = regrets(planted(bin, depth), runs)
+            lines.append(_planted_row(f"{kind}, bin {bin}, {depth:g} deep", bin, depth, dipping))
+        changes = (f"{name} {np.mean(dipping[name] - without[name]):+.0f}" for name in POLICIES)
+        notes.append(f"The {kind} dip of {depths[-1]:g} changes regret by: {', '.join(changes)}.")
+        if kind == "crossing":
+            notes.append(_stuck(dipping, depths[-1]))
+    return [*lines, "", *notes, "", *MEANING, ""]
+
+
+def _planted_row(label: str, bin: int, depth: float, figures: Regrets) -> str:
+    source = planted(bin, depth)
+    return row(f"{label} | {source.agreement[bin]:.2f} | {threshold_regret(setting_of(source)):.0f}", figures)
+
+
+def _stuck(figures: Regrets, depth: float) -> str:
+    """How many runs lost more than half of what accepting the dip throughout would cost."""
+    price = (1.0 - COST - CURVE[CROSSING] + depth) * HORIZON / len(CURVE)
+    counts = (f"{name} {np.sum(values > price / 2)} of {len(values)}" for name, values in figures.items())
+    return f"Accepting that bin throughout costs {price:.0f}. Runs with more than half of that: {', '.join(counts)}."
+
+
+MEANING = (
+    "Where a dip crosses the break-even, HI-LCB and pooled-KL accept it on the evidence of the bins below, and pay for",
+    "nearly every sample of it; Isotonic, which pools the dip's own evidence with theirs, does so in few runs, and",
+    "policies that judge each bin by itself do not at all. Elsewhere a dip costs those that lend nothing, and the",
+    "others a little, as a bin nearer to the break-even takes longer to judge.",
+)
+
+
+def report(quick: bool) -> list[str]:
+    """The tables as Markdown."""
+    runs = 3 if quick else 50
+    traces = [name for name in trace_names() if not name.startswith("synthetic-")][: 1 if quick else None]
+    fine = [through(trace, 256, COST) for trace in traces]
+    coarse = crossing(traces, 16, [0.8] if quick else [step / 10 for step in range(1, 10)])
+    sources = [*fine, *coarse]
+    return [
+        "## Where agreement falls with confidence",
+        "",
+        f"T = {HORIZON}, α = 0.52, known cost, {runs} runs ± half of the 95 % interval (pooled-kl at 256 bins:",
+        f"{min(runs, SLOW)}), the same samples for all. †: assumes that agreement never falls.",
+        "",
+        *trace_tables("Real traces, 256 bins", fine, runs),
+        *trace_tables("Real traces, 16 bins, at the costs at which a dip crosses 1 − cost", coarse, runs),
+        "Rows are drawn with replacement, which makes a trace's own shares the truth, noise included. More than noise,",
+        f"by `hinge.theory.significant_dips`, are the dips of {certain(sources)} of these {len(sources)} rows.",
+        "",
+        f"### A planted dip, 16 bins that come equally often, cost {COST}",
+        "",
+        f"Agreement rises from {CURVE[0]:g} to {CURVE[-1]:g}, but for one bin that is lowered.",
+        "",
+        *planted_table(runs, DEPTHS[1::2] if quick else DEPTHS),
+    ]

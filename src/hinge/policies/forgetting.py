@@ -1,0 +1,214 @@
+"""HI-LCB and Isotonic for a world that changes: with discounted evidence, and with a sliding window. Grade A: derived
+here; `ageing` says how.
+"""
+
+import math
+from array import array
+from collections.abc import Sequence
+from typing import ClassVar
+
+from hinge.arguments import positive, real, whole
+from hinge.policies.ageing import (
+    PANES,
+    AgeingTable,
+    fade,
+    learn_ageing,
+    left_after,
+    licence_end,
+    note_audit,
+    offloads_ageing,
+    rebuild_ageing,
+    roll,
+    shift,
+    view,
+)
+from hinge.policies.columns import real_column, whole_column
+from hinge.policies.expiry import FOREVER, ExpiryPolicy
+from hinge.policies.isotonic import checked_stakes
+from hinge.policies.saving import Evidence
+
+MEMORY = 20_000
+AUDIT = 0.001
+
+
+class Forgetting(ExpiryPolicy):
+    """What the four policies share: a memory, audits, an alarm."""
+
+    carried: ClassVar[tuple[str, ...]] = ("clock", "due", "forgotten", "alarm")
+    merges_on: ClassVar[tuple[str, ...]] = ("bins", "memory", "stakes")
+    assumes_monotone = True
+    _windowed: ClassVar[bool]
+    _isotonic: ClassVar[bool]
+
+    def __init__(
+        self,
+        bins: int = 16,
+        alpha: float = 0.52,
+        offload_cost: float | None = None,
+        memory: int = MEMORY,
+        audit: float = AUDIT,
+        stakes: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__(bins, offload_cost)
+        owner = type(self).__name__
+        self.alpha = positive(owner, "alpha", alpha)
+        self.memory = whole(owner, "memory", memory, PANES, FOREVER)
+        self.audit = real(owner, "audit", audit, 0, 1)
+        self.stakes = checked_stakes(owner, stakes, self.bins)
+        self._start(self._table(), offloads_ageing, learn_ageing, rebuild_ageing, note_audit)
+
+    def _table(self) -> AgeingTable:
+        costs, panes = 0 if self.offload_cost is not None else 3, PANES if self._windowed else 0
+        interval = math.ceil(1.0 / self.audit) if self.audit else 0
+        return AgeingTable(
+            offloads=real_column(self.bins),
+            agreements=real_column(self.bins),
+            costs=real_column(costs),
+            pane_offloads=real_column(panes * self.bins),
+            pane_agreements=real_column(panes * self.bins),
+            pane_costs=real_column(panes * costs),
+            clock=whole_column(1),
+            viewed=whole_column(1, -1),
+            due=whole_column(1, interval or FOREVER),
+            forgotten=whole_column(1),
+            alarm=real_column(1),
+            expiry=whole_column(self.bins),
+            filled=whole_column(self.bins + 1),
+            first=whole_column(self.bins),
+            weight=real_column(self.bins),
+            total=real_column(self.bins),
+            evidence=real_column(self.bins),
+            support=real_column(self.bins),
+            fitted=real_column(2, -1.0),
+            found=whole_column(1),
+            price=real_column(1, self.offload_cost or 0.0),
+            stakes=array("d", self.stakes or [1.0]),
+            alpha=self.alpha,
+            memory=self.memory,
+            pane=self.memory // PANES if self._windowed else 0,
+            interval=interval,
+            isotonic=self._isotonic,
+        )
+
+    def expiry(self, bin: int) -> int:
+        time = self.time + 1
+        if self._offloads(self.table, self._checked_bin(bin), time):
+            return 0
+        return int(min(licence_end(self.table, bin, time), self.table.due[0]))
+
+    def _counts(self, bin: int) -> tuple[float, float]:
+        left = view(self.table, self.time)
+        return self.table.offloads[bin] * left, self.table.agreements[bin] * left
+
+    def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:
+        seen = f"{agreements:.1f} of {offloads:.1f} recent offloads agreed" if offloads >= 0.05 else "nothing recent"
+        if left == 0:
+            return f"Bin {bin} is offloaded: {seen}; {self._lacking(bin)}."
+        price = f"evidence fades over {self.memory} samples"
+        if self.audit:
+            price += f", and 1 accepted sample in {self.table.interval} is audited"
+        when = "never checked again" if left is None else f"checked again in {left} samples"
+        return f"Bin {bin} is accepted: {seen}; {when}, as {price}."
+
+    def _lacking(self, bin: int) -> str:
+        due = self.time + 1 >= self.table.due[0]
+        return "an audit is due" if due else super()._lacking(bin)
+
+
+class Discounted(Forgetting):
+    """Evidence that counts (1 - 1/memory)^age."""
+
+    evidence: ClassVar[tuple[str, ...]] = ("offloads", "agreements", "costs")
+    _windowed = False
+
+    def _as_of(self) -> int:
+        return int(self.table.clock[0])
+
+    def _catch_up(self) -> int:
+        fade(self.table, self.time)
+        return self.time
+
+    def _aged(self, evidence: Evidence, since: int) -> Evidence:
+        left = left_after(self.table, self.time - since)
+        aged = {field: [value * left for value in values] for field, values in evidence.items()}
+        return _without_agreement(aged) if since < self.table.forgotten[0] else aged
+
+
+class SlidingWindow(Forgetting):
+    """Evidence that counts until it is as old as the memory is long."""
+
+    evidence: ClassVar[tuple[str, ...]] = ("pane_offloads", "pane_agreements", "pane_costs")
+    _windowed = True
+
+    def _as_of(self) -> int:
+        return int(self.table.clock[0] * self.table.pane)
+
+    def _catch_up(self) -> int:
+        roll(self.table, self.time)
+        return self.time
+
+    def _aged(self, evidence: Evidence, since: int) -> Evidence:
+        panes = self.time // self.table.pane - since // self.table.pane
+        aged = {field: array("d", values) for field, values in evidence.items()}
+        for column in aged.values():
+            shift(column, panes)
+        lists = {field: list(column) for field, column in aged.items()}
+        return _without_agreement(lists) if since < self.table.forgotten[0] else lists
+
+
+def _without_agreement(evidence: Evidence) -> Evidence:
+    """What the alarm leaves: the costs."""
+    return {field: values if field.endswith("costs") else [0.0] * len(values) for field, values in evidence.items()}
+
+
+class DiscountedIsotonic(Discounted):
+    """Isotonic with discounted evidence: the policy for a world that changes.
+
+    Licences end by themselves after about `memory` samples at the latest, `audit` is the share of accepted samples
+    that is offloaded all the same, and an alarm drops everything when audits disagree too often. That is the price.
+
+    >>> policy = DiscountedIsotonic(bins=16, offload_cost=0.5, memory=1000, audit=0.01)
+    >>> for _ in range(40):
+    ...     decision = policy.decide(12)
+    ...     if decision.offload:
+    ...         policy.learn(decision, agreed=True)
+    >>> print(policy.explain(12))
+    Bin 12 is accepted: 3.9 of 3.9 recent offloads agreed; checked again in 6 samples, as evidence fades over 1000
+    samples, and 1 accepted sample in 100 is audited.
+    """
+
+    name = "discounted-isotonic"
+    _isotonic = True
+
+
+class DiscountedHILCB(Discounted):
+    """HI-LCB with discounted evidence, and without the paper's forced offload of bins that were never seen.
+
+    >>> DiscountedHILCB(bins=16, offload_cost=0.5, memory=5000).decide(3).offload
+    True
+    """
+
+    name = "discounted-hi-lcb"
+    _isotonic = False
+
+
+class SlidingWindowIsotonic(SlidingWindow):
+    """Isotonic on the offloads of the last `memory` samples.
+
+    >>> SlidingWindowIsotonic(bins=16, offload_cost=0.5, memory=5000).decide(3).offload
+    True
+    """
+
+    name = "sliding-window-isotonic"
+    _isotonic = True
+
+
+class SlidingWindowHILCB(SlidingWindow):
+    """HI-LCB on the offloads of the last `memory` samples, without its forced offload of bins that were never seen.
+
+    >>> SlidingWindowHILCB(bins=16, offload_cost=0.5, memory=5000).decide(3).offload
+    True
+    """
+
+    name = "sliding-window-hi-lcb"
+    _isotonic = False
