@@ -1,10 +1,8 @@
 """Every registered policy keeps every clause; broken ones do not."""
 
-from typing import ClassVar
-
 import pytest
 
-from hinge import build, policy_names
+from hinge import DiscountedIsotonic, at_most, build, on_budget, policy_names
 from hinge.policies import Decision, HILCBLite, Policy
 from hinge.testing import CLAUSES, Clause, NotConforming, check_policy
 
@@ -18,6 +16,7 @@ SETTINGS = {
     "history": HISTORY,
     "agreed": [bin > 3 for bin in HISTORY],
 }
+PRICED = ("isotonic", "hi-lcb", "hi-lcb-lite", "kl", "pooled-kl", "discounted-isotonic", "sliding-window-hi-lcb")
 FIXED_COST = {"offline", "logistic", "oracle", "static"}  # they weigh a cost that they cannot learn
 
 
@@ -26,17 +25,31 @@ def prototypes() -> list[Policy]:
     names = policy_names()
     known = [build(name, offload_cost=0.5, **SETTINGS) for name in names]
     learned = [build(name, offload_cost=None, **SETTINGS) for name in names if name not in FIXED_COST]
-    return known + [policy for policy in learned if "offload_cost" in policy.parameters]
+    return known + [policy for policy in learned if "offload_cost" in policy.parameters] + budgeted()
+
+
+def budgeted() -> list[Policy]:
+    """Every kind of policy within a limit and at a price, and one budget within another."""
+    inner = [build(name, offload_cost=0.5, **SETTINGS) for name in ("isotonic", "thompson", "sliding-window-hi-lcb")]
+    priced = [build(name, offload_cost=cost, **SETTINGS) for name in PRICED for cost in (0.1, None)]
+    nested = at_most(at_most(on_budget(DiscountedIsotonic(8, offload_cost=0.1), 0.3), 0.3, 40), 0.5, 4)
+    limited = [at_most(policy, 0.3, 50) for policy in inner]
+    return [*limited, *(on_budget(policy, 0.2) for policy in priced), on_budget(priced[1].fresh(), cost=0.05), nested]
+
+
+def label(policy: Policy) -> str:
+    inside = getattr(policy, "policy", None)
+    return f"{policy.name}-{inside['policy'] + '-' if inside else ''}{policy.offload_cost}"
 
 
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
-@pytest.mark.parametrize("policy", prototypes(), ids=lambda p: f"{p.name}-{p.offload_cost}")
+@pytest.mark.parametrize("policy", prototypes(), ids=label)
 def test_clause(policy: Policy, clause: Clause) -> None:
     clause(policy)
 
 
 def test_all_policies_are_found() -> None:
-    assert len({policy.name for policy in prototypes()}) == 22
+    assert len({policy.name for policy in prototypes()}) == 24
 
 
 class LastDecision(HILCBLite):
@@ -69,7 +82,7 @@ class Forgetful(HILCBLite):
     16
     """
 
-    evidence: ClassVar[tuple[str, ...]] = ("offloads", "costs")
+    evidence: tuple[str, ...] = ("offloads", "costs")
 
 
 def broken_clauses(policy: Policy) -> set[str]:

@@ -26,6 +26,7 @@ from hinge.policies import KL as KL
 from hinge.policies import AdaHedgeG as AdaHedgeG
 from hinge.policies import AlwaysLocal as AlwaysLocal
 from hinge.policies import AlwaysRemote as AlwaysRemote
+from hinge.policies import AtMost as AtMost
 from hinge.policies import Decision as Decision
 from hinge.policies import Decisions as Decisions
 from hinge.policies import DiscountedHILCB as DiscountedHILCB
@@ -39,6 +40,7 @@ from hinge.policies import Isotonic as Isotonic
 from hinge.policies import Logistic as Logistic
 from hinge.policies import Need as Need
 from hinge.policies import Offline as Offline
+from hinge.policies import OnBudget as OnBudget
 from hinge.policies import Oracle as Oracle
 from hinge.policies import Policy as Policy
 from hinge.policies import PooledKL as PooledKL
@@ -46,7 +48,9 @@ from hinge.policies import SlidingWindowHILCB as SlidingWindowHILCB
 from hinge.policies import SlidingWindowIsotonic as SlidingWindowIsotonic
 from hinge.policies import Static as Static
 from hinge.policies import Thompson as Thompson
+from hinge.policies import at_most as at_most
 from hinge.policies import build as build
+from hinge.policies import on_budget as on_budget
 from hinge.policies import policy_class as policy_class
 from hinge.policies import policy_names as policy_names
 from hinge.policies import restore as restore

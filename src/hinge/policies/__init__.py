@@ -16,6 +16,8 @@ from hinge.policies.hi_lcb import HILCB, HILCBLite
 from hinge.policies.hil import HILF, HILN
 from hinge.policies.isotonic import Isotonic
 from hinge.policies.kl import KL, PooledKL
+from hinge.policies.limits import AtMost, at_most
+from hinge.policies.prices import OnBudget, on_budget
 from hinge.policies.randomised import RandomisedPolicy
 from hinge.policies.registry import build, policy_class, policy_names, restore
 from hinge.policies.static import AlwaysLocal, AlwaysRemote, Oracle, Static
@@ -31,6 +33,7 @@ __all__ = [
     "AdaHedgeG",
     "AlwaysLocal",
     "AlwaysRemote",
+    "AtMost",
     "Decision",
     "Decisions",
     "DiscountedHILCB",
@@ -45,6 +48,7 @@ __all__ = [
     "Logistic",
     "Need",
     "Offline",
+    "OnBudget",
     "Oracle",
     "Policy",
     "PooledKL",
@@ -53,7 +57,9 @@ __all__ = [
     "SlidingWindowIsotonic",
     "Static",
     "Thompson",
+    "at_most",
     "build",
+    "on_budget",
     "policy_class",
     "policy_names",
     "restore",

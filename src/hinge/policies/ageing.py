@@ -73,7 +73,7 @@ def fade(table: AgeingTable, now: int) -> None:
         table.agreements[i] *= left
     for i in range(len(table.costs)):
         table.costs[i] *= left
-    table.clock[0] = now
+    table.clock[0], table.fitted[0] = now, -1.0
 
 
 def shift(column: Reals, panes: int) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+
 def note_nothing(table: Any, bin: int, time: int) -> None:
     """An offload changes nothing until its feedback comes."""
 
@@ -50,8 +51,9 @@ class Policy(Saved):
     name: ClassVar[str]
     registry: ClassVar[dict[str, type["Policy"]]] = {}
     needs: frozenset[Need] = frozenset()
-    weighs_cost: ClassVar[bool] = True  # whether what an offload cost is of any use to it
-    assumes_monotone: ClassVar[bool] = False  # whether it relies on agreement not falling with confidence
+    wraps: ClassVar[bool] = False  # whether it is built around another policy
+    weighs_cost: bool = True  # whether what an offload cost is of any use to it
+    assumes_monotone: bool = False  # whether it relies on agreement not falling with confidence
 
     bins: int
     offload_cost: float | None
@@ -59,6 +61,7 @@ class Policy(Saved):
     _offloads: Callable[..., bool]
     _notes: Callable[..., None] = staticmethod(note_nothing)
     _learns: Callable[..., None]
+    _rebuilds: Callable[..., None] | None = None  # finds anew all that is derived from the evidence
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)

@@ -99,7 +99,6 @@ class ExpiryPolicy(Policy):
     """
 
     _expiry: Wholes
-    _rebuilds: Callable[..., None] | None
 
     def _start(
         self,

@@ -34,8 +34,8 @@ AUDIT = 0.001
 class Forgetting(ExpiryPolicy):
     """What the four policies share: a memory, audits, an alarm."""
 
-    carried: ClassVar[tuple[str, ...]] = ("clock", "due", "forgotten", "alarm")
-    merges_on: ClassVar[tuple[str, ...]] = ("bins", "memory", "stakes")
+    carried: tuple[str, ...] = ("clock", "due", "forgotten", "alarm")
+    merges_on: tuple[str, ...] = ("bins", "memory", "stakes")
     assumes_monotone = True
     _windowed: ClassVar[bool]
     _isotonic: ClassVar[bool]
@@ -118,7 +118,7 @@ class Forgetting(ExpiryPolicy):
 class Discounted(Forgetting):
     """Evidence that counts (1 - 1/memory)^age."""
 
-    evidence: ClassVar[tuple[str, ...]] = ("offloads", "agreements", "costs")
+    evidence: tuple[str, ...] = ("offloads", "agreements", "costs")
     _windowed = False
 
     def _as_of(self) -> int:
@@ -137,7 +137,7 @@ class Discounted(Forgetting):
 class SlidingWindow(Forgetting):
     """Evidence that counts until it is as old as the memory is long."""
 
-    evidence: ClassVar[tuple[str, ...]] = ("pane_offloads", "pane_agreements", "pane_costs")
+    evidence: tuple[str, ...] = ("pane_offloads", "pane_agreements", "pane_costs")
     _windowed = True
 
     def _as_of(self) -> int:

@@ -18,7 +18,7 @@ and found again when a bin comes up.
 """
 
 import math
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from hinge.arguments import positive, truth
 from hinge.policies.columns import Reals, Wholes, real_column, whole_column
@@ -175,7 +175,7 @@ class HILCBLite(ExpiryPolicy):
     """
 
     name = "hi-lcb-lite"
-    evidence: ClassVar[tuple[str, ...]] = ("offloads", "agreements", "costs")
+    evidence: tuple[str, ...] = ("offloads", "agreements", "costs")
 
     def __init__(self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None) -> None:
         super().__init__(bins, offload_cost)
@@ -204,7 +204,7 @@ class HILCB(ExpiryPolicy):
 
     name = "hi-lcb"
     assumes_monotone = True
-    evidence: ClassVar[tuple[str, ...]] = ("offloads", "agreements", "costs")
+    evidence: tuple[str, ...] = ("offloads", "agreements", "costs")
 
     def __init__(
         self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None, offload_unseen: bool = True
@@ -219,9 +219,7 @@ class HILCB(ExpiryPolicy):
             self._start(table, has_expired, learn_monotone, rebuild_monotone)
 
 
-def _table(
-    bins: int, alpha: float, offload_cost: float | None, offload_unseen: bool, monotone: bool
-) -> LicenceTable:
+def _table(bins: int, alpha: float, offload_cost: float | None, offload_unseen: bool, monotone: bool) -> LicenceTable:
     learned = offload_cost is None
     return LicenceTable(
         offloads=real_column(bins),

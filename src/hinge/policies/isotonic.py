@@ -21,7 +21,7 @@ its own top block, and after an offload the fit is redone from its bin upwards, 
 import math
 from array import array
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from hinge.arguments import positive, real
 from hinge.policies.columns import Reals, Wholes, real_column, whole_column
@@ -195,7 +195,7 @@ class Isotonic(ExpiryPolicy):
 
     name = "isotonic"
     assumes_monotone = True
-    evidence: ClassVar[tuple[str, ...]] = ("offloads", "agreements", "costs")
+    evidence: tuple[str, ...] = ("offloads", "agreements", "costs")
     merges_on = ("bins", "stakes")
 
     def __init__(

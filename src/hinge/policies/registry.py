@@ -10,12 +10,12 @@ from hinge.policies.base import Policy
 
 
 def policy_names() -> list[str]:
-    """The names of all policies, those that users have defined included.
+    """The names of all policies that stand by themselves, those that users have defined included.
 
     >>> "hi-lcb" in policy_names()
     True
     """
-    return sorted(Policy.registry)
+    return sorted(name for name, policy in Policy.registry.items() if not policy.wraps)
 
 
 def policy_class(name: str) -> type[Policy]:

@@ -27,10 +27,10 @@ class Saved(ABC):
     """
 
     name: ClassVar[str]
-    evidence: ClassVar[tuple[str, ...]] = ()  # fields of the table that are sums of what was learned
-    carried: ClassVar[tuple[str, ...]] = ()  # derived fields that remember rounding: saved as they are
-    order_matters: ClassVar[tuple[str, ...]] = ()  # fields of the evidence that depend on the order of the feedback
-    merges_on: ClassVar[tuple[str, ...]] = ("bins",)  # parameters two policies must share to add up their evidence
+    evidence: tuple[str, ...] = ()  # fields of the table that are sums of what was learned
+    carried: tuple[str, ...] = ()  # derived fields that remember rounding: saved as they are
+    order_matters: tuple[str, ...] = ()  # fields of the evidence that depend on the order of the feedback
+    merges_on: tuple[str, ...] = ("bins",)  # parameters two policies must share to add up their evidence
 
     id: str
     time: int
@@ -67,8 +67,8 @@ class Saved(ABC):
             "time": self.time,
             "learned": self.learned,
             "as_of": self._as_of(),
-            "evidence": {field: list(getattr(self.table, field)) for field in self.evidence},
-            "carried": {field: list(getattr(self.table, field)) for field in self.carried},
+            "evidence": {field: list(self._column(field)) for field in self.evidence},
+            "carried": {field: list(self._column(field)) for field in self.carried},
             "merged": {source: _copied(snapshot) for source, snapshot in self._merged.items()},
             "pending": [[decision.time, decision.bin, decision.offload] for decision in self._pending.values()],
         }
@@ -134,7 +134,7 @@ class Saved(ABC):
             return
         before = self._aged(known["evidence"], known["as_of"]) if known else None
         for field in self.evidence:
-            column = getattr(self.table, field)
+            column = self._column(field)
             _add(column, snapshot["evidence"][field])
             if before:
                 _subtract(column, before[field])
@@ -142,7 +142,7 @@ class Saved(ABC):
 
     def _sources(self) -> dict[str, State]:
         """What this policy knows, taken apart by who gathered it."""
-        total = {field: list(getattr(self.table, field)) for field in self.evidence}
+        total = {field: list(self._column(field)) for field in self.evidence}
         own = self._aged(total, self._as_of())
         sources = {}
         for source, snapshot in self._merged.items():
@@ -151,6 +151,10 @@ class Saved(ABC):
             for field, values in own.items():
                 _subtract(values, evidence[field])
         return {self.id: {"time": self.time, "learned": self.learned, "evidence": own}, **sources}
+
+    def _column(self, field: str) -> Any:
+        """A field of the table that is saved."""
+        return getattr(self.table, field)
 
     # -- evidence that ages; by default it does not -------------------------------------------------------------------
 
@@ -175,7 +179,7 @@ class Saved(ABC):
         self.time, self.learned = _count(state, "time"), _count(state, "learned")
         self._merged = {source: self._snapshot(snapshot) for source, snapshot in _mapping(state, "merged").items()}
         for field, values in self._snapshot(state)["evidence"].items():
-            column = getattr(self.table, field)
+            column = self._column(field)
             column[:] = array(column.typecode, values)
         pending = state.get("pending", [])
         if not isinstance(pending, list):
@@ -184,7 +188,7 @@ class Saved(ABC):
             self._restore_pending(entry)
         self._rebuild()
         for field in self.carried:
-            column = getattr(self.table, field)
+            column = self._column(field)
             column[:] = array(column.typecode, self._checked_field(_mapping(state, "carried"), field))
 
     def _restore_pending(self, entry: object) -> None:
@@ -210,7 +214,7 @@ class Saved(ABC):
         return {"time": time, "learned": learned, "as_of": as_of, "evidence": checked}
 
     def _checked_field(self, evidence: Mapping[str, Any], field: str) -> list[float]:
-        values, column = evidence.get(field), getattr(self.table, field)
+        values, column = evidence.get(field), self._column(field)
         if not isinstance(values, list) or len(values) != len(column):
             raise InvalidState(f"{type(self).__name__}: state needs {len(column)} numbers as {field!r}")
         kinds, limit = ((int,), 2**62) if column.typecode == "q" else ((int, float), 1e308)

@@ -7,7 +7,7 @@ neither overflow nor vanish.
 """
 
 import math
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from hinge.arguments import positive, real, whole
 from hinge.policies.columns import Reals, real_column
@@ -130,8 +130,8 @@ class ThresholdPolicy(RandomisedPolicy):
     """A randomised policy whose experts are thresholds."""
 
     assumes_monotone = True
-    evidence: ClassVar[tuple[str, ...]] = ("losses",)
-    carried: ClassVar[tuple[str, ...]] = ("weights",)
+    evidence: tuple[str, ...] = ("losses",)
+    carried: tuple[str, ...] = ("weights",)
     merges_on = ("bins", "offload_cost")
     table: ThresholdTable
 

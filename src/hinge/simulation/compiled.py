@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from hinge.policies import Policy
+from hinge.policies.binding import bound_to
 
 Kernel = Callable[..., None]
 
@@ -40,11 +41,7 @@ def bound(
 def _bound(
     kernel: FunctionType, offloads: FunctionType, notes: FunctionType, learns: FunctionType, machine_code: bool
 ) -> Kernel:
-    names = {**kernel.__globals__, "offloads": offloads, "notes": notes, "learns": learns}
-    for name, value in names.items():
-        if isinstance(value, FunctionType) and value.__globals__ is kernel.__globals__:
-            names[name] = FunctionType(value.__code__, names, value.__name__)
-    copy: FunctionType = names[kernel.__name__]
+    copy = bound_to(kernel, offloads=offloads, notes=notes, learns=learns)
     if not machine_code:
         return copy
     import numba

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from hinge.arguments import whole
 from hinge.policies import ExpiryPolicy, Need, Policy
+from hinge.policies.binding import plain
 from hinge.policies.chance import SEED_LIMIT
 from hinge.policies.expiry import FOREVER
 from hinge.simulation.compiled import Kernel, bound, machine_table, numba_installed
@@ -80,7 +80,7 @@ class Player:
         self.table = machine_table(policy) if machine_code else policy.table
         against = isinstance(source, Adaptive)
         functions = (play_against if against else play, policy._offloads, policy._notes, policy._learns)
-        kernel, offloads, notes, learns = map(_function, functions)
+        kernel, offloads, notes, learns = map(plain, functions)
         self.kernel: Kernel = bound(kernel, offloads, notes, learns, machine_code)
         self.take = self._take_from_adversary if against else self._take
         self.time = 0
@@ -224,9 +224,3 @@ def _check(policies: Mapping[str, Policy], source: Source) -> None:
                 raise TypeError(f"simulate: an adaptive adversary needs deterministic policies, got {name!r}")
             if len(policies) > 1:
                 raise ValueError("simulate: an adaptive adversary plays against one policy at a time")
-
-
-def _function(function: Callable[..., Any]) -> FunctionType:
-    if not isinstance(function, FunctionType):
-        raise TypeError(f"simulate: a policy's functions must be plain functions, got {function!r}")
-    return function
