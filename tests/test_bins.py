@@ -243,14 +243,15 @@ def test_state_survives_json(edges: list[float]) -> None:
     ("state", "message"),
     [
         (None, "restore_bins: state must be a dict, got None"),
-        ({}, "restore_bins: state must be of uniform or quantile bins, got {}"),
-        ({"kind": "other"}, "restore_bins: state must be of uniform or quantile bins, got {'kind': 'other'}"),
+        ({}, "restore_bins: state must be of uniform, quantile or class bins, got {}"),
+        ({"kind": "other"}, "restore_bins: state must be of uniform, quantile or class bins, got {'kind': 'other'}"),
         ({"kind": "uniform", "bins": 2.5}, "restore_bins: UniformBins: bins must be an integer >= 1, got 2.5"),
         ({"kind": "quantile", "edges": [2]}, "restore_bins: QuantileBins: edges must be > 0 and <= 1, got 2.0"),
         ({"kind": "quantile", "edges": 1}, "restore_bins: QuantileBins: edges must be a sequence of numbers, got 1"),
         (
             {"kind": "uniform", "bins": 4, "x": 1},
-            "restore_bins: state must be of uniform or quantile bins, got {'kind': 'uniform', 'bins': 4, 'x': 1}",
+            "restore_bins: state must be of uniform, quantile or class bins, got "
+            "{'kind': 'uniform', 'bins': 4, 'x': 1}",
         ),
     ],
 )

@@ -1,5 +1,6 @@
 """The public interface: every name here is a name of `hinge`."""
 
+from hinge.bins import ClassBins as ClassBins
 from hinge.bins import QuantileBins as QuantileBins
 from hinge.bins import UniformBins as UniformBins
 from hinge.bins import restore_bins as restore_bins

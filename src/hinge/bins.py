@@ -2,6 +2,7 @@
 
     UniformBins    equal widths; needs no history, and is what the paper uses
     QuantileBins   equal shares of the samples seen before; finer where confidences crowd
+    ClassBins      either of them for each class that the local model may answer
 
 Bins are numbered upwards from 0 and a higher confidence never lands in a lower bin. A confidence that is no number from
 0 to 1 raises an error; it never lands in a bin. Only the methods that take many confidences at once need numpy.
@@ -10,7 +11,7 @@ Bins are numbered upwards from 0 and a higher confidence never lands in a lower 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -157,7 +158,67 @@ class QuantileBins:
         return {"kind": "quantile", "edges": list(self.edges)}
 
 
-def restore_bins(state: Mapping[str, Any]) -> UniformBins | QuantileBins:
+@dataclass(frozen=True, slots=True)
+class ClassBins:
+    """Bins for each class that the local model answers: `bin = class * within.bins + within.bin(confidence)`.
+
+    For policies that weigh classes differently (`Isotonic(stakes=…)`), or local models that are surer of themselves in
+    some classes than they should be. Classes are numbers from 0, or the names in `classes`, in their order.
+
+    >>> by_class = ClassBins(UniformBins(16), classes=["quiet", "fire"])
+    >>> by_class.bin(0.731, "quiet"), by_class.bin(0.731, "fire"), by_class.bins
+    (11, 27, 32)
+    """
+
+    within: UniformBins | QuantileBins
+    classes: int | Sequence[str]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.within, UniformBins | QuantileBins):
+            raise TypeError(f"ClassBins: within must be UniformBins or QuantileBins, got {self.within!r}")
+        if isinstance(self.classes, str) or not isinstance(self.classes, Sequence):
+            object.__setattr__(self, "classes", whole("ClassBins", "classes", self.classes, 1))
+        elif not self.classes or len({*self.classes}) < len(self.classes):
+            raise ValueError(f"ClassBins: classes must be different names, got {list(self.classes)!r}")
+        else:
+            object.__setattr__(self, "classes", tuple(self.classes))
+
+    @property
+    def bins(self) -> int:
+        """How many bins there are, all classes taken together."""
+        return self.within.bins * (self.classes if isinstance(self.classes, int) else len(self.classes))
+
+    def bin(self, confidence: float, local: object) -> int:
+        """The bin of one confidence, where this is the local answer."""
+        return self._class(local) * self.within.bins + self.within.bin(confidence)
+
+    def bin_many(self, confidences: ArrayLike, local: Iterable[object]) -> NDArray[np.int64]:
+        """The bins of many confidences, each the same as `bin` gives."""
+        import numpy as np
+
+        within = self.within.bin_many(confidences)
+        answers = local.tolist() if hasattr(local, "tolist") else list(local)
+        known = {answer: self._class(answer) for answer in set(answers)}
+        return np.array([known[answer] for answer in answers], np.int64) * self.within.bins + within
+
+    def _class(self, local: object) -> int:
+        if isinstance(self.classes, int):
+            return whole("ClassBins", "local", local, 0, self.classes - 1)
+        if local not in self.classes:
+            raise ValueError(f"ClassBins: local must be one of the classes, got {local!r}")
+        return self.classes.index(str(local))
+
+    def state(self) -> dict[str, Any]:
+        """A JSON-able dict for `restore_bins`.
+
+        >>> ClassBins(UniformBins(16), 2).state()
+        {'kind': 'class', 'within': {'kind': 'uniform', 'bins': 16}, 'classes': 2}
+        """
+        classes = self.classes if isinstance(self.classes, int) else list(self.classes)
+        return {"kind": "class", "within": self.within.state(), "classes": classes}
+
+
+def restore_bins(state: Mapping[str, Any]) -> UniformBins | QuantileBins | ClassBins:
     """The bins whose `state()` this is.
 
     >>> restore_bins({"kind": "uniform", "bins": 16})
@@ -174,9 +235,11 @@ def restore_bins(state: Mapping[str, Any]) -> UniformBins | QuantileBins:
                 return UniformBins(bins)
             case {"kind": "quantile", "edges": edges, **extra} if not extra:
                 return QuantileBins(edges)
+            case {"kind": "class", "within": Mapping() as within, "classes": classes, **extra} if not extra:
+                return ClassBins(restore_bins(within), classes)  # type: ignore[arg-type]  # its own check says more
     except (TypeError, ValueError) as error:
         raise InvalidState(f"restore_bins: {error}") from error
-    raise InvalidState(f"restore_bins: state must be of uniform or quantile bins, got {dict(state)!r}")
+    raise InvalidState(f"restore_bins: state must be of uniform, quantile or class bins, got {dict(state)!r}")
 
 
 def _checked_edges(edges: Iterable[float]) -> tuple[float, ...]:

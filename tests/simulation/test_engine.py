@@ -233,3 +233,15 @@ def test_the_adversary_hurts_sooner_than_chance() -> None:
     assert attacked.regret[:, 0] == pytest.approx(-SOURCE.gaps.min())  # nothing is licensed: the best bin hurts
     early = attacked.times <= 20
     assert (attacked.regret.mean(axis=0) > 1.5 * spared.regret.mean(axis=0))[early].all()
+
+
+def test_sums_are_written_down_at_the_times_asked_for() -> None:
+    source = Synthetic([0.2, 0.9], FixedCosts(0.5))
+    policy, everywhere = HILCB(2, offload_cost=0.5), range(1, 20_001)
+    full = simulate([policy], source, 20_000, runs=2, seed=1, times=everywhere)["hi-lcb"]
+    some = simulate([policy], source, 20_000, runs=2, seed=1, times=[17_000, 500, 500])["hi-lcb"]
+    assert some.times.tolist() == [500, 17_000, 20_000]
+    assert some.regret.tolist() == full.regret[:, some.times - 1].tolist()
+    assert some.offload_fraction.tolist() == full.offload_fraction[:, some.times - 1].tolist()
+    with pytest.raises(ValueError, match=r"simulate: times\[1\] must be an integer from 1 to 100, got 101"):
+        simulate([policy], source, 100, times=[5, 101])

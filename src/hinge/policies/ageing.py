@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from hinge.policies.columns import Reals, Wholes
 from hinge.policies.expiry import FOREVER, drop_all, drop_filled, fill
-from hinge.policies.isotonic import break_even, doubt, first_of_class, fit_bin, lowest_cost
+from hinge.policies.isotonic import break_even, doubt, first_of_class, fit_bin, lowest_cost, on_scale
 
 PANES = 16  # parts in which a window is forgotten
 LASTS = 64  # memories after which no evidence is left: a licence that still holds needs none
@@ -234,6 +234,7 @@ def drop_found(table: AgeingTable) -> None:
 
 def learn_ageing(table: AgeingTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
     """Bring the evidence to the present, look for a change, and count the offload at its age."""
+    agreed = on_scale(table, bin, agreed)
     if table.pane == 0:
         fade(table, now)
         watch(table, bin, agreed, now)

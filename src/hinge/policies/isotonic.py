@@ -12,7 +12,8 @@ bandits: evidence from many samples need not be doubted as often. A learned cost
 lower bound, c - √(2vL/m) - L/m with the variance v of m costs and L = 2α log t.
 
 Costs per class: what a wrong answer costs may depend on the class that the local model answers (`stakes`). Then every
-class has bins of its own, agreement rises within each class, and q = 1 - offload cost / stake differs between them.
+class has bins of its own, agreement rises within each class, and what is judged is 1 - price / stake of an answer
+against q = 1 - offload cost / stake: the same question, on the scale on which the evidence speaks loudest.
 
 The fit of bins 0 … i is a block that ends with i on top of the fit of the bins before that block. So each bin keeps
 its own top block, and after an offload the fit is redone from its bin upwards, as far as anything changes.
@@ -57,7 +58,13 @@ def first_of_class(table: Any, bin: int) -> int:
 def break_even(table: Any, bin: int, cost: float) -> float:
     """q of the class that a bin belongs to: the agreement at which accepting costs as much as offloading."""
     stake: float = table.stakes[bin * len(table.stakes) // len(table.expiry)]
-    return 1.0 - cost / stake
+    return 0.0 if stake <= max(cost, 0.0) else 1.0 - cost / stake
+
+
+def on_scale(table: Any, bin: int, agreed: float) -> float:
+    """One minus the price of an answer, as a share of the stake of its class."""
+    stake: float = table.stakes[bin * len(table.stakes) // len(table.expiry)]
+    return agreed if stake == 1.0 else max(0.0, 1.0 - (1.0 - agreed) / stake) if stake > 0.0 else 1.0
 
 
 def fit_bin(table: Any, i: int, offloads: float, agreements: float, q: float) -> bool:
@@ -106,7 +113,7 @@ def expiry_of(evidence: float, support: float, alpha: float) -> int:
 
 def learn_isotonic(table: IsotonicTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
     """Known cost: redo the fit from the offloaded bin upwards, as far as it changes."""
-    count(table, bin, agreed)
+    count(table, bin, on_scale(table, bin, agreed))
     q = break_even(table, bin, table.price[0])
     for i in range(bin, first_of_class(table, bin) + len(table.expiry) // len(table.stakes)):
         if not fit_bin(table, i, table.offloads[i], table.agreements[i], q):
@@ -125,6 +132,11 @@ def rebuild_isotonic(table: IsotonicTable) -> None:
         q = break_even(table, i, table.price[0])
         fit_bin(table, i, table.offloads[i], table.agreements[i], q)
         table.expiry[i] = licence(table, i, q)
+
+
+def learn_with_cost(table: IsotonicTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Learned cost: every bound moves."""
+    learn_and_drop(table, bin, on_scale(table, bin, agreed), cost, time, now)
 
 
 def holds(table: IsotonicTable, bin: int, time: int) -> bool:
@@ -169,8 +181,7 @@ def checked_stakes(owner: str, stakes: Sequence[float] | None, bins: int) -> lis
         raise TypeError(f"{owner}: stakes must be a list with a number for each class, got {stakes!r}")
     if bins % len(stakes):
         raise ValueError(f"{owner}: stakes must be for as many classes as divide {bins} bins, got {len(stakes)}")
-    checked = [real(owner, f"stakes[{k}]", stake, 0, 1) for k, stake in enumerate(stakes)]
-    return [positive(owner, f"stakes[{k}]", stake) for k, stake in enumerate(checked)]
+    return [real(owner, f"stakes[{k}]", stake, 0, 1) for k, stake in enumerate(stakes)]
 
 
 class Isotonic(ExpiryPolicy):
@@ -184,12 +195,14 @@ class Isotonic(ExpiryPolicy):
     >>> print(policy.explain(14))
     Bin 14 is accepted: no offload of it seen yet; checked again in 33 samples.
 
-    `stakes` says what a wrong answer of each class costs at most, for bins by class (`hinge.ClassBins`): `agreed` is
-    then one minus the price of an answer over the stake of its class, and a class that is worth less than an offload
-    is never offloaded.
+    `stakes` says what a wrong answer of each class costs at most, for bins by class (`hinge.ClassBins`); `agreed` stays
+    one minus the price of an answer (`hinge.CostMatrix`). A class worth less than an offload is never offloaded.
 
-    >>> alarm = Isotonic(bins=32, offload_cost=0.1, stakes=[1.0, 0.05])  # a missed fire; a false alarm
-    >>> alarm.decide(15).offload, alarm.decide(31).offload
+    >>> from hinge import ClassBins, CostMatrix, UniformBins
+    >>> prices = CostMatrix([[0, 40], [2, 0]], labels=["quiet", "fire"])  # a missed fire is worse than a false alarm
+    >>> bins = ClassBins(UniformBins(16), classes=["quiet", "fire"])
+    >>> policy = Isotonic(bins.bins, offload_cost=0.1, stakes=prices.stakes)
+    >>> policy.decide(bins.bin(0.99, "quiet")).offload, policy.decide(bins.bin(0.99, "fire")).offload
     (True, False)
     """
 
@@ -225,7 +238,7 @@ class Isotonic(ExpiryPolicy):
             alpha=self.alpha,
         )
         if learned:
-            self._start(table, offloads_isotonic, learn_and_drop, drop_all)
+            self._start(table, offloads_isotonic, learn_with_cost, drop_all)
         else:
             self._start(table, has_expired, learn_isotonic, rebuild_isotonic)
             rebuild_isotonic(table)

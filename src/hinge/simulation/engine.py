@@ -154,6 +154,7 @@ def simulate(
     seed: int = 0,
     *,
     record_decisions: bool = False,
+    times: Sequence[int] | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
     machine_code: bool | None = None,
@@ -161,7 +162,8 @@ def simulate(
     """Run policies on streams from a source; all policies see the same samples in the same run.
 
     `policies` are prototypes: every run starts from a fresh copy with a seed of its own. Interrupting (Ctrl-C) keeps
-    the runs that are done. Without numba the same loops run as Python.
+    the runs that are done. Without numba the same loops run as Python. Sums are written down at `times` and at the
+    horizon; by default at times that are evenly spread on a logarithmic scale.
 
     >>> from hinge import HILCB, AlwaysRemote
     >>> from hinge.sources import FixedCosts, Synthetic
@@ -175,9 +177,9 @@ def simulate(
     horizon, runs = whole("simulate", "horizon", horizon, 1, FOREVER), whole("simulate", "runs", runs, 1)
     seed = whole("simulate", "seed", seed, 0)
     machine_code = numba_installed() if machine_code is None else machine_code
-    times = checkpoints(horizon)
+    marks = checkpoints(horizon) if times is None else _marks(times, horizon)
     tasks = [
-        Task(named, source, horizon, times, run_seed, record_decisions, machine_code)
+        Task(named, source, horizon, marks, run_seed, record_decisions, machine_code)
         for run_seed in run_seeds(seed, runs)
     ]
     done: list[dict[str, Run]] = []
@@ -189,8 +191,13 @@ def simulate(
     except KeyboardInterrupt:
         if not done:
             raise
-    records = {name: Record(name, times, tuple(run[name] for run in done)) for name in named}
+    records = {name: Record(name, marks, tuple(run[name] for run in done)) for name in named}
     return Results(records, complete=len(done) == runs)
+
+
+def _marks(times: Sequence[int], horizon: int) -> Wholes:
+    checked = {whole("simulate", f"times[{k}]", time, 1, horizon) for k, time in enumerate(times)}
+    return np.array(sorted({*checked, horizon}), np.int64)
 
 
 def run_seeds(seed: int, runs: int) -> list[int]:

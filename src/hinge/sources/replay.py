@@ -8,19 +8,27 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hinge.bins import QuantileBins, UniformBins
+from hinge.bins import ClassBins, QuantileBins, UniformBins
+from hinge.costs import WrongCost
 from hinge.sources.offload_costs import OffloadCosts, RecordedCosts
-from hinge.sources.samples import Samples, Wholes, chunk_lengths, generators
+from hinge.sources.samples import Reals, Samples, Wholes, chunk_lengths, generators
 from hinge.traces import Trace
 
 
 class Replay(ABC):
     """A trace seen through bins; a subclass says in which order its rows come.
 
-    Without `costs` offloads cost what the trace has recorded.
+    Without `costs` offloads cost what the trace has recorded. With `wrong` (a `hinge.CostMatrix`) wrong answers have
+    the prices it says; without it, each costs 1.
     """
 
-    def __init__(self, trace: Trace, binning: UniformBins | QuantileBins, costs: OffloadCosts | None = None) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        binning: UniformBins | QuantileBins | ClassBins,
+        costs: OffloadCosts | None = None,
+        wrong: WrongCost | None = None,
+    ) -> None:
         if costs is None:
             costs = self._recorded_costs(trace)
         if isinstance(costs, RecordedCosts) and len(costs.recorded) != len(trace):
@@ -29,7 +37,7 @@ class Replay(ABC):
         self.trace, self.binning, self.costs = trace, binning, costs
         self.bins = binning.bins
         self._bins = trace.bins_by(binning)
-        self._agreed = trace.agreed.astype(np.float64)
+        self._agreed = trace.agreed.astype(np.float64) if wrong is None else _priced(trace, wrong)
         rows = np.bincount(self._bins, minlength=self.bins)
         self.weights = rows / len(trace)
         self.agreement = np.bincount(self._bins, self._agreed, self.bins) / np.maximum(rows, 1)
@@ -62,6 +70,12 @@ class Replay(ABC):
     @abstractmethod
     def _rows(self, chance: np.random.Generator, horizon: int) -> Iterator[Wholes]:
         """Which rows come, chunk by chunk."""
+
+
+def _priced(trace: Trace, wrong: WrongCost) -> Reals:
+    """One minus the price of every local answer."""
+    answers = zip(trace.local.tolist(), trace.remote.tolist(), strict=True)
+    return np.array([wrong.agreed(local, remote) for local, remote in answers])
 
 
 class Resampled(Replay):

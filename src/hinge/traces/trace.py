@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hinge.bins import ClassBins
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.errors import InvalidTrace
 from hinge.traces.columns import NEEDED, OPTIONAL, Floats, Labels, check_names, fractions, kind, labels
@@ -159,13 +160,15 @@ class Trace:
         named = ((column, getattr(self, column)) for column in _COLUMNS)
         return {column: values for column, values in named if values is not None}
 
-    def bins_by(self, bins: Bins) -> NDArray[np.int64]:
+    def bins_by(self, bins: Bins | ClassBins) -> NDArray[np.int64]:
         """The bin of every sample.
 
         >>> from hinge import UniformBins
         >>> Trace([0.9, 0.4], [3, 1], [3, 2]).bins_by(UniformBins(16))
         array([14,  6])
         """
+        if isinstance(bins, ClassBins):
+            return bins.bin_many(self.confidence, self.local)
         return bins.bin_many(self.confidence)
 
     def __len__(self) -> int:
