@@ -10,11 +10,13 @@ are module-level functions in the subset of Python that numba compiles. The obje
 simulator compiles the same functions and calls them on numpy's arrays. Most policies have nothing to note.
 """
 
+import hashlib
 import secrets
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from enum import Enum
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hinge.arguments import real, whole
@@ -142,6 +144,36 @@ class Policy(Saved):
         del self._pending[time]
         self.learned += 1
         self._learns(self.table, decision.bin, agreement, price, time, self.time)
+
+    def learn_log(
+        self,
+        bins: Iterable[int],
+        agreed: Iterable[float],
+        costs: Iterable[float] | None = None,
+        *,
+        weight: float = 1.0,
+    ) -> None:
+        """Start from a log, oldest sample first, as if each of its samples had been offloaded and counted `weight`.
+
+        One and the same log counts once, also where devices that started from it are merged.
+
+        >>> from hinge import Isotonic, UniformBins, load_trace
+        >>> trace, policy = load_trace("fashion"), Isotonic(bins=16, offload_cost=0.5)
+        >>> policy.learn_log(trace.bins_by(UniformBins(16)), trace.agreed, weight=0.01)
+        >>> policy.decide(15).offload, policy.decide(3).offload
+        (False, True)
+        """
+        if not {"offloads", "pane_offloads"} & {*self.evidence}:
+            raise TypeError(f"{type(self).__name__}: learn_log needs a policy that counts offloads")
+        reader = self.fresh()
+        digest = hashlib.sha256()
+        for row in zip(bins, agreed, repeat(None) if costs is None else costs, strict=costs is not None):
+            reader.time += 1
+            decision = reader._await(True, reader._checked_bin(row[0]), reader.time)
+            reader.learn(decision, *row[1:])
+            digest.update(repr(row).encode())
+        state = {**reader.state(), "id": f"log {digest.hexdigest()[:16]}"}
+        self.warm_start(state, weight)
 
     def _refusal(self, decision: Decision) -> str:
         if decision.time is None:
