@@ -10,8 +10,11 @@ and what the policy doubts is `memory` samples long, not `t`. Within a pane evid
 that they cross at most once, which is found by halving; a licence is looked at again at the next pane.
 
 Two more ways to notice a change. *Audit*: one sample in 1/audit that would be accepted is offloaded, whichever bin it
-lies in. *Alarm*: Page's test (Biometrika 1954) sums the log-likelihood ratio of "bins that were believed good agree no
-more than break-even" against "as often as they did"; beyond log(memory) all evidence of agreement is dropped at once.
+lies in. *Alarm*: Page's test (Biometrika 1954) sums the log-likelihood ratio of "bins on this side of break-even have
+come to it" against "they agree as they did", and starts again from 0 whenever that is negative. By Lorden's inequality
+a sum that exceeds log(10 memory) does so by chance once in 10 memories of offloads at most; then all evidence of
+agreement, and every licence with it, is dropped at once. Learned costs are watched in the same way, for a quarter less
+or more.
 """
 
 import math
@@ -22,6 +25,7 @@ from hinge.policies.expiry import FOREVER, drop_all, drop_filled, fill
 from hinge.policies.isotonic import break_even, doubt, first_of_class, fit_bin, lowest_cost, on_scale
 
 PANES = 16  # parts in which a window is forgotten
+SURE = 10.0  # no false alarm in so many memories, at least
 LASTS = 64  # memories after which no evidence is left: a licence that still holds needs none
 
 
@@ -37,8 +41,8 @@ class AgeingTable(NamedTuple):
     clock: Wholes  # the time (discounted) or the pane (window) that the evidence is as of
     viewed: Wholes  # the pane for which the sums were last taken (window)
     due: Wholes  # from when on the next sample that would be accepted is audited
-    forgotten: Wholes  # when the alarm last dropped the evidence
-    alarm: Reals  # Page's sum
+    forgotten: Wholes  # when an alarm last dropped the evidence of agreement, and of costs
+    alarm: Reals  # Page's sums: agreement fell, agreement rose, the cost fell, the cost rose
     expiry: Wholes
     filled: Wholes
     first: Wholes  # the isotonic fit, as in IsotonicTable
@@ -237,12 +241,12 @@ def learn_ageing(table: AgeingTable, bin: int, agreed: float, cost: float, time:
     agreed = on_scale(table, bin, agreed)
     if table.pane == 0:
         fade(table, now)
-        watch(table, bin, agreed, now)
+        watch(table, bin, agreed, cost, now)
         left = left_after(table, now - time)
         add(table.offloads, table.agreements, table.costs, bin, 0, agreed, cost, left)
     else:
         roll(table, now)
-        watch(table, bin, agreed, now)
+        watch(table, bin, agreed, cost, now)
         age = table.clock[0] - time // table.pane
         if age < PANES:
             at, costs_at = age * len(table.expiry) + bin, age * len(table.costs)
@@ -264,13 +268,19 @@ def add(
         costs[costs_at + 2] += weight * cost * cost
 
 
-def watch(table: AgeingTable, bin: int, agreed: float, now: int) -> None:
-    """Page's test on the bins that are believed good: has their agreement fallen to break-even?"""
+def watch(table: AgeingTable, bin: int, agreed: float, cost: float, now: int) -> None:
+    """Page's test: has the agreement of a bin come to break-even, from above or from below; has the mean cost moved?"""
     view(table, now)
-    cost = table.price[0]
+    price = table.price[0]
     if len(table.costs) > 0:
-        cost += table.costs[1] / table.costs[0] if table.costs[0] > 0.0 else 0.0
-    q = break_even(table, bin, cost)
+        if table.costs[0] <= 0.0:
+            return
+        mean = min(max(table.costs[1] / table.costs[0], 0.01), 0.99)
+        if doubts(table, 2, cost, mean, 0.75 * mean) or doubts(table, 3, cost, mean, 0.75 * mean + 0.25):
+            forget_costs(table, now)
+            return
+        price += mean
+    q = break_even(table, bin, price)
     if q <= 0.0 or q >= 1.0:
         return
     weigh(table, bin, q)
@@ -278,21 +288,40 @@ def watch(table: AgeingTable, bin: int, agreed: float, now: int) -> None:
     if table.isotonic:
         seen, agreements = table.weight[bin], table.total[bin]
     believed = (agreements + 1.0) / (seen + 2.0)
-    if believed <= q:
-        return
-    ratio = agreed * math.log(q / believed) + (1.0 - agreed) * math.log((1.0 - q) / (1.0 - believed))
-    table.alarm[0] = max(0.0, table.alarm[0] + ratio)
-    if table.alarm[0] > math.log(table.memory):
-        forget(table, now)
+    if doubts(table, 0 if believed > q else 1, agreed, believed, q):
+        forget_agreement(table, now)
 
 
-def forget(table: AgeingTable, now: int) -> None:
-    """Drop all evidence of agreement; what offloads cost is another matter."""
-    for i in range(len(table.offloads)):
-        table.offloads[i] = table.agreements[i] = 0.0
-    for i in range(len(table.pane_offloads)):
-        table.pane_offloads[i] = table.pane_agreements[i] = 0.0
-    table.alarm[0], table.forgotten[0] = 0.0, now
+def doubts(table: AgeingTable, alarm: int, seen: float, believed: float, other: float) -> bool:
+    """Add what was seen to one of Page's sums: does it speak for another mean than the one believed in?"""
+    believed = min(max(believed, 0.01), 0.99)
+    ratio = seen * math.log(other / believed) + (1.0 - seen) * math.log((1.0 - other) / (1.0 - believed))
+    table.alarm[alarm] = max(0.0, table.alarm[alarm] + ratio)
+    return bool(table.alarm[alarm] > math.log(SURE * table.memory))
+
+
+def forget_agreement(table: AgeingTable, now: int) -> None:
+    """Drop all evidence of agreement."""
+    clear(table.offloads)
+    clear(table.agreements)
+    clear(table.pane_offloads)
+    clear(table.pane_agreements)
+    table.alarm[0] = table.alarm[1] = 0.0
+    table.forgotten[0] = now
+
+
+def forget_costs(table: AgeingTable, now: int) -> None:
+    """Drop what offloads have cost."""
+    clear(table.costs)
+    clear(table.pane_costs)
+    table.alarm[2] = table.alarm[3] = 0.0
+    table.forgotten[1] = now
+
+
+def clear(column: Reals) -> None:
+    """Nothing is known."""
+    for i in range(len(column)):
+        column[i] = 0.0
 
 
 def rebuild_ageing(table: AgeingTable) -> None:

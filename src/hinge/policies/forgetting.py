@@ -27,7 +27,7 @@ from hinge.policies.expiry import FOREVER, ExpiryPolicy
 from hinge.policies.isotonic import checked_stakes
 from hinge.policies.saving import Evidence
 
-MEMORY = 20_000
+MEMORY = 50_000
 AUDIT = 0.001
 
 
@@ -70,8 +70,8 @@ class Forgetting(ExpiryPolicy):
             clock=whole_column(1),
             viewed=whole_column(1, -1),
             due=whole_column(1, interval or FOREVER),
-            forgotten=whole_column(1),
-            alarm=real_column(1),
+            forgotten=whole_column(2),
+            alarm=real_column(4),
             expiry=whole_column(self.bins),
             filled=whole_column(self.bins + 1),
             first=whole_column(self.bins),
@@ -95,6 +95,12 @@ class Forgetting(ExpiryPolicy):
         if self._offloads(self.table, self._checked_bin(bin), time):
             return 0
         return int(min(licence_end(self.table, bin, time), self.table.due[0]))
+
+    def _since_alarms(self, evidence: Evidence, since: int) -> Evidence:
+        """Evidence as of an earlier time, without what an alarm has dropped since."""
+        agreement, costs = self.table.forgotten
+        dropped = {field: since < (costs if field.endswith("costs") else agreement) for field in evidence}
+        return {field: [0.0] * len(values) if dropped[field] else values for field, values in evidence.items()}
 
     def _counts(self, bin: int) -> tuple[float, float]:
         left = view(self.table, self.time)
@@ -131,7 +137,7 @@ class Discounted(Forgetting):
     def _aged(self, evidence: Evidence, since: int) -> Evidence:
         left = left_after(self.table, self.time - since)
         aged = {field: [value * left for value in values] for field, values in evidence.items()}
-        return _without_agreement(aged) if since < self.table.forgotten[0] else aged
+        return self._since_alarms(aged, since)
 
 
 class SlidingWindow(Forgetting):
@@ -152,13 +158,7 @@ class SlidingWindow(Forgetting):
         aged = {field: array("d", values) for field, values in evidence.items()}
         for column in aged.values():
             shift(column, panes)
-        lists = {field: list(column) for field, column in aged.items()}
-        return _without_agreement(lists) if since < self.table.forgotten[0] else lists
-
-
-def _without_agreement(evidence: Evidence) -> Evidence:
-    """What the alarm leaves: the costs."""
-    return {field: values if field.endswith("costs") else [0.0] * len(values) for field, values in evidence.items()}
+        return self._since_alarms({field: list(column) for field, column in aged.items()}, since)
 
 
 class DiscountedIsotonic(Discounted):
