@@ -219,7 +219,7 @@ class Saved(ABC):
             raise InvalidState(f"{type(self).__name__}: state needs {len(column)} numbers as {field!r}")
         kinds, limit = ((int,), 2**62) if column.typecode == "q" else ((int, float), 1e308)
         for value in values:
-            if type(value) not in kinds or not 0 <= value < limit:  # nor NaN
+            if type(value) not in kinds or not 0 <= value <= limit:  # nor NaN
                 raise InvalidState(f"{type(self).__name__}: state has {value!r} in {field!r}")
         return list(values)
 
