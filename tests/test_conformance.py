@@ -49,7 +49,7 @@ def test_clause(policy: Policy, clause: Clause) -> None:
 
 
 def test_all_policies_are_found() -> None:
-    assert len({policy.name for policy in prototypes()}) == 24
+    assert len({policy.name for policy in prototypes()}) == 25
 
 
 class LastDecision(HILCBLite):

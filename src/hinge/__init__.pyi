@@ -39,6 +39,7 @@ from hinge.policies import HedgeHIRestart as HedgeHIRestart
 from hinge.policies import HILCBLite as HILCBLite
 from hinge.policies import Isotonic as Isotonic
 from hinge.policies import Logistic as Logistic
+from hinge.policies import LyapunovEXP4 as LyapunovEXP4
 from hinge.policies import Need as Need
 from hinge.policies import Offline as Offline
 from hinge.policies import OnBudget as OnBudget

@@ -17,6 +17,7 @@ from hinge.policies.hil import HILF, HILN
 from hinge.policies.isotonic import Isotonic
 from hinge.policies.kl import KL, PooledKL
 from hinge.policies.limits import AtMost, at_most
+from hinge.policies.lyapunov import LyapunovEXP4
 from hinge.policies.prices import OnBudget, on_budget
 from hinge.policies.randomised import RandomisedPolicy
 from hinge.policies.registry import build, policy_class, policy_names, restore
@@ -46,6 +47,7 @@ __all__ = [
     "HedgeHIRestart",
     "Isotonic",
     "Logistic",
+    "LyapunovEXP4",
     "Need",
     "Offline",
     "OnBudget",

@@ -74,8 +74,8 @@ class AtMost(Budgeted):
 def at_most(policy: Policy, offloads: float = 0.2, window: int = 1000) -> AtMost:
     """The policy, with at most this share of offloads in every window of so many samples, against any input.
 
-    Where the window is full, samples are accepted. A price (`on_budget`) inside the limit spends the window on the
-    samples that are worth most: `at_most(on_budget(policy, offloads=0.2), offloads=0.2)`.
+    Where the window is full, samples are accepted, whichever come. A price (`on_budget`) that aims a little lower keeps
+    room for those that are worth most: `at_most(on_budget(policy, offloads=0.18), offloads=0.2)`.
 
     >>> from hinge import Isotonic
     >>> policy = at_most(Isotonic(bins=16, offload_cost=0.5), offloads=0.2, window=1000)

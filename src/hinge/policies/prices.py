@@ -2,14 +2,15 @@
 
 It adds λ ≥ 0 to what an offload costs, and every `review` samples moves it by the dual step
 
-    λ ← max(0, λ + rate (spent - target × review))
+    λ ← max(0, λ + rate_t (spent - target × review)),      rate_t = max(rate, 0.2 / √t)
 
-so that the policy inside learns to offload where that is worth most. At λ ≥ 1 nothing is: a wrong answer costs 1. So λ
-never exceeds 1 + rate × review, and what was spent by time T is never more than
+so that the policy inside learns to offload where that is worth most; the first steps are long, to find the price soon.
+At λ ≥ 1 nothing is worth an offload: a wrong answer costs 1. So λ never exceeds 1 + rate_t × review, taken at the first
+review, and as every excess has been added to λ, at no more than its rate, what was spent by time T is never more than
 
-    target × T + (1 + rate × review) / rate + review
+    target × T + (1 + rate_t × review) / rate + review
 
-against any input, as every excess has been added to λ. Devices that share one ledger share one budget.
+against any input. Devices that share one ledger share one budget.
 """
 
 import math
@@ -20,6 +21,8 @@ from hinge.arguments import positive, real, whole
 from hinge.policies.base import Policy
 from hinge.policies.columns import Reals, Wholes, real_column, whole_column
 from hinge.policies.enclosing import Budgeted, around, inner_learns, inner_notes, inner_offloads, inner_rebuilds
+
+QUICK = 0.2  # how long the first steps are
 
 
 class PriceTable(NamedTuple):
@@ -46,7 +49,8 @@ def settle(table: PriceTable, time: int) -> None:
     """Review the price, and let the policy inside see it."""
     reviews = (time - table.reviewed[0]) // table.review
     allowed = table.target * table.review * reviews
-    table.ledger[0] = max(0.0, table.ledger[0] + table.rate * (table.ledger[1] - allowed))
+    rate = max(table.rate, QUICK / math.sqrt(time))
+    table.ledger[0] = max(0.0, table.ledger[0] + rate * (table.ledger[1] - allowed))
     table.ledger[1] = 0.0
     table.reviewed[0] += reviews * table.review
     put_price(table)
@@ -78,7 +82,7 @@ class OnBudget(Budgeted):
     >>> from hinge import Isotonic
     >>> policy = on_budget(Isotonic(bins=16, offload_cost=0.1), offloads=0.2)
     >>> sum(policy.decide(3).offload for _ in range(10_000))
-    2450
+    2009
     """
 
     name = "on-budget"
@@ -90,7 +94,7 @@ class OnBudget(Budgeted):
         offloads: float | None = None,
         cost: float | None = None,
         rate: float = 0.002,
-        review: int = 50,
+        review: int = 10,
     ) -> None:
         inner, owner = self._enclose(policy), type(self).__name__
         if not hasattr(inner.table, "price"):

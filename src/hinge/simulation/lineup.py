@@ -8,6 +8,7 @@ from hinge.policies import Policy, build, policy_class, policy_names
 from hinge.sources import Replay, Synthetic
 
 FITTED = ("offline", "logistic")  # fitted in hindsight, on the very samples they are then tried on
+BUDGETED = ("lyapunov-exp4",)  # has to keep a budget, and so another goal than the others
 KNOWING = ("oracle", "static", *FITTED)  # need a number for the cost, and cannot learn it
 
 
@@ -20,7 +21,7 @@ def lineup(
     alpha: float = 0.52,
     seed: int = 0,
 ) -> dict[str, Policy]:
-    """The policies of these names for a source; `all` stands for every policy there is.
+    """The policies of these names for a source; `all` stands for every policy that is free to offload at its cost.
 
     The oracle is told the source's agreement and mean cost. The modules that are fitted on labelled history (offline,
     logistic) are fitted on the source's own bins, in hindsight: they show the best that such a module could do.
@@ -32,7 +33,7 @@ def lineup(
     """
     wanted = list(names)
     if wanted == ["all"]:
-        wanted = policy_names()
+        wanted = [name for name in policy_names() if name not in BUDGETED]
     return {name: _ready(name, source, offload_cost, horizon, alpha, seed) for name in wanted}
 
 

@@ -1,0 +1,194 @@
+"""Lyapunov-EXP4 (Beytur et al., INFOCOM 2024): exponential weights under a budget, which a virtual queue keeps.
+
+Grade C, a reconstruction: only the idea is known to us, thresholds as the experts of EXP4 and a virtual queue for the
+budget; every constant is ours, and a parameter. The defaults lie between the best of a coarse grid, tried on the traces
+cifar10-vgg16 and fashion. The queue holds what was spent beyond the budget,
+
+    Q ← max(0, Q + spent - budget)          after every sample
+
+and an offload that spends c is charged Q c, an accepted sample V e (e = 1 where local disagrees with remote; the remote
+is taken to be right, as everywhere in Hinge), both divided by V + Q_max c. Q / V is thus a price, as λ is in `prices`;
+what else an offload costs is not weighed. Where c is known, an expert who offloads is charged at once; what an offload
+reveals is divided by the chance p ≥ exploration of that offload:
+
+    Q c if it offloads, else 1{offloaded} · V e / p
+
+which is unbiased. The chances of the last `memory` samples are kept; feedback that comes later than that teaches
+nothing. Devices that share one queue share one budget.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+from hinge.arguments import positive, real, whole
+from hinge.policies.chance import uniform
+from hinge.policies.columns import Reals, Wholes, real_column, whole_column
+from hinge.policies.randomised import RandomisedPolicy
+from hinge.policies.thresholds import (
+    ThresholdTable,
+    charge_accepting,
+    charge_offloading,
+    reweigh,
+    share_offloading,
+    share_offloading_from_losses,
+    threshold_table,
+)
+
+
+class LyapunovTable(NamedTuple):
+    """The experts, the queue, and the chances of offloads whose feedback may still come."""
+
+    experts: ThresholdTable
+    queue: Reals  # Q; devices may share it
+    settled: Wholes  # the sample before which Q was last brought up to date
+    chances: Reals  # of the offload at each of the last samples
+    spends: float  # what an offload spends when it is decided; NaN: what it turns out to cost
+    budget: float
+    tradeoff: float  # V
+    scale: float  # V + Q_max c
+
+
+def offloads_within_queue(table: LyapunovTable, bin: int, time: int) -> bool:
+    """Follow an expert drawn by weight, or explore. Where it is known what an offload spends, it is charged at once."""
+    settle_queue(table, time)
+    exploration = table.experts.rates[1]
+    chance = exploration + (1.0 - exploration) * share_offloading(table.experts, bin)
+    table.chances[time % len(table.chances)] = chance
+    if not math.isnan(table.spends):
+        charge_offloading(table.experts, bin, table.queue[0] * table.spends / table.scale)
+    return uniform(table.experts.seed, time, 0) < chance
+
+
+def settle_queue(table: LyapunovTable, time: int) -> None:
+    """Let the queue fall by the budget of the samples since it was last looked at."""
+    table.queue[0] = max(0.0, table.queue[0] - table.budget * (time - table.settled[0]))
+    table.settled[0] = time
+
+
+def note_spent(table: LyapunovTable, bin: int, time: int) -> None:
+    """The queue grows by what the offload spends, if that is known."""
+    if not math.isnan(table.spends):
+        table.queue[0] += table.spends
+
+
+def learn_queued(table: LyapunovTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Charge the experts who would have accepted; those who offload too, if what an offload spends was not known."""
+    if now - time < len(table.chances):
+        chance = table.chances[time % len(table.chances)]
+        charge_accepting(table.experts, bin, table.tradeoff * (1.0 - agreed) / chance / table.scale)
+        if math.isnan(table.spends):
+            charge_offloading(table.experts, bin, table.queue[0] * cost / chance / table.scale)
+    if math.isnan(table.spends):
+        table.queue[0] += cost
+
+
+class LyapunovEXP4(RandomisedPolicy):
+    """Lyapunov-EXP4: the share of offloads, or what they cost a sample, comes to a budget in the long run.
+
+    The budget is `offloads` a sample (0.2 unless told otherwise) or a mean `cost`. `tradeoff` is V: the larger, the
+    steadier the price, and the more is spent beyond the budget before it is found: up to V / c, so that a budget of
+    offloads that cost c wants some 500 c². `exploration` is a twentieth of the budget unless given, and must be below
+    it. `queue_limit` is Q_max, by default V / c, at which an offload is charged as much as a wrong answer; it only sets
+    the scale of losses.
+
+    >>> policy = LyapunovEXP4(bins=16, offloads=0.2, tradeoff=50, seed=1)
+    >>> for time in range(20_000):
+    ...     decision = policy.decide(time % 16)
+    ...     if decision.offload:
+    ...         policy.learn(decision, agreed=time % 16 > 7)
+    >>> round(policy.learned / 20_000, 2)
+    0.2
+    """
+
+    name = "lyapunov-exp4"
+    assumes_monotone = True
+    evidence = ("losses",)
+    carried = ("weights", "queue", "settled", "chances")
+    merges_on = ("bins", "offload_cost", "offloads", "cost", "tradeoff", "queue_limit")
+    table: LyapunovTable
+
+    def __init__(
+        self,
+        bins: int = 16,
+        offload_cost: float | None = None,
+        offloads: float | None = None,
+        cost: float | None = None,
+        tradeoff: float = 500.0,
+        learning_rate: float = 0.05,
+        exploration: float | None = None,
+        queue_limit: float | None = None,
+        memory: int = 1024,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(bins, offload_cost, seed)
+        owner = type(self).__name__
+        budget = self._budget(owner, offloads, cost)
+        self.tradeoff = positive(owner, "tradeoff", tradeoff)
+        self.learning_rate = positive(owner, "learning_rate", learning_rate)
+        self.exploration = budget / 20.0 if exploration is None else real(owner, "exploration", exploration, 0, 1)
+        self.memory = whole(owner, "memory", memory, 1, 2**31)
+        spends = 1.0 if self.cost is None else math.nan if self.offload_cost is None else self.offload_cost
+        most = 1.0 if math.isnan(spends) else spends
+        self.queue_limit = _queue_limit(owner, queue_limit, self.tradeoff, most)
+        experts = threshold_table(self.bins, self.offload_cost, self.seed, self.learning_rate, self.exploration)
+        self.table = LyapunovTable(
+            experts=experts,
+            queue=real_column(1),
+            settled=whole_column(1),
+            chances=real_column(self.memory, 1.0),
+            spends=spends,
+            budget=budget,
+            tradeoff=self.tradeoff,
+            scale=self.tradeoff + self.queue_limit * most,
+        )
+        self.weighs_cost = self.cost is not None
+        self.order_matters = ("losses",) if math.isnan(spends) else ()  # the queue is that of the time of the feedback
+        self._offloads, self._notes, self._learns = offloads_within_queue, note_spent, learn_queued
+
+    @property
+    def queue(self) -> float:
+        """Q: what was spent beyond the budget, before the last sample."""
+        return float(self.table.queue[0])
+
+    def share(self, other: "LyapunovEXP4") -> None:
+        """Take the queue of another device: what both may spend is then one budget.
+
+        >>> one, other = LyapunovEXP4(bins=16, offloads=0.2), LyapunovEXP4(bins=16, offloads=0.2)
+        >>> other.share(one)
+        """
+        if not isinstance(other, LyapunovEXP4):
+            raise TypeError(f"{type(self).__name__}: other must be of the same kind, got {other!r}")
+        self.table = self.table._replace(queue=other.table.queue)
+
+    def offload_probability(self, bin: int) -> float:
+        share = share_offloading_from_losses(self.table.experts, self._checked_bin(bin))
+        return self.exploration + (1.0 - self.exploration) * share
+
+    def _ground(self, bin: int) -> str:
+        share = share_offloading_from_losses(self.table.experts, bin)
+        held = f"thresholds above it hold {share:.3g} of the weight, exploration takes {self.exploration:.3g}"
+        return f"{held}, and {self.queue:.3g} is spent beyond the budget"
+
+    def _budget(self, owner: str, offloads: float | None, cost: float | None) -> float:
+        """What may be spent on a sample."""
+        if offloads is not None and cost is not None:
+            raise TypeError(f"{owner}: offloads or cost must be given, and not both, got {offloads!r} and {cost!r}")
+        self.cost = None if cost is None else real(owner, "cost", cost, 0, 1)
+        self.offloads: float | None = None
+        if self.cost is not None:
+            return self.cost
+        self.offloads = real(owner, "offloads", 0.2 if offloads is None else offloads, 0, 1)
+        return self.offloads
+
+    def _column(self, field: str) -> Any:
+        return getattr(self.table if hasattr(self.table, field) else self.table.experts, field)
+
+    def _rebuild(self) -> None:
+        reweigh(self.table.experts)
+
+
+def _queue_limit(owner: str, given: float | None, tradeoff: float, spends: float) -> float:
+    """Q_max: unless given, that at which an offload is charged as much as a wrong answer."""
+    if given is not None:
+        return real(owner, "queue_limit", given, 0)
+    return tradeoff / spends if spends > 0.0 else tradeoff
