@@ -60,9 +60,12 @@ def isotonic_blocks(counts: list[tuple[float, float]]) -> list[tuple[float, floa
         blocks[i : i + 2] = [(blocks[i][0] + blocks[i + 1][0], blocks[i][1] + blocks[i + 1][1])]
 
 
-def accepts(kind: type[Forgetting], memory: int, seen: list[Offload], bin: int, now: int, cost: float | None) -> bool:
-    """The rule, from all that was ever learned; as near to a tie as rounding can decide, None would be honest."""
+def accepts(
+    kind: type[Forgetting], memory: int, seen: list[Offload], bin: int, now: int, cost: float | None, learned_at: int
+) -> bool:
+    """The rule, from all that was ever learned: evidence is taken when something is learned, and fades as a whole."""
     weights = [weight(kind, memory, offload.time, now) for offload in seen]
+    left = (1 - 1 / memory) ** (now - learned_at) if kind in (DiscountedIsotonic, DiscountedHILCB) else 1.0
     reach, isotonic = min(now, memory), kind in (DiscountedIsotonic, SlidingWindowIsotonic)
     if cost is None:
         total = math.fsum(weights)
@@ -82,9 +85,13 @@ def accepts(kind: type[Forgetting], memory: int, seen: list[Offload], bin: int, 
     if not isotonic:
         strengths = [2 * n * (a / n - q) ** 2 for n, a in counts if n > 0 and a > q * n]
         return max(strengths, default=0.0) > 2 * ALPHA * math.log(reach) if strengths else False
-    good = [(n, a) for n, a in isotonic_blocks(counts) if a / n > q + 1e-9]
-    support = math.fsum(n for n, _ in good)
-    return support > 0 and math.fsum(n * kl(min(1.0, a / n), q) for n, a in good) > doubt(reach, support, ALPHA)
+    evidence, support = 0.0, 0.0
+    for n, a in isotonic_blocks(counts):
+        seen_then, mean = n / left + 2, (a / left + 1) / (n / left + 2)
+        if a / n > q + 1e-9 and mean > q:
+            evidence += left * seen_then * kl(mean, q)
+            support += n
+    return support > 0 and evidence > doubt(reach, support, ALPHA)
 
 
 @pytest.mark.parametrize("cost", [0.5, 0.15, None])
@@ -95,9 +102,10 @@ def test_every_decision_follows_the_rule(kind: type[Forgetting], cost: float | N
     policy = kind(BINS, ALPHA, cost, memory=memory, audit=0.0)
     seen: list[Offload] = []
     late: list[tuple[int, Offload]] = []
+    learned_at = 0
     for time in range(1, 1501):
         bin = chance.randrange(BINS)
-        expected = accepts(kind, memory, seen, bin, time, cost)
+        expected = accepts(kind, memory, seen, bin, time, cost, learned_at)
         decision = policy.decide(bin)
         assert decision.offload == (not expected), (time, bin)
         if decision.offload:
@@ -107,10 +115,12 @@ def test_every_decision_follows_the_rule(kind: type[Forgetting], cost: float | N
             else:
                 policy.learn(decision, offload.agreed, offload.cost)
                 seen.append(offload)
+                learned_at = time
         for due in [pair for pair in late if pair[0] <= 0]:
             waiting = next(d for d in policy._pending.values() if d.time == due[1].time)
             policy.learn(waiting, due[1].agreed, due[1].cost)
             seen.append(due[1])
+            learned_at = time
         late = [(left - 1, offload) for left, offload in late if left > 0]
     assert policy.table.forgotten.tolist() == [0, 0]
     assert len(seen) > 75

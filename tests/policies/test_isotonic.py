@@ -35,9 +35,23 @@ def offloads_by_formula(offloads: list[int], agreements: list[int], bin: int, co
     fit, q = isotonic_fit(offloads, agreements, bin), 1 - cost
     if q <= 0:
         return False  # nothing is worse than such an offload
-    evidence = math.fsum(offloads[j] * divergence(mean, float(q)) for j, mean in fit.items() if mean > q)
-    support = sum(offloads[j] for j, mean in fit.items() if mean > q)
-    return not (support and evidence > 2 * ALPHA * math.log1p(time / support))
+    blocks: dict[Fraction, list[int]] = {}  # neighbours of one fitted mean are one block
+    for j, mean in fit.items():
+        if mean > q:
+            counts = blocks.setdefault(mean, [0, 0])
+            counts[0] += offloads[j]
+            counts[1] += agreements[j]
+    evidence = math.fsum(evidence_of(n, a, q) for n, a in blocks.values())
+    support = sum(n for n, a in blocks.values() if evidence_of(n, a, q) > 0)
+    if not support:
+        return True
+    span = math.log1p(time / support)
+    return not evidence > 0.5 + 2 * ALPHA * (span - math.log1p(span))
+
+
+def evidence_of(offloads: int, agreements: int, q: Fraction) -> float:
+    mean = Fraction(agreements + 1, offloads + 2)
+    return (offloads + 2) * divergence(mean, float(q)) if mean > q else 0.0
 
 
 @pytest.mark.parametrize("bins", [1, 2, 5, 9])
@@ -122,10 +136,12 @@ def test_an_unseen_bin_is_licensed_by_lower_ones() -> None:
 
 
 def test_an_expiry_is_where_the_bound_gives_way() -> None:
-    for evidence, support in ((0.5, 3.0), (4.0, 17.0), (19.9, 250.0), (21.0, 250.0)):
+    for evidence, support in ((0.5001, 3000.0), (0.6, 300.0), (4.0, 17.0), (19.9, 250.0), (26.0, 250.0)):
         end = expiry_of(evidence, support, ALPHA)
-        assert evidence > 2 * ALPHA * math.log1p((end - 1) / support)
-        assert not evidence > 2 * ALPHA * math.log1p(end / support) * (1 + 1e-12)
+        before, after = (math.log1p(time / support) for time in (end - 1, end))
+        assert evidence > 0.5 + 2 * ALPHA * (before - math.log1p(before))
+        assert not evidence > (0.5 + 2 * ALPHA * (after - math.log1p(after))) * (1 + 1e-12)
+    assert expiry_of(0.5, 3000.0, ALPHA) == 0
 
 
 @pytest.mark.parametrize("costs", [FixedCosts(0.5), BimodalCosts()], ids=["known", "learned"])

@@ -173,7 +173,7 @@ class DiscountedIsotonic(Discounted):
     ...     if decision.offload:
     ...         policy.learn(decision, agreed=True)
     >>> print(policy.explain(12))
-    Bin 12 is accepted: 3.9 of 3.9 recent offloads agreed; checked again in 6 samples, as evidence fades over 1000
+    Bin 12 is accepted: 4.8 of 4.8 recent offloads agreed; checked again in 19 samples, as evidence fades over 1000
     samples, and 1 accepted sample in 100 is audited.
     """
 

@@ -2,14 +2,18 @@
 
 Agreement never falls with confidence, so the best fit to what bins 0 … i have shown is their isotonic regression, which
 pools neighbours until block means rise (pool adjacent violators). Against "bin i should be offloaded", which means that
-no bin up to i agrees more often than q = 1 - offload cost, speak the blocks B whose mean exceeds q:
+no bin up to i agrees more often than q = 1 - offload cost, speak the blocks B of n_B offloads and a_B agreements whose
+mean exceeds q:
 
-    E_i = Σ_B n_B kl(mean_B, q)          N_i = Σ_B n_B
-    accept bin i at time t   ⇔   E_i > 2α log(1 + t / N_i)   ⇔   t < N_i (exp(E_i / 2α) - 1)
+    E_i = Σ_B (n_B + 2) kl((a_B + 1) / (n_B + 2), q)          N_i = Σ_B n_B
+    accept bin i at time t   ⇔   E_i > ½ + 2α (L - log(1 + L)),   L = log(1 + t / N_i)
 
-E is the log-likelihood ratio under monotonicity. The t/N in the logarithm, in place of t, is what KL-UCB+ does for
-bandits: evidence from many samples need not be doubted as often. A learned cost enters through an empirical-Bernstein
-lower bound, c - √(2vL/m) - L/m with the variance v of m costs and L = 2α log t.
+E is the log-likelihood ratio under monotonicity, at the mean that a uniform prior gives each block, so that a lucky
+start does not count as much as it seems to. The t/N in the logarithm, in place of t, is what KL-UCB+ does for bandits:
+evidence from many samples need not be doubted as often. That the doubt lags behind L is Lai's boundary for optimal
+stopping (Annals of Statistics 1987): who would soon know better can afford to be wrong for a while. `docs/isotonic.md`
+has the argument why wrong licences stay cheap, and what was tried and lost. A learned cost enters through an
+empirical-Bernstein lower bound, c - √(2vL/m) - L/m with the variance v of m costs and L = 2α log t.
 
 Costs per class: what a wrong answer costs may depend on the class that the local model answers (`stakes`). Then every
 class has bins of its own, agreement rises within each class, and what is judged is 1 - price / stake of an answer
@@ -29,7 +33,8 @@ from hinge.policies.columns import Reals, Wholes, real_column, whole_column
 from hinge.policies.expiry import FOREVER, ExpiryPolicy, count, drop_all, fill, has_expired, learn_and_drop
 from hinge.policies.kl import surplus_evidence
 
-_TIE = 1e-12  # a block whose mean is q but for rounding says nothing, and must not lend its weight
+LEAST = 0.5  # evidence that even the first licence needs
+_TIE = 1e-12  # a block whose mean is q but for rounding says nothing
 
 
 class IsotonicTable(NamedTuple):
@@ -77,8 +82,8 @@ def fit_bin(table: Any, i: int, offloads: float, agreements: float, q: float) ->
     evidence, support = 0.0, 0.0
     if first > bottom:
         evidence, support = table.evidence[first - 1], table.support[first - 1]
-    own = surplus_evidence(weight, total, q)
-    if own > _TIE:
+    own = block_evidence(weight, total, q)
+    if own > 0.0:
         evidence, support = evidence + own, support + weight
     same = first == table.first[i] and weight == table.weight[i] and total == table.total[i]
     if same and evidence == table.evidence[i] and support == table.support[i]:
@@ -88,9 +93,21 @@ def fit_bin(table: Any, i: int, offloads: float, agreements: float, q: float) ->
     return True
 
 
+def block_evidence(offloads: float, agreements: float, q: float) -> float:
+    """(n + 2) kl((a + 1) / (n + 2), q) of a block whose mean exceeds q, else 0.
+
+    >>> round(block_evidence(10, 9, 0.5), 3), block_evidence(10, 5, 0.5), block_evidence(0, 0, 0.2)
+    (2.911, 0.0, 0.0)
+    """
+    if agreements <= (q + _TIE) * offloads:
+        return 0.0
+    return surplus_evidence(offloads + 2.0, agreements + 1.0, q)
+
+
 def doubt(time: int, support: float, alpha: float) -> float:
-    """2α log(1 + t / N): how much evidence a licence needs."""
-    return 2.0 * alpha * math.log1p(time / support)
+    """½ + 2α (L - log(1 + L)) with L = log(1 + t / N): how much evidence a licence needs."""
+    span = math.log1p(time / support)
+    return LEAST + 2.0 * alpha * (span - math.log1p(span))
 
 
 def lowest_cost(mean: float, variance: float, offloads: float, time: int, alpha: float) -> float:
@@ -100,15 +117,28 @@ def lowest_cost(mean: float, variance: float, offloads: float, time: int, alpha:
 
 
 def expiry_of(evidence: float, support: float, alpha: float) -> int:
-    """The first time t with t ≥ N (exp(E / 2α) - 1).
+    """The first time at which doubt has come up to the evidence.
 
-    >>> expiry_of(0.0, 0.0, 0.5), expiry_of(math.log(3), 10.0, 0.5), expiry_of(1e9, 1.0, 0.5) == FOREVER
-    (0, 20, True)
+    >>> expiry_of(0.5, 3.0, 0.5), expiry_of(0.5 + math.log(3) - math.log1p(math.log(3)) + 1e-9, 10.0, 0.5)
+    (0, 21)
+    >>> expiry_of(1e9, 1.0, 0.5) == FOREVER
+    True
     """
-    exponent = evidence / (2.0 * alpha)
-    if exponent > 20.0 and exponent + math.log(support) > 42.0:
+    rest = (evidence - LEAST) / (2.0 * alpha)
+    if rest <= 0.0 or support <= 0.0:
+        return 0
+    if rest > 42.0:
         return FOREVER
-    return math.ceil(support * math.expm1(exponent))
+    # L - log(1 + L) = rest by Newton's method, from above: e^√(2 rest) > 1 + √(2 rest) + rest.
+    span = rest + math.sqrt(2.0 * rest)
+    for _ in range(20):
+        excess = span - math.log1p(span) - rest
+        span -= excess * (1.0 + span) / span
+        if excess <= 1e-15 * rest:
+            break
+    if span + math.log(support) > 42.0:
+        return FOREVER
+    return math.ceil(support * math.expm1(span))
 
 
 def learn_isotonic(table: IsotonicTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
@@ -193,7 +223,7 @@ class Isotonic(ExpiryPolicy):
     ...     if decision.offload:
     ...         policy.learn(decision, agreed=True)
     >>> print(policy.explain(14))
-    Bin 14 is accepted: no offload of it seen yet; checked again in 33 samples.
+    Bin 14 is accepted: no offload of it seen yet; checked again in 161 samples.
 
     `stakes` says what a wrong answer of each class costs at most, for bins by class (`hinge.ClassBins`); `agreed` stays
     one minus the price of an answer (`hinge.CostMatrix`). A class worth less than an offload is never offloaded.

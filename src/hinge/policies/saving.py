@@ -108,7 +108,7 @@ class Saved(ABC):
         ...     veteran.learn(decision, agreed=True)
         >>> novice.warm_start(veteran.state(), weight=0.5)
         >>> print(novice.explain(1))
-        Bin 1 is accepted: local agreed in 10 of 10 offloads; checked again in 7833 samples.
+        Bin 1 is accepted: local agreed in 10 of 10 offloads; checked again in 4812 samples.
         """
         weight = positive(type(self).__name__, "weight", weight)
         other = self._like(state)
