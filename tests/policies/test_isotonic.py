@@ -136,7 +136,7 @@ def test_an_unseen_bin_is_licensed_by_lower_ones() -> None:
 
 
 def test_an_expiry_is_where_the_bound_gives_way() -> None:
-    for evidence, support in ((0.5001, 3000.0), (0.6, 300.0), (4.0, 17.0), (19.9, 250.0), (26.0, 250.0)):
+    for evidence, support in ((0.5001, 3000.0), (0.6, 300.0), (4.0, 17.0), (15.0, 250.0), (19.9, 25.0)):
         end = expiry_of(evidence, support, ALPHA)
         before, after = (math.log1p(time / support) for time in (end - 1, end))
         assert evidence > 0.5 + 2 * ALPHA * (before - math.log1p(before))

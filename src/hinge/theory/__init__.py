@@ -8,9 +8,11 @@
 - `forced_offload_regret`: what Algorithm 1's "or O = 0" adds to Theorem 2 (a, c).
 - `adversarial_wrong_offloads`, `stochastic_wrong_offloads`, `wrong_accepts`: the lemmas behind them, in decisions.
 - `single_bin_lower_bound`: Theorem 3. `unstructured_lower_bound`, `structured_lower_bound`: the same over many bins.
+- `stopping_floor`: the least Bayes regret in one bin, exactly.
 - `regret_by_bin`: a run's pseudo-regret, by bin and by kind of mistake.
 """
 
+from hinge.theory.floor import stopping_floor
 from hinge.theory.kl import bernoulli_kl
 from hinge.theory.lower_bounds import single_bin_lower_bound, structured_lower_bound, unstructured_lower_bound
 from hinge.theory.monotone import Dip, significant_dips
@@ -43,6 +45,7 @@ __all__ = [
     "stochastic_bound",
     "stochastic_bound_printed",
     "stochastic_wrong_offloads",
+    "stopping_floor",
     "structured_lower_bound",
     "threshold_costs",
     "unstructured_lower_bound",
