@@ -18,7 +18,7 @@ from hinge.theory import significant_dips
 
 
 def simulate_command(
-    policy: options.Policy = "hi-lcb",
+    policy: options.Policy = "isotonic",
     trace: options.TraceName = "cifar10-vgg16",
     offload_cost: options.OffloadCost = None,
     alpha: options.Alpha = 0.52,
@@ -31,7 +31,7 @@ def simulate_command(
 ) -> None:
     """Run one policy on a trace, drawn with replacement, and report its regret.
 
-    Example: hinge simulate --policy hi-lcb --trace cifar10-vgg16 --offload-cost 0.5 --runs 100
+    Example: hinge simulate --policy isotonic --trace cifar10-vgg16 --offload-cost 0.5 --runs 100
     """
     if policy == "all":
         raise UnknownName("--policy takes one policy; 'hinge evaluate' compares several")
@@ -69,7 +69,7 @@ def evaluate_command(
     matters. With --horizon samples are drawn from it with replacement. The offline and logistic modules are fitted on
     the log itself, in hindsight. A warning says where agreement falls with confidence, which misleads some policies.
 
-    Example: hinge evaluate log.csv --offload-cost 0.5 --policies hi-lcb,hedge-hi
+    Example: hinge evaluate log.csv --offload-cost 0.5 --policies isotonic,hi-lcb
     """
     recorded = options.find_trace(trace)
     cost = options.known_cost(offload_cost, recorded)
