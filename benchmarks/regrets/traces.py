@@ -74,8 +74,8 @@ def report(quick: bool) -> list[str]:
         "## Real traces",
         "",
         f"Pseudo-regret at T = {HORIZON}, {runs} runs ± half of the 95 % interval, the same samples for both; HI-LCB",
-        "has α = 0.52. Then the ratio, Isotonic's regret less that of the best static threshold, and over the structured",
-        "lower bound (asymptotic: a regret below it at a finite horizon is no contradiction).",
+        "has α = 0.52. Then the ratio, Isotonic's regret less that of the best static threshold, and over the",
+        "structured lower bound (asymptotic: a regret below it at a finite horizon is no contradiction).",
         "",
     ]
     for bins, learned in ((16, False), (256, False), (16, True)):
