@@ -8,7 +8,7 @@ BIN = $(VENV)/bin
 # What the checks need. Ray is left out: it is large, and nothing but its own executor uses it.
 EXTRAS = test,sim,parquet,cli,report
 
-.PHONY: help venv demo test lint types imports pytest test-ray test-browser pictures bench clean
+.PHONY: help venv demo test lint types imports pytest test-ray test-browser pictures bench bench-regret clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -61,6 +61,9 @@ pictures: $(VENV)/.installed ## Reproduce the paper at full size and take pictur
 bench: $(VENV)/.installed-bench ## Measure decisions and the simulator, against other libraries too
 	$(BIN)/python benchmarks/decide.py
 	$(BIN)/python benchmarks/simulate.py
+
+bench-regret: $(VENV)/.installed-bench ## Measure regret: traces, floor, adversaries, drift, budgets, other libraries (half an hour)
+	$(BIN)/python benchmarks/regret.py --results benchmarks/results
 
 clean: ## Remove the virtual environment and everything generated
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
