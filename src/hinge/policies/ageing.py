@@ -1,4 +1,4 @@
-"""Evidence that ages: what the policies in `forgetting` share.
+"""Evidence that ages, and how long a licence lasts that rests on it.
 
 While a policy accepts it learns nothing, so that after a change its licences would be wrong for as long as they last.
 Evidence that ages while the clock runs makes licences end by themselves:
@@ -8,24 +8,16 @@ Evidence that ages while the clock runs makes licences end by themselves:
 
 and what the policy doubts is `memory` samples long, not `t`. Within a pane evidence only fades and doubt only grows, so
 that they cross at most once, which is found by halving; a licence is looked at again at the next pane.
-
-Two more ways to notice a change. *Audit*: one sample in 1/audit that would be accepted is offloaded, whichever bin it
-lies in. *Alarm*: Page's test (Biometrika 1954) sums the log-likelihood ratio of "bins on this side of break-even have
-come to it" against "they agree as they did", and starts again from 0 whenever that is negative. By Lorden's inequality
-a sum that exceeds log(10 memory) does so by chance once in 10 memories of offloads at most; then all evidence of
-agreement, and every licence with it, is dropped at once. Learned costs are watched in the same way, for a quarter less
-or more.
 """
 
 import math
 from typing import NamedTuple
 
 from hinge.policies.columns import Reals, Wholes
-from hinge.policies.expiry import FOREVER, drop_all, drop_filled, fill
-from hinge.policies.isotonic import break_even, doubt, first_of_class, fit_bin, lowest_cost, on_scale
+from hinge.policies.expiry import FOREVER
+from hinge.policies.isotonic import break_even, doubt, first_of_class, fit_bin, lowest_cost
 
 PANES = 16  # parts in which a window is forgotten
-SURE = 10.0  # no false alarm in so many memories, at least
 LASTS = 64  # memories after which no evidence is left: a licence that still holds needs none
 
 
@@ -206,125 +198,3 @@ def halve(table: AgeingTable, bin: int, good: int, bad: int) -> int:
         else:
             bad = middle
     return bad
-
-
-# -- the policy's functions -------------------------------------------------------------------------------------------
-
-
-def offloads_ageing(table: AgeingTable, bin: int, time: int) -> bool:
-    """Offload without a licence, or where an audit is due."""
-    if time < table.expiry[bin]:
-        return False
-    if time >= table.due[0] or not holds(table, bin, time):
-        return True
-    if table.expiry[bin] == 0:
-        fill(table, bin, 0)
-    table.expiry[bin] = min(good_until(table, bin, time), table.due[0])
-    return False
-
-
-def note_audit(table: AgeingTable, bin: int, time: int) -> None:
-    """An offload of a licensed bin is an audit; licences found before end at it, and are found again."""
-    if time >= table.due[0] and holds(table, bin, time):
-        table.due[0] = time + table.interval
-        drop_found(table)
-
-
-def drop_found(table: AgeingTable) -> None:
-    """Forget the expiries, and the fit, found since the last offload."""
-    drop_filled(table)
-    table.fitted[0] = -1.0
-
-
-def learn_ageing(table: AgeingTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Bring the evidence to the present, look for a change, and count the offload at its age."""
-    agreed = on_scale(table, bin, agreed)
-    if table.pane == 0:
-        fade(table, now)
-        watch(table, bin, agreed, cost, now)
-        left = left_after(table, now - time)
-        add(table.offloads, table.agreements, table.costs, bin, 0, agreed, cost, left)
-    else:
-        roll(table, now)
-        watch(table, bin, agreed, cost, now)
-        age = table.clock[0] - time // table.pane
-        if age < PANES:
-            at, costs_at = age * len(table.expiry) + bin, age * len(table.costs)
-            add(table.pane_offloads, table.pane_agreements, table.pane_costs, at, costs_at, agreed, cost, 1.0)
-            if table.viewed[0] == table.clock[0]:
-                add(table.offloads, table.agreements, table.costs, bin, 0, agreed, cost, 1.0)
-    drop_found(table)
-
-
-def add(
-    offloads: Reals, agreements: Reals, costs: Reals, at: int, costs_at: int, agreed: float, cost: float, weight: float
-) -> None:
-    """Count an offload with a weight."""
-    offloads[at] += weight
-    agreements[at] += weight * agreed
-    if len(costs) > 0:
-        costs[costs_at] += weight
-        costs[costs_at + 1] += weight * cost
-        costs[costs_at + 2] += weight * cost * cost
-
-
-def watch(table: AgeingTable, bin: int, agreed: float, cost: float, now: int) -> None:
-    """Page's test: has the agreement of a bin come to break-even, from above or from below; has the mean cost moved?"""
-    view(table, now)
-    price = table.price[0]
-    if len(table.costs) > 0:
-        if table.costs[0] <= 0.0:
-            return
-        mean = min(max(table.costs[1] / table.costs[0], 0.01), 0.99)
-        if doubts(table, 2, cost, mean, 0.75 * mean) or doubts(table, 3, cost, mean, 0.75 * mean + 0.25):
-            forget_costs(table, now)
-            return
-        price += mean
-    q = break_even(table, bin, price)
-    if q <= 0.0 or q >= 1.0:
-        return
-    weigh(table, bin, q)
-    seen, agreements = table.offloads[bin], table.agreements[bin]
-    if table.isotonic:
-        seen, agreements = table.weight[bin], table.total[bin]
-    believed = (agreements + 1.0) / (seen + 2.0)
-    if doubts(table, 0 if believed > q else 1, agreed, believed, q):
-        forget_agreement(table, now)
-
-
-def doubts(table: AgeingTable, alarm: int, seen: float, believed: float, other: float) -> bool:
-    """Add what was seen to one of Page's sums: does it speak for another mean than the one believed in?"""
-    believed = min(max(believed, 0.01), 0.99)
-    ratio = seen * math.log(other / believed) + (1.0 - seen) * math.log((1.0 - other) / (1.0 - believed))
-    table.alarm[alarm] = max(0.0, table.alarm[alarm] + ratio)
-    return bool(table.alarm[alarm] > math.log(SURE * table.memory))
-
-
-def forget_agreement(table: AgeingTable, now: int) -> None:
-    """Drop all evidence of agreement."""
-    clear(table.offloads)
-    clear(table.agreements)
-    clear(table.pane_offloads)
-    clear(table.pane_agreements)
-    table.alarm[0] = table.alarm[1] = 0.0
-    table.forgotten[0] = now
-
-
-def forget_costs(table: AgeingTable, now: int) -> None:
-    """Drop what offloads have cost."""
-    clear(table.costs)
-    clear(table.pane_costs)
-    table.alarm[2] = table.alarm[3] = 0.0
-    table.forgotten[1] = now
-
-
-def clear(column: Reals) -> None:
-    """Nothing is known."""
-    for i in range(len(column)):
-        column[i] = 0.0
-
-
-def rebuild_ageing(table: AgeingTable) -> None:
-    """Forget all that is derived from the evidence."""
-    drop_all(table)
-    table.fitted[0], table.viewed[0] = -1.0, -1

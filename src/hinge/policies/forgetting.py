@@ -1,5 +1,7 @@
-"""HI-LCB and Isotonic for a world that changes: with discounted evidence, and with a sliding window. Grade A: derived
-here; `ageing` says how.
+"""HI-LCB and Isotonic for a world that changes: with discounted evidence, or with a sliding window. Grade A: derived
+here. `ageing` says how evidence ages, and `alarm` how a change is noticed.
+
+*Audit*: one sample in 1/audit that would be accepted is offloaded all the same, whichever bin it lies in.
 """
 
 import math
@@ -12,23 +14,85 @@ from hinge.policies.ageing import (
     PANES,
     AgeingTable,
     fade,
-    learn_ageing,
+    good_until,
+    holds,
     left_after,
     licence_end,
-    note_audit,
-    offloads_ageing,
-    rebuild_ageing,
     roll,
     shift,
     view,
 )
-from hinge.policies.columns import real_column, whole_column
-from hinge.policies.expiry import FOREVER, ExpiryPolicy
-from hinge.policies.isotonic import checked_stakes
+from hinge.policies.alarm import watch
+from hinge.policies.columns import Reals, real_column, whole_column
+from hinge.policies.expiry import FOREVER, ExpiryPolicy, drop_all, drop_filled, fill
+from hinge.policies.isotonic import checked_stakes, on_scale
 from hinge.policies.saving import Evidence
 
 MEMORY = 50_000
 AUDIT = 0.001
+
+
+def offloads_ageing(table: AgeingTable, bin: int, time: int) -> bool:
+    """Offload without a licence, or where an audit is due."""
+    if time < table.expiry[bin]:
+        return False
+    if time >= table.due[0] or not holds(table, bin, time):
+        return True
+    if table.expiry[bin] == 0:
+        fill(table, bin, 0)
+    table.expiry[bin] = min(good_until(table, bin, time), table.due[0])
+    return False
+
+
+def note_audit(table: AgeingTable, bin: int, time: int) -> None:
+    """An offload of a licensed bin is an audit; licences found before end at it, and are found again."""
+    if time >= table.due[0] and holds(table, bin, time):
+        table.due[0] = time + table.interval
+        drop_found(table)
+
+
+def drop_found(table: AgeingTable) -> None:
+    """Forget the expiries, and the fit, found since the last offload."""
+    drop_filled(table)
+    table.fitted[0] = -1.0
+
+
+def learn_ageing(table: AgeingTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Bring the evidence to the present, look for a change, and count the offload at its age."""
+    agreed = on_scale(table, bin, agreed)
+    if table.pane == 0:
+        fade(table, now)
+        watch(table, bin, agreed, cost, now)
+        left = left_after(table, now - time)
+        add(table.offloads, table.agreements, table.costs, bin, 0, agreed, cost, left)
+    else:
+        roll(table, now)
+        watch(table, bin, agreed, cost, now)
+        age = table.clock[0] - time // table.pane
+        if age < PANES:
+            at, costs_at = age * len(table.expiry) + bin, age * len(table.costs)
+            add(table.pane_offloads, table.pane_agreements, table.pane_costs, at, costs_at, agreed, cost, 1.0)
+            if table.viewed[0] == table.clock[0]:
+                add(table.offloads, table.agreements, table.costs, bin, 0, agreed, cost, 1.0)
+    drop_found(table)
+
+
+def add(
+    offloads: Reals, agreements: Reals, costs: Reals, at: int, costs_at: int, agreed: float, cost: float, weight: float
+) -> None:
+    """Count an offload with a weight."""
+    offloads[at] += weight
+    agreements[at] += weight * agreed
+    if len(costs) > 0:
+        costs[costs_at] += weight
+        costs[costs_at + 1] += weight * cost
+        costs[costs_at + 2] += weight * cost * cost
+
+
+def rebuild_ageing(table: AgeingTable) -> None:
+    """Forget all that is derived from the evidence."""
+    drop_all(table)
+    table.fitted[0], table.viewed[0] = -1.0, -1
 
 
 class Forgetting(ExpiryPolicy):
