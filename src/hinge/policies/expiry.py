@@ -95,7 +95,8 @@ class ExpiryPolicy(Policy):
 
     Where an offload moves the bounds of a few bins only, `_learns` writes their new expiries. Where it moves all of
     them, `_learns` drops the expiries that were found since the last offload (`learn_and_drop`), and `_offloads` finds
-    one anew when its bin comes up (`fill`). Either way an expiry in the table is never too late.
+    one anew when its bin comes up (`fill`). Either way an expiry in the table is never too late; where the exact one is
+    dear, it may be too early, and is looked at again when it comes (`expiry` then says the exact one).
     """
 
     _expiry: Wholes
@@ -160,9 +161,7 @@ class ExpiryPolicy(Policy):
 
         learned, array = self._batch
         if array is None or learned != self.learned:
-            for bin in range(self.bins):
-                self._offloads(self.table, bin, self.time + 1)
-            array = np.array(self._expiry, np.int64)
+            array = np.fromiter((self.expiry(bin) for bin in range(self.bins)), np.int64, self.bins)
             self._batch = (self.learned, array)
         return array
 

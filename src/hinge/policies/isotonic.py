@@ -185,11 +185,24 @@ def holds(table: IsotonicTable, bin: int, time: int) -> bool:
 
 
 def offloads_isotonic(table: IsotonicTable, bin: int, time: int) -> bool:
-    """Learned cost: search for the time at which the licence gives way, by doubling and halving."""
+    """Learned cost: every offload moves every licence, so that one is only looked at for a while ahead."""
     if time < table.expiry[bin]:
         return False
-    if table.expiry[bin] > 0 or table.costs[0] == 0.0 or not holds(table, bin, time):
+    if table.costs[0] == 0.0 or not holds(table, bin, time):
         return True
+    if table.expiry[bin] == 0:
+        fill(table, bin, 0)
+    ahead = time + time // 8
+    if not holds(table, bin, ahead):
+        ahead = time + time // 64
+        if not holds(table, bin, ahead):
+            ahead = time
+    table.expiry[bin] = ahead + 1
+    return False
+
+
+def licence_end(table: IsotonicTable, bin: int, time: int) -> int:
+    """Learned cost: the time at which a licence, good at `time`, gives way, by doubling and halving."""
     good, bad = time, 2 * time
     while bad < FOREVER and holds(table, bin, bad):
         good, bad = bad, 2 * bad
@@ -199,8 +212,7 @@ def offloads_isotonic(table: IsotonicTable, bin: int, time: int) -> bool:
             good = middle
         else:
             bad = middle
-    fill(table, bin, min(bad, FOREVER))
-    return False
+    return min(bad, FOREVER)
 
 
 def checked_stakes(owner: str, stakes: Sequence[float] | None, bins: int) -> list[float] | None:
@@ -272,3 +284,9 @@ class Isotonic(ExpiryPolicy):
         else:
             self._start(table, has_expired, learn_isotonic, rebuild_isotonic)
             rebuild_isotonic(table)
+
+    def expiry(self, bin: int) -> int:
+        found = super().expiry(bin)
+        time = self.time + 1
+        learned = self.offload_cost is None
+        return licence_end(self.table, bin, time) if learned and found > time else found
