@@ -2,7 +2,7 @@
 
 import pytest
 
-from hinge import DiscountedIsotonic, at_most, build, on_budget, policy_names
+from hinge import DiscountedIsotonic, Isotonic, at_most, build, on_budget, policy_names
 from hinge.policies import Decision, HILCBLite, Policy
 from hinge.testing import CLAUSES, Clause, NotConforming, check_policy
 
@@ -34,7 +34,9 @@ def budgeted() -> list[Policy]:
     priced = [build(name, offload_cost=cost, **SETTINGS) for name in PRICED for cost in (0.1, None)]
     nested = at_most(at_most(on_budget(DiscountedIsotonic(8, offload_cost=0.1), 0.3), 0.3, 40), 0.5, 4)
     limited = [at_most(policy, 0.3, 50) for policy in inner]
-    return [*limited, *(on_budget(policy, 0.2) for policy in priced), on_budget(priced[1].fresh(), cost=0.05), nested]
+    dear = at_most(on_budget(Isotonic(8, offload_cost=0.05), 0.1), 0.9, 1000)
+    others = [on_budget(Isotonic(8), cost=0.05), nested, dear]
+    return [*limited, *(on_budget(policy, 0.2) for policy in priced), *others]
 
 
 def label(policy: Policy) -> str:

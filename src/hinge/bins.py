@@ -163,7 +163,8 @@ class ClassBins:
     """Bins for each class that the local model answers: `bin = class * within.bins + within.bin(confidence)`.
 
     For policies that weigh classes differently (`Isotonic(stakes=…)`), or local models that are surer of themselves in
-    some classes than they should be. Classes are numbers from 0, or the names in `classes`, in their order.
+    some classes than they should be. Classes are numbers from 0, or the names in `classes`, in their order: that of the
+    labels of a `CostMatrix`, if there is one.
 
     >>> by_class = ClassBins(UniformBins(16), classes=["quiet", "fire"])
     >>> by_class.bin(0.731, "quiet"), by_class.bin(0.731, "fire"), by_class.bins
@@ -178,6 +179,8 @@ class ClassBins:
             raise TypeError(f"ClassBins: within must be UniformBins or QuantileBins, got {self.within!r}")
         if isinstance(self.classes, str) or not isinstance(self.classes, Sequence):
             object.__setattr__(self, "classes", whole("ClassBins", "classes", self.classes, 1))
+        elif not all(isinstance(name, str) for name in self.classes):
+            raise TypeError(f"ClassBins: classes must be a number or a list of names, got {list(self.classes)!r}")
         elif not self.classes or len({*self.classes}) < len(self.classes):
             raise ValueError(f"ClassBins: classes must be different names, got {list(self.classes)!r}")
         else:

@@ -233,12 +233,96 @@ def test_merging_ages_what_was_merged() -> None:
         aged = [one.explain(bin).offloads or 0.0 for bin in range(4)]
         if kind is DiscountedIsotonic:
             assert aged == pytest.approx([(1 - 1 / 1600) ** 800 * count for count in merged])
+        else:
+            assert aged == merged  # not older than the window yet
         for _ in range(20):
             other.decide(3)
         one.merge(other.state())  # newer: counts in place of what is left of the older
         assert [one.explain(bin).offloads or 0.0 for bin in range(4)] == pytest.approx(
             [other.explain(bin).offloads or 0.0 for bin in range(4)]
         )
+
+
+def test_the_fresher_copy_of_one_state_counts_by_any_route() -> None:
+    source, through = (DiscountedIsotonic(4, offload_cost=0.5, memory=200, audit=0.0) for _ in range(2))
+    play(source, 400)
+    through.merge(source.state())
+    for _ in range(1000):
+        through.decide(0)
+    there = [source.explain(bin).offloads or 0.0 for bin in range(4)]
+    for order in ((source, through), (through, source)):
+        device = DiscountedIsotonic(4, offload_cost=0.5, memory=200, audit=0.0)
+        for other in order:
+            device.merge(other.state())
+        assert [device.explain(bin).offloads or 0.0 for bin in range(4)] == pytest.approx(there)
+
+
+@pytest.mark.parametrize("kind", [DiscountedIsotonic, SlidingWindowIsotonic])
+def test_an_alarm_drops_what_was_merged_and_keeps_what_came_since(kind: type[Forgetting]) -> None:
+    device, other = (kind(2, offload_cost=0.5, memory=16_000, audit=0.0) for _ in range(2))
+    for _ in range(200):
+        other.learn(other._await(True, 1, other.time + 1), agreed=True)
+        other.time += 1
+    device.merge(other.state())
+    while not device.table.alarms[0]:  # it was all wrong
+        device.learn(device._await(True, 1, device.time + 1), agreed=False)
+        device.time += 1
+    for _ in range(300):
+        device.learn(device._await(True, 1, device.time + 1), agreed=False)
+        device.time += 1
+    third = kind(2, offload_cost=0.5, memory=16_000, audit=0.0)
+    third.merge(device.state())
+    assert third.explain(1).agreement == 0
+    assert (third.explain(1).offloads or 0.0) == pytest.approx(device.explain(1).offloads or 0.0)
+    assert (third.explain(1).offloads or 0.0) > 280
+
+
+def test_what_comes_too_late_raises_no_alarm() -> None:
+    policy = SlidingWindowIsotonic(2, offload_cost=0.5, memory=1600, audit=0.0)
+    old = [policy._await(True, 1, time) for time in range(1, 400)]
+    policy.time = 3_000
+    for _ in range(1_000):
+        policy.time += 1
+        policy.learn(policy._await(True, 1, policy.time), agreed=True)
+    for decision in old:
+        policy.learn(decision, agreed=False)
+    assert policy.table.alarms.tolist() == [0, 0]
+    assert (policy.explain(1).offloads, policy.explain(1).agreement) == (1_000, 1.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_extreme_costs_raise_no_alarm(kind: type[Forgetting]) -> None:
+    for cost in (0.0, 0.001, 0.5, 1.0):
+        policy = kind(2, memory=1_000, audit=0.0)
+        for _ in range(6_000):
+            policy.time += 1
+            policy.learn(policy._await(True, 0, policy.time), agreed=False, cost=cost)
+        assert policy.table.alarms.tolist() == [0, 0], cost
+    policy = kind(2, offload_cost=0.005, memory=1_000, audit=0.0)
+    for _ in range(6_000):
+        policy.time += 1
+        policy.learn(policy._await(True, 0, policy.time), agreed=True)
+    assert policy.table.alarms.tolist() == [0, 0]
+
+
+def test_there_is_no_audit_where_there_is_nothing_to_gain() -> None:
+    policy = DiscountedIsotonic(4, offload_cost=0.1, stakes=[1.0, 0.05], audit=0.01)
+    assert not any(policy.decide(3).offload for _ in range(1_000))
+    assert policy.explain(3).expiry is None
+
+
+@pytest.mark.parametrize("audit", [1e-20, 5e-324])
+def test_audits_may_be_as_rare_as_one_likes(audit: float) -> None:
+    policy = DiscountedIsotonic(2, offload_cost=0.5, audit=audit)
+    assert len(play(policy, 100)) == 100
+
+
+def test_a_window_is_at_least_as_long_as_stated() -> None:
+    policy = SlidingWindowIsotonic(2, offload_cost=0.5, memory=31, audit=0.0)
+    policy.learn(policy.decide(1), agreed=True)
+    for _ in range(29):
+        policy.decide(1)
+    assert policy.explain(1).offloads == 1
 
 
 def test_wrong_parameters_are_named() -> None:

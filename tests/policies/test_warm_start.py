@@ -48,6 +48,8 @@ def test_the_same_log_counts_once_by_any_route() -> None:
         device.learn_log(BINS, AGREED, weight=0.5)
     one.merge(other.state())
     assert counts(one) == counts(other)
+    one.learn_log(np.array(BINS), np.array(AGREED), weight=0.25)  # the same log again, and less of it
+    assert counts(one) == counts(other)
     other.learn_log(BINS[:-1], AGREED[:-1], weight=0.5)  # another log
     assert counts(other)[1] == (1.0, 1.0)
 
@@ -63,6 +65,30 @@ def test_a_state_counts_with_its_weight_beside_what_was_learned() -> None:
     assert np.subtract(after, before).tolist() == pytest.approx([0.25 * count for count in gained])
     again = Isotonic.restore(novice.state())
     assert play(again, 300) == play(novice, 300)
+
+
+def test_merging_later_takes_the_place_of_a_warm_start() -> None:
+    veteran, novice = Isotonic(4, offload_cost=0.5), Isotonic(4, offload_cost=0.5)
+    play(veteran, 200)
+    novice.warm_start(veteran.state(), weight=0.5)
+    novice.merge(veteran.state())
+    assert counts(novice) == counts(veteran)
+    novice.warm_start(veteran.state(), weight=0.5)  # known in full already
+    veteran.warm_start(veteran.state(), weight=1)  # its own
+    assert counts(novice) == counts(veteran)
+
+
+def test_a_known_cost_leaves_learned_costs_aside_and_not_the_other_way_round() -> None:
+    learned, known = Isotonic(4), Isotonic(4, offload_cost=0.5)
+    play(learned, 200)
+    known.merge(learned.state())
+    assert counts(known) == counts(learned)
+    other = Isotonic(4, offload_cost=0.5)
+    play(other, 100)
+    before = learned.state()
+    with pytest.raises(InvalidState, match="Isotonic: other_state must have 3 numbers as 'costs', got 0"):
+        learned.merge(other.state())
+    assert learned.state() == before
 
 
 def test_old_evidence_is_as_old_here_as_there() -> None:
@@ -94,5 +120,7 @@ def test_what_cannot_start_warm_is_refused() -> None:
         Isotonic(4, offload_cost=0.5).learn_log(BINS, AGREED, weight=0)
     with pytest.raises(InvalidState, match="Isotonic: other_state must have bins=4, got 8"):
         Isotonic(4).warm_start(Isotonic(8).state(), weight=0.5)
+    with pytest.raises(ValueError, match="Isotonic: bins, agreed and costs must be equally long, got 3, 1 and 3"):
+        Isotonic(4, offload_cost=0.5).learn_log([0, 1, 2], [True])
     with pytest.raises(ValueError, match="Isotonic: bin must be an integer from 0 to 3, got 4"):
         Isotonic(4, offload_cost=0.5).learn_log([0, 4], [True, True])

@@ -15,7 +15,7 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from hinge.policies import Policy
+from hinge.policies import Policy, policy_class, policy_names
 from hinge.simulation import Record, interval
 from hinge.simulation.engine import Progress as Report
 from hinge.theory import Dip
@@ -75,7 +75,8 @@ def print_dips(dips: Sequence[Dip], policies: Mapping[str, Policy]) -> None:
     if misled := sorted(name for name, policy in policies.items() if policy.assumes_monotone):
         lines.append(f"{_listed(misled)} assume{'s' * (len(misled) == 1)} that it never falls: what speaks for")
         lines[-1] += f" {below} speaks for {here} too, where accepting a sample costs {worst.price:.2g} too much."
-    single = sorted(name for name, kind in Policy.registry.items() if kind.weighs_cost and not kind.assumes_monotone)
+    kinds = {name: policy_class(name) for name in policy_names()}
+    single = [name for name, kind in kinds.items() if kind.weighs_cost and not kind.assumes_monotone]
     err.print(*lines, f"{_listed(single)} judge each bin by itself.", sep="\n", style="yellow", soft_wrap=True)
 
 

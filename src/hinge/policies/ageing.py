@@ -34,6 +34,7 @@ class AgeingTable(NamedTuple):
     viewed: Wholes  # the pane for which the sums were last taken (window)
     due: Wholes  # from when on the next sample that would be accepted is audited
     forgotten: Wholes  # when an alarm last dropped the evidence of agreement, and of costs
+    alarms: Wholes  # how often
     alarm: Reals  # Page's sums: agreement fell, agreement rose, the cost fell, the cost rose
     expiry: Wholes
     filled: Wholes
@@ -136,7 +137,7 @@ def keep_strongest(table: AgeingTable, i: int, start: int, q: float) -> None:
     """HI-LCB's evidence, the largest 2 n ((f - q)⁺)² of the bins up to this one."""
     best, offloads = 0.0 if i == start else table.evidence[i - 1], table.offloads[i]
     surplus = table.agreements[i] - q * offloads
-    if surplus > 0.0:
+    if surplus > 0.0 and offloads > 0.0:
         best = max(best, 2.0 * surplus * surplus / offloads)
     table.evidence[i] = best
     table.support[i] = 1.0 if best > 0.0 else 0.0
@@ -154,6 +155,11 @@ def cost_at(table: AgeingTable, left: float, reach: int) -> float:
         variance = max(0.0, table.costs[2] / table.costs[0] - mean * mean)
         return table.price[0] + lowest_cost(mean, variance, offloads, reach, table.alpha)
     return table.price[0] + mean - math.sqrt(table.alpha * math.log(reach) / offloads)
+
+
+def worth_nothing(table: AgeingTable, bin: int, time: int) -> bool:
+    """Whether a wrong answer in this bin costs no more than an offload, so that there is nothing to check."""
+    return break_even(table, bin, cost_at(table, view(table, time), min(time, table.memory))) <= 0.0
 
 
 def holds(table: AgeingTable, bin: int, time: int) -> bool:
@@ -174,7 +180,7 @@ def holds(table: AgeingTable, bin: int, time: int) -> bool:
 
 def good_until(table: AgeingTable, bin: int, time: int) -> int:
     """When the licence of a bin, good at `time`, gives way or has to be looked at again: at the next pane at latest."""
-    pane = table.memory // PANES
+    pane = table.pane if table.pane > 0 else table.memory // PANES
     last = time - time % pane + pane - 1
     return last + 1 if holds(table, bin, last) else halve(table, bin, time, last)
 

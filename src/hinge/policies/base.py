@@ -1,4 +1,4 @@
-"""What every policy is: a clock, a table, two functions on that table, and a way to save it all.
+"""What every policy is: a clock, a table, functions on that table, and a way to save it all.
 
 A policy keeps everything it knows in `table`, a named tuple of typed arrays (see `columns`) and numbers. Its functions,
 
@@ -16,13 +16,13 @@ from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from enum import Enum
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hinge.arguments import real, whole
 from hinge.errors import InvalidDecision
 from hinge.policies.decision import Decision, Decisions, Explanation
-from hinge.policies.saving import Saved, State
+from hinge.policies.merging import Merging
+from hinge.policies.saving import State
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +44,7 @@ class Need(Enum):
     AGREEMENT = "whether local agrees with remote on every sample"
 
 
-class Policy(Saved):
+class Policy(Merging):
     """Decides, sample by sample, whether to accept the local answer, and learns from offloads.
 
     A subclass with a `name` is registered under it. Its constructor's parameters are also its public attributes.
@@ -54,6 +54,9 @@ class Policy(Saved):
     registry: ClassVar[dict[str, type["Policy"]]] = {}
     needs: frozenset[Need] = frozenset()
     wraps: ClassVar[bool] = False  # whether it is built around another policy
+    can_be_overruled: ClassVar[bool] = True  # whether it may be refused an offload without learning wrongly
+    enclosed: bool = False  # whether it is inside another policy
+    keeps_budget: ClassVar[bool] = False  # whether it has a budget to keep, and so another goal than the least cost
     weighs_cost: bool = True  # whether what an offload cost is of any use to it
     assumes_monotone: bool = False  # whether it relies on agreement not falling with confidence
 
@@ -155,7 +158,7 @@ class Policy(Saved):
     ) -> None:
         """Start from a log, oldest sample first, as if each of its samples had been offloaded and counted `weight`.
 
-        One and the same log counts once, also where devices that started from it are merged.
+        One and the same log counts once, with the largest weight, also where devices that started from it are merged.
 
         >>> from hinge import Isotonic, UniformBins, load_trace
         >>> trace, policy = load_trace("fashion"), Isotonic(bins=16, offload_cost=0.5)
@@ -163,17 +166,21 @@ class Policy(Saved):
         >>> policy.decide(15).offload, policy.decide(3).offload
         (False, True)
         """
+        owner = type(self).__name__
         if not {"offloads", "pane_offloads"} & {*self.evidence}:
-            raise TypeError(f"{type(self).__name__}: learn_log needs a policy that counts offloads")
-        reader = self.fresh()
-        digest = hashlib.sha256()
-        for row in zip(bins, agreed, repeat(None) if costs is None else costs, strict=costs is not None):
+            raise TypeError(f"{owner}: learn_log needs a policy that counts offloads")
+        rows, agreements = list(bins), list(agreed)
+        paid: list[Any] = [None] * len(rows) if costs is None else list(costs)
+        if not len(rows) == len(agreements) == len(paid):
+            lengths = f"{len(rows)}, {len(agreements)} and {len(paid)}"
+            raise ValueError(f"{owner}: bins, agreed and costs must be equally long, got {lengths}")
+        reader, digest = self.fresh(), hashlib.sha256()
+        for bin, agrees, cost in zip(rows, agreements, paid, strict=True):
             reader.time += 1
-            decision = reader._await(True, reader._checked_bin(row[0]), reader.time)
-            reader.learn(decision, *row[1:])
-            digest.update(repr(row).encode())
-        state = {**reader.state(), "id": f"log {digest.hexdigest()[:16]}"}
-        self.warm_start(state, weight)
+            decision = reader._await(True, reader._checked_bin(bin), reader.time)
+            reader.learn(decision, agrees, cost)
+            digest.update(f"{decision.bin} {float(agrees)!r} {None if cost is None else float(cost)!r};".encode())
+        self.warm_start({**reader.state(), "id": f"log {digest.hexdigest()[:16]}"}, weight)
 
     def _refusal(self, decision: Decision) -> str:
         if decision.time is None:

@@ -12,7 +12,7 @@ from hinge.policies.base import Policy
 from hinge.policies.binding import bound_to
 from hinge.policies.decision import ACCEPTED, Decision, Explanation
 from hinge.policies.registry import policy_class
-from hinge.policies.saving import Evidence
+from hinge.policies.saving import Evidence, State
 
 Self = TypeVar("Self", bound="Budgeted")
 
@@ -51,7 +51,7 @@ def around(
 
 
 class Budgeted(Policy):
-    """A policy around another, whose clock, evidence and open decisions are taken over."""
+    """A policy around another, whose clock, evidence and open decisions it takes over: ask this one from now on."""
 
     wraps = True
     _own: tuple[str, ...]  # fields of the table that are not the inner policy's
@@ -59,8 +59,11 @@ class Budgeted(Policy):
     def _enclose(self, policy: Policy | Mapping[str, Any]) -> Policy:
         owner = type(self).__name__
         inner = _built(owner, policy)
-        if inner.needs:
-            raise TypeError(f"{owner}: policy must learn from offloads alone, got {inner!r}")
+        if inner.needs or not inner.can_be_overruled:
+            raise TypeError(f"{owner}: policy must learn from offloads alone, and not by their chance, got {inner!r}")
+        if inner.enclosed:
+            raise ValueError(f"{owner}: policy must not be inside another already, got {inner!r}")
+        inner.enclosed = True
         super().__init__(inner.bins, inner.offload_cost)
         self.policy, self._inner = {"policy": inner.name, "parameters": inner.parameters}, inner
         self.id, self.time, self.learned = inner.id, inner.time, inner.learned
@@ -90,10 +93,15 @@ class Budgeted(Policy):
         copy = type(self).restore(self.state())  # to decide may review the price, and to explain changes nothing
         offload = copy._offloads(copy.table, bin, copy.time + 1)
         why = copy._now().explain(bin)
-        if why.offload_probability == 1.0 and not offload:
+        if why.offload_probability > 0.0 and not offload and copy._refuses():
             return Explanation(bin, 0.0, why.offloads, why.agreement, None, None, copy._refusal_to_spend(bin))
         reason = f"{why.reason[:-1]}; {copy._terms()}."
         return Explanation(bin, float(offload), why.offloads, why.agreement, why.expiry, why.samples_left, reason)
+
+    @property
+    def inside(self) -> Policy:
+        """The policy that this one is around."""
+        return self._now()
 
     def _now(self) -> Policy:
         """The policy inside, its clock set."""
@@ -108,13 +116,12 @@ class Budgeted(Policy):
     def __reduce__(self) -> Any:
         return type(self).restore, (self.state(),)  # functions made here cannot be pickled
 
-    def _like(self: Self, state: Mapping[str, Any]) -> Self:
-        parameters = type(self)._checked_header(state)["parameters"]
-        theirs = parameters.get("policy")
-        if not isinstance(theirs, Mapping) or theirs.get("policy") != self._inner.name:
+    def _check_like(self, theirs: Mapping[str, Any]) -> None:
+        described = theirs.get("policy")
+        if not isinstance(described, Mapping) or described.get("policy") != self._inner.name:
             wanted = f"{type(self).__name__}: other_state must be around {self._inner.name!r}"
-            raise InvalidState(f"{wanted}, got {theirs!r}")
-        return type(self).restore(state)
+            raise InvalidState(f"{wanted}, got {described!r}")
+        self._inner._check_like(described["parameters"])
 
     def _column(self, field: str) -> Any:
         if field in self._own:
@@ -132,6 +139,19 @@ class Budgeted(Policy):
 
     def _aged(self, evidence: Evidence, since: int) -> Evidence:
         return self._now()._aged(evidence, since)
+
+    def _left(self, snapshot: State) -> Evidence:
+        return self._now()._left(snapshot)
+
+    def _alarms(self) -> list[int]:
+        return self._inner._alarms()
+
+    def _refresh(self) -> None:
+        self._now()._refresh()
+
+    def _refuses(self) -> bool:
+        """Whether there is nothing to spend at present."""
+        raise NotImplementedError
 
     def _refusal_to_spend(self, bin: int) -> str:
         """Why a sample is accepted that the policy inside would offload."""

@@ -1,7 +1,8 @@
 """HI-LCB and Isotonic for a world that changes: with discounted evidence, or with a sliding window. Grade A: derived
 here. `ageing` says how evidence ages, and `alarm` how a change is noticed.
 
-*Audit*: one sample in 1/audit that would be accepted is offloaded all the same, whichever bin it lies in.
+*Audit*: where it is due, the next sample that would be accepted is offloaded all the same, whichever bin it lies in;
+from one audit to the next are 1/audit samples at least, whatever becomes of them.
 """
 
 import math
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from hinge.arguments import positive, real, whole
+from hinge.errors import InvalidState
 from hinge.policies.ageing import (
     PANES,
     AgeingTable,
@@ -21,12 +23,13 @@ from hinge.policies.ageing import (
     roll,
     shift,
     view,
+    worth_nothing,
 )
 from hinge.policies.alarm import watch
 from hinge.policies.columns import Reals, real_column, whole_column
 from hinge.policies.expiry import FOREVER, ExpiryPolicy, drop_all, drop_filled, fill
 from hinge.policies.isotonic import checked_stakes, on_scale
-from hinge.policies.saving import Evidence
+from hinge.policies.saving import Evidence, State
 
 MEMORY = 50_000
 AUDIT = 0.001
@@ -36,17 +39,21 @@ def offloads_ageing(table: AgeingTable, bin: int, time: int) -> bool:
     """Offload without a licence, or where an audit is due."""
     if time < table.expiry[bin]:
         return False
-    if time >= table.due[0] or not holds(table, bin, time):
+    if not holds(table, bin, time):
+        return True
+    free = worth_nothing(table, bin, time)
+    if time >= table.due[0] and not free:
         return True
     if table.expiry[bin] == 0:
         fill(table, bin, 0)
-    table.expiry[bin] = min(good_until(table, bin, time), table.due[0])
+    until = good_until(table, bin, time)
+    table.expiry[bin] = until if free else min(until, table.due[0])
     return False
 
 
 def note_audit(table: AgeingTable, bin: int, time: int) -> None:
     """An offload of a licensed bin is an audit; licences found before end at it, and are found again."""
-    if time >= table.due[0] and holds(table, bin, time):
+    if time >= table.due[0] and holds(table, bin, time) and not worth_nothing(table, bin, time):
         table.due[0] = time + table.interval
         drop_found(table)
 
@@ -58,23 +65,34 @@ def drop_found(table: AgeingTable) -> None:
 
 
 def learn_ageing(table: AgeingTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Bring the evidence to the present, look for a change, and count the offload at its age."""
+    """Bring the evidence to the present, look for a change, and count the offload at its age.
+
+    What comes too late says nothing about the present, and what was decided before an alarm nothing about the time
+    since.
+    """
     agreed = on_scale(table, bin, agreed)
     if table.pane == 0:
         fade(table, now)
-        watch(table, bin, agreed, cost, now)
-        left = left_after(table, now - time)
-        add(table.offloads, table.agreements, table.costs, bin, 0, agreed, cost, left)
     else:
         roll(table, now)
+    if now - time <= table.memory // PANES:
         watch(table, bin, agreed, cost, now)
-        age = table.clock[0] - time // table.pane
-        if age < PANES:
-            at, costs_at = age * len(table.expiry) + bin, age * len(table.costs)
-            add(table.pane_offloads, table.pane_agreements, table.pane_costs, at, costs_at, agreed, cost, 1.0)
-            if table.viewed[0] == table.clock[0]:
-                add(table.offloads, table.agreements, table.costs, bin, 0, agreed, cost, 1.0)
+    if time > max(table.forgotten[0], table.forgotten[1]):
+        count_aged(table, bin, agreed, cost, time, now)
     drop_found(table)
+
+
+def count_aged(table: AgeingTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Count an offload as what it is worth at its age."""
+    if table.pane == 0:
+        left = left_after(table, now - time)
+        add(table.offloads, table.agreements, table.costs, bin, 0, agreed, cost, left)
+        return
+    age = table.clock[0] - time // table.pane
+    if age < PANES:
+        at, costs_at = age * len(table.expiry) + bin, age * len(table.costs)
+        add(table.pane_offloads, table.pane_agreements, table.pane_costs, at, costs_at, agreed, cost, 1.0)
+    table.viewed[0] = -1
 
 
 def add(
@@ -98,7 +116,7 @@ def rebuild_ageing(table: AgeingTable) -> None:
 class Forgetting(ExpiryPolicy):
     """What the four policies share: a memory, audits, an alarm."""
 
-    carried: tuple[str, ...] = ("clock", "due", "forgotten", "alarm")
+    carried: tuple[str, ...] = ("clock", "due", "forgotten", "alarms", "alarm")
     merges_on: tuple[str, ...] = ("bins", "memory", "stakes")
     assumes_monotone = True
     _windowed: ClassVar[bool]
@@ -123,7 +141,7 @@ class Forgetting(ExpiryPolicy):
 
     def _table(self) -> AgeingTable:
         costs, panes = 0 if self.offload_cost is not None else 3, PANES if self._windowed else 0
-        interval = math.ceil(1.0 / self.audit) if self.audit else 0
+        interval = math.ceil(min(1.0 / self.audit, FOREVER)) if self.audit else 0
         return AgeingTable(
             offloads=real_column(self.bins),
             agreements=real_column(self.bins),
@@ -135,6 +153,7 @@ class Forgetting(ExpiryPolicy):
             viewed=whole_column(1, -1),
             due=whole_column(1, interval or FOREVER),
             forgotten=whole_column(2),
+            alarms=whole_column(2),
             alarm=real_column(4),
             expiry=whole_column(self.bins),
             filled=whole_column(self.bins + 1),
@@ -149,7 +168,7 @@ class Forgetting(ExpiryPolicy):
             stakes=array("d", self.stakes or [1.0]),
             alpha=self.alpha,
             memory=self.memory,
-            pane=self.memory // PANES if self._windowed else 0,
+            pane=-(-self.memory // PANES) if self._windowed else 0,
             interval=interval,
             isotonic=self._isotonic,
         )
@@ -158,13 +177,26 @@ class Forgetting(ExpiryPolicy):
         time = self.time + 1
         if self._offloads(self.table, self._checked_bin(bin), time):
             return 0
-        return int(min(licence_end(self.table, bin, time), self.table.due[0]))
+        end = licence_end(self.table, bin, time)
+        return int(end if worth_nothing(self.table, bin, time) else min(end, self.table.due[0]))
 
-    def _since_alarms(self, evidence: Evidence, since: int) -> Evidence:
-        """Evidence as of an earlier time, without what an alarm has dropped since."""
-        agreement, costs = self.table.forgotten
-        dropped = {field: since < (costs if field.endswith("costs") else agreement) for field in evidence}
-        return {field: [0.0] * len(values) if dropped[field] else values for field, values in evidence.items()}
+    def _alarms(self) -> list[int]:
+        return list(self.table.alarms)
+
+    def _left(self, snapshot: State) -> Evidence:
+        """What alarms since have not dropped."""
+        dropped = [before != now for before, now in zip(snapshot["alarms"], self.table.alarms, strict=True)]
+        return {
+            field: [0.0] * len(values) if dropped[field.endswith("costs")] else values
+            for field, values in super()._left(snapshot).items()
+        }
+
+    def _refresh(self) -> None:
+        super()._refresh()
+        if self._as_of() > self.time:
+            raise InvalidState(f"{type(self).__name__}: state has evidence from the future")
+        if any(len(snapshot["alarms"]) != 2 for snapshot in self._merged.values()):
+            raise InvalidState(f"{type(self).__name__}: state has merged evidence without its two counts of alarms")
 
     def _counts(self, bin: int) -> tuple[float, float]:
         left = view(self.table, self.time)
@@ -176,7 +208,7 @@ class Forgetting(ExpiryPolicy):
             return f"Bin {bin} is offloaded: {seen}; {self._lacking(bin)}."
         price = f"evidence fades over {self.memory} samples"
         if self.audit:
-            price += f", and 1 accepted sample in {self.table.interval} is audited"
+            price += f", and 1 sample in {self.table.interval} may be audited"
         when = "never checked again" if left is None else f"checked again in {left} samples"
         return f"Bin {bin} is accepted: {seen}; {when}, as {price}."
 
@@ -200,8 +232,7 @@ class Discounted(Forgetting):
 
     def _aged(self, evidence: Evidence, since: int) -> Evidence:
         left = left_after(self.table, self.time - since)
-        aged = {field: [value * left for value in values] for field, values in evidence.items()}
-        return self._since_alarms(aged, since)
+        return {field: [value * left for value in values] for field, values in evidence.items()}
 
 
 class SlidingWindow(Forgetting):
@@ -222,14 +253,14 @@ class SlidingWindow(Forgetting):
         aged = {field: array("d", values) for field, values in evidence.items()}
         for column in aged.values():
             shift(column, panes)
-        return self._since_alarms({field: list(column) for field, column in aged.items()}, since)
+        return {field: list(column) for field, column in aged.items()}
 
 
 class DiscountedIsotonic(Discounted):
     """Isotonic with discounted evidence: the policy for a world that changes.
 
-    Licences end by themselves after about `memory` samples at the latest, `audit` is the share of accepted samples
-    that is offloaded all the same, and an alarm drops everything when audits disagree too often. That is the price.
+    Evidence fades over `memory` samples, and licences end with it; at most a share `audit` of all samples is offloaded
+    to check on a licence; an alarm drops all that offloads contradict. That is the price.
 
     >>> policy = DiscountedIsotonic(bins=16, offload_cost=0.5, memory=1000, audit=0.01)
     >>> for _ in range(40):
@@ -238,7 +269,7 @@ class DiscountedIsotonic(Discounted):
     ...         policy.learn(decision, agreed=True)
     >>> print(policy.explain(12))
     Bin 12 is accepted: 4.8 of 4.8 recent offloads agreed; checked again in 19 samples, as evidence fades over 1000
-    samples, and 1 accepted sample in 100 is audited.
+    samples, and 1 sample in 100 may be audited.
     """
 
     name = "discounted-isotonic"

@@ -8,11 +8,11 @@ mean exceeds q:
     E_i = Σ_B (n_B + 2) kl((a_B + 1) / (n_B + 2), q)          N_i = Σ_B n_B
     accept bin i at time t   ⇔   E_i > ½ + 2α (L - log(1 + L)),   L = log(1 + t / N_i)
 
-E is the log-likelihood ratio under monotonicity, at the mean that a uniform prior gives each block, so that a lucky
-start does not count as much as it seems to. The t/N in the logarithm, in place of t, is what KL-UCB+ does for bandits:
-evidence from many samples need not be doubted as often. That the doubt lags behind L is Lai's boundary for optimal
-stopping (Annals of Statistics 1987): who would soon know better can afford to be wrong for a while. `docs/isotonic.md`
-has the argument why wrong licences stay cheap, and what was tried and lost. A learned cost enters through an
+E is the log-likelihood ratio under monotonicity, with one agreement and one disagreement added to each block, as a
+uniform prior has it. The t/N in the logarithm, in place of t, is what KL-UCB+ does for bandits:
+evidence from many samples need not be doubted as often. The doubt lags behind L, more than Lai's boundary for optimal
+stopping does (Annals of Statistics 1987): a wrong licence is found out when it expires. `docs/isotonic.md` has the
+argument why wrong licences stay cheap, and what was tried and lost. A learned cost enters through an
 empirical-Bernstein lower bound, c - √(2vL/m) - L/m with the variance v of m costs and L = 2α log t.
 
 Costs per class: what a wrong answer costs may depend on the class that the local model answers (`stakes`). Then every
@@ -99,7 +99,7 @@ def block_evidence(offloads: float, agreements: float, q: float) -> float:
     >>> round(block_evidence(10, 9, 0.5), 3), block_evidence(10, 5, 0.5), block_evidence(0, 0, 0.2)
     (2.911, 0.0, 0.0)
     """
-    if agreements <= (q + _TIE) * offloads:
+    if offloads <= 0.0 or agreements <= (q + _TIE) * offloads:
         return 0.0
     return surplus_evidence(offloads + 2.0, agreements + 1.0, q)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from hinge.arguments import real, whole
+from hinge.errors import InvalidState
 from hinge.policies.base import Policy
 from hinge.policies.columns import Wholes, whole_column
 from hinge.policies.enclosing import Budgeted, inner_learns, inner_notes, inner_offloads
@@ -62,6 +63,14 @@ class AtMost(Budgeted):
             raise ValueError(f"{owner}: offloads must allow one in {window} samples at least, got {offloads!r}")
         self.table = LimitTable(inner.table, whole_column(limit), whole_column(1), self.window)
         self._surround(offloads_within, note_within, learn_within)
+
+    def _refresh(self) -> None:
+        super()._refresh()
+        if self.table.oldest[0] >= len(self.table.leaves):
+            raise InvalidState(f"{type(self).__name__}: state has {self.table.oldest[0]} as 'oldest'")
+
+    def _refuses(self) -> bool:
+        return bool(self.time + 1 < self.table.leaves[self.table.oldest[0]])
 
     def _refusal_to_spend(self, bin: int) -> str:
         room = self.table.leaves[self.table.oldest[0]] - self.time

@@ -86,8 +86,8 @@ class LyapunovEXP4(RandomisedPolicy):
     """Lyapunov-EXP4: the share of offloads, or what they cost a sample, comes to a budget in the long run.
 
     The budget is `offloads` a sample (0.2 unless told otherwise) or a mean `cost`. `tradeoff` is V: the larger, the
-    steadier the price, and the more is spent beyond the budget before it is found: up to V / c, so that a budget of
-    offloads that cost c wants some 500 c². `exploration` is a twentieth of the budget unless given, and must be below
+    steadier the price, and the more is spent beyond the budget before it is found: up to V / c, where an offload spends
+    c; by default 500 c². `exploration` is a twentieth of the budget unless given, and must be below
     it. `queue_limit` is Q_max, by default V / c, at which an offload is charged as much as a wrong answer; it only sets
     the scale of losses.
 
@@ -102,6 +102,8 @@ class LyapunovEXP4(RandomisedPolicy):
 
     name = "lyapunov-exp4"
     assumes_monotone = True
+    can_be_overruled = False  # what an offload reveals is weighed by its chance
+    keeps_budget = True
     evidence = ("losses",)
     carried = ("weights", "queue", "settled", "chances")
     merges_on = ("bins", "offload_cost", "offloads", "cost", "tradeoff", "queue_limit")
@@ -113,7 +115,7 @@ class LyapunovEXP4(RandomisedPolicy):
         offload_cost: float | None = None,
         offloads: float | None = None,
         cost: float | None = None,
-        tradeoff: float = 500.0,
+        tradeoff: float | None = None,
         learning_rate: float = 0.05,
         exploration: float | None = None,
         queue_limit: float | None = None,
@@ -123,12 +125,14 @@ class LyapunovEXP4(RandomisedPolicy):
         super().__init__(bins, offload_cost, seed)
         owner = type(self).__name__
         budget = self._budget(owner, offloads, cost)
-        self.tradeoff = positive(owner, "tradeoff", tradeoff)
         self.learning_rate = positive(owner, "learning_rate", learning_rate)
         self.exploration = budget / 20.0 if exploration is None else real(owner, "exploration", exploration, 0, 1)
+        if self.exploration > budget:
+            raise ValueError(f"{owner}: exploration must be within the budget of {budget:g}, got {exploration!r}")
         self.memory = whole(owner, "memory", memory, 1, 2**31)
         spends = 1.0 if self.cost is None else math.nan if self.offload_cost is None else self.offload_cost
         most = 1.0 if math.isnan(spends) else spends
+        self.tradeoff = max(1.0, 500.0 * most * most) if tradeoff is None else positive(owner, "tradeoff", tradeoff)
         self.queue_limit = _queue_limit(owner, queue_limit, self.tradeoff, most)
         experts = threshold_table(self.bins, self.offload_cost, self.seed, self.learning_rate, self.exploration)
         self.table = LyapunovTable(
@@ -158,6 +162,8 @@ class LyapunovEXP4(RandomisedPolicy):
         """
         if not isinstance(other, LyapunovEXP4):
             raise TypeError(f"{type(self).__name__}: other must be of the same kind, got {other!r}")
+        if (self.offloads, self.cost) != (other.offloads, other.cost):
+            raise ValueError(f"{type(self).__name__}: other must have the same goal, got {other!r}")
         self.table = self.table._replace(queue=other.table.queue)
 
     def offload_probability(self, bin: int) -> float:

@@ -10,7 +10,9 @@ review, and as every excess has been added to λ, at no more than its rate, what
 
     target × T + (1 + rate_t × review) / rate + review
 
-against any input. Devices that share one ledger share one budget.
+against any input. A cost that is not known is booked as 1 when an offload is decided, and what it was less is refunded
+when its feedback comes, so that feedback which is late or missing cannot break the bound. Devices that share one ledger
+share one budget; the bound is then for those that start together, since rate_t must only fall.
 """
 
 import math
@@ -29,10 +31,11 @@ class PriceTable(NamedTuple):
     """The table of the policy inside, and the ledger."""
 
     inner: Any
-    ledger: Reals  # λ, and what was spent since the last review; devices may share it
+    ledger: Reals  # λ, and what was booked and refunded since the last review; devices may share it
     reviewed: Wholes  # when the price was last reviewed
     known_cost: float  # what an offload costs inside, or 0 where that is learned
-    spends: float  # what an offload spends when it is decided; NaN: what it turns out to cost
+    books: float  # what an offload is booked for when it is decided
+    refunds: bool  # whether it turns out to cost less
     target: float
     rate: float
     review: int
@@ -50,10 +53,12 @@ def settle(table: PriceTable, time: int) -> None:
     reviews = (time - table.reviewed[0]) // table.review
     allowed = table.target * table.review * reviews
     rate = max(table.rate, QUICK / math.sqrt(time))
-    table.ledger[0] = max(0.0, table.ledger[0] + rate * (table.ledger[1] - allowed))
-    table.ledger[1] = 0.0
+    spent = table.ledger[1] - table.ledger[2]
+    table.ledger[0] = max(0.0, table.ledger[0] + rate * (spent - allowed))
+    table.ledger[1] = table.ledger[2] = 0.0
     table.reviewed[0] += reviews * table.review
-    put_price(table)
+    if table.ledger[0] + table.known_cost != table.inner.price[0]:
+        put_price(table)
 
 
 def put_price(table: PriceTable) -> None:
@@ -63,16 +68,15 @@ def put_price(table: PriceTable) -> None:
 
 
 def note_priced(table: PriceTable, bin: int, time: int) -> None:
-    """Write down what the offload spends, if that is known."""
+    """Book what the offload costs, or the most that it can."""
     inner_notes(table.inner, bin, time)
-    if not math.isnan(table.spends):
-        table.ledger[1] += table.spends
+    table.ledger[1] += table.books
 
 
 def learn_priced(table: PriceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Write down what the offload cost, if that was not known; the policy inside learns."""
-    if math.isnan(table.spends):
-        table.ledger[1] += cost
+    """Refund what the offload was booked for too much; the policy inside learns."""
+    if table.refunds:
+        table.ledger[2] += table.books - cost
     inner_learns(table.inner, bin, agreed, cost, time, now)
 
 
@@ -108,10 +112,11 @@ class OnBudget(Budgeted):
         known = inner.offload_cost
         self.table = PriceTable(
             inner=inner.table,
-            ledger=real_column(2),
+            ledger=real_column(3),
             reviewed=whole_column(1, self.time),
             known_cost=known or 0.0,
-            spends=1.0 if self.cost is None else math.nan if known is None else known,
+            books=known if self.cost is not None and known is not None else 1.0,
+            refunds=self.cost is not None and known is None,
             target=self.offloads or self.cost or 0.0,
             rate=self.rate,
             review=self.review,
@@ -126,17 +131,27 @@ class OnBudget(Budgeted):
     def share(self, other: "OnBudget") -> None:
         """Spend from the ledger of another device: what both may spend is then one budget.
 
+        The ledger is shared in memory: a device that is restored from its state has one of its own again.
+
         >>> from hinge import Isotonic
         >>> one, other = (on_budget(Isotonic(bins=16, offload_cost=0.1), offloads=0.2) for _ in range(2))
         >>> other.share(one)
         """
+        owner = type(self).__name__
         if not isinstance(other, OnBudget):
-            raise TypeError(f"{type(self).__name__}: other must be on a budget, got {other!r}")
+            raise TypeError(f"{owner}: other must be on a budget, got {other!r}")
+        if (self.offloads, self.cost) != (other.offloads, other.cost):
+            raise ValueError(f"{owner}: other must have the same goal, got {other!r}")
+        if self.enclosed:
+            raise ValueError(f"{owner}: share must come before a policy is put inside another")
         self.table = self.table._replace(ledger=other.table.ledger)
 
-    def _fill(self, state: Mapping[str, Any]) -> None:
-        super()._fill(state)
+    def _refresh(self) -> None:
+        super()._refresh()
         around(put_price, *self._functions())(self.table)
+
+    def _refuses(self) -> bool:
+        return self.price >= 1.0
 
     def _refusal_to_spend(self, bin: int) -> str:
         return f"Bin {bin} is accepted: the budget is overspent, and nothing is worth an offload until {self._terms()}."

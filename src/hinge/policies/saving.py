@@ -1,13 +1,13 @@
-"""Saving a policy, continuing it elsewhere, and adding up what several policies have learned."""
+"""Saving a policy, and continuing it elsewhere."""
 
 import inspect
 from abc import ABC, abstractmethod
 from array import array
 from collections import OrderedDict
-from collections.abc import Mapping, MutableSequence, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
-from hinge.arguments import positive, whole
+from hinge.arguments import whole
 from hinge.errors import InvalidState
 from hinge.policies.decision import Decision
 
@@ -22,15 +22,14 @@ Self = TypeVar("Self", bound="Saved")
 class Saved(ABC):
     """The part of a policy that turns it into plain data and back.
 
-    What was learned is a set of sums (the fields of the table named in `evidence`), so merging is addition; everything
-    else in the table is derived from them by `_rebuild`.
+    What was learned is a set of sums (the fields of the table named in `evidence`); everything else in the table is
+    derived from them by `_rebuild`.
     """
 
     name: ClassVar[str]
     evidence: tuple[str, ...] = ()  # fields of the table that are sums of what was learned
     carried: tuple[str, ...] = ()  # derived fields that remember rounding: saved as they are
     order_matters: tuple[str, ...] = ()  # fields of the evidence that depend on the order of the feedback
-    merges_on: tuple[str, ...] = ("bins",)  # parameters two policies must share to add up their evidence
 
     id: str
     time: int
@@ -67,6 +66,7 @@ class Saved(ABC):
             "time": self.time,
             "learned": self.learned,
             "as_of": self._as_of(),
+            "alarms": self._alarms(),
             "evidence": {field: list(self._column(field)) for field in self.evidence},
             "carried": {field: list(self._column(field)) for field in self.carried},
             "merged": {source: _copied(snapshot) for source, snapshot in self._merged.items()},
@@ -84,91 +84,17 @@ class Saved(ABC):
         policy._fill(state)
         return policy
 
-    def merge(self, other_state: Mapping[str, Any]) -> None:
-        """Add the evidence in another device's state to this policy's own.
-
-        Evidence is kept by its source, so that states may come in any order, by any route and repeatedly: of each
-        source the largest evidence seen counts, once. Where evidence ages, theirs is as old here as it is there.
-        """
-        other = self._like(other_state)
-        now = self._catch_up()
-        for source, snapshot in other._sources().items():
-            self._take(source, snapshot, now)
-        self._rebuild()
-
-    def warm_start(self, state: Mapping[str, Any], weight: float) -> None:
-        """Start from what another policy knows: each of its offloads counts as `weight` of one.
-
-        A weight of 1 trusts it like one's own; the less alike the two worlds are, the smaller the weight should be.
-
-        >>> from hinge import Isotonic
-        >>> veteran, novice = Isotonic(bins=2, offload_cost=0.5), Isotonic(bins=2, offload_cost=0.5)
-        >>> batch = veteran.decide_many([1] * 20)
-        >>> for decision in batch:
-        ...     veteran.learn(decision, agreed=True)
-        >>> novice.warm_start(veteran.state(), weight=0.5)
-        >>> print(novice.explain(1))
-        Bin 1 is accepted: local agreed in 10 of 10 offloads; checked again in 4812 samples.
-        """
-        weight = positive(type(self).__name__, "weight", weight)
-        other = self._like(state)
-        now = self._catch_up()
-        for source, snapshot in other._sources().items():
-            evidence = {field: [weight * value for value in snapshot["evidence"][field]] for field in self.evidence}
-            self._take(f"{source} × {weight:g}", {**snapshot, "evidence": evidence}, now)
-        self._rebuild()
-
-    def _like(self: Self, state: Mapping[str, Any]) -> Self:
-        """Another policy from its state, if its evidence can be added to this one's."""
-        theirs = type(self)._checked_header(state)["parameters"]
-        for name in self.merges_on:
-            if getattr(self, name) != theirs.get(name):
-                wanted = f"{type(self).__name__}: other_state must have {name}={getattr(self, name)!r}"
-                raise InvalidState(f"{wanted}, got {theirs.get(name)!r}")
-        return type(self).restore(state)
-
-    def _take(self, source: str, snapshot: State, now: int) -> None:
-        """Count the evidence of a source, in place of what was known of it before."""
-        known = self._merged.get(source)
-        if source == self.id or (known and _age(known) >= _age(snapshot)):
-            return
-        before = self._aged(known["evidence"], known["as_of"]) if known else None
-        for field in self.evidence:
-            column = self._column(field)
-            _add(column, snapshot["evidence"][field])
-            if before:
-                _subtract(column, before[field])
-        self._merged[source] = {**snapshot, "as_of": now}
-
-    def _sources(self) -> dict[str, State]:
-        """What this policy knows, taken apart by who gathered it."""
-        total = {field: list(self._column(field)) for field in self.evidence}
-        own = self._aged(total, self._as_of())
-        sources = {}
-        for source, snapshot in self._merged.items():
-            evidence = self._aged(snapshot["evidence"], snapshot["as_of"])
-            sources[source] = {**snapshot, "evidence": evidence}
-            for field, values in own.items():
-                _subtract(values, evidence[field])
-        return {self.id: {"time": self.time, "learned": self.learned, "evidence": own}, **sources}
-
     def _column(self, field: str) -> Any:
         """A field of the table that is saved."""
         return getattr(self.table, field)
-
-    # -- evidence that ages; by default it does not -------------------------------------------------------------------
 
     def _as_of(self) -> int:
         """The time that the evidence in the table is as of."""
         return self.time
 
-    def _catch_up(self) -> int:
-        """Bring the evidence in the table to the present; returns that time."""
-        return self.time
-
-    def _aged(self, evidence: Evidence, since: int) -> Evidence:
-        """What is left at present of evidence as of an earlier time."""
-        return {field: list(values) for field, values in evidence.items()}
+    def _alarms(self) -> list[int]:
+        """How often evidence was dropped, by kind; for policies that forget."""
+        return []
 
     @abstractmethod
     def _rebuild(self) -> None:
@@ -190,6 +116,13 @@ class Saved(ABC):
         for field in self.carried:
             column = self._column(field)
             column[:] = array(column.typecode, self._checked_field(_mapping(state, "carried"), field))
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Check what was restored, and bring in line what depends on carried fields."""
+        for source, snapshot in self._merged.items():
+            if snapshot["as_of"] > self.time:
+                raise InvalidState(f"{type(self).__name__}: state has evidence of {source!r} from the future")
 
     def _restore_pending(self, entry: object) -> None:
         if not (isinstance(entry, list | tuple) and len(entry) == 3 and isinstance(entry[2], bool)):
@@ -211,7 +144,10 @@ class Saved(ABC):
                     raise InvalidState(f"{type(self).__name__}: state has {agreed} agreements of {seen} at {position}")
         time, learned = _count(state, "time"), _count(state, "learned")
         as_of = _count(state, "as_of") if "as_of" in state else time
-        return {"time": time, "learned": learned, "as_of": as_of, "evidence": checked}
+        alarms = state.get("alarms", [])
+        if not isinstance(alarms, list) or not all(type(count) is int and count >= 0 for count in alarms):
+            raise InvalidState(f"{type(self).__name__}: alarms must be a list of counts, got {alarms!r}")
+        return {"time": time, "learned": learned, "as_of": as_of, "alarms": list(alarms), "evidence": checked}
 
     def _checked_field(self, evidence: Mapping[str, Any], field: str) -> list[float]:
         values, column = evidence.get(field), self._column(field)
@@ -238,24 +174,9 @@ class Saved(ABC):
         return state
 
 
-def _add(total: MutableSequence[float], values: Sequence[float]) -> None:
-    for position, value in enumerate(values):
-        total[position] += value
-
-
-def _subtract(total: MutableSequence[float], values: Sequence[float]) -> None:
-    for position, value in enumerate(values):
-        total[position] = max(0, total[position] - value)  # sums of prices leave a rounding error
-
-
 def _copied(snapshot: State) -> State:
     evidence = {field: list(values) for field, values in snapshot["evidence"].items()}
     return {**snapshot, "evidence": evidence}
-
-
-def _age(snapshot: State) -> tuple[int, int]:
-    """Evidence only grows, with the samples seen and with the feedback learned: of two states the older has less."""
-    return snapshot["time"], snapshot["learned"]
 
 
 def _mapping(state: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -130,6 +130,7 @@ class ThresholdPolicy(RandomisedPolicy):
     """A randomised policy whose experts are thresholds."""
 
     assumes_monotone = True
+    can_be_overruled = False  # what an offload reveals is weighed by its chance
     evidence: tuple[str, ...] = ("losses",)
     carried: tuple[str, ...] = ("weights",)
     merges_on = ("bins", "offload_cost")

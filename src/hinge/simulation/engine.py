@@ -228,6 +228,6 @@ def _check(policies: Mapping[str, Policy], source: Source) -> None:
             raise ValueError(f"simulate: policy {name!r} has {policy.bins} bins, but the source has {source.bins}")
         if isinstance(source, Adaptive):
             if not isinstance(policy, ExpiryPolicy):
-                raise TypeError(f"simulate: an adaptive adversary needs deterministic policies, got {name!r}")
+                raise TypeError(f"simulate: an adaptive adversary needs policies that decide by expiry, got {name!r}")
             if len(policies) > 1:
                 raise ValueError("simulate: an adaptive adversary plays against one policy at a time")

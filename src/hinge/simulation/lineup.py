@@ -8,7 +8,6 @@ from hinge.policies import Policy, build, policy_class, policy_names
 from hinge.sources import Replay, Synthetic
 
 FITTED = ("offline", "logistic")  # fitted in hindsight, on the very samples they are then tried on
-BUDGETED = ("lyapunov-exp4",)  # has to keep a budget, and so another goal than the others
 KNOWING = ("oracle", "static", *FITTED)  # need a number for the cost, and cannot learn it
 
 
@@ -33,7 +32,7 @@ def lineup(
     """
     wanted = list(names)
     if wanted == ["all"]:
-        wanted = [name for name in policy_names() if name not in BUDGETED]
+        wanted = [name for name in policy_names() if not policy_class(name).keeps_budget]
     return {name: _ready(name, source, offload_cost, horizon, alpha, seed) for name in wanted}
 
 
