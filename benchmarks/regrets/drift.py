@@ -100,8 +100,8 @@ def report(quick: bool) -> list[str]:
         "## Drift",
         "",
         f"Pseudo-regret in the first {HORIZON // 2} samples and in the second, {BINS} bins, {runs} runs ± half of the",
-        "95 % interval, the same samples for all. Policies that forget have their default memory and audits. Where only",
-        "arrivals change, nothing that was learned becomes wrong, and forgetting can only cost.",
+        "95 % interval, the same samples for all. Policies that forget have their default memory and audits. Where",
+        "only arrivals change, nothing that was learned becomes wrong, and forgetting can only cost.",
         "",
     ]
     verdicts = []
