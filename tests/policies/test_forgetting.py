@@ -325,6 +325,15 @@ def test_a_window_is_at_least_as_long_as_stated() -> None:
     assert policy.explain(1).offloads == 1
 
 
+def test_an_explanation_does_not_blame_an_audit_for_a_bad_bin() -> None:
+    policy = DiscountedIsotonic(4, offload_cost=0.5, memory=1000, audit=0.01)
+    for _ in range(2000):
+        policy.learn(policy.decide(0), agreed=False)
+    assert "accepting would be cheaper above 0.5 of them" in str(policy.explain(0))
+    assert "too little evidence" in str(policy.explain(3))
+    assert policy.alarms == {"agreement": 0, "cost": 0}
+
+
 def test_wrong_parameters_are_named() -> None:
     with pytest.raises(ValueError, match=r"DiscountedIsotonic: memory must be an integer from 16 to \d+, got 3"):
         DiscountedIsotonic(4, memory=3)

@@ -39,7 +39,7 @@ def test_a_learned_cost_is_in_the_log_too() -> None:
     policy.learn_log(BINS, AGREED, COSTS, weight=2)
     assert policy.table.costs.tolist() == pytest.approx([10, 5, 2 * 0.25 * 3 + 2 * 0.16 + 2 * 0.36])
     with pytest.raises(TypeError, match="Isotonic: cost must be a number, as the offload cost is learned"):
-        Isotonic(4).learn_log(BINS, AGREED)
+        Isotonic(4).learn_log(BINS, AGREED, weight=1)
 
 
 def test_the_same_log_counts_once_by_any_route() -> None:
@@ -94,7 +94,7 @@ def test_a_known_cost_leaves_learned_costs_aside_and_not_the_other_way_round() -
 def test_old_evidence_is_as_old_here_as_there() -> None:
     for policy in (DiscountedIsotonic(4, offload_cost=0.5, memory=1600), SlidingWindowIsotonic(4, memory=1600)):
         history = [0] * 1600 + [3] * 800
-        policy.learn_log(history, [True] * len(history), [0.5] * len(history))
+        policy.learn_log(history, [True] * len(history), [0.5] * len(history), weight=1)
         old, recent = policy.explain(0).offloads or 0.0, policy.explain(3).offloads or 0.0
         if isinstance(policy, DiscountedIsotonic):
             left = (1 - 1 / 1600) ** 800
@@ -115,12 +115,12 @@ def test_a_budget_can_be_warm_too() -> None:
 
 def test_what_cannot_start_warm_is_refused() -> None:
     with pytest.raises(TypeError, match="HedgeHI: learn_log needs a policy that counts offloads"):
-        HedgeHI(horizon=100, bins=4, offload_cost=0.5).learn_log(BINS, AGREED)
+        HedgeHI(horizon=100, bins=4, offload_cost=0.5).learn_log(BINS, AGREED, weight=1)
     with pytest.raises(ValueError, match="Isotonic: weight must be > 0, got 0"):
         Isotonic(4, offload_cost=0.5).learn_log(BINS, AGREED, weight=0)
     with pytest.raises(InvalidState, match="Isotonic: other_state must have bins=4, got 8"):
         Isotonic(4).warm_start(Isotonic(8).state(), weight=0.5)
     with pytest.raises(ValueError, match="Isotonic: bins, agreed and costs must be equally long, got 3, 1 and 3"):
-        Isotonic(4, offload_cost=0.5).learn_log([0, 1, 2], [True])
-    with pytest.raises(ValueError, match="Isotonic: bin must be an integer from 0 to 3, got 4"):
-        Isotonic(4, offload_cost=0.5).learn_log([0, 4], [True, True])
+        Isotonic(4, offload_cost=0.5).learn_log([0, 1, 2], [True], weight=1)
+    with pytest.raises(ValueError, match=r"bin must be an integer from 0 to 3, got 4 \(in row 1 of the log\)"):
+        Isotonic(4, offload_cost=0.5).learn_log([0, 4], [True, True], weight=1)

@@ -58,30 +58,37 @@ def print_legend(figures: Sequence[Mapping[str, Any]]) -> None:
     """What the marks in a table mean."""
     if any(row["policy"] in INFORMED for row in figures):
         out.print("* knows more than a device can: fitted on this very log, told about every sample, or the truth")
-    out.print("regret ± half of its 95 % interval; shuffled cost ± standard deviation over orders")
+    if any(row.get("regret_ci95") is not None for row in figures):
+        out.print("regret ± half of its 95 % interval")
+    if any(row.get("shuffled_spread") is not None for row in figures):
+        out.print("shuffled cost ± standard deviation over orders")
 
 
-def print_dips(dips: Sequence[Dip], policies: Mapping[str, Policy]) -> None:
-    """A warning, on standard error, about the dip that would cost most and the policies that it misleads."""
+def print_dips(dips: Sequence[Dip], policies: Mapping[str, Policy], bins: int) -> None:
+    """A warning, on standard error, about the dip that would cost most and the policies that it may mislead."""
     if not dips:
         return
     worst, *others = sorted(dips, key=lambda dip: -dip.price * dip.rows)
-    here, below = _span(worst.bin, worst.last_bin), _span(worst.below_bin, worst.below_last_bin)
-    shares = f"{100 * worst.agreement:.1f} % of {worst.rows} rows in {here}, {100 * worst.below_agreement:.1f} %"
-    lines = [f"Warning: agreement falls with confidence: {shares} of {worst.below_rows} in {below}, below."]
+    here, below = _span(worst.bin, worst.last_bin, bins), _span(worst.below_bin, worst.below_last_bin, bins)
+    shares = f"{100 * worst.agreement:.1f} % of {worst.rows} rows agree there"
+    lines = [f"Warning: agreement falls with confidence, most clearly in {here}: {shares},"]
+    lines[0] += f" but {100 * worst.below_agreement:.1f} % of {worst.below_rows} in {below}."
     if others:
-        spans = [_span(dip.bin, dip.last_bin) for dip in others]
+        spans = [_span(dip.bin, dip.last_bin, bins) for dip in others]
         lines[0] += f" It falls in {_listed(spans if len(spans) <= 5 else [*spans[:4], 'others'])} too."
-    if misled := sorted(name for name, policy in policies.items() if policy.assumes_monotone):
-        lines.append(f"{_listed(misled)} assume{'s' * (len(misled) == 1)} that it never falls: what speaks for")
-        lines[-1] += f" {below} speaks for {here} too, where accepting a sample costs {worst.price:.2g} too much."
+    misled = sorted(name for name, policy in policies.items() if policy.assumes_monotone)
+    if misled:
+        who = _listed(misled) if len(misled) <= 4 else f"{len(misled)} of these policies"
+        lines.append(f"{who} assume{'s' * (len(misled) == 1)} that it never falls, and may accept such samples")
+        lines[-1] += f" wrongly, at {worst.price:.2g} each: compare the costs above."
     kinds = {name: policy_class(name) for name in policy_names()}
     single = [name for name, kind in kinds.items() if kind.weighs_cost and not kind.assumes_monotone]
     err.print(*lines, f"{_listed(single)} judge each bin by itself.", sep="\n", style="yellow", soft_wrap=True)
 
 
-def _span(first: int, last: int) -> str:
-    return f"bin {first}" if first == last else f"bins {first} to {last}"
+def _span(first: int, last: int, bins: int) -> str:
+    confidences = f"(confidence {first / bins:.3g} to {(last + 1) / bins:.3g})"
+    return f"bin {first} {confidences}" if first == last else f"bins {first} to {last} {confidences}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from hinge.policies import Policy
 from hinge.simulation import Results, lineup, simulate
 from hinge.simulation.engine import Progress
 from hinge.sources import InOrder, Replay, Resampled, Shuffled
-from hinge.theory import significant_dips
+from hinge.theory import Dip, significant_dips
 
 
 def simulate_command(
@@ -91,14 +91,20 @@ def evaluate_command(
     if json:
         settings = {"trace": trace, "samples": len(recorded), "bins": bins, "offload_cost": cost}
         settings |= {"alpha": alpha, "seed": seed}
-        warnings = [{"warning": "agreement falls with confidence", **asdict(dip)} for dip in dips]
+        warnings = [_warning(dip, bins) for dip in dips]
         show.print_json({**settings, "policies": figures, "warnings": warnings})
     else:
         order = "in order" if horizon is None else f"drawn {length} times with replacement"
         show.print_figures(f"{trace}: {len(recorded)} samples, {order}", sorted(figures, key=_by_cost))
         show.print_legend(figures)
-        show.print_dips(dips, chosen)
+        show.print_dips(dips, chosen, bins)
     _end(results if shuffled is None else shuffled)
+
+
+def _warning(dip: Dip, bins: int) -> dict[str, Any]:
+    """A dip for programs: its bins, and where on the scale of confidence they lie."""
+    confidence = {"confidence_from": dip.bin / bins, "confidence_to": (dip.last_bin + 1) / bins}
+    return {"warning": "agreement falls with confidence", **confidence, **asdict(dip)}
 
 
 def _shuffle(

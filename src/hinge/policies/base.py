@@ -154,11 +154,12 @@ class Policy(Merging):
         agreed: Iterable[float],
         costs: Iterable[float] | None = None,
         *,
-        weight: float = 1.0,
+        weight: float,
     ) -> None:
         """Start from a log, oldest sample first, as if each of its samples had been offloaded and counted `weight`.
 
-        One and the same log counts once, with the largest weight, also where devices that started from it are merged.
+        Weight 1 is for a log of the very same stream: what it licenses may not be checked again for very long. One and
+        the same log counts once, with the largest weight, also where devices that started from it are merged.
 
         >>> from hinge import Isotonic, UniformBins, load_trace
         >>> trace, policy = load_trace("fashion"), Isotonic(bins=16, offload_cost=0.5)
@@ -177,8 +178,11 @@ class Policy(Merging):
         reader, digest = self.fresh(), hashlib.sha256()
         for bin, agrees, cost in zip(rows, agreements, paid, strict=True):
             reader.time += 1
-            decision = reader._await(True, reader._checked_bin(bin), reader.time)
-            reader.learn(decision, agrees, cost)
+            try:
+                decision = reader._await(True, reader._checked_bin(bin), reader.time)
+                reader.learn(decision, agrees, cost)
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"{error} (in row {reader.time - 1} of the log)") from None
             digest.update(f"{decision.bin} {float(agrees)!r} {None if cost is None else float(cost)!r};".encode())
         self.warm_start({**reader.state(), "id": f"log {digest.hexdigest()[:16]}"}, weight)
 

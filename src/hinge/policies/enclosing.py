@@ -98,6 +98,19 @@ class Budgeted(Policy):
         reason = f"{why.reason[:-1]}; {copy._terms()}."
         return Explanation(bin, float(offload), why.offloads, why.agreement, why.expiry, why.samples_left, reason)
 
+    def share(self, other: "Budgeted") -> None:
+        """Let the budget inside be one with that inside another policy of the same kind; see `OnBudget.share`."""
+        if type(other) is not type(self) or not isinstance(self._inner, Budgeted):
+            raise TypeError(f"{type(self).__name__}: other must be around a budget as this one is, got {other!r}")
+        self._share(other)
+
+    def _share(self, other: "Budgeted") -> None:
+        inner, theirs = self._inner, other._inner
+        if not isinstance(inner, Budgeted) or not isinstance(theirs, Budgeted):
+            raise TypeError(f"{type(self).__name__}: only a price can be shared, got {inner!r} and {theirs!r}")
+        inner._share(theirs)
+        self.table = self.table._replace(inner=inner.table)
+
     @property
     def inside(self) -> Policy:
         """The policy that this one is around."""

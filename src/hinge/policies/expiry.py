@@ -193,10 +193,15 @@ class ExpiryPolicy(Policy):
     def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:
         seen = f"local agreed in {agreements:g} of {offloads:g} offloads" if offloads else "no offload of it seen yet"
         if left is None:
-            return f"Bin {bin} is accepted for good: {seen}."
+            free = "" if offloads else ", and a wrong answer costs no more than an offload"
+            return f"Bin {bin} is accepted for good: {seen}{free}."
         if left:
             return f"Bin {bin} is accepted: {seen}; checked again in {left} samples."
         return f"Bin {bin} is offloaded: {seen}; {self._lacking(bin)}."
 
     def _lacking(self, bin: int) -> str:
+        """Why a bin has no licence."""
+        offloads, agreements = self._counts(bin) or (0.0, 0.0)
+        if self.offload_cost is not None and offloads and agreements <= (1.0 - self.offload_cost) * offloads:
+            return f"accepting would be cheaper above {1.0 - self.offload_cost:.3g} of them"
         return "too little evidence that accepting is cheaper"

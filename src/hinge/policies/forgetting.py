@@ -180,6 +180,12 @@ class Forgetting(ExpiryPolicy):
         end = licence_end(self.table, bin, time)
         return int(end if worth_nothing(self.table, bin, time) else min(end, self.table.due[0]))
 
+    @property
+    def alarms(self) -> dict[str, int]:
+        """How often all evidence of agreement was dropped, and how often all evidence of costs."""
+        agreement, costs = self.table.alarms
+        return {"agreement": int(agreement), "cost": int(costs)}
+
     def _alarms(self) -> list[int]:
         return list(self.table.alarms)
 
@@ -209,12 +215,14 @@ class Forgetting(ExpiryPolicy):
         price = f"evidence fades over {self.memory} samples"
         if self.audit:
             price += f", and 1 sample in {self.table.interval} may be audited"
+            if self.offload_cost:
+                price += f", at {self.audit * self.offload_cost:.2g} a sample at most"
         when = "never checked again" if left is None else f"checked again in {left} samples"
         return f"Bin {bin} is accepted: {seen}; {when}, as {price}."
 
     def _lacking(self, bin: int) -> str:
-        due = self.time + 1 >= self.table.due[0]
-        return "an audit is due" if due else super()._lacking(bin)
+        licensed = holds(self.table, bin, self.time + 1)
+        return "an audit is due" if licensed else super()._lacking(bin)
 
 
 class Discounted(Forgetting):
@@ -269,7 +277,7 @@ class DiscountedIsotonic(Discounted):
     ...         policy.learn(decision, agreed=True)
     >>> print(policy.explain(12))
     Bin 12 is accepted: 4.8 of 4.8 recent offloads agreed; checked again in 19 samples, as evidence fades over 1000
-    samples, and 1 sample in 100 may be audited.
+    samples, and 1 sample in 100 may be audited, at 0.005 a sample at most.
     """
 
     name = "discounted-isotonic"

@@ -128,7 +128,7 @@ class OnBudget(Budgeted):
         """λ: what an offload costs at present beyond its cost, as a share of a wrong answer."""
         return float(self.table.ledger[0])
 
-    def share(self, other: "OnBudget") -> None:
+    def share(self, other: Budgeted) -> None:
         """Spend from the ledger of another device: what both may spend is then one budget.
 
         The ledger is shared in memory: a device that is restored from its state has one of its own again.
@@ -141,9 +141,13 @@ class OnBudget(Budgeted):
         if not isinstance(other, OnBudget):
             raise TypeError(f"{owner}: other must be on a budget, got {other!r}")
         if (self.offloads, self.cost) != (other.offloads, other.cost):
-            raise ValueError(f"{owner}: other must have the same goal, got {other!r}")
+            goals = f"offloads={self.offloads}, cost={self.cost}"
+            raise ValueError(f"{owner}: other must have {goals} too, got offloads={other.offloads}, cost={other.cost}")
         if self.enclosed:
-            raise ValueError(f"{owner}: share must come before a policy is put inside another")
+            raise ValueError(f"{owner}: the policy around this one has to share, as this one is inside it")
+        self._share(other)
+
+    def _share(self, other: Budgeted) -> None:
         self.table = self.table._replace(ledger=other.table.ledger)
 
     def _refresh(self) -> None:

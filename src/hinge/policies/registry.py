@@ -27,7 +27,7 @@ def policy_class(name: str) -> type[Policy]:
     """
     if name in Policy.registry:
         return Policy.registry[name]
-    raise UnknownName(f"no policy is called {name!r}{did_you_mean(name, Policy.registry)}")
+    raise UnknownName(f"no policy is called {name!r}{did_you_mean(name, policy_names())}")
 
 
 def build(name: str, **settings: Any) -> Policy:

@@ -37,7 +37,8 @@ def load_trace(name: str) -> Trace:
     """
     shipped = _shipped()
     if name not in shipped:
-        raise UnknownName(f"no trace is called {name!r}{did_you_mean(name, shipped)}")
+        file = "; read_trace reads a file" if "." in name or "/" in name else ""
+        raise UnknownName(f"no trace is called {name!r}{did_you_mean(name, shipped)}{file}")
     with shipped[name].open("rb") as stream:
         return read_npz(shipped[name].name, stream)
 
