@@ -220,7 +220,7 @@ def test_two_policies_of_one_name_are_refused_rather_than_one_of_them_lost() -> 
 
 def test_an_adaptive_adversary_plays_against_one_deterministic_policy() -> None:
     adversary = Adaptive(np.linspace(0.1, 0.95, BINS), FixedCosts(0.5))
-    with pytest.raises(TypeError, match="needs deterministic policies, got 'thompson'"):
+    with pytest.raises(TypeError, match="needs policies that decide by expiry, got 'thompson'"):
         simulate([Thompson(BINS)], adversary, 10)
     with pytest.raises(ValueError, match="one policy at a time"):
         simulate([HILCB(BINS), HILCBLite(BINS)], adversary, 10)

@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from hinge import Policy
+from hinge import Isotonic, Policy, at_most, on_budget
 from hinge.policies import ExpiryPolicy
 from hinge.simulation import Run, run_seeds, simulate
 from hinge.simulation.engine import policy_seed
@@ -21,7 +21,8 @@ Pair = tuple[str, bool, str]  # policy, learned cost, source
 
 SEED = 20
 ENOUGH = 100_000
-THOROUGH = ("hi-lcb", "hi-lcb-lite", "kl", "thompson", "hedge-hi")  # ENOUGH on every single source
+# ENOUGH on every single source
+THOROUGH = ("hi-lcb", "hi-lcb-lite", "kl", "thompson", "hedge-hi", "isotonic", "discounted-isotonic")
 BITWISE = ("hi-lcb", "kl", "hedge-hi", "thompson")
 BIT_LENGTH = 20_000
 
@@ -104,8 +105,29 @@ def test_kernel_and_object_decide_alike(pair: Pair) -> None:
     assert run.regret[-1] == pytest.approx(math.fsum(losses), rel=1e-9, abs=1e-9)
 
 
+def budgeted(name: str, learned: bool) -> Policy:
+    """A policy within a limit, at a price, or both."""
+    policy: Policy = Isotonic(6, offload_cost=None if learned else 0.3)
+    if name != "at most":
+        policy = on_budget(policy, 0.25)
+    return policy if name == "on budget" else at_most(policy, 0.3, 200)
+
+
+@pytest.mark.parametrize("learned", [False, True], ids=["known", "learned"])
+@pytest.mark.parametrize("kind", ["resampled", "in order", "blocks", "sudden drift"])
+@pytest.mark.parametrize("name", ["at most", "on budget", "both"])
+def test_kernel_and_object_decide_alike_within_a_budget(name: str, kind: str, learned: bool) -> None:
+    source, policy, horizon = sources(6)[kind], budgeted(name, learned), 10_000
+    run = simulate({name: policy}, source, horizon, seed=SEED, record_decisions=True)[name].runs[0]
+    run_seed = run_seeds(SEED, 1)[0]
+    decisions, _ = drive(policy, every_sample(source, policy, run_seed, horizon))
+    assert run.decisions is not None
+    assert first_difference(run.decisions.tolist(), decisions) is None
+    assert 0 < sum(decisions) < horizon
+
+
 def test_every_policy_and_every_source_sees_enough() -> None:
-    assert len({name for name, _ in variants()}) >= 17
+    assert len({name for name, _ in variants()}) >= 23
     seen: dict[object, int] = {}
     for pair in pairs():
         name, learned, kind = pair
