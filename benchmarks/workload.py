@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hinge
+from hinge.policies.forgetting import Forgetting
 
 ALPHA = 0.52
 HORIZON = 100_000
@@ -73,7 +74,10 @@ class Subject:
 
 
 def subjects() -> list[Subject]:
-    return [*map(Subject, hinge.policy_names()), Subject("hi-lcb", None), Subject("hi-lcb-lite", None)]
+    """Every policy but those that forget, whose licences do not outlive the benchmark, and those on a budget."""
+    kinds = {name: hinge.policy_class(name) for name in hinge.policy_names()}
+    lasting = [name for name, kind in kinds.items() if not issubclass(kind, Forgetting) and not kind.keeps_budget]
+    return [*map(Subject, lasting), Subject("hi-lcb", None), Subject("hi-lcb-lite", None)]
 
 
 def plenty(bins: int) -> NDArray[np.int64]:

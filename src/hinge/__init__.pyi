@@ -17,6 +17,7 @@ from hinge.costs import MeasuredCost as MeasuredCost
 from hinge.costs import ZeroOneCost as ZeroOneCost
 from hinge.errors import HingeError as HingeError
 from hinge.errors import InvalidDecision as InvalidDecision
+from hinge.errors import InvalidMessage as InvalidMessage
 from hinge.errors import InvalidState as InvalidState
 from hinge.errors import InvalidTrace as InvalidTrace
 from hinge.errors import UnknownName as UnknownName

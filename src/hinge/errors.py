@@ -7,7 +7,8 @@ What the world gets wrong raises one of these, each of them also a `HingeError`:
     ├── UnknownName      (ValueError)  no policy, trace or model of that name; says what was probably meant
     ├── InvalidDecision  (ValueError)  feedback for a decision that is not waiting for any
     ├── InvalidState     (ValueError)  a saved state that is damaged, newer than this version, or of another policy
-    └── InvalidTrace     (ValueError)  a recorded stream, or its file, that is damaged or makes no sense; says where
+    ├── InvalidTrace     (ValueError)  a recorded stream, or its file, that is damaged or makes no sense; says where
+    └── InvalidMessage   (ValueError)  a request or response of a server that is damaged, oversized or not ours
 """
 
 
@@ -29,3 +30,7 @@ class InvalidState(HingeError, ValueError):
 
 class InvalidTrace(HingeError, ValueError):
     """The trace has a value that makes no sense, or its file cannot be read."""
+
+
+class InvalidMessage(HingeError, ValueError):
+    """The message cannot be read, must not be trusted, or has no form that could be sent."""

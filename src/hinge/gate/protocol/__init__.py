@@ -1,0 +1,1 @@
+"""The Open Inference Protocol over HTTP, without any I/O."""

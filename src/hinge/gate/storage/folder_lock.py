@@ -1,0 +1,46 @@
+"""One process to a folder."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from hinge.errors import InvalidState
+
+
+class FolderLock:
+    """Held by the file `lock` in a folder, which is made if need be; the system lets go of it when the process ends.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> folder = TemporaryDirectory()
+    >>> lock = FolderLock(Path(folder.name))
+    >>> FolderLock(Path(folder.name))
+    Traceback (most recent call last):
+    hinge.errors.InvalidState: /...lock: the folder is in use by process ...
+    >>> lock.release()
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "lock"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._handle: int | None = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise InvalidState(f"{path}: cannot be opened: {error}") from error
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(self._handle, 20, 0).decode("ascii", "replace").strip()
+            self.release()
+            raise InvalidState(f"{path}: the folder is in use by process {holder or 'unknown'}") from error
+        try:
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
+        except OSError:
+            pass  # the number is for people; the lock holds without it
+
+    def release(self) -> None:
+        """Let others in; the file stays, since to remove it would let two in at once."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None

@@ -1,0 +1,60 @@
+"""Doing again what a journal says was done, so that a policy comes out bit by bit as it was.
+
+Most policies change by nothing but their clock while they accept, so that accepted samples need no record: the next
+record says how far the clock has come. A budget's price is reviewed by the clock, for which the samples between two
+records are gone through. Policies that note the bin of every sample (`hedge-hi` and its kin) have each recorded.
+"""
+
+from hinge.errors import HingeError
+from hinge.gate.storage.journal import CLOCK, DECIDED, Record
+from hinge.policies.base import Policy
+from hinge.policies.decision import Decision
+from hinge.policies.enclosing import Budgeted
+from hinge.policies.expiry import ExpiryPolicy
+from hinge.policies.thompson import Thompson
+
+
+class Divergence(Exception):
+    """A record does not follow from what came before it."""
+
+
+def records_all(policy: Policy) -> bool:
+    """Whether accepted samples, too, need a record, as they may change what the policy knows.
+
+    >>> from hinge import HedgeHI, Isotonic, at_most
+    >>> records_all(Isotonic(bins=16)), records_all(at_most(Isotonic(bins=16))), records_all(HedgeHI(1000, bins=16))
+    (False, False, True)
+    """
+    if isinstance(policy, Budgeted):
+        return records_all(policy.inside)
+    return not isinstance(policy, ExpiryPolicy | Thompson)
+
+
+def goes_through(policy: Policy) -> bool:
+    """Whether the samples between two records have to be gone through."""
+    return isinstance(policy, Budgeted)
+
+
+def replay(policy: Policy, record: Record) -> None:
+    """Do one thing again; raises `Divergence` where it does not follow, and then the policy is of no use any more."""
+    try:
+        if record.kind == DECIDED:
+            _pass_time(policy, record.time - 1)
+            if policy.decide(record.bin).offload != record.offload:
+                raise Divergence("this Hinge decides otherwise than was decided")
+            return
+        _pass_time(policy, record.clock)
+        if record.kind != CLOCK:
+            decision = Decision(record.offload, record.bin, record.time, policy.id)
+            policy.learn(decision, record.agreed, record.cost)
+    except (HingeError, TypeError, ValueError) as error:
+        raise Divergence(str(error)) from error
+
+
+def _pass_time(policy: Policy, clock: int) -> None:
+    if clock < policy.time:
+        raise Divergence(f"the clock goes back from {policy.time} to {clock}")
+    if goes_through(policy):
+        for time in range(policy.time + 1, clock + 1):
+            policy._offloads(policy.table, 0, time)  # reviews the price where that is due, whichever the bin
+    policy.time = clock
