@@ -22,7 +22,7 @@ SLACK = 0.9  # a price moves only where the limit around it leaves room to overs
 EARLY = HORIZON // 10
 DEVICES = ("cifar10-vgg16", "cifar100-resnet50", "imagenet-mobilenet", "imagenet-mobilenetv2", "fashion")
 EACH = 20_000  # samples of each device: objects are slower than the simulator
-SEED = 9
+SEED = 4712  # not the one with which the price's steps were chosen
 Reals = NDArray[np.float64]
 Maker = Callable[[float, int], OnBudget | LyapunovEXP4]  # for a target rate and a seed
 
@@ -241,7 +241,7 @@ def report(quick: bool) -> list[str]:
         f"T = {HORIZON}, {BINS} bins, offload cost {COST}, {runs} runs ± half of the 95 % interval; the same samples",
         "for all. Error: the share of answers other than the remote's. The best static policy is a mixture of",
         f"thresholds. Fullest: the most offloads in any {WINDOW} samples of any run. The constants of lyapunov-exp4",
-        "were chosen on the first two traces, with other seeds.",
+        "and the steps of the price were chosen on the first two traces, with other seeds.",
         "",
     ]
     for trace in TRACES:
