@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 
 # What the checks need. Ray is left out: it is large, and nothing but its own executor uses it.
-EXTRAS = test,sim,parquet,cli,report
+EXTRAS = test,sim,parquet,cli,report,device,grpc,litert,openvino,images,server
 
 .PHONY: help venv demo test lint types imports pytest test-ray test-browser pictures bench bench-regret clean
 

@@ -18,8 +18,10 @@ from hinge.costs import ZeroOneCost as ZeroOneCost
 from hinge.errors import HingeError as HingeError
 from hinge.errors import InvalidDecision as InvalidDecision
 from hinge.errors import InvalidMessage as InvalidMessage
+from hinge.errors import InvalidModel as InvalidModel
 from hinge.errors import InvalidState as InvalidState
 from hinge.errors import InvalidTrace as InvalidTrace
+from hinge.errors import RemoteFailed as RemoteFailed
 from hinge.errors import UnknownName as UnknownName
 from hinge.policies import HILCB as HILCB
 from hinge.policies import HILF as HILF

@@ -8,7 +8,9 @@ What the world gets wrong raises one of these, each of them also a `HingeError`:
     ├── InvalidDecision  (ValueError)  feedback for a decision that is not waiting for any
     ├── InvalidState     (ValueError)  a saved state that is damaged, newer than this version, or of another policy
     ├── InvalidTrace     (ValueError)  a recorded stream, or its file, that is damaged or makes no sense; says where
-    └── InvalidMessage   (ValueError)  a request or response of a server that is damaged, oversized or not ours
+    ├── InvalidMessage   (ValueError)  a request or response of a server that is damaged, oversized or not ours
+    ├── InvalidModel     (ValueError)  a model's file that is missing, damaged, must not be trusted, or does not fit
+    └── RemoteFailed                   the remote did not answer in time, or nothing that can be used
 """
 
 
@@ -34,3 +36,11 @@ class InvalidTrace(HingeError, ValueError):
 
 class InvalidMessage(HingeError, ValueError):
     """The message cannot be read, must not be trusted, or has no form that could be sent."""
+
+
+class InvalidModel(HingeError, ValueError):
+    """The model cannot be loaded, must not be trusted, or does not fit what it is used for."""
+
+
+class RemoteFailed(HingeError):
+    """The remote did not answer, not in time, or nothing that can be used; a device answers from its local model."""
