@@ -14,6 +14,7 @@ from hinge.confidence import temperature as temperature
 from hinge.costs import CostMatrix as CostMatrix
 from hinge.costs import FixedCost as FixedCost
 from hinge.costs import MeasuredCost as MeasuredCost
+from hinge.costs import Radio as Radio
 from hinge.costs import ZeroOneCost as ZeroOneCost
 from hinge.errors import HingeError as HingeError
 from hinge.errors import InvalidDecision as InvalidDecision
@@ -23,6 +24,14 @@ from hinge.errors import InvalidState as InvalidState
 from hinge.errors import InvalidTrace as InvalidTrace
 from hinge.errors import RemoteFailed as RemoteFailed
 from hinge.errors import UnknownName as UnknownName
+from hinge.gate.answer import Answer as Answer
+from hinge.gate.async_device import AsyncDevice as AsyncDevice
+from hinge.gate.breaker import Breaker as Breaker
+from hinge.gate.device import Device as Device
+from hinge.gate.local.onnx import OnnxModel as OnnxModel
+from hinge.gate.remote.open_inference import OpenInference as OpenInference
+from hinge.gate.retries import RetryBudget as RetryBudget
+from hinge.gate.storage.store import Store as Store
 from hinge.policies import HILCB as HILCB
 from hinge.policies import HILF as HILF
 from hinge.policies import HILN as HILN

@@ -9,6 +9,7 @@ An offload, priced in one unit of your choosing (money, milliseconds, joules) an
 
     FixedCost      the same cost every time
     MeasuredCost   a price list for the call, its time, its bytes and its energy
+    Radio          that energy, estimated from time and bytes where nobody measures it
 """
 
 from __future__ import annotations
@@ -201,6 +202,29 @@ class MeasuredCost:
         measures = (1.0, *_checked_measures("MeasuredCost", latency_ms, bytes, energy_j))
         prices = (self.per_call, self.per_ms, self.per_byte, self.per_joule)
         return [price * measure for price, measure in zip(prices, measures, strict=True)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Radio:
+    """The energy of an offload: `energy_j = per_call_j + watts * seconds + per_byte_j * bytes`.
+
+    `per_call_j` is what waking the radio takes, `watts` what listening takes, over the whole time of the offload.
+
+    >>> Radio(per_call_j=0.02, watts=0.6, per_byte_j=1e-6).energy_j(latency_ms=50, bytes=10_000)
+    0.06
+    """
+
+    per_call_j: float = 0.0
+    watts: float = 0.0
+    per_byte_j: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("per_call_j", "watts", "per_byte_j"):
+            object.__setattr__(self, name, real("Radio", name, getattr(self, name), 0))
+
+    def energy_j(self, *, latency_ms: float, bytes: float) -> float:
+        """The energy of an offload that took so long and moved so many bytes, both ways together."""
+        return self.per_call_j + self.watts * latency_ms / 1000 + self.per_byte_j * bytes
 
 
 def _checked_measures(owner: str, latency_ms: float, bytes: float, energy_j: float) -> list[float]:

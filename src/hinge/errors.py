@@ -43,4 +43,11 @@ class InvalidModel(HingeError, ValueError):
 
 
 class RemoteFailed(HingeError):
-    """The remote did not answer, not in time, or nothing that can be used; a device answers from its local model."""
+    """The remote did not answer, not in time, or nothing that can be used; a device answers from its local model.
+
+    `kind` sorts failures for those who count them: "unreachable", "late", "error" (it reports one) or "invalid".
+    """
+
+    def __init__(self, problem: str, kind: str = "error") -> None:
+        super().__init__(problem)
+        self.kind = kind

@@ -58,6 +58,14 @@ class Kept(RuleBasedStateMachine):
         self.told.append(decision)
         self.remember()
 
+    @precondition(lambda self: self.waiting)
+    @rule(which=st.integers(0, 10**6))
+    def forget(self, which: int) -> None:
+        decision = self.waiting.pop(which % len(self.waiting))
+        self.store.forget(decision)
+        self.told.append(decision)
+        self.remember()
+
     @precondition(lambda self: self.told)
     @rule(which=st.integers(0, 10**6))
     def learn_twice(self, which: int) -> None:

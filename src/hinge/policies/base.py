@@ -137,16 +137,32 @@ class Policy(Merging):
         wrong answers have different prices (`hinge.costs.CostMatrix`), one minus the price of this one. `cost` is
         needed only where the offload cost is learned.
         """
-        if not isinstance(decision, Decision):
-            raise TypeError(f"{type(self).__name__}: decision must be a Decision, got {decision!r}")
-        time = decision.time
-        if time is None or self._pending.get(time) != decision:
-            raise InvalidDecision(f"{type(self).__name__}: {self._refusal(decision)}, got {decision!r}")
+        time = self._waiting(decision)
         agreement = self._checked_agreement(decision, agreed)
         price = self._checked_cost(decision, cost)
         del self._pending[time]
         self.learned += 1
         self._learns(self.table, decision.bin, agreement, price, time, self.time)
+
+    def forget(self, decision: Decision) -> None:
+        """Wait no longer for the feedback of a decision, which is as if it had never been due.
+
+        >>> from hinge import Isotonic
+        >>> policy = Isotonic(bins=16, offload_cost=0.5)
+        >>> policy.forget(policy.decide(3))
+        >>> policy.state()["pending"], policy.learned
+        ([], 0)
+        """
+        del self._pending[self._waiting(decision)]
+
+    def _waiting(self, decision: Decision) -> int:
+        """The time of a decision that waits for feedback."""
+        if not isinstance(decision, Decision):
+            raise TypeError(f"{type(self).__name__}: decision must be a Decision, got {decision!r}")
+        time = decision.time
+        if time is None or self._pending.get(time) != decision:
+            raise InvalidDecision(f"{type(self).__name__}: {self._refusal(decision)}, got {decision!r}")
+        return time
 
     def learn_log(
         self,
@@ -208,6 +224,11 @@ class Policy(Merging):
         if self.offload_cost is None and self.weighs_cost and (decision.offload or Need.COST in self.needs):
             raise TypeError(f"{type(self).__name__}: cost must be a number, as the offload cost is learned, got None")
         return self.offload_cost or 0.0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether a budget leaves nothing to spend at present, so that samples are accepted that want offloading."""
+        return False
 
     # -- explaining ---------------------------------------------------------------------------------------------------
 

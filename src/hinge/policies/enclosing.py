@@ -112,6 +112,10 @@ class Budgeted(Policy):
         self.table = self.table._replace(inner=inner.table)
 
     @property
+    def exhausted(self) -> bool:
+        return self._refuses() or self._now().exhausted
+
+    @property
     def inside(self) -> Policy:
         """The policy that this one is around."""
         return self._now()

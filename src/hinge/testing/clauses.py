@@ -125,6 +125,17 @@ def feedback_once(policy: Policy) -> None:
     refuses(policy, TypeError, "a decision that is none", lambda: policy.learn(nothing, agreed=True))
 
 
+def forgotten_feedback_is_refused(policy: Policy) -> None:
+    """A decision that is forgotten leaves nothing behind, and feedback for it is an error."""
+    policy = policy.fresh(1)
+    for decision, _ in offloaded(policy, 1):
+        before = {**policy.state(), "pending": []}
+        policy.forget(decision)
+        require({**policy.state(), "pending": []} == before, "forgetting a decision changed more than that")
+        refuses(policy, InvalidDecision, "forgotten feedback", lambda d=decision: policy.learn(d, True, 0.5))
+        refuses(policy, InvalidDecision, "a second forgetting", lambda d=decision: policy.forget(d))
+
+
 def accepted_teaches_nothing(policy: Policy) -> None:
     """Unless a policy needs to know more, an accepted sample cannot be learned from."""
     policy = policy.fresh(1)
@@ -311,6 +322,7 @@ CLAUSES: tuple[Clause, ...] = (
     late_feedback_reaches_its_bin,
     missing_feedback_is_bounded,
     feedback_once,
+    forgotten_feedback_is_refused,
     accepted_teaches_nothing,
     wrong_feedback_is_refused,
     simulator_equals_object,

@@ -88,6 +88,15 @@ def check_datatype(owner: str, value: object) -> str:
     return value
 
 
+def dtype_of(datatype: str) -> np.dtype[Any]:
+    """The numpy type of a datatype.
+
+    >>> dtype_of("FP32")
+    dtype('float32')
+    """
+    return _TYPES[datatype]
+
+
 def datatype_of(owner: str, tensor: Tensor) -> str:
     """The datatype of an array; arrays of objects and of text are BYTES.
 

@@ -18,7 +18,7 @@ from hinge.gate.storage.disk import Disk
 
 VERSION = 1
 MAGIC = b"HINGEJNL"
-DECIDED, LEARNED, CLOCK = 1, 2, 3  # a sample was decided; feedback was learned; accepted samples went by
+DECIDED, LEARNED, CLOCK, FORGOTTEN = 1, 2, 3, 4  # decided; feedback learned; samples accepted; no feedback will come
 
 _HEADER = struct.Struct("<8sHHIQ")
 _RECORD = struct.Struct("<BBxxIQQddI")
@@ -122,7 +122,7 @@ def _record(data: bytes, number: int, seed: int) -> Record | None:
     if zlib.crc32(body, seed) != _CRC.unpack(crc)[0]:
         return None
     kind, offload, bin, time, clock, agreed, cost, written_as = _RECORD.unpack(body)
-    if written_as != number or kind not in (DECIDED, LEARNED, CLOCK):
+    if written_as != number or kind not in (DECIDED, LEARNED, CLOCK, FORGOTTEN):
         return None
     told = None if math.isnan(agreed) else agreed
     return Record(kind, bool(offload), bin, time, clock, told, None if math.isnan(cost) else cost)

@@ -6,7 +6,7 @@ records are gone through. Policies that note the bin of every sample (`hedge-hi`
 """
 
 from hinge.errors import HingeError
-from hinge.gate.storage.journal import CLOCK, DECIDED, Record
+from hinge.gate.storage.journal import CLOCK, DECIDED, FORGOTTEN, Record
 from hinge.policies.base import Policy
 from hinge.policies.decision import Decision
 from hinge.policies.enclosing import Budgeted
@@ -44,8 +44,10 @@ def replay(policy: Policy, record: Record) -> None:
                 raise Divergence("this Hinge decides otherwise than was decided")
             return
         _pass_time(policy, record.clock)
-        if record.kind != CLOCK:
-            decision = Decision(record.offload, record.bin, record.time, policy.id)
+        decision = Decision(record.offload, record.bin, record.time, policy.id)
+        if record.kind == FORGOTTEN:
+            policy.forget(decision)
+        elif record.kind != CLOCK:
             policy.learn(decision, record.agreed, record.cost)
     except (HingeError, TypeError, ValueError) as error:
         raise Divergence(str(error)) from error

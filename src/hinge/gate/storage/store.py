@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 from hinge.arguments import positive
 from hinge.errors import InvalidState
 from hinge.gate.storage.disk import Disk
-from hinge.gate.storage.journal import CLOCK, DECIDED, LEARNED
+from hinge.gate.storage.journal import CLOCK, DECIDED, FORGOTTEN, LEARNED
 from hinge.gate.storage.keeping import Keeping
 from hinge.gate.storage.recovery import Found, journal_name, read_generation, snapshot_name
 from hinge.policies.base import Policy
-from hinge.policies.decision import Decision, Decisions
+from hinge.policies.decision import Decision, Decisions, Explanation
 from hinge.policies.registry import restore
 
 if TYPE_CHECKING:
@@ -91,6 +91,17 @@ class Store(Keeping):
         with self._lock:
             self.policy.learn(decision, agreed, cost)
             self._append(LEARNED, decision.offload, decision.bin or 0, decision.time or 0, agreed, cost)
+
+    def forget(self, decision: Decision) -> None:
+        """Wait no longer for the feedback of a decision."""
+        with self._lock:
+            self.policy.forget(decision)
+            self._append(FORGOTTEN, decision.offload, decision.bin or 0, decision.time or 0)
+
+    def explain(self, bin: int) -> Explanation:
+        """Explain as the policy does, while nobody changes it."""
+        with self._lock:
+            return self.policy.explain(bin)
 
     # -- what others know ---------------------------------------------------------------------------------------------
 

@@ -1,0 +1,196 @@
+"""The way of a sample through a device, without any I/O.
+
+    sample → local model → label, confidence → bin → policy ──accept──→ Answer(local)
+                                                       └─offload→ Offload ──→ Answer(remote), or local if that failed
+
+`Device` and `AsyncDevice` differ in how they wait for the remote, and in nothing else: all that they decide is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from hinge.arguments import positive, whole
+from hinge.bins import ClassBins, QuantileBins, UniformBins
+from hinge.confidence import ConfidenceMeasure, max_softmax
+from hinge.costs import FixedCost, OffloadCost, Radio, WrongCost, ZeroOneCost
+from hinge.gate.answer import Answer
+from hinge.gate.breaker import Breaker
+from hinge.gate.local.scoring import LocalModel, Scoring
+from hinge.gate.offload import Judged, Offload, Terms
+from hinge.gate.remote.asking import AsyncRemote, Remote
+from hinge.gate.remote.calling import Called
+from hinge.gate.retries import RetryBudget
+from hinge.gate.storage.memory import Keeper, Memory
+from hinge.gate.storage.store import Store
+from hinge.gate.tally import Status, Tally
+from hinge.policies.base import Policy
+from hinge.policies.decision import Explanation
+
+Shadow = Literal["local", "remote"]
+
+_answer = tuple.__new__  # half the price of Answer(…)
+
+
+class Core:
+    """What `Device` and `AsyncDevice` have in common; see `Device` for the parameters."""
+
+    def __init__(
+        self,
+        local: LocalModel | Callable[[Any], Any],
+        remote: Any,
+        policy: Policy,
+        *,
+        deadline_s: float = 0.2,
+        confidence: ConfidenceMeasure = max_softmax,
+        bins: UniformBins | QuantileBins | ClassBins | None = None,
+        labels: Sequence[Any] | None = None,
+        price: OffloadCost | None = None,
+        radio: Radio | None = None,
+        wrong: WrongCost | None = None,
+        state: str | Path | None = None,
+        shadow: Shadow | None = None,
+        breaker: Breaker | None = None,
+        retries: RetryBudget | None = None,
+        batch: int = 32,
+        in_flight: int = 8,
+    ) -> None:
+        _check_policy(policy)
+        if shadow not in (None, "local", "remote"):
+            raise ValueError(f"Device: shadow must be None, 'local' or 'remote', got {shadow!r}")
+        self._confidence, self._labels, self._shadow = confidence, labels, shadow
+        self.local = local
+        self._batch = whole("Device", "batch", batch, 1)
+        self._in_flight = whole("Device", "in_flight", in_flight, 1)
+        self._remote = _asked(remote, self._in_flight)
+        self._bin_of = _binning(bins, policy)
+        self.breaker = breaker or Breaker(at_once=max(5, self._in_flight))
+        terms = Terms(
+            deadline_s=positive("Device", "deadline_s", deadline_s),
+            price=price or _known_price(policy),
+            radio=radio,
+            wrong=wrong or ZeroOneCost(),
+            labels=labels,
+            breaker=self.breaker,
+            retries=retries or RetryBudget(),
+        )
+        self._keeper: Keeper = Memory(policy) if state is None else Store(state, policy)
+        self._tally = Tally(self._keeper, self.breaker)
+        self._terms = terms
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """What a kind of device needs to wait for its remote."""
+
+    # -- the local model and the policy -------------------------------------------------------------------------------
+
+    @property
+    def local(self) -> LocalModel:
+        """The local model. It may be replaced while the device runs; samples under way keep the one they began with."""
+        return self._local
+
+    @local.setter
+    def local(self, model: LocalModel | Callable[[Any], Any]) -> None:
+        if not isinstance(model, LocalModel):
+            if not callable(model):
+                raise TypeError(f"Device: local must be a model or a function from sample to scores, got {model!r}")
+            model = Scoring(model, self._confidence, self._labels)
+        self._local = model
+
+    @property
+    def policy(self) -> Policy:
+        """The policy, to look at; the device alone decides and learns with it."""
+        return self._keeper.policy
+
+    def explain(self, sample: Any) -> Explanation:
+        """Why such a sample would be accepted or offloaded now; nothing is decided or learned."""
+        label, confidence = self._local.answer(sample)
+        return self._explain_bin(self._bin_of(confidence, label))
+
+    def _explain_bin(self, bin: int) -> Explanation:
+        return self._keeper.explain(bin)
+
+    @property
+    def status(self) -> Status:
+        """What became of all samples so far, and how the remote and the disk are."""
+        return self._tally.status()
+
+    def _judge(self, sample: Any) -> Judged:
+        label, confidence = self._local.answer(sample)
+        bin = self._bin_of(confidence, label)
+        return Judged(label, confidence, bin, self._keeper.decide(bin))
+
+    def _judge_many(self, samples: Sequence[Any]) -> list[Judged]:
+        answers = self._local.answer_many(samples)
+        bins = [self._bin_of(confidence, label) for label, confidence in answers]
+        decisions = self._keeper.decide_many(bins)
+        return [
+            Judged(label, confidence, bin, decision)
+            for (label, confidence), bin, decision in zip(answers, bins, decisions, strict=True)
+        ]
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def _accepted(self, judged: Judged) -> Answer:
+        label, confidence, bin, decision = judged
+        return _answer(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, self._explain_bin))
+
+    def _waits(self, judged: Judged) -> bool:
+        """Whether the answer waits for the remote."""
+        return judged.decision.offload if self._shadow is None else self._shadow == "remote"
+
+    def _offload(self, samples: Sequence[Any], judged: Sequence[Judged]) -> Offload:
+        return Offload(self._terms, self._keeper, self._tally, self._explain_bin, samples, judged)
+
+    def _offloads(self, samples: Sequence[Any], judged: Sequence[Judged]) -> list[tuple[list[int], Offload]]:
+        """The offloads of a batch, each with the places of its answers."""
+        waiting = [place for place, each in enumerate(judged) if self._waits(each)]
+        parts = [waiting[first : first + self._batch] for first in range(0, len(waiting), self._batch)]
+        return [(part, self._offload([samples[k] for k in part], [judged[k] for k in part])) for part in parts]
+
+    def _placed(
+        self,
+        judged: Sequence[Judged],
+        offloads: Sequence[tuple[list[int], Offload]],
+        results: Iterable[list[Answer]],
+    ) -> list[Answer]:
+        """The answers of a batch, each in its place."""
+        answers = [self._accepted(each) for each in judged]
+        for (places, _), found in zip(offloads, results, strict=True):
+            for place, answer in zip(places, found, strict=True):
+                answers[place] = answer
+        return answers
+
+
+def _binning(bins: UniformBins | QuantileBins | ClassBins | None, policy: Policy) -> Callable[[float, Any], int]:
+    chosen = UniformBins(policy.bins) if bins is None else bins
+    if chosen.bins != policy.bins:
+        raise ValueError(f"Device: bins must be as many as the policy has, {policy.bins}, got {chosen!r}")
+    if isinstance(chosen, ClassBins):
+        return chosen.bin
+    bin_of = chosen.bin
+    return lambda confidence, _: bin_of(confidence)
+
+
+def _check_policy(policy: Policy) -> None:
+    if not isinstance(policy, Policy):
+        raise TypeError(f"Device: policy must be a policy, got {policy!r}")
+    if policy.needs:
+        needs = " and ".join(sorted(need.value for need in policy.needs))
+        raise TypeError(f"Device: policy must learn from offloads alone; {policy.name!r} must be told {needs}")
+
+
+def _known_price(policy: Policy) -> FixedCost:
+    if policy.offload_cost is None:
+        raise TypeError("Device: price must say what an offload costs (FixedCost or MeasuredCost), as no policy knows")
+    return FixedCost(policy.offload_cost)
+
+
+def _asked(remote: Any, at_once: int) -> Any:
+    if isinstance(remote, Remote | AsyncRemote):
+        return remote
+    if callable(remote):
+        return Called(remote, at_once)
+    raise TypeError(f"Device: remote must be a remote or a function from sample to label, got {remote!r}")

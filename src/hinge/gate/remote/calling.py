@@ -1,0 +1,102 @@
+"""Any function as a remote: sample → label."""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import BoundedSemaphore, Thread
+from typing import Any
+
+from hinge.errors import RemoteFailed
+from hinge.gate.deadline import Deadline
+from hinge.gate.remote.asking import Reply
+
+Outcome = list[Any] | BaseException
+
+
+class Called:
+    """Asks a function, each time in a thread of its own: one that is still running at the deadline is left behind.
+
+    Of those no more than `at_once` can pile up; from then on asking fails.
+
+    >>> called = Called(lambda sample: sample > 3)
+    >>> called.ask([1, 5], Deadline.after(60, now=time.monotonic())).labels
+    [False, True]
+    """
+
+    def __init__(self, function: Callable[[Any], Any], at_once: int = 8) -> None:
+        self._function = function
+        self._room = BoundedSemaphore(at_once)
+        self._is_async = inspect.iscoroutinefunction(function)
+
+    def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
+        """The labels of the samples, one after another."""
+        if self._is_async:
+            raise TypeError("Device: remote must not be a coroutine function; AsyncDevice takes one")
+        outcome: SimpleQueue[Outcome] = SimpleQueue()
+        self._start(samples, outcome.put)
+        try:
+            return _reply(outcome.get(timeout=deadline.left(time.monotonic())))
+        except Empty:
+            raise _late() from None
+
+    async def ask_async(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
+        """The labels of the samples, without keeping the event loop waiting."""
+        left = deadline.left(time.monotonic())
+        try:
+            if self._is_async:
+                return await asyncio.wait_for(_gathered(self._function, samples), left)
+            return _reply(await asyncio.wait_for(self._started(samples), left))
+        except (asyncio.TimeoutError, TimeoutError):
+            raise _late() from None
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    async def close_async(self) -> None:
+        """Nothing is kept open."""
+
+    def _start(self, samples: Sequence[Any], tell: Callable[[Outcome], None]) -> None:
+        if not self._room.acquire(blocking=False):
+            raise RemoteFailed("too many calls are still running", "late")
+        Thread(target=self._call, args=(samples, tell), name="hinge-remote", daemon=True).start()
+
+    async def _started(self, samples: Sequence[Any]) -> Outcome:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Outcome] = loop.create_future()
+
+        def tell(outcome: Outcome) -> None:
+            with suppress(RuntimeError):  # nobody waits any more, and the loop is closed
+                loop.call_soon_threadsafe(_set, future, outcome)
+
+        self._start(samples, tell)
+        return await future
+
+    def _call(self, samples: Sequence[Any], tell: Callable[[Outcome], None]) -> None:
+        try:
+            outcome: Outcome = [self._function(sample) for sample in samples]
+        except BaseException as error:  # whatever it is, the device has a local answer
+            outcome = error
+        self._room.release()
+        tell(outcome)
+
+
+async def _gathered(function: Callable[[Any], Awaitable[Any]], samples: Sequence[Any]) -> Reply:
+    return Reply(await asyncio.gather(*(function(sample) for sample in samples)))
+
+
+def _reply(outcome: Outcome) -> Reply:
+    if isinstance(outcome, BaseException):
+        raise RemoteFailed(f"{type(outcome).__name__}: {outcome}", "error") from outcome
+    return Reply(outcome)
+
+
+def _set(future: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
+    if not future.done():  # it is, where the deadline came first
+        future.set_result(outcome)
+
+
+def _late() -> RemoteFailed:
+    return RemoteFailed("no answer in time", "late")

@@ -1,0 +1,87 @@
+"""What became of the samples of a device, and a line in the log when something changes that somebody should know."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import dataclass
+from threading import Lock
+
+from hinge.gate.breaker import Breaker, Counts
+from hinge.gate.storage.memory import Keeper
+
+log = logging.getLogger("hinge")
+
+
+@dataclass(frozen=True)
+class Status:
+    """A device at one instant."""
+
+    samples: int  # decided since the device was made; each is accepted, answered by the remote, fell back, or waits
+    answered_by_remote: int
+    fell_back: dict[str, int]  # answered locally as the remote failed, by the kind of failure
+    offload_cost: float  # the sum over the answers of the remote
+    breaker: str  # closed, open or probing
+    attempts: Counts
+    not_durable: str | None  # why what is learned now may be lost; None: it is safe on disk
+    alarms: dict[str, int]  # how often something happened that needs a person, by what it was
+
+
+class Tally:
+    """Counts what happens to offloads. Accepted samples are counted by the policy's clock, and cost nothing here."""
+
+    def __init__(self, keeper: Keeper, breaker: Breaker) -> None:
+        self._keeper, self._breaker = keeper, breaker
+        self._began = keeper.policy.time
+        self._lock = Lock()
+        self._remote, self._cost = 0, 0.0
+        self._fell_back: Counter[str] = Counter()
+        self._alarms: Counter[str] = Counter()
+        self._raised: dict[str, bool] = {}
+
+    def answered(self, samples: int, cost: float) -> None:
+        """The remote answered so many samples, each at that cost."""
+        with self._lock:
+            self._remote += samples
+            self._cost += samples * cost
+        self._watch()
+
+    def fell_back(self, kind: str, samples: int) -> None:
+        """So many samples got their local answer, as the remote failed in that way."""
+        with self._lock:
+            self._fell_back[kind] += samples
+        self._watch()
+
+    def _watch(self) -> None:
+        self._alarm("the breaker opened", self._breaker.opened_at is not None)
+        self._alarm("the offload budget is exhausted", self._keeper.policy.exhausted)
+        self._alarm("what is learned is not durable", self._durability() is not None)
+
+    def _alarm(self, what: str, holds: bool) -> None:
+        if self._raised.get(what, False) == holds:
+            return
+        with self._lock:
+            changed, self._raised[what] = self._raised.get(what, False) != holds, holds
+            self._alarms[what] += changed and holds
+        if changed and holds:
+            log.warning("%s", what)
+        elif changed:
+            log.info("no longer: %s", what)
+
+    def _durability(self) -> str | None:
+        """Why a policy that should be on disk is not; one that lives in memory is where it should be."""
+        return self._keeper.reason if hasattr(self._keeper, "durable") else None
+
+    def status(self) -> Status:
+        """How things stand."""
+        with self._lock:
+            return Status(
+                samples=self._keeper.policy.time - self._began,
+                answered_by_remote=self._remote,
+                fell_back=dict(self._fell_back),
+                offload_cost=self._cost,
+                breaker=self._breaker.state,
+                attempts=self._breaker.counts,
+                not_durable=self._keeper.reason,
+                alarms=dict(self._alarms),
+            )
