@@ -19,11 +19,11 @@ class Recorded:
     def __init__(self, trace: Trace) -> None:
         self._labels, self._confidences = trace.local.tolist(), trace.confidence.tolist()
 
-    def answer(self, sample: int) -> tuple[Any, float]:
-        """What the local model said of the row of that number."""
-        row = int(sample) % len(self._labels)
+    def answer(self, sample: Any) -> tuple[Any, float]:
+        """What the local model said of the row of that number, which may be an array of one, as a server wants it."""
+        row = (sample if isinstance(sample, int) else int(sample.item())) % len(self._labels)
         return self._labels[row], self._confidences[row]
 
-    def answer_many(self, samples: Sequence[int]) -> list[tuple[Any, float]]:
+    def answer_many(self, samples: Sequence[Any]) -> list[tuple[Any, float]]:
         """What it said of many."""
         return [self.answer(sample) for sample in samples]
