@@ -1,23 +1,30 @@
-"""HTTP for a device: one request and its response, all of it by a deadline, with connections kept open in between."""
+"""HTTP for a device: one request and its response, all of it by a deadline, with connections kept open in between.
+
+Threads use connections of ours and the parser of Python's `http.client`, whose own connections know no deadline. Event
+loops use httpcore2, and cancel what is late.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from threading import Lock
-from typing import Any, NamedTuple
-
-import httpcore2
+from collections import deque
+from collections.abc import AsyncIterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from http.client import HTTPException, HTTPResponse, IncompleteRead
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 from hinge.errors import RemoteFailed
 from hinge.gate.deadline import Deadline
 from hinge.gate.protocol.wire import MAX_BODY_BYTES, Message
-from hinge.gate.remote.sockets import DeadlineBackend
+from hinge.gate.remote.sockets import Connection
 
-_CONNECTIONS = 64  # kept open at most, by as many threads
+if TYPE_CHECKING:
+    import httpcore2
+
+_CONNECTIONS = 64  # kept open at most
 
 
 class Ask(NamedTuple):
@@ -34,111 +41,138 @@ class Response(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes
-    bytes: int  # what went over the network, both ways, but for the first lines
+    bytes: int  # what went over the network, both ways, but for the first line of the response
 
 
 class Http:
     """Asks one server, from any thread or from an event loop. Whatever fails raises `RemoteFailed`."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], tls: ssl.SSLContext | None) -> None:
-        self._url, self._tls = httpcore2.URL(url), tls
-        port = "" if self._url.port is None else f":{self._url.port}"
-        self._headers = {"Host": self._url.host.decode() + port, "Accept": "*/*", **headers}
-        self._prefix = self._url.target.rstrip(b"/")
-        self._lock = Lock()
-        self._pool: httpcore2.ConnectionPool | None = None
-        self._async_pool: httpcore2.AsyncConnectionPool | None = None
+    def __init__(self, url: str, headers: Mapping[str, str], tls: ssl.SSLContext | None = None) -> None:
+        parts = urlsplit(url)
+        self._secure = parts.scheme == "https"
+        self._host, self._port = str(parts.hostname), parts.port or (443 if self._secure else 80)
+        self._tls = (tls or ssl.create_default_context()) if self._secure else None
+        self._prefix = parts.path.rstrip("/")
+        self._headers = {"Host": parts.netloc.rpartition("@")[2], "Accept": "*/*", **headers}
+        self._idle: deque[Connection] = deque(maxlen=_CONNECTIONS)
+        self._pool: httpcore2.AsyncConnectionPool | None = None
+
+    # -- from threads -------------------------------------------------------------------------------------------------
 
     def send(self, ask: Ask, deadline: Deadline) -> Response:
         """Send the request, and wait for the response until the deadline."""
-        with self._lock:
-            if self._pool is None:
-                self._pool = httpcore2.ConnectionPool(network_backend=DeadlineBackend(), **self._options())
-        # For our own connections a timeout is an instant; only the pool waits for so many seconds.
-        steps = dict.fromkeys(("connect", "read", "write"), deadline.end_s)
-        request = self._request(ask, {**steps, "pool": deadline.left(time.monotonic())})
+        request = self._written(ask)
         with _translated():
-            response = self._pool.handle_request(request)
+            connection = self._connection(deadline)
             try:
-                body = _joined(response.iter_stream())
-            finally:
-                response.close()
-        return _response(request, response, ask, body)
+                connection.send_all(request)
+                response = HTTPResponse(connection, method=ask.method)  # type: ignore[arg-type]  # all it needs of one
+                try:
+                    response.begin()
+                    body = response.read(MAX_BODY_BYTES + 1)
+                finally:
+                    response.close()
+                _check_body(body, response.length)
+                if not response.will_close:
+                    self._keep(connection)
+                return _response(response.status, response.getheaders(), body, len(request))
+            except BaseException:
+                connection.close()
+                raise
 
-    async def send_async(self, ask: Ask, deadline: Deadline) -> Response:
-        """Send the request, and wait for the response until the deadline, when all of it is cancelled."""
-        request = self._request(ask, {})
-        with _translated():
-            return await asyncio.wait_for(self._exchanged(request, ask), deadline.left(time.monotonic()))
+    def _connection(self, deadline: Deadline) -> Connection:
+        """One that was kept, if it is still good, or a new one."""
+        with suppress(IndexError):  # threads take and give at the same time
+            while True:
+                connection = self._idle.pop()
+                if connection.is_idle():
+                    connection.deadline = deadline
+                    return connection
+                connection.close()
+        return Connection(self._host, self._port, self._tls, deadline)
 
-    async def _exchanged(self, request: httpcore2.Request, ask: Ask) -> Response:
-        pool = self._async_pool or httpcore2.AsyncConnectionPool(**self._options())
-        self._async_pool = pool
-        response = await pool.handle_async_request(request)
-        try:
-            body = await _joined_async(response.aiter_stream())
-        finally:
-            await response.aclose()
-        return _response(request, response, ask, body)
+    def _keep(self, connection: Connection) -> None:
+        if len(self._idle) < _CONNECTIONS:
+            self._idle.append(connection)
+        else:
+            connection.close()
 
     def close(self) -> None:
         """End the connections of threads."""
-        with self._lock:
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.close()
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
+
+    # -- from an event loop -------------------------------------------------------------------------------------------
+
+    async def send_async(self, ask: Ask, deadline: Deadline) -> Response:
+        """Send the request, and wait for the response until the deadline, when all of it is cancelled."""
+        with _translated():
+            return await asyncio.wait_for(self._exchanged(ask), deadline.left(time.monotonic()))
+
+    async def _exchanged(self, ask: Ask) -> Response:
+        import httpcore2
+
+        if self._pool is None:
+            self._pool = httpcore2.AsyncConnectionPool(ssl_context=self._tls, max_connections=_CONNECTIONS)
+        headers = self._headers_of(ask)
+        pairs = [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
+        target = (self._prefix + ask.path).encode("ascii")
+        scheme, host = b"https" if self._secure else b"http", self._host.encode("idna")
+        url = httpcore2.URL(scheme=scheme, host=host, port=self._port, target=target)
+        request = httpcore2.Request(ask.method, url, headers=pairs, content=ask.message.body)
+        try:
+            response = await self._pool.handle_async_request(request)
+            try:
+                body = await _joined(response.aiter_stream())
+            finally:
+                await response.aclose()
+        except httpcore2.TimeoutException as error:
+            raise TimeoutError from error
+        except (httpcore2.RemoteProtocolError, httpcore2.LocalProtocolError) as error:
+            raise HTTPException(str(error)) from error
+        except (httpcore2.NetworkError, httpcore2.ProxyError) as error:
+            raise OSError(str(error)) from error
+        found = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers]
+        return _response(response.status, found, body, len(self._written(ask)))
 
     async def close_async(self) -> None:
         """End the connections of the event loop."""
-        pool, self._async_pool = self._async_pool, None
+        pool, self._pool = self._pool, None
         if pool is not None:
             await pool.aclose()
 
-    def _options(self) -> dict[str, Any]:
-        return {"ssl_context": self._tls, "max_connections": _CONNECTIONS, "keepalive_expiry": 60.0}
+    # -- both ---------------------------------------------------------------------------------------------------------
 
-    def _request(self, ask: Ask, timeouts: dict[str, float]) -> httpcore2.Request:
-        headers = {**self._headers, **ask.message.headers}
-        if ask.method != "GET":
-            headers["Content-Length"] = str(len(ask.message.body))
-        url = httpcore2.URL(
-            scheme=self._url.scheme,
-            host=self._url.host,
-            port=self._url.port,
-            target=self._prefix + ask.path.encode("ascii"),
-        )
-        pairs = [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
-        return httpcore2.Request(
-            ask.method, url, headers=pairs, content=ask.message.body, extensions={"timeout": timeouts}
-        )
+    def _headers_of(self, ask: Ask) -> dict[str, str]:
+        length = {} if ask.method == "GET" else {"Content-Length": str(len(ask.message.body))}
+        return {**self._headers, **ask.message.headers, **length}
+
+    def _written(self, ask: Ask) -> bytes:
+        """The request as one piece, so that it travels as one."""
+        lines = [f"{ask.method} {self._prefix}{ask.path} HTTP/1.1"]
+        lines += [f"{name}: {value}" for name, value in self._headers_of(ask).items()]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1") + ask.message.body
 
 
-def _joined(parts: Iterable[bytes]) -> bytes:
-    body = bytearray()
-    for part in parts:
-        _check_size(len(body) + len(part))
-        body += part
-    return bytes(body)
-
-
-async def _joined_async(parts: AsyncIterable[bytes]) -> bytes:
+async def _joined(parts: AsyncIterable[bytes]) -> bytes:
     body = bytearray()
     async for part in parts:
-        _check_size(len(body) + len(part))
         body += part
+        _check_body(body, 0)
     return bytes(body)
 
 
-def _check_size(size: int) -> None:
-    if size > MAX_BODY_BYTES:
+def _check_body(body: bytes | bytearray, missing: int | None) -> None:
+    if len(body) > MAX_BODY_BYTES:
         raise RemoteFailed(f"the response is longer than {MAX_BODY_BYTES} bytes", "invalid")
+    if missing:
+        raise IncompleteRead(bytes(body[:0]), missing)
 
 
-def _response(request: httpcore2.Request, response: httpcore2.Response, ask: Ask, body: bytes) -> Response:
-    pairs = [*request.headers, *response.headers]
-    moved = len(ask.message.body) + len(body) + sum(len(name) + len(value) + 4 for name, value in pairs)
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in response.headers}
-    return Response(response.status, headers, body, moved)
+def _response(status: int, headers: list[tuple[str, str]], body: bytes, sent: int) -> Response:
+    received = len(body) + sum(len(name) + len(value) + 4 for name, value in headers)
+    return Response(status, dict(headers), body, sent + received)
 
 
 @contextmanager
@@ -146,9 +180,11 @@ def _translated() -> Iterator[None]:
     """What goes wrong on the way, in our own words."""
     try:
         yield
-    except (httpcore2.TimeoutException, asyncio.TimeoutError, TimeoutError) as error:
+    except (asyncio.TimeoutError, TimeoutError) as error:
         raise RemoteFailed("no answer in time", "late") from error
-    except (httpcore2.RemoteProtocolError, httpcore2.LocalProtocolError) as error:
-        raise RemoteFailed(f"no HTTP: {error}", "invalid") from error
-    except (httpcore2.NetworkError, httpcore2.ProxyError, OSError, RuntimeError) as error:
+    except ConnectionError as error:  # of which http.client has kinds that are also its own
+        raise RemoteFailed(f"cannot be reached: {error}", "unreachable") from error
+    except (HTTPException, ValueError) as error:
+        raise RemoteFailed(f"no HTTP: {type(error).__name__} {error}".rstrip(), "invalid") from error
+    except (OSError, RuntimeError) as error:
         raise RemoteFailed(f"cannot be reached: {error}", "unreachable") from error

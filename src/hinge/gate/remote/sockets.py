@@ -1,157 +1,125 @@
-"""Connections that keep a deadline: every step of an exchange ends at the same instant.
+"""Connections that keep a deadline: every step, from looking up a name to the last byte, ends at the same instant.
 
-A timeout that starts anew with every read is none, as a remote that sends a byte now and then is never late. Here the
-"timeouts" that the HTTP client hands down are instants of `time.monotonic`, and each step gets what is left until then.
-Names are looked up in a thread, since nothing else can interrupt that.
+A timeout that starts anew with every read is none, as a remote that sends a byte now and then is never late. So each
+step here gets what is left until the deadline. Names are looked up in a thread: nothing else can interrupt that.
 """
 
+from __future__ import annotations
+
+import io
 import select
 import socket
 import ssl
 import time
-from collections.abc import Iterable
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
-import httpcore2
-
-_NODELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+from hinge.gate.deadline import Deadline
 
 
-class DeadlineStream(httpcore2.NetworkStream):
-    """A connection whose timeouts are instants."""
+class Connection(io.RawIOBase):
+    """A connection to a host, whose steps raise `TimeoutError` from the deadline on. It is a file to read from."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._socket = connection
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Some bytes, if any come by then."""
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, deadline: Deadline) -> None:
+        self.deadline = deadline
+        self._socket = _connected(host, port, deadline)
         try:
-            self._socket.settimeout(_left(timeout))
-            return self._socket.recv(max_bytes)
-        except TimeoutError as error:
-            raise httpcore2.ReadTimeout("no answer in time") from error
-        except OSError as error:
-            raise httpcore2.ReadError(str(error)) from error
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:  # Python counts the whole handshake against the one timeout
+                self._socket.settimeout(_left(deadline))
+                self._socket = tls.wrap_socket(self._socket, server_hostname=host)
+        except BaseException:
+            self._socket.close()
+            raise
 
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send everything by then."""
-        view = memoryview(buffer)
-        try:
-            while view:
-                self._socket.settimeout(_left(timeout))
-                view = view[self._socket.send(view) :]
-        except TimeoutError as error:
-            raise httpcore2.WriteTimeout("the request could not be sent in time") from error
-        except OSError as error:
-            raise httpcore2.WriteError(str(error)) from error
+    def send_all(self, data: bytes) -> None:
+        """Send everything."""
+        view = memoryview(data)
+        while view:
+            self._socket.settimeout(_left(self.deadline))
+            view = view[self._socket.send(view) :]
 
-    def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> "DeadlineStream":
-        """Agree on keys by then; Python counts the whole handshake against the one timeout."""
-        try:
-            self._socket.settimeout(_left(timeout))
-            return DeadlineStream(ssl_context.wrap_socket(self._socket, server_hostname=server_hostname))
-        except TimeoutError as error:
-            self.close()
-            raise httpcore2.ConnectTimeout("no TLS connection in time") from error
-        except OSError as error:
-            self.close()
-            raise httpcore2.ConnectError(str(error)) from error
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._socket.settimeout(_left(self.deadline))
+        return self._socket.recv_into(buffer)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """A buffer over the connection, which outlives it; how `http.client` asks for one."""
+        return io.BufferedReader(_Borrowed(self))
+
+    def is_idle(self) -> bool:
+        """Whether nothing waits to be read: neither bytes that nobody asked for, nor the end."""
+        waiting = select.poll()
+        waiting.register(self._socket, select.POLLIN)
+        return not waiting.poll(0)
 
     def close(self) -> None:
         """End the connection."""
+        super().close()
         self._socket.close()
 
-    def get_extra_info(self, info: str) -> Any:
-        """What the pool asks of an idle connection: whether the other side has closed it."""
-        if info == "is_readable":
-            return _is_readable(self._socket)
-        if info == "ssl_object" and isinstance(self._socket, ssl.SSLSocket):
-            return self._socket
-        return None
+
+class _Borrowed(io.RawIOBase):
+    """Reads from a connection, and leaves it open when it is closed itself."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._connection.readinto(buffer)
 
 
-class DeadlineBackend(httpcore2.NetworkBackend):
-    """Connects by an instant, whatever the number of addresses behind a name."""
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> DeadlineStream:
-        """A connection to the first address that takes it."""
-        problem: OSError = OSError(f"{host} has no address")
+def _connected(host: str, port: int, deadline: Deadline) -> socket.socket:
+    """A socket connected to the first address of the host that takes it."""
+    problem: OSError = OSError(f"{host} has no address")
+    for family, kind, protocol, _, address in _addresses(host, port, deadline):
+        connection = socket.socket(family, kind, protocol)
         try:
-            for address in _addresses(host, port, timeout):
-                try:
-                    return DeadlineStream(_connected(address, timeout))
-                except TimeoutError:
-                    raise
-                except OSError as error:
-                    problem = error
-        except TimeoutError as error:
-            raise httpcore2.ConnectTimeout("no connection in time") from error
+            connection.settimeout(_left(deadline))
+            connection.connect(address)
+            return connection
+        except TimeoutError:
+            connection.close()
+            raise
         except OSError as error:
+            connection.close()
             problem = error
-        raise httpcore2.ConnectError(str(problem)) from problem
+    raise problem
 
 
-def _connected(address: Any, timeout: float | None) -> socket.socket:
-    family, kind, protocol, _, target = address
-    connection = socket.socket(family, kind, protocol)
-    try:
-        connection.setsockopt(*_NODELAY)
-        connection.settimeout(_left(timeout))
-        connection.connect(target)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _addresses(host: str, port: int, timeout: float | None) -> list[Any]:
+def _addresses(host: str, port: int, deadline: Deadline) -> list[Any]:
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except OSError:
         pass  # a name, then
-    found: SimpleQueue[list[Any] | OSError] = SimpleQueue()
+    found: SimpleQueue[list[Any] | Exception] = SimpleQueue()
     Thread(target=_look_up, args=(host, port, found), name="hinge-lookup", daemon=True).start()
     try:
-        result = found.get(timeout=_left(timeout))
+        result = found.get(timeout=_left(deadline))
     except Empty:
         raise TimeoutError(f"{host} could not be looked up in time") from None
-    if isinstance(result, OSError):
+    if isinstance(result, Exception):
         raise result
     return result
 
 
-def _look_up(host: str, port: int, found: "SimpleQueue[list[Any] | OSError]") -> None:
+def _look_up(host: str, port: int, found: SimpleQueue[list[Any] | Exception]) -> None:
     try:
         found.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # a name may be no name at all
         found.put(error)
 
 
-def _left(timeout: float | None) -> float | None:
-    """Seconds until that instant; a socket would take 0 as a wish not to wait at all."""
-    if timeout is None:
-        return None
-    left = timeout - time.monotonic()
+def _left(deadline: Deadline) -> float:
+    """Seconds until then; a socket would take 0 as a wish not to wait at all."""
+    left = deadline.end_s - time.monotonic()
     if left <= 0:
-        raise TimeoutError
+        raise TimeoutError("no answer in time")
     return left
-
-
-def _is_readable(connection: socket.socket) -> bool:
-    """Whether something waits to be read: of an idle connection, bytes nobody asked for, or its end."""
-    if connection.fileno() < 0:
-        return True
-    waiting = select.poll()
-    waiting.register(connection, select.POLLIN)
-    return bool(waiting.poll(0))
