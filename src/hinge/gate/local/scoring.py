@@ -50,10 +50,11 @@ class Scoring:
     def answer(self, sample: Any) -> tuple[Any, float]:
         """The answer to one sample."""
         scores = self.scores(sample)
+        best = -1
         if self._quick and len(scores) <= _SHORT:
             best, confidence = _top(scores.tolist() if isinstance(scores, np.ndarray) else list(scores))
-        else:
-            best = -1
+        elif self._quick and isinstance(scores, np.ndarray):
+            best, confidence = _top_of_many(scores)
         if best < 0:
             confidence = float(self._measure(scores))  # refuses scores that are no finite numbers, and says why
             best = int(np.argmax(scores))
@@ -92,3 +93,22 @@ def _top(scores: list[Any]) -> tuple[int, float]:
     except (TypeError, ValueError, OverflowError):  # no numbers, or none at all
         return -1, 0.0
     return scores.index(best), 1.0 / total
+
+
+def _top_of_many(scores: NDArray[Any]) -> tuple[int, float]:
+    """The same for an array of many classes.
+
+    >>> _top_of_many(np.array([0.0, 1.0]))
+    (1, 0.7310585786300049)
+    >>> _top_of_many(np.array([0.0, np.nan]))[0], _top_of_many(np.array([0.0, np.inf]))[0]
+    (-1, -1)
+    """
+    if scores.ndim != 1 or scores.dtype.kind != "f":
+        return -1, 0.0
+    values = scores.astype(np.float64)
+    best = int(values.argmax())
+    if not -inf < values.min() <= values[best] < inf:  # also false where one is NaN
+        return -1, 0.0
+    values -= values[best]
+    np.exp(values, out=values)
+    return best, 1.0 / float(values.sum())

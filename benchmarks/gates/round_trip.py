@@ -1,0 +1,102 @@
+"""An offload over HTTP: the device, its remote alone, and raw clients that send the same bytes to the same server."""
+
+import time
+from collections.abc import Callable
+from http.client import HTTPConnection
+from statistics import median
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import numpy as np
+
+from benchmarks.goals import add
+from benchmarks.report import Table, ratio, span
+from hinge import AlwaysRemote, Device, FixedCost, OnnxModel, OpenInference, fashion
+from hinge.gate.deadline import Deadline
+from hinge.gate.protocol.open_inference import Message, build_request, inference_path
+from tools.peers.hinge import hinge
+
+GOAL = 1.15
+BLOCK = 50
+
+
+def report(quick: bool) -> list[Table]:
+    images, _ = fashion.labelled_images()
+    with hinge({"remote": fashion.remote_model()}) as server:
+        return [_compared(server.url, images, binary, quick) for binary in (True, False)]
+
+
+def _compared(url: str, images: Any, binary: bool, quick: bool) -> Table:
+    message = build_request({"image": images[:1]}, id="1", binary=binary)
+    remote = OpenInference(url, "remote", binary=binary)
+    device = Device(OnnxModel(fashion.local_model()), remote, AlwaysRemote(16), price=FixedCost(0.5), deadline_s=10)
+    asked = {
+        "device.infer, local model included": lambda: device.infer(images[0]),
+        "its remote alone, OpenInference.ask": lambda: remote.ask([images[0]], Deadline(time.monotonic() + 10)),
+        "httpx2, the bytes alone": _with_httpx2(url, message),
+        "http.client, the bytes alone": _with_http_client(url, message),
+        "tritonclient, its own request and response": _with_tritonclient(url, images[:1], binary),
+    }
+    times: dict[str, list[float]] = {name: [] for name in asked}
+    for _ in range(4 if quick else 60):
+        for name, ask in asked.items():
+            times[name] += _timed(ask)
+    device.close()
+    return _table(times, "binary tensors" if binary else "JSON")
+
+
+def _timed(ask: Callable[[], Any]) -> list[float]:
+    found = []
+    for _ in range(BLOCK):
+        began = time.perf_counter_ns()
+        ask()
+        found.append(float(time.perf_counter_ns() - began))
+    return found
+
+
+def _with_httpx2(url: str, message: Message) -> Callable[[], Any]:
+    client, address = httpx2.Client(), url + inference_path("remote")
+    headers = dict(message.headers)
+    return lambda: client.post(address, content=message.body, headers=headers).content
+
+
+def _with_http_client(url: str, message: Message) -> Callable[[], Any]:
+    parts = urlsplit(url)
+    connection, headers = HTTPConnection(str(parts.hostname), parts.port), dict(message.headers)
+
+    def ask() -> bytes:
+        connection.request("POST", inference_path("remote"), message.body, headers)
+        return connection.getresponse().read()
+
+    return ask
+
+
+def _with_tritonclient(url: str, image: Any, binary: bool) -> Callable[[], Any]:
+    from tritonclient.http import InferenceServerClient, InferInput, InferRequestedOutput
+
+    client = InferenceServerClient(urlsplit(url).netloc)
+
+    def ask() -> Any:
+        given = InferInput("image", [1, 28, 28], "UINT8")
+        given.set_data_from_numpy(image, binary_data=binary)
+        wanted = InferRequestedOutput("scores", binary_data=binary)
+        return client.infer("remote", [given], outputs=[wanted]).as_numpy("scores").argmax()
+
+    return ask
+
+
+def _table(times: dict[str, list[float]], form: str) -> Table:
+    table = Table(f"An offload over HTTP to `hinge serve`, {form}", ["", "goal", "measured", "", "detail"])
+    raw = median(times["httpx2, the bytes alone"])
+    for name, found in times.items():
+        ours = name.startswith("device")
+        quarters = np.percentile(found, [25, 75, 99])
+        detail = f"median {span(median(found))}, half of them {span(quarters[0])} to {span(quarters[1])}"
+        share = median(found) / raw
+        goal = f"<= {GOAL:g}x" if ours else "–"
+        add(table, name, goal, ratio(share), share <= GOAL if ours else None, f"{detail}, p99 {span(quarters[2])}")
+    table.notes.append(
+        "Against httpx2, whose request is made beforehand and whose response is not looked at; in turn, one connection."
+    )
+    return table
