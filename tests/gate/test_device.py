@@ -17,6 +17,7 @@ from hinge import (
     ClassBins,
     CostMatrix,
     Device,
+    DiscountedIsotonic,
     FixedCost,
     HedgeG,
     InvalidModel,
@@ -366,3 +367,34 @@ def test_other_policies_run_as_well(chosen: Any) -> None:
         sources = Counter(device.infer(sample).source for sample in range(2000))
     assert min(sources["local"], sources["remote"]) > 0
     assert len(TRACE) == len(REMOTE)
+
+
+@each_kind
+def test_calls_that_hang_hold_up_others_only_until_the_deadline(kind: Any) -> None:
+    hold, calls = Event(), list[int]()
+
+    def stuck(sample: int) -> Any:
+        calls.append(sample)
+        hold.wait(30)
+
+    patient = Breaker(failures=100)
+    with kind(LOCAL, stuck, policy(), deadline_s=0.02, in_flight=2, breaker=patient) as device:
+        answers = [device.infer(sample) for sample in range(10)]
+        assert [answer.fault for answer in answers] == ["no answer in time"] * 10
+        assert calls == [0, 1]  # two hang, and no third was begun
+        hold.set()
+
+
+def test_an_alarm_tells_that_the_world_changed() -> None:
+    """The remote agrees until the policy relies on it, and then lies."""
+    lying = Event()
+
+    def remote(sample: int) -> Any:
+        return LOCAL.answer(sample)[0] + (1 if lying.is_set() else 0)
+
+    with Device(LOCAL, remote, DiscountedIsotonic(bins=16, offload_cost=0.5, audit=0.05)) as device:
+        for sample in range(8000):
+            if sample == 4000:
+                lying.set()
+            device.infer(sample)
+        assert device.status.alarms["the policy found the world changed, and forgot what it knew"] >= 1

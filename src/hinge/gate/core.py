@@ -107,9 +107,10 @@ class Core:
     def explain(self, sample: Any) -> Explanation:
         """Why such a sample would be accepted or offloaded now; nothing is decided or learned."""
         label, confidence = self._local.answer(sample)
-        return self._explain_bin(self._bin_of(confidence, label))
+        return self.explain_bin(self._bin_of(confidence, label))
 
-    def _explain_bin(self, bin: int) -> Explanation:
+    def explain_bin(self, bin: int) -> Explanation:
+        """Why a sample of this bin would be accepted or offloaded now."""
         return self._keeper.explain(bin)
 
     @property
@@ -135,14 +136,14 @@ class Core:
 
     def _accepted(self, judged: Judged) -> Answer:
         label, confidence, bin, decision = judged
-        return _answer(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, self._explain_bin))
+        return _answer(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, self.explain_bin))
 
     def _waits(self, judged: Judged) -> bool:
         """Whether the answer waits for the remote."""
         return judged.decision.offload if self._shadow is None else self._shadow == "remote"
 
     def _offload(self, samples: Sequence[Any], judged: Sequence[Judged]) -> Offload:
-        return Offload(self._terms, self._keeper, self._tally, self._explain_bin, samples, judged)
+        return Offload(self._terms, self._keeper, self._tally, self.explain_bin, samples, judged)
 
     def _offloads(self, samples: Sequence[Any], judged: Sequence[Judged]) -> list[tuple[list[int], Offload]]:
         """The offloads of a batch, each with the places of its answers."""

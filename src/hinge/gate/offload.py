@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hinge.costs import OffloadCost, Radio, WrongCost
-from hinge.errors import RemoteFailed
+from hinge.errors import InvalidDecision, RemoteFailed
 from hinge.gate.answer import Answer
 from hinge.gate.breaker import Attempt, Breaker
 from hinge.gate.deadline import Deadline
@@ -106,8 +107,9 @@ class Offload:
         cost = self._cost(reply.bytes / len(labels), now)
         for judged, agrees in zip(self._judged, agreed, strict=True):
             if judged.decision.offload:
-                self._keeper.learn(judged.decision, agrees, cost)
-        self._tally.answered(len(labels), cost)
+                with suppress(InvalidDecision):  # given up since: too many came after it, or the state was rolled back
+                    self._keeper.learn(judged.decision, agrees, cost)
+        self._tally.answered(len(labels), sum(agreed), cost)
         return [
             Answer(label, "remote", judged.confidence, judged.bin, True, cost, judged.decision, None, self._explains)
             for label, judged in zip(labels, self._judged, strict=True)
@@ -129,7 +131,8 @@ class Offload:
     def _forget(self) -> None:
         for judged in self._judged:
             if judged.decision.offload:
-                self._keeper.forget(judged.decision)
+                with suppress(InvalidDecision):
+                    self._keeper.forget(judged.decision)
 
     def _checked(self, reply: Reply) -> list[Any]:
         labels = list(reply.labels)

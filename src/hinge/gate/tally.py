@@ -19,6 +19,7 @@ class Status:
 
     samples: int  # decided since the device was made; each is accepted, answered by the remote, fell back, or waits
     answered_by_remote: int
+    agreed: float  # in how many of these answers local agreed; a mistake may count in part, by its price
     fell_back: dict[str, int]  # answered locally as the remote failed, by the kind of failure
     offload_cost: float  # the sum over the answers of the remote
     breaker: str  # closed, open or probing
@@ -34,15 +35,17 @@ class Tally:
         self._keeper, self._breaker = keeper, breaker
         self._began = keeper.policy.time
         self._lock = Lock()
-        self._remote, self._cost = 0, 0.0
+        self._remote, self._agreed, self._cost = 0, 0.0, 0.0
         self._fell_back: Counter[str] = Counter()
         self._alarms: Counter[str] = Counter()
         self._raised: dict[str, bool] = {}
+        self._changes = sum(keeper.policy.alarms.values())
 
-    def answered(self, samples: int, cost: float) -> None:
-        """The remote answered so many samples, each at that cost."""
+    def answered(self, samples: int, agreed: float, cost: float) -> None:
+        """The remote answered so many samples, each at that cost; local agreed in some of them."""
         with self._lock:
             self._remote += samples
+            self._agreed += agreed
             self._cost += samples * cost
         self._watch()
 
@@ -56,6 +59,9 @@ class Tally:
         self._alarm("the breaker opened", self._breaker.opened_at is not None)
         self._alarm("the offload budget is exhausted", self._keeper.policy.exhausted)
         self._alarm("what is learned is not durable", self._durability() is not None)
+        changes = sum(self._keeper.policy.alarms.values())
+        self._alarm("the policy found the world changed, and forgot what it knew", changes > self._changes)
+        self._changes = changes
 
     def _alarm(self, what: str, holds: bool) -> None:
         if self._raised.get(what, False) == holds:
@@ -78,6 +84,7 @@ class Tally:
             return Status(
                 samples=self._keeper.policy.time - self._began,
                 answered_by_remote=self._remote,
+                agreed=self._agreed,
                 fell_back=dict(self._fell_back),
                 offload_cost=self._cost,
                 breaker=self._breaker.state,

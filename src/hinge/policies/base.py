@@ -226,6 +226,11 @@ class Policy(Merging):
         return self.offload_cost or 0.0
 
     @property
+    def alarms(self) -> dict[str, int]:
+        """How often the policy found the world changed and dropped what it knew, by what had changed."""
+        return {}
+
+    @property
     def exhausted(self) -> bool:
         """Whether a budget leaves nothing to spend at present, so that samples are accepted that want offloading."""
         return False

@@ -112,6 +112,10 @@ class Budgeted(Policy):
         self.table = self.table._replace(inner=inner.table)
 
     @property
+    def alarms(self) -> dict[str, int]:
+        return self._inner.alarms
+
+    @property
     def exhausted(self) -> bool:
         return self._refuses() or self._now().exhausted
 

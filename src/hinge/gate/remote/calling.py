@@ -14,12 +14,13 @@ from hinge.gate.deadline import Deadline
 from hinge.gate.remote.asking import Reply
 
 Outcome = list[Any] | BaseException
+_PATIENCE_S = 0.001  # between two looks whether a call has ended, where all that may run at once do
 
 
 class Called:
     """Asks a function, each time in a thread of its own: one that is still running at the deadline is left behind.
 
-    Of those no more than `at_once` can pile up; from then on asking fails.
+    No more than `at_once` run at the same time, those left behind among them; others wait for one to end.
 
     >>> called = Called(lambda sample: sample > 3)
     >>> called.ask([1, 5], Deadline.after(60, now=time.monotonic())).labels
@@ -36,6 +37,8 @@ class Called:
         if self._is_async:
             raise TypeError("Device: remote must not be a coroutine function; AsyncDevice takes one")
         outcome: SimpleQueue[Outcome] = SimpleQueue()
+        if not self._room.acquire(timeout=deadline.left(time.monotonic())):
+            raise _late()
         self._start(samples, outcome.put)
         try:
             return _reply(outcome.get(timeout=deadline.left(time.monotonic())))
@@ -59,8 +62,6 @@ class Called:
         """Nothing is kept open."""
 
     def _start(self, samples: Sequence[Any], tell: Callable[[Outcome], None]) -> None:
-        if not self._room.acquire(blocking=False):
-            raise RemoteFailed("too many calls are still running", "late")
         Thread(target=self._call, args=(samples, tell), name="hinge-remote", daemon=True).start()
 
     async def _started(self, samples: Sequence[Any]) -> Outcome:
@@ -71,6 +72,8 @@ class Called:
             with suppress(RuntimeError):  # nobody waits any more, and the loop is closed
                 loop.call_soon_threadsafe(_set, future, outcome)
 
+        while not self._room.acquire(blocking=False):
+            await asyncio.sleep(_PATIENCE_S)
         self._start(samples, tell)
         return await future
 

@@ -10,7 +10,7 @@ import asyncio
 import ssl
 import time
 from collections import deque
-from collections.abc import AsyncIterable, Iterator, Mapping
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import TYPE_CHECKING, NamedTuple
@@ -69,6 +69,7 @@ class Http:
                 response = HTTPResponse(connection, method=ask.method)  # type: ignore[arg-type]  # all it needs of one
                 try:
                     response.begin()
+                    _check_size(response.length or 0)
                     body = response.read(MAX_BODY_BYTES + 1)
                 finally:
                     response.close()
@@ -124,13 +125,15 @@ class Http:
         try:
             response = await self._pool.handle_async_request(request)
             try:
+                _check_size(_told_length(response.headers))
                 body = await _joined(response.aiter_stream())
             finally:
                 await response.aclose()
         except httpcore2.TimeoutException as error:
             raise TimeoutError from error
         except (httpcore2.RemoteProtocolError, httpcore2.LocalProtocolError) as error:
-            raise HTTPException(str(error)) from error
+            gone = str(error).startswith("Server disconnected")  # before it said anything, which is no broken HTTP
+            raise (ConnectionError if gone else HTTPException)(str(error)) from error
         except (httpcore2.NetworkError, httpcore2.ProxyError) as error:
             raise OSError(str(error)) from error
         found = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers]
@@ -159,13 +162,22 @@ async def _joined(parts: AsyncIterable[bytes]) -> bytes:
     body = bytearray()
     async for part in parts:
         body += part
-        _check_body(body, 0)
+        _check_size(len(body))
     return bytes(body)
 
 
-def _check_body(body: bytes | bytearray, missing: int | None) -> None:
-    if len(body) > MAX_BODY_BYTES:
+def _told_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
+    """The length that a response says it has, which the parser has found to be a number; 0 if it does not say."""
+    return next((int(value) for name, value in headers if name.lower() == b"content-length"), 0)
+
+
+def _check_size(length: int) -> None:
+    if length > MAX_BODY_BYTES:
         raise RemoteFailed(f"the response is longer than {MAX_BODY_BYTES} bytes", "invalid")
+
+
+def _check_body(body: bytes, missing: int | None) -> None:
+    _check_size(len(body))
     if missing:
         raise IncompleteRead(bytes(body[:0]), missing)
 
