@@ -1,0 +1,1 @@
+"""What runs inside the peers, in their own environments: an ONNX model as each of them wants it."""
