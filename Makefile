@@ -8,7 +8,7 @@ BIN = $(VENV)/bin
 # What the checks need. Ray is left out: it is large, and nothing but its own executor uses it.
 EXTRAS = test,sim,parquet,cli,report,device,grpc,litert,openvino,images,server
 
-.PHONY: help venv demo test lint types imports pytest test-ray test-browser pictures bench bench-regret clean
+.PHONY: help venv demo test lint types imports pytest test-ray test-interop test-faults test-fuzz test-browser pictures bench bench-regret clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +48,16 @@ pytest: $(VENV)/.installed ## Run the tests, and the examples in docstrings and 
 test-ray: $(VENV)/.installed ## Test the executor for clusters on a local Ray, which it installs
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),ray]'
 	$(BIN)/pytest tests/ray/test_ray.py
+
+test-interop: $(VENV)/.installed ## Test against Triton, KServe and MLServer, which it installs outside the checkout
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),interop]'
+	$(BIN)/pytest tests/interop
+
+test-faults: $(VENV)/.installed ## Break the network, the disk and the process in every way, with full counts (ten minutes)
+	HINGE_FULL=1 $(BIN)/pytest tests/faults
+
+test-fuzz: $(VENV)/.installed ## Feed a million damaged messages, states and models to everything that reads them
+	HINGE_FUZZ=1000000 $(BIN)/pytest tests/fuzz
 
 test-browser: $(VENV)/.installed ## Look at the report in headless Chromium (from the system, as /usr/bin/chromium)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),browser]'

@@ -7,6 +7,7 @@ file is walked as what it is, a tree of Protocol Buffers messages; the tables be
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,7 +53,7 @@ def open_session(path: str | Path, *, threads: int | None = None) -> onnxruntime
     try:
         import onnxruntime
     except ImportError as error:
-        raise ImportError(f"models need onnxruntime ({error}): pip install 'hinge[device]'") from error
+        raise ImportError(f"models need onnxruntime ({error}): pip install 'hinge[device]', or [server]") from error
     content = _read(Path(path))
     check_content(content, str(path))
     options = onnxruntime.SessionOptions()
@@ -202,6 +203,6 @@ def _spec(role: str, node: Any) -> TensorSpec:
 
 
 def _first_line(error: Exception) -> str:
-    """What the runtime says is wrong, without its prefix of codes."""
+    """What the runtime says is wrong, without its codes and the places in its source."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].rpartition(" : ")[2][:200]
+    return re.sub(r"^/\S+:\d+ .*\) ", "", lines[0].rpartition(" : ")[2])[:200]

@@ -1,0 +1,176 @@
+"""Requests that arrive while a model is busy are run together, each gets its own answer, and none waits for company."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hinge.gate.protocol.tensors import TensorSpec
+from hinge.server.batching import Batcher
+from hinge.server.model import Model
+from hinge.server.refusal import Refusal
+
+SPECS = (TensorSpec("x", "FP32", (-1, -1)),)
+WAIT_S = 20.0
+Job = Callable[[Batcher, "Gate"], Awaitable[None]]
+
+
+class Gate:
+    """Stands in for a session: doubles its input once it is let through, and fails on negative numbers."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.entered = threading.Event()
+        self.runs: list[int] = []
+
+    def run(self, _: None, inputs: dict[str, Any], options: Any) -> list[Any]:
+        self.runs.append(len(inputs["x"]))
+        self.entered.set()
+        assert self.open.wait(WAIT_S)
+        if (inputs["x"] < 0).any():
+            raise ValueError("negative")
+        return [2 * inputs["x"]]
+
+
+def drive(job: Job, *, batch: int = 8, workers: int = 1, batchable: bool = True) -> tuple[list[int], list[float]]:
+    """Let a job use a batcher; returns the rows of each run, and those that were observed."""
+    gate, observed = Gate(), list[float]()
+
+    async def main() -> None:
+        model = Model(gate, SPECS, (TensorSpec("y", "FP32", (-1, -1)),), batchable)
+        batcher = Batcher(model, workers=workers, batch=batch, observe=observed.append)
+        try:
+            await asyncio.wait_for(job(batcher, gate), WAIT_S)
+        finally:
+            gate.open.set()
+            batcher.close()
+
+    asyncio.run(main())
+    return gate.runs, observed
+
+
+async def busy(batcher: Batcher, gate: Gate) -> "asyncio.Future[Any]":
+    """A first request, which keeps the model busy until the gate is opened."""
+    first = batcher.run(row(1))
+    await asyncio.to_thread(gate.entered.wait, WAIT_S)
+    return first
+
+
+def row(*values: float, width: int = 1) -> dict[str, Any]:
+    return {"x": np.repeat(np.array(values, np.float32)[:, None], width, axis=1)}
+
+
+async def values(answer: "asyncio.Future[Any]") -> Any:
+    return (await answer)["y"][:, 0].tolist()
+
+
+def test_an_idle_model_starts_at_once() -> None:
+    async def job(batcher: Batcher, gate: Gate) -> None:
+        gate.open.set()
+        for value in (1.0, 2.0):
+            assert await values(batcher.run(row(value))) == [2 * value]
+
+    assert drive(job) == ([1, 1], [1, 1])
+
+
+def test_requests_that_wait_are_run_together_and_parted_rightly() -> None:
+    async def job(batcher: Batcher, gate: Gate) -> None:
+        first = await busy(batcher, gate)
+        others = [batcher.run(row(10)), batcher.run(row(20, 21)), batcher.run(row(30))]
+        assert batcher.queued == 3
+        gate.open.set()
+        assert [await values(answer) for answer in (first, *others)] == [[2], [20], [40, 42], [60]]
+
+    assert drive(job) == ([1, 4], [1, 4])
+
+
+def test_a_batch_has_no_more_rows_than_it_may() -> None:
+    async def job(batcher: Batcher, gate: Gate) -> None:
+        await busy(batcher, gate)
+        answers = [batcher.run(row(n, n)) for n in range(5)]
+        gate.open.set()
+        assert [await values(answer) for answer in answers] == [[2 * n, 2 * n] for n in range(5)]
+
+    assert drive(job, batch=4)[0] == [1, 4, 4, 2]
+
+
+def test_a_request_with_more_rows_than_a_batch_is_run_in_parts() -> None:
+    async def job(batcher: Batcher, gate: Gate) -> None:
+        gate.open.set()
+        assert await values(batcher.run(row(*range(10)))) == [2 * n for n in range(10)]
+
+    assert drive(job, batch=4)[0] == [4, 4, 2]
+
+
+def test_only_rows_of_one_shape_are_joined_and_order_is_kept() -> None:
+    async def job(batcher: Batcher, gate: Gate) -> None:
+        await busy(batcher, gate)
+        answers = [batcher.run(row(n, width=1 + n % 2)) for n in range(4)]
+        gate.open.set()
+        assert [await values(answer) for answer in answers] == [[0], [2], [4], [6]]
+
+    assert drive(job)[0] == [1, 2, 2]
+
+
+def test_a_poisoned_request_fails_alone() -> None:
+    async def job(batcher: Batcher, gate: Gate) -> None:
+        await busy(batcher, gate)
+        answers = [batcher.run(row(value)) for value in (1, -1, 3)]
+        gate.open.set()
+        assert await values(answers[0]) == [2]
+        with pytest.raises(ValueError, match="negative"):
+            await answers[1]
+        assert await values(answers[2]) == [6]
+
+    assert drive(job)[0] == [1, 3, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("batch", "batchable"), [(1, True), (8, False)])
+def test_requests_run_alone_where_they_must(batch: int, batchable: bool) -> None:
+    async def job(batcher: Batcher, gate: Gate) -> None:
+        await busy(batcher, gate)
+        answers = [batcher.run(row(n, n)) for n in range(3)]
+        gate.open.set()
+        assert [await values(answer) for answer in answers] == [[2 * n, 2 * n] for n in range(3)]
+
+    assert drive(job, batch=batch, batchable=batchable)[0] == [1, 2, 2, 2]
+
+
+def test_workers_run_at_the_same_time() -> None:
+    async def job(batcher: Batcher, gate: Gate) -> None:
+        await busy(batcher, gate)
+        gate.entered.clear()
+        second = batcher.run(row(2))
+        assert await asyncio.to_thread(gate.entered.wait, WAIT_S)
+        assert batcher.queued == 0
+        gate.open.set()
+        assert await values(second) == [4]
+
+    assert drive(job, workers=2)[0] == [1, 1]
+
+
+def test_a_request_that_nobody_waits_for_harms_nobody() -> None:
+    async def job(batcher: Batcher, gate: Gate) -> None:
+        first = await busy(batcher, gate)
+        first.cancel()
+        second = batcher.run(row(2))
+        gate.open.set()
+        assert await values(second) == [4]
+
+    drive(job)
+
+
+def test_what_is_abandoned_is_refused() -> None:
+    async def job(batcher: Batcher, gate: Gate) -> None:
+        first = await busy(batcher, gate)
+        second = batcher.run(row(2))
+        batcher.abandon()
+        with pytest.raises(Refusal, match="shutting down"):
+            await second
+        gate.open.set()
+        assert await values(first) == [2]  # it was done in time
+
+    drive(job)
