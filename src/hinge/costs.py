@@ -210,8 +210,8 @@ class Radio:
 
     `per_call_j` is what waking the radio takes, `watts` what listening takes, over the whole time of the offload.
 
-    >>> Radio(per_call_j=0.02, watts=0.6, per_byte_j=1e-6).energy_j(latency_ms=50, bytes=10_000)
-    0.06
+    >>> Radio(per_call_j=0.25, watts=0.5, per_byte_j=1e-6).energy_j(latency_ms=500, bytes=250_000)
+    0.75
     """
 
     per_call_j: float = 0.0

@@ -5,6 +5,7 @@ import logging
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -36,6 +37,7 @@ from hinge.errors import RemoteFailed
 from hinge.gate.remote.asking import Reply
 from tests.gate.worlds import KINDS, LOCAL, REMOTE, TRACE, Scripted, policy, true_label
 
+patient = partial(Device, deadline_s=30)  # where time is not what matters, a busy machine must not matter either
 DOWN = RemoteFailed("cannot be reached", "unreachable")
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=["threads", "event loop"])
 
@@ -155,7 +157,7 @@ def test_an_event_loop_may_ask_a_coroutine() -> None:
 
     with KINDS[1](LOCAL, remote, policy()) as device:
         assert device.infer(7).label == true_label(7)
-    with Device(LOCAL, remote, policy()) as device:
+    with patient(LOCAL, remote, policy()) as device:
         assert "remote must not be a coroutine function; AsyncDevice takes one" in str(device.infer(7).fault)
 
 
@@ -189,7 +191,7 @@ def test_eight_threads_lose_and_double_nothing(tmp_path: Path) -> None:
     """Each decision once, each offload learned once, in memory and on disk."""
     for state in (None, tmp_path):
         remote = Scripted()
-        with Device(LOCAL, remote, policy(), state=state) as device, ThreadPoolExecutor(8) as pool:
+        with patient(LOCAL, remote, policy(), state=state) as device, ThreadPoolExecutor(8) as pool:
             answers = list(pool.map(device.infer, range(8000)))
             status = device.status
         assert [answer.label for answer in answers] == [
@@ -242,33 +244,33 @@ def _driven(alone: Any, samples: int) -> str:
 
 
 def test_the_state_survives_the_process(tmp_path: Path) -> None:
-    with Device(LOCAL, Scripted(), policy(), state=tmp_path) as device:
+    with patient(LOCAL, Scripted(), policy(), state=tmp_path) as device:
         for sample in range(1000):
             device.infer(sample)
         before = content(device)
         assert isinstance(device._keeper, Store)
         assert device._keeper.sync()  # offloads were learned faster here than any network lets them come
         assert device.status.not_durable is None
-    with Device(LOCAL, Scripted(), policy(), state=tmp_path) as device:
+    with patient(LOCAL, Scripted(), policy(), state=tmp_path) as device:
         assert content(device) == before
         assert device.status.samples == 0
         for sample in range(1000, 2000):
             device.infer(sample)
         after = content(device)
-    with Device(LOCAL, Scripted(), policy()) as device:
+    with patient(LOCAL, Scripted(), policy()) as device:
         for sample in range(2000):
             device.infer(sample)
         assert content(device) == after
         assert device.status.not_durable == "the policy is kept in memory only"
     with pytest.raises(InvalidState, match="alpha"):
-        Device(LOCAL, Scripted(), policy(alpha=0.9), state=tmp_path)
+        patient(LOCAL, Scripted(), policy(alpha=0.9), state=tmp_path)
 
 
 def test_r10_a_broken_new_model_leaves_the_old_one_serving(tmp_path: Path) -> None:
     images, _ = fashion.labelled_images()
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(fashion.local_model().read_bytes()[:5000])
-    with Device(OnnxModel(fashion.local_model()), lambda _: 0, policy()) as device:
+    with patient(OnnxModel(fashion.local_model()), lambda _: 0, policy()) as device:
         old = device.local
         with pytest.raises(InvalidModel):
             device.local = OnnxModel(broken)
@@ -285,7 +287,7 @@ def test_r10_a_broken_new_model_leaves_the_old_one_serving(tmp_path: Path) -> No
 def test_a_measured_price_is_what_the_policy_learns() -> None:
     price = MeasuredCost(wrong_answer=1.0, per_call=0.1, per_byte=0.001, per_joule=0.5, unit="€")
     radio = Radio(per_call_j=0.02, per_byte_j=0.0001)
-    with Device(LOCAL, Scripted(), policy(offload_cost=None), price=price, radio=radio) as device:
+    with patient(LOCAL, Scripted(), policy(offload_cost=None), price=price, radio=radio) as device:
         costs = [device.infer(sample).cost for sample in range(3)]
         assert costs == pytest.approx([0.1 + 0.1 + 0.5 * (0.02 + 0.01)] * 3)
         assert device.status.offload_cost == pytest.approx(sum(costs))
@@ -300,7 +302,7 @@ def test_latency_is_measured_from_the_beginning_of_the_offload() -> None:
         time.sleep(0.05)
         return true_label(sample)
 
-    with Device(LOCAL, slow, policy(offload_cost=None), price=price, deadline_s=10) as device:
+    with patient(LOCAL, slow, policy(offload_cost=None), price=price, deadline_s=10) as device:
         assert 0.05 <= device.infer(0).cost <= 1.0
 
 
@@ -312,18 +314,18 @@ def test_classes_have_names_stakes_and_bins_of_their_own() -> None:
 
     remote: Any = lambda sample: sample % 10 if sample % 2 else names[sample % 10]  # noqa: E731  # a number or a name
     bins = ClassBins(UniformBins(4), classes=names)
-    with Device(scores, remote, policy(bins=40), bins=bins, labels=names) as device:
+    with patient(scores, remote, policy(bins=40), bins=bins, labels=names) as device:
         answers = [device.infer(sample) for sample in range(20)]
     assert [answer.label for answer in answers] == [names[sample % 10] for sample in range(20)]
     assert len({answer.bin for answer in answers}) == 10
-    with Device(scores, lambda _: 10, policy(bins=40), bins=bins, labels=names) as device:
+    with patient(scores, lambda _: 10, policy(bins=40), bins=bins, labels=names) as device:
         assert device.infer(0).fault == "an unknown label, 10"
 
 
 def test_alarms_are_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="hinge")
     limited = at_most(policy(), offloads=0.01, window=1000)
-    with Device(LOCAL, Scripted(rest=DOWN), limited) as device:
+    with patient(LOCAL, Scripted(rest=DOWN), limited) as device:
         for sample in range(300):
             device.infer(sample)
         alarms = device.status.alarms
@@ -332,7 +334,7 @@ def test_alarms_are_counted_and_logged_once(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_explaining_changes_nothing() -> None:
-    with Device(LOCAL, Scripted(), policy()) as device:
+    with patient(LOCAL, Scripted(), policy()) as device:
         for sample in range(500):
             device.infer(sample)
         before = content(device)
@@ -363,7 +365,7 @@ def test_wrong_settings_are_named(settings: dict[str, Any], problem: str) -> Non
 
 @pytest.mark.parametrize("chosen", [HILCB(16, offload_cost=0.5), Thompson(16, offload_cost=0.5, seed=3)], ids=repr)
 def test_other_policies_run_as_well(chosen: Any) -> None:
-    with Device(LOCAL, Scripted(), chosen, price=FixedCost(0.5), breaker=Breaker(failures=3)) as device:
+    with patient(LOCAL, Scripted(), chosen, price=FixedCost(0.5), breaker=Breaker(failures=3)) as device:
         sources = Counter(device.infer(sample).source for sample in range(2000))
     assert min(sources["local"], sources["remote"]) > 0
     assert len(TRACE) == len(REMOTE)
@@ -392,7 +394,7 @@ def test_an_alarm_tells_that_the_world_changed() -> None:
     def remote(sample: int) -> Any:
         return LOCAL.answer(sample)[0] + (1 if lying.is_set() else 0)
 
-    with Device(LOCAL, remote, DiscountedIsotonic(bins=16, offload_cost=0.5, audit=0.05)) as device:
+    with patient(LOCAL, remote, DiscountedIsotonic(bins=16, offload_cost=0.5, audit=0.05)) as device:
         for sample in range(8000):
             if sample == 4000:
                 lying.set()

@@ -1,4 +1,4 @@
-"""A device over a replayed trace decides as the simulator does, sample for sample, through a real server on loopback."""
+"""A device over a replayed trace decides as the simulator does, sample for sample, through a server on loopback."""
 
 import numpy as np
 import pytest

@@ -4,6 +4,7 @@ import errno
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -246,7 +247,7 @@ def test_the_thread_syncs_by_itself(tmp_path: Path) -> None:
         for _ in range(1000):
             if store.unsynced == 0:
                 break
-            store._wake.wait(0.005)
+            time.sleep(0.01)
         assert store.unsynced == 0
         state = store.policy.state()
     with reopened(tmp_path) as again:

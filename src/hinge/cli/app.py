@@ -6,9 +6,12 @@ from typing import Any
 import typer
 
 from hinge import __version__
+from hinge.cli.device.command import device_command
 from hinge.cli.listing import list_command
 from hinge.cli.reproducing import reproduce_command
+from hinge.cli.serving import serve_command
 from hinge.cli.simulating import evaluate_command, simulate_command
+from hinge.cli.states import states
 from hinge.errors import HingeError
 
 # Typer carries its own copy of click, whose base class of usage errors has no public name.
@@ -23,6 +26,9 @@ app = typer.Typer(
 app.command("simulate")(simulate_command)
 app.command("evaluate")(evaluate_command)
 app.command("reproduce")(reproduce_command)
+app.command("serve")(serve_command)
+app.command("device")(device_command)
+app.add_typer(states, name="state")
 app.command("list")(list_command)
 
 

@@ -40,8 +40,11 @@ def known_cost(text: str | None, trace: Trace) -> float | None:
     """The number in `--offload-cost`, or None for costs that have to be learned."""
     if text == "learned" or (text is None and trace.cost is not None):
         return None
-    if text is None:
-        return 0.5
+    return 0.5 if text is None else cost_number(text)
+
+
+def cost_number(text: str) -> float:
+    """The number in `--offload-cost`."""
     try:
         number = float(text)
     except ValueError:

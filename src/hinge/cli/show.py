@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -39,6 +40,17 @@ COLUMNS: tuple[tuple[str, str, str, str | None], ...] = (  # heading, key in JSO
 def print_json(data: Mapping[str, Any]) -> None:
     """One JSON object, with null for what is not a number."""
     print(json.dumps(_plain(data), indent=2, allow_nan=False))
+
+
+def print_line(data: Mapping[str, Any]) -> None:
+    """One JSON object in a line of its own, at once: who reads it may be waiting."""
+    sys.stdout.write(json.dumps(_plain(data), allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def warn(problem: str) -> None:
+    """A line on standard error, about what the command can live with."""
+    err.print(f"hinge: {problem}", highlight=False, markup=False, soft_wrap=True)
 
 
 def print_figures(title: str, figures: Sequence[Mapping[str, Any]]) -> None:

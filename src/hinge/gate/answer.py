@@ -39,7 +39,10 @@ class Answer(_Fields):
     @property
     def reason(self) -> str:
         """In words, why this answer came from where it came."""
-        decided = self._decided()
+        return self._reason(self.why)
+
+    def _reason(self, why: Explanation) -> str:
+        decided = self._decided(why)
         if self.fault is not None:
             return f"{decided} The remote's answer could not be had: {self.fault}; the local one stands."
         if self.decision.offload and not self.offloaded:
@@ -48,8 +51,7 @@ class Answer(_Fields):
             return f"{decided} In shadow, the remote was asked all the same."
         return decided
 
-    def _decided(self) -> str:
-        why = self.why
+    def _decided(self, why: Explanation) -> str:
         if why.offload_probability in (0.0, 1.0) and bool(why.offload_probability) != self.decision.offload:
             word = "offloaded" if self.decision.offload else "accepted"
             return f"Bin {self.bin} was {word}; what was learned since changes that."
@@ -70,7 +72,7 @@ class Answer(_Fields):
             "offloads": why.offloads,
             "agreement": why.agreement,
             "expiry": why.expiry,
-            "reason": self.reason,
+            "reason": self._reason(why),
         }
 
     def __repr__(self) -> str:

@@ -28,6 +28,7 @@ from hinge.gate.storage.store import Store
 from hinge.gate.tally import Status, Tally
 from hinge.policies.base import Policy
 from hinge.policies.decision import Explanation
+from hinge.policies.saving import State
 
 Shadow = Literal["local", "remote"]
 
@@ -107,11 +108,14 @@ class Core:
     def explain(self, sample: Any) -> Explanation:
         """Why such a sample would be accepted or offloaded now; nothing is decided or learned."""
         label, confidence = self._local.answer(sample)
-        return self.explain_bin(self._bin_of(confidence, label))
+        return self._explain_bin(self._bin_of(confidence, label))
 
-    def explain_bin(self, bin: int) -> Explanation:
-        """Why a sample of this bin would be accepted or offloaded now."""
+    def _explain_bin(self, bin: int) -> Explanation:
         return self._keeper.explain(bin)
+
+    def state(self) -> State:
+        """All that the policy knows, as its own `state` has it, while other threads decide and learn."""
+        return self._keeper.state()
 
     @property
     def status(self) -> Status:
@@ -136,14 +140,14 @@ class Core:
 
     def _accepted(self, judged: Judged) -> Answer:
         label, confidence, bin, decision = judged
-        return _answer(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, self.explain_bin))
+        return _answer(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, self._explain_bin))
 
     def _waits(self, judged: Judged) -> bool:
         """Whether the answer waits for the remote."""
         return judged.decision.offload if self._shadow is None else self._shadow == "remote"
 
     def _offload(self, samples: Sequence[Any], judged: Sequence[Judged]) -> Offload:
-        return Offload(self._terms, self._keeper, self._tally, self.explain_bin, samples, judged)
+        return Offload(self._terms, self._keeper, self._tally, self._explain_bin, samples, judged)
 
     def _offloads(self, samples: Sequence[Any], judged: Sequence[Judged]) -> list[tuple[list[int], Offload]]:
         """The offloads of a batch, each with the places of its answers."""

@@ -12,6 +12,8 @@ from hinge.gate.storage.memory import Keeper
 
 log = logging.getLogger("hinge")
 
+QUIET = 1_000  # samples without it, until an alarm is a new one: a budget is spent and free again all the time
+
 
 @dataclass(frozen=True)
 class Status:
@@ -25,7 +27,7 @@ class Status:
     breaker: str  # closed, open or probing
     attempts: Counts
     not_durable: str | None  # why what is learned now may be lost; None: it is safe on disk
-    alarms: dict[str, int]  # how often something happened that needs a person, by what it was
+    alarms: dict[str, int]  # what needs a person, and how often that began; what returns within `QUIET` never ended
 
 
 class Tally:
@@ -38,7 +40,7 @@ class Tally:
         self._remote, self._agreed, self._cost = 0, 0.0, 0.0
         self._fell_back: Counter[str] = Counter()
         self._alarms: Counter[str] = Counter()
-        self._raised: dict[str, bool] = {}
+        self._last_alarm: dict[str, int] = {}
         self._changes = sum(keeper.policy.alarms.values())
 
     def answered(self, samples: int, agreed: float, cost: float) -> None:
@@ -64,15 +66,16 @@ class Tally:
         self._changes = changes
 
     def _alarm(self, what: str, holds: bool) -> None:
-        if self._raised.get(what, False) == holds:
+        """Count and log it, once for as long as it comes back within `QUIET` samples."""
+        if not holds:
             return
+        now = self._keeper.policy.time
         with self._lock:
-            changed, self._raised[what] = self._raised.get(what, False) != holds, holds
-            self._alarms[what] += changed and holds
-        if changed and holds:
+            last, self._last_alarm[what] = self._last_alarm.get(what, -QUIET), now
+            new = now - last >= QUIET
+            self._alarms[what] += new
+        if new:
             log.warning("%s", what)
-        elif changed:
-            log.info("no longer: %s", what)
 
     def _durability(self) -> str | None:
         """Why a policy that should be on disk is not; one that lives in memory is where it should be."""

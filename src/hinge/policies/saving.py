@@ -79,8 +79,9 @@ class Saved(ABC):
         parameters = cls._checked_header(state)["parameters"]
         try:
             policy = cls(**parameters)
-        except (TypeError, ValueError) as error:
-            raise InvalidState(f"{cls.__name__}: state has impossible parameters: {error}") from error
+        except (TypeError, ValueError, MemoryError, OverflowError) as error:
+            problem = str(error) or type(error).__name__
+            raise InvalidState(f"{cls.__name__}: state has impossible parameters: {problem}") from error
         policy._fill(state)
         return policy
 

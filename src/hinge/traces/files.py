@@ -61,7 +61,7 @@ def write_trace(trace: Trace, path: str | PathLike[str]) -> None:
     if not isinstance(trace, Trace):
         raise TypeError(f"write_trace: trace must be a Trace, got {trace!r}")
     format = _format("write_trace", path)
-    with _replacing(path) as stream:
+    with replacing(path) as stream:
         format.write(trace, stream)
 
 
@@ -73,7 +73,7 @@ def _format(owner: str, path: str | PathLike[str]) -> _Format:
 
 
 @contextmanager
-def _replacing(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
+def replacing(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
     """A new file beside the old one, which takes its place once all is written and on disk."""
     target = os.path.realpath(path)  # replace what a link points at, not the link
     if os.path.isdir(target):

@@ -36,24 +36,24 @@ class OnnxModel:
         names = [spec.name for spec in outputs]
         if output is not None and output not in names:
             raise InvalidModel(f"{path}: the model has no output {output!r}; it has {', '.join(map(repr, names))}")
-        self._input = OneInput(str(path), inputs[0].shape, dtype_of(inputs[0].datatype))
+        self.input = OneInput(str(path), inputs[0].shape, dtype_of(inputs[0].datatype))
         self._name, self._outputs, self._run = inputs[0].name, [output or names[0]], session.run
 
     def __call__(self, sample: Any) -> NDArray[Any]:
         """The scores of one sample."""
-        scores: NDArray[Any] = self._run(self._outputs, {self._name: self._input.one(sample)})[0][0]
+        scores: NDArray[Any] = self._run(self._outputs, {self._name: self.input.one(sample)})[0][0]
         return scores
 
     def many(self, samples: Sequence[Any]) -> NDArray[Any]:
         """The scores of many samples, a row for each."""
-        if not self._input.batches:
+        if not self.input.batches:
             return np.stack([self(sample) for sample in samples])
-        scores: NDArray[Any] = self._run(self._outputs, {self._name: self._input.many(samples)})[0]
+        scores: NDArray[Any] = self._run(self._outputs, {self._name: self.input.many(samples)})[0]
         return scores
 
     def check(self, sample: Any) -> None:
         """Raise `InvalidModel` unless the model takes such samples."""
-        self._input.check(sample)
+        self.input.check(sample)
 
     def __repr__(self) -> str:
         return f"OnnxModel({str(self.path)!r})"

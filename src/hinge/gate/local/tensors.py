@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import stat
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hinge.errors import InvalidModel
+
+MAX_FILE_BYTES = 2**31 - 1  # Protocol Buffers end there, and so do flat buffers
 
 
 class OneInput:
@@ -23,7 +28,7 @@ class OneInput:
     def __init__(self, owner: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         if len(shape) < 1 or shape[0] not in (-1, 1):
             raise InvalidModel(f"{owner}: the first axis of the input must be for samples, its shape is {list(shape)}")
-        self._owner, self.dtype, self._sample_shape = owner, dtype, shape[1:]
+        self._owner, self.dtype, self.sample_shape = owner, dtype, shape[1:]
         self.batches = shape[0] == -1
 
     def one(self, sample: Any) -> NDArray[Any]:
@@ -31,7 +36,7 @@ class OneInput:
         array = sample if isinstance(sample, np.ndarray) else np.asarray(sample)
         if array.dtype != self.dtype:
             array = self._cast(array)
-        if array.shape != self._sample_shape:
+        if array.shape != self.sample_shape:
             self._check_shape(array.shape)
         return array[None]
 
@@ -48,13 +53,78 @@ class OneInput:
 
     def _cast(self, array: NDArray[Any]) -> NDArray[Any]:
         if not np.can_cast(array.dtype, self.dtype, "same_kind"):
-            raise ValueError(f"{self._owner}: the model takes {self.dtype.name}, the sample is {array.dtype.name}")
-        return array.astype(self.dtype)
+            raise self._wrong_type(self.dtype.name, array)
+        cast = array.astype(self.dtype)
+        if self.dtype.kind in "iu" and not np.array_equal(cast, array):
+            raise ValueError(f"{self._owner}: the model takes {self.dtype.name}, the sample has values beyond that")
+        return cast
+
+    def _wrong_type(self, wanted: str, array: NDArray[Any]) -> ValueError:
+        return ValueError(f"{self._owner}: the model takes {wanted}, the sample is {array.dtype.name}")
 
     def _check_shape(self, shape: tuple[int, ...]) -> None:
-        wanted = self._sample_shape
+        wanted = self.sample_shape
         fits = len(shape) == len(wanted) and all(a in (-1, b) for a, b in zip(wanted, shape, strict=True))
         if not fits:
             raise ValueError(
                 f"{self._owner}: the model takes samples of shape {list(wanted)}, the sample has {list(shape)}"
             )
+
+
+class FileModel(ABC):
+    """A model from a file, as a function from sample to scores; each format says how its scores are found."""
+
+    def __init__(self, path: str | Path, input: OneInput) -> None:
+        self.path, self.input = Path(path), input
+
+    def __call__(self, sample: Any) -> NDArray[Any]:
+        """The scores of one sample."""
+        scores: NDArray[Any] = self._scores(self.input.one(sample))[0]
+        return scores
+
+    def many(self, samples: Sequence[Any]) -> NDArray[Any]:
+        """The scores of many samples, a row for each."""
+        if not self.input.batches:
+            return np.stack([self(sample) for sample in samples])
+        return self._scores(self.input.many(samples))
+
+    def check(self, sample: Any) -> None:
+        """Raise `InvalidModel` unless the model takes such samples."""
+        self.input.check(sample)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
+    @abstractmethod
+    def _scores(self, input: NDArray[Any]) -> NDArray[Any]: ...
+
+
+def read_file(path: Path) -> bytes:
+    """What is in a model's file.
+
+    >>> read_file(Path("missing.tflite"))
+    Traceback (most recent call last):
+    hinge.errors.InvalidModel: missing.tflite: there is no such file
+    """
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # reading a pipe would wait for ever
+            raise InvalidModel(f"{path}: not a file")
+        if found.st_size > MAX_FILE_BYTES:
+            raise InvalidModel(f"{path}: a model may have {MAX_FILE_BYTES} bytes, got {found.st_size}")
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise InvalidModel(f"{path}: there is no such file") from None
+    except InvalidModel:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise InvalidModel(f"{path}: {problem}") from None
+
+
+def check_ends(path: str | Path, inputs: int, outputs: int) -> None:
+    """Refuse a model that does not take one tensor, or gives none."""
+    if inputs != 1:
+        raise InvalidModel(f"{path}: a local model must have one input, this one has {inputs}")
+    if outputs == 0:
+        raise InvalidModel(f"{path}: a local model must have an output, this one has none")

@@ -137,14 +137,16 @@ class OpenInference:
         return self._known
 
     def _introducing(self) -> Dialogue[tuple[ServerMetadata, ModelMetadata]]:
-        response = yield Ask("GET", "/v2")
-        if response.status in (401, 403):
-            raise RemoteFailed(f"{self.url} refuses the token: {_complaint(response)}", "invalid")
-        server = self._read(response, parse_server_metadata)
-        response = yield Ask("GET", self._path.removesuffix("/infer"))
+        server = self._read(self._let_in((yield Ask("GET", "/v2"))), parse_server_metadata)
+        response = self._let_in((yield Ask("GET", self._path.removesuffix("/infer"))))
         if response.status != 200:
             raise RemoteFailed(f"{self.url} has no model {self.model!r}: {_complaint(response)}", "invalid")
         return server, self._read(response, parse_model_metadata)
+
+    def _let_in(self, response: Response) -> Response:
+        if response.status in (401, 403):
+            raise RemoteFailed(f"{self.url} refuses the token: {_complaint(response)}", "invalid")
+        return response
 
     def _read(self, response: Response, parse: Any) -> Any:
         try:

@@ -15,7 +15,11 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
+from hinge.errors import RemoteFailed
 from hinge.gate.deadline import Deadline
+from hinge.gate.protocol.wire import MAX_BODY_BYTES
+
+_FRAME_BYTES = 2**20  # of a response beside its body: headers, and the lengths of chunks
 
 
 class Connection(io.RawIOBase):
@@ -64,16 +68,21 @@ class Connection(io.RawIOBase):
 
 
 class _Borrowed(io.RawIOBase):
-    """Reads from a connection, and leaves it open when it is closed itself."""
+    """Reads one response from a connection, and leaves it open when it is closed itself."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._room = MAX_BODY_BYTES + _FRAME_BYTES
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        return self._connection.readinto(buffer)
+        size = self._connection.readinto(buffer)
+        self._room -= size
+        if self._room < 0:  # the parser's own limit is none where a chunk says that it has -1 bytes
+            raise RemoteFailed(f"the response is longer than {MAX_BODY_BYTES} bytes", "invalid")
+        return size
 
 
 def _connected(host: str, port: int, deadline: Deadline) -> socket.socket:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hinge.policies.base import Policy
 from hinge.policies.decision import Decision, Decisions, Explanation
+from hinge.policies.saving import State
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,6 +27,8 @@ class Keeper(Protocol):
     def forget(self, decision: Decision) -> None: ...
 
     def explain(self, bin: int) -> Explanation: ...
+
+    def state(self) -> State: ...
 
     @property
     def reason(self) -> str | None: ...
@@ -66,6 +69,11 @@ class Memory:
         """Explain as the policy does."""
         with self._lock:
             return self.policy.explain(bin)
+
+    def state(self) -> State:
+        """The policy's state, while nobody changes it."""
+        with self._lock:
+            return self.policy.state()
 
     def close(self) -> None:
         """Nothing is kept open."""

@@ -13,6 +13,8 @@ from hinge.policies.enclosing import Budgeted
 from hinge.policies.expiry import ExpiryPolicy
 from hinge.policies.thompson import Thompson
 
+LEAP = 10**8  # samples that are gone through between two records: minutes, and far more than a store lets pass
+
 
 class Divergence(Exception):
     """A record does not follow from what came before it."""
@@ -57,6 +59,8 @@ def _pass_time(policy: Policy, clock: int) -> None:
     if clock < policy.time:
         raise Divergence(f"the clock goes back from {policy.time} to {clock}")
     if goes_through(policy):
+        if clock - policy.time > LEAP:
+            raise Divergence(f"the clock leaps from {policy.time} to {clock}")
         for time in range(policy.time + 1, clock + 1):
             policy._offloads(policy.table, 0, time)  # reviews the price where that is due, whichever the bin
     policy.time = clock

@@ -26,10 +26,13 @@ from hinge.gate.storage.recovery import Found, journal_name, read_generation, sn
 from hinge.policies.base import Policy
 from hinge.policies.decision import Decision, Decisions, Explanation
 from hinge.policies.registry import restore
+from hinge.policies.saving import State
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+CLOSED = "the store is closed"  # why one is not durable that was to the end
 
 
 class Store(Keeping):
@@ -103,11 +106,21 @@ class Store(Keeping):
         with self._lock:
             return self.policy.explain(bin)
 
+    def state(self) -> State:
+        """The policy's state, while nobody changes it."""
+        with self._lock:
+            return self.policy.state()
+
     # -- what others know ---------------------------------------------------------------------------------------------
 
-    def merge(self, other_state: Mapping[str, Any]) -> None:
-        """Merge another device's state, and take a snapshot; a state that is refused changes nothing."""
-        self._change(lambda policy: policy.merge(other_state))
+    def merge(self, *other_states: Mapping[str, Any]) -> None:
+        """Merge other devices' states, and take a snapshot; if one of them is refused, none changes anything."""
+
+        def merge_all(policy: Policy) -> None:
+            for state in other_states:
+                policy.merge(state)
+
+        self._change(merge_all)
 
     def warm_start(self, state: Mapping[str, Any], weight: float) -> None:
         """Start the policy from what another knows, and take a snapshot."""
@@ -155,7 +168,7 @@ class Store(Keeping):
                 self._renew()
             else:
                 self._flush()
-            self._closed, self._failure = True, self._failure or "the store is closed"
+            self._closed, self._failure = True, self._failure or CLOSED
             with self._lock:
                 self._retire()
             self._close_retired()

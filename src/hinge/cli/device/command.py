@@ -1,0 +1,59 @@
+"""The command `device`."""
+
+from contextlib import ExitStack, closing
+from typing import Any
+
+from hinge.arguments import whole
+from hinge.cli import options, show
+from hinge.cli.device import options as own
+from hinge.cli.device.exporting import serve_metrics
+from hinge.cli.device.models import read_token
+from hinge.cli.device.running import Run
+from hinge.cli.device.setting import set_up
+from hinge.cli.device.terms import Prices, policy_of, price_of
+from hinge.gate.device import Device
+
+
+def device_command(
+    samples: own.Samples = "fashion",
+    local: own.Local = None,
+    remote: own.Remote = None,
+    model: own.Model = None,
+    token_file: own.TokenFile = None,
+    policy: options.Policy = "isotonic",
+    offload_cost: own.OffloadCost = None,
+    price_per_call: own.PricePerCall = None,
+    price_per_ms: own.PricePerMs = None,
+    price_per_byte: own.PricePerByte = None,
+    wrong_answer: own.WrongAnswer = None,
+    alpha: options.Alpha = 0.52,
+    bins: options.Bins = 16,
+    seed: options.Seed = 0,
+    at_most: own.AtMost = None,
+    deadline_s: own.DeadlineS = 0.2,
+    batch: own.Batch = 1,
+    limit: own.Limit = None,
+    state: own.StateFolder = None,
+    shadow: own.Shadow = None,
+    metrics_port: own.MetricsPort = None,
+    json: own.Json = False,
+) -> None:
+    """Run a device: answer samples with the local model, and ask the remote where that is worth its cost.
+
+    Example: hinge device --local local.onnx --remote http://edge:8080 --model remote images/
+    """
+    run = Run(whole("device", "batch", batch, 1), None if limit is None else whole("device", "limit", limit, 1), json)
+    prices = Prices(price_per_call, price_per_ms, price_per_byte, wrong_answer)
+    with show.interruptible(), ExitStack() as open_things:
+        setting = set_up(samples, local, remote, model, read_token(token_file))
+        open_things.enter_context(closing(setting.remote))
+        known, price = price_of(offload_cost, prices, setting.recorded)
+        settings = {"offload_cost": known, "alpha": alpha, "bins": bins, "seed": seed}
+        chosen = policy_of(policy, settings, run.horizon(setting.stream), at_most)
+        terms: dict[str, Any] = {"deadline_s": deadline_s, "price": price, "state": state, "shadow": shadow}
+        device = Device(setting.local, setting.remote, chosen, labels=setting.stream.classes, batch=batch, **terms)
+        open_things.enter_context(closing(device))
+        if metrics_port is not None:
+            open_things.enter_context(serve_metrics(device, metrics_port))
+        run.through(device, setting.stream, f"hinge device {samples}, {policy}")
+    run.end(device)
