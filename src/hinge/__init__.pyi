@@ -28,7 +28,10 @@ from hinge.gate.answer import Answer as Answer
 from hinge.gate.async_device import AsyncDevice as AsyncDevice
 from hinge.gate.breaker import Breaker as Breaker
 from hinge.gate.device import Device as Device
+from hinge.gate.local.litert import LiteRTModel as LiteRTModel
 from hinge.gate.local.onnx import OnnxModel as OnnxModel
+from hinge.gate.local.openvino import OpenVINOModel as OpenVINOModel
+from hinge.gate.remote.grpc import OpenInferenceGrpc as OpenInferenceGrpc
 from hinge.gate.remote.open_inference import OpenInference as OpenInference
 from hinge.gate.retries import RetryBudget as RetryBudget
 from hinge.gate.storage.store import Store as Store

@@ -8,18 +8,17 @@ file is walked as what it is, a tree of Protocol Buffers messages; the tables be
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hinge.errors import InvalidMessage, InvalidModel
+from hinge.gate.local.tensors import read_file
 from hinge.gate.protocol.tensors import TensorSpec
 
 if TYPE_CHECKING:
     import onnxruntime
 
-MAX_MODEL_BYTES = 2**31 - 1  # Protocol Buffers end there
 MAX_DEPTH = 64  # of messages in messages; a graph inside a graph takes three
 SMALL_MODEL_BYTES = 16 * 2**20  # up to here, sharing the work among threads costs more than it saves
 
@@ -54,7 +53,7 @@ def open_session(path: str | Path, *, threads: int | None = None) -> onnxruntime
         import onnxruntime
     except ImportError as error:
         raise ImportError(f"models need onnxruntime ({error}): pip install 'hinge[device]', or [server]") from error
-    content = _read(Path(path))
+    content = read_file(Path(path))
     check_content(content, str(path))
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = (len(content) <= SMALL_MODEL_BYTES) if threads is None else threads  # 0: per core
@@ -113,21 +112,6 @@ class _Damaged(Exception):
 
 class _External(Exception):
     """A tensor's data is elsewhere."""
-
-
-def _read(path: Path) -> bytes:
-    try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):  # reading a pipe would wait for ever
-            raise InvalidModel(f"{path}: not a file")
-        if found.st_size > MAX_MODEL_BYTES:
-            raise InvalidModel(f"{path}: a model may have {MAX_MODEL_BYTES} bytes, got {found.st_size}")
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise InvalidModel(f"{path}: there is no such file") from None
-    except (OSError, ValueError) as error:
-        problem = error.strerror if isinstance(error, OSError) else error
-        raise error if isinstance(error, InvalidModel) else InvalidModel(f"{path}: {problem}") from None
 
 
 def _walk(content: memoryview) -> int:

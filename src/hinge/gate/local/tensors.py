@@ -40,7 +40,7 @@ class OneInput:
             self._check_shape(array.shape)
         return array[None]
 
-    def many(self, samples: Sequence[Any]) -> NDArray[Any]:
+    def many(self, samples: Sequence[Any] | NDArray[Any]) -> NDArray[Any]:
         """Many samples as the input."""
         return np.concatenate([self.one(sample) for sample in samples])
 
@@ -82,7 +82,7 @@ class FileModel(ABC):
         scores: NDArray[Any] = self._scores(self.input.one(sample))[0]
         return scores
 
-    def many(self, samples: Sequence[Any]) -> NDArray[Any]:
+    def many(self, samples: Sequence[Any] | NDArray[Any]) -> NDArray[Any]:
         """The scores of many samples, a row for each."""
         if not self.input.batches:
             return np.stack([self(sample) for sample in samples])
