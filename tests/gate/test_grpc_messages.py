@@ -109,3 +109,9 @@ def test_the_messages_are_these_bytes() -> None:
 def test_a_request_has_a_limit() -> None:
     with pytest.raises(InvalidMessage, match="may have 67108864 bytes"):
         messages.build_request({"x": np.zeros(MAX_BODY_BYTES, np.uint8)}, model="m")  # and its name
+
+
+def test_empty_contents_beside_raw_ones_are_no_data() -> None:
+    response = messages.MESSAGES["ModelInferResponse"](model_name="m", raw_output_contents=[b"\x00\x00\x80?"])
+    response.outputs.add(name="y", datatype="FP32", shape=[1]).contents.SetInParent()
+    assert messages.parse_response(response.SerializeToString(), id="").outputs["y"].tolist() == [1.0]

@@ -176,7 +176,7 @@ def _tensor(output: Any, raw: bytes | None) -> Tensor:
     shape = checked_shape(owner, output.shape[: MAX_RANK + 1])
     if raw is None:
         return _from_contents(owner, output.contents, datatype, shape)
-    if output.HasField("contents"):
+    if output.contents.ByteSize():  # MLServer sends empty ones beside the raw
         raise InvalidMessage(f"{owner} has its data twice, raw and number by number")
     return from_bytes(owner, memoryview(raw), datatype, shape)
 
