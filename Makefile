@@ -8,7 +8,7 @@ BIN = $(VENV)/bin
 # What the checks need. Ray is left out: it is large, and nothing but its own executor uses it.
 EXTRAS = test,sim,parquet,cli,report,device,grpc,litert,openvino,images,server
 
-.PHONY: help venv demo test lint types imports pytest test-ray test-interop test-faults test-fuzz test-browser pictures bench bench-regret clean
+.PHONY: help venv demo test lint types imports pytest test-ray test-interop test-faults test-fuzz test-browser pictures bench bench-regret bench-gate clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -74,6 +74,10 @@ bench: $(VENV)/.installed-bench ## Measure decisions and the simulator, against 
 
 bench-regret: $(VENV)/.installed-bench ## Measure regret: traces, floor, adversaries, drift, budgets, other libraries (half an hour)
 	$(BIN)/python benchmarks/regret.py --results benchmarks/results
+
+bench-gate: $(VENV)/.installed-bench ## Measure the device and the server, beside Triton, KServe and MLServer
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),bench,interop]'
+	$(BIN)/python benchmarks/gate.py --results benchmarks/results
 
 clean: ## Remove the virtual environment and everything generated
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
