@@ -104,6 +104,19 @@ def _at_temperature(value: float, measure: ConfidenceMeasure, scores: ArrayLike)
     return measure(_checked("temperature", scores) / value)
 
 
+def softmax_temperature(measure: ConfidenceMeasure) -> float | None:
+    """The temperature at which `max_softmax` is this measure; None if it is another.
+
+    >>> softmax_temperature(temperature(1.5)(max_softmax)), softmax_temperature(margin)
+    (1.5, None)
+    """
+    if measure is max_softmax:
+        return 1.0
+    if isinstance(measure, partial) and measure.func is _at_temperature and measure.args[1] is max_softmax:
+        return float(measure.args[0])
+    return None
+
+
 def fit_temperature(scores: ArrayLike, labels: ArrayLike) -> float:
     """The temperature T at which `softmax(scores / T)` makes the labels most likely.
 

@@ -32,7 +32,9 @@ class WrongCost(Protocol):
 class OffloadCost(Protocol):
     """What one offload costs, given what was measured of it."""
 
-    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0) -> float: ...
+    def cost(
+        self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0, calls: float = 1.0
+    ) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +126,9 @@ class FixedCost:
     def __post_init__(self) -> None:
         object.__setattr__(self, "offload_cost", real("FixedCost", "offload_cost", self.offload_cost, 0, 1))
 
-    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0) -> float:
+    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0, calls: float = 1.0) -> float:
         """The offload cost; measures are checked as `MeasuredCost` does, so that the two can be exchanged."""
-        _checked_measures("FixedCost", latency_ms, bytes, energy_j)
+        _checked_measures("FixedCost", latency_ms, bytes, energy_j, calls)
         return self.offload_cost
 
 
@@ -134,11 +136,12 @@ class FixedCost:
 class MeasuredCost:
     """A price list in one unit, and its map to [0, 1].
 
-        amount = per_call + per_ms * latency_ms + per_byte * bytes + per_joule * energy_j
+        amount = per_call * calls + per_ms * latency_ms + per_byte * bytes + per_joule * energy_j
         cost   = min(cap, amount / wrong_answer)
         amount = cost * wrong_answer     (the way back; exact up to rounding below the cap)
 
-    `wrong_answer` is what a wrong answer costs in the same unit: the most you would pay to avoid one.
+    `wrong_answer` is what a wrong answer costs in the same unit: the most you would pay to avoid one. `calls` is 1 but
+    for samples that travel together, of which each pays its share, and for those that were sent twice.
 
     >>> price = MeasuredCost(wrong_answer=0.20, per_ms=0.001, per_byte=1e-7, unit="€")
     >>> round(price.amount(latency_ms=84, bytes=12_000), 6), round(price.cost(latency_ms=84, bytes=12_000), 6)
@@ -169,13 +172,16 @@ class MeasuredCost:
         if not isinstance(self.unit, str):
             raise TypeError(f"MeasuredCost: unit must be a text, got {self.unit!r}")
 
-    def amount(self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0) -> float:
+    def amount(
+        self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0, calls: float = 1.0
+    ) -> float:
         """What one offload costs, in the unit."""
-        return sum(self._amounts(latency_ms, bytes, energy_j))
+        return sum(self._amounts(latency_ms, bytes, energy_j, calls))
 
-    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0) -> float:
+    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0, calls: float = 1.0) -> float:
         """What one offload costs, in [0, cap]."""
-        return min(self.cap, self.amount(latency_ms=latency_ms, bytes=bytes, energy_j=energy_j) / self.wrong_answer)
+        amount = self.amount(latency_ms=latency_ms, bytes=bytes, energy_j=energy_j, calls=calls)
+        return min(self.cap, amount / self.wrong_answer)
 
     def invert(self, cost: float) -> float:
         """The amount of which this is the cost; of `cap`, the amount at which the cap begins.
@@ -185,9 +191,9 @@ class MeasuredCost:
         """
         return real("MeasuredCost", "cost", cost, 0, self.cap) * self.wrong_answer
 
-    def explain(self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0) -> str:
+    def explain(self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0, calls: float = 1.0) -> str:
         """One sentence: each price paid, their sum, and its share of a wrong answer."""
-        amounts = self._amounts(latency_ms, bytes, energy_j)
+        amounts = self._amounts(latency_ms, bytes, energy_j, calls)
         causes = ("the call", f"{_short(latency_ms)} ms", _size(bytes), f"{_short(energy_j)} J")
         total = sum(amounts)
         style = _style([*amounts, total])
@@ -198,10 +204,10 @@ class MeasuredCost:
         capped = f", capped at {self.cap:g}" if share > self.cap else ""
         return f"{text}, {share:.3g} of a wrong answer{capped}"
 
-    def _amounts(self, latency_ms: float, bytes: float, energy_j: float) -> list[float]:
-        measures = (1.0, *_checked_measures("MeasuredCost", latency_ms, bytes, energy_j))
+    def _amounts(self, latency_ms: float, bytes: float, energy_j: float, calls: float) -> list[float]:
+        *measures, calls = _checked_measures("MeasuredCost", latency_ms, bytes, energy_j, calls)
         prices = (self.per_call, self.per_ms, self.per_byte, self.per_joule)
-        return [price * measure for price, measure in zip(prices, measures, strict=True)]
+        return [price * measure for price, measure in zip(prices, (calls, *measures), strict=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,8 +233,8 @@ class Radio:
         return self.per_call_j + self.watts * latency_ms / 1000 + self.per_byte_j * bytes
 
 
-def _checked_measures(owner: str, latency_ms: float, bytes: float, energy_j: float) -> list[float]:
-    measures = {"latency_ms": latency_ms, "bytes": bytes, "energy_j": energy_j}
+def _checked_measures(owner: str, latency_ms: float, bytes: float, energy_j: float, calls: float) -> list[float]:
+    measures = {"latency_ms": latency_ms, "bytes": bytes, "energy_j": energy_j, "calls": calls}
     return [real(owner, name, measure, 0) for name, measure in measures.items()]
 
 

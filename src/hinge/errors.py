@@ -45,7 +45,8 @@ class InvalidModel(HingeError, ValueError):
 class RemoteFailed(HingeError):
     """The remote did not answer, not in time, or nothing that can be used; a device answers from its local model.
 
-    `kind` sorts failures for those who count them: "unreachable", "late", "error" (it reports one) or "invalid".
+    `kind` sorts failures for those who count them: "unreachable"; "late"; "error", it reports one; "refused", it does
+    not take this sample; "invalid", it answers nothing that makes sense; "breaker", it failed too often to be asked.
     """
 
     def __init__(self, problem: str, kind: str = "error") -> None:

@@ -16,8 +16,6 @@ from hinge.gate.storage import keeping
 from hinge.gate.storage.store import Store
 from tests.gate.streams import POLICIES, play
 
-keeping.LONGEST = 40  # so that many die while a generation gives way to the next
-
 
 def keep(folder: Path, name: str, pipe: int) -> None:
     store = Store(folder, POLICIES[name](), every=8, seconds=0.001)
@@ -46,6 +44,7 @@ def kill_one(folder: Path, name: str, wait_s: float) -> int:
 
 
 def main() -> None:
+    keeping.LONGEST = 40  # so that many die while a generation gives way to the next; here, as tests import this file
     instants = random.Random(1)
     for number in range(int(sys.argv[2])):
         name = list(POLICIES)[number % len(POLICIES)]

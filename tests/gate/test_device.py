@@ -35,7 +35,7 @@ from hinge import (
 )
 from hinge.errors import RemoteFailed
 from hinge.gate.remote.asking import Reply
-from tests.gate.worlds import KINDS, LOCAL, REMOTE, TRACE, Scripted, policy, true_label
+from tests.gate.worlds import KINDS, LOCAL, Scripted, policy, true_label
 
 patient = partial(Device, deadline_s=30)  # where time is not what matters, a busy machine must not matter either
 DOWN = RemoteFailed("cannot be reached", "unreachable")
@@ -157,8 +157,8 @@ def test_an_event_loop_may_ask_a_coroutine() -> None:
 
     with KINDS[1](LOCAL, remote, policy()) as device:
         assert device.infer(7).label == true_label(7)
-    with patient(LOCAL, remote, policy()) as device:
-        assert "remote must not be a coroutine function; AsyncDevice takes one" in str(device.infer(7).fault)
+    with pytest.raises(TypeError, match="got a coroutine function, which AsyncDevice takes"):
+        patient(LOCAL, remote, policy())
 
 
 @each_kind
@@ -250,7 +250,7 @@ def test_the_state_survives_the_process(tmp_path: Path) -> None:
         before = content(device)
         assert isinstance(device._keeper, Store)
         assert device._keeper.sync()  # offloads were learned faster here than any network lets them come
-        assert device.status.not_durable is None
+        assert (device.status.on_disk, device.status.not_durable) == (True, None)
     with patient(LOCAL, Scripted(), policy(), state=tmp_path) as device:
         assert content(device) == before
         assert device.status.samples == 0
@@ -261,7 +261,7 @@ def test_the_state_survives_the_process(tmp_path: Path) -> None:
         for sample in range(2000):
             device.infer(sample)
         assert content(device) == after
-        assert device.status.not_durable == "the policy is kept in memory only"
+        assert (device.status.on_disk, device.status.not_durable) == (False, None)
     with pytest.raises(InvalidState, match="alpha"):
         patient(LOCAL, Scripted(), policy(alpha=0.9), state=tmp_path)
 
@@ -292,7 +292,8 @@ def test_a_measured_price_is_what_the_policy_learns() -> None:
         assert costs == pytest.approx([0.1 + 0.1 + 0.5 * (0.02 + 0.01)] * 3)
         assert device.status.offload_cost == pytest.approx(sum(costs))
         many = device.infer_many(range(3, 6))
-    assert [answer.cost for answer in many] == pytest.approx(costs)  # bytes are shared by those that travel together
+    # Those that travel together share the call and the energy of waking the radio; each has its own bytes.
+    assert [answer.cost for answer in many] == pytest.approx([0.1 / 3 + 0.1 + 0.5 * (0.02 / 3 + 0.01)] * 3)
 
 
 def test_latency_is_measured_from_the_beginning_of_the_offload() -> None:
@@ -303,7 +304,7 @@ def test_latency_is_measured_from_the_beginning_of_the_offload() -> None:
         return true_label(sample)
 
     with patient(LOCAL, slow, policy(offload_cost=None), price=price, deadline_s=10) as device:
-        assert 0.05 <= device.infer(0).cost <= 1.0
+        assert device.infer(0).cost >= 0.05
 
 
 def test_classes_have_names_stakes_and_bins_of_their_own() -> None:
@@ -330,7 +331,10 @@ def test_alarms_are_counted_and_logged_once(caplog: pytest.LogCaptureFixture) ->
             device.infer(sample)
         alarms = device.status.alarms
     assert alarms == {"the breaker opened": 1, "the offload budget is exhausted": 1}
-    assert [record.message for record in caplog.records] == list(alarms)
+    assert [record.message for record in caplog.records] == [
+        "the breaker opened: cannot be reached",
+        "the offload budget is exhausted",
+    ]
 
 
 def test_explaining_changes_nothing() -> None:
@@ -349,6 +353,8 @@ def test_explaining_changes_nothing() -> None:
         ({"shadow": "both"}, "Device: shadow must be None, 'local' or 'remote', got 'both'"),
         ({"batch": 0}, "Device: batch must be an integer >= 1, got 0"),
         ({"bins": UniformBins(8)}, r"Device: bins must be as many as the policy has, 16, got UniformBins\(bins=8\)"),
+        ({"deadline_s": 10, "breaker": Breaker(interval_s=10)}, "must be less than the breaker's interval_s, 10"),
+        ({"labels": [1, 2]}, "Device: labels must be the names of the classes"),
         ({"policy": policy(offload_cost=None)}, "Device: price must say what an offload costs"),
         ({"policy": 3}, "Device: policy must be a policy, got 3"),
         ({"remote": 3}, "Device: remote must be a remote or a function from sample to label, got 3"),
@@ -365,10 +371,9 @@ def test_wrong_settings_are_named(settings: dict[str, Any], problem: str) -> Non
 
 @pytest.mark.parametrize("chosen", [HILCB(16, offload_cost=0.5), Thompson(16, offload_cost=0.5, seed=3)], ids=repr)
 def test_other_policies_run_as_well(chosen: Any) -> None:
-    with patient(LOCAL, Scripted(), chosen, price=FixedCost(0.5), breaker=Breaker(failures=3)) as device:
+    with patient(LOCAL, Scripted(), chosen, price=FixedCost(0.5), breaker=Breaker(failures=3, interval_s=60)) as device:
         sources = Counter(device.infer(sample).source for sample in range(2000))
     assert min(sources["local"], sources["remote"]) > 0
-    assert len(TRACE) == len(REMOTE)
 
 
 @each_kind

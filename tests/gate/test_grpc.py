@@ -120,8 +120,8 @@ def test_a_model_that_is_not_there(server: GrpcServer) -> None:
 
 
 def test_a_token_is_sent() -> None:
-    with GrpcServer(token="open sesame") as server:
-        with remote_of(server, token="open sesame") as remote:
+    with GrpcServer(token="open-sesame") as server:
+        with remote_of(server, token="open-sesame") as remote:
             assert remote.ask(list(SAMPLES), soon()).labels == LABELS
             assert asyncio.run(asked(remote)) == LABELS
         with remote_of(server, token="wrong") as remote:

@@ -60,7 +60,7 @@ def test_a_failing_remote_shows() -> None:
         assert value(registry, "hinge_breaker_opened_total") == 1
         assert value(registry, "hinge_alarms_total", alarm="the breaker opened") == 1
         assert value(registry, "hinge_durable") == 0
-        assert value(registry, "hinge_offload_cost_total") == 0
+        assert value(registry, "hinge_offload_cost_total") == 2.5  # five were tried before the breaker opened
 
 
 def test_every_name_is_documented_and_none_besides() -> None:

@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hinge import Decision, InvalidDecision, InvalidState, Need
+from hinge.gate.storage.past import KEPT
+from hinge.gate.storage.recovery import generations
 from hinge.gate.storage.store import Store
 from tests.gate.disks import QuickDisk
+from tests.gate.pasts import Pasts
 from tests.gate.streams import BINS, POLICIES
 from tests.gate.test_store import crash, peer, text
 
@@ -24,15 +27,15 @@ class Kept(RuleBasedStateMachine):
         self.store = Store(Path(self.folder.name), POLICIES[name](), seconds=None, disk=QuickDisk())
         self.waiting: list[Decision] = []
         self.told: list[Decision] = []
-        self.earlier: str | None = None  # the state that a rollback gives
+        self.pasts = Pasts(self.store.generation or 0)
         self.remember()
 
     def remember(self) -> None:
         self.last = text(self.store.policy.state())
 
-    def renewed(self, before: int | None, earlier: str) -> None:
+    def renewed(self, before: int | None, end: str, why: str | None) -> None:
         if self.store.generation != before:
-            self.earlier = earlier
+            self.pasts.begin(self.store.generation or 0, end, why)
             self.remember()
 
     @rule(bins=st.lists(st.integers(0, BINS - 1), min_size=1, max_size=12), batch=st.booleans())
@@ -76,13 +79,13 @@ class Kept(RuleBasedStateMachine):
     def merge(self, seed: int) -> None:
         before, state = self.store.generation, self.last
         self.store.merge(peer(self.store.policy, seed))
-        self.renewed(before, state)
+        self.renewed(before, state, "merge")
 
     @rule()
     def snapshot(self) -> None:
         before, state = self.store.generation, self.last
         self.store._renew()
-        self.renewed(before, state)
+        self.renewed(before, state, None)
 
     @rule()
     def crash(self) -> None:
@@ -91,22 +94,31 @@ class Kept(RuleBasedStateMachine):
         self.store = Store(folder, seconds=None, disk=QuickDisk())
         assert text(self.store.policy.state()) == self.last
         assert not self.store.found.notes
-        self.renewed(before, self.last)
+        self.renewed(before, self.last, "start")
 
     @rule()
     def roll_back(self) -> None:
-        if self.earlier is None:
+        earlier = self.pasts.earlier(text(self.store.policy.state()))
+        if earlier is None:
             with pytest.raises(InvalidState):
                 self.store.rollback()
             return
-        self.store.rollback()
-        assert text(self.store.policy.state()) == self.earlier
+        assert self.store.rollback().generation == earlier
+        assert text(self.store.policy.state()) == self.pasts.ends[earlier]
+        self.pasts.go_back(earlier, self.store.generation or 0)
         self.waiting, self.told = [], []  # of another past
         self.remember()
 
     @invariant()
     def is_durable(self) -> None:
         assert not hasattr(self, "store") or self.store.sync()
+
+    @invariant()
+    def keeps_what_may_be_gone_back_to(self) -> None:
+        if hasattr(self, "store"):
+            held = generations([path.name for path in self.store.folder.iterdir()])
+            assert {self.store.generation, *self.pasts.ends} == set(held)
+            assert len(held) <= 2 + 2 * KEPT
 
     def teardown(self) -> None:
         if hasattr(self, "store"):

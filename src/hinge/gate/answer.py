@@ -39,9 +39,10 @@ class Answer(_Fields):
     @property
     def reason(self) -> str:
         """In words, why this answer came from where it came."""
-        return self._reason(self.why)
+        return self.reason_by(self.why)
 
-    def _reason(self, why: Explanation) -> str:
+    def reason_by(self, why: Explanation) -> str:
+        """The same, by an explanation of the bin that is at hand."""
         decided = self._decided(why)
         if self.fault is not None:
             return f"{decided} The remote's answer could not be had: {self.fault}; the local one stands."
@@ -72,10 +73,18 @@ class Answer(_Fields):
             "offloads": why.offloads,
             "agreement": why.agreement,
             "expiry": why.expiry,
-            "reason": self._reason(why),
+            "reason": self.reason_by(why),
         }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Answer, (*self[:-1], _elsewhere)  # the device stays where it is
 
     def __repr__(self) -> str:
         fault = "" if self.fault is None else f", fault={self.fault!r}"
         shown = f"label={self.label!r}, source={self.source!r}, confidence={self.confidence:.4g}, bin={self.bin}"
         return f"Answer({shown}, offloaded={self.offloaded}, cost={self.cost:.4g}{fault})"
+
+
+def _elsewhere(bin: int) -> Explanation:
+    """What can be said of a bin where the device is not."""
+    return Explanation(bin, 0.5, None, None, None, None, f"Bin {bin}; the device that knows why is elsewhere.")

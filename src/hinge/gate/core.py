@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -20,8 +21,6 @@ from hinge.gate.answer import Answer
 from hinge.gate.breaker import Breaker
 from hinge.gate.local.scoring import LocalModel, Scoring
 from hinge.gate.offload import Judged, Offload, Terms
-from hinge.gate.remote.asking import AsyncRemote, Remote
-from hinge.gate.remote.calling import Called
 from hinge.gate.retries import RetryBudget
 from hinge.gate.storage.memory import Keeper, Memory
 from hinge.gate.storage.store import Store
@@ -35,7 +34,7 @@ Shadow = Literal["local", "remote"]
 _answer = tuple.__new__  # half the price of Answer(…)
 
 
-class Core:
+class Core(ABC):
     """What `Device` and `AsyncDevice` have in common; see `Device` for the parameters."""
 
     def __init__(
@@ -47,7 +46,7 @@ class Core:
         deadline_s: float = 0.2,
         confidence: ConfidenceMeasure = max_softmax,
         bins: UniformBins | QuantileBins | ClassBins | None = None,
-        labels: Sequence[Any] | None = None,
+        labels: Sequence[str] | None = None,
         price: OffloadCost | None = None,
         radio: Radio | None = None,
         wrong: WrongCost | None = None,
@@ -61,27 +60,32 @@ class Core:
         _check_policy(policy)
         if shadow not in (None, "local", "remote"):
             raise ValueError(f"Device: shadow must be None, 'local' or 'remote', got {shadow!r}")
-        self._confidence, self._labels, self._shadow = confidence, labels, shadow
+        self._confidence, self._labels, self._shadow = confidence, _checked_names(labels), shadow
         self.local = local
         self._batch = whole("Device", "batch", batch, 1)
         self._in_flight = whole("Device", "in_flight", in_flight, 1)
-        self._remote = _asked(remote, self._in_flight)
-        self._bin_of = _binning(bins, policy)
-        self.breaker = breaker or Breaker(at_once=max(5, self._in_flight))
-        terms = Terms(
+        self._remote = self._asked(remote)
+        self.bins = UniformBins(policy.bins) if bins is None else bins
+        self._bin_of = _binning(self.bins, policy)
+        self._terms = Terms(
             deadline_s=positive("Device", "deadline_s", deadline_s),
             price=price or _known_price(policy),
             radio=radio,
             wrong=wrong or ZeroOneCost(),
-            labels=labels,
-            breaker=self.breaker,
+            labels=self._labels,
+            breaker=_breaker(breaker, deadline_s, self._in_flight),
             retries=retries or RetryBudget(),
         )
         self._keeper: Keeper = Memory(policy) if state is None else Store(state, policy)
         self._tally = Tally(self._keeper, self.breaker)
-        self._terms = terms
+        self._closed = False
         self._prepare()
 
+    @abstractmethod
+    def _asked(self, remote: Any) -> Any:
+        """The remote in the form in which this kind of device asks."""
+
+    @abstractmethod
     def _prepare(self) -> None:
         """What a kind of device needs to wait for its remote."""
 
@@ -101,6 +105,11 @@ class Core:
         self._local = model
 
     @property
+    def breaker(self) -> Breaker:
+        """What keeps a failing remote from being asked."""
+        return self._terms.breaker
+
+    @property
     def policy(self) -> Policy:
         """The policy, to look at; the device alone decides and learns with it."""
         return self._keeper.policy
@@ -111,11 +120,11 @@ class Core:
         return self._explain_bin(self._bin_of(confidence, label))
 
     def _explain_bin(self, bin: int) -> Explanation:
-        return self._keeper.explain(bin)
+        return self._keeper.look(lambda policy: policy.explain(bin))
 
     def state(self) -> State:
         """All that the policy knows, as its own `state` has it, while other threads decide and learn."""
-        return self._keeper.state()
+        return self._keeper.look(lambda policy: policy.state())
 
     @property
     def status(self) -> Status:
@@ -123,11 +132,15 @@ class Core:
         return self._tally.status()
 
     def _judge(self, sample: Any) -> Judged:
+        if self._closed:
+            raise RuntimeError("Device: it is closed")
         label, confidence = self._local.answer(sample)
         bin = self._bin_of(confidence, label)
         return Judged(label, confidence, bin, self._keeper.decide(bin))
 
     def _judge_many(self, samples: Sequence[Any]) -> list[Judged]:
+        if self._closed:
+            raise RuntimeError("Device: it is closed")
         answers = self._local.answer_many(samples)
         bins = [self._bin_of(confidence, label) for label, confidence in answers]
         decisions = self._keeper.decide_many(bins)
@@ -169,13 +182,12 @@ class Core:
         return answers
 
 
-def _binning(bins: UniformBins | QuantileBins | ClassBins | None, policy: Policy) -> Callable[[float, Any], int]:
-    chosen = UniformBins(policy.bins) if bins is None else bins
-    if chosen.bins != policy.bins:
-        raise ValueError(f"Device: bins must be as many as the policy has, {policy.bins}, got {chosen!r}")
-    if isinstance(chosen, ClassBins):
-        return chosen.bin
-    bin_of = chosen.bin
+def _binning(bins: UniformBins | QuantileBins | ClassBins, policy: Policy) -> Callable[[float, Any], int]:
+    if bins.bins != policy.bins:
+        raise ValueError(f"Device: bins must be as many as the policy has, {policy.bins}, got {bins!r}")
+    if isinstance(bins, ClassBins):
+        return bins.bin
+    bin_of = bins.bin
     return lambda confidence, _: bin_of(confidence)
 
 
@@ -193,9 +205,18 @@ def _known_price(policy: Policy) -> FixedCost:
     return FixedCost(policy.offload_cost)
 
 
-def _asked(remote: Any, at_once: int) -> Any:
-    if isinstance(remote, Remote | AsyncRemote):
-        return remote
-    if callable(remote):
-        return Called(remote, at_once)
-    raise TypeError(f"Device: remote must be a remote or a function from sample to label, got {remote!r}")
+def _checked_names(labels: Sequence[str] | None) -> Sequence[str] | None:
+    if labels is not None and (isinstance(labels, str) or not all(isinstance(name, str) for name in labels)):
+        raise TypeError(f"Device: labels must be the names of the classes, got {labels!r}")
+    return labels
+
+
+def _breaker(given: Breaker | None, deadline_s: float, in_flight: int) -> Breaker:
+    """The breaker, which gives up what takes longer than its interval, and must not do so before the deadline."""
+    if given is None:
+        return Breaker(interval_s=max(10.0, 2 * deadline_s), at_once=max(5, in_flight))
+    if given.interval_s <= deadline_s:
+        raise ValueError(
+            f"Device: deadline_s must be less than the breaker's interval_s, {given.interval_s:g}, got {deadline_s!r}"
+        )
+    return given

@@ -11,6 +11,8 @@ from typing import Any
 from hinge.gate.answer import Answer
 from hinge.gate.core import Core
 from hinge.gate.offload import Judged, Offload
+from hinge.gate.remote.asking import Remote
+from hinge.gate.remote.calling import Called, is_coroutine_function
 
 
 class Device(Core):
@@ -36,12 +38,21 @@ class Device(Core):
     says. `state` is a folder in which the policy survives. In `shadow`, answers come always from "local" (the remote is
     asked behind the caller's back) or always from "remote", and the policy learns as it would have decided.
     `breaker` and `retries` keep a failing remote from being pestered. `infer_many` asks for `batch` samples in one
-    request, and has `in_flight` requests under way at once; a device that more threads share needs more.
+    request. No more than `in_flight` requests are under way at once, whoever makes them; others wait for their turn.
     """
+
+    def _asked(self, remote: Any) -> Any:
+        if isinstance(remote, Remote):
+            return remote
+        if callable(remote) and not is_coroutine_function(remote):
+            return Called(remote, self._in_flight)
+        what = "a coroutine function, which AsyncDevice takes" if callable(remote) else repr(remote)
+        raise TypeError(f"Device: remote must be a remote or a function from sample to label, got {what}")
 
     def _prepare(self) -> None:
         self._lock = Lock()
         self._pool: ThreadPoolExecutor | None = None
+        self._room = BoundedSemaphore(self._in_flight)
         self._behind = BoundedSemaphore(4 * self._in_flight)
 
     def infer(self, sample: Any) -> Answer:
@@ -58,8 +69,7 @@ class Device(Core):
         everything = list(samples)
         judged = self._judge_many(everything)
         offloads = self._offloads(everything, judged)
-        ask_all = map if len(offloads) < 2 else self._threads().map
-        answers = self._placed(judged, offloads, ask_all(self._ask, [offload for _, offload in offloads]))
+        answers = self._placed(judged, offloads, self._ask_all([offload for _, offload in offloads]))
         for sample, each in zip(everything, judged, strict=True):
             if each.decision.offload and not self._waits(each):
                 self._ask_behind(sample, each)
@@ -67,10 +77,13 @@ class Device(Core):
 
     def close(self) -> None:
         """Finish what is under way, and let go of the remote and of the folder."""
-        if self._pool is not None:
-            self._pool.shutdown()
-        self._remote.close()
-        self._keeper.close()
+        self._closed = True
+        try:
+            if self._pool is not None:
+                self._pool.shutdown()
+            self._remote.close()
+        finally:
+            self._keeper.close()
 
     def __enter__(self) -> Device:
         return self
@@ -78,18 +91,32 @@ class Device(Core):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _ask_all(self, offloads: list[Offload]) -> list[list[Answer]]:
+        if len(offloads) < 2:
+            return [self._ask(offload) for offload in offloads]
+        asked = [self._threads().submit(self._ask, offload) for offload in offloads]
+        try:
+            return [future.result() for future in asked]
+        finally:  # interrupted, there are some that have not begun
+            for future, offload in zip(asked, offloads, strict=True):
+                if future.cancel():
+                    offload.give_up(time.monotonic())
+
     def _ask(self, offload: Offload) -> list[Answer]:
-        asking = offload.begin(time.monotonic())
-        while asking:
-            try:
-                reply = self._remote.ask(offload.samples, offload.deadline)
-                return offload.settle(reply, time.monotonic())
-            except Exception as fault:  # whatever it is, there is a local answer
-                asking = offload.again(fault, time.monotonic())
-            except BaseException:
-                offload.give_up(time.monotonic())
-                raise
-        return offload.fall_back(time.monotonic())
+        deadline = offload.start(time.monotonic())
+        if not self._room.acquire(timeout=deadline.left(time.monotonic())):
+            return offload.fall_back(time.monotonic())
+        try:
+            asking = offload.begin(time.monotonic())
+            while asking:
+                try:
+                    return offload.settle(self._remote.ask(offload.samples, deadline), time.monotonic())
+                except Exception as fault:  # whatever it is, there is a local answer
+                    asking = offload.again(fault, time.monotonic())
+            return offload.fall_back(time.monotonic())
+        finally:
+            self._room.release()
+            offload.give_up(time.monotonic())  # if it was interrupted
 
     def _ask_behind(self, sample: Any, judged: Judged) -> None:
         """Ask the remote while the caller goes on; if too much is waiting already, not at all."""

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 from hinge.gate.core import Core
 from hinge.gate.tally import Status
 
-_KINDS = ("unreachable", "late", "error", "invalid", "breaker")  # named from the start, so that they read 0
+_KINDS = ("unreachable", "late", "error", "refused", "invalid", "breaker")  # named from the start, so that they read 0
 _OUTCOMES = ("succeeded", "failed", "unanswered", "released")
 
 
@@ -52,12 +52,13 @@ class DeviceCollector(Collector):
         yield _count("hinge_offloads", "Samples offloaded: answered by the remote, or fallen back", offloads)
         yield _counts("hinge_fallbacks", "Samples answered locally as the remote failed", "kind", _fallbacks(status))
         yield _count("hinge_agreements", "Answers of the remote in which local agreed", status.agreed)
-        yield _count("hinge_offload_cost", "What the answers of the remote cost, in wrong answers", status.offload_cost)
+        yield _count("hinge_offload_cost", "What asking the remote cost, in wrong answers", status.offload_cost)
         yield _counts("hinge_attempts", "Times the remote was asked", "outcome", _attempts(status))
         yield _gauge("hinge_breaker_open", "Whether the remote is left alone", status.breaker != "closed")
         yield _count("hinge_breaker_opened", "Times the breaker opened", status.attempts.opened)
         yield _count("hinge_learned", "Offloads learned from since the policy was first made", learned)
-        yield _gauge("hinge_durable", "Whether what is learned is safe on disk", status.not_durable is None)
+        durable = status.on_disk and status.not_durable is None
+        yield _gauge("hinge_durable", "Whether what is learned is safe on disk", durable)
         yield _counts("hinge_alarms", "Things that need a person", "alarm", status.alarms)
 
     def describe(self) -> Iterable[Metric]:

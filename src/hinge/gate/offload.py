@@ -7,6 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from hinge.arguments import real
 from hinge.costs import OffloadCost, Radio, WrongCost
 from hinge.errors import InvalidDecision, RemoteFailed
 from hinge.gate.answer import Answer
@@ -18,7 +21,7 @@ from hinge.gate.storage.memory import Keeper
 from hinge.gate.tally import Tally
 from hinge.policies.decision import Decision, Explanation
 
-_RETRIED = {"unreachable", "error"}  # what is late would be late again, and what is invalid invalid
+_RETRIED = {"unreachable"}  # what is late would be late again, and what was answered would be again
 
 
 class Judged(NamedTuple):
@@ -38,15 +41,15 @@ class Terms:
     price: OffloadCost
     radio: Radio | None
     wrong: WrongCost
-    labels: Sequence[Any] | None
+    labels: Sequence[str] | None
     breaker: Breaker
     retries: RetryBudget
 
 
 class Offload:
-    """Asks in this order: `begin`; then the remote, until `settle` or not `again`; then `fall_back` if it failed.
+    """Goes this way: `start`; `begin`; then the remote, until `settle` or not `again`; then `fall_back` if it failed.
 
-    Every way through it ends in one answer for each sample. What failed teaches nothing.
+    Every way through it ends in one answer for each sample, or in `give_up`. What failed teaches nothing.
     """
 
     def __init__(
@@ -61,39 +64,52 @@ class Offload:
         self._terms, self._keeper, self._tally, self._explains = terms, keeper, tally, explains
         self.samples, self._judged = samples, judged
         self._attempt: Attempt | None = None
-        self._asked = False
-        self._fault = RemoteFailed("", "breaker")
+        self._attempts = 0
+        self._fault = RemoteFailed("all requests that may be under way at once are", "late")
+        self._ended = False
+
+    def start(self, now: float) -> Deadline:
+        """From now on the time runs; returns when it ends."""
+        self._began = now
+        self.deadline = Deadline(now + self._terms.deadline_s)
+        return self.deadline
 
     def begin(self, now: float) -> bool:
-        """Whether the remote may be asked, from now until the deadline."""
-        self.deadline = Deadline(now + self._terms.deadline_s)
-        self._began = now
+        """Whether the remote may be asked."""
         self._attempt = self._terms.breaker.begin(now)
         if self._attempt is None:
-            self._fault = RemoteFailed(self._terms.breaker.explain(now).rstrip("."), "breaker")
+            last = f" Last: {self._tally.last_fault}" if self._tally.last_fault else ""
+            self._fault = RemoteFailed(f"{self._terms.breaker.explain(now)}{last}".rstrip("."), "breaker")
             return False
         self._terms.retries.attempted()
-        self._asked = True
+        self._attempts = 1
         return True
 
     def again(self, fault: Exception, now: float) -> bool:
-        """Note that the remote failed; whether it may be asked once more by the same deadline."""
+        """Note that the remote failed; whether it may be asked once more, which is once only."""
         self._fault = fault if isinstance(fault, RemoteFailed) else RemoteFailed(_described(fault), "error")
-        if self._attempt is None:  # the failure of an attempt that was settled already is that of settling it
+        if self._attempt is None:  # the remote is not to blame for what failed in settling its reply
             return False
-        self._terms.breaker.failed(self._attempt, now)
+        # That it refuses a sample says nothing about the next one.
+        report = self._terms.breaker.released if self._fault.kind == "refused" else self._terms.breaker.failed
+        report(self._attempt, now)
         self._attempt = None
-        if self._fault.kind not in _RETRIED or self.deadline.expired(now) or not self._terms.retries.retry():
+        if self._fault.kind not in _RETRIED or self._attempts > 1 or self.deadline.expired(now):
             return False
-        self._attempt = self._terms.breaker.begin(now)
+        if self._terms.retries.retry():
+            self._attempt = self._terms.breaker.begin(now)
+        self._attempts += self._attempt is not None
         return self._attempt is not None
 
     def give_up(self, now: float) -> None:
-        """Nobody waits any more: the remote is not to blame, and nothing is learned."""
+        """Nobody waits any more, if somebody did: the remote is not to blame, and nothing is learned."""
+        if self._ended:
+            return
         if self._attempt is not None:
             self._terms.breaker.released(self._attempt, now)
             self._attempt = None
-        self._forget()
+        self._tally.dropped(len(self._judged))
+        self._end()
 
     def settle(self, reply: Reply, now: float) -> list[Answer]:
         """Learn from the reply, and answer with it; if it makes no sense, raise `RemoteFailed` and learn nothing."""
@@ -104,12 +120,13 @@ class Offload:
         if self._attempt is not None:
             self._terms.breaker.succeeded(self._attempt, now)
             self._attempt = None
-        cost = self._cost(reply.bytes / len(labels), now)
+        cost = self._cost(reply.bytes, now)
         for judged, agrees in zip(self._judged, agreed, strict=True):
             if judged.decision.offload:
                 with suppress(InvalidDecision):  # given up since: too many came after it, or the state was rolled back
                     self._keeper.learn(judged.decision, agrees, cost)
         self._tally.answered(len(labels), sum(agreed), cost)
+        self._ended = True
         return [
             Answer(label, "remote", judged.confidence, judged.bin, True, cost, judged.decision, None, self._explains)
             for label, judged in zip(labels, self._judged, strict=True)
@@ -117,18 +134,23 @@ class Offload:
 
     def fall_back(self, now: float) -> list[Answer]:
         """Answer from the local model, as the remote failed."""
-        self._forget()
-        cost = self._cost(0, now) if self._asked else 0.0
-        self._tally.fell_back(self._fault.kind, len(self._judged))
+        cost = 0.0
+        if self._attempts:
+            with suppress(Exception):  # a price that fails must not cost the answer
+                cost = self._cost(0, now)
+        self._tally.fell_back(self._fault, len(self._judged), cost)
+        self._end()
+        asked = self._attempts > 0
         return [
             Answer(
-                *(judged.label, "local", judged.confidence, judged.bin, self._asked, cost, judged.decision),
+                *(judged.label, "local", judged.confidence, judged.bin, asked, cost, judged.decision),
                 *(str(self._fault), self._explains),
             )
             for judged in self._judged
         ]
 
-    def _forget(self) -> None:
+    def _end(self) -> None:
+        self._ended = True
         for judged in self._judged:
             if judged.decision.offload:
                 with suppress(InvalidDecision):
@@ -138,30 +160,44 @@ class Offload:
         labels = list(reply.labels)
         if len(labels) != len(self._judged):
             raise RemoteFailed(f"{len(labels)} labels for {len(self._judged)} samples", "invalid")
-        names = self._terms.labels
-        return labels if names is None else [_named(label, names) for label in labels]
+        return [checked_label(label, self._terms.labels) for label in labels]
 
     def _agreements(self, labels: list[Any]) -> list[float]:
         try:
             pairs = zip(self._judged, labels, strict=True)
-            return [self._terms.wrong.agreed(judged.label, label) for judged, label in pairs]
+            agreed = (self._terms.wrong.agreed(judged.label, label) for judged, label in pairs)
+            return [real("wrong", "agreed", each, 0, 1) for each in agreed]
         except (TypeError, ValueError) as error:
             raise RemoteFailed(str(error), "invalid") from error
 
     def _cost(self, bytes: float, now: float) -> float:
-        latency_ms = max(0.0, 1000 * (now - self._began))
+        """What each sample pays: it waits for the whole time, and shares bytes, calls and energy with the others."""
+        latency_ms, samples = max(0.0, 1000 * (now - self._began)), len(self._judged)
         radio = self._terms.radio
         energy_j = 0.0 if radio is None else radio.energy_j(latency_ms=latency_ms, bytes=bytes)
-        return self._terms.price.cost(latency_ms=latency_ms, bytes=bytes, energy_j=energy_j)
+        cost = self._terms.price.cost(
+            latency_ms=latency_ms, bytes=bytes / samples, energy_j=energy_j / samples, calls=self._attempts / samples
+        )
+        return real("price", "cost", cost, 0, 1)
 
 
-def _named(label: Any, names: Sequence[Any]) -> Any:
-    """The name of a class, where the remote answers with its number."""
-    if label in names:
-        return label
-    if isinstance(label, int) and 0 <= label < len(names):
-        return names[label]
-    raise RemoteFailed(f"an unknown label, {label!r:.50}", "invalid")
+def checked_label(label: Any, names: Sequence[str] | None) -> Any:
+    """A label as plain data: the name of the class, where there are names and the remote answers with its number.
+
+    >>> checked_label(1, ["cat", "dog"]), checked_label("dog", ["cat", "dog"]), checked_label(1, None)
+    ('dog', 'dog', 1)
+    >>> checked_label(float("nan"), None)
+    Traceback (most recent call last):
+    hinge.errors.RemoteFailed: no label, but nan
+    """
+    plain = label.item() if isinstance(label, np.generic) else label
+    if not isinstance(plain, str | int | float) or plain != plain:
+        raise RemoteFailed(f"no label, but {plain!r:.50}", "invalid")
+    if names is None or (isinstance(plain, str) and plain in names):
+        return plain
+    if isinstance(plain, int) and 0 <= plain < len(names):
+        return names[plain]
+    raise RemoteFailed(f"an unknown label, {plain!r:.50}", "invalid")
 
 
 def _described(fault: Exception) -> str:

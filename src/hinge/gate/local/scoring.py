@@ -2,21 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from math import exp, inf
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hinge.confidence import ConfidenceMeasure, max_softmax
+from hinge.confidence import ConfidenceMeasure, max_softmax, softmax_temperature
 
 _SHORT = 64  # classes up to which numbers one by one are quicker than an array
-
-
-class LocalAnswer(NamedTuple):
-    """What the local model says of one sample."""
-
-    label: Any
-    confidence: float
 
 
 @runtime_checkable
@@ -45,20 +38,27 @@ class Scoring:
     ) -> None:
         self.scores, self._measure, self._labels = scores, confidence, labels
         self._many = getattr(scores, "many", None)
-        self._quick = confidence is max_softmax
+        self._temperature = softmax_temperature(confidence)  # None: another measure, which takes longer
 
     def answer(self, sample: Any) -> tuple[Any, float]:
         """The answer to one sample."""
         scores = self.scores(sample)
         best = -1
-        if self._quick and len(scores) <= _SHORT:
-            best, confidence = _top(scores.tolist() if isinstance(scores, np.ndarray) else list(scores))
-        elif self._quick and isinstance(scores, np.ndarray):
-            best, confidence = _top_of_many(scores)
+        if self._temperature is not None and len(scores) <= _SHORT:
+            values = scores.tolist() if isinstance(scores, np.ndarray) else list(scores)
+            best, confidence = _top(values, self._temperature)
+        elif self._temperature is not None:
+            best, confidence = _top_of_many(np.asarray(scores), self._temperature)
         if best < 0:
             confidence = float(self._measure(scores))  # refuses scores that are no finite numbers, and says why
             best = int(np.argmax(scores))
-        return (best if self._labels is None else self._labels[best]), confidence
+        return (best if self._labels is None else self._named(best, len(scores))), confidence
+
+    def _named(self, best: int, classes: int) -> Any:
+        labels = self._labels or ()
+        if len(labels) != classes:
+            raise ValueError(f"Device: labels must name {classes} classes, as the local model has, got {len(labels)}")
+        return labels[best]
 
     def answer_many(self, samples: Sequence[Any]) -> Sequence[tuple[Any, float]]:
         """The answers to many samples, each as `answer` gives it."""
@@ -75,7 +75,7 @@ def _same(scores: Any) -> Any:
     return scores
 
 
-def _top(scores: list[Any]) -> tuple[int, float]:
+def _top(scores: list[Any], temperature: float = 1.0) -> tuple[int, float]:
     """The best class and its softmax `1 / sum_k exp(s_k - max s)`; class -1 where a score is no finite number.
 
     >>> _top([0.0, 1.0])
@@ -84,6 +84,8 @@ def _top(scores: list[Any]) -> tuple[int, float]:
     (-1, -1, -1)
     """
     try:
+        if temperature != 1.0:
+            scores = [score / temperature for score in scores]
         best = max(scores)
         total = 0.0
         for score in scores:
@@ -95,7 +97,7 @@ def _top(scores: list[Any]) -> tuple[int, float]:
     return scores.index(best), 1.0 / total
 
 
-def _top_of_many(scores: NDArray[Any]) -> tuple[int, float]:
+def _top_of_many(scores: NDArray[Any], temperature: float = 1.0) -> tuple[int, float]:
     """The same for an array of many classes.
 
     >>> _top_of_many(np.array([0.0, 1.0]))
@@ -106,6 +108,8 @@ def _top_of_many(scores: NDArray[Any]) -> tuple[int, float]:
     if scores.ndim != 1 or scores.dtype.kind != "f":
         return -1, 0.0
     values = scores.astype(np.float64)
+    if temperature != 1.0:
+        values /= temperature
     best = int(values.argmax())
     if not -inf < values.min() <= values[best] < inf:  # also false where one is NaN
         return -1, 0.0

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge.errors import InvalidModel
+from hinge.gate.protocol.tensors import cast
 
 MAX_FILE_BYTES = 2**31 - 1  # Protocol Buffers end there, and so do flat buffers
 
@@ -52,12 +53,7 @@ class OneInput:
             raise InvalidModel(str(error)) from error
 
     def _cast(self, array: NDArray[Any]) -> NDArray[Any]:
-        if not np.can_cast(array.dtype, self.dtype, "same_kind"):
-            raise self._wrong_type(self.dtype.name, array)
-        cast = array.astype(self.dtype)
-        if self.dtype.kind in "iu" and not np.array_equal(cast, array):
-            raise ValueError(f"{self._owner}: the model takes {self.dtype.name}, the sample has values beyond that")
-        return cast
+        return cast(self._owner, array, self.dtype)
 
     def _wrong_type(self, wanted: str, array: NDArray[Any]) -> ValueError:
         return ValueError(f"{self._owner}: the model takes {wanted}, the sample is {array.dtype.name}")

@@ -31,6 +31,7 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "BYTES": np.dtype(object),
 }  # fmt: skip
 _NAMES = {(dtype.kind, dtype.itemsize): name for name, dtype in _TYPES.items() if name != "BYTES"}
+_WORDS = {"b": "true and false", "u": "whole numbers", "i": "whole numbers", "f": "numbers", "O": "text"}
 _IN_JSON: dict[str, set[type]] = {"b": {bool}, "u": {int}, "i": {int}, "f": {int, float}, "O": {str}}
 _LENGTH = struct.Struct("<I")
 
@@ -74,7 +75,8 @@ def check_tensors(tensors: Mapping[str, Tensor], expected: Collection[str | Tens
     for item in expected:
         name = item if isinstance(item, str) else item.name
         if name not in tensors:
-            raise InvalidMessage(f"tensor {shown(name)} is missing")
+            there = "; there is " + ", ".join(shown(other) for other in list(tensors)[:3]) if tensors else ""
+            raise InvalidMessage(f"tensor {shown(name)} is missing{there}")
         if isinstance(item, TensorSpec):
             item.check(tensors[name])
 
@@ -95,6 +97,26 @@ def dtype_of(datatype: str) -> np.dtype[Any]:
     dtype('float32')
     """
     return _TYPES[datatype]
+
+
+def cast(owner: str, tensor: Tensor, dtype: np.dtype[Any]) -> Tensor:
+    """The tensor in another type, if that is of the same kind or a wider one, and holds all of its numbers.
+
+    >>> cast("sample", np.array([1, 300]), np.dtype("u1"))
+    Traceback (most recent call last):
+    ValueError: sample: the model takes uint8, the sample is int64
+    >>> cast("sample", np.array([1, 300]), np.dtype("i1"))
+    Traceback (most recent call last):
+    ValueError: sample: the model takes int8, the sample has values beyond that
+    """
+    if not np.can_cast(tensor.dtype, dtype, "same_kind"):
+        raise ValueError(f"{owner}: the model takes {dtype.name}, the sample is {tensor.dtype.name}")
+    with np.errstate(over="ignore"):
+        found: Tensor = tensor.astype(dtype)
+    fits = np.array_equal(found, tensor) if dtype.kind in "iu" else np.array_equal(np.isinf(found), np.isinf(tensor))
+    if not fits:
+        raise ValueError(f"{owner}: the model takes {dtype.name}, the sample has values beyond that")
+    return found
 
 
 def datatype_of(owner: str, tensor: Tensor) -> str:
@@ -186,8 +208,8 @@ def from_json(owner: str, data: object, datatype: str, shape: tuple[int, ...]) -
     dtype = _TYPES[datatype]
     wrong = set(map(type, elements)) - _IN_JSON[dtype.kind]
     if wrong:
-        found = kind(next(element for element in elements if type(element) in wrong))
-        raise InvalidMessage(f"{owner}: data of {datatype} holds {found}")
+        found = shown(next(element for element in elements if type(element) in wrong))
+        raise InvalidMessage(f"{owner}: data of {datatype} must hold {_WORDS[dtype.kind]}, got {found}")
     if datatype == "BYTES":
         return _objects([_encoded(owner, element) for element in elements], shape)
     if dtype.kind == "f":

@@ -11,7 +11,7 @@ from typing import Any
 
 from hinge.errors import RemoteFailed
 from hinge.gate.deadline import Deadline
-from hinge.gate.remote.asking import Reply
+from hinge.gate.remote.asking import Remote, Reply
 
 Outcome = list[Any] | BaseException
 _PATIENCE_S = 0.001  # between two looks whether a call has ended, where all that may run at once do
@@ -30,12 +30,10 @@ class Called:
     def __init__(self, function: Callable[[Any], Any], at_once: int = 8) -> None:
         self._function = function
         self._room = BoundedSemaphore(at_once)
-        self._is_async = inspect.iscoroutinefunction(function)
+        self._is_async = is_coroutine_function(function)
 
     def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
         """The labels of the samples, one after another."""
-        if self._is_async:
-            raise TypeError("Device: remote must not be a coroutine function; AsyncDevice takes one")
         outcome: SimpleQueue[Outcome] = SimpleQueue()
         if not self._room.acquire(timeout=deadline.left(time.monotonic())):
             raise _late()
@@ -62,7 +60,11 @@ class Called:
         """Nothing is kept open."""
 
     def _start(self, samples: Sequence[Any], tell: Callable[[Outcome], None]) -> None:
-        Thread(target=self._call, args=(samples, tell), name="hinge-remote", daemon=True).start()
+        try:
+            Thread(target=self._call, args=(samples, tell), name="hinge-remote", daemon=True).start()
+        except BaseException:  # there are too many threads
+            self._room.release()
+            raise
 
     async def _started(self, samples: Sequence[Any]) -> Outcome:
         loop = asyncio.get_running_loop()
@@ -86,13 +88,35 @@ class Called:
         tell(outcome)
 
 
+class InThreads:
+    """A remote that waits, for an event loop, which does not."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    async def ask_async(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
+        """The labels of the samples, asked for in another thread."""
+        return await asyncio.to_thread(self._remote.ask, samples, deadline)
+
+    async def close_async(self) -> None:
+        """Let go of the remote."""
+        await asyncio.to_thread(self._remote.close)
+
+
+def is_coroutine_function(function: Callable[..., Any]) -> bool:
+    """Whether a call gives something to be awaited, be it of a function or of an object that is called like one."""
+    called = type(function).__call__ if callable(function) else None
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+
+
 async def _gathered(function: Callable[[Any], Awaitable[Any]], samples: Sequence[Any]) -> Reply:
     return Reply(await asyncio.gather(*(function(sample) for sample in samples)))
 
 
 def _reply(outcome: Outcome) -> Reply:
     if isinstance(outcome, BaseException):
-        raise RemoteFailed(f"{type(outcome).__name__}: {outcome}", "error") from outcome
+        kind = "unreachable" if isinstance(outcome, OSError) else "error"
+        raise RemoteFailed(f"{type(outcome).__name__}: {outcome}", kind) from outcome
     return Reply(outcome)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from hinge.errors import InvalidMessage, RemoteFailed
 from hinge.gate.protocol.metadata import ModelMetadata
-from hinge.gate.protocol.tensors import Tensor, TensorSpec, dtype_of
+from hinge.gate.protocol.tensors import Tensor, TensorSpec, cast, dtype_of
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,18 @@ class Contract:
     def batches(self) -> bool:
         """Whether one request may hold many samples."""
         return all(spec.shape[:1] == (-1,) for spec in self.inputs)
+
+    @property
+    def classes(self) -> int | None:
+        """How many classes the model scores, if it says so.
+
+        >>> Contract((), TensorSpec("scores", "FP32", (-1, 10))).classes
+        10
+        """
+        if isinstance(self.output, str) or not self.output.datatype.startswith("FP"):
+            return None
+        sizes = [size for size in self.output.shape if size != 1]
+        return sizes[-1] if sizes and sizes[-1] > 1 and max(sizes[:-1], default=-1) == -1 else None
 
     def tensors(self, samples: Sequence[Any]) -> dict[str, Tensor]:
         """The samples as the model's inputs, along a first axis where the model has one for them.
@@ -48,10 +60,7 @@ class Contract:
         tensor: Tensor = values[0] if alone else np.stack(values)
         dtype = dtype_of(spec.datatype)
         if tensor.dtype != dtype and dtype.kind != "O":
-            if not np.can_cast(tensor.dtype, dtype, "same_kind"):
-                types = f"the model takes {dtype.name}, the sample is {tensor.dtype.name}"
-                raise TypeError(f"tensor {spec.name!r}: {types}")
-            tensor = tensor.astype(dtype)
+            tensor = cast(f"tensor {spec.name!r}", tensor, dtype)
         spec.check(tensor)
         return tensor
 

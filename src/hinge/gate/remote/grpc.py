@@ -5,6 +5,7 @@ Messages travel as bytes, so that a damaged one is ours to refuse.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 from threading import Lock
@@ -29,6 +30,7 @@ from hinge.errors import InvalidMessage, RemoteFailed
 from hinge.gate.deadline import Deadline
 from hinge.gate.protocol.metadata import ModelMetadata, ServerMetadata
 from hinge.gate.protocol.tensors import Tensor
+from hinge.gate.protocol.token import check_token
 from hinge.gate.protocol.wire import MAX_BODY_BYTES, shown
 from hinge.gate.remote.contract import Contract
 from hinge.gate.remote.served import Dialogue, ServedModel
@@ -76,8 +78,9 @@ class OpenInferenceGrpc(ServedModel):
         return f"OpenInferenceGrpc({self.target!r}, model={self.model!r})"
 
     def _introducing(self) -> Dialogue[tuple[ServerMetadata, ModelMetadata]]:
-        response = yield _Ask("ServerMetadata")
-        server: ServerMetadata = self._read(response, parse_server_metadata)
+        server = self._server  # kept, so that a slow one need not tell it all in one deadline
+        if server is None:
+            server = self._server = self._read((yield _Ask("ServerMetadata")), parse_server_metadata)
         response = yield _Ask("ModelMetadata", build_model_request(self.model, self.version))
         if response.complaint:
             raise RemoteFailed(f"{self.target} has no model {self.model!r}: {response.complaint}", "invalid")
@@ -90,7 +93,7 @@ class OpenInferenceGrpc(ServedModel):
         request = build_request(tensors, model=self.model, version=self.version, id=id)
         response = yield _Ask("ModelInfer", request)
         if response.complaint:
-            raise RemoteFailed(response.complaint, "error")
+            raise RemoteFailed(response.complaint, "refused" if response.refused else "error")
         answer = parse_response(response.body, id=id, model=self.model, expected=[contract.output])
         return answer.outputs, len(request) + len(response.body)
 
@@ -116,6 +119,7 @@ class _Response(NamedTuple):
 
     body: bytes
     complaint: str = ""
+    refused: bool = False  # whether it is about this message, and not about all of them
 
 
 class _Channel:
@@ -123,10 +127,12 @@ class _Channel:
 
     def __init__(self, target: str, token: str | None, credentials: grpc.ChannelCredentials | None) -> None:
         self._target, self._credentials = target, credentials
-        self._metadata = None if token is None else [("authorization", f"Bearer {token}")]
+        shown_token = None if token is None else check_token("OpenInferenceGrpc", token)
+        self._metadata = None if token is None else [("authorization", f"Bearer {shown_token}")]
         self._lock = Lock()
         self._channel: grpc.Channel | None = None
         self._async_channel: grpc.aio.Channel | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # that of the channel
 
     def send(self, ask: _Ask, deadline: Deadline) -> _Response:
         """Send the message, and wait for the response until the deadline."""
@@ -139,7 +145,10 @@ class _Channel:
 
     async def send_async(self, ask: _Ask, deadline: Deadline) -> _Response:
         """Send the message, and wait for the response until the deadline."""
-        channel = self._async_channel = self._async_channel or self._opened(grpc.aio)
+        loop = asyncio.get_running_loop()
+        if self._async_channel is None or self._loop is not loop:  # a channel ends with the event loop that it is of
+            self._loop, self._async_channel = loop, self._opened(grpc.aio)
+        channel = self._async_channel
         try:
             return _Response(await self._call(channel, ask, deadline))
         except (grpc.RpcError, grpc.aio.UsageError) as error:
@@ -180,4 +189,4 @@ def _complaint(error: Exception) -> _Response:
         raise RemoteFailed(f"cannot be reached: {details}", "unreachable") from error
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in details:  # sent again, it would be again
         raise RemoteFailed(f"a message is too large: {details}", "invalid") from error
-    return _Response(b"", f"gRPC {code.name}, {details}")
+    return _Response(b"", f"gRPC {code.name}, {details}", code is grpc.StatusCode.INVALID_ARGUMENT)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections import deque
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http.client import HTTPException, HTTPResponse, IncompleteRead
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
@@ -45,7 +45,7 @@ class Response(NamedTuple):
 
 
 class Http:
-    """Asks one server, from any thread or from an event loop. Whatever fails raises `RemoteFailed`."""
+    """Asks one server, from any thread or from an event loop. What fails on the way raises `RemoteFailed`."""
 
     def __init__(self, url: str, headers: Mapping[str, str], tls: ssl.SSLContext | None = None) -> None:
         parts = urlsplit(url)
@@ -53,9 +53,12 @@ class Http:
         self._host, self._port = str(parts.hostname), parts.port or (443 if self._secure else 80)
         self._tls = (tls or ssl.create_default_context()) if self._secure else None
         self._prefix = parts.path.rstrip("/")
-        self._headers = {"Host": parts.netloc.rpartition("@")[2], "Accept": "*/*", **headers}
-        self._idle: deque[Connection] = deque(maxlen=_CONNECTIONS)
+        self._headers = {"Host": parts.netloc, "Accept": "*/*", **headers}
+        self._lock = Lock()
+        self._idle: list[Connection] = []
+        self._closed = False
         self._pool: httpcore2.AsyncConnectionPool | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # that of the pool
 
     # -- from threads -------------------------------------------------------------------------------------------------
 
@@ -83,26 +86,30 @@ class Http:
 
     def _connection(self, deadline: Deadline) -> Connection:
         """One that was kept, if it is still good, or a new one."""
-        with suppress(IndexError):  # threads take and give at the same time
-            while True:
-                connection = self._idle.pop()
-                if connection.is_idle():
-                    connection.deadline = deadline
-                    return connection
-                connection.close()
+        while (connection := self._kept()) is not None:
+            if connection.is_idle():
+                connection.deadline = deadline
+                return connection
+            connection.close()
         return Connection(self._host, self._port, self._tls, deadline)
 
+    def _kept(self) -> Connection | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
     def _keep(self, connection: Connection) -> None:
-        if len(self._idle) < _CONNECTIONS:
-            self._idle.append(connection)
-        else:
-            connection.close()
+        with self._lock:
+            if not self._closed and len(self._idle) < _CONNECTIONS:
+                self._idle.append(connection)
+                return
+        connection.close()
 
     def close(self) -> None:
         """End the connections of threads."""
-        with suppress(IndexError):
-            while True:
-                self._idle.pop().close()
+        with self._lock:
+            idle, self._idle, self._closed = self._idle, [], True
+        for connection in idle:
+            connection.close()
 
     # -- from an event loop -------------------------------------------------------------------------------------------
 
@@ -114,7 +121,9 @@ class Http:
     async def _exchanged(self, ask: Ask) -> Response:
         import httpcore2
 
-        if self._pool is None:
+        loop = asyncio.get_running_loop()
+        if self._pool is None or self._loop is not loop:  # connections end with the event loop that they are of
+            self._loop = loop
             self._pool = httpcore2.AsyncConnectionPool(ssl_context=self._tls, max_connections=_CONNECTIONS)
         headers = self._headers_of(ask)
         pairs = [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
@@ -132,7 +141,7 @@ class Http:
         except httpcore2.TimeoutException as error:
             raise TimeoutError from error
         except (httpcore2.RemoteProtocolError, httpcore2.LocalProtocolError) as error:
-            gone = str(error).startswith("Server disconnected")  # before it said anything, which is no broken HTTP
+            gone = str(error).startswith("Server disconnected")  # before a response began, which is no broken one
             raise (ConnectionError if gone else HTTPException)(str(error)) from error
         except (httpcore2.NetworkError, httpcore2.ProxyError) as error:
             raise OSError(str(error)) from error
@@ -142,7 +151,7 @@ class Http:
     async def close_async(self) -> None:
         """End the connections of the event loop."""
         pool, self._pool = self._pool, None
-        if pool is not None:
+        if pool is not None and self._loop is asyncio.get_running_loop():
             await pool.aclose()
 
     # -- both ---------------------------------------------------------------------------------------------------------

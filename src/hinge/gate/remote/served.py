@@ -37,7 +37,7 @@ class Transport(Protocol):
 
 
 class ServedModel(ABC):
-    """A model on a server; what it takes and gives is asked of it once, and again after a failure."""
+    """A model on a server; what it takes and gives is asked of it once, and again after a reply that makes no sense."""
 
     def __init__(
         self, transport: Transport, model: str, version: str, input: str | None, output: str | None
@@ -45,6 +45,7 @@ class ServedModel(ABC):
         self.model, self.version = model_name(model), version and model_name(version, "model version")
         self._transport, self._input, self._output = transport, input, output
         self._ids = itertools.count(1)
+        self._server: ServerMetadata | None = None
         self._known: tuple[Contract, ServerMetadata] | None = None
 
     def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
@@ -64,13 +65,19 @@ class ServedModel(ABC):
 
     def metadata(self, deadline_s: float = 5.0) -> tuple[ServerMetadata, ModelMetadata]:
         """What the server says of itself and of the model; raises `RemoteFailed`."""
+        self._server = None
         return self._held(self._introducing(), Deadline.after(deadline_s, time.monotonic()))
 
-    def check(self, sample: Any = None, deadline_s: float = 5.0) -> None:
-        """See that the server speaks the protocol, has the model, and takes such samples; raises `RemoteFailed`."""
+    def check(self, sample: Any = None, deadline_s: float = 5.0) -> int | None:
+        """See that the server speaks the protocol, has the model, and takes such samples; raises `RemoteFailed`.
+
+        Returns how many classes the model has, if it says so.
+        """
+        self._server = None
         contract, _ = self._held(self._learning(), Deadline.after(deadline_s, time.monotonic()))
         if sample is not None:
             contract.tensors([sample])
+        return contract.classes
 
     def close(self) -> None:
         """End the connections that `ask` keeps open."""
@@ -99,7 +106,8 @@ class ServedModel(ABC):
                 labels += contract.labels(outputs, len(part))
                 moved += bytes
         except (InvalidMessage, RemoteFailed) as error:
-            self._known = None  # perhaps another model stands there now
+            if not isinstance(error, RemoteFailed) or error.kind in ("invalid", "refused"):
+                self._known = self._server = None  # perhaps another model stands there now
             raise error if isinstance(error, RemoteFailed) else RemoteFailed(str(error), "invalid") from error
         return Reply(labels, moved)
 

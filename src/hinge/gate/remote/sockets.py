@@ -86,18 +86,17 @@ class _Borrowed(io.RawIOBase):
 
 
 def _connected(host: str, port: int, deadline: Deadline) -> socket.socket:
-    """A socket connected to the first address of the host that takes it."""
+    """A socket connected to the first address of the host that takes it; each gets its share of the time."""
     problem: OSError = OSError(f"{host} has no address")
-    for family, kind, protocol, _, address in _addresses(host, port, deadline):
+    addresses = _addresses(host, port, deadline)
+    for tried, (family, kind, protocol, _, address) in enumerate(addresses):
         connection = socket.socket(family, kind, protocol)
         try:
-            connection.settimeout(_left(deadline))
+            share = deadline.share(1 / (len(addresses) - tried), time.monotonic())
+            connection.settimeout(_left(share))
             connection.connect(address)
             return connection
-        except TimeoutError:
-            connection.close()
-            raise
-        except OSError as error:
+        except OSError as error:  # TimeoutError among them
             connection.close()
             problem = error
     raise problem

@@ -1,13 +1,16 @@
 """A folder with a policy's state, from outside: looked at while a device may use it, rolled back while none does."""
 
 import time
-from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from hinge.errors import InvalidState
 from hinge.gate.storage.disk import Disk
 from hinge.gate.storage.folder_lock import FolderLock
-from hinge.gate.storage.recovery import Found, generations, journal_name, read_generation, recover, snapshot_name
+from hinge.gate.storage.journal import LEARNED
+from hinge.gate.storage.recovery import Found, generations, names_in, read_records, recover, snapshot_name
+from hinge.gate.storage.rollback import find_earlier, set_aside
+from hinge.gate.storage.snapshot import Damaged, read_snapshot
 from hinge.policies.base import Policy
 
 _LOOKS, _PAUSE_S = 10, 0.01  # a device takes less to begin a new generation, and does so every few thousand offloads
@@ -26,9 +29,9 @@ def look(folder: str | Path, disk: Disk | None = None) -> tuple[Policy, Found]:
     """
     path, disk = Path(folder), disk or Disk()
     for _ in range(_LOOKS):
-        names = _names(disk, path)
+        names = names_in(disk, path)
         policy, found = recover(disk, path, names)
-        if not found.notes and _names(disk, path) == names:
+        if not found.notes and names_in(disk, path) == names:
             break
         time.sleep(_PAUSE_S)  # what looks like damage may be a generation that begins, and another that is removed
     if policy is None:
@@ -36,34 +39,49 @@ def look(folder: str | Path, disk: Disk | None = None) -> tuple[Policy, Found]:
     return policy, found
 
 
-def roll_back(folder: str | Path, disk: Disk | None = None) -> tuple[int, Found]:
-    """Go back to before the present generation, as the one before it and its journal have it.
+def roll_back(folder: str | Path, disk: Disk | None = None, *, to: int | None = None) -> tuple[int, Found]:
+    """Go back to before the last start or merge that changed anything, or to how the generation `to` ended.
 
-    Returns the generation that is left, whose files are set aside, and what was found of the one before it. A store
+    Returns the generation that is left, whose files are set aside, and what was found of the one gone back to. A store
     that is open rolls back by itself (`Store.rollback`); opening one would begin a generation of its own.
     """
     path, disk = Path(folder), disk or Disk()
-    _names(disk, path)  # to lock a folder that is not there would make it
+    names_in(disk, path)  # to lock a folder that is not there would make it
     lock = FolderLock(path)
     try:
-        names, found = _names(disk, path), Found()
-        left = recover(disk, path, names)[1].generation
-        older = [each for each in generations(names) if left is not None and each < left]
-        if left is None or not older or read_generation(disk, path, older[0], found) is None:
-            reason = " ".join(found.notes).rstrip(".") or "there is no previous generation"
-            raise InvalidState(f"{path}: cannot roll back: {reason}")
-        # The snapshot goes first: a journal without one is nothing.
-        for name in (snapshot_name(left), journal_name(left)):
-            with suppress(FileNotFoundError):
-                disk.rename(path / name, path / f"{name}.rolled-back")
-        disk.sync_folder(path)
+        policy, present = recover(disk, path, names_in(disk, path))
+        left = present.generation
+        if policy is None or left is None:
+            raise InvalidState(f"{path}: cannot roll back: there is no previous generation")
+        _, found = find_earlier(disk, path, left, present.past, policy.state(), to)
+        set_aside(disk, path, found.generation or 0, left)
         return left, found
     finally:
         lock.release()
 
 
-def _names(disk: Disk, folder: Path) -> list[str]:
-    try:
-        return disk.names(folder)
-    except OSError as error:
-        raise InvalidState(f"{folder}: cannot be read: {error.strerror or error}") from error
+class Earlier(NamedTuple):
+    """A generation that can be gone back to, as its journal ends."""
+
+    generation: int
+    before: str | None  # what began from it: a start or a merge; None: the journal had become long
+    time: int
+    learned: int
+
+
+def earlier(folder: str | Path, present: Found, disk: Disk | None = None) -> list[Earlier]:
+    """The generations before the present one that can be gone back to, newest first. Nothing is written."""
+    path, disk, held = Path(folder), disk or Disk(), list[Earlier]()
+    before = {origin.generation: origin.why for origin in present.past}
+    for generation in generations(names_in(disk, path)):
+        if present.generation is None or generation >= present.generation:
+            continue
+        try:
+            state = read_snapshot("", disk.read(path / snapshot_name(generation)), generation).state
+            records = read_records(disk, path, generation).records
+            learned = state["learned"] + sum(record.kind == LEARNED for record in records)
+            time = records[-1].clock if records else state["time"]
+        except (Damaged, InvalidState, OSError, LookupError):  # one that is damaged cannot be gone back to
+            continue
+        held.append(Earlier(generation, before.get(generation), time, learned))
+    return held

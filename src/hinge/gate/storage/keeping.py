@@ -16,11 +16,11 @@ from hinge.errors import InvalidState
 from hinge.gate.storage.disk import Disk
 from hinge.gate.storage.folder_lock import FolderLock
 from hinge.gate.storage.journal import DECIDED, Journal
-from hinge.gate.storage.recovery import generations, highest, journal_name, recover, snapshot_name, unused
+from hinge.gate.storage.past import START, remember
+from hinge.gate.storage.recovery import generations, highest, journal_name, names_in, recover, snapshot_name, unused
 from hinge.gate.storage.replay import goes_through, records_all
 from hinge.gate.storage.snapshot import snapshot_bytes
 from hinge.policies.base import Policy
-from hinge.policies.saving import State
 
 LONGEST = 16_384  # records in a journal before the next snapshot is due
 FARTHEST = 1_000_000  # samples that a replay may have to go through
@@ -49,24 +49,21 @@ class Keeping:
             raise
 
     def _open(self, given: Policy | None) -> None:
-        try:
-            names = self._disk.names(self.folder)
-        except OSError as error:
-            raise InvalidState(f"{self.folder}: cannot be read: {error}") from error
+        names = names_in(self._disk, self.folder)
         restored, self.found = recover(self._disk, self.folder, names)
         policy = restored or given
         if policy is None:
             raise InvalidState(f"{self.folder}: holds no state, and no policy was given. {self.found}")
-        self.generation = self.found.generation
+        self.generation, self._past = self.found.generation, self.found.past
         if restored and given:
             _check_same(self.folder / snapshot_name(self.generation or 0), restored, given)
         older = [each for each in generations(names) if self.generation is not None and each < self.generation]
         self.policy, self._older, self._next = policy, older[0] if older else None, highest(names) + 1
         self._start_counting()
         self._aside = [(name, ".damaged") for name in self.found.damaged]
-        if self.generation is None or self.found.records or self.found.notes:
-            self._renew()
-        else:
+        if self.generation is None or self.found.records or self.found.notes or self.found.began != START:
+            self._renew(why=START)
+        else:  # the last start was followed by nothing, and this one takes its place
             self._resume(self.generation)
 
     def _start_counting(self) -> None:
@@ -143,8 +140,14 @@ class Keeping:
         except OSError as error:
             self._fail(error)
 
-    def _renew(self, change: Callable[[Policy], None] | None = None, replacement: Policy | None = None) -> None:
+    def _renew(
+        self,
+        change: Callable[[Policy], None] | None = None,
+        replacement: Policy | None = None,
+        why: str | None = None,
+    ) -> None:
         """Begin a new generation with the present state, or with the policy changed or replaced."""
+        self._past = remember(self._past, self.generation, why)
         generation, self._next = self._next, self._next + 1
         fresh = self._begin(generation)
         with self._lock:
@@ -158,7 +161,7 @@ class Keeping:
             if fresh:
                 self._journals = (*self._journals, fresh)
         if fresh:
-            self._finish(generation, state, fresh)
+            self._finish(generation, snapshot_bytes(generation, state, why, self._past), fresh)
 
     def _begin(self, generation: int) -> Journal | None:
         path, journal = self.folder / journal_name(generation), None
@@ -176,9 +179,9 @@ class Keeping:
                 self._disk.remove(path)
             return None
 
-    def _finish(self, generation: int, state: State, fresh: Journal) -> None:
+    def _finish(self, generation: int, snapshot: bytes, fresh: Journal) -> None:
         try:
-            written = self._publish(generation, state, fresh)
+            written = self._publish(generation, snapshot, fresh)
         except OSError as error:
             with self._lock:
                 self._fail(error)
@@ -195,13 +198,13 @@ class Keeping:
         self._set_aside()
         self._tidy()
 
-    def _publish(self, generation: int, state: State, fresh: Journal) -> int:
+    def _publish(self, generation: int, snapshot: bytes, fresh: Journal) -> int:
         """Bring snapshot and journal to the disk, then give the snapshot its name; returns what is safe by then."""
         path = self.folder / snapshot_name(generation)
         unnamed = path.with_name(f"{path.name}.tmp")
         handle = self._disk.open(unnamed)
         try:
-            self._disk.write(handle, snapshot_bytes(generation, state))
+            self._disk.write(handle, snapshot)
             self._disk.sync(handle)
         finally:
             self._disk.close(handle)
@@ -239,9 +242,10 @@ class Keeping:
                 self._aside.append((name, suffix))
 
     def _tidy(self) -> None:
-        """Remove what belongs to neither of the two generations that are kept."""
+        """Remove what belongs neither to the two newest generations nor to those that may be gone back to."""
+        kept = {self.generation, self._older, *(origin.generation for origin in self._past)}
         with suppress(OSError):
-            for name in unused(self._disk.names(self.folder), {self.generation, self._older}):
+            for name in unused(self._disk.names(self.folder), kept):
                 self._disk.remove(self.folder / name)
 
 

@@ -1,22 +1,24 @@
 """A policy in memory, for many threads: what a store is, without the disk."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hinge.policies.base import Policy
-from hinge.policies.decision import Decision, Decisions, Explanation
-from hinge.policies.saving import State
+from hinge.policies.decision import Decision, Decisions
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 
 class Keeper(Protocol):
     """Who asks and teaches a policy on behalf of many threads: a `Store` or a `Memory`."""
 
     policy: Policy
+    on_disk: bool
 
     def decide(self, bin: int) -> Decision: ...
 
@@ -26,12 +28,10 @@ class Keeper(Protocol):
 
     def forget(self, decision: Decision) -> None: ...
 
-    def explain(self, bin: int) -> Explanation: ...
-
-    def state(self) -> State: ...
+    def look(self, function: Callable[[Policy], T]) -> T: ...
 
     @property
-    def reason(self) -> str | None: ...
+    def reason(self) -> str | None: ...  # why what is learned now may be lost, though it should not
 
     def close(self) -> None: ...
 
@@ -39,7 +39,8 @@ class Keeper(Protocol):
 class Memory:
     """Lets threads share a policy. What it learns is gone with the process."""
 
-    reason = "the policy is kept in memory only"
+    on_disk = False
+    reason = None  # it is where it should be
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -65,15 +66,10 @@ class Memory:
         with self._lock:
             self.policy.forget(decision)
 
-    def explain(self, bin: int) -> Explanation:
-        """Explain as the policy does."""
+    def look(self, function: Callable[[Policy], T]) -> T:
+        """What the function finds out about the policy, while nobody changes it."""
         with self._lock:
-            return self.policy.explain(bin)
-
-    def state(self) -> State:
-        """The policy's state, while nobody changes it."""
-        with self._lock:
-            return self.policy.state()
+            return function(self.policy)
 
     def close(self) -> None:
         """Nothing is kept open."""

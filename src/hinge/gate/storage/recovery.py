@@ -7,6 +7,7 @@ from pathlib import Path
 from hinge.errors import HingeError, InvalidState, UnknownName
 from hinge.gate.storage.disk import Disk
 from hinge.gate.storage.journal import HEADER_SIZE, Contents, Record, read_journal
+from hinge.gate.storage.past import Past
 from hinge.gate.storage.replay import Divergence, replay
 from hinge.gate.storage.snapshot import Damaged, read_snapshot
 from hinge.policies.base import Policy
@@ -38,13 +39,24 @@ class Found:
     records: int = 0  # replayed from the journal
     notes: list[str] = field(default_factory=list)  # a sentence for each thing that was not as it should be
     damaged: list[str] = field(default_factory=list)  # files that are set aside
+    began: str | None = None  # why the generation began
+    past: Past = ()  # what it can be rolled back to
 
     def __str__(self) -> str:
         if self.generation is None:
             begin = "Nothing usable was found: the policy starts anew."
         else:
-            begin = f"Generation {self.generation} was found, and {self.records} records after it."
+            records = "1 record" if self.records == 1 else f"{self.records} records"
+            begin = f"Generation {self.generation} was found, and {records} after it."
         return " ".join([begin, *self.notes])
+
+
+def names_in(disk: Disk, folder: Path) -> list[str]:
+    """The files in a folder; raises `InvalidState` if it cannot be read."""
+    try:
+        return disk.names(folder)
+    except OSError as error:
+        raise InvalidState(f"{folder}: cannot be read: {error.strerror or error}") from error
 
 
 def generations(names: list[str]) -> list[int]:
@@ -87,14 +99,14 @@ def read_generation(disk: Disk, folder: Path, generation: int, found: Found) -> 
     """One generation as it was at the last good record of its journal; None if its snapshot is damaged."""
     name = snapshot_name(generation)
     try:
-        state = read_snapshot(str(folder / name), disk.read(folder / name), generation)
-        policy = _restored(folder / name, state)
+        held = read_snapshot(str(folder / name), disk.read(folder / name), generation)
+        policy = _restored(folder / name, held.state)
     except (Damaged, OSError) as error:
         found.notes.append(f"{name} {_why(error)}: what it held and what followed it is lost.")
         found.damaged += [name, journal_name(generation)]
         return None
-    found.generation = generation
-    return _followed(policy, state, folder, journal_name(generation), _journal(disk, folder, generation), found)
+    found.generation, found.began, found.past = generation, held.began, held.past
+    return _followed(policy, held.state, folder, journal_name(generation), read_records(disk, folder, generation), found)
 
 
 def _followed(
@@ -126,7 +138,8 @@ def _replayed(policy: Policy, records: list[Record]) -> tuple[int, str] | None:
     return None
 
 
-def _journal(disk: Disk, folder: Path, generation: int) -> Contents:
+def read_records(disk: Disk, folder: Path, generation: int) -> Contents:
+    """What the journal of a generation holds; one that cannot be read holds nothing, and is damaged."""
     path = folder / journal_name(generation)
     try:
         return read_journal(str(path), disk.read(path), generation)

@@ -1,4 +1,5 @@
-"""A policy's state on disk: snapshots, each with the journal of what followed it; two generations of both are kept.
+"""A policy's state on disk: snapshots, each with the journal of what followed it; two generations of both are kept,
+and those that the last starts and merges began from, for `rollback`.
 
 *What a crash costs.* A killed process loses nothing that `learn` or `decide` returned from: records are handed to the
 operating system at once. A power loss costs at most the last 2 × `every` records (decisions that wait for feedback,
@@ -15,23 +16,24 @@ waiting for the disk: while a snapshot is written, records go to the old journal
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hinge.arguments import positive
-from hinge.errors import InvalidState
 from hinge.gate.storage.disk import Disk
 from hinge.gate.storage.journal import CLOCK, DECIDED, FORGOTTEN, LEARNED
 from hinge.gate.storage.keeping import Keeping
-from hinge.gate.storage.recovery import Found, journal_name, read_generation, snapshot_name
+from hinge.gate.storage.past import MERGE, START
+from hinge.gate.storage.recovery import Found, journal_name, snapshot_name
+from hinge.gate.storage.rollback import SUFFIX, find_earlier, set_aside
 from hinge.policies.base import Policy
-from hinge.policies.decision import Decision, Decisions, Explanation
+from hinge.policies.decision import Decision, Decisions
 from hinge.policies.registry import restore
-from hinge.policies.saving import State
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+T = TypeVar("T")
 CLOSED = "the store is closed"  # why one is not durable that was to the end
 
 
@@ -53,6 +55,8 @@ class Store(Keeping):
     Bin 12 is offloaded: local agreed in 1 of 1 offloads; too little evidence that accepting is cheaper. True
     >>> folder.cleanup()
     """
+
+    on_disk = True
 
     def __init__(
         self,
@@ -101,15 +105,10 @@ class Store(Keeping):
             self.policy.forget(decision)
             self._append(FORGOTTEN, decision.offload, decision.bin or 0, decision.time or 0)
 
-    def explain(self, bin: int) -> Explanation:
-        """Explain as the policy does, while nobody changes it."""
+    def look(self, function: Callable[[Policy], T]) -> T:
+        """What the function finds out about the policy, while nobody changes it."""
         with self._lock:
-            return self.policy.explain(bin)
-
-    def state(self) -> State:
-        """The policy's state, while nobody changes it."""
-        with self._lock:
-            return self.policy.state()
+            return function(self.policy)
 
     # -- what others know ---------------------------------------------------------------------------------------------
 
@@ -133,26 +132,26 @@ class Store(Keeping):
             trial = restore(before)
             change(trial)
             if trial.state() != before:  # what is known already needs no new generation
-                self._renew(change)
+                self._renew(change, why=MERGE)
 
-    def rollback(self) -> Found:
-        """Go back to the previous generation, as its snapshot and its journal have it: to before the present snapshot.
+    def rollback(self, to: int | None = None) -> Found:
+        """Go back to before the last start or merge that changed anything, however much was learned since.
 
-        `policy` is another object afterwards. The files of the generation that is left are set aside.
+        With `to`, go back to that generation, as its snapshot and its journal have it. `policy` is another object
+        afterwards. The files of the generations that are left are set aside.
         """
         with self._syncing:
-            found, older, left = Found(), self._older, self.generation
-            previous = None if older is None else read_generation(self._disk, self.folder, older, found)
-            if previous is None:
-                reason = " ".join(found.notes) or "there is no previous generation"
-                raise InvalidState(f"{self.folder}: cannot roll back: {reason}")
+            left = self.generation
+            present = self.look(lambda policy: policy.state())
+            policy, found = find_earlier(self._disk, self.folder, left, self._past, present, to)
             with self._lock:
                 self._retire()
-            if left is not None:
-                self._aside += [(snapshot_name(left), ".rolled-back"), (journal_name(left), ".rolled-back")]
-                self._set_aside()
-            self.generation = older
-            self._renew(None, previous)
+            try:
+                set_aside(self._disk, self.folder, found.generation or 0, left or 0)
+            except OSError:  # it goes on to count, until there is a newer one
+                self._aside += [(name(left or 0), SUFFIX) for name in (snapshot_name, journal_name)]
+            self.generation, self._past = found.generation, found.past
+            self._renew(None, policy, START)
             return found
 
     def close(self) -> None:
