@@ -1,0 +1,157 @@
+"""R8: a whole device, in any order: samples, batches, faults that come and go, crashes, restarts, rollbacks.
+
+Beside it runs a policy that is only told what the answers say. `tests/gate/test_store_stateful.py` does the same to the
+store alone, with late and double feedback and with merges, whose laws the conformance suite has for every policy.
+"""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from hinge import Breaker, Device, InvalidState, Policy, Store, at_most
+from hinge.errors import RemoteFailed
+from hinge.gate import core
+from hinge.gate.remote.asking import Reply
+from hinge.policies.registry import restore
+from tests.faults.counts import either
+from tests.faults.figures import note
+from tests.gate.disks import QuickDisk
+from tests.gate.pasts import Pasts
+from tests.gate.test_store import crash
+from tests.gate.worlds import LOCAL, Scripted, policy, true_label
+
+OUTCOMES = [
+    None,  # the truth
+    RemoteFailed("cannot be reached", "unreachable"),
+    RemoteFailed("no answer in time", "late"),
+    ValueError("anything"),
+    Reply([]),
+]
+POLICIES: dict[str, Callable[[], Policy]] = {
+    "isotonic": policy,
+    "limited": lambda: at_most(policy(offload_cost=0.2), offloads=0.5, window=20),
+}
+ROWS = st.integers(0, 500)
+LIVED = {"lives": 0, "steps": 0}
+
+
+def text(policy: Policy) -> str:
+    return json.dumps(policy.state(), sort_keys=True)
+
+
+class Lived(RuleBasedStateMachine):
+    """A device against a policy that learns what the answers tell."""
+
+    @initialize(name=st.sampled_from(sorted(POLICIES)))
+    def start(self, name: str) -> None:
+        self.name, self.folder, self.remote = name, TemporaryDirectory(), Scripted()
+        self.open()
+        self.pasts = Pasts(self.store.generation or 0)
+        self.twin = restore(self.device.policy.state())
+        self.remember()
+
+    def open(self) -> None:
+        breaker = Breaker(failures=3, interval_s=3600, at_once=8)
+        self.remote = Scripted(rest=self.remote._rest)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(core, "Store", partial(Store, seconds=None, disk=QuickDisk()))
+            state = Path(self.folder.name)
+            self.device = Device(LOCAL, self.remote, POLICIES[self.name](), state=state, breaker=breaker, batch=3)
+        store: Any = self.device._keeper
+        self.store: Store = store
+
+    def remember(self) -> None:
+        """What a crash would leave: the state as of the last record."""
+        self.last, self.written = text(self.twin), self.store._written
+
+    @rule(outcome=st.sampled_from(range(len(OUTCOMES))))
+    def turn(self, outcome: int) -> None:
+        self.remote._rest = OUTCOMES[outcome]
+
+    @rule(sample=ROWS)
+    def infer(self, sample: int) -> None:
+        self.check([sample], [self.device.infer(sample)])
+
+    @rule(samples=st.lists(ROWS, max_size=10))
+    def infer_many(self, samples: list[int]) -> None:
+        self.check(samples, self.device.infer_many(samples))
+
+    def check(self, samples: list[int], answers: list[Any]) -> None:
+        decisions = [self.twin.decide(answer.bin) for answer in answers]
+        for sample, answer, decision in zip(samples, answers, decisions, strict=True):
+            label, _ = LOCAL.answer(sample)
+            assert answer.decision == decision
+            assert answer.label == (true_label(sample) if answer.source == "remote" else label)
+            assert (answer.fault is None) == (answer.source == "remote" or not decision.offload)
+            if answer.source == "remote":
+                self.twin.learn(decision, agreed=label == answer.label, cost=answer.cost)
+            elif decision.offload:
+                self.twin.forget(decision)
+        if self.store._written > self.written:
+            if not decisions[-1].offload:  # the clock of those after the last offload is in no record
+                self.store._append(3, False, 0, self.twin.time)
+            self.remember()
+
+    @rule()
+    def snapshot(self) -> None:
+        self.renewed(self.store._renew, None)
+
+    @rule()
+    def crash(self) -> None:
+        crash(self.store)
+        self.twin = restore(json.loads(self.last))
+        self.renewed(self.open, "start")
+
+    @rule()
+    def restart(self) -> None:
+        self.device.close()
+        self.last = text(self.twin)
+        self.renewed(self.open, "start")
+
+    def renewed(self, change: Any, why: str | None) -> None:
+        before, known = self.store.generation, self.last
+        change()
+        if self.store.generation != before:
+            self.pasts.begin(self.store.generation or 0, known, why)
+        self.remember()
+
+    @rule()
+    def roll_back(self) -> None:
+        earlier = self.pasts.earlier(text(self.twin))
+        if earlier is None:
+            with pytest.raises(InvalidState):
+                self.store.rollback()
+            return
+        self.store.rollback()
+        self.twin = restore(json.loads(self.pasts.ends[earlier]))
+        self.pasts.go_back(earlier, self.store.generation or 0)
+        self.remember()
+
+    @precondition(lambda self: hasattr(self, "device"))
+    @invariant()
+    def is_as_the_twin(self) -> None:
+        LIVED["steps"] += 1
+        assert text(self.device.policy) == text(self.twin)
+        assert self.store.sync()
+        assert not self.store.found.notes
+
+    def teardown(self) -> None:
+        if hasattr(self, "device"):
+            self.device.close()
+            self.folder.cleanup()
+            LIVED["lives"] += 1
+            note("R8", "device", **LIVED)
+
+
+TestR8InAnyOrder = Lived.TestCase
+TestR8InAnyOrder.settings = settings(
+    max_examples=either(30, 500), stateful_step_count=25, deadline=None, derandomize=True, database=None
+)

@@ -1,0 +1,126 @@
+"""R4: what failed, came late or made no sense teaches nothing: the policy is bit by bit as if it had only waited."""
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hinge import Answer, Policy
+from hinge.gate.storage.at_rest import look
+from hinge.policies.registry import restore
+from tests.faults.counts import FAULTY, LATE
+from tests.faults.figures import note
+from tests.faults.setting import (
+    FAULTS,
+    LONG_S,
+    NAMES,
+    SHORT_S,
+    WAITING,
+    each_kind,
+    introduced,
+    made,
+    proxied,
+    row,
+    tireless,
+)
+from tests.gate.chaos import Fault
+from tests.gate.worlds import KINDS, LOCAL, policy, true_label
+
+REPLIES = [fault for fault in FAULTS if fault not in {*WAITING, Fault.REFUSE}]
+
+
+def text(policy: Policy) -> str:
+    return json.dumps(policy.state(), sort_keys=True)  # floats are written in full, so that equal texts are equal bits
+
+
+def only_waited(before: str, answers: list[Answer]) -> Policy:
+    """The policy after the same decisions, of which it was told nothing."""
+    twin = restore(json.loads(before))
+    for answer in sorted(answers, key=lambda answer: answer.decision.time or 0):
+        decision = twin.decide(answer.bin)
+        assert decision == answer.decision
+        twin.forget(decision)
+    return twin
+
+
+def taught(device: Any) -> list[Any]:
+    """Samples that are still offloaded after the policy has learned from others."""
+    for number in range(300):
+        device.infer(row(number))
+    assert device.policy.learned > 50
+    open_bins = {bin for bin in range(16) if device.policy.explain(bin).offload_probability == 1.0}
+    found = [row(number) for number in range(1000) if int(16 * LOCAL.answer(number)[1]) in open_bins]
+    assert len(found) > 20
+    return found
+
+
+@each_kind
+@pytest.mark.parametrize("on_disk", [False, True], ids=["in memory", "on disk"])
+def test_r4_the_state_is_bit_identical_after_faulty_replies(kind: Any, on_disk: bool, tmp_path: Path) -> None:
+    replies = FAULTY if kind is KINDS[0] else FAULTY // 5
+    settings = {"breaker": tireless(), "state": tmp_path if on_disk else None}
+    with proxied() as proxy:
+        remote = introduced(proxy)
+        with made(kind, remote, deadline_s=LONG_S, policy=policy(offload_cost=0.2), **settings) as device:
+            samples, answers = taught(device), list[Answer]()
+            before, evidence = text(device.policy), device.policy.state()["evidence"]
+            each = -(-replies // len(REPLIES))
+            for fault in REPLIES:
+                proxy.fault = fault
+                answers += [device.infer(samples[number % len(samples)]) for number in range(each)]
+            assert sum(device.status.fell_back.values()) == len(answers) >= replies
+            state = device.policy.state()
+            assert (state["evidence"], state["pending"]) == (evidence, [])
+            assert text(device.policy) == text(only_waited(before, answers))
+    if on_disk:
+        assert text(look(tmp_path)[0]) == text(device.policy)
+    note("R4", f"{NAMES[kind]}, {'on disk' if on_disk else 'in memory'}", replies=len(answers), faults=len(REPLIES))
+
+
+@each_kind
+def test_r4_a_reply_after_the_deadline_teaches_nothing(kind: Any) -> None:
+    came, lock = [0], threading.Lock()
+
+    def slow(sample: Any) -> Any:
+        time.sleep(2 * SHORT_S)
+        with lock:
+            came[0] += 1
+        return true_label(int(sample.item()))
+
+    samples = [row(number) for number in range(LATE)]
+    terms: dict[str, Any] = {"deadline_s": SHORT_S, "breaker": tireless(), "in_flight": 64}
+    with made(kind, slow, **terms) as device:
+        before = text(device.policy)
+        if kind is KINDS[0]:
+            with ThreadPoolExecutor(4) as pool:
+                answers = list(pool.map(device.infer, samples))
+        else:
+            answers = [device.infer(sample) for sample in samples]
+        for _ in range(500):
+            if came[0] == len(samples):
+                break
+            time.sleep(0.01)
+        assert came[0] == len(samples)  # they have all come by now, too late
+        assert {(answer.source, answer.fault) for answer in answers} == {("local", "no answer in time")}
+        assert text(device.policy) == text(only_waited(before, answers))
+    note("R4", f"late replies of a function, {NAMES[kind]}", replies=came[0])
+
+
+@each_kind
+def test_r4_a_response_that_is_whole_after_the_deadline_teaches_nothing(kind: Any) -> None:
+    samples = [row(number) for number in range(LATE // 10)]
+    with proxied(byte_s=SHORT_S / 20) as proxy:
+        remote = introduced(proxy)
+        proxy.fault = Fault.DRIP
+        with made(kind, remote, deadline_s=SHORT_S, breaker=tireless()) as device:
+            before = text(device.policy)
+            answers = [device.infer(sample) for sample in samples]
+            assert device.status.fell_back == {"late": len(samples)}
+            assert text(device.policy) == text(only_waited(before, answers))
+            proxy.fault = Fault.NONE
+            assert device.policy.learned == 0
+    note("R4", f"late responses, {NAMES[kind]}", replies=len(samples))

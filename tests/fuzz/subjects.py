@@ -1,0 +1,207 @@
+"""What is fuzzed: parsers with examples of what they read, and the errors that they may raise."""
+
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hinge import fashion
+from hinge.errors import HingeError, InvalidMessage, InvalidModel, InvalidState
+from hinge.gate.local.onnx_file import check_content
+from hinge.gate.protocol import open_inference as oip
+from hinge.gate.protocol.tensors import TensorSpec, from_bytes, from_json, to_bytes
+from hinge.gate.storage import journal
+from hinge.gate.storage.disk import Disk
+from hinge.gate.storage.recovery import journal_name, recover, snapshot_name
+from hinge.gate.storage.snapshot import Damaged, read_snapshot, snapshot_bytes
+from hinge.policies.registry import restore
+from tests.gate.streams import POLICIES, play
+from tests.gate.test_open_inference import NUMPY
+
+Errors = tuple[type[Exception], ...]
+LENGTH = "Inference-Header-Content-Length"
+
+
+class Unfit(Exception):
+    """The input does not get as far as the parser, and does not count."""
+
+
+class Subject(NamedTuple):
+    """A parser; `share` of all inputs go to it. What it has read, or None where it refuses without an error."""
+
+    seeds: list[bytes]
+    feed: Callable[[bytes], object]
+    errors: Errors
+    share: float
+
+
+def _json(data: bytes) -> Any:
+    """For parsers of what was JSON before they see it."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Unfit from error
+
+
+# -- messages: a first line holds the length of the JSON part, where there is one -------------------------------------
+
+
+def _packed(message: oip.Message) -> bytes:
+    return message.headers.get(LENGTH, "").encode() + b"\n" + message.body
+
+
+def _unpacked(data: bytes) -> tuple[dict[str, str], bytes]:
+    length, _, body = data.partition(b"\n")
+    return ({LENGTH: length.decode("latin-1")} if length else {}), body
+
+
+def _tensors() -> list[dict[str, Any]]:
+    many: dict[str, Any] = {f"t{n}": np.arange(6).reshape(2, 3).astype(t) for n, t in enumerate(NUMPY.values())}
+    many["text"] = np.array([b"ab", b"", b'\\"['], object)
+    return [many, {"x": many["t10"]}, {"text": many["text"]}, {"x": many["t0"], "y": many["t3"]}]
+
+
+def request_subject() -> Subject:
+    seeds = [
+        _packed(oip.build_request(few, id="42", outputs=["x"] if "x" in few else [], binary=binary))
+        for few in _tensors()
+        for binary in (False, True)
+    ]
+
+    def feed(data: bytes) -> object:
+        request = oip.parse_request(*_unpacked(data))
+        return oip.build_request(request.inputs, id=request.id, outputs=request.outputs, binary=True)
+
+    return Subject(seeds, feed, (InvalidMessage,), 0.2)
+
+
+def response_subject() -> Subject:
+    seeds = [
+        _packed(oip.build_response(oip.InferenceRequest({}, id="42", binary=binary), few, model="m", version="1"))
+        for few in _tensors()
+        for binary in (False, True)
+    ]
+    return Subject(seeds, lambda data: oip.parse_response(*_unpacked(data), id="42"), (InvalidMessage,), 0.2)
+
+
+def metadata_subject() -> Subject:
+    spec = TensorSpec("x", "FP32", (-1, 3))
+    model = oip.ModelMetadata("m", "onnx", (spec,), (spec,), ("1",))
+    server = oip.ServerMetadata("triton", "2.5", ("binary_tensor_data",))
+    seeds = [oip.build_model_metadata(model).body, oip.build_server_metadata(server).body]
+
+    def feed(data: bytes) -> object:
+        return oip.parse_model_metadata(data) if b"inputs" in data else oip.parse_server_metadata(data)
+
+    return Subject(seeds, feed, (InvalidMessage,), 0.08)
+
+
+def tensor_subject() -> Subject:
+    """A tensor's data: the first byte chooses its type, the next three its shape."""
+    types = list(NUMPY)
+    arrays = [np.arange(6).reshape(1, 2, 3).astype(numpy) for numpy in NUMPY.values()]
+    strings = np.array([b"ab", b"", b"cd"], object).reshape(1, 3, 1)
+    seeds = [bytes([number, 1, 2, 3]) + to_bytes("t", array) for number, array in enumerate(arrays)]
+    seeds += [bytes([200, 1, 3, 1]) + to_bytes("t", strings)]
+    seeds += [bytes([number, 1, 2, 3]) + b"[0,1,1,0,1,1]" for number in range(len(types))]
+    seeds += [bytes([3, 1, 2, 3]) + b"[[[0,1,1],[0,1,1]]]", bytes([200, 1, 2, 1]) + b'["a","b"]']
+
+    def feed(data: bytes) -> object:
+        head = data[:4].ljust(4, b"\0")
+        datatype = "BYTES" if head[0] >= 200 else types[head[0] % len(types)]
+        if data[4:5] == b"[":
+            return from_json("t", _json(data[4:]), datatype, tuple(head[1:]))
+        return from_bytes("t", memoryview(data[4:]), datatype, tuple(head[1:]))
+
+    return Subject(seeds, feed, (InvalidMessage,), 0.1)
+
+
+# -- what a device keeps ----------------------------------------------------------------------------------------------
+
+
+class Held(Disk):
+    """Files in memory, to be read."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files
+
+    def read(self, path: Path) -> bytes:
+        return self.files[path.name]
+
+    def names(self, folder: Path) -> list[str]:
+        return sorted(self.files)
+
+
+def _states() -> list[bytes]:
+    states = []
+    for make in POLICIES.values():
+        policy = make()
+        list(play(policy, 60))
+        states.append(json.dumps(policy.state()).encode())
+    return states
+
+
+def snapshot_subject() -> Subject:
+    seeds = [snapshot_bytes(7, json.loads(state)) for state in _states()]
+    return Subject(seeds, lambda data: read_snapshot("f", data, 7), (Damaged, InvalidState), 0.08)
+
+
+def state_subject() -> Subject:
+    """A policy's state, as it is merged or restored."""
+
+    def feed(data: bytes) -> object:
+        return restore(_json(data)).state()
+
+    return Subject(_states(), feed, (HingeError,), 0.08)
+
+
+def folder_subject() -> Subject:
+    """A snapshot and a journal whose CRCs are right, whatever they hold: a stranger can make them so."""
+    records = b"".join(
+        journal._RECORD.pack(kind, 1, bin, 60 + number, 61 + number, 1.0, 0.5, number)
+        for number, (kind, bin) in enumerate([(1, 2), (2, 2), (1, 3), (4, 3), (3, 0)])
+    )
+    seeds = [state + b"\n\n" + records for state in _states()]
+
+    def feed(data: bytes) -> object:
+        content, _, rest = data.partition(b"\n\n")
+        body = b'{"hinge_snapshot":1,"generation":1,"state":' + content + b"}"
+        snapshot = b'{"crc32":"%08x","content":%b}\n' % (zlib.crc32(body), body)
+        files = {snapshot_name(1): snapshot, journal_name(1): _sealed(rest)}
+        return recover(Held(files), Path("folder"), sorted(files))[0]
+
+    return Subject(seeds, feed, (InvalidState,), 0.06)
+
+
+def _sealed(records: bytes) -> bytes:
+    begin, size = journal.header(1), journal._RECORD.size
+    seed = zlib.crc32(begin)
+    bodies = [records[start : start + size] for start in range(0, len(records) - size + 1, size)]
+    return begin + b"".join(body + journal._CRC.pack(zlib.crc32(body, seed)) for body in bodies)
+
+
+def journal_subject() -> Subject:
+    records = b"".join(journal._RECORD.pack(1 + n % 4, n % 2, n, n, n, 1.0, 0.5, n) for n in range(5))
+
+    def feed(data: bytes) -> object:
+        contents = journal.read_journal("f", data, 1)
+        return None if contents.trouble else contents
+
+    return Subject([_sealed(records)], feed, (InvalidState,), 0.04)
+
+
+# -- models -----------------------------------------------------------------------------------------------------------
+
+
+def model_subject() -> Subject:
+    """The checker of ONNX files."""
+    seeds = [fashion.local_model().read_bytes(), b"\x08\x07\x3a\x04\x2a\x02\x08\x01"]
+
+    def feed(data: bytes) -> object:
+        check_content(data, "f")
+        return data
+
+    return Subject(seeds, feed, (InvalidModel,), 0.04)

@@ -1,0 +1,115 @@
+"""R9: whatever bytes come, a parser reads them or refuses them in its own words, and keeps nothing.
+
+HINGE_FUZZ is the number of inputs, over all parsers; a fixed seed makes them.
+"""
+
+import asyncio
+import gc
+import os
+import random
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+from hinge.errors import InvalidState
+from hinge.gate.storage import replay
+from tests.faults.figures import note
+from tests.fuzz import answers, subjects
+from tests.fuzz.mutations import mutated
+from tests.fuzz.subjects import Subject, Unfit
+
+INPUTS = int(os.environ.get("HINGE_FUZZ", "40000"))
+LONGEST = 1000  # characters of what is said about a message
+ROOM_BYTES = 2**29
+GROWTH_BYTES = 24 * 2**20  # what the allocator may keep back for later
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    made = asyncio.new_event_loop()
+    yield made
+    made.close()
+
+
+def resident() -> int:
+    """Bytes of memory in use."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def fed(subject: Subject, inputs: int, seed: int) -> int:
+    """Feed so many; returns how many were read."""
+    chance, read, longest, left = random.Random(seed), 0, 0, inputs
+    while left:
+        left -= 1
+        data = mutated(chance, chance.choice(subject.seeds), subject.seeds)
+        try:
+            read += subject.feed(data) is not None
+        except subject.errors as refusal:
+            longest = max(longest, 0 if isinstance(refusal, InvalidState) else len(str(refusal)))
+        except Unfit:
+            left += 1
+        except BaseException:
+            print(f"the input was {data!r}")
+            raise
+    assert longest <= LONGEST
+    return read
+
+
+@contextmanager
+def room(size: int) -> Iterator[None]:
+    """No more memory than so much, so that who asks for all of it is refused and not served."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+def check(name: str, subject: Subject) -> None:
+    known = 0
+    for seed in subject.seeds:
+        with suppress(*subject.errors):  # a few are examples of what is refused
+            known += subject.feed(seed) is not None
+    assert known > 0.7 * len(subject.seeds)
+    inputs = max(200, round(INPUTS * subject.share))
+    began = perf_counter()
+    with room(ROOM_BYTES):
+        read = fed(subject, inputs // 10, seed=1)
+        before = resident()
+        read += fed(subject, inputs - inputs // 10, seed=2)
+        grown = resident() - before
+    assert read < inputs
+    assert grown < GROWTH_BYTES
+    seconds = perf_counter() - began
+    note("R9", name, inputs=inputs, read=read, refused=inputs - read, grown_kib=grown // 1024, seconds=seconds)
+
+
+SUBJECTS: dict[str, Callable[[], Subject]] = {
+    "requests": subjects.request_subject,
+    "responses": subjects.response_subject,
+    "metadata": subjects.metadata_subject,
+    "tensors": subjects.tensor_subject,
+    "snapshots": subjects.snapshot_subject,
+    "states": subjects.state_subject,
+    "folders": subjects.folder_subject,
+    "journals": subjects.journal_subject,
+    "models": subjects.model_subject,
+    "HTTP, threads": answers.http_subject,
+}
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_r9_fuzzed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "LEAP", 10_000)  # going through more samples takes its time, and tells us no more
+    check(name, SUBJECTS[name]())
+
+
+def test_r9_fuzzed_in_an_event_loop(loop: asyncio.AbstractEventLoop) -> None:
+    check("HTTP, event loop", answers.loop_subject(loop))
