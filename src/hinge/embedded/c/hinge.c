@@ -1,0 +1,2 @@
+#define HINGE_IMPLEMENTATION
+#include "hinge.h"

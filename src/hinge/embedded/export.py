@@ -1,0 +1,85 @@
+"""Writes `hinge.h` into a folder, with a policy's configuration and what build systems want beside it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hinge import __version__
+from hinge.arguments import whole
+from hinge.embedded.arithmetic import LATEST
+from hinge.embedded.constants import MOST_BINS
+from hinge.embedded.twin import CLOCK_END, Twin
+from hinge.policies import ExpiryPolicy
+
+C_FOLDER = Path(__file__).with_name("c")
+
+_BESIDE = {
+    "src/hinge.h": "hinge.h",
+    "src/hinge.c": "hinge.c",
+    "examples/Gate/Gate.ino": "Gate.ino",
+    "library.properties": "library.properties",
+    "library.json": "library.json",
+    "CMakeLists.txt": "CMakeLists.txt",
+    "zephyr/module.yml": "zephyr/module.yml",
+    "zephyr/CMakeLists.txt": "zephyr/CMakeLists.txt",
+    "zephyr/Kconfig": "zephyr/Kconfig",
+}
+
+
+def export_c(twin: Twin, folder: Path) -> list[Path]:
+    """Write the library for a policy that goes on learning on the device, from what it knows already."""
+    table, numbers = twin.table, twin.constants
+    settings = {"BINS": f"{numbers.bins}", "RATE": f"{numbers.rate}u", "SHIFT": f"{numbers.shift}"}
+    sums, columns = [twin.time], [table.expiry, table.offloads, table.agreements]
+    if table.monotone:
+        settings["MONOTONE"] = ""
+    if twin.offload_cost is None:
+        settings["LEARNED_COST"] = ""
+        sums += [table.costs[1], table.costs[0]]
+    else:
+        settings["THRESHOLD"] = f"{numbers.threshold}u"
+        columns += [table.own] if table.monotone else []
+    cost = "learned" if twin.offload_cost is None else f"{twin.offload_cost:g}"
+    config = _config(f"{twin.name}, alpha {twin.alpha:g}, offload cost {cost}", settings, sums, columns)
+    return _write(folder, "learning/main.c", config)
+
+
+def export_table(policy: ExpiryPolicy, folder: Path) -> list[Path]:
+    """Write the library for a device that only looks up what a policy has learned elsewhere."""
+    bins = whole(policy.name, "bins", policy.bins, 1, MOST_BINS)
+    expiries = [min(policy.expiry(bin), LATEST) for bin in range(bins)]
+    config = _config(f"{policy.name}, as a table", {"BINS": f"{bins}", "TABLE_ONLY": ""}, [policy.time], [expiries])
+    return _write(folder, "table_only/main.c", config)
+
+
+def _write(folder: Path, example: str, config: str) -> list[Path]:
+    texts = {name: (C_FOLDER / source).read_text("utf-8") for name, source in _BESIDE.items()}
+    texts["examples/plain/main.c"] = (C_FOLDER / example).read_text("utf-8")
+    texts["src/hinge_config.h"] = config
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.replace("{version}", __version__), "utf-8")
+    return sorted(folder / name for name in texts)
+
+
+def _config(about: str, settings: dict[str, str], sums: list[int], columns: list[Sequence[int]]) -> str:
+    first = [min(sums[0], CLOCK_END), *sums[1:]]
+    lines = [f"#define HINGE_{name} {value}".rstrip() for name, value in settings.items()]
+    rows = [f"{{{', '.join(f'{value}u' for value in row)}}}" for row in zip(*columns, strict=True)]
+    bins = ", \\\n        ".join(rows)
+    start = f"{', '.join(f'{value}u' for value in first)}, {{ \\\n        {bins} \\\n    }}"
+    return "\n".join(
+        [
+            f"/* Hinge {__version__}: {about}. Written by `hinge export`. */",
+            "#ifndef HINGE_CONFIG_H",
+            "#define HINGE_CONFIG_H",
+            "",
+            *lines,
+            "",
+            "/* What a device knows at first: the time, what offloads cost if that is learned, a row for each bin. */",
+            f"#define HINGE_START {{ \\\n    {start} \\\n}}",
+            "",
+            "#endif",
+            "",
+        ]
+    )

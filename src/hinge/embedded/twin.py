@@ -1,0 +1,220 @@
+"""The reference of `hinge.h`: HI-LCB and HI-LCB-lite in the same whole numbers, step for step.
+
+The C must decide as these do, bit for bit. They are policies like any other, on the same table of expiries, so that
+the simulator tells how far fixed point is from floating point. The limits are those that `hinge.h` states.
+"""
+
+import math
+from typing import NamedTuple
+
+from hinge.embedded.arithmetic import high, licence, root_of, share_of
+from hinge.embedded.constants import Constants, constants
+from hinge.policies import FOREVER, HILCB, HILCBLite
+from hinge.policies.columns import Wholes, whole_column
+
+CLOCK_END = 2**31  # where the clock stops
+COUNTED = 2**16  # offloads at which counts are halved
+COST_UNIT = 2**15  # what one costs, as the sum of the costs is kept
+
+
+class FixedTable(NamedTuple):
+    """The C's state, and the constants that it is compiled with."""
+
+    offloads: Wholes
+    agreements: Wholes
+    costs: Wholes  # all offloads, and what they cost in units of 2^-15 (learned cost)
+    expiry: Wholes
+    own: Wholes  # the expiry that a bin's own offloads give it (HI-LCB, known cost)
+    monotone: bool
+    threshold: int
+    rate: int
+    shift: int
+
+
+def known_licence(table: FixedTable, bin: int) -> int:
+    """The first time after exp(n (f - q)² / α) of a bin that has been offloaded; 1 where f ≤ q."""
+    share = share_of(table.agreements[bin], table.offloads[bin])
+    if share <= table.threshold:
+        return 1
+    return licence(share - table.threshold, table.offloads[bin], table.rate, table.shift)
+
+
+def learned_licence(table: FixedTable, bin: int, threshold: int) -> int:
+    """The first time after exp(((f + c - 1) / (1/√n + 1/√m))² / α), for a threshold of 1 - c; 1 where f ≤ 1 - c."""
+    surplus = share_of(table.agreements[bin], table.offloads[bin])
+    if surplus <= threshold:
+        return 1
+    smaller, larger = table.offloads[bin], table.costs[0]
+    if smaller > larger:
+        smaller, larger = larger, smaller
+    damping = share_of(65536, 65536 + root_of(share_of(smaller, larger)))
+    return licence(high(surplus - threshold, damping), smaller, table.rate, table.shift)
+
+
+def count_whole(table: FixedTable, bin: int, agreed: float) -> None:
+    """Add one offload; counts that are full are halved. An answer that was wrong at a price did not agree."""
+    offloads = table.offloads[bin] + 1
+    agreements = table.agreements[bin] + (1 if agreed >= 1.0 else 0)
+    halved = 1 if offloads >= COUNTED else 0
+    table.offloads[bin], table.agreements[bin] = offloads >> halved, agreements >> halved
+
+
+def offloads_fixed(table: FixedTable, bin: int, time: int) -> bool:
+    """Offload iff the bin holds no licence at that time; the clock stops at its end."""
+    return bool(min(time, CLOCK_END) >= table.expiry[bin])
+
+
+def learn_fixed_lite(table: FixedTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Renew or withdraw the licence of the offloaded bin."""
+    count_whole(table, bin, agreed)
+    table.expiry[bin] = known_licence(table, bin)
+
+
+def rebuild_fixed_lite(table: FixedTable) -> None:
+    """Find every licence anew."""
+    for bin in range(len(table.expiry)):
+        table.expiry[bin] = known_licence(table, bin) if table.offloads[bin] > 0 else 0
+
+
+def learn_fixed_monotone(table: FixedTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Renew or withdraw the licence of the offloaded bin and of those above that hold theirs from it."""
+    count_whole(table, bin, agreed)
+    table.own[bin] = known_licence(table, bin)
+    spread_fixed(table)
+
+
+def spread_fixed(table: FixedTable) -> None:
+    """Give each bin that was seen the latest of the expiries up to its own."""
+    latest = 0
+    for bin in range(len(table.own)):
+        latest = max(latest, table.own[bin])
+        if table.own[bin] > 0:
+            table.expiry[bin] = latest
+
+
+def rebuild_fixed_monotone(table: FixedTable) -> None:
+    """Find every licence anew."""
+    for bin in range(len(table.own)):
+        table.own[bin] = known_licence(table, bin) if table.offloads[bin] > 0 else 0
+        table.expiry[bin] = 0
+    spread_fixed(table)
+
+
+def count_cost_whole(table: FixedTable, cost: float) -> None:
+    """Add what an offload cost; counts that are full are halved."""
+    offloads, costs = table.costs[0] + 1, table.costs[1] + int(cost * COST_UNIT + 0.5)
+    halved = 1 if offloads >= COUNTED else 0
+    table.costs[0], table.costs[1] = offloads >> halved, costs >> halved
+
+
+def learn_fixed_cost(table: FixedTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Count an offload, whose cost bears on every bin: find every licence anew."""
+    count_whole(table, bin, agreed)
+    count_cost_whole(table, cost)
+    rebuild_fixed_cost(table)
+
+
+def rebuild_fixed_cost(table: FixedTable) -> None:
+    """Find every licence anew."""
+    if table.costs[0] == 0:
+        return
+    threshold = 0xFFFFFFFF - share_of(table.costs[1], table.costs[0] * COST_UNIT)
+    latest = 0
+    for bin in range(len(table.expiry)):
+        if table.offloads[bin] > 0:
+            own = learned_licence(table, bin, threshold)
+            latest = max(latest, own) if table.monotone else own
+            table.expiry[bin] = latest
+
+
+class LiteTwin(HILCBLite):
+    """HI-LCB-lite as a microcontroller runs it.
+
+    >>> twin = LiteTwin(bins=16, alpha=0.52, offload_cost=0.5)
+    >>> for _ in range(12):
+    ...     decision = twin.decide(11)
+    ...     if decision.offload:
+    ...         twin.learn(decision, agreed=True)
+    >>> print(twin.explain(11))
+    Bin 11 is accepted: local agreed in 6 of 6 offloads; checked again in 5 samples.
+    """
+
+    def __init__(self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None) -> None:
+        super().__init__(bins, alpha, offload_cost)
+        self.constants = constants(bins, alpha, offload_cost)
+        table = _table(self.constants, monotone=False, learned=offload_cost is None)
+        if offload_cost is None:
+            self._start(table, offloads_fixed, learn_fixed_cost, rebuild_fixed_cost)
+        else:
+            self._start(table, offloads_fixed, learn_fixed_lite, rebuild_fixed_lite)
+
+    def expiry(self, bin: int) -> int:
+        return _public(super().expiry(bin))
+
+
+class MonotoneTwin(HILCB):
+    """HI-LCB as a microcontroller runs it."""
+
+    def __init__(self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None) -> None:
+        super().__init__(bins, alpha, offload_cost)
+        self.constants = constants(bins, alpha, offload_cost)
+        table = _table(self.constants, monotone=True, learned=offload_cost is None)
+        if offload_cost is None:
+            self._start(table, offloads_fixed, learn_fixed_cost, rebuild_fixed_cost)
+        else:
+            self._start(table, offloads_fixed, learn_fixed_monotone, rebuild_fixed_monotone)
+
+    def expiry(self, bin: int) -> int:
+        return _public(super().expiry(bin))
+
+
+Twin = LiteTwin | MonotoneTwin
+
+
+def twin_of(policy: HILCB | HILCBLite) -> Twin:
+    """The twin that starts from all that a policy knows; what its counters cannot hold is scaled down to fit.
+
+    >>> policy = HILCBLite(bins=2, offload_cost=0.5)
+    >>> policy.learn(policy.decide(1), agreed=True)
+    >>> twin_of(policy).expiry(1) == policy.expiry(1)
+    True
+    """
+    if isinstance(policy, HILCB) and not policy.offload_unseen:
+        raise ValueError(f"{policy.name}: a microcontroller offloads every bin once: offload_unseen must be True")
+    kind = MonotoneTwin if isinstance(policy, HILCB) else LiteTwin
+    twin: Twin = kind(policy.bins, policy.alpha, policy.offload_cost)
+    twin.time, twin.learned = policy.time, policy.learned
+    for bin in range(policy.bins):
+        counts = _whole_counts(policy.table.offloads[bin], policy.table.agreements[bin])
+        twin.table.offloads[bin], twin.table.agreements[bin] = counts
+    if policy.offload_cost is None:
+        offloads, costs, _ = policy.table.costs
+        twin.table.costs[0], twin.table.costs[1] = _whole_counts(offloads, costs * COST_UNIT)
+    twin._rebuild()
+    return twin
+
+
+def _whole_counts(offloads: float, total: float) -> tuple[int, int]:
+    """Offloads that fit into 16 bits, and a sum over them whose mean is no higher than that given."""
+    while math.ceil(offloads) >= COUNTED:
+        offloads, total = offloads / 2, total / 2
+    return math.ceil(offloads), math.floor(total)
+
+
+def _public(expiry: int) -> int:
+    return FOREVER if expiry > CLOCK_END else expiry
+
+
+def _table(constants: Constants, monotone: bool, learned: bool) -> FixedTable:
+    bins = constants.bins
+    return FixedTable(
+        offloads=whole_column(bins),
+        agreements=whole_column(bins),
+        costs=whole_column(2 if learned else 0),
+        expiry=whole_column(bins),
+        own=whole_column(bins if monotone and not learned else 0),
+        monotone=monotone,
+        threshold=constants.threshold,
+        rate=constants.rate,
+        shift=constants.shift,
+    )

@@ -1,0 +1,46 @@
+"""The C library, built for this machine and called from Python."""
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+from hinge.embedded.twin import Twin
+from tools.boards.streams import modes_of
+from tools.boards.targets import HERE, HOST, defines
+
+SOURCE = HERE / "library.c"
+
+
+class Library:
+    """`hinge.h` with a twin's constants, and a state of its own."""
+
+    def __init__(self, twin: Twin, folder: Path) -> None:
+        path = folder / "library.so"
+        HOST.compile(SOURCE, folder / "library.o", ("-O2", "-fPIC", *defines(twin.constants, *modes_of(twin))))
+        HOST.link_shared(folder / "library.o", path)
+        self._calls = ctypes.CDLL(str(path))
+        self._calls.decide.restype = self._calls.bin_from_int8.restype = ctypes.c_uint8
+        words = [("offloads", ctypes.c_uint16), ("agreements", ctypes.c_uint16)]
+        own = [("own", ctypes.c_uint32)] if len(twin.table.own) else []
+        sums = [("costs", ctypes.c_uint32), ("offloads", ctypes.c_uint16)] if twin.offload_cost is None else []
+        bin_fields: list[Any] = [("expiry", ctypes.c_uint32), *words, *own]
+        bin_type: Any = type("Bin", (ctypes.Structure,), {"_fields_": bin_fields})
+        fields: list[Any] = [("time", ctypes.c_uint32), *sums, ("bins", bin_type * twin.bins)]
+        self.state: Any = type("State", (ctypes.Structure,), {"_fields_": fields})()
+
+    def decide(self, bin: int) -> bool:
+        """Call `hinge_decide`."""
+        return bool(self._calls.decide(ctypes.byref(self.state), ctypes.c_uint8(bin)))
+
+    def learn(self, bin: int, agreed: bool, cost: int = 0) -> None:
+        """Call `hinge_learn`."""
+        arguments = ctypes.c_uint8(bin), ctypes.c_uint8(agreed), ctypes.c_uint16(cost)
+        self._calls.learn(ctypes.byref(self.state), *arguments)
+
+    def bin_from_int8(self, confidence: int) -> int:
+        """Call `hinge_bin_from_int8`."""
+        return int(self._calls.bin_from_int8(ctypes.c_int8(confidence)))
+
+    def column(self, field: str) -> list[int]:
+        """A field of every bin."""
+        return [getattr(each, field) for each in self.state.bins]

@@ -1,0 +1,164 @@
+"""`hinge export`: what it writes compiles, starts from what a policy knows, and decides as it."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hinge import HILCB, HILCBLite, Isotonic, Policy, Thompson
+from hinge.cli.exporting import exports
+from hinge.embedded.export import export_c, export_table
+from hinge.embedded.twin import LiteTwin, twin_of
+from hinge.errors import InvalidState
+from tests.embedded.toolchains import need
+from tools.boards.targets import STRICT
+
+FILES = {
+    *("src/hinge.h", "src/hinge.c", "src/hinge_config.h", "examples/plain/main.c", "examples/Gate/Gate.ino"),
+    *("library.properties", "library.json", "CMakeLists.txt"),
+    *("zephyr/module.yml", "zephyr/CMakeLists.txt", "zephyr/Kconfig"),
+}
+NEXT = """
+#include <stdio.h>
+#include "hinge.h"
+int main(void)
+{
+    struct hinge gate = HINGE_START;
+    uint8_t bin;
+    for (bin = 0; bin < HINGE_BINS; bin++)
+        putchar(hinge_decide(&gate, bin) ? '1' : '0');
+    return 0;
+}
+"""
+
+
+def export(*arguments: str) -> None:
+    exports(list(arguments), standalone_mode=False)
+
+
+def learned(policy: Policy) -> Policy:
+    """The policy after a stream in which the upper half of the bins agrees."""
+    for bin in list(range(policy.bins)) * 60:
+        decision = policy.decide(bin)
+        if decision.offload:
+            policy.learn(decision, agreed=bin >= policy.bins // 2, cost=0.45)
+    return policy
+
+
+def saved(policy: Policy, folder: Path) -> str:
+    path = folder / "state.json"
+    path.write_text(json.dumps(policy.state()))
+    return str(path)
+
+
+def compiled(folder: Path, main: Path) -> str:
+    """What a program prints that is built with the exported library."""
+    program = folder / "program"
+    sources = [str(main), str(folder / "src/hinge.c")]
+    command = ["gcc", *STRICT, f"-I{folder / 'src'}", *sources, "-o", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return subprocess.run([program], capture_output=True, text=True, timeout=10, check=True).stdout
+
+
+def next_decisions(folder: Path) -> list[bool]:
+    """What the exported device decides for its next samples, one of each bin."""
+    main = folder / "next.c"
+    main.write_text(NEXT)
+    return [digit == "1" for digit in compiled(folder, main)]
+
+
+@pytest.mark.parametrize("policy", ["hi-lcb", "hi-lcb-lite"])
+@pytest.mark.parametrize("cost", ["0.4", "learned"])
+def test_a_fresh_library_is_complete_and_its_example_runs(policy: str, cost: str, tmp_path: Path) -> None:
+    export("c", "--policy", policy, "--bins", "8", "--alpha", "0.6", "--offload-cost", cost, "--out", str(tmp_path))
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == FILES
+    assert "{version}" not in (tmp_path / "library.json").read_text() + (tmp_path / "library.properties").read_text()
+    assert json.loads((tmp_path / "library.json").read_text())["name"] == "Hinge"
+    need("gcc")
+    assert compiled(tmp_path, tmp_path / "examples/plain/main.c").endswith("of 1000 samples offloaded\n")
+
+
+@pytest.mark.parametrize("kind", [HILCB, HILCBLite])
+@pytest.mark.parametrize("offload_cost", [0.45, None])
+def test_a_device_goes_on_from_a_state(
+    kind: type[HILCB | HILCBLite], offload_cost: float | None, tmp_path: Path
+) -> None:
+    policy = learned(kind(bins=6, offload_cost=offload_cost))
+    export("c", "--state", saved(policy, tmp_path), "--out", str(tmp_path / "c"))
+    need("gcc")
+    decided = [policy.decide(bin).offload for bin in range(6)]
+    assert next_decisions(tmp_path / "c") == decided
+    assert True in decided
+    assert False in decided
+
+
+def test_any_policy_with_expiries_becomes_a_table(tmp_path: Path) -> None:
+    policy = learned(Isotonic(bins=6, offload_cost=0.45))
+    export("table", "--state", saved(policy, tmp_path), "--out", str(tmp_path / "c"))
+    config = (tmp_path / "c/src/hinge_config.h").read_text()
+    assert "#define HINGE_TABLE_ONLY\n" in config
+    assert "HINGE_RATE" not in config
+    need("gcc")
+    assert next_decisions(tmp_path / "c") == [policy.decide(bin).offload for bin in range(6)]
+    assert "samples offloaded" in compiled(tmp_path / "c", tmp_path / "c/examples/plain/main.c")
+
+
+def test_cmake_builds_the_library_and_its_example(tmp_path: Path) -> None:
+    need("cmake", "gcc")
+    export_c(LiteTwin(offload_cost=0.5), tmp_path)
+    for command in (["cmake", "-S", ".", "-B", "build"], ["cmake", "--build", "build"]):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "build/hinge_example").exists()
+
+
+ARDUINO = """
+#include <stdint.h>
+struct Port { void begin(long); void println(const char *); } Serial;
+const int A0 = 0;
+int analogRead(int);
+"""
+
+
+def test_the_sketch_compiles_as_cpp(tmp_path: Path) -> None:
+    need("g++")
+    export_c(twin_of(HILCB(bins=4, offload_cost=0.5)), tmp_path)
+    sketch = tmp_path / "sketch.cpp"
+    sketch.write_text(ARDUINO + (tmp_path / "examples/Gate/Gate.ino").read_text())
+    strict = ["-std=c++11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+    command = ["g++", *strict, f"-I{tmp_path / 'src'}", str(sketch)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_clocks_and_counts_beyond_the_devices_own_are_cut_to_fit(tmp_path: Path) -> None:
+    policy = HILCBLite(bins=1, offload_cost=0.5)
+    policy.time, policy.table.offloads[0], policy.table.agreements[0] = 2**40, 1e9, 1e9
+    policy._rebuild()
+    export_c(twin_of(policy), tmp_path)
+    config = (tmp_path / "src/hinge_config.h").read_text()
+    assert "2147483648u, { \\\n        {4294967295u, 61036u, 61035u} \\" in config
+    export_table(policy, tmp_path)
+    assert "2147483648u, { \\\n        {4294967295u} \\" in (tmp_path / "src/hinge_config.h").read_text()
+
+
+def test_refusals(tmp_path: Path) -> None:
+    out = ["--out", str(tmp_path / "c")]
+    with pytest.raises(TypeError, match="only hi-lcb and hi-lcb-lite learn on a device"):
+        export("c", "--policy", "isotonic", *out)
+    with pytest.raises(ValueError, match="--bins is in the state already"):
+        export("c", "--bins", "4", "--state", saved(HILCB(4, offload_cost=0.5), tmp_path), *out)
+    with pytest.raises(ValueError, match="bins must be an integer from 1 to 255"):
+        export("c", "--bins", "1000", *out)
+    with pytest.raises(ValueError, match="offload_unseen must be True"):
+        export("c", "--state", saved(HILCB(4, offload_cost=0.5, offload_unseen=False), tmp_path), *out)
+    with pytest.raises(ValueError, match="--offload-cost must be a number from 0 to 1, or 'learned'"):
+        export("c", "--offload-cost", "dear", *out)
+    with pytest.raises(TypeError, match="decides by chance"):
+        export("table", "--state", saved(Thompson(4, offload_cost=0.5), tmp_path), *out)
+    (tmp_path / "state.json").write_text("[")
+    with pytest.raises(InvalidState, match="holds no state"):
+        export("table", "--state", str(tmp_path / "state.json"), *out)
+    assert not (tmp_path / "c").exists()

@@ -1,0 +1,145 @@
+"""The twin against exact arithmetic, against the floating-point policies, and at its limits."""
+
+import decimal
+import math
+from collections.abc import Callable
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from hinge import HILCB, HILCBLite, Policy, UniformBins, load_trace, simulate
+from hinge.embedded.arithmetic import LATEST, high, power_above, root_of
+from hinge.embedded.constants import constants
+from hinge.embedded.twin import CLOCK_END, LiteTwin, MonotoneTwin, known_licence, twin_of
+from hinge.policies import FOREVER
+from hinge.simulation import Record
+from hinge.sources import BimodalCosts, FixedCosts, Resampled
+from hinge.traces import trace_names
+
+PAIRS: list[tuple[Callable[..., Policy], Callable[..., Policy]]] = [(HILCBLite, LiteTwin), (HILCB, MonotoneTwin)]
+counts = st.integers(1, 65535).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n)))
+
+
+def exact(offloads: int, agreements: int, alpha: float, offload_cost: float) -> Decimal:
+    """exp(n ((f - q)⁺)² / α), to 60 digits."""
+    with decimal.localcontext() as context:
+        context.prec = 60
+        surplus = max(Decimal(0), Decimal(agreements) / offloads - (1 - Decimal(offload_cost)))
+        return (offloads * surplus * surplus / Decimal(alpha)).exp()
+
+
+@given(counts, st.floats(0.05, 20), st.floats(0, 1))
+def test_a_licence_is_that_of_the_exact_formula(counted: tuple[int, int], alpha: float, offload_cost: float) -> None:
+    twin = LiteTwin(1, alpha, offload_cost)
+    twin.table.offloads[0], twin.table.agreements[0] = counted
+    found, wanted = known_licence(twin.table, 0), exact(*counted, alpha, offload_cost)
+    surplus = counted[1] / counted[0] - (1 - offload_cost)
+    if surplus > 1e-9:
+        # Relative to the exponent: 2^-32 for each offload and for the surplus; and the polynomial's 1.2e-7.
+        slack = 1.2e-7 + 5 * counted[0] * max(1.0, 1.5 / alpha) * 2.0**-32 * (1 + surplus)
+        assert found == LATEST or found >= wanted * Decimal(math.exp(-slack))
+        assert found <= wanted * Decimal(math.exp(slack)) + 1
+    elif surplus < 0:
+        assert found == 1
+
+
+@given(counts, st.floats(0.05, 20), st.floats(0, 1))
+def test_a_further_agreement_never_shortens_a_licence(counted: tuple[int, int], alpha: float, cost: float) -> None:
+    twin = LiteTwin(2, alpha, cost)
+    offloads, agreements = counted
+    twin.table.offloads[0] = twin.table.offloads[1] = offloads
+    twin.table.agreements[0], twin.table.agreements[1] = agreements, min(agreements + 1, offloads)
+    assert known_licence(twin.table, 0) <= known_licence(twin.table, 1)
+
+
+def test_powers_of_two_are_within_their_error_and_rise() -> None:
+    fractions = range(0, 2**32, 2**32 // 4099)
+    found = [power_above(31, fraction) for fraction in fractions]
+    wanted = [2.0 ** (31 + fraction / 2**32) for fraction in fractions]
+    assert np.abs(np.array(found) / wanted - 1).max() < 1.2e-7
+    assert found == sorted(found)
+    assert power_above(31, 2**32 - 1) <= LATEST
+
+
+@given(st.integers(0, LATEST), st.integers(0, LATEST))
+def test_the_upper_half_of_a_product_is_at_most_two_too_low(x: int, y: int) -> None:
+    assert (x * y >> 32) - 2 <= high(x, y) <= x * y >> 32
+
+
+@given(st.integers(0, LATEST))
+def test_a_root_is_exact(square: int) -> None:
+    assert root_of(square) == math.isqrt(square)
+
+
+def test_full_counts_are_halved_and_never_claim_more() -> None:
+    twin = LiteTwin(1, 0.52, 0.5)
+    twin.table.offloads[0], twin.table.agreements[0], twin.time = 65535, 40001, 10
+    twin.table.expiry[0] = 0
+    twin.learn(twin.decide(0), agreed=False)
+    assert (twin.table.offloads[0], twin.table.agreements[0]) == (32768, 20000)
+
+
+def test_the_clock_stops_and_what_lies_beyond_it_is_for_good() -> None:
+    twin = LiteTwin(2, 0.52, 0.5)
+    twin.table.expiry[0], twin.table.expiry[1], twin.time = CLOCK_END, CLOCK_END + 1, CLOCK_END - 2
+    assert [twin.decide(bin).offload for bin in (0, 0, 1, 0, 1)] == [False, True, False, True, False]
+    assert (twin.expiry(0), twin.expiry(1)) == (CLOCK_END, FOREVER)
+    twin.time = 2**40
+    assert twin.decide_many([0, 1]).offload.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(("offload_cost", "threshold"), [(0.0, LATEST), (1.0, 0), (0.5, 2**31)])
+def test_costs_at_the_ends(offload_cost: float, threshold: int) -> None:
+    assert constants(4, 0.52, offload_cost).threshold == threshold
+    twin = LiteTwin(1, 0.52, offload_cost)
+    policy = HILCBLite(1, 0.52, offload_cost)
+    for _ in range(300):
+        one, other = twin.decide(0), policy.decide(0)
+        assert one.offload == other.offload
+        if one.offload:
+            twin.learn(one, agreed=True)
+            policy.learn(other, agreed=True)
+
+
+@pytest.mark.parametrize("name", trace_names())
+@pytest.mark.parametrize("offload_cost", [0.3, 0.5, None])
+def test_regret_is_within_two_percent_of_floating_point(name: str, offload_cost: float | None) -> None:
+    costs = BimodalCosts() if offload_cost is None else FixedCosts(offload_cost)
+    source = Resampled(load_trace(name), UniformBins(16), costs)
+    for kind, twin_kind in PAIRS:
+        policies = {"float": kind(16, 0.52, offload_cost), "fixed": twin_kind(16, 0.52, offload_cost)}
+        results = simulate(policies, source, 100_000, runs=5, record_decisions=True)
+        regret = {key: record.regret[:, -1].mean() for key, record in results.items()}
+        assert abs(regret["fixed"] / regret["float"] - 1) < 0.02
+        assert (decisions(results["float"]) != decisions(results["fixed"])).mean() < 0.001
+
+
+def decisions(record: Record) -> NDArray[np.bool_]:
+    return np.stack([run.decisions for run in record.runs if run.decisions is not None])
+
+
+def test_a_twin_starts_from_what_a_policy_knows() -> None:
+    policy = HILCB(4, 0.52, 0.5)
+    for bin in [0, 1, 2, 3] * 40:
+        decision = policy.decide(bin)
+        if decision.offload:
+            policy.learn(decision, agreed=bin >= 2)
+    policy.table.offloads[3], policy.table.agreements[3] = 200_001.0, 150_000.0
+    policy._rebuild()
+    twin = twin_of(policy)
+    assert twin.time == policy.time
+    assert (twin.table.offloads[3], twin.table.agreements[3]) == (50001, 37500)
+    assert [twin.expiry(bin) for bin in range(3)] == [policy.expiry(bin) for bin in range(3)]
+
+
+def test_what_a_microcontroller_cannot_do_is_refused() -> None:
+    with pytest.raises(ValueError, match="offload_unseen"):
+        twin_of(HILCB(4, offload_cost=0.5, offload_unseen=False))
+    with pytest.raises(ValueError, match="bins must be an integer from 1 to 255"):
+        LiteTwin(256)
+    with pytest.raises(ValueError, match="alpha must be from"):
+        LiteTwin(4, alpha=1e-5)

@@ -1,0 +1,50 @@
+"""Print the table of docs/microcontrollers.md that compares fixed point with floating point, on every shipped trace.
+
+    python -m tools.fixed_point
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hinge import HILCB, HILCBLite, Policy, UniformBins, load_trace, simulate
+from hinge.embedded.twin import LiteTwin, MonotoneTwin
+from hinge.simulation import Record
+from hinge.sources import BimodalCosts, FixedCosts, Resampled
+from hinge.traces import trace_names
+
+HORIZON, RUNS = 100_000, 20
+COSTS: tuple[float | None, ...] = (0.3, 0.5, None)  # None: 0.45 or 0.55 by chance, to be learned
+
+
+def main() -> None:
+    """Measure and print: for each trace, the worst of all costs."""
+    print("| trace | decisions that differ | regret, hi-lcb-lite | regret, hi-lcb |\n|---|--:|--:|--:|")
+    for name in trace_names():
+        rows = [compared(name, offload_cost) for offload_cost in COSTS]
+        differing = max(row[0] for row in rows)
+        regrets = [max((row[1 + policy] for row in rows), key=abs) for policy in range(2)]
+        lite, monotone = (f"{100 * regret:+.2f} %" for regret in regrets)
+        print(f"| {name} | {100 * differing:.3f} % | {lite} | {monotone} |")
+
+
+def compared(name: str, offload_cost: float | None) -> tuple[float, float, float]:
+    """The larger share of decisions that differ, and how much more regret fixed point has in either policy."""
+    costs = BimodalCosts() if offload_cost is None else FixedCosts(offload_cost)
+    source = Resampled(load_trace(name), UniformBins(16), costs)
+    settings = {"bins": 16, "alpha": 0.52, "offload_cost": offload_cost}
+    kinds = {"lite": HILCBLite, "lite twin": LiteTwin, "monotone": HILCB, "monotone twin": MonotoneTwin}
+    policies: dict[str, Policy] = {key: kind(**settings) for key, kind in kinds.items()}
+    results = simulate(policies, source, HORIZON, RUNS, record_decisions=True)
+    pairs = [(results[key], results[f"{key} twin"]) for key in ("lite", "monotone")]
+    differing = max(float((decisions(one) != decisions(other)).mean()) for one, other in pairs)
+    lite, monotone = (float(other.regret[:, -1].mean() / one.regret[:, -1].mean()) - 1 for one, other in pairs)
+    return differing, lite, monotone
+
+
+def decisions(record: Record) -> NDArray[np.bool_]:
+    """Runs × samples."""
+    return np.stack([run.decisions for run in record.runs if run.decisions is not None])
+
+
+if __name__ == "__main__":
+    main()
