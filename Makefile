@@ -8,7 +8,7 @@ BIN = $(VENV)/bin
 # What the checks need. Ray is left out: it is large, and nothing but its own executor uses it.
 EXTRAS = test,sim,parquet,cli,report,device,grpc,litert,openvino,images,server
 
-.PHONY: help venv demo test lint types imports pytest test-ray test-interop test-faults test-fuzz test-browser pictures bench bench-regret bench-gate clean
+.PHONY: help venv demo test lint types imports pytest test-ray test-interop test-faults test-fuzz test-embedded test-browser pictures bench bench-regret bench-gate docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -28,8 +28,8 @@ $(VENV)/.installed-bench: $(VENV)/.installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),bench]'
 	@touch $@
 
-demo: $(VENV)/.installed ## Compare every policy on a recorded stream
-	$(BIN)/hinge evaluate cifar10-vgg16 --offload-cost 0.5 --horizon 100000 --runs 20
+demo: $(VENV)/.installed ## Watch a device and an edge server at work on 10 000 images, and write hinge-demo.html
+	$(BIN)/hinge demo
 
 test: lint types imports pytest ## Run every check
 
@@ -43,7 +43,7 @@ imports: $(VENV)/.installed ## Check that imports run one way (import-linter)
 	$(BIN)/lint-imports
 
 pytest: $(VENV)/.installed ## Run the tests, and the examples in docstrings and documentation
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto
 
 test-ray: $(VENV)/.installed ## Test the executor for clusters on a local Ray, which it installs
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),ray]'
@@ -58,6 +58,9 @@ test-faults: $(VENV)/.installed ## Break the network, the disk and the process i
 
 test-fuzz: $(VENV)/.installed ## Feed a million damaged messages, states and models to everything that reads them
 	HINGE_FUZZ=1000000 $(BIN)/pytest tests/fuzz
+
+test-embedded: $(VENV)/.installed ## Test the C library with every compiler and emulator (docs/microcontrollers.md lists them)
+	HINGE_TOOLCHAINS=all $(BIN)/pytest tests/embedded
 
 test-browser: $(VENV)/.installed ## Look at the report in headless Chromium (from the system, as /usr/bin/chromium)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),browser]'
@@ -78,6 +81,10 @@ bench-regret: $(VENV)/.installed-bench ## Measure regret: traces, floor, adversa
 bench-gate: $(VENV)/.installed-bench ## Measure the device and the server, beside Triton, KServe and MLServer
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),bench,interop]'
 	$(BIN)/python benchmarks/gate.py --results benchmarks/results
+	$(BIN)/python benchmarks/faults.py --markdown benchmarks/results/faults.md
+
+docs: $(VENV)/.installed ## Build the documentation, strictly, in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean: ## Remove the virtual environment and everything generated
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

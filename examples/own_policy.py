@@ -1,9 +1,6 @@
 """A policy of your own: accept a bin for a while after it has agreed a few times in a row.
 
     python examples/own_policy.py
-
-A deterministic policy is a table with an `expiry` for each bin, and two plain functions on that table; the simulator
-compiles those same two functions.
 """
 
 from typing import NamedTuple

@@ -1,0 +1,88 @@
+"""The figures on the pages are those that the benchmarks printed, and the names those that the programs have."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml  # type: ignore[import-untyped]  # its types are a package of their own
+from prometheus_client import CollectorRegistry
+
+from hinge import Device, Isotonic, policy_names
+from hinge.gate.metrics import DeviceCollector
+from hinge.server.metrics import Metrics
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """The rows of a table, by their first cell."""
+    lines = (line.strip("|").split("|") for line in text.splitlines() if "|" in line)
+    return {first.strip(" `"): [cell.strip() for cell in rest] for first, *rest in lines}
+
+
+def section(page: str, heading: str) -> dict[str, list[str]]:
+    return rows((RESULTS / page).read_text("utf-8").partition(f" {heading}\n")[2].partition("\n#")[0])
+
+
+CHOOSE = {
+    name: cells
+    for name, cells in rows((ROOT / "docs" / "choose.md").read_text("utf-8")).items()
+    if name in policy_names()
+}
+
+
+@pytest.mark.parametrize("name", CHOOSE)
+def test_the_regrets_are_those_measured(name: str) -> None:
+    drift = section("regret-drift.md", "Agreement falls")
+    for shown, measured, reference in zip(CHOOSE[name][:2], drift[name], drift["hi-lcb"], strict=False):
+        regret, base = (int(cell.partition(" ")[0]) for cell in (measured, reference))
+        assert shown.replace("\u00a0", " ") == f"{regret} ({regret / base:.2f} ×)"
+
+
+@pytest.mark.parametrize("name", CHOOSE)
+def test_the_times_and_sizes_are_those_measured(name: str) -> None:
+    accept, offload = section("decide.md", "An accepted sample"), section("decide.md", "An offload in a realistic mix")
+    measured = [accept[name][0], offload[name][0], accept[name][7]] if name in accept else ["–"] * 3
+    assert CHOOSE[name][2:5] == measured
+
+
+def test_the_theory_page_quotes_what_was_measured() -> None:
+    page = " ".join((ROOT / "docs" / "theory.md").read_text("utf-8").split())
+    accept = section("decide.md", "An accepted sample")
+    ours, literal = accept["hi-lcb"], accept["literal hi-lcb"]
+    assert f"{ours[0]} in Python at 16 bins and {ours[3]} at 65 536 for HI-LCB" in page
+    assert f"the formula takes {literal[0]} and {literal[3]}" in page
+
+
+def exported() -> set[str]:
+    """Every series that a device or a server can show, without its labels."""
+    registry, server = CollectorRegistry(), Metrics()
+    with Device(list, max, Isotonic(bins=16, offload_cost=0.5)) as device:  # it is never asked anything
+        registry.register(DeviceCollector(device))
+        found = [*registry.collect(), *server.registry.collect()]
+    counted = {family.name + "_total" for family in found if family.type == "counter"}
+    spread = {family.name for family in found if family.type == "histogram"}
+    ends = ("_bucket", "_sum", "_count")
+    now = {family.name for family in found if family.type == "gauge"}
+    return counted | now | {name + end for name in spread for end in ends}
+
+
+def test_prometheus_is_asked_for_metrics_that_there_are() -> None:
+    page = (ROOT / "docs" / "prometheus.md").read_text("utf-8")
+    scraping, ruling = (yaml.safe_load(text) for text in re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S))
+    assert [job["job_name"] for job in scraping["scrape_configs"]] == ["hinge-device", "hinge-server"]
+    rules = ruling["groups"][0]["rules"]
+    assert len(rules) == 3
+    for text in [*(rule["expr"] for rule in rules), *re.findall(r"`([^`]*\bhinge_[^`]*)`", page)]:
+        assert set(re.findall(r"\bhinge_\w+", text)) <= exported(), text
+
+
+def test_the_policy_on_the_page_is_the_one_that_is_tested() -> None:
+    page = (ROOT / "docs" / "add-a-policy.md").read_text("utf-8")
+    source = (ROOT / "examples" / "own_policy.py").read_text("utf-8")
+    assert len(source.splitlines()) <= 60
+    written = {line.partition("  #")[0].strip() for line in source.splitlines()}
+    for block in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S):
+        for line in block.splitlines():
+            assert line.strip() in written or line.startswith((">>>", "...")) or not line.strip(), line
