@@ -41,6 +41,6 @@ def test_the_page_shows_the_program_that_it_runs() -> None:
 
 
 def test_what_is_not_run_here_is_triton() -> None:
-    docker, device = by_hand()
-    assert docker.startswith("docker run ")
+    server, device = by_hand()
+    assert server.startswith("tritonserver ")
     assert device == "python examples/device.py http://127.0.0.1:8000"
