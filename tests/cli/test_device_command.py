@@ -16,7 +16,7 @@ from hinge.simulation import lineup
 from hinge.sources import FixedCosts, InOrder
 from hinge.traces import Trace, write_trace
 from tests.gate.loopback import OipServer
-from tests.test_cli import Captured
+from tests.test_cli import Captured, refusal
 
 PATIENT = ["--deadline-s", "30", "--json"]
 IMAGES, LABELS = fashion.labelled_images()
@@ -79,7 +79,7 @@ def test_a_trace_with_a_real_remote_is_decided_the_same(capsys: Captured) -> Non
     alone, _, _ = device(capsys, "cifar10-vgg16", "--limit", "3000")
     assert [answer["label"] for answer in answers] == [answer["label"] for answer in alone]
     assert offloads(answers) == offloads(alone)
-    assert server.inferences == summary["from_remote"] == sum(offloads(answers))
+    assert server.inferences == summary["answered_by_remote"] == sum(offloads(answers))
 
 
 def test_recorded_costs_are_learned(capsys: Captured, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_the_shipped_images_and_models_need_nothing_else(capsys: Captured) -> No
     assert [answer["truth"] for answer in answers] == [fashion.CLASSES[label] for label in LABELS[:400]]
     right = [answer["label"] == answer["truth"] for answer in answers]
     assert summary["true_accuracy"] == sum(right) / 400 > 0.9
-    assert 0 < summary["from_remote"] == sum(offloads(answers)) < 200
+    assert 0 < summary["answered_by_remote"] == sum(offloads(answers)) < 200
     assert summary["agreement"] is not None
     assert summary["latency_ms_p50"] <= summary["latency_ms_p99"]
     with served("fashion") as server:
@@ -151,11 +151,33 @@ def test_arrays_images_and_frames_are_answered_alike(
     assert [answer["name"] for answer in from_images] == sorted(answer["name"] for answer in from_images)
 
 
-def test_an_empty_camera_is_no_error(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+@pytest.mark.parametrize(("content", "cut"), [(b"", ""), (b"part", ", but 4 of its 784 bytes")])
+def test_a_camera_that_sends_no_frame_is_refused(
+    content: bytes, cut: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     with served() as server:
-        answers, summary, err = device(capsys, "-", *own_models(server))
-    assert (answers, summary["offload_fraction"], summary["latency_ms_p50"], err) == ([], None, None, "")
+        problem = refusal(capsys, "device", "-", *own_models(server))
+    assert problem == f"hinge: no frame on standard input{cut}"
+
+
+def test_a_single_array_is_answered_as_it_is(capsys: Captured, tmp_path: Path) -> None:
+    np.save(tmp_path / "samples.npy", IMAGES[:5])
+    with served() as server:
+        answers, summary, _ = device(capsys, str(tmp_path / "samples.npy"), *own_models(server))
+    assert (len(answers), summary["true_accuracy"]) == (5, None)
+
+
+def test_folders_by_name_are_told_with_their_numbers(capsys: Captured, tmp_path: Path) -> None:
+    from PIL import Image
+
+    for number in range(10):
+        (tmp_path / f"kind {number}").mkdir()
+        Image.fromarray(IMAGES[number]).save(tmp_path / f"kind {number}" / "a.png")
+    with served() as server:
+        _, _, err = device(capsys, str(tmp_path), *own_models(server))
+    told = ", ".join(f"class {number} is 'kind {number}'" for number in range(10))
+    assert err == f"hinge: {told}\n"
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------
@@ -165,7 +187,7 @@ def test_samples_are_sent_together(capsys: Captured, arrays: Path) -> None:
     with served() as server:
         settings = ["--policy", "always-remote", "--batch", "30"]
         answers, summary, _ = device(capsys, str(arrays), *own_models(server), *settings)
-        assert (server.inferences, summary["from_remote"]) == (4, 100)
+        assert (server.inferences, summary["answered_by_remote"]) == (4, 100)
     assert all(answer["source"] == "remote" for answer in answers)
 
 
@@ -180,7 +202,7 @@ def test_prices_are_learned(capsys: Captured) -> None:
     prices = ["--price-per-call", "3", "--wrong-answer", "12"]
     answers, summary, _ = device(capsys, "--limit", "50", "--policy", "hi-lcb", *prices)
     assert {answer["cost"] for answer in answers if answer["offloaded"]} == {0.25}
-    assert summary["offload_cost"] == 0.25 * summary["from_remote"]
+    assert summary["offload_cost"] == 0.25 * summary["answered_by_remote"]
 
 
 @pytest.mark.parametrize("who", ["local", "remote"])
@@ -188,6 +210,8 @@ def test_in_shadow_one_answers_and_the_policy_learns(who: str, capsys: Captured,
     answers, summary, _ = device(capsys, "--limit", "60", "--shadow", who, "--state", str(tmp_path))
     assert {answer["source"] for answer in answers} == {who}
     assert 0 < summary["offload_fraction"] < 1
+    assert summary["shadow"] == who
+    assert summary["asked"] == summary["answered_by_remote"] == (60 if who == "remote" else summary["offloads"])
     assert run(["state", "show", str(tmp_path), "--json"]) == 0
     assert 0 < json.loads(capsys.readouterr().out)["learned"] <= summary["offloads"]
 
@@ -210,17 +234,19 @@ def test_a_remote_that_is_away_is_mentioned_and_waited_for(capsys: Captured, arr
     first, *rest = err.splitlines()
     assert first.startswith(f"hinge: {gone[3]}: cannot be reached: ")
     assert first.endswith("; answering locally until it comes")
-    assert rest == ["hinge: the breaker opened"]
+    assert rest == ["hinge: the breaker opened: cannot be reached: [Errno 111] Connection refused"]
+    assert (summary["asked"], summary["last_fault"]) == (3, "cannot be reached: [Errno 111] Connection refused")
+    assert summary["offloads"] == summary["asked"] + summary["fell_back"]["breaker"]
     assert {answer["source"] for answer in answers} == {"local"}
-    assert sum(summary["fallbacks"].values()) == 100
+    assert sum(summary["fell_back"].values()) == 100
     assert summary["breaker"] == "open"
 
 
 def test_a_remote_over_grpc_is_asked_at_its_address(capsys: Captured, arrays: Path) -> None:
     away = ["--local", str(fashion.local_model()), "--remote", "grpc://127.0.0.1:9", "--model", "remote"]
     _, summary, err = device(capsys, str(arrays), *away, "--limit", "3")
-    assert "127.0.0.1:9" in err
-    assert sum(summary["fallbacks"].values()) == 3
+    assert err.startswith("hinge: grpc://127.0.0.1:9: cannot be reached: ")
+    assert sum(summary["fell_back"].values()) == 3
 
 
 # -- for people -------------------------------------------------------------------------------------------------------
@@ -230,10 +256,15 @@ def test_a_summary_for_people(capsys: Captured, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("hinge.cli.device.telling._EVERY_S", 0.0)
     assert run(["device", "--limit", "50"]) == 0
     captured = capsys.readouterr()
-    for text in ("samples", "50", "offloaded", "true accuracy", "milliseconds, 99 % within", "closed"):
+    for text in ("samples", "50", "offloads", "asked ", "true accuracy", "milliseconds, 99 % within", "closed"):
         assert text in captured.out
     assert "memory" not in captured.out, "nobody asked for more"
     assert captured.err.count("\n") == 50
-    assert captured.err.startswith("1 samples, ")
+    assert captured.err.startswith("1 sample, ")
+
+
+def test_the_summary_of_a_shadow_says_who_was_not_asked_for(capsys: Captured) -> None:
+    assert run(["device", "--limit", "20", "--shadow", "local", "--deadline-s", "30"]) == 0
+    assert "asked behind the caller" in capsys.readouterr().out
 
 

@@ -1,14 +1,18 @@
 """What `hinge device` refuses before the first sample: in one line, which says what is wrong, with exit code 2."""
 
+import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hinge import Isotonic, Store, fashion
+from hinge.cli.app import run
+from hinge.errors import RemoteFailed
 from hinge.gate.protocol.open_inference import ServerMetadata, build_server_metadata
 from hinge.gate.protocol.tensors import Tensor, TensorSpec
 from tests.gate.loopback import OipServer
@@ -94,6 +98,53 @@ def test_samples_that_do_not_fit_the_remote_model(capsys: Captured, samples: str
     assert problem == f"hinge: {server.url}: tensor 'image': shape must be [-1, 32, 32], got [1, 28, 28]"
 
 
+def test_a_remote_with_other_classes(capsys: Captured, samples: str) -> None:
+    image, scores = TensorSpec("image", "UINT8", (-1, 28, 28)), TensorSpec("scores", "FP32", (-1, 7))
+    with OipServer(nothing, inputs=[image], outputs=[scores]) as server:
+        problem = refused(capsys, samples, *LOCAL, "--remote", server.url, "--model", "remote")
+    assert problem == f"hinge: {server.url}: model 'remote' has 7 classes, the local model 10"
+
+
+class Late:
+    """A remote that is away at the start, and when it comes has no such model."""
+
+    model = "remote"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def check(self, sample: Any) -> None:
+        raise self.fault()
+
+    def ask(self, samples: Any, deadline: Any) -> Any:
+        self.asked += 1
+        raise self.fault()
+
+    def fault(self) -> RemoteFailed:
+        if self.asked < 2:
+            return RemoteFailed("cannot be reached", "unreachable")
+        return RemoteFailed("http://edge has no model 'remote'", "invalid")
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_server_that_comes_late_without_the_model(
+    capsys: Captured, samples: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hinge.cli.device.setting.open_remote", lambda *_: Late())
+    folder = str(tmp_path / "state")
+    remote = ["--remote", "http://edge", "--model", "remote", "--state", folder, "--json"]
+    assert run(["device", samples, *LOCAL, *remote]) == 2
+    captured = capsys.readouterr()
+    away, refused = captured.err.splitlines()
+    assert away == "hinge: http://edge: cannot be reached; answering locally until it comes"
+    assert refused == "hinge: http://edge has no model 'remote'"
+    summary = json.loads(captured.out.splitlines()[-1])["summary"]
+    assert (summary["samples"], summary["complete"]) == (1, False)
+    assert run(["state", "show", folder]) == 0
+
+
 def test_a_server_without_the_model(capsys: Captured, samples: str) -> None:
     with OipServer(nothing) as server:
         problem = refused(capsys, samples, *LOCAL, "--remote", server.url, "--model", "other")
@@ -109,15 +160,16 @@ def test_a_token_comes_from_a_file_or_the_environment_and_a_wrong_one_is_refused
     capsys: Captured, samples: str, guarded: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remote = [samples, *LOCAL, "--remote", guarded, "--model", "remote"]
+    wanted = f"hinge: {guarded} wants a token: --token-file or HINGE_TOKEN, in Python token=…"
+    assert refused(capsys, *remote) == wanted
     problem = f"hinge: {guarded} refuses the token: HTTP 401, 'who are you?'"
-    assert refused(capsys, *remote) == problem
     monkeypatch.setenv("HINGE_TOKEN", "a-wrong-token")
     assert refused(capsys, *remote) == problem
     (tmp_path / "token").write_text("the-right-token\n")
     assert "has no model 'remote'" in refused(capsys, *remote, "--token-file", str(tmp_path / "token"))
     assert Guarded.shown == [None, "Bearer a-wrong-token", *["Bearer the-right-token"] * 2]
     (tmp_path / "token").write_text("two words")
-    assert "must be one word" in refused(capsys, *remote, "--token-file", str(tmp_path / "token"))
+    assert "without spaces" in refused(capsys, *remote, "--token-file", str(tmp_path / "token"))
 
 
 def test_what_has_to_be_named(capsys: Captured, samples: str) -> None:
@@ -145,7 +197,7 @@ def test_samples_that_are_not_there(capsys: Captured, tmp_path: Path) -> None:
 def test_arrays_that_make_no_sense(capsys: Captured, tmp_path: Path) -> None:
     path = tmp_path / "samples.npz"
     path.write_bytes(b"no zip")
-    assert "cannot be read as npz" in refused(capsys, str(path), *LOCAL)
+    assert refused(capsys, str(path), *LOCAL) == f"hinge: {path}: not an .npz file"
     np.savez(path, labels=np.zeros(3))
     assert "there are no samples in it" in refused(capsys, str(path), *LOCAL)
     np.savez(path, np.zeros((0, 28, 28), np.uint8))
@@ -154,6 +206,23 @@ def test_arrays_that_make_no_sense(capsys: Captured, tmp_path: Path) -> None:
     assert "cannot be read" in refused(capsys, str(path), *LOCAL)
     np.savez(path, np.zeros((3, 28, 28), np.uint8), labels=np.zeros(2))
     assert "a label for each of 3 samples" in refused(capsys, str(path), *LOCAL)
+
+
+@pytest.mark.parametrize("label", [10, -1, 0.5, "cat"])
+def test_labels_that_are_no_classes_of_the_model(label: Any, capsys: Captured, tmp_path: Path) -> None:
+    path = tmp_path / "samples.npz"
+    np.savez(path, samples=np.zeros((1, 28, 28), np.uint8), labels=np.array([label]))
+    problem = refused(capsys, str(path), *LOCAL)
+    assert f"there is a label '{label}', but the classes of " in problem
+    assert problem.endswith("are 0 to 9")
+
+
+def test_folders_by_number_that_are_no_classes_of_the_model(capsys: Captured, tmp_path: Path) -> None:
+    from PIL import Image
+
+    (tmp_path / "10").mkdir()
+    Image.new("L", (28, 28)).save(tmp_path / "10" / "1.png")
+    assert "there is a label '10', but" in refused(capsys, str(tmp_path), *LOCAL)
 
 
 def test_folders_that_are_not_the_classes_of_the_model(capsys: Captured, tmp_path: Path) -> None:
@@ -172,16 +241,21 @@ def test_folders_that_are_not_the_classes_of_the_model(capsys: Captured, tmp_pat
     ("arguments", "problem"),
     [
         (["--policy", "isotnic"], "did you mean 'isotonic'"),
-        (["--policy", "hil-f"], "must learn from offloads alone"),
+        (["--policy", "hil-f"], "hil-f cannot run on a device: it must be told"),
+        (["--policy", "oracle"], "oracle cannot run on a device: it must be told how often local agrees"),
+        (["--policy", "logistic"], "logistic cannot run on a device: it must be told what was fitted"),
+        (["--policy", "hedge-hi", "--at-most", "0.1"], "--at-most cannot be used with hedge-hi, which learns by"),
+        (["--model", "remote"], "--model needs --remote"),
+        (["--state", __file__], "test_device_refusals.py is not a folder"),
         (["--offload-cost", "2"], "from 0 to 1"),
         (["--offload-cost", "learned"], "needs prices"),
         (["--price-per-ms", "1"], "--wrong-answer"),
         (["--wrong-answer", "1"], "--price-per-call"),
         (["--offload-cost", "0.5", "--price-per-ms", "1", "--wrong-answer", "9"], "give one of them"),
-        (["--at-most", "2"], "from 0 to 1"),
-        (["--deadline-s", "0"], "deadline_s must be > 0"),
-        (["--batch", "0"], "batch must be"),
-        (["--limit", "0"], "limit must be"),
+        (["--at-most", "2"], "--at-most must be from 0 to 1, got 2"),
+        (["--deadline-s", "0"], "--deadline-s must be > 0, got 0"),
+        (["--batch", "0"], "--batch must be"),
+        (["--limit", "0"], "--limit must be"),
         (["--shadow", "both"], "'local' or 'remote'"),
         (["--metrics-port", "70000"], "from 0 to 65535"),
     ],

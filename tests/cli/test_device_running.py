@@ -137,7 +137,7 @@ def test_the_view_fits_its_terminal(width: int, height: int, bins: int) -> None:
     assert len(lines) < height
     assert max(map(len, lines)) <= width
     text = "\n".join(lines)
-    for part in ("100 of 100", "offloaded", "confidence", "licence", "99 "):
+    for part in ("100 of 100", "offloads", "confidence", "licence", "99 "):
         assert part in text
     if width >= 80:
         assert all(part in text for part in ("per second", "local agreed", "of remote's answers", "in memory only"))
@@ -154,6 +154,23 @@ def test_the_view_tells_of_licences_faults_and_alarms() -> None:
     assert "for good" not in spent
     chance = "\n".join(viewed(Thompson(bins=4, offload_cost=0.5), terminal(120, 40)))
     assert "offloaded by chance, " in chance
+
+
+def test_an_outage_fits_in_80_columns() -> None:
+    failing = "\n".join(viewed(Isotonic(bins=4, offload_cost=0.5), terminal(80, 24), failing=True))
+    assert "fails: breaker open; OSError: away" in failing
+    assert "breaker 97, unreachable 3" in failing
+
+
+def test_whoever_stops_reading_ends_it_quietly() -> None:
+    script = [str(Path(sys.executable).with_name("hinge")), "device", "--limit", "2000", "--json"]
+    with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(WAIT_S) == 141
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
 
 
 def test_in_a_terminal_the_view_gives_way_to_the_summary(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:

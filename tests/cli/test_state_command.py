@@ -94,6 +94,32 @@ def test_rollback_goes_back_to_before_the_last_run(capsys: Captured, tmp_path: P
     assert answer(capsys, "state", "show", str(tmp_path)) == good
 
 
+def test_show_lists_what_can_be_gone_back_to_and_rollback_goes_there(capsys: Captured, tmp_path: Path) -> None:
+    for _ in range(3):
+        learn(tmp_path, isotonic(), agreed=False)
+    answer(capsys, "state", "merge", str(tmp_path), str(exported(tmp_path)))
+    listed = answer(capsys, "state", "show", str(tmp_path))["earlier"]
+    assert [(each["generation"], each["before"], each["learned"]) for each in listed] == [
+        (4, "merge", 15), (3, "start", 15), (2, "start", 10), (1, "start", 5),
+    ]  # fmt: skip
+    assert run(["state", "show", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "--to 4 goes back to 15 samples, 15 offloads learned from, before a merge" in shown
+    assert "--to 1 goes back to 5 samples, 5 offloads learned from, before a start" in shown
+    refused = refusal(capsys, "state", "rollback", str(tmp_path), "--to", "9")
+    assert "those before the present one: 4, 3, 2, 1" in refused
+    assert answer(capsys, "state", "rollback", str(tmp_path), "--to", "2")["to"] == 2
+    assert answer(capsys, "state", "show", str(tmp_path))["learned"] == 10
+
+
+def exported(folder: Path) -> Path:
+    """What another device knows, in a file."""
+    learn(folder / "other", isotonic(), agreed=False)
+    out = folder / "other.json"
+    assert run(["state", "export", str(folder / "other"), "--out", str(out)]) == 0
+    return out
+
+
 @pytest.mark.parametrize("command", [["rollback"], ["merge"]])
 def test_a_folder_in_use_is_left_alone(command: list[str], capsys: Captured, tmp_path: Path) -> None:
     other = tmp_path / "other"
@@ -110,6 +136,7 @@ def test_folders_without_state_are_refused_and_not_made(command: list[str], caps
     assert not (tmp_path / "nowhere").exists()
     (tmp_path / "empty").mkdir()
     assert "empty" in refusal(capsys, "state", *command, str(tmp_path / "empty"), *more)
+    assert not list((tmp_path / "empty").iterdir())
 
 
 # -- export and merge -------------------------------------------------------------------------------------------------

@@ -53,11 +53,24 @@ def test_labels_are_text_where_one_is(log: Path) -> None:
     assert trace.label.tolist() == ["3", "cat"]
 
 
-@pytest.mark.parametrize("odd", ["01", "+1", "--1", "-0", "1.0", "1_0", "\u0661", str(2**63), "9" * 30])
+ODD = ["01", "+1", "--1", "-0", "1.5", "01.0", "-0.0", "1.", "1_0", "\u0661", str(2**63), "9" * 30]
+
+
+@pytest.mark.parametrize("odd", ODD)
 def test_only_plain_integers_count_as_integers(log: Path, odd: str) -> None:
     log.write_text(f"{HEADER}0.5,1,{odd}\n", encoding="utf-8")
     trace = read_trace(log)
     assert (trace.local.tolist(), trace.remote.tolist()) == (["1"], [odd])
+
+
+@pytest.mark.parametrize("block", [1, 100])
+@pytest.mark.parametrize("other", ["7", "dog"])
+def test_a_whole_number_is_the_same_label_with_and_without_its_zeros(
+    log: Path, other: str, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_format, "_BLOCK", block)
+    log.write_text(f"{HEADER}0.5,3,3.0\n0.5,-12.00,-12\n0.5,{other},0.0\n0.5,10.0,1.0\n")
+    assert read_trace(log).agreed.tolist() == [True, True, False, False]
 
 
 @pytest.mark.parametrize("extreme", [-(2**63), 2**63 - 1, -1, 0])
@@ -103,12 +116,22 @@ def test_what_is_no_number_from_0_to_1(log: Path, text: str) -> None:
         ("\n0.5,1,1\n", "log.csv, line 1: there must be a header, confidence,local,remote[,label][,cost]"),
         (HEADER, "log.csv: there are no samples"),
         (f"{HEADER}\n\n", "log.csv: there are no samples"),
-        ("confidence,local\n0.5,1\n", "log.csv, line 1: column 'remote' is missing"),
+        ("confidence,local\n0.5,1\n", "log.csv, line 1: column 'remote' is missing; needed are ..."),
         ("confidence,local,remote,lable\n", "log.csv, line 1: unknown column 'lable'; did you mean 'label'?"),
         ("Confidence,local,remote\n", "log.csv, line 1: unknown column 'Confidence'; did you mean 'confidence'?"),
         (
             "0.5,1,1\n",
-            "log.csv, line 1: column 'confidence' is missing",
+            "log.csv, line 1: column 'confidence' is missing; needed are confidence, local, remote, found are "
+            "0.5, 1, 1",
+        ),
+        (
+            "conf,local_label,remote\n",
+            "log.csv, line 1: column 'confidence' is missing (is it 'conf'?); needed are confidence, local, remote, "
+            "found are conf, local_label, remote",
+        ),
+        (
+            ",".join(f"{k}{'x' * 60}" for k in range(99)) + "\n",
+            "log.csv, line 1: column 'confidence' is missing; needed are confidence, local, remote, found are 0xx...",
         ),
         ("confidence,local,remote,local\n", "log.csv, line 1: column 'local' comes twice"),
         (f"{HEADER}0.5,1,1\n0.5,1\n", "log.csv, line 3: 2 fields where the header has 3"),
@@ -152,6 +175,8 @@ def test_refuses_to_write_what_it_would_lose(log: Path) -> None:
     assert str(caught.value) == (
         "write_trace: remote in row 1 has blanks around it, which CSV loses, got ' the'; write .npz or .parquet"
     )
+    with pytest.raises(InvalidTrace, match=r"remote in row 1 reads back from CSV as an integer, got '3\.0'; write"):
+        write_trace(Trace([0.5, 0.5], ["a", "b"], ["a", "3.0"]), log)
     assert not log.exists()
 
 

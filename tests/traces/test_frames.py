@@ -84,7 +84,11 @@ def test_an_index_changes_nothing() -> None:
     ("changes", "message"),
     [
         ({"lable": ["a"] * 3, "label": None}, "Trace.from_frame: unknown column 'lable'; did you mean 'label'?"),
-        ({"remote": None}, "Trace.from_frame: column 'remote' is missing"),
+        (
+            {"remote": None},
+            "Trace.from_frame: column 'remote' is missing; needed are confidence, local, remote, found are confidence, "
+            "local, label, cost",
+        ),
         ({"cost": [0.5, 0.25, 1.5]}, "Trace: cost in row 2 must be from 0 to 1, got 1.5"),
     ],
 )

@@ -54,6 +54,6 @@ def _print_policies(policies: list[dict[str, Any]]) -> None:
 
 
 def _print_trace(trace: dict[str, Any]) -> None:
-    show.out.print(f"[bold]{trace['name']}[/]: {trace['samples']} samples", highlight=False)
+    show.out.print(f"[bold]{trace['name']}[/]: {show.counted(trace['samples'], 'sample')}", highlight=False)
     for key, value in trace["about"].items():
         show.out.print(Padding(f"{key}: {value}", (0, 0, 0, 4)), highlight=False)

@@ -5,12 +5,27 @@ from typing import Annotated
 
 import typer
 
+from hinge.policies import policy_names
 from hinge.sources import BimodalCosts, FixedCosts, OffloadCosts
-from hinge.traces import Trace, load_trace, read_trace
+from hinge.traces import Trace, load_trace, read_trace, trace_names
 
-Policy = Annotated[str, typer.Option(help="The policy, by name; see 'hinge list policies'.")]
-Policies = Annotated[str, typer.Option(help="Policies by name, separated by commas, or 'all'.")]
-TraceName = Annotated[str, typer.Option("--trace", help="A trace by name (see 'hinge list traces'), or a file.")]
+
+def complete_policies(incomplete: str) -> list[str]:
+    """What the shell offers for the last of several policies."""
+    before, comma, _ = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in ["all", *policy_names()]]
+
+
+Policy = Annotated[
+    str, typer.Option(help="The policy, by name; see 'hinge list policies'.", autocompletion=policy_names)
+]
+Policies = Annotated[
+    str, typer.Option(help="Policies by name, separated by commas, or 'all'.", autocompletion=complete_policies)
+]
+TraceName = Annotated[
+    str,
+    typer.Option("--trace", help="A trace by name (see 'hinge list traces'), or a file.", autocompletion=trace_names),
+]
 OffloadCost = Annotated[
     str | None,
     typer.Option(
@@ -25,6 +40,9 @@ Horizon = Annotated[int, typer.Option(help="Samples in each run.")]
 Runs = Annotated[int, typer.Option(help="Runs to average over.")]
 Seed = Annotated[int, typer.Option(help="The seed: the same seed gives the same figures.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+Config = Annotated[
+    Path | None, typer.Option(help="A file of settings, as by 'hinge new'; what the command line says goes before it.")
+]
 Out = Annotated[Path | None, typer.Option(help="Also write the figures at every checkpoint to this CSV file.")]
 
 
@@ -50,7 +68,7 @@ def cost_number(text: str) -> float:
     except ValueError:
         raise ValueError(f"--offload-cost must be a number from 0 to 1, or 'learned', got {text!r}") from None
     if not 0 <= number <= 1:  # nor NaN
-        raise ValueError(f"--offload-cost must be from 0 to 1, got {number!r}")
+        raise ValueError(f"--offload-cost must be from 0 to 1, got {text}")
     return number
 
 

@@ -1,10 +1,12 @@
 """The command `serve`."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from hinge.cli import options
+from hinge.gate.protocol.token import read_token
 
 if TYPE_CHECKING:
     from hinge.server import Tls
@@ -14,9 +16,9 @@ WATCH_S = 2.0
 
 def serve_command(
     models: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(help="ONNX models: PATH, NAME=PATH, or one that comes with Hinge: 'fashion', 'fashion-local'."),
-    ],
+    ] = None,
     host: Annotated[str, typer.Option(help="The address to serve at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes any that is free.")] = 8080,
     token_file: Annotated[
@@ -31,6 +33,7 @@ def serve_command(
     watch: Annotated[bool, typer.Option("--watch", help="Load a model again when its file changes.")] = False,
     drain_s: Annotated[float, typer.Option(help="Seconds to finish requests in when told to end.")] = 10.0,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    config: options.Config = None,
 ) -> None:
     """Serve ONNX models over HTTP, by the Open Inference Protocol.
 
@@ -40,6 +43,8 @@ def serve_command(
         from hinge.server import Limits, Server
     except ModuleNotFoundError as error:
         raise ImportError(f"serving needs the extra 'server' ({error}): pip install 'hinge[server]'") from None
+    if not models:
+        raise ValueError("there must be a model to serve, such as 'fashion'; see 'hinge serve --help'")
     server = Server(
         models,
         host=host,
@@ -54,16 +59,14 @@ def serve_command(
         log_level=log_level,
     )
     names = ", ".join(place.name for place in server.places)
-    server.run(lambda url: print(f"Serving {names} at {url}", flush=True))
+    server.run(lambda url: print(f"Serving {names} at {url}\nThe live page is at {url}/", flush=True))
 
 
 def _token(file: Path | None) -> str | None:
-    from hinge.server.access import check_token, read_token
+    from hinge.server.access import check_token
 
-    if file is not None:
-        return read_token(file)
-    token = os.environ.get("HINGE_TOKEN")
-    return None if token is None else check_token(token, "HINGE_TOKEN")
+    token = read_token(file)
+    return None if token is None else check_token(token, "HINGE_TOKEN" if file is None else f"the token in {file}")
 
 
 def _tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> "Tls | None":

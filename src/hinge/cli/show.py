@@ -18,6 +18,7 @@ from rich.table import Table
 
 from hinge.policies import Policy, policy_class, policy_names
 from hinge.simulation import Record, interval
+from hinge.simulation.compiled import numba_installed
 from hinge.simulation.engine import Progress as Report
 from hinge.theory import Dip
 
@@ -51,6 +52,15 @@ def print_line(data: Mapping[str, Any]) -> None:
 def warn(problem: str) -> None:
     """A line on standard error, about what the command can live with."""
     err.print(f"hinge: {problem}", highlight=False, markup=False, soft_wrap=True)
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "sample"), counted(2, "sample")
+    ('1 sample', '2 samples')
+    """
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def print_figures(title: str, figures: Sequence[Mapping[str, Any]]) -> None:
@@ -123,12 +133,12 @@ def _cell(row: Mapping[str, Any], key: str, form: str, spread: str | None) -> st
 
 @contextmanager
 def progress(label: str) -> Iterator[Report]:
-    """A progress bar on standard error, where somebody can see it."""
+    """A progress bar on standard error, where somebody can see it; until the first run is done it says why."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task(label, total=None)
+        task = bar.add_task(f"{label}: compiling, the first time" if numba_installed() else label, total=None)
         with interruptible():
-            yield lambda done, total: bar.update(task, completed=done, total=total)
+            yield lambda done, total: bar.update(task, description=label, completed=done, total=total)
 
 
 @contextmanager

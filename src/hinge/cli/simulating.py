@@ -15,6 +15,7 @@ from hinge.simulation import Results, lineup, simulate
 from hinge.simulation.engine import Progress
 from hinge.sources import InOrder, Replay, Resampled, Shuffled
 from hinge.theory import Dip, significant_dips
+from hinge.traces import trace_names
 
 
 def simulate_command(
@@ -47,12 +48,17 @@ def simulate_command(
     if json:
         show.print_json({**figures, "trace": trace, "alpha": alpha, "bins": bins, "offload_cost": cost})
     else:
-        show.print_figures(f"{trace}, horizon {horizon}, {figures['runs']} runs", [figures])
+        show.print_figures(f"{trace}, horizon {horizon}, {show.counted(figures['runs'], 'run')}", [figures])
     _end(results)
 
 
 def evaluate_command(
-    trace: Annotated[str, typer.Argument(help="A file (confidence,local,remote[,label][,cost]), or a trace by name.")],
+    trace: Annotated[
+        str,
+        typer.Argument(
+            help="A file (confidence,local,remote[,label][,cost]), or a trace by name.", autocompletion=trace_names
+        ),
+    ],
     policies: options.Policies = "all",
     offload_cost: options.OffloadCost = None,
     alpha: options.Alpha = 0.52,
@@ -94,8 +100,9 @@ def evaluate_command(
         warnings = [_warning(dip, bins) for dip in dips]
         show.print_json({**settings, "policies": figures, "warnings": warnings})
     else:
-        order = "in order" if horizon is None else f"drawn {length} times with replacement"
-        show.print_figures(f"{trace}: {len(recorded)} samples, {order}", sorted(figures, key=_by_cost))
+        order = "in order" if horizon is None else f"drawn {show.counted(length, 'time')} with replacement"
+        samples = show.counted(len(recorded), "sample")
+        show.print_figures(f"{trace}: {samples}, {order}", sorted(figures, key=_by_cost))
         show.print_legend(figures)
         show.print_dips(dips, chosen, bins)
     _end(results if shuffled is None else shuffled)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from hinge.cli import options, show
 from hinge.errors import InvalidState
-from hinge.gate.storage.at_rest import look, roll_back
+from hinge.gate.storage.at_rest import earlier, look, roll_back
 from hinge.gate.storage.folder_lock import holder
 from hinge.gate.storage.recovery import Found
 from hinge.gate.storage.store import Store
@@ -36,6 +36,7 @@ def show_command(folder: Folder, json: options.Json = False) -> None:
     """
     policy, found = look(folder)
     figures = _figures(policy, found, holder(folder))
+    figures["earlier"] = [each._asdict() for each in earlier(folder, found)]
     if json:
         show.print_json(figures)
         return
@@ -43,19 +44,31 @@ def show_command(folder: Folder, json: options.Json = False) -> None:
     using = figures["in_use_by"]
     if using:
         show.out.print(f"in use by process {using}; as of its last offload", highlight=False)
-    counts = f"{policy.time} samples, {policy.learned} offloads learned from, {figures['pending']} waiting for feedback"
-    show.out.print(f"{counts}; evidence of {figures['merged']} other devices", highlight=False, soft_wrap=True)
+    counts = f"{show.counted(policy.time, 'sample')}, {show.counted(policy.learned, 'offload')} learned from"
+    others = f"{figures['pending']} waiting for feedback; evidence of {show.counted(figures['merged'], 'other device')}"
+    show.out.print(f"{counts}, {others}", highlight=False, soft_wrap=True)
     show.out.print(str(found), highlight=False, soft_wrap=True, style="yellow" if found.notes else None)
+    for each in figures["earlier"]:
+        why = f", before a {each['before']}" if each["before"] else ""
+        known = f"{show.counted(each['time'], 'sample')}, {show.counted(each['learned'], 'offload')} learned from"
+        show.out.print(f"--to {each['generation']} goes back to {known}{why}", highlight=False, soft_wrap=True)
     _print_bins(figures["bins"])
 
 
 @states.command("rollback")
-def rollback_command(folder: Folder, json: options.Json = False) -> None:
-    """Go back to before the present generation; its files stay in the folder, set aside.
+def rollback_command(
+    folder: Folder,
+    to: Annotated[
+        int | None, typer.Option(help="The generation to go back to, of those that 'hinge state show' lists.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Go back to before the last start or merge that changed anything; what is left stays in the folder, set aside.
 
     Example: hinge state rollback state/
     """
-    left, found = roll_back(folder)
+    look(folder)  # to lock a folder that holds no state would leave a file in it
+    left, found = roll_back(folder, to=to)
     if json:
         show.print_json({"from": left, "to": found.generation, "records": found.records, "notes": found.notes})
         return
@@ -104,7 +117,8 @@ def merge_command(
         show.print_json(figures)
         return
     changed = f"generation {before} became {store.generation}" if before != store.generation else "nothing was new"
-    show.out.print(f"{folder}: {changed}; evidence of {len(sources)} other devices", highlight=False, soft_wrap=True)
+    devices = show.counted(len(sources), "other device")
+    show.out.print(f"{folder}: {changed}; evidence of {devices}", highlight=False, soft_wrap=True)
 
 
 def _figures(policy: Policy, found: Found, using: str | None) -> dict[str, Any]:

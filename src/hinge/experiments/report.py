@@ -36,17 +36,21 @@ def page(found: Mapping[Experiment, Result], claims: Sequence[Claim], about: Seq
     """The report as HTML that needs nothing else: no network, no other file."""
     links = " ".join(f'<a href="#{experiment.name}">{escape(experiment.title)}</a>' for experiment in found)
     sections = [_section(experiment, result) for experiment, result in found.items()]
+    navigation = f'<nav aria-label="Figures">{links}</nav>'
+    return document("The paper, reproduced", about, [navigation, _claims(claims) if claims else "", *sections])
+
+
+def document(title: str, about: Sequence[str], body: Sequence[str], style: str = "") -> str:
+    """A page with whatever is in its body; plots are drawn by the code that it carries."""
     return "\n".join(
         [
             "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8"><title>Hinge: the paper, reproduced</title>',
+            f'<html lang="en"><head><meta charset="utf-8"><title>Hinge: {escape(title)}</title>',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<style>{STYLE}</style><script>{get_plotlyjs()}</script></head><body>",
-            "<h1>The paper, reproduced</h1>",
+            f"<style>{STYLE}{style}</style><script>{get_plotlyjs()}</script></head><body>",
+            f"<h1>{escape(title)}</h1>",
             *(f'<p class="note">{escape(line)}</p>' for line in about),
-            f'<nav aria-label="Figures">{links}</nav>',
-            _claims(claims) if claims else "",
-            *sections,
+            *body,
             "</body></html>",
         ]
     )
@@ -68,14 +72,18 @@ def _verdict(claim: Claim) -> str:
 
 
 def _section(experiment: Experiment, result: Result) -> str:
-    body = _table(result) if result.columns else _plot(experiment.name, figure(result.panels))
-    return (
-        f'<section><h2 id="{experiment.name}">{escape(experiment.title)}</h2>'
-        f'<p class="note">{escape(experiment.note)}</p>{body}</section>'
-    )
+    body = table(result) if result.columns else plot(experiment.name, figure(result.panels))
+    return section(experiment.name, experiment.title, experiment.note, body)
 
 
-def _table(result: Result) -> str:
+def section(name: str, title: str, note: str, body: str) -> str:
+    """A part of a page, with a heading and a line about it."""
+    heading = f'<h2 id="{name}">{escape(title)}</h2>'
+    return f'<section>{heading}<p class="note">{escape(note)}</p>{body}</section>'
+
+
+def table(result: Result) -> str:
+    """The rows of a result."""
     head = "".join(f"<th>{escape(column.replace('_', ' '))}</th>" for column in result.columns)
     rows = ["".join(_cell(value) for value in row) for row in result.rows]
     body = "".join(f"<tr>{row}</tr>" for row in rows)
@@ -87,7 +95,8 @@ def _cell(value: Any) -> str:
     return f"<td{kind}>{escape(str(value))}</td>"
 
 
-def _plot(name: str, drawn: graph_objects.Figure) -> str:
+def plot(name: str, drawn: graph_objects.Figure) -> str:
+    """A figure, to look into."""
     config = {"responsive": True, "displaylogo": False}
     html: str = drawn.to_html(full_html=False, include_plotlyjs=False, div_id=f"plot-{name}", config=config)
     return f'<div class="plot">{html}</div>'

@@ -26,6 +26,7 @@ NEEDED = ("confidence", "local", "remote")
 OPTIONAL = ("label", "cost")
 LONGEST_LABEL = 256  # an array of text is as wide as its longest entry, so one endless label would fill the memory
 INTEGERS = np.iinfo(np.int64)
+_SHOWN = 80  # characters of a header that need not be ours
 
 
 def check_names(where: str, names: Sequence[str], needed: Collection[str], optional: Collection[str]) -> None:
@@ -45,7 +46,18 @@ def check_names(where: str, names: Sequence[str], needed: Collection[str], optio
             raise InvalidTrace(f"{where}: column {name!r} comes twice")
     for name in needed:
         if name not in names:
-            raise InvalidTrace(f"{where}: column {name!r} is missing")
+            others = [str(other) for other in names if other not in known]
+            found = repr(", ".join(map(str, names)))[1:-1]
+            found = found if len(found) <= _SHOWN else found[:_SHOWN] + "…"
+            missing = f"{where}: column {name!r} is missing{_likely(name, others)}"
+            raise InvalidTrace(f"{missing}; needed are {', '.join(needed)}, found are {found}")
+
+
+def _likely(name: str, others: Sequence[str]) -> str:
+    """A guess at what a column is called where it has another name."""
+    shared = [other for other in others if len(other) > 2 and (other.lower() in name or name in other.lower())]
+    close = shared or get_close_matches(name, others, n=1)
+    return f" (is it {brief(close[0])}?)" if close else ""
 
 
 def fractions(column: str, values: ArrayLike) -> Floats:

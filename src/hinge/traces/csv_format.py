@@ -1,8 +1,9 @@
 """Traces as CSV: a header with confidence,local,remote[,label][,cost] in any order, then one line per sample.
 
 Numbers are written so that they read back bit by bit. Fields are stripped of surrounding blanks. Labels are integers
-where every label in the file is one (without leading zeros, as 01 and 1 may differ), else all of them are text. Other
-columns are ignored. Name and provenance have no place in a CSV; a trace that is read is named after its file.
+where every label in the file is one (without leading zeros, as 01 and 1 may differ), else all of them are text; 3.0 is
+the 3 that another program has written as a float. Other columns are ignored. Name and provenance have no place in a
+CSV; a trace that is read is named after its file.
 
 Reading converts whole columns, a block of lines at a time. Only if something is wrong it goes through the file again,
 line by line, to say where.
@@ -10,6 +11,7 @@ line by line, to say where.
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -28,6 +30,7 @@ _BLOCK = 16_384  # lines converted at a time: enough for speed, few enough for m
 _KNOWN = (*NEEDED, *OPTIONAL)
 _FRACTIONS = ("confidence", "cost")
 _INTEGER_DIGITS = 20  # of the longest int64, its sign included
+_FLOAT = re.compile(r"(0|-?[1-9][0-9]*)\.0+")  # an integer, as frames write it where another is missing
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 
@@ -54,7 +57,7 @@ def write_csv(trace: Trace, stream: IO[bytes]) -> None:
     columns = {name: values.tolist() for name, values in trace.columns.items()}
     for name, values in columns.items():
         if trace.columns[name].dtype.kind == "U":
-            _check_blanks(name, values)
+            _check_kept(name, values)
     with _text(stream, encoding="utf-8") as text:
         text.write(",".join(columns) + "\n")
         # Text in quotes, as a bare carriage return would end the line; floats as repr, the shortest exact form.
@@ -62,13 +65,18 @@ def write_csv(trace: Trace, stream: IO[bytes]) -> None:
         writer.writerows(zip(*columns.values(), strict=True))
 
 
-def _check_blanks(name: str, values: Sequence[str]) -> None:
-    if any(text != text.strip() for text in set(values)):
-        row, text = next((row, text) for row, text in enumerate(values) if text != text.strip())
-        raise InvalidTrace(
-            f"write_trace: {name} in row {row} has blanks around it, which CSV loses, got {text!r}; "
-            f"write .npz or .parquet"
-        )
+def _check_kept(name: str, values: Sequence[str]) -> None:
+    if any(text != _plain(text) for text in set(values)):
+        row, text = next((row, text) for row, text in enumerate(values) if text != _plain(text))
+        lost = "has blanks around it, which CSV loses" if text != text.strip() else "reads back from CSV as an integer"
+        raise InvalidTrace(f"write_trace: {name} in row {row} {lost}, got {text!r}; write .npz or .parquet")
+
+
+def _plain(text: str) -> str:
+    """A label without blanks around it, and a whole number without its zeros."""
+    text = text.strip()
+    number = _FLOAT.fullmatch(text)
+    return number[1] if number else text
 
 
 @contextmanager
@@ -135,12 +143,13 @@ def _fractions(texts: Sequence[str]) -> Floats:
 
 
 def _labels(texts: Sequence[str]) -> Labels:
-    stripped = {text: text.strip() for text in set(texts)}
-    if any(map(label_problem, stripped.values())):
+    plain = {text: _plain(text) for text in set(texts)}
+    if any(map(label_problem, plain.values())):
         raise ValueError("an odd label")
-    if all(map(_plain_integer, stripped.values())):
-        return np.fromiter(map({text: int(text) for text in stripped}.__getitem__, texts), np.int64, len(texts))
-    return np.array(list(map(stripped.__getitem__, texts)), np.str_)
+    if all(map(_plain_integer, plain.values())):
+        integers = {text: int(label) for text, label in plain.items()}
+        return np.fromiter(map(integers.__getitem__, texts), np.int64, len(texts))
+    return np.array(list(map(plain.__getitem__, texts)), np.str_)
 
 
 def _plain_integer(text: str) -> bool:

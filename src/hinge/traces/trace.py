@@ -184,7 +184,8 @@ class Trace:
     __hash__ = None  # type: ignore[assignment]  # compared by content, as lists are
 
     def __repr__(self) -> str:
-        return f"<Trace {self.name!r}: {len(self)} samples, {', '.join(self.columns)}, agreement {self.agreement:.3f}>"
+        size = f"{len(self)} sample{'s' * (len(self) != 1)}"
+        return f"<Trace {self.name!r}: {size}, {', '.join(self.columns)}, agreement {self.agreement:.3f}>"
 
     def __reduce__(self) -> tuple[type[Trace], tuple[object, ...]]:
         # Through the constructor, as numpy forgets when pickling that an array is read-only.

@@ -6,12 +6,12 @@ from typing import Any
 from hinge.arguments import whole
 from hinge.cli import options, show
 from hinge.cli.device import options as own
-from hinge.cli.device.exporting import serve_metrics
-from hinge.cli.device.models import read_token
+from hinge.cli.device.exporting import report_to, serve_metrics
 from hinge.cli.device.running import Run
 from hinge.cli.device.setting import set_up
 from hinge.cli.device.terms import Prices, policy_of, price_of
 from hinge.gate.device import Device
+from hinge.gate.protocol.token import read_token
 
 
 def device_command(
@@ -36,16 +36,22 @@ def device_command(
     state: own.StateFolder = None,
     shadow: own.Shadow = None,
     metrics_port: own.MetricsPort = None,
+    report: own.Report = None,
     json: own.Json = False,
+    config: options.Config = None,
 ) -> None:
     """Run a device: answer samples with the local model, and ask the remote where that is worth its cost.
 
     Example: hinge device --local local.onnx --remote http://edge:8080 --model remote images/
     """
-    run = Run(whole("device", "batch", batch, 1), None if limit is None else whole("device", "limit", limit, 1), json)
+    whole("device", "batch", batch, 1)
+    run = Run(batch, None if limit is None else whole("device", "limit", limit, 1), shadow, json)
+    if state is not None and state.exists() and not state.is_dir():
+        raise ValueError(f"{state} is not a folder")
     prices = Prices(price_per_call, price_per_ms, price_per_byte, wrong_answer)
     with show.interruptible(), ExitStack() as open_things:
-        setting = set_up(samples, local, remote, model, read_token(token_file))
+        token = read_token(token_file)
+        setting = set_up(samples, local, remote, model, token)
         open_things.enter_context(closing(setting.remote))
         known, price = price_of(offload_cost, prices, setting.recorded)
         settings = {"offload_cost": known, "alpha": alpha, "bins": bins, "seed": seed}
@@ -55,5 +61,8 @@ def device_command(
         open_things.enter_context(closing(device))
         if metrics_port is not None:
             open_things.enter_context(serve_metrics(device, metrics_port))
-        run.through(device, setting.stream, f"hinge device {samples}, {policy}")
+        if report is not None:
+            run.reporter = open_things.enter_context(report_to(device, remote, report, token))
+        run.arrival = setting.arrival
+        run.through(device, setting.stream, f"hinge device {samples}, {policy}, remote {setting.where}")
     run.end(device)

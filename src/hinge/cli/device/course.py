@@ -25,7 +25,7 @@ class Course:
     """The samples of one run."""
 
     def __init__(self, bins: int) -> None:
-        self.samples = self.offloads = self.from_remote = 0
+        self.samples = self.offloads = 0
         self.in_bin = [0] * bins
         self.last: deque[Seen] = deque(maxlen=8)
         self._true = self._truths = self._matched = self._recorded = 0
@@ -36,7 +36,6 @@ class Course:
         seen = Seen(self.samples, case, answer)
         self.samples += 1
         self.offloads += answer.decision.offload
-        self.from_remote += answer.source == "remote"
         self.in_bin[answer.bin] += 1
         if case.truth is not None:
             self._truths += 1
@@ -72,8 +71,10 @@ class Course:
             "seconds": seconds,
             "offloads": self.offloads,
             "offload_fraction": _share(self.offloads, samples),
-            "from_remote": self.from_remote,
-            "fallbacks": status.fell_back,
+            "asked": asked(status),
+            "answered_by_remote": status.answered_by_remote,
+            "fell_back": status.fell_back,
+            "dropped": status.dropped,
             "agreement": _share(status.agreed, status.answered_by_remote),
             "offload_cost": status.offload_cost,
             "offload_cost_per_sample": _share(status.offload_cost, samples),
@@ -84,9 +85,15 @@ class Course:
             "latency_ms_p50": self.latency_ms(0.5),
             "latency_ms_p99": self.latency_ms(0.99),
             "breaker": status.breaker,
+            "last_fault": status.last_fault,
             "not_durable": status.not_durable,
             "alarms": status.alarms,
         }
+
+
+def asked(status: Status) -> int:
+    """For how many samples the remote was asked; those that found the breaker open were not sent."""
+    return status.answered_by_remote + sum(status.fell_back.values()) - status.fell_back.get("breaker", 0)
 
 
 def _share(part: float, whole: float) -> float | None:

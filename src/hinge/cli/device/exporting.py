@@ -1,4 +1,4 @@
-"""A device's metrics over HTTP, for Prometheus on this machine."""
+"""A device for those who watch it: its metrics for Prometheus on this machine, its reports for a server's page."""
 
 from __future__ import annotations
 
@@ -8,8 +8,18 @@ from contextlib import contextmanager
 from hinge.arguments import whole
 from hinge.cli import show
 from hinge.gate.device import Device
+from hinge.gate.reporting import Reporter
 
 _HOST = "127.0.0.1"
+
+
+def report_to(device: Device, url: str | None, name: str, token: str | None) -> Reporter:
+    """Report to the server of the remote, and say where to look."""
+    if url is None or not url.startswith(("http://", "https://")):
+        raise ValueError("--report needs a --remote that begins with http:// or https://, whose page shows the device")
+    reporter = Reporter(device, url, name, token=token)
+    show.err.print(f"Reporting to the live page at {url.rstrip('/')}/", highlight=False, soft_wrap=True)
+    return reporter
 
 
 @contextmanager

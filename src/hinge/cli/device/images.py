@@ -66,7 +66,8 @@ def from_images(folder: Path, wanted: OneInput) -> Stream:
     if example is None:
         raise ValueError(f"{folder}: none of the images can be read")
     numbered = all(name.isdecimal() for name in names)
-    return Stream(_cases(folder, files, form, numbered), example, len(files), None if numbered else names)
+    cases, truths = _cases(folder, files, form, numbered), [int(name) for name in names] if numbered else []
+    return Stream(cases, example, len(files), None if numbered else names, truths)
 
 
 def _files(folders: Sequence[Path]) -> list[Path]:

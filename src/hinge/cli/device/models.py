@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Sequence
 from importlib import import_module
@@ -10,8 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hinge.cli import show
-from hinge.errors import InvalidModel, RemoteFailed, UnknownName
+from hinge.errors import InvalidModel, UnknownName
 from hinge.gate.deadline import Deadline
 from hinge.gate.remote.asking import Reply
 from hinge.names import did_you_mean
@@ -54,28 +52,6 @@ def _named(module: str, name: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def read_token(path: Path | None) -> str | None:
-    """The token for the remote, from a file or from the environment; never from the command line, which others see."""
-    token = os.environ.get("HINGE_TOKEN") if path is None else path.read_text("utf-8")
-    if token is None:
-        return None
-    token = token.strip()
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise ValueError(f"the token in {path or 'HINGE_TOKEN'} must be one word of visible ASCII")
-    return token
-
-
-def check_remote(remote: Any, url: str, example: Any) -> None:
-    """Refuse a remote that could never answer; one that does not answer now may come back, and is only mentioned."""
-    try:
-        remote.check(example)
-    except RemoteFailed as error:
-        problem = str(error) if urlsplit(url).netloc in str(error) else f"{url}: {error}"
-        if error.kind not in ("unreachable", "late"):
-            raise RemoteFailed(problem, error.kind) from error
-        show.warn(f"{problem}; answering locally until it comes")
-
-
 def classes_of(local: Any, example: Any) -> int:
     """How many classes a local model has; raises `InvalidModel` unless it takes such samples, and scores them."""
     local.check(example)
@@ -112,7 +88,9 @@ class Replayed:
         self._asked.rows = rows
         return Reply([self._labels[row] for row in rows])
 
-    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0) -> float:
+    def cost(
+        self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0, calls: float = 1.0
+    ) -> float:
         """What the rows asked for last had cost, on average."""
         if self._costs is None:
             raise ValueError("the trace has recorded no costs")

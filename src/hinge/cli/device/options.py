@@ -5,11 +5,14 @@ from typing import Annotated
 
 import typer
 
+from hinge.traces import trace_names
+
 Samples = Annotated[
     str,
     typer.Argument(
         help="A folder of images, an .npz file, '-' for raw frames on standard input, a trace by name or file, or "
-        "'fashion' for the images that come with Hinge."
+        "'fashion' for the images that come with Hinge.",
+        autocompletion=trace_names,
     ),
 ]
 Local = Annotated[Path | None, typer.Option(help="The local model: .onnx, .tflite or .xml (OpenVINO).")]
@@ -35,5 +38,8 @@ StateFolder = Annotated[Path | None, typer.Option("--state", help="The folder in
 Shadow = Annotated[str | None, typer.Option(help="Answer always by 'local', or always by 'remote', and learn.")]
 MetricsPort = Annotated[
     int | None, typer.Option(help="Serve metrics for Prometheus at this port of 127.0.0.1; 0 takes any that is free.")
+]
+Report = Annotated[
+    str | None, typer.Option(help="Show this device, under this name, on the live page of the remote's server.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print a JSON object for every answer, and then the summary.")]

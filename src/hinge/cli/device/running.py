@@ -11,12 +11,15 @@ from typing import TypeVar
 import typer
 
 from hinge.cli import show
+from hinge.cli.device.arriving import Arrival
 from hinge.cli.device.course import Course
 from hinge.cli.device.samples import Case, Stream
 from hinge.cli.device.stopping import Stopping
 from hinge.cli.device.telling import Lines, Progress, Telling, Watched, print_summary
 from hinge.cli.device.view import View
+from hinge.errors import RemoteFailed
 from hinge.gate.device import Device
+from hinge.gate.reporting import Reporter
 from hinge.gate.storage.store import CLOSED
 
 T = TypeVar("T")
@@ -25,9 +28,12 @@ T = TypeVar("T")
 class Run:
     """How many samples are answered, how many together, and for whom: a program or a person."""
 
-    def __init__(self, batch: int, limit: int | None, json: bool) -> None:
-        self._batch, self._limit, self._json = batch, limit, json
+    def __init__(self, batch: int, limit: int | None, shadow: str | None, json: bool) -> None:
+        self._batch, self._limit, self._shadow, self._json = batch, limit, shadow, json
         self._stopping = Stopping()
+        self._refusal: RemoteFailed | None = None
+        self.reporter: Reporter | None = None
+        self.arrival: Arrival | None = None
 
     def horizon(self, stream: Stream) -> int | None:
         """How many samples will come, if that is known."""
@@ -42,6 +48,8 @@ class Run:
         with telling, self._stopping:
             for part in _batches(self._stopping.until_stopped(cases), self._batch):
                 self._answer(device, part, telling)
+                if self._is_refused(device):
+                    break
         self._seconds = time.monotonic() - self._began
 
     def end(self, device: Device) -> None:
@@ -52,13 +60,25 @@ class Run:
         figures = self._course.figures(status, self._seconds)
         stopped_by = self._stopping.stopped_by
         if self._json:
-            policy, complete = device.policy.name, stopped_by is None
-            show.print_line({"summary": {"policy": policy, "complete": complete, **figures}})
+            complete = stopped_by is None and self._refusal is None
+            known = {"policy": device.policy.name, "shadow": self._shadow, "complete": complete}
+            show.print_line({"summary": {**known, **figures}})
         else:
-            print_summary(figures)
+            print_summary(figures, behind=self._shadow == "local")
+        if self._refusal is not None:
+            raise self._refusal
         if stopped_by is not None:
             show.err.print("Interrupted: this is what was done.")
             raise typer.Exit(128 + stopped_by)
+
+    def _is_refused(self, device: Device) -> bool:
+        """Whether a remote that came late turns out to be one that can never answer."""
+        try:
+            if self.arrival is not None and self.arrival.is_awaited:
+                self.arrival.look(device.status)
+        except RemoteFailed as error:
+            self._refusal = error
+        return self._refusal is not None
 
     def _telling(self, device: Device, title: str, length: int | None) -> Telling:
         if self._json:
@@ -76,6 +96,8 @@ class Run:
         latency_ms = 1000 * (time.perf_counter() - began)
         for case, answer in zip(part, answers, strict=True):
             telling.tell(self._course.take(case, answer, latency_ms))
+            if self.reporter is not None:
+                self.reporter.saw(answer, picture=case.sample, truth=case.truth)
 
 
 def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:

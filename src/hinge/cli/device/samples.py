@@ -39,6 +39,7 @@ class Stream:
     example: Any  # a sample such as will come
     length: int | None = None  # None: nobody knows
     classes: Sequence[str] | None = None  # the names of the labels, if they have some
+    truths: Sequence[Any] = ()  # the true labels by number, of those that have one
 
 
 def from_fashion() -> Stream:
@@ -62,6 +63,16 @@ def is_trace(path: Path) -> bool:
     return "confidence" in names or "local_logits" in names
 
 
+def from_array(path: Path) -> Stream:
+    """The samples in an npy file, as they are."""
+    samples = _loaded(path)
+    if not isinstance(samples, np.ndarray):
+        raise InvalidTrace(f"{path}: not an .npy file")
+    if samples.ndim < 1 or not len(samples):
+        raise InvalidTrace(f"{path}: there are no samples in it")
+    return Stream((Case(sample) for sample in samples), samples[0], len(samples))
+
+
 def from_arrays(path: Path) -> Stream:
     """The samples in an npz file, as they are, with their `labels` if it has some."""
     arrays = _opened(path)
@@ -71,13 +82,14 @@ def from_arrays(path: Path) -> Stream:
     samples = _array(path, arrays, names[0])
     if samples.ndim < 1 or not len(samples):
         raise InvalidTrace(f"{path}: there are no samples in array {names[0]!r}")
-    labels: list[Any] = [None] * len(samples)
+    truths: list[Any] = []
     if "labels" in arrays.files:
-        labels = _array(path, arrays, "labels").tolist()
-        if not isinstance(labels, list) or len(labels) != len(samples):
-            raise InvalidTrace(f"{path}: there must be a label for each of {len(samples)} samples")
+        truths = _array(path, arrays, "labels").tolist()
+        if not isinstance(truths, list) or len(truths) != len(samples):
+            raise InvalidTrace(f"{path}: there must be a label for each of {show.counted(len(samples), 'sample')}")
+    labels = truths or [None] * len(samples)
     cases = (Case(sample, label) for sample, label in zip(samples, labels, strict=True))
-    return Stream(cases, samples[0], len(samples))
+    return Stream(cases, samples[0], len(samples), truths=truths)
 
 
 def from_frames(wanted: OneInput, source: IO[bytes] | None = None) -> Stream:
@@ -89,22 +101,30 @@ def from_frames(wanted: OneInput, source: IO[bytes] | None = None) -> Stream:
 
 
 def _frames(source: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[Case]:
-    size = dtype.itemsize * math.prod(shape)
+    size, frames = dtype.itemsize * math.prod(shape), 0
     while len(frame := source.read(size)) == size:
+        frames += 1
         yield Case(np.frombuffer(frame, dtype).reshape(shape))
+    if not frames:
+        cut = f", but {len(frame)} of its {size} bytes" if frame else ""
+        raise ValueError(f"no frame on standard input{cut}")
     if frame:
         show.warn(f"the last frame is cut short, at {len(frame)} of {size} bytes")
 
 
 def _opened(path: Path) -> Any:
+    arrays = _loaded(path)
+    if not hasattr(arrays, "files"):
+        raise InvalidTrace(f"{path}: not an .npz file")
+    return arrays
+
+
+def _loaded(path: Path) -> Any:
     content = io.BytesIO(path.read_bytes())  # so that whatever fails from here on is the file's fault
     try:
-        arrays = np.load(content, allow_pickle=False)
-        if not hasattr(arrays, "files"):
-            raise ValueError("it is a single array")
+        return np.load(content, allow_pickle=False)
     except Exception as error:  # broken bytes surface anywhere in numpy, zipfile and zlib
-        raise InvalidTrace(f"{path}: cannot be read as npz ({error or type(error).__name__})") from error
-    return arrays
+        raise InvalidTrace(f"{path}: not an {path.suffix.lower()} file") from error
 
 
 def _array(path: Path, arrays: Any, name: str) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from hinge.cli import show
 from hinge.cli.device.course import Course, Seen
 from hinge.cli.device.view import View
 from hinge.gate.device import Device
-from hinge.gate.storage.memory import Memory
+from hinge.gate.tally import Status
 
 _EVERY_S = 5.0  # between two lines of progress
 _AGAIN_S = 60.0  # between two warnings of the same
@@ -68,20 +68,21 @@ class Lines(Warnings):
 class Progress(Warnings):
     """A line on standard error now and then."""
 
-    def __init__(self, device: Device, course: Course) -> None:
+    def __init__(self, device: Device, course: Course, every_s: float | None = None) -> None:
         super().__init__()
         self._device, self._course = device, course
+        self._every_s = _EVERY_S if every_s is None else every_s
         self._began = self._told = time.monotonic()
 
     def tell(self, seen: Seen) -> None:
         """Print how things stand, if it is time."""
         now, course = time.monotonic(), self._course
-        if now - self._told < _EVERY_S:
+        if now - self._told < self._every_s:
             return
         self._told = now
         speed, share = course.samples / (now - self._began), course.offloads / course.samples
-        line = f"{course.samples} samples, {speed:.0f} per second, {share:.1%} offloaded"
-        show.err.print(f"{line}, breaker {self._device.breaker.state}", highlight=False, soft_wrap=True)
+        line = f"{show.counted(course.samples, 'sample')}, {speed:.0f} per second, {share:.1%} offloaded"
+        show.err.print(f"{line}, {_breaker(self._device.status)}", highlight=False, markup=False, soft_wrap=True)
 
 
 class Watched:
@@ -103,8 +104,14 @@ class Watched:
         logging.getLogger("hinge").removeHandler(self._quiet)
 
 
-def print_summary(figures: dict[str, Any]) -> None:
-    """The figures of a run as a table, without those that nobody knows."""
+def _breaker(status: Status) -> str:
+    """How the remote fares, and why."""
+    why = "" if status.breaker == "closed" or status.last_fault is None else f" ({status.last_fault})"
+    return f"breaker {status.breaker}{why}"
+
+
+def print_summary(figures: dict[str, Any], behind: bool) -> None:
+    """The figures of a run as a table, without those that nobody knows; whether the remote was asked behind callers."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, justify="right")
@@ -113,17 +120,23 @@ def print_summary(figures: dict[str, Any]) -> None:
         if isinstance(value, dict):
             for kind, count in sorted(value.items()):
                 table.add_row(f"{name}: {kind}", str(count))
-        elif value is not None and value != Memory.reason:  # nobody asked for more
-            table.add_row(name, form.format(value))
+        elif value is not None and (value or key != "dropped"):
+            table.add_row(f"{name} behind the caller" if behind and key == "asked" else name, form.format(value))
     show.print_table(table)
+    if figures["last_fault"] is not None:
+        fault = f"The remote failed last: {figures['last_fault']}"
+        show.out.print(fault, highlight=False, markup=False, soft_wrap=True)
 
 
 _ROWS = (  # what it is called, its format, and its key in JSON
     ("samples", "{}", "samples"),
     ("seconds", "{:.1f}", "seconds"),
-    ("offloaded", "{:.2%}", "offload_fraction"),
-    ("answered by the remote", "{}", "from_remote"),
-    ("fell back", "{}", "fallbacks"),
+    ("offloads", "{}", "offloads"),
+    ("offloads, of all samples", "{:.2%}", "offload_fraction"),
+    ("asked", "{}", "asked"),
+    ("answered by the remote", "{}", "answered_by_remote"),
+    ("fell back", "{}", "fell_back"),
+    ("dropped", "{}", "dropped"),
     ("local agreed, of the remote's answers", "{:.2%}", "agreement"),
     ("offload cost per sample", "{:.4f}", "offload_cost_per_sample"),
     ("cost per sample", "{:.4f}", "cost_per_sample"),

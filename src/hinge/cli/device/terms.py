@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from hinge.arguments import real
 from hinge.cli.options import cost_number
 from hinge.costs import FixedCost, MeasuredCost, OffloadCost
-from hinge.policies import Policy, at_most, build
+from hinge.policies import Policy, at_most, build, policy_class
 
+_ORACLE = "oracle"
 _NEEDED = "--wrong-answer and a --price-per-call, --price-per-ms or --price-per-byte"
 
 
@@ -56,6 +58,24 @@ def price_of(text: str | None, prices: Prices, recorded: OffloadCost | None) -> 
 
 
 def policy_of(name: str, settings: dict[str, Any], horizon: int | None, most: float | None) -> Policy:
-    """The policy of that name, within a budget if there is one; some need to know how many samples will come."""
+    """The policy of that name, within a budget if there is one; some need to know how many samples will come.
+
+    >>> policy_of("oracle", {"bins": 16, "offload_cost": 0.5}, None, None)
+    Traceback (most recent call last):
+    TypeError: oracle cannot run on a device: it must be told how often local agrees, in every bin
+    """
+    kind = policy_class(name)
+    if name == _ORACLE or hasattr(kind, "fit"):
+        what = "how often local agrees, in every bin" if name == _ORACLE else "what was fitted on labelled history"
+        raise TypeError(f"{name} cannot run on a device: it must be told {what}")
     policy = build(name, **settings, **({} if horizon is None else {"horizon": horizon}))
-    return policy if most is None else at_most(policy, most)
+    if policy.needs:
+        needs = " and ".join(sorted(need.value for need in policy.needs))
+        raise TypeError(f"{name} cannot run on a device: it must be told {needs}")
+    return policy if most is None else _within(policy, real("device", "at_most", most, 0, 1))
+
+
+def _within(policy: Policy, most: float) -> Policy:
+    if not policy.can_be_overruled:
+        raise TypeError(f"--at-most cannot be used with {policy.name}, which learns by the chance of an offload")
+    return at_most(policy, most)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Sequence
+from typing import Protocol
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -13,33 +14,45 @@ from rich.text import Text
 
 from hinge.cli.device.course import Course, Seen
 from hinge.gate.device import Device
-from hinge.gate.storage.memory import Memory
+from hinge.gate.licences import copy_of, licences
 from hinge.gate.tally import Status
-from hinge.policies import Policy
 from hinge.policies.decision import Explanation
-from hinge.policies.enclosing import Budgeted
 
-_AROUND = 12  # lines that are neither bins nor answers, an alarm among them
+_AROUND = 13  # lines that are neither bins nor answers, an alarm among them
 _BESIDE_BARS = 70  # columns that are no bars, if licences have room to be read
 _WINDOW = 20  # looks over which the speed is taken: five seconds
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
+class Beside(Protocol):
+    """What is shown beside the device, in so many lines."""
+
+    lines: int
+
+    def __rich__(self) -> RenderableType: ...
+
+
 class View:
     """What to show of a device; it is drawn anew a few times a second, and measures nothing by itself."""
 
-    def __init__(self, device: Device, course: Course, title: str, length: int | None) -> None:
+    def __init__(
+        self, device: Device, course: Course, title: str, length: int | None, beside: Beside | None = None
+    ) -> None:
         self._device, self._course, self._title, self._length = device, course, title, length
+        self._beside = beside
         self._began = time.monotonic()
         self._looks: deque[tuple[float, int]] = deque([(self._began, 0)], maxlen=_WINDOW)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        height = console.size.height
-        answers = max(2, min(len(self._course.last), (height - _AROUND) // 3))
-        rows = max(1, height - _AROUND - answers)
+        height = console.size.height - _AROUND - (self._beside.lines if self._beside else 0)
+        bins, answers = len(self._course.in_bin), max(2, min(len(self._course.last), height // 3))
+        if height - answers < bins <= height - 2:
+            answers = height - bins  # fewer, so that each bin has a row of its own
+        rows = max(1, height - answers)
         yield Group(
             self._heading(options.max_width),
             self._state(self._device.status),
+            *([self._beside] if self._beside else []),
             self._bins(rows, options.max_width),
             self._answers(list(self._course.last)[-answers:]),
             Text(" "),  # where the terminal echoes Ctrl-C
@@ -65,11 +78,15 @@ class View:
             table.add_column(no_wrap=True)
         table.add_row("samples", f"{_count(course.samples)}{of}", "per second", _count(round(self._speed())))
         offloaded = f"{_count(course.offloads)}, {_ratio(course.offloads, course.samples, '{:.1%}')}"
-        table.add_row("offloaded", offloaded, "local agreed", f"{agreement} of remote's answers")
-        table.add_row("offload cost", cost, "remote", _remote(status))
-        table.add_row("fell back", _kinds(status.fell_back), "state", _durability(status))
+        table.add_row("offloads", offloaded, "local agreed", f"{agreement} of remote's answers")
+        table.add_row("offload cost", cost, "state", _durability(status))
+        alone = Table.grid(padding=(0, 2, 0, 0))  # rows that would be cut, had they another beside them
+        alone.add_column(no_wrap=True, min_width=12)
+        alone.add_column(no_wrap=True, overflow="ellipsis")
+        alone.add_row("remote", _remote(status))
+        alone.add_row("fell back", _kinds(status.fell_back))
         alarms = [Text(f"alarms: {_kinds(status.alarms)}", style="red")] if status.alarms else []
-        return Group(table, *alarms)
+        return Group(table, alone, *alarms)
 
     def _speed(self) -> float:
         """Samples per second, lately."""
@@ -83,7 +100,7 @@ class View:
     def _bins(self, rows: int, width: int) -> RenderableType:
         counts = self._course.in_bin
         together = -(-len(counts) // rows)  # bins to a row, where there are more than rows
-        known, spent = self._known(), self._device.policy.exhausted
+        known, spent = licences(copy_of(self._device)), self._device.policy.exhausted
         room = max(7, min(40, width - _BESIDE_BARS))
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), width=width)
         table.add_column("confidence", no_wrap=True, width=11)
@@ -95,16 +112,9 @@ class View:
             bins = range(first, min(first + together, len(counts)))
             share = sum(counts[first : bins.stop]) / max(1, self._course.samples)
             span = f"{first / len(counts):.2f} – {bins.stop / len(counts):.2f}"
-            evidence, licence = _licence([known.explain(bin) for bin in bins], spent)
+            evidence, licence = _licence(known[first : bins.stop], spent)
             table.add_row(span, _bar(share, room), f"{share:.1%}", evidence, licence)
         return table
-
-    def _known(self) -> Policy:
-        """A copy of the policy, without its budgets: so that to look at many bins keeps no sample waiting."""
-        policy: Policy = type(self._device.policy).restore(self._device.state())
-        while isinstance(policy, Budgeted):
-            policy = policy.inside
-        return policy
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
@@ -132,7 +142,7 @@ def _licence(bins: Sequence[Explanation], spent: bool) -> tuple[str, Text]:
         offloaded = "none" if chance == 1.0 else f"offloaded by chance, {chance:.2f}"
         return evidence, Text("none; the budget is spent", "yellow") if spent else Text(offloaded, "dim")
     left = [each.samples_left for each in accepted if each.samples_left is not None]
-    until = f"{_count(min(left))} samples left" if left else "for good"
+    until = f"{_count(min(left))} sample{'s' * (min(left) != 1)} left" if left else "for good"
     some = "" if len(accepted) == len(bins) else f"{len(accepted)} of {len(bins)} bins, "
     return evidence, Text(some + until, style="green")
 
@@ -145,17 +155,18 @@ def _bar(share: float, width: int) -> Text:
 
 
 def _remote(status: Status) -> Text:
-    if status.breaker == "closed":
-        return Text("answers" if status.attempts.succeeded else "not asked yet", style="green")
-    return Text(f"fails: breaker {status.breaker}", style="red")
+    if status.breaker != "closed":
+        return Text(f"fails: breaker {status.breaker}; {status.last_fault}", style="red", overflow="ellipsis")
+    if not status.attempts.succeeded:
+        return Text(f"failed: {status.last_fault}" if status.last_fault else "not asked yet", style="yellow")
+    again = f"answers again; failed last: {status.last_fault}" if status.attempts.opened else "answers"
+    return Text(again, style="green", overflow="ellipsis")
 
 
 def _durability(status: Status) -> Text:
-    if status.not_durable is None:
-        return Text("safe on disk", style="green")
-    if status.not_durable == Memory.reason:
-        return Text("in memory only")
-    return Text(status.not_durable, style="red")
+    if status.not_durable is not None:
+        return Text(status.not_durable, style="red")
+    return Text("safe on disk", style="green") if status.on_disk else Text("in memory only")
 
 
 def _kinds(counts: dict[str, int]) -> str:

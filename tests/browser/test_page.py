@@ -1,0 +1,315 @@
+"""The live page in a real browser: its numbers are those of the metrics, faults show, and it comes back by itself."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from prometheus_client.parser import text_string_to_metric_families
+
+from hinge import Breaker, Device, Isotonic, fashion
+from hinge.gate.local.onnx import OnnxModel
+from hinge.gate.remote.open_inference import OpenInference
+from hinge.gate.reporting import Reporter
+from hinge.server import Server
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+TOKEN = "0123456789abcdef"
+IMAGES, LABELS = fashion.labelled_images()
+SOON_MS = 15_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as driver:
+        launched = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def said() -> list[str]:
+    """What the browser complained about, other than a server that is away."""
+    return []
+
+
+@pytest.fixture
+def opened(browser: Browser, said: list[str]) -> Iterator[Callable[..., Page]]:
+    pages = []
+
+    def complain(text: str) -> None:
+        if "ERR_CONNECTION_REFUSED" not in text and "ERR_INCOMPLETE_CHUNKED_ENCODING" not in text:
+            said.append(text)
+
+    def opening(url: str, width: int = 1280, **options: Any) -> Page:
+        page = browser.new_page(viewport={"width": width, "height": 900}, **options)
+        page.on("console", lambda message: complain(message.text))
+        page.on("pageerror", lambda error: complain(str(error)))
+        page.goto(url + "/")
+        pages.append(page)
+        return page
+
+    yield opening
+    for page in pages:
+        page.close()
+
+
+class Unplugged(OpenInference):
+    """A remote that can be made to fail."""
+
+    fails = False
+
+    def ask(self, samples: Any, deadline: Any) -> Any:
+        if self.fails:
+            raise ConnectionError("unplugged")
+        return super().ask(samples, deadline)
+
+
+class Watched:
+    """A device at a server."""
+
+    def __init__(self, url: str, name: str = "kitchen", token: str | None = None, every_s: float = 0.05) -> None:
+        self.remote = Unplugged(url, "fashion", token=token)
+        local = OnnxModel(fashion.local_model())
+        policy = Isotonic(bins=16, offload_cost=0.3)
+        breaker = Breaker(failures=3, interval_s=2.5)
+        self.device = Device(local, self.remote, policy, labels=fashion.CLASSES, deadline_s=2, breaker=breaker)
+        self.reporter = Reporter(self.device, url, name, token=token, every_s=every_s)
+        self._next = 0
+
+    def answer(self, samples: int) -> None:
+        for _ in range(samples):
+            image, label = IMAGES[self._next], LABELS[self._next]
+            self.reporter.saw(self.device.infer(image), picture=image, truth=fashion.CLASSES[label])
+            self._next += 1
+
+    def close(self) -> None:
+        self.reporter.close()
+        self.device.close()
+
+    def __enter__(self) -> "Watched":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def metrics(url: str) -> list[Any]:
+    with urlopen(url + "/metrics") as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+        return [sample for family in families for sample in family.samples]
+
+
+def served(**options: Any) -> Server:
+    return Server(["fashion"], log_level="error", **options)
+
+
+def value(page: Page, metric: str) -> float:
+    return float(page.locator(f'#tiles [data-metric="{metric}"]').get_attribute("data-value") or "nan")
+
+
+def shows_samples(page: Page, samples: int) -> None:
+    figure = page.locator('#tiles [data-metric="hinge_device_samples"]')
+    expect(figure).to_have_attribute("data-value", str(samples), timeout=SOON_MS)
+
+
+def test_the_numbers_are_those_of_the_metrics(opened: Callable[..., Page], said: list[str]) -> None:
+    with served() as server:
+        page = opened(server.url)
+        expect(page.locator("#connection")).to_have_text("connected", timeout=SOON_MS)
+        expect(page.locator("#nobody")).to_be_visible()
+        with Watched(server.url) as watched:
+            watched.answer(400)
+        shows_samples(page, 400)
+        known = {sample.name: sample.value for sample in metrics(server.url) if sample.name.startswith("hinge_device_")}
+        names = ("samples", "offloads", "agreed", "offload_cost", "cost_per_sample", "regret", "licensed_bins")
+        for name in (f"hinge_device_{name}" for name in (*names, "breaker_open")):
+            assert value(page, name) == known[name], name
+        tile = page.locator('#tiles [data-metric="hinge_device_samples"]')
+        assert re.sub(r"\D", "", tile.inner_text().splitlines()[0]) == "400", "what is read is what is meant"
+        infers = next(
+            sample.value
+            for sample in metrics(server.url)
+            if sample.name == "hinge_requests_total" and sample.labels == {"model": "fashion", "code": "200"}
+        )
+        shown = page.locator('#requests [data-model="fashion"][data-code="200"]')
+        expect(shown).to_have_attribute("data-value", str(int(infers)), timeout=SOON_MS)
+    assert said == []
+
+
+def test_charts_tables_and_pictures_are_there(opened: Callable[..., Page], said: list[str]) -> None:
+    with served() as server, Watched(server.url) as watched:
+        page = opened(server.url)
+        for _ in range(10):
+            watched.answer(60)
+            time.sleep(0.1)
+        watched.reporter.compare([{"policy": "hi-lcb", "offload_fraction": 0.5, "cost_per_sample": 0.2, "regret": 9.0}])
+        shows_samples(page, 600)
+        expect(page.locator("#compared tbody tr")).to_have_count(2, timeout=SOON_MS)
+        assert page.locator("#bins svg rect.licensed").count() >= 1
+        assert "licensed" in (page.locator("#bins svg").get_attribute("aria-label") or "")
+        for chart in ("offload-chart", "cost-chart", "regret-chart"):
+            assert page.locator(f"#{chart} path.own").count() == 1
+        for table in page.locator("details").all():
+            table.locator("summary").click()
+        expect(page.locator("#bins-table tbody tr")).to_have_count(16, timeout=SOON_MS)
+        expect(page.locator("#course-table tbody tr").first).to_be_visible(timeout=SOON_MS)
+        assert page.locator("#recent tbody tr").count() == 20
+        drawn = "[...document.querySelectorAll('#recent img')].every((image) => image.naturalWidth === 28)"
+        assert page.evaluate(drawn)
+        assert {"local", "remote"} >= set(page.locator("#recent .who").all_inner_texts())
+        assert "Bin" in page.locator("#recent .why").first.inner_text()
+    assert said == []
+
+
+def test_a_fault_becomes_visible_and_passes(opened: Callable[..., Page], said: list[str]) -> None:
+    with served() as server, Watched(server.url) as watched:
+        page = opened(server.url)
+        watched.answer(20)
+        expect(page.locator("#faults")).to_have_text("No faults.", timeout=SOON_MS)
+        watched.remote.fails = True
+        watched.answer(200)
+        expect(page.locator("#faults")).to_contain_text("The breaker is open", timeout=SOON_MS)
+        expect(page.locator("#faults")).to_contain_text("fell back to local answers")
+        expect(page.locator("#faults")).to_have_attribute("role", "status")
+        expect(page.locator('#tiles [data-metric="hinge_device_breaker_open"]')).to_contain_text("open")
+        fell_back = sum(sample.value for sample in metrics(server.url) if sample.name == "hinge_device_fell_back")
+        assert value(page, "hinge_device_fell_back") == fell_back > 0
+        watched.remote.fails = False
+        time.sleep(3)  # until the breaker probes
+        watched.answer(400)
+        expect(page.locator("#faults")).not_to_contain_text("The breaker is open", timeout=SOON_MS)
+        expect(page.locator("#faults")).to_contain_text("Alarm: the breaker opened")
+    assert said == []
+
+
+def test_it_comes_back_after_the_server_did(opened: Callable[..., Page], said: list[str]) -> None:
+    with served() as server:
+        port, url = int(server.url.rpartition(":")[2]), server.url
+        watched = Watched(url, every_s=0.1)
+        watched.answer(50)
+        page = opened(url)
+        shows_samples(page, 50)
+    expect(page.locator("#connection")).to_have_text("not connected, retrying …", timeout=SOON_MS)
+    assert page.locator("#watched").is_visible(), "what was known stays"
+    with served(port=port):
+        watched.answer(30)
+        expect(page.locator("#connection")).to_have_text("connected", timeout=SOON_MS)
+        shows_samples(page, 80)
+        watched.close()
+    assert said == []
+
+
+def test_a_silent_device_is_noticed(opened: Callable[..., Page], said: list[str]) -> None:
+    with served() as server:
+        with Watched(server.url) as watched:
+            watched.answer(10)
+        page = opened(server.url)
+        expect(page.locator("#faults")).to_contain_text("has not reported for a while", timeout=SOON_MS)
+    assert said == []
+
+
+def test_the_token_is_asked_for_once(opened: Callable[..., Page]) -> None:
+    with served(token=TOKEN) as server, Watched(server.url, token=TOKEN) as watched:
+        page = opened(server.url)
+        expect(page.locator("#token")).to_be_focused(timeout=SOON_MS)
+        page.keyboard.type("wrong")
+        page.keyboard.press("Enter")
+        expect(page.locator("#refused")).to_have_text("The server refuses this token.", timeout=SOON_MS)
+        page.locator("#token").fill(TOKEN)
+        page.keyboard.press("Enter")
+        watched.answer(10)
+        shows_samples(page, 10)
+        page.reload()
+        shows_samples(page, 10)
+        assert page.locator("#entry").is_hidden()
+        assert TOKEN not in page.url
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_it_fits_and_can_be_read(opened: Callable[..., Page], said: list[str], width: int, scheme: str) -> None:
+    with served() as server, Watched(server.url) as watched:
+        page = opened(server.url, width, color_scheme=scheme)
+        watched.answer(300)
+        watched.reporter.compare([{"policy": "hi-lcb", "offload_fraction": 0.5, "cost_per_sample": 0.2, "regret": 9.0}])
+        shows_samples(page, 300)
+        expect(page.locator("#compared tbody tr")).to_have_count(2, timeout=SOON_MS)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        cut = "[...document.querySelectorAll('.chart svg')].some((s) => s.clientWidth > s.parentElement.clientWidth)"
+        assert not page.evaluate(cut)
+        assert page.evaluate(CONTRAST, "body") > 12
+        for place in (".note", "#tiles dt", "#recent .why", "figcaption", "#faults", "summary"):
+            assert page.evaluate(CONTRAST, place) > 4.5, place
+        dark = page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
+        assert dark == (scheme == "dark")
+    assert said == []
+
+
+def test_it_can_be_used_from_the_keyboard(opened: Callable[..., Page], said: list[str]) -> None:
+    with served() as server, Watched(server.url, "kitchen") as watched, Watched(server.url, "hall") as other:
+        page = opened(server.url)
+        watched.answer(20)
+        other.answer(10)
+        expect(page.locator("#device option")).to_have_count(2, timeout=SOON_MS)
+        shows_samples(page, 10)
+        order = []
+        for _ in range(5):
+            page.keyboard.press("Tab")
+            order.append(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
+            outline = page.evaluate("getComputedStyle(document.activeElement).outlineWidth")
+            assert outline == "3px", order
+        tables = ["Agreement and licences as a table", "The three charts as a table"]
+        assert order == ["Skip to the figures", "device", "pause", *tables]
+        page.locator("#device").focus()
+        page.keyboard.press("ArrowDown")
+        shows_samples(page, 20)
+        page.keyboard.press("Tab")
+        page.keyboard.press("Space")
+        expect(page.locator("#pause")).to_have_attribute("aria-pressed", "true")
+        watched.answer(5)
+        time.sleep(0.5)
+        assert value(page, "hinge_device_samples") == 20, "it stands still"
+        page.keyboard.press("Space")
+        shows_samples(page, 25)
+    assert said == []
+
+
+def test_everything_has_a_name_for_those_who_listen(opened: Callable[..., Page]) -> None:
+    with served() as server, Watched(server.url) as watched:
+        page = opened(server.url)
+        watched.answer(50)
+        shows_samples(page, 50)
+        assert page.evaluate("document.documentElement.lang") == "en"
+        assert page.locator("h1").count() == 1
+        for image in page.locator("svg[role=img], img").all()[:10]:
+            assert image.get_attribute("aria-label") or image.get_attribute("alt")
+        assert page.get_by_role("combobox", name="Device").count() == 1
+        assert page.get_by_role("button", name="Pause").count() == 1
+        for heading in ("Now", "Over time", "Recent samples", "The server"):
+            assert page.get_by_role("region", name=heading).count() == 1
+        headed = "[...document.querySelectorAll('table')].every((t) => t.caption && t.querySelector('th[scope=col]'))"
+        assert page.evaluate(headed)
+        phone = opened(server.url, 360)
+        shows_samples(phone, 50)
+        assert phone.get_by_role("table", name="The newest first").get_by_role("cell").count() > 50
+
+
+# The contrast of an element's text with what lies behind it, as WCAG counts it.
+CONTRAST = """(place) => {
+  const numbers = (colour) => colour.match(/[0-9.]+/g).map(Number);
+  const luminance = (colour) => {
+    const linear = (c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+    const [r, g, b] = numbers(colour).map((c) => linear(c / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const element = document.querySelector(place);
+  let behind = element;
+  while (numbers(getComputedStyle(behind).backgroundColor)[3] === 0) behind = behind.parentElement;
+  const ink = luminance(getComputedStyle(element).color), back = luminance(getComputedStyle(behind).backgroundColor);
+  return (Math.max(ink, back) + 0.05) / (Math.min(ink, back) + 0.05);
+}"""

@@ -1,0 +1,167 @@
+"""The demo: a real server process, the figures of the simulator, a view, a table and a report."""
+
+import io
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from hinge import OnnxModel, UniformBins, fashion, load_trace, max_softmax, simulate
+from hinge.cli import show
+from hinge.cli.app import run
+from hinge.cli.demo.comparison import BOUNDS, FLAGSHIP, SHADOWS, Comparison
+from hinge.cli.demo.outcome import Outcome
+from hinge.cli.demo.stream import cases, paced, recorded, rows
+from hinge.simulation import lineup
+from tests.test_cli import Captured
+
+ALL = (*BOUNDS, FLAGSHIP, *SHADOWS)
+SHORT = 600
+SAME = ("offload_fraction", "accuracy", "cost_per_sample", "regret", "true_accuracy")
+
+
+class Links(HTMLParser):
+    """What a page refers to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "demo.html"
+
+
+def demo(capsys: Captured, out: Path, *arguments: str) -> Any:
+    """What a demo prints for programs."""
+    assert run(["demo", "--out", str(out), "--json", *arguments]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return json.loads(captured.out)
+
+
+def check_same(found: Any, expected: dict[str, Any]) -> None:
+    """What shadows is exactly as simulated; so is the device, but on processors that round otherwise."""
+    as_recorded = found["remote_answers"]["not_as_recorded"] == found["bins_not_as_recorded"] == 0
+    for each in found["policies"]:
+        name = each["policy"]
+        within = 1e-9 if as_recorded or name != FLAGSHIP else 0.2
+        assert {key: each[key] for key in SAME} == pytest.approx({key: expected[name][key] for key in SAME}, rel=within)
+
+
+# -- the figures ------------------------------------------------------------------------------------------------------
+
+
+def test_the_trace_was_recorded_from_these_images_in_this_order() -> None:
+    trace, (images, labels) = load_trace("fashion"), fashion.labelled_images()
+    assert trace.label is not None
+    assert np.array_equal(trace.label, labels)
+    local, remote = OnnxModel(fashion.local_model()), OnnxModel(fashion.remote_model())
+    scores = [local(image) for image in images]
+    assert np.mean([int(each.argmax()) for each in scores] == trace.local) > 0.999, "other processors round otherwise"
+    bins = UniformBins(16)
+    assert np.mean([bins.bin(max_softmax(each)) for each in scores] == trace.bins_by(bins)) > 0.99
+    some = slice(None, None, 40)
+    assert np.mean(remote.many(images[some]).argmax(axis=1) == trace.remote[some]) > 0.99
+
+
+def test_all_images_cost_what_evaluate_says(capsys: Captured, out: Path) -> None:
+    found = demo(capsys, out)
+    assert run(["evaluate", "fashion", "--policies", ",".join(ALL), "--runs", "1", "--json"]) == 0
+    expected = {each["policy"]: each for each in json.loads(capsys.readouterr().out)["policies"]}
+    assert found["samples"] == 10_000
+    assert found["complete"] is True
+    assert found["faults"] == {}
+    answers = found["remote_answers"]
+    assert answers["checked"] == found["policies"][3]["offloads"] + 200
+    assert answers["not_as_recorded"] <= 0.01 * answers["checked"]
+    assert [each["policy"] for each in found["policies"]] == list(ALL)
+    check_same(found, expected)
+    for each in found["policies"]:
+        assert each["offloads"] == round(10_000 * each["offload_fraction"])
+        assert each["latency_ms"] > 0
+    assert {each["policy"] for each in found["policies"] if each["latency_estimated"]} == {"oracle", *SHADOWS}
+
+
+def test_a_short_demo_at_another_cost_is_the_simulators(capsys: Captured, out: Path) -> None:
+    found = demo(capsys, out, "--samples", str(SHORT), "--offload-cost", "0.2")
+    source = recorded(0.2)
+    results = simulate(lineup(ALL, source, offload_cost=0.2, horizon=SHORT), source, SHORT)
+    assert found["offload_cost"] == 0.2
+    check_same(found, {name: record.summary() for name, record in results.items()})
+
+
+def test_after_the_last_image_comes_the_first() -> None:
+    source = recorded(0.5)
+    assert len(list(rows(source, 10_002))) == 10_002
+    last = list(cases(source, 10_002))[-2:]
+    first = list(cases(source, 2))
+    assert [(each.truth, each.remote) for each in last] == [(each.truth, each.remote) for each in first]
+
+
+# -- what people see --------------------------------------------------------------------------------------------------
+
+
+def test_the_table_and_the_report(capsys: Captured, out: Path) -> None:
+    assert run(["demo", "--samples", str(SHORT), "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    for text in ("600 images", "local only", "remote only", "oracle", "isotonic (live)", "≈", "0 not as recorded"):
+        assert text in printed
+    assert str(out) in printed.replace("\n", "")
+    page = out.read_text("utf-8")
+    assert page.count("* plotly.js v") == 1
+    assert page.count("data:image/png;base64,") >= 16
+    for text in ('id="regret"', 'id="offloads"', 'id="bins"', 'id="examples"', "says remote", "says local", *SHADOWS):
+        assert text in page
+    assert 'id="faults"' not in page
+    links = Links()
+    links.feed(page)
+    assert not [link for link in links.found if not link.startswith(("data:", "#"))], "it needs nothing else"
+
+
+def test_in_a_terminal_the_policies_are_side_by_side(
+    capsys: Captured, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, height=24, color_system=None)
+    monkeypatch.setattr(show, "out", console)
+    assert run(["demo", "--samples", "100", "--out", str(out)]) == 0
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    for text in ("side by side", "isotonic, live", "hedge-hi, in shadow", "licence", "samples left", "of 100"):
+        assert text in shown
+    assert "remote only" in shown.rpartition("\x1b")[2]
+    assert capsys.readouterr().err == ""
+
+
+def test_a_pace_loses_nothing() -> None:
+    assert list(paced(range(10))) == list(range(10))
+
+
+def test_differences_from_the_record_and_faults_are_told(
+    capsys: Captured, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Outcome] = []
+    real = Comparison.check
+
+    def check(comparison: Comparison, as_recorded: bool) -> None:
+        real(comparison, False)
+
+    def faults(outcome: Outcome) -> dict[str, int]:
+        seen.append(outcome)
+        return {"late": 3}
+
+    monkeypatch.setattr(Comparison, "check", check)
+    monkeypatch.setattr(Outcome, "faults", property(faults))
+    assert run(["demo", "--samples", "50", "--out", str(out)]) == 0
+    printed, checked = capsys.readouterr().out, seen[0].comparison.checked
+    assert f"{checked} answers: {checked} not as recorded" in printed
+    assert "as the remote failed: late 3" in printed
+    assert "<li>late: 3</li>" in out.read_text("utf-8")
