@@ -14,6 +14,7 @@ import pytest
 
 from hinge import (
     HILCB,
+    AlwaysRemote,
     Breaker,
     ClassBins,
     CostMatrix,
@@ -335,6 +336,20 @@ def test_alarms_are_counted_and_logged_once(caplog: pytest.LogCaptureFixture) ->
         "the breaker opened: cannot be reached",
         "the offload budget is exhausted",
     ]
+
+
+def test_the_end_of_an_outage_is_logged_as_its_begin_is(caplog: pytest.LogCaptureFixture) -> None:
+    outage = [DOWN, DOWN, None]
+    breaker = Breaker(failures=2, interval_s=0.5)
+    asking = partial(Device, deadline_s=0.4, retries=RetryBudget(share=0, reserve=0), price=FixedCost(0.5))
+    with asking(LOCAL, Scripted(outage * 2), AlwaysRemote(bins=16), breaker=breaker) as device:
+        for sample in range(2 * len(outage)):
+            time.sleep(0.6 if breaker.state == "open" else 0)
+            device.infer(sample)
+        assert (device.status.breaker, device.status.last_fault) == ("closed", "cannot be reached")
+        assert device.status.alarms == {"the breaker opened": 1}
+    again = ["the breaker opened: cannot be reached", "the remote answers again"]
+    assert [record.message for record in caplog.records] == again * 2
 
 
 def test_explaining_changes_nothing() -> None:

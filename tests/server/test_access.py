@@ -12,11 +12,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from hinge.fashion import local_model
+from hinge.gate.protocol.token import read_token
 from hinge.server import Server, Tls
-from hinge.server.access import check_token, read_token
+from hinge.server.access import check_token
 from tests.server.clients import ask, images, infer, send_raw
 
 TOKEN = "correct-horse-battery-staple"
+NEEDED = "a token is needed: Authorization: Bearer <token>"
 SHOWN = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -33,7 +35,7 @@ def test_s1_binds_to_this_machine_by_default() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_s1_another_address_needs_a_token_or_mutual_tls(host: str) -> None:
-    with pytest.raises(ValueError, match="lets others in: set a token or mutual TLS"), Server(
+    with pytest.raises(ValueError, match="lets others in: give --token-file, HINGE_TOKEN or --client-ca"), Server(
         ["fashion-local"], host=host
     ):
         pass
@@ -55,6 +57,8 @@ def test_s1_all_but_health_needs_the_token(guarded: str, path: str) -> None:
         reply = ask(guarded, path, headers=headers)
         assert reply.status == 401
         assert reply.headers["www-authenticate"] == "Bearer"
+        wrong = headers.get("Authorization") == "Bearer x"
+        assert reply.json["error"] == ("the token is wrong" if wrong else NEEDED)
     assert ask(guarded, path, headers=SHOWN).status == (404 if path == "/other" else 200)
 
 
@@ -169,4 +173,16 @@ def test_s3_what_clients_send_cannot_forge_lines_of_the_log(capsys: pytest.Captu
         ask(server.url, '/v2/models/a%0a{"level":"error"}')
         send_raw(server.url, b"GET /v2 HTTP/1.1\r\nX-Request-Id: a\\n{}\r\n\r\n")
     events = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    assert [event["event"] for event in events] == ["started", "request", "request", "ended"]
+    assert [event["event"] for event in events] == ["started", "request", "request", "ending", "ended"]
+    assert events[1]["path"] == '/v2/models/a?{"level":"error"}'
+
+
+def test_refused_requests_are_in_the_log_with_their_path_and_what_was_wrong(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Server(["fashion-local"], log_level="warning") as server:
+        ask(server.url, "/" + "x" * 1000)
+        ask(server.url, "/v2", headers={"X-Large": "x" * 20_000})
+    unknown, large = (json.loads(line) for line in capsys.readouterr().err.splitlines())
+    assert (unknown["path"], unknown["error"]) == ("/" + "x" * 199, "there is nothing at this path")
+    assert (large["path"], large["error"]) == ("/v2", "the headers are too large")

@@ -174,3 +174,143 @@ def test_what_is_abandoned_is_refused() -> None:
         assert await values(first) == [2]  # it was done in time
 
     drive(job)
+
+
+# -- large requests, and those that nobody waits for ------------------------------------------------------------------
+
+
+class Steps(Gate):
+    """Lets one run through at a time, and remembers what each was of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[float] = []
+        self.steps = threading.Semaphore(0)
+        self.options: list[Any] = []
+
+    def run(self, _: None, inputs: dict[str, Any], options: Any) -> list[Any]:
+        self.seen.append(float(inputs["x"][0, 0]))
+        self.options.append(options)
+        self.entered.set()
+        assert self.steps.acquire(timeout=WAIT_S)
+        return [2 * inputs["x"]]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    end = asyncio.get_running_loop().time() + WAIT_S
+    while not condition():
+        assert asyncio.get_running_loop().time() < end
+        await asyncio.sleep(0.001)
+
+
+def stepwise(job: Callable[[Batcher, Steps], Awaitable[None]], *, batchable: bool = True) -> list[float]:
+    """Let a job use a batcher of one thread; returns the first number of each run."""
+    steps = Steps()
+
+    async def main() -> None:
+        model = Model(steps, SPECS, (TensorSpec("y", "FP32", (-1, -1)),), batchable)
+        batcher = Batcher(model, workers=1, batch=2, observe=lambda _: None)
+        try:
+            await asyncio.wait_for(job(batcher, steps), WAIT_S)
+        finally:
+            steps.steps.release(1000)
+            batcher.close()
+
+    asyncio.run(main())
+    return steps.seen
+
+
+def test_a_small_request_waits_for_one_slice_of_a_large_one_and_both_are_answered() -> None:
+    async def job(batcher: Batcher, steps: Steps) -> None:
+        large = batcher.run(row(*range(10)))
+        await until(lambda: steps.seen == [0])
+        small = batcher.run(row(100))
+        steps.steps.release(2)
+        assert await values(small) == [200]
+        assert not large.done()
+        steps.steps.release(4)
+        assert await values(large) == [2 * n for n in range(10)]
+
+    assert stepwise(job) == [0, 100, 2, 4, 6, 8]
+
+
+def test_large_and_small_requests_take_turns() -> None:
+    async def job(batcher: Batcher, steps: Steps) -> None:
+        large = [batcher.run(row(*range(start, start + 6))) for start in (0, 10)]
+        await until(lambda: steps.seen == [0])
+        small = [batcher.run(row(start, start)) for start in (100, 101, 102)]
+        steps.steps.release(9)
+        assert [await values(answer) for answer in small] == [[200, 200], [202, 202], [204, 204]]
+        assert [(await values(answer))[::5] for answer in large] == [[0, 10], [20, 30]]
+
+    assert stepwise(job) == [0, 10, 100, 2, 101, 12, 102, 4, 14]
+
+
+def test_a_large_request_that_is_cancelled_is_run_no_further() -> None:
+    async def job(batcher: Batcher, steps: Steps) -> None:
+        large = batcher.run(row(*range(100)))
+        await until(lambda: steps.seen == [0])
+        large.cancel()
+        await asyncio.sleep(0)
+        small = batcher.run(row(-1))
+        steps.steps.release(2)
+        assert await values(small) == [-2]
+
+    assert stepwise(job) == [0, -1]
+
+
+def test_what_is_cancelled_while_it_waits_is_never_run_and_not_kept() -> None:
+    async def job(batcher: Batcher, steps: Steps) -> None:
+        first = batcher.run(row(1))
+        await until(lambda: steps.seen == [1])
+        waiting = [batcher.run(row(n, n)) for n in (2, 3)]
+        assert batcher.queued == 2
+        waiting[0].cancel()
+        await asyncio.sleep(0)
+        assert batcher.queued == 1
+        steps.steps.release(2)
+        assert [await values(first), await values(waiting[1])] == [[2], [6, 6]]
+
+    assert stepwise(job) == [1, 3]
+
+
+@pytest.mark.parametrize("batchable", [True, False])
+def test_a_run_is_ended_once_nobody_waits_for_it(batchable: bool) -> None:
+    async def job(batcher: Batcher, steps: Steps) -> None:
+        first = batcher.run(row(1, 2, 3))
+        await until(lambda: steps.seen == [1])
+        assert not steps.options[0].terminate
+        first.cancel()
+        await asyncio.sleep(0)
+        assert steps.options[0].terminate
+        second = batcher.run(row(5))
+        steps.steps.release(2)
+        assert await values(second) == [10]
+        assert not steps.options[1].terminate
+
+    assert stepwise(job, batchable=batchable) == [1, 5]
+
+
+def test_all_slices_of_a_request_are_run_on_one_model() -> None:
+    async def job(batcher: Batcher, steps: Steps) -> None:
+        large = batcher.run(row(*range(4)))
+        await until(lambda: steps.seen == [0])
+        batcher.model = Model(Gate(), SPECS, (TensorSpec("y", "FP32", (-1, -1)),), True)
+        steps.steps.release(2)
+        assert await values(large) == [0, 2, 4, 6]
+
+    assert stepwise(job) == [0, 2]
+
+
+def test_a_large_request_is_refused_in_the_middle_when_it_is_abandoned() -> None:
+    async def job(batcher: Batcher, steps: Steps) -> None:
+        large = batcher.run(row(*range(100)))
+        await until(lambda: steps.seen == [0])
+        batcher.abandon()
+        steps.steps.release(1)
+        with pytest.raises(Refusal, match="shutting down"):
+            await large
+        with pytest.raises(Refusal, match="shutting down"):
+            await batcher.run(row(1))
+
+    assert stepwise(job) == [0]

@@ -13,6 +13,7 @@ from hinge import __version__
 from hinge.fashion import labelled_images, remote_model
 from hinge.gate.local.onnx_file import open_session
 from hinge.gate.protocol.open_inference import (
+    Message,
     TensorSpec,
     build_request,
     parse_model_metadata,
@@ -174,7 +175,8 @@ def test_large_requests_leave_the_server_responsive(url: str) -> None:
 @pytest.mark.parametrize(
     ("path", "method", "status"),
     [
-        ("/", "GET", 404),
+        ("/nothing", "GET", 404),
+        ("/", "POST", 405),
         ("/v2/models", "GET", 404),
         ("/v2/models/nobody", "GET", 404),
         ("/v2/models/nobody/infer", "POST", 404),
@@ -230,11 +232,25 @@ def test_the_metrics_count(tmp_path: Path) -> None:
         assert line in page.splitlines()
 
 
+@pytest.mark.parametrize(
+    ("name", "data", "problem"),
+    [
+        ("img", [0] * 784, "tensor 'image' is missing; there is 'img'"),
+        ("image", [0.5] * 784, "tensor 'image': data of UINT8 must hold whole numbers, got 0.5"),
+    ],
+)
+def test_what_is_wrong_with_json_is_said(name: str, data: list[float], problem: str) -> None:
+    tensor = {"name": name, "datatype": "UINT8", "shape": [1, 28, 28], "data": data}
+    with Server(["fashion-local"], log_level="error") as server:
+        reply = infer(server.url, "fashion-local", Message({}, json.dumps({"inputs": [tensor]}).encode()))
+    assert (reply.status, reply.json["error"]) == (400, problem)
+
+
 def test_the_log_has_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
     with Server(["fashion-local"], log_level="info") as server:
         assert infer(server.url, "fashion-local", images(IMAGE), {"X-Request-Id": "r1"}).status == 200
     events = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    assert [event["event"] for event in events] == ["started", "request", "ended"]
+    assert [event["event"] for event in events] == ["started", "request", "ending", "ended"]
     request = events[1]
     assert (request["id"], request["model"], request["status"]) == ("r1", "fashion-local", 200)
     assert request["level"] == "info"

@@ -131,11 +131,11 @@ def test_models_that_cannot_be_served_are_one_line(capsys: Captured, tmp_path: P
         (["--client-ca", "a.pem"], "--client-ca needs"),
         (["--tls-cert", "a.pem", "--tls-key", "b.pem"], "a.pem: No such file"),
         (["--token-file", "missing"], "missing: No such file"),
-        (["--port", "70000"], "port must be"),
-        (["--max-batch", "0"], "batch must be"),
-        (["--threads", "-1"], "threads must be"),
-        (["--drain-s", "-1"], "drain_s must be"),
-        (["--log-level", "loud"], "log level must be"),
+        (["--port", "70000"], "--port must be"),
+        (["--max-batch", "0"], "--max-batch must be"),
+        (["--threads", "-1"], "--threads must be"),
+        (["--drain-s", "-1"], "--drain-s must be"),
+        (["--log-level", "loud"], "--log-level must be"),
     ],
 )
 def test_options_that_make_no_sense_are_one_line(capsys: Captured, arguments: list[str], problem: str) -> None:
@@ -143,10 +143,13 @@ def test_options_that_make_no_sense_are_one_line(capsys: Captured, arguments: li
 
 
 def test_a_weak_token_is_refused_and_not_shown(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    for token in ("", "hunter2"):
+    for token, problem in (
+        ("", "HINGE_TOKEN: token must be printable ASCII without spaces"),
+        ("hunter2 hunter2 hunter2", "HINGE_TOKEN: token must be printable ASCII without spaces"),
+        ("hunter2", "HINGE_TOKEN must be at least 16 visible characters of ASCII"),
+    ):
         monkeypatch.setenv("HINGE_TOKEN", token)
-        line = refusal(capsys, "fashion-local")
-        assert line == "hinge: HINGE_TOKEN must be at least 16 visible characters of ASCII"
+        assert refusal(capsys, "fashion-local") == f"hinge: {problem}"
 
 
 def test_names_come_from_where_they_should() -> None:

@@ -5,7 +5,7 @@
     hinge_fallbacks_total{kind}         samples answered locally as the remote failed: unreachable, late, error,
                                         invalid, or breaker (it was left alone)
     hinge_agreements_total              answers of the remote in which local agreed
-    hinge_offload_cost_total            what the answers of the remote cost, in wrong answers
+    hinge_offload_cost_total            what asking has cost, whether or not an answer came, in wrong answers
     hinge_attempts_total{outcome}       times the remote was asked: succeeded, failed, unanswered or released
     hinge_breaker_open                  1 while the remote is left alone, but for probes
     hinge_breaker_opened_total          how often that began

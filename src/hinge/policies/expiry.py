@@ -196,7 +196,7 @@ class ExpiryPolicy(Policy):
             free = "" if offloads else ", and a wrong answer costs no more than an offload"
             return f"Bin {bin} is accepted for good: {seen}{free}."
         if left:
-            return f"Bin {bin} is accepted: {seen}; checked again in {left} samples."
+            return f"Bin {bin} is accepted: {seen}; checked again in {left} sample{'s' * (left != 1)}."
         return f"Bin {bin} is offloaded: {seen}; {self._lacking(bin)}."
 
     def _lacking(self, bin: int) -> str:

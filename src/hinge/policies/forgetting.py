@@ -217,7 +217,7 @@ class Forgetting(ExpiryPolicy):
             price += f", and 1 sample in {self.table.interval} may be audited"
             if self.offload_cost:
                 price += f", at {self.audit * self.offload_cost:.2g} a sample at most"
-        when = "never checked again" if left is None else f"checked again in {left} samples"
+        when = "never checked again" if left is None else f"checked again in {left} sample{'s' * (left != 1)}"
         return f"Bin {bin} is accepted: {seen}; {when}, as {price}."
 
     def _lacking(self, bin: int) -> str:

@@ -74,7 +74,7 @@ class AtMost(Budgeted):
 
     def _refusal_to_spend(self, bin: int) -> str:
         room = self.table.leaves[self.table.oldest[0]] - self.time
-        return f"Bin {bin} is accepted: {self._terms()}, and the next may go in {room} samples."
+        return f"Bin {bin} is accepted: {self._terms()}, and the next may go in {room} sample{'s' * (room != 1)}."
 
     def _terms(self) -> str:
         return f"at most {len(self.table.leaves)} of {self.window} samples are offloaded"

@@ -41,13 +41,6 @@ def check_token(token: str, source: str = "token") -> str:
     return token
 
 
-def read_token(path: Path) -> str:
-    """The token that is all of a file."""
-    with path.open("rb") as file:
-        content = file.read(4097)
-    return check_token(content[:4096].decode("ascii", "replace").strip(), f"the token in {path}")
-
-
 def shows(token: str, authorization: bytes) -> bool:
     """Whether a header shows the token; how long the comparison takes says nothing of where they differ.
 
@@ -63,7 +56,7 @@ def listen(host: str, port: int, *, guarded: bool) -> socket.socket:
 
     >>> listen("0.0.0.0", 0, guarded=False)
     Traceback (most recent call last):
-    ValueError: serving at 0.0.0.0 lets others in: set a token or mutual TLS, or accept it with --insecure
+    ValueError: serving at 0.0.0.0 lets others in: give --token-file, HINGE_TOKEN or --client-ca, or accept it with ...
     """
     where = f"{host}:{port}"
     try:
@@ -75,7 +68,8 @@ def listen(host: str, port: int, *, guarded: bool) -> socket.socket:
     except OverflowError:
         raise ValueError(f"port must be from 0 to 65535, got {port}") from None
     if not guarded and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
-        raise ValueError(f"serving at {host} lets others in: set a token or mutual TLS, or accept it with --insecure")
+        ways = "give --token-file, HINGE_TOKEN or --client-ca, or accept it with --insecure"
+        raise ValueError(f"serving at {host} lets others in: {ways}")
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -16,23 +17,27 @@ from hinge.gate.protocol.open_inference import (
     build_server_metadata,
     parse_request,
 )
-from hinge.gate.protocol.wire import json_message
+from hinge.gate.protocol.wire import json_message, model_name
 from hinge.server.access import shows
 from hinge.server.call import AT_ONCE, Answer, Call
+from hinge.server.events import EVENTS, Send
 from hinge.server.limits import Limits
-from hinge.server.logs import Log
+from hinge.server.logs import Log, printable
 from hinge.server.metrics import Metrics
 from hinge.server.openapi import describe
+from hinge.server.pages import page_file
 from hinge.server.receiving import Hold, Receive
 from hinge.server.refusal import Refusal, ending
+from hinge.server.report import MAX_REPORT_BYTES, read_report
+from hinge.server.reports import Reports
 from hinge.server.routes import Route, find_route
 from hinge.server.service import VERSION, Service
 from hinge.server.watching import Watcher
 
 LARGE_JSON_BYTES = 32 * 2**10  # reading or writing more would keep the others waiting for milliseconds
 LARGE_BYTES = 4 * 2**20  # of binary data
+REPORTS = 16  # of devices, received at the same time
 
-Send = Callable[[Any], Awaitable[None]]
 METADATA = ServerMetadata("hinge", __version__, ("binary_tensor_data",))
 
 
@@ -47,11 +52,14 @@ class Application:
         limits: Limits,
         metrics: Metrics,
         log: Log,
+        reports: Reports,
         watcher: Watcher | None,
     ) -> None:
         self.services = services
         self.draining = False
         self.hold = Hold(limits)
+        self._reports = reports
+        self._reporting = Hold(replace(limits, requests=REPORTS, held_bytes=REPORTS * MAX_REPORT_BYTES))
         self._token = token
         self._metrics = metrics
         self._log = log
@@ -66,6 +74,12 @@ class Application:
         self._log.write("info", "started", models=sorted(self.services))
         if self._watcher is not None:
             self._watching = asyncio.get_running_loop().create_task(self._watcher.watch())
+
+    def drain(self) -> None:
+        """Take no more inferences, and let those go who would listen for ever."""
+        self.draining = True
+        self._log.write("info", "ending", under_way=self.hold.requests)
+        self._reports.listeners.end()
 
     def abandon(self) -> None:
         """Give up what is under way: its time is over."""
@@ -100,6 +114,10 @@ class Application:
         except Exception as error:
             self._log.write("error", "failed", id=call.id, model=call.model, problem=f"{type(error).__name__}: {error}")
             answer = Answer.error(Refusal(500, "failed", "the server could not do this; its log says why"))
+        if answer.listener is not None:
+            self._account(call, answer, perf_counter() - start)
+            await self._reports.listeners.serve(answer.listener, call.id, receive, send)
+            return
         length = (b"content-length", b"%d" % len(answer.body))
         headers = (*answer.headers, length, (b"x-request-id", call.id.encode("ascii")))
         body = b"" if call.method == "HEAD" else answer.body
@@ -115,7 +133,9 @@ class Application:
         if self._log.writes(level):
             taken = round(1000 * seconds, 3)
             sizes = {"bytes_in": call.bytes, "bytes_out": len(answer.body)}
-            self._log.write(level, "request", id=call.id, model=call.model, status=answer.status, ms=taken, **sizes)
+            wrong = {} if answer.status < 400 else {"path": printable(call.path), "error": printable(answer.problem)}
+            known = {"id": call.id, "model": call.model, "status": answer.status}
+            self._log.write(level, "request", **known, ms=taken, **sizes, **wrong)
 
     async def _answer(self, call: Call, receive: Receive) -> Answer:
         route = find_route(call.path)
@@ -127,6 +147,12 @@ class Application:
         if call.method != route.method and not (call.method == "HEAD" and route.method == "GET"):
             allowed = ((b"allow", b"POST" if route.method == "POST" else b"GET, HEAD"),)
             raise Refusal(405, "method", f"this path takes {route.method}", allowed)
+        if route.what == "events":
+            return self._listen(call)
+        if route.what == "report":
+            return await self._take_report(route.device, call, receive)
+        if route.what == "page":
+            return page_file(call.path)
         if service is None:
             return self._about_server(route)
         if route.what == "infer":
@@ -138,7 +164,9 @@ class Application:
     def _check_token(self, call: Call) -> None:
         if not shows(self._token or "", call.headers.get(b"authorization", b"")):
             challenge = ((b"www-authenticate", b"Bearer"),)
-            raise Refusal(401, "unauthorised", "a token is needed: Authorization: Bearer …", challenge)
+            shown = call.headers.get(b"authorization", b"")[:7].lower() == b"bearer "
+            problem = "the token is wrong" if shown else "a token is needed: Authorization: Bearer <token>"
+            raise Refusal(401, "unauthorised", problem, challenge)
 
     def _service(self, route: Route, call: Call) -> Service:
         service = self.services.get(route.model)
@@ -160,6 +188,27 @@ class Application:
             return Answer.of(json_message({"ready": not self.draining}), 503 if self.draining else 200)
         return Answer.of(build_server_metadata(METADATA))
 
+    def _listen(self, call: Call) -> Answer:
+        if self.draining:
+            raise ending()
+        return Answer(200, EVENTS, b"", None if call.method == "HEAD" else self._reports.listeners.add())
+
+    async def _take_report(self, device: str, call: Call, receive: Receive) -> Answer:
+        call.check_headers()
+        call.check_json()
+        name = model_name(device, "device")
+        if self.draining:
+            raise ending()
+        with self._reporting.request(MAX_REPORT_BYTES) as held:
+            body = await held.receive(receive, call.declared)
+            call.bytes = len(body)
+            if len(body) <= LARGE_JSON_BYTES:
+                figures = read_report(name, body)
+            else:
+                figures = await asyncio.to_thread(read_report, name, body)
+            self._reports.put(name, figures)
+        return Answer.of(json_message({"device": name}))
+
     async def _infer(self, service: Service, call: Call, receive: Receive) -> Answer:
         call.check_headers()
         if self.draining:
@@ -176,14 +225,16 @@ class Application:
 
     async def _read(self, service: Service, call: Call, body: bytes) -> InferenceRequest:
         specs, headers = service.model.inputs, call.protocol_headers
-        if len(body) <= LARGE_JSON_BYTES or (headers and len(body) <= LARGE_BYTES):
+        if call.json_bytes(body) <= LARGE_JSON_BYTES and len(body) <= LARGE_BYTES:
             return parse_request(headers, body, expected=specs)
         async with self._large:
+            call.client.check()
             return await asyncio.to_thread(parse_request, headers, body, expected=specs)
 
     async def _run(self, service: Service, call: Call, request: InferenceRequest) -> Message:
         try:
-            outputs = await service.batcher.run(request.inputs)
+            call.client.check()
+            outputs = await call.client.wait(service.batcher.run(request.inputs))
         except Refusal:
             raise
         except Exception as error:
@@ -196,4 +247,5 @@ class Application:
         if sum(tensor.nbytes for tensor in outputs.values()) <= LARGE_JSON_BYTES:
             return build_response(request, outputs, model=service.name, version=VERSION)
         async with self._large:
+            call.client.check()
             return await asyncio.to_thread(build_response, request, outputs, model=service.name, version=VERSION)

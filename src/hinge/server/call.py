@@ -6,13 +6,16 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from hinge.gate.protocol.open_inference import Message, build_error
+from hinge.server.client import CLIENT, Client
+from hinge.server.events import Listener
 from hinge.server.refusal import Headers, Refusal
 from hinge.server.tracing import id_from
 
 AT_ONCE = "hinge.at_once"  # the name of an extension to ASGI: an answer in one call
 
 _WANTED = {
-    b"authorization", b"content-encoding", b"content-length", b"inference-header-content-length", b"x-request-id",
+    b"authorization", b"content-encoding", b"content-length", b"content-type", b"inference-header-content-length",
+    b"x-request-id",
 }  # fmt: skip
 
 
@@ -22,6 +25,8 @@ class Answer(NamedTuple):
     status: int
     headers: Headers
     body: bytes
+    listener: Listener | None = None  # who is sent events from now on, where there is no body
+    problem: str = ""  # what is wrong, for the log
 
     @classmethod
     def of(cls, message: Message, status: int = 200, headers: Iterable[tuple[bytes, bytes]] = ()) -> Answer:
@@ -32,13 +37,14 @@ class Answer(NamedTuple):
     @classmethod
     def error(cls, refusal: Refusal) -> Answer:
         """What a client is told that is refused."""
-        return cls.of(build_error(str(refusal)), refusal.status, refusal.headers)
+        answer = cls.of(build_error(str(refusal)), refusal.status, refusal.headers)
+        return answer._replace(problem=str(refusal))
 
 
 class Call:
     """A request's method and path, the few headers that matter, and what becomes known of it on the way."""
 
-    __slots__ = ("ambiguous", "bytes", "headers", "id", "method", "model", "path")
+    __slots__ = ("ambiguous", "bytes", "client", "headers", "id", "method", "model", "path")
 
     def __init__(self, scope: Any) -> None:
         self.method: str = scope["method"]
@@ -52,6 +58,7 @@ class Call:
         self.id = id_from(self.headers.get(b"x-request-id"))
         self.model = ""  # the one it concerns, once it is found among those that are served
         self.bytes = 0
+        self.client: Client = scope.get("extensions", {}).get(CLIENT, {}).get("client") or Client()
 
     def check_headers(self) -> None:
         """Refuse headers that could be read in two ways, and compressed bodies, which grow when they are read."""
@@ -59,6 +66,12 @@ class Call:
             raise Refusal(400, "invalid", "a header is there twice")
         if self.headers.get(b"content-encoding", b"identity").lower() != b"identity":
             raise Refusal(415, "compressed", "compressed bodies are not taken")
+
+    def check_json(self) -> None:
+        """Refuse what is not said to be JSON: other pages may make a browser send that, unasked, and nothing else."""
+        kind = self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if kind != b"application/json":
+            raise Refusal(415, "no JSON", "the content type must be application/json")
 
     @property
     def declared(self) -> int | None:
@@ -75,3 +88,8 @@ class Call:
         """The header that says where binary data begins, for the codec."""
         length = self.headers.get(b"inference-header-content-length")
         return {} if length is None else {"Inference-Header-Content-Length": length.decode("latin-1")}
+
+    def json_bytes(self, body: bytes) -> int:
+        """How much of a body is JSON, as the client declares it; what it declares is checked when the body is read."""
+        length = self.headers.get(b"inference-header-content-length", b"")
+        return int(length) if length.isdigit() and len(length) < 10 else len(body)

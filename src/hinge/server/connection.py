@@ -11,8 +11,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from hinge.gate.protocol.metadata import build_error
 from hinge.server.call import AT_ONCE
+from hinge.server.client import CLIENT, Client
 from hinge.server.limits import MAX_CHUNKS, MAX_HEAD_BYTES, MAX_HEADERS, Limits
-from hinge.server.logs import Log
+from hinge.server.logs import Log, printable
 from hinge.server.metrics import Metrics
 from hinge.server.refusal import Headers
 from hinge.server.tracing import new_id
@@ -38,12 +39,17 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = self._head_read = self._chunks = self._unread = 0
         self._in_head = self._refused = False
         self._unread_since = 0.0
+        self._client = Client()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
         self._since = self.loop.time()
         if len(self.connections) > self.limits.connections:
             self._refuse(503, "overloaded", "too many connections")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._client.leave()
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -72,7 +78,8 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         super().on_headers_complete()
-        self.scope["extensions"] = {AT_ONCE: {"send": partial(self._send, self.cycle)}}
+        send = partial(self._send, self.cycle)
+        self.scope["extensions"] = {AT_ONCE: {"send": send}, CLIENT: {"client": self._client}}
 
     def on_chunk_header(self) -> None:
         """A chunk begins."""
@@ -83,6 +90,8 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._since = None
         super().on_message_complete()
+        if not self.pipeline:  # a connection that is not read from does not tell when its client hangs up
+            self.flow.resume_reading()
 
     def _send(self, cycle: RequestResponseCycle, status: int, headers: Headers, body: bytes) -> bool:
         """Write a whole answer at once; in two parts it would take two system calls, and wake the client twice."""
@@ -133,7 +142,8 @@ class Connection(HttpToolsProtocol):
         self._refused = True
         self.metrics.refused(reason)
         id = new_id()
-        self.log.write("warning", "refused", id=id, status=status, reason=reason)
+        path = printable(bytes(getattr(self, "url", b"")).decode("latin-1"))  # there is none before the first request
+        self.log.write("warning", "refused", id=id, status=status, reason=reason, path=path, error=problem)
         if self._may_answer():
             body = build_error(problem).body
             head = b"content-type: application/json\r\nx-request-id: %s\r\nconnection: close\r\n" % id.encode()

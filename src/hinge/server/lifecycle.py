@@ -46,8 +46,14 @@ class Lifecycle(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to take requests."""
         await super().startup(sockets)
-        self.application.start()
-        self._announce(self.url)
+        try:
+            self.application.start()
+            self._announce(self.url)
+        except BaseException:
+            for server in self.servers:
+                server.close()
+            await self.application.close()
+            raise
 
     async def on_tick(self, counter: int) -> bool:
         """Look after slow connections once per second."""
@@ -62,7 +68,7 @@ class Lifecycle(uvicorn.Server):
         """Say that no more is taken, finish what is under way, and only then close."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._drain_s
-        self.application.draining = True
+        self.application.drain()
         while self.application.hold.requests and loop.time() < end and not self.force_exit:
             await asyncio.sleep(0.02)
         if self.application.hold.requests:
@@ -85,7 +91,10 @@ class Lifecycle(uvicorn.Server):
                 signal.signal(number, handler)
 
     def _make(self) -> Application:
-        self.application = self._maker()
+        try:
+            self.application = self._maker()
+        except TypeError as error:  # uvicorn would take it for a wrong factory, and exit without a word
+            raise RuntimeError(f"the server cannot start: {error}") from error
         return self.application
 
 

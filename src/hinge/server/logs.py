@@ -7,6 +7,16 @@ from datetime import datetime, timezone
 from typing import TextIO
 
 LEVELS = ("debug", "info", "warning", "error")
+MAX_TEXT = 200  # characters of what a client sent
+
+
+def printable(text: str) -> str:
+    """What a client sent, as far as it may stand in a log: neither long nor able to move a terminal's cursor.
+
+    >>> printable("/v2\\x1b[2J")
+    '/v2?[2J'
+    """
+    return "".join(each if each.isprintable() else "?" for each in text[:MAX_TEXT])
 
 
 class Log:

@@ -1,8 +1,11 @@
 """What the server counts, for Prometheus."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.samples import Sample
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -59,6 +62,20 @@ class Metrics:
         """Show how many inferences are under way."""
         self._in_flight.set_function(in_flight)
 
+    def requests(self) -> list[dict[str, Any]]:
+        """For each model, how many requests were answered in which way, and how fast, for the page."""
+        codes: dict[str, dict[str, float]] = {}
+        for sample in _samples(self._requests, "_total"):
+            codes.setdefault(sample.labels["model"], {})[sample.labels["code"]] = sample.value
+        totals = {sample.labels["model"]: sample.value for sample in _samples(self._seconds, "_sum")}
+        within: dict[str, list[tuple[float, float]]] = {}
+        for sample in _samples(self._seconds, "_bucket"):
+            within.setdefault(sample.labels["model"], []).append((float(sample.labels["le"]), sample.value))
+        return [
+            {"model": model, "codes": counts, "seconds": totals[model], "seconds_p99": _most(within[model], 0.99)}
+            for model, counts in sorted(codes.items())
+        ]
+
     def page(self) -> bytes:
         """All of it, in the text format of Prometheus."""
         return generate_latest(self.registry)
@@ -68,3 +85,14 @@ class Metrics:
 
     def _histogram(self, name: str, what: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, what, ["model"], buckets=buckets, registry=self.registry)
+
+
+def _samples(metric: Counter | Histogram, end: str) -> Iterator[Sample]:
+    return (sample for family in metric.collect() for sample in family.samples if sample.name.endswith(end))
+
+
+def _most(buckets: Sequence[tuple[float, float]], share: float) -> float | None:
+    """The bound within which this share lies; None beyond the last, or where there is nothing."""
+    wanted = share * buckets[-1][1]
+    found = next(bound for bound, count in buckets if count >= wanted)
+    return found if wanted and math.isfinite(found) else None

@@ -58,31 +58,25 @@ class Model:
         sizes = {tensor.shape[0] for tensor in inputs.values()} if self.batchable else set()
         return sizes.pop() if len(sizes) == 1 else 0
 
-    def run(self, inputs: Tensors, most: int, options: Any) -> dict[str, Tensor]:
-        """The outputs. Where it can be done, at most so many rows are run at once, to bound the memory it takes."""
-        rows = self.rows(inputs)
-        if rows <= most:
-            return self._run(inputs, options)
-        parts = [
-            self._run({name: tensor[start : start + most] for name, tensor in inputs.items()}, options)
-            for start in range(0, rows, most)
-        ]
-        outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        self._check_rows(outputs, rows)
-        return outputs
+    def run(self, inputs: Tensors, options: Any) -> dict[str, Tensor]:
+        """The outputs."""
+        outputs = self.session.run(None, {name: _as_text(tensor) for name, tensor in inputs.items()}, options)
+        return {spec.name: output for spec, output in zip(self.outputs, outputs, strict=True)}
 
     def run_together(self, requests: Sequence[Tensors], rows: Sequence[int], options: Any) -> list[dict[str, Tensor]]:
         """The outputs of each of several requests, which differ only in their rows, from one run."""
         joined = {name: np.concatenate([inputs[name] for inputs in requests]) for name in requests[0]}
-        outputs = self._run(joined, options)
+        outputs = self.run(joined, options)
         ends = np.cumsum(rows).tolist()
         self._check_rows(outputs, ends[-1])
         spans = zip([0, *ends[:-1]], ends, strict=True)
         return [{name: tensor[start:end] for name, tensor in outputs.items()} for start, end in spans]
 
-    def _run(self, inputs: Tensors, options: Any) -> dict[str, Tensor]:
-        outputs = self.session.run(None, {name: _as_text(tensor) for name, tensor in inputs.items()}, options)
-        return {spec.name: output for spec, output in zip(self.outputs, outputs, strict=True)}
+    def joined(self, parts: Sequence[Tensors], rows: int) -> dict[str, Tensor]:
+        """The outputs of one request, from those of its slices."""
+        outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        self._check_rows(outputs, rows)
+        return outputs
 
     def _check_rows(self, outputs: Tensors, rows: int) -> None:
         if any(len(tensor) != rows for tensor in outputs.values()):

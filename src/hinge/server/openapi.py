@@ -6,6 +6,7 @@ from typing import Any
 from hinge import __version__
 from hinge.gate.protocol.tensors import DATATYPES, MAX_RANK
 from hinge.gate.protocol.wire import MAX_BODY_BYTES, MAX_TEXT
+from hinge.server.report import REPORT
 from hinge.server.service import VERSION
 
 Json = dict[str, Any]
@@ -17,7 +18,7 @@ PROBLEMS = {
     405: "The path takes another method.",
     408: "The request did not arrive in time.",
     413: "The body is too large.",
-    415: "The body is compressed.",
+    415: "The body is compressed, or not of the type that is taken.",
     500: "The server or the model failed.",
     503: "Too much to do, or shutting down; come back after Retry-After seconds.",
 }
@@ -30,7 +31,7 @@ def describe(models: Sequence[str], *, guarded: bool) -> Json:
     """The description of a server with these models, where all but the health checks need a token if it is guarded.
 
     >>> sorted(describe(["fashion"], guarded=False)["paths"])[:3]
-    ['/metrics', '/openapi.json', '/v2']
+    ['/hinge/devices/{device}', '/metrics', '/openapi.json']
     """
     components: Json = {"schemas": _SCHEMAS, "parameters": _path_parameters(models)}
     if guarded:
@@ -55,6 +56,7 @@ def _paths(guarded: bool) -> Json:
         "/v2/health/ready": {"get": _health("Whether the server takes requests", "Ready", (503,))},
         "/metrics": {"get": _answers("Counts for Prometheus", {"text/plain": {}}, _needed(guarded))},
         "/openapi.json": {"get": _get("This description", "Description", guarded)},
+        "/hinge/devices/{device}": {"parameters": [_DEVICE], "post": _report(guarded)},
     }
     one, version = ({"$ref": f"#/components/parameters/{name}"} for name in ("Model", "Version"))
     bases = {"/v2/models/{model}": [one], "/v2/models/{model}/versions/{version}": [one, version]}
@@ -88,6 +90,14 @@ def _infer(guarded: bool) -> Json:
             "description": about,
             "content": {"application/json": _schema("Request")},
         },
+    }
+
+
+def _report(guarded: bool) -> Json:
+    problems = (400, *_needed(guarded), 408, 413, 415, 503)
+    return {
+        **_answers("How a device fares, for the live page", {"application/json": _schema("Reported")}, problems),
+        "requestBody": {"required": True, "content": {"application/json": _schema("Report")}},
     }
 
 
@@ -140,6 +150,8 @@ def _tensor(*required: str) -> Json:
     )
 
 
+_NAME: Json = {"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}$"}  # and more, that begin with a dot
+_DEVICE: Json = {"name": "device", "in": "path", "required": True, "schema": _NAME}
 _SPECS = _list(_object(("name", "datatype", "shape"), name=_TEXT, datatype=_TEXT, shape=_list({"type": "integer"})))
 _SCHEMAS: Json = {
     "Description": _object(("openapi", "paths")),
@@ -158,6 +170,8 @@ _SCHEMAS: Json = {
         inputs=_SPECS,
         outputs=_SPECS,
     ),
+    "Report": REPORT.schema(),
+    "Reported": _object(("device",), device=_NAME),
     "Request": _object(
         ("inputs",),
         id={"type": "string", "maxLength": MAX_TEXT},

@@ -7,7 +7,7 @@ from typing import Any
 
 from hinge.gate.protocol.wire import MAX_BODY_BYTES
 from hinge.server.limits import FREE_PIECES, MIN_PIECE_BYTES, Limits
-from hinge.server.refusal import Refusal, overloaded, too_large
+from hinge.server.refusal import Refusal, hung_up, overloaded, too_large
 
 Receive = Callable[[], Awaitable[Any]]
 
@@ -21,11 +21,11 @@ class Hold:
         self.requests = 0
 
     @contextmanager
-    def request(self) -> Iterator["Held"]:
-        """Room for one request, until it is answered."""
+    def request(self, most: int = MAX_BODY_BYTES) -> Iterator["Held"]:
+        """Room for one request, until it is answered; its body may have `most` bytes."""
         if self.requests >= self.limits.requests:
             raise overloaded(f"{self.limits.requests} requests are under way")
-        held = Held(self)
+        held = Held(self, most)
         self.requests += 1
         try:
             yield held
@@ -37,8 +37,8 @@ class Hold:
 class Held:
     """What one request takes up."""
 
-    def __init__(self, hold: Hold) -> None:
-        self._hold = hold
+    def __init__(self, hold: Hold, most: int) -> None:
+        self._hold, self._most = hold, most
         self.bytes = 0
 
     async def receive(self, receive: Receive, declared: int | None) -> bytes:
@@ -58,7 +58,7 @@ class Held:
 
     def _take(self, message: Any) -> bytes:
         if message["type"] != "http.request":
-            raise Refusal(499, "disconnected", "the client closed the connection")
+            raise hung_up()
         piece: bytes = message.get("body", b"")
         self._check(len(piece))
         self.bytes += len(piece)
@@ -66,8 +66,8 @@ class Held:
         return piece
 
     def _check(self, more: int) -> None:
-        if self.bytes + more > MAX_BODY_BYTES:
-            raise too_large(MAX_BODY_BYTES)
+        if self.bytes + more > self._most:
+            raise too_large(self._most)
         if self._hold.bytes + more > self._hold.limits.held_bytes:
             raise overloaded(f"{self._hold.bytes} bytes of requests are in memory")
 

@@ -25,6 +25,11 @@ def ending() -> Refusal:
     return overloaded("the server is shutting down")
 
 
+def hung_up() -> Refusal:
+    """Nobody waits for the answer any more; the status is for the log."""
+    return Refusal(499, "disconnected", "the client closed the connection")
+
+
 def too_large(limit: int) -> Refusal:
     """The body is larger than any may be."""
     return Refusal(413, "too large", f"a body may have {limit} bytes")

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from hinge.server.pages import FILES
+
 
 class Route(NamedTuple):
     """What a path asks for."""
@@ -11,6 +13,7 @@ class Route(NamedTuple):
     open: bool = False  # needs no token
     model: str = ""
     version: str = ""
+    device: str = ""
 
 
 _FIXED = {
@@ -20,6 +23,8 @@ _FIXED = {
     "/v2/health/ready": Route("ready", open=True),
     "/metrics": Route("metrics"),
     "/openapi.json": Route("openapi"),
+    "/hinge/events": Route("events"),
+    **dict.fromkeys(FILES, Route("page", open=True)),
 }
 _OF_MODELS = {"": ("model", "GET"), "ready": ("ready", "GET"), "infer": ("infer", "POST")}
 
@@ -28,10 +33,12 @@ def find_route(path: str) -> Route | None:
     """What a path asks for, if it is one of ours. Names in it are only ever looked up.
 
     >>> find_route("/v2/models/fashion/versions/1/infer")
-    Route(what='infer', method='POST', open=False, model='fashion', version='1')
+    Route(what='infer', method='POST', open=False, model='fashion', version='1', device='')
     >>> find_route("/v2/models/../../secrets")
     """
     parts = path.split("/")
+    if parts[:3] == ["", "hinge", "devices"] and len(parts) == 4 and parts[3]:
+        return Route("report", "POST", device=parts[3])
     if parts[:3] != ["", "v2", "models"]:
         return _FIXED.get(path)
     version = ""

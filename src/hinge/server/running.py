@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotInTime  # Python 3.10 has two of them
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +19,7 @@ from hinge.server.limits import Limits
 from hinge.server.logs import Log
 from hinge.server.metrics import Metrics
 from hinge.server.model import Model
+from hinge.server.reports import Reports
 from hinge.server.service import Service, parse_places
 from hinge.server.watching import Watcher
 
@@ -51,6 +54,8 @@ class Server:
         self.places = parse_places(self.models)
         self.log = Log(self.log_level)
         self.metrics = Metrics()
+        self.reports = Reports(self.metrics.requests)
+        self.metrics.registry.register(self.reports)
         self._check()
         self.loaded = {place: Model.load(place.path, self.threads) for place in self.places}
         for place in self.places:
@@ -68,18 +73,28 @@ class Server:
     def run(self, announce: Callable[[str], object] = str) -> None:
         """Serve until SIGTERM or SIGINT comes; `announce` is called with the address once requests are taken."""
         running = self._running = self._prepared(announce)
-        running.run(sockets=[running.listener])
+        _serve(running)
 
     def __enter__(self) -> Server:
-        """Serve in a thread."""
-        ready = threading.Event()
-        running = self._running = self._prepared(lambda _: ready.set())
-        self._thread = threading.Thread(
-            target=lambda: running.run(sockets=[running.listener]), name="hinge-server", daemon=True
-        )
+        """Serve in a thread; what keeps it from starting is raised here."""
+        started: Future[str] = Future()
+        running = self._running = self._prepared(started.set_result)
+
+        def serve() -> None:
+            try:
+                _serve(running)
+            except BaseException as error:
+                if started.done():
+                    raise
+                started.set_exception(error)
+
+        self._thread = threading.Thread(target=serve, name="hinge-server", daemon=True)
         self._thread.start()
-        if not ready.wait(START_S):
-            raise RuntimeError("Server: it did not start in time")
+        try:
+            started.result(START_S)
+        except NotInTime:
+            running.should_exit = True
+            raise RuntimeError("Server: it did not start in time") from None
         return self
 
     def __exit__(
@@ -126,5 +141,18 @@ class Server:
         if self.watch_s is not None:
             watcher = Watcher(services.values(), self.watch_s, self.threads, self.metrics, self.log)
         return Application(
-            services, token=self.token, limits=self.limits, metrics=self.metrics, log=self.log, watcher=watcher
+            services,
+            token=self.token,
+            limits=self.limits,
+            metrics=self.metrics,
+            log=self.log,
+            reports=self.reports,
+            watcher=watcher,
         )
+
+
+def _serve(running: Lifecycle) -> None:
+    try:
+        running.run(sockets=[running.listener])
+    finally:
+        running.listener.close()  # uvicorn leaves it open if it does not get as far as serving

@@ -10,8 +10,8 @@ from hinge.traces import trace_names
 Samples = Annotated[
     str,
     typer.Argument(
-        help="A folder of images, an .npz file, '-' for raw frames on standard input, a trace by name or file, or "
-        "'fashion' for the images that come with Hinge.",
+        help="A folder of images, an .npz or .npy file, '-' for raw frames on standard input, a trace by name or "
+        "file, or 'fashion' for the images that come with Hinge.",
         autocompletion=trace_names,
     ),
 ]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hinge.arguments import whole
 from hinge.errors import InvalidModel
-from hinge.gate.local.tensors import FileModel, OneInput, check_ends, read_file
+from hinge.gate.local.tensors import FileModel, OneInput, check_ends, first_line, read_file
 
 
 class LiteRTModel(FileModel):
@@ -31,7 +31,7 @@ class LiteRTModel(FileModel):
         try:
             self._own = _Own(content, threads)
         except (RuntimeError, ValueError) as error:
-            raise InvalidModel(f"{path}: the model cannot be run: {_first_line(error)}") from None
+            raise InvalidModel(f"{path}: the model cannot be run: {first_line(error)[:200]}") from None
         inputs, outputs = self._own.interpreter.get_input_details(), self._own.interpreter.get_output_details()
         check_ends(path, len(inputs), len(outputs))
         super().__init__(path, _input(str(path), inputs[0]))
@@ -113,8 +113,3 @@ def _interpreter() -> Any:
     except ImportError as error:
         raise ImportError(f"such models need ai-edge-litert ({error}): pip install 'hinge[litert]'") from error
     return Interpreter
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:200]

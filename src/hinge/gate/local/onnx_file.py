@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hinge.errors import InvalidMessage, InvalidModel
-from hinge.gate.local.tensors import read_file
+from hinge.gate.local.tensors import first_line, read_file
 from hinge.gate.protocol.tensors import TensorSpec
+from hinge.gate.protocol.varint import read_varint
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -64,7 +65,7 @@ def open_session(path: str | Path, *, threads: int | None = None) -> onnxruntime
     try:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its errors have no common base
-        raise InvalidModel(f"{path}: the model cannot be run: {_first_line(error)}") from None
+        raise InvalidModel(f"{path}: the model cannot be run: {_problem(error)}") from None
 
 
 def input_specs(session: onnxruntime.InferenceSession) -> tuple[TensorSpec, ...]:
@@ -96,7 +97,7 @@ def check_content(content: bytes, owner: str) -> None:
     """
     try:
         graphs = _walk(memoryview(content))
-    except _Damaged:
+    except ValueError:
         graphs = 0
     except _External:
         raise InvalidModel(
@@ -106,7 +107,7 @@ def check_content(content: bytes, owner: str) -> None:
         raise InvalidModel(f"{owner}: not an ONNX model, or a damaged one")
 
 
-class _Damaged(Exception):
+class _Damaged(ValueError):
     """No tree of messages, or one that is too deep."""
 
 
@@ -141,16 +142,16 @@ def _fields(message: memoryview) -> Iterator[tuple[int, memoryview | int]]:
     """The fields of a message: numbers, and the bytes of what has a length."""
     position = 0
     while position < len(message):
-        key, position = _varint(message, position)
+        key, position = read_varint(message, position)
         number, form = key >> 3, key & 7
         if not 0 < number < 2**29:
             raise _Damaged
         if form == _VARINT:
-            value, position = _varint(message, position)
+            value, position = read_varint(message, position)
             yield number, value
             continue
         if form == _LENGTH:
-            size, position = _varint(message, position)
+            size, position = read_varint(message, position)
         elif form in (_FIXED64, _FIXED32):
             size = 8 if form == _FIXED64 else 4
         else:
@@ -160,19 +161,6 @@ def _fields(message: memoryview) -> Iterator[tuple[int, memoryview | int]]:
             raise _Damaged
         yield number, message[position:end] if form == _LENGTH else 0
         position = end
-
-
-def _varint(message: memoryview, position: int) -> tuple[int, int]:
-    """A number in groups of seven bits, and where it ends."""
-    value = 0
-    for index in range(10):
-        if position + index >= len(message):
-            break
-        byte = message[position + index]
-        value |= (byte & 127) << (7 * index)
-        if byte < 128:
-            return value, position + index + 1
-    raise _Damaged
 
 
 def _spec(role: str, node: Any) -> TensorSpec:
@@ -186,7 +174,6 @@ def _spec(role: str, node: Any) -> TensorSpec:
         raise InvalidModel(f"{role} {node.name!r}: {error}") from None
 
 
-def _first_line(error: Exception) -> str:
+def _problem(error: Exception) -> str:
     """What the runtime says is wrong, without its codes and the places in its source."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return re.sub(r"^/\S+:\d+ .*\) ", "", lines[0].rpartition(" : ")[2])[:200]
+    return re.sub(r"^/\S+:\d+ .*\) ", "", first_line(error).rpartition(" : ")[2])[:200]

@@ -124,3 +124,8 @@ def check_ends(path: str | Path, inputs: int, outputs: int) -> None:
         raise InvalidModel(f"{path}: a local model must have one input, this one has {inputs}")
     if outputs == 0:
         raise InvalidModel(f"{path}: a local model must have an output, this one has none")
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what a runtime says is wrong."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -9,7 +9,8 @@ one pool of the process, where those of a second package clash with them.
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from hinge.gate.protocol.tensors import (
     from_json,
     to_bytes,
 )
+from hinge.gate.protocol.varint import read_varint
 from hinge.gate.protocol.wire import limited, listing, model_name, shown, text
 
 SERVICE = "inference.GRPCInferenceService"
@@ -223,23 +225,22 @@ def _check_fields(body: memoryview) -> None:
     waiting = [(body, 0)]
     while waiting:
         message, depth = waiting.pop()
-        position = 0
-        while position < len(message):
-            key, position = _varint(message, position)
-            size, position = _varint(message, position) if key & 7 in (0, 2) else (_SIZES.get(key & 7, 0), position)
-            start, position = position, position + (size if key & 7 else 0)
+        for key, part in _parts(message):
             if key == 5 << 3 | 2 and depth < 2:
-                waiting.append((message[start:position], depth + 1))
+                waiting.append((part, depth + 1))
             count += 1
             if count > MAX_FIELDS:
                 raise InvalidMessage(f"a message may have {MAX_FIELDS} fields, got more")
 
 
-def _varint(message: memoryview, position: int) -> tuple[int, int]:
-    """A number in groups of seven bits, and where it ends; what is damaged is left to Protocol Buffers to refuse."""
-    value = 0
-    for index, byte in enumerate(message[position : position + 10]):
-        value |= (byte & 127) << (7 * index)
-        if byte < 128:
-            return value, position + index + 1
-    return 0, len(message)
+def _parts(message: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """The fields of a message, up to where it is damaged, which is left to Protocol Buffers to refuse."""
+    position = 0
+    with suppress(ValueError):
+        while position < len(message):
+            key, position = read_varint(message, position)
+            size = _SIZES.get(key & 7, 0)
+            if key & 7 in (0, 2):
+                size, position = read_varint(message, position)
+            start, position = position, position + (size if key & 7 else 0)
+            yield key, message[start:position]

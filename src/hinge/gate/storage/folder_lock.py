@@ -31,7 +31,7 @@ class FolderLock:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             process = _process(self._handle)
-            self.release()
+            self.leave()
             raise InvalidState(f"{path}: the folder is in use by process {process}") from error
         try:
             os.ftruncate(self._handle, 0)
@@ -41,6 +41,12 @@ class FolderLock:
 
     def release(self) -> None:
         """Let others in; the file stays, since to remove it would let two in at once."""
+        if self._handle is not None:
+            fcntl.flock(self._handle, fcntl.LOCK_UN)  # to close it is not enough while a forked process has it open
+            self.leave()
+
+    def leave(self) -> None:
+        """Hold it no more, and leave it to the process that this one was forked from."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None

@@ -15,6 +15,7 @@ from hinge.arguments import whole
 from hinge.errors import InvalidState
 from hinge.gate.storage.disk import Disk
 from hinge.gate.storage.folder_lock import FolderLock
+from hinge.gate.storage.forking import COPIED, watch
 from hinge.gate.storage.journal import DECIDED, Journal
 from hinge.gate.storage.past import START, remember
 from hinge.gate.storage.recovery import generations, highest, journal_name, names_in, recover, snapshot_name, unused
@@ -40,10 +41,11 @@ class Keeping:
         self._aside: list[tuple[str, str]] = []  # files to be set aside, with their suffix
         self._failure: str | None = None
         self._written = self._synced = self._since = 0  # records in all, those on the disk, those since the snapshot
-        self._closed = False
+        self._closed = self._copied = False
         self._folder_lock = FolderLock(folder)
         try:
             self._open(policy)
+            watch(self)
         except BaseException:
             self._folder_lock.release()
             raise
@@ -85,6 +87,14 @@ class Keeping:
         if self._written - self._synced == self._every:
             self._wake.set()
 
+    def part(self) -> None:
+        """In a forked process: go on in memory, and let go of the files without a word to those who share them."""
+        self._lock, self._syncing, self._wake = Lock(), Lock(), Event()  # whoever held them is not here
+        self._copied, self._failure = True, COPIED
+        self._retire()
+        self._close_retired()
+        self._folder_lock.leave()
+
     # -- the disk -----------------------------------------------------------------------------------------------------
 
     @property
@@ -108,7 +118,7 @@ class Keeping:
         """Bring what was written to the disk, or start a new generation where one is due; returns `durable`."""
         with self._syncing:
             self._close_retired()
-            if self._closed:
+            if self._closed or self._copied:
                 return False
             far = goes_through(self.policy) and self.policy.time - self._began >= FARTHEST
             if self._failure or far or self._since >= LONGEST:
@@ -165,6 +175,8 @@ class Keeping:
 
     def _begin(self, generation: int) -> Journal | None:
         path, journal = self.folder / journal_name(generation), None
+        if self._copied:
+            return None
         try:
             journal = Journal(self._disk, path, generation)
             journal.begin(generation)

@@ -106,7 +106,8 @@ def read_generation(disk: Disk, folder: Path, generation: int, found: Found) -> 
         found.damaged += [name, journal_name(generation)]
         return None
     found.generation, found.began, found.past = generation, held.began, held.past
-    return _followed(policy, held.state, folder, journal_name(generation), read_records(disk, folder, generation), found)
+    contents = read_records(disk, folder, generation)
+    return _followed(policy, held.state, folder, journal_name(generation), contents, found)
 
 
 def _followed(

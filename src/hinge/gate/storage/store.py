@@ -9,6 +9,8 @@ holds while `durable` is true; it turns false, with the `reason`, when the disk 
 *A disk that fails.* The policy goes on in memory. A file whose write or sync failed is not written or synced again: the
 next `sync` tries a whole new generation, in new files, and only that makes the store durable again.
 
+*A process that forks* goes on unharmed; its child goes on in memory, and writes nothing.
+
 *Threads.* Any thread may decide and learn. One at a time syncs or changes generation, and neither keeps the others
 waiting for the disk: while a snapshot is written, records go to the old journal and to the new one.
 """
@@ -19,7 +21,9 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hinge.arguments import positive
+from hinge.errors import InvalidState
 from hinge.gate.storage.disk import Disk
+from hinge.gate.storage.forking import COPIED
 from hinge.gate.storage.journal import CLOCK, DECIDED, FORGOTTEN, LEARNED
 from hinge.gate.storage.keeping import Keeping
 from hinge.gate.storage.past import MERGE, START
@@ -141,6 +145,8 @@ class Store(Keeping):
         afterwards. The files of the generations that are left are set aside.
         """
         with self._syncing:
+            if self._copied:
+                raise InvalidState(f"{self.folder}: cannot roll back: {COPIED}")
             left = self.generation
             present = self.look(lambda policy: policy.state())
             policy, found = find_earlier(self._disk, self.folder, left, self._past, present, to)
@@ -163,7 +169,7 @@ class Store(Keeping):
             with self._lock:
                 if self.policy.time != self._clock:
                     self._append(CLOCK, False, 0, self.policy.time)
-            if self._failure:
+            if self._failure and not self._copied:
                 self._renew()
             else:
                 self._flush()

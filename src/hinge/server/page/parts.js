@@ -1,0 +1,178 @@
+// The parts of the page that are words and numbers.
+
+import { cost, count, percent } from "./numbers.js";
+import { breakEven, costOf, licenceOf, spanOf, swatch } from "./charts.js";
+
+// -- elements ---------------------------------------------------------------------------------------------------------
+
+/** An element with classes and children, as make("td.number", "17"). */
+function make(what, ...children) {
+  const [name, ...classes] = what.split(".");
+  const element = document.createElement(name);
+  element.className = classes.join(" ");
+  element.append(...children);
+  return element;
+}
+
+/** A table: `heads` are "name" or "name.number"; a row's first cell is its heading. */
+function table(caption, heads, rows) {
+  const kinds = heads.map((head) => head.includes(".") ? ".number" : "");
+  const columns = heads.map((head, k) => {
+    const cell = make(`th${kinds[k]}`, head.split(".")[0]);
+    cell.scope = "col";
+    return cell;
+  });
+  const lines = rows.map((row) => make("tr", ...row.map((value, k) => {
+    const cell = make(k ? `td${kinds[k]}` : "th", value);
+    if (!k) cell.scope = "row";
+    return cell;
+  })));
+  return make("table", make("caption", caption), make("thead", make("tr", ...columns)), make("tbody", ...lines));
+}
+
+/** Fill a place only if that changes something: a screen reader reads anew what is replaced. */
+function fill(place, key, ...children) {
+  if (place.dataset.key === key) return;
+  place.dataset.key = key;
+  place.replaceChildren(...children);
+}
+
+const orDash = (value, format) => value === null || value === undefined ? "–" : format(value);
+
+// -- parts ------------------------------------------------------------------------------------------------------------
+
+const offloadsOf = (status) => status.answered_by_remote + sum(status.fell_back);
+const sum = (counts) => Object.values(counts).reduce((total, each) => total + each, 0);
+
+/** What is wrong, in words that change only when it does; counts are elsewhere. */
+export function showFaults(place, report, silent) {
+  const { status, recent } = report;
+  const kinds = Object.keys(status.fell_back).sort();
+  const now = [
+    silent && "The device has not reported for a while.",
+    status.breaker === "open" && "The breaker is open: the remote is left alone, and local answers.",
+    status.breaker === "probing" && "The breaker is probing whether the remote is back.",
+    status.not_durable && `What is learned is not safe on disk: ${status.not_durable}`,
+    recent.some((each) => each.fault) && "Samples fall back to local answers at present.",
+  ].filter(Boolean);
+  const past = [
+    kinds.length && `Samples fell back to local answers, as the remote was: ${kinds.join(", ")}.`,
+    ...Object.keys(status.alarms).sort().map((alarm) => `Alarm: ${alarm}.`),
+  ].filter(Boolean);
+  place.dataset.severe = now.length ? "true" : past.length ? "some" : "false";
+  const lines = [...now.map((line) => make("li", line)), ...past.map((line) => make("li.past", line))];
+  fill(place, [...now, ...past].join("\n") || "none", lines.length ? make("ul", ...lines) : "No faults.");
+}
+
+/** The figures of now; each says which metric it is, with its exact value. */
+export function showTiles(place, report) {
+  const { status, bins } = report;
+  const offloads = offloadsOf(status), licensed = bins.filter((bin) => bin.licensed).length;
+  const share = (part, all, words) => all ? `${percent(part / all)} ${words}` : "";
+  const agreed = share(status.agreed, status.answered_by_remote, "of remote's answers");
+  const each = status.samples ? `${cost(status.offload_cost / status.samples)} per sample` : "";
+  const kinds = Object.entries(status.fell_back).map(([kind, times]) => `${kind} ${count(times)}`).join(", ");
+  const tiles = [
+    ["Samples", "samples", status.samples, count, `policy ${report.policy}`],
+    ["Offloaded", "offloads", offloads, count, share(offloads, status.samples, "of samples")],
+    ["Local agreed", "agreed", status.agreed, count, agreed],
+    ["Offload cost", "offload_cost", status.offload_cost, count, each],
+    ["Cost per sample", "cost_per_sample", report.cost_per_sample, cost, "mistakes included"],
+    ["Regret", "regret", report.regret, count, "against the oracle"],
+    ["Licensed bins", "licensed_bins", licensed, count, `of ${count(bins.length)}`],
+    ["Fell back", "fell_back", sum(status.fell_back), count, kinds],
+    ["Breaker", "breaker_open", status.breaker === "closed" ? 0 : 1, () => status.breaker, ""],
+  ];
+  place.replaceChildren(...tiles.map(([name, metric, value, format, note]) => {
+    const figure = make("dd", orDash(value, format), make("small", value === null ? "no true labels" : note));
+    if (value !== null) Object.assign(figure.dataset, { metric: `hinge_device_${metric}`, value });
+    return make("div", make("dt", name), figure);
+  }));
+}
+
+export function showBins(place, report) {
+  if (!place.checkVisibility()) return;
+  const even = breakEven(report);
+  const heads = ["confidence", "samples.n", "offloads.n", "agreement.n", "licence", "expires at sample.n"];
+  const rows = report.bins.map((bin) => [
+    spanOf(bin), count(bin.samples), orDash(bin.offloads, count), orDash(bin.agreement, percent),
+    licenceOf(bin, even), orDash(bin.expiry, count),
+  ]);
+  place.replaceChildren(table("Each bin of confidence", heads, rows));
+}
+
+export function showCourse(place, points) {
+  if (!place.checkVisibility()) return;
+  const step = Math.max(1, Math.ceil(points.length / 12));
+  const rows = points.filter((_, k) => (points.length - 1 - k) % step === 0).map((point) => [
+    count(point.samples), point.samples ? percent(point.offloads / point.samples) : "–",
+    orDash(costOf(point), cost), orDash(point.regret, count),
+  ]);
+  place.replaceChildren(table("This device so far", ["samples", "offloaded.n", "cost per sample.n", "regret.n"], rows));
+}
+
+export function showCompared(place, report) {
+  place.hidden = !report.compare.length;
+  const { status, cost_per_sample, regret, policy } = report;
+  const offload_fraction = status.samples ? offloadsOf(status) / status.samples : null;
+  const own = { policy: `${policy} (this device)`, offload_fraction, cost_per_sample, regret };
+  const rows = [own, ...report.compare].map((row, order) => [
+    make("span.name", swatch(order), row.policy), orDash(row.offload_fraction, percent),
+    orDash(row.cost_per_sample, cost), orDash(row.regret, count),
+  ]);
+  const heads = ["policy", "offloaded.n", "cost per sample.n", "regret.n"];
+  place.replaceChildren(table("Policies side by side", heads, rows));
+}
+
+export function showRecent(place, recent) {
+  const key = recent.length ? `${recent[recent.length - 1].number}` : "none";
+  const heads = ["sample", "answer", "who", "confidence", "why"].map((head) => {
+    const cell = make("th", head);
+    cell.scope = "col";
+    return cell;
+  });
+  const pictured = recent.some((each) => each.picture);
+  const body = make("tbody", ...[...recent].reverse().map((each) => recentRow(each, pictured)));
+  const head = make("thead", make("tr", ...heads));
+  fill(place, key, roles(make("table", make("caption", "The newest first"), head, body)));
+}
+
+function recentRow(each, pictured) {
+  const who = each.fault ? ["fallback", "local, fell back"] : [each.source, each.source];
+  const wrong = each.truth !== null && each.truth !== each.label;
+  const answer = wrong ? make("span", make("span.wrong", each.label), ` (is ${each.truth})`) : each.label;
+  const picture = make("td.picture", `#${count(each.number)}`);
+  if (each.picture) {
+    const image = make("img");
+    Object.assign(image, { src: each.picture, alt: `sample ${each.number}`, width: 44, height: 44 });
+    picture.replaceChildren(image);
+  }
+  const source = make("td", make(`span.who.${who[0]}`, who[1]));
+  const cells = [picture, make("td", answer), source, make("td.number", percent(each.confidence))];
+  return make(pictured ? "tr" : "tr.plain", ...cells, make("td.why", each.reason));
+}
+
+/** Say that it is a table, which a browser forgets when a narrow screen lays it out otherwise. */
+function roles(made) {
+  const names = { TABLE: "table", THEAD: "rowgroup", TBODY: "rowgroup", TR: "row", TH: "columnheader", TD: "cell" };
+  for (const element of [made, ...made.querySelectorAll("*")]) {
+    if (names[element.tagName]) element.setAttribute("role", names[element.tagName]);
+  }
+  return made;
+}
+
+export function showRequests(place, requests) {
+  const rows = requests.map(({ model, codes, seconds, seconds_p99 }) => {
+    const all = sum(codes);
+    const counts = Object.entries(codes).sort().map(([code, times], k) => {
+      const shown = make("span", `${code}: ${count(times)}`);
+      Object.assign(shown.dataset, { metric: "hinge_requests_total", model, code, value: times });
+      return k ? make("span", ", ", shown) : shown;
+    });
+    const mean = all ? (1000 * seconds / all).toPrecision(3) : "–";
+    const most = orDash(seconds_p99, (value) => `≤ ${Number((1000 * value).toPrecision(3))}`);
+    return [model || "none, or not served", make("span", ...counts), mean, most];
+  });
+  const heads = ["model", "answers by status", "mean ms.n", "99 % within ms.n"];
+  place.replaceChildren(table("Requests by model", heads, rows));
+}

@@ -1,0 +1,338 @@
+"""Devices that report to the server: what is taken, what is refused, and what those are told who listen."""
+
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from hinge import Device, Isotonic
+from hinge.errors import InvalidMessage
+from hinge.gate.reporting import Reporter
+from hinge.server import Server
+from hinge.server.events import MOST_LISTENERS
+from hinge.server.refusal import Refusal
+from hinge.server.report import MAX_REPORT_BYTES, read_report
+from hinge.server.reports import FORGET_S, MOST_DEVICES, POINTS, Reports
+from tests.server.clients import TIMEOUT_S, Reply, ask, connect, send_raw
+from tests.server.processes import WAIT_S, memory_kib, serving
+
+TOKEN = "0123456789abcdef"
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with Server(["fashion-local"], log_level="error") as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def report() -> Any:
+    """A report as a device sends it."""
+    device = Device(lambda sample: [0.0, sample], lambda _: 1, Isotonic(bins=4, offload_cost=0.5))
+    with device, Reporter(device, "http://127.0.0.1:9", "hall") as reporter:
+        for _ in range(10):
+            reporter.saw(device.infer(3.0), truth=1)
+        reporter.compare([{"policy": "hi-lcb", "offload_fraction": 0.5, "cost_per_sample": 0.25, "regret": 1.0}])
+        return reporter.report()
+
+
+def put(url: str, report: Any, name: str = "hall", **headers: str) -> Reply:
+    body = report if isinstance(report, bytes) else json.dumps(report).encode()
+    return ask(url, f"/hinge/devices/{name}", "POST", body, {**JSON, **headers})
+
+
+def changed(report: Any, path: str, value: Any) -> Any:
+    """The report with another value at a place such as status/samples."""
+    copy = json.loads(json.dumps(report))
+    *parents, last = (int(key) if key.isdigit() else key for key in path.split("/"))
+    at = copy
+    for key in parents:
+        at = at[key]
+    at[last] = value
+    return copy
+
+
+class Page:
+    """A listener as a browser is one."""
+
+    def __init__(self, url: str, headers: str = "") -> None:
+        self.connection = connect(url)
+        self.connection.sendall(f"GET /hinge/events HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode())
+        self._file = self.connection.makefile("rb")
+        self.status = int(self._file.readline().split()[1])
+        self.headers = {}
+        while line := self._file.readline().strip().decode():
+            name, _, value = line.partition(": ")
+            self.headers[name.lower()] = value
+
+    def events(self) -> Iterator[tuple[str, Any]]:
+        """Each event, read strictly by the form that events have, until the stream ends."""
+        text = b""
+        while size := int(self._file.readline() or b"0", 16):
+            text += self._file.read(size)
+            self._file.readline()
+            while b"\n\n" in text:
+                event, _, text = text.partition(b"\n\n")
+                found = re.fullmatch(rb"event: ([a-z]+)\ndata: ([^\n]+)", event)
+                assert found, event
+                yield found[1].decode(), json.loads(found[2])
+
+    def close(self) -> None:
+        self._file.close()
+        self.connection.close()
+
+    def __enter__(self) -> "Page":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def refusal(url: str) -> int:
+    """The status with which a page is answered."""
+    with Page(url) as page:
+        return page.status
+
+
+def until(page: Page, kind: str) -> Any:
+    return next(data for found, data in page.events() if found == kind)
+
+
+# -- reports -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_metrics_are_those_of_the_last_report(url: str, report: Any) -> None:
+    assert put(url, changed(report, "status/fell_back", {"late": 2})).json == {"device": "hall"}
+    text = ask(url, "/metrics").body.decode()
+    values = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.labels.get("device") == "hall"
+    }
+    status = report["status"]
+    assert values["hinge_device_samples", "hall"] == 10
+    assert values["hinge_device_offloads", "hall"] == status["answered_by_remote"] + 2
+    assert values["hinge_device_agreed", "hall"] == status["agreed"]
+    assert values["hinge_device_offload_cost", "hall"] == status["offload_cost"]
+    assert values["hinge_device_fell_back", "hall", "late"] == 2
+    assert values["hinge_device_regret", "hall"] == report["regret"]
+    assert values["hinge_device_breaker_open", "hall"] == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        ("status/samples", -1, "status: samples must be a number from 0"),
+        ("status/samples", 1.5, "must be an integer"),
+        ("status/samples", True, "must be a number"),
+        ("status/samples", "10", "must be a number"),
+        ("status/breaker", "ajar", "breaker must be like closed|open|probing"),
+        ("status/fell_back", {str(kind): 1 for kind in range(17)}, "may be 16 at most"),
+        ("status/fell_back", {"a\nb": 1}, "printable"),
+        ("status/alarms", {"fire": -1}, "must be a number"),
+        ("status", [], "must be an object"),
+        ("bins/0/agreement", 1.5, "bins[0]: agreement must be a number from 0 to 1"),
+        ("bins/0/licensed", 1, "must be true or false"),
+        ("bins/0/more", 1, "'more' is unknown"),
+        ("bins", [1] * 1025, "bins may be 1024 at most"),
+        ("compare", [{"policy": "x"}], "is missing"),
+        ("recent/0/picture", "javascript:alert(1)", "picture must be like data:image/png"),
+        ("recent/0/picture", "data:image/png;base64," + "A" * 2**15, "of at most"),
+        ("recent/0/label", "x" * 300, "label must be 1 to 256"),
+        ("recent/0/reason", "", "reason must be 1 to 256"),
+        ("regret", 1e300, "regret must be a number"),
+        ("regret", "much", "regret must be a number"),
+        ("device", "kitchen", "device must be the one that reports"),
+        ("surprise", 1, "'surprise' is unknown"),
+    ],
+)
+def test_what_is_no_report_is_refused(url: str, report: Any, path: str, value: Any, problem: str) -> None:
+    reply = put(url, changed(report, path, value))
+    assert reply.status == 400
+    assert problem in reply.json["error"]
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b'{"a":NaN}', b'{"a":1,"a":1}', b"[" * 100_000, b"{}"])
+def test_what_is_no_json_object_is_refused(url: str, body: bytes) -> None:
+    assert put(url, body).status == 400
+
+
+def test_every_missing_field_is_noticed(report: Any) -> None:
+    for field in report:
+        without = {key: value for key, value in report.items() if key != field}
+        with pytest.raises(InvalidMessage, match=f"'{field}' is missing"):
+            read_report("hall", json.dumps(without).encode())
+
+
+def test_large_reports_are_refused_before_they_come(url: str) -> None:
+    length = f"Content-Type: application/json\r\nContent-Length: {MAX_REPORT_BYTES + 1}\r\n\r\n"
+    assert send_raw(url, f"POST /hinge/devices/hall HTTP/1.1\r\n{length}".encode()).status == 413
+
+
+def test_a_report_as_large_as_may_be_is_read(url: str, report: Any) -> None:
+    bins = [{**report["bins"][0], "bin": bin} for bin in range(1024)]
+    assert put(url, changed(report, "bins", bins)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [("a" * 64, 200), ("a" * 65, 400), ("..", 400), ("a%20b", 400), ("", 404), ("a/b", 404)]
+)
+def test_names_are_those_that_models_may_have(url: str, report: Any, name: str, status: int) -> None:
+    assert put(url, changed(report, "device", name), name).status == status
+
+
+def test_other_pages_cannot_make_a_browser_report(url: str, report: Any) -> None:
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+        assert put(url, report, **{"Content-Type": kind}).status == 415
+    assert ask(url, "/hinge/devices/hall", "OPTIONS").status == 405
+    assert ask(url, "/hinge/devices/hall").status == 405
+    assert put(url, report, **{"Content-Encoding": "gzip"}).status == 415
+
+
+# -- who listens -------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_is_told_all_there_is_and_then_what_changes(url: str, report: Any) -> None:
+    put(url, report)
+    page = Page(url)
+    assert page.status == 200
+    assert page.headers["content-type"] == "text/event-stream"
+    assert page.headers["cache-control"] == "no-store"
+    events = page.events()
+    assert next(events)[0] == "hello"
+    while (found := next(events))[0] != "history" or found[1]["device"] != "hall":
+        pass
+    assert found[1]["points"][-1]["samples"] == 10
+    while (found := next(events))[0] != "report" or found[1]["report"]["device"] != "hall":
+        pass
+    assert found[1]["report"] == report
+    put(url, changed(report, "status/samples", 11))
+    while (found := next(events))[0] != "report":
+        pass
+    assert found[1]["point"]["samples"] == found[1]["report"]["status"]["samples"] == 11
+    page.close()
+
+
+def test_the_server_tells_of_itself_every_second(url: str, report: Any) -> None:
+    put(url, report)
+    page = Page(url)
+    told = [until(page, "server"), until(page, "server")]
+    codes = next(row["codes"] for row in told[0]["requests"] if row["model"] == "")
+    counted = re.search(r'hinge_requests_total\{code="200",model=""\} ([0-9.]+)', ask(url, "/metrics").body.decode())
+    assert counted is not None
+    assert 0 < codes["200"] <= float(counted[1])
+    assert 0 <= told[0]["silent_s"]["hall"] <= told[1]["silent_s"]["hall"]
+    page.close()
+
+
+def test_no_more_listen_than_may(report: Any) -> None:
+    with Server(["fashion-local"], log_level="error") as server:
+        pages = [Page(server.url) for _ in range(MOST_LISTENERS)]
+        assert {page.status for page in pages} == {200}
+        assert refusal(server.url) == 503
+        for page in pages:
+            page.close()
+        end = time.monotonic() + TIMEOUT_S
+        while refusal(server.url) != 200:
+            assert time.monotonic() < end
+
+
+def test_who_does_not_read_takes_up_no_memory(report: Any) -> None:
+    with serving("fashion-local", "--log-level", "error") as (process, url), Page(url) as page:
+        page.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        picture = "data:image/png;base64," + "A" * 30_000
+        large = changed(report, "recent", [{**report["recent"][0], "picture": picture}] * 20)
+        for samples in range(200):  # 120 MB, if they were kept
+            assert put(url, changed(large, "status/samples", samples)).status == 200
+        assert memory_kib(process, "VmRSS") < 300_000
+
+
+def test_draining_lets_listeners_go() -> None:
+    with serving("fashion-local", "--drain-s", "20") as (process, url), Page(url) as page:
+        until(page, "server")
+        process.terminate()
+        began = time.monotonic()
+        assert {kind for kind, _ in page.events()} <= {"server"}, "the stream ends, and ends as it should"
+        assert process.wait(timeout=WAIT_S) == 0
+        assert time.monotonic() - began < 10
+
+
+def test_all_but_the_page_itself_needs_the_token(report: Any) -> None:
+    with Server(["fashion-local"], token=TOKEN, log_level="error") as server:
+        for path in ("/", "/hinge/page.js", "/hinge/style.css"):
+            assert ask(server.url, path).status == 200
+        shown = f"Bearer {TOKEN}"
+        assert put(server.url, report).status == 401
+        assert put(server.url, report, Authorization=shown).status == 200
+        assert refusal(server.url) == 401
+        with Page(server.url, f"Authorization: {shown}\r\n") as page:
+            assert until(page, "hello")["version"]
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_may_load_nothing_but_itself(url: str) -> None:
+    page = ask(url, "/")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert page.headers["x-content-type-options"] == "nosniff"
+    loaded = re.findall(r'(?:src|href)="(hinge/[^"]+)"', page.body.decode())
+    assert len(loaded) == 2
+    for path in loaded:
+        assert ask(url, f"/{path}").status == 200
+    assert b"http://" not in page.body.replace(b"http://www.w3.org", b"")
+    assert ask(url, "/hinge/../page.js").status == 404
+    assert ask(url, "/", "HEAD").body == b""
+
+
+# -- what is kept ------------------------------------------------------------------------------------------------------
+
+
+def figures(report: Any, samples: int = 10) -> Any:
+    return read_report("hall", json.dumps(changed(report, "status/samples", samples)).encode())
+
+
+def test_there_is_room_for_so_many_devices_and_silent_ones_make_way(report: Any) -> None:
+    now = 0.0
+    reports = Reports(list, lambda: now)
+    for name in range(MOST_DEVICES):
+        reports.put(f"d{name}", figures(report))
+    with pytest.raises(Refusal, match="64 devices report already"):
+        reports.put("late", figures(report))
+    now = FORGET_S / 2
+    for name in range(1, MOST_DEVICES):
+        reports.put(f"d{name}", figures(report))
+    now = FORGET_S
+    reports.put("late", figures(report))
+    told = {sample.labels["device"] for family in reports.collect() for sample in family.samples}
+    assert "late" in told
+    assert "d0" not in told
+    assert len(told) == MOST_DEVICES
+
+
+def test_a_history_is_bounded_begins_anew_and_skips_what_stands_still(report: Any) -> None:
+    reports = Reports(list)
+    read = [figures(report, samples) for samples in range(3)]
+    for _ in range(5):
+        reports.put("hall", read[1])
+    points = reports._devices["hall"].points
+    assert len(points) == 1
+    reports.put("hall", read[2])
+    assert len(points) == 2
+    reports.put("hall", read[0])
+    assert len(points) == 1
+    for samples in range(1, 5 * POINTS):
+        reports.put("hall", read[0]._replace(samples=samples, point=b"%d" % samples))
+        assert len(points) <= POINTS
+    kept = [int(point) for point in points[1:]]
+    assert kept == sorted(kept)
+    assert kept[-1] == 5 * POINTS - 1
+    assert kept[1] - kept[0] > kept[-1] - kept[-2]
