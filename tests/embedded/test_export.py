@@ -105,6 +105,17 @@ def test_any_policy_with_expiries_becomes_a_table(tmp_path: Path) -> None:
     assert "samples offloaded" in compiled(tmp_path / "c", tmp_path / "c/examples/plain/main.c")
 
 
+def test_what_has_expired_stays_expired_past_the_end_of_the_clock(tmp_path: Path) -> None:
+    policy = learned(Isotonic(bins=6, offload_cost=0.45))
+    policy.time = 2**31 + 5_000
+    ends = [policy.expiry(bin) for bin in range(6)]
+    export("table", "--state", saved(policy, tmp_path), "--out", str(tmp_path / "c"))
+    config = (tmp_path / "c/src/hinge_config.h").read_text()
+    expired = sum(end <= policy.time + 1 for end in ends)
+    assert expired > 0
+    assert config.count("{0u}") == expired
+
+
 def test_cmake_builds_the_library_and_its_example(tmp_path: Path) -> None:
     need("cmake", "gcc")
     export_c(LiteTwin(offload_cost=0.5), tmp_path)

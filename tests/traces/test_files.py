@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from hinge.errors import InvalidTrace
 from hinge.traces import Trace, read_trace, write_trace
+from hinge.traces.files import replacing
 
 pandas: Any = import_module("pandas")
 polars: Any = import_module("polars")
@@ -328,3 +329,16 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: py
             call()
         assert str(caught.value) == "traces in .parquet need pyarrow: pip install 'hinge[parquet]'"
     assert os.listdir(tmp_path) == ["log.parquet"]
+
+
+def test_a_pipe_is_written_to_and_never_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with replacing(pipe) as stream:
+            stream.write(b"through")
+        assert os.read(reader, 100) == b"through"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()

@@ -1,5 +1,6 @@
 """The command `hinge`. Each command lives in a module of its own."""
 
+import io
 import sys
 
 
@@ -9,4 +10,7 @@ def main() -> None:
         from hinge.cli.app import run
     except ModuleNotFoundError as error:
         sys.exit(f"hinge: the command needs the extra 'cli' ({error}): pip install 'hinge[cli]'")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show ≈ is no reason to fail
     sys.exit(run(sys.argv[1:]))

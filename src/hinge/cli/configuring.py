@@ -120,6 +120,8 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
         number = re.match(r"line (\d+)", place)
         line = number[1] if number else text.rstrip().count("\n") + 1
         raise ValueError(f"{path}, line {line}: {problem[:1].lower()}{problem[1:]}") from None
+    except (ValueError, RecursionError):  # numbers of thousands of digits, lists in lists in lists
+        raise ValueError(f"{path}: a value is too large to be read") from None
     return content
 
 

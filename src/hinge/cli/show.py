@@ -25,8 +25,15 @@ from hinge.theory import Dip
 INFORMED = ("adahedge-g", "hedge-g", "hil-f", "logistic", "offline", "oracle")
 INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
 
-out = Console()
-err = Console(stderr=True)
+class _Console(Console):
+    """A console whose reader may leave: that ends the command as it ends others, and not as if it had failed."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+out = _Console()
+err = _Console(stderr=True)
 
 COLUMNS: tuple[tuple[str, str, str, str | None], ...] = (  # heading, key in JSON, format, key of what follows ±
     ("offloaded", "offload_fraction", "{:.3f}", None),
@@ -119,7 +126,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def print_table(table: Table) -> None:
     """A table in full: no figure is cut, even where the terminal is narrower or the output goes to a file."""
-    wide = Console(file=out.file, width=1000)
+    wide = _Console(file=out.file, width=1000)
     wide.width = max(out.width, Measurement.get(wide, wide.options, table).maximum)
     wide.print(table)
 

@@ -1,6 +1,7 @@
 """The command `new`."""
 
 import json
+import shlex
 import textwrap
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,10 +31,12 @@ def new_command(
 
     Example: hinge new hinge.toml
     """
+    if not file.name.isprintable():
+        raise ValueError(f"file must have a printable name, got {file.name!r}")
     text = starter(file.name)
     with file.open("x", encoding="utf-8") as stream:
         stream.write(text)
-    print(f"{file} is written; try: hinge device --config {file}")
+    print(f"{file} is written; try: hinge device --config {shlex.quote(str(file))}")
 
 
 def starter(file: str) -> str:

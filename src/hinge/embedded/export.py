@@ -46,7 +46,9 @@ def export_c(twin: Twin, folder: Path) -> list[Path]:
 def export_table(policy: ExpiryPolicy, folder: Path) -> list[Path]:
     """Write the library for a device that only looks up what a policy has learned elsewhere."""
     bins = whole(policy.name, "bins", policy.bins, 1, MOST_BINS)
-    expiries = [min(policy.expiry(bin), LATEST) for bin in range(bins)]
+    # What has expired must stay so, also on a clock that has stopped before it.
+    ends = [policy.expiry(bin) for bin in range(bins)]
+    expiries = [0 if end <= policy.time + 1 else min(end, LATEST) for end in ends]
     config = _config(f"{policy.name}, as a table", {"BINS": f"{bins}", "TABLE_ONLY": ""}, [policy.time], [expiries])
     return _write(folder, "table_only/main.c", config)
 

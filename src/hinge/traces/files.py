@@ -78,6 +78,10 @@ def replacing(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
     target = os.path.realpath(path)  # replace what a link points at, not the link
     if os.path.isdir(target):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if os.path.exists(target) and not os.path.isfile(target):  # a device or a pipe is written to, never replaced
+        with open(target, "wb") as stream:
+            yield stream
+        return
     part = os.path.join(os.path.dirname(target), f".hinge-{secrets.token_hex(8)}.part")
     try:
         stream = open(part, "xb")  # noqa: SIM115  # closed before it is renamed, which Windows asks for

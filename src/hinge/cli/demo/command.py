@@ -88,10 +88,10 @@ def _perform(
 
 def _tell(outcome: Outcome, out: Path, stopped_by: int | None, json: bool) -> None:
     """Print what was found, and write the report of a run that came to its end."""
-    if outcome.course.samples and not json:
-        print_outcome(outcome)
     if stopped_by is None:
         _write_report(outcome, out)
+    if outcome.course.samples and not json:
+        print_outcome(outcome)
     if json:
         show.print_json({**outcome.as_dict(), "report": str(out) if stopped_by is None else None})
     elif stopped_by is None:

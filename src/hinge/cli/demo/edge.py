@@ -1,4 +1,4 @@
-"""The edge server of the demo: a process of its own on loopback, which ends with the demo, however that ends."""
+"""The edge server of the demo: a process of its own on loopback, which ends with the demo, unless that is killed."""
 
 from __future__ import annotations
 
