@@ -62,14 +62,15 @@ test-fuzz: $(VENV)/.installed ## Feed a million damaged messages, states and mod
 test-embedded: $(VENV)/.installed ## Test the C library with every compiler and emulator (docs/microcontrollers.md lists them)
 	HINGE_TOOLCHAINS=all $(BIN)/pytest tests/embedded
 
-test-browser: $(VENV)/.installed ## Look at the report in headless Chromium (from the system, as /usr/bin/chromium)
+test-browser: $(VENV)/.installed ## Look at the report and the live page in headless Chromium (/usr/bin/chromium)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),browser]'
 	$(BIN)/pytest tests/browser
 
-pictures: $(VENV)/.installed ## Reproduce the paper at full size and take pictures of its figures, in results/
+pictures: $(VENV)/.installed ## Reproduce the paper at full size; take pictures of figures, page and demo, in results/ and docs/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),browser]'
 	$(BIN)/hinge reproduce all --out results
 	$(BIN)/python tools/pictures.py results/report.html results
+	$(BIN)/python tools/screenshots.py docs
 
 bench: $(VENV)/.installed-bench ## Measure decisions and the simulator, against other libraries too
 	$(BIN)/python benchmarks/decide.py

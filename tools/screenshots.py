@@ -1,12 +1,14 @@
-"""Pictures of the live page for the documentation, from a short run over the images that come with Hinge.
+"""Pictures of the live page and of the demo's report for the documentation, from runs over the images that we ship.
 
     python tools/screenshots.py docs/
 
 Needs the extra `browser` and the system's Chromium.
 """
 
+import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
@@ -80,6 +82,19 @@ def take(browser: Browser, url: str, out: Path) -> None:
         page.close()
 
 
+def take_report(browser: Browser, out: Path) -> None:
+    """A picture of the report that the demo writes."""
+    with TemporaryDirectory() as folder:
+        report = Path(folder) / "report.html"
+        command = [sys.executable, "-m", "hinge", "demo", "--json", "--out", str(report)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=300)
+        page = browser.new_page(viewport={"width": 1000, "height": 1500})
+        page.goto(report.as_uri())
+        page.wait_for_selector(".main-svg", timeout=30_000)
+        page.screenshot(path=out / "demo-report.png")
+        page.close()
+
+
 def main(out: Path) -> None:
     """Serve, run, and take the pictures while the server is up."""
     with Server(["fashion"], log_level="error") as server, sync_playwright() as driver:
@@ -91,6 +106,7 @@ def main(out: Path) -> None:
         with device, Reporter(device, server.url, "kitchen", every_s=0.1) as reporter:
             run(device, reporter)
             take(browser, server.url, out)
+        take_report(browser, out)
         browser.close()
 
 

@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 from urllib.request import urlopen
 
@@ -13,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from hinge import Breaker, Device, Isotonic, fashion
 from hinge.gate.local.onnx import OnnxModel
 from hinge.gate.remote.open_inference import OpenInference
-from hinge.gate.reporting import Reporter
+from hinge.gate.reporting import RECENT, Reporter
 from hinge.server import Server
 
 CHROMIUM = "/usr/bin/chromium"
@@ -87,6 +88,10 @@ class Watched:
             self.reporter.saw(self.device.infer(image), picture=image, truth=fashion.CLASSES[label])
             self._next += 1
 
+    def is_well_after(self, samples: int) -> bool:
+        self.answer(samples)
+        return self.device.status.breaker == "closed"
+
     def close(self) -> None:
         self.reporter.close()
         self.device.close()
@@ -110,6 +115,17 @@ def served(**options: Any) -> Server:
 
 def value(page: Page, metric: str) -> float:
     return float(page.locator(f'#tiles [data-metric="{metric}"]').get_attribute("data-value") or "nan")
+
+
+def wait_until(page: Page, condition: Callable[[], Any]) -> None:
+    end = time.monotonic() + SOON_MS / 1000
+    while not condition():
+        assert time.monotonic() < end
+        page.wait_for_timeout(20)
+
+
+def shows_regret(page: Page, regret: float) -> bool:
+    return value(page, "hinge_device_regret") == regret
 
 
 def shows_samples(page: Page, samples: int) -> None:
@@ -144,11 +160,10 @@ def test_the_numbers_are_those_of_the_metrics(opened: Callable[..., Page], said:
 def test_charts_tables_and_pictures_are_there(opened: Callable[..., Page], said: list[str]) -> None:
     with served() as server, Watched(server.url) as watched:
         page = opened(server.url)
-        for _ in range(10):
+        for part in range(10):
             watched.answer(60)
-            time.sleep(0.1)
+            shows_samples(page, 60 * (part + 1))
         watched.reporter.compare([{"policy": "hi-lcb", "offload_fraction": 0.5, "cost_per_sample": 0.2, "regret": 9.0}])
-        shows_samples(page, 600)
         expect(page.locator("#compared tbody tr")).to_have_count(2, timeout=SOON_MS)
         assert page.locator("#bins svg rect.licensed").count() >= 1
         assert "licensed" in (page.locator("#bins svg").get_attribute("aria-label") or "")
@@ -180,8 +195,8 @@ def test_a_fault_becomes_visible_and_passes(opened: Callable[..., Page], said: l
         fell_back = sum(sample.value for sample in metrics(server.url) if sample.name == "hinge_device_fell_back")
         assert value(page, "hinge_device_fell_back") == fell_back > 0
         watched.remote.fails = False
-        time.sleep(3)  # until the breaker probes
-        watched.answer(400)
+        wait_until(page, lambda: watched.is_well_after(1))
+        watched.answer(RECENT)
         expect(page.locator("#faults")).not_to_contain_text("The breaker is open", timeout=SOON_MS)
         expect(page.locator("#faults")).to_contain_text("Alarm: the breaker opened")
     assert said == []
@@ -271,8 +286,10 @@ def test_it_can_be_used_from_the_keyboard(opened: Callable[..., Page], said: lis
         page.keyboard.press("Tab")
         page.keyboard.press("Space")
         expect(page.locator("#pause")).to_have_attribute("aria-pressed", "true")
+        page.evaluate(HEARD)
         watched.answer(5)
-        time.sleep(0.5)
+        wait_until(page, lambda: page.evaluate("window.heard.includes(25)"))
+        page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
         assert value(page, "hinge_device_samples") == 20, "it stands still"
         page.keyboard.press("Space")
         shows_samples(page, 25)
@@ -298,6 +315,31 @@ def test_everything_has_a_name_for_those_who_listen(opened: Callable[..., Page])
         shows_samples(phone, 50)
         assert phone.get_by_role("table", name="The newest first").get_by_role("cell").count() > 50
 
+
+def test_no_number_stops_the_page(opened: Callable[..., Page], said: list[str]) -> None:
+    with served() as server, Watched(server.url) as watched:
+        page = opened(server.url)
+        for regret in (-1e12, -1e10, -1e-9, 1e12):
+            watched.reporter.compare([{"policy": "isotonic", "cost_per_sample": regret, "regret": regret}])
+            watched.answer(5)
+            shows_samples(page, watched.device.status.samples)
+            wait_until(page, partial(shows_regret, page, regret))
+            for chart in ("regret-chart", "cost-chart"):
+                assert 2 <= page.locator(f"#{chart} line.grid").count() <= 8
+                assert "NaN" not in (page.locator(f"#{chart} path.own").get_attribute("d") or "")
+    assert said == []
+
+
+# Keeps the samples of each report that the page is told of, before it is drawn.
+HEARD = """() => {
+  const parse = JSON.parse;
+  window.heard = [];
+  JSON.parse = (text) => {
+    const data = parse(text);
+    if (data.report) window.heard.push(data.report.status.samples);
+    return data;
+  };
+}"""
 
 # The contrast of an element's text with what lies behind it, as WCAG counts it.
 CONTRAST = """(place) => {

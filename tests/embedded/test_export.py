@@ -107,6 +107,7 @@ def test_any_policy_with_expiries_becomes_a_table(tmp_path: Path) -> None:
 
 def test_what_has_expired_stays_expired_past_the_end_of_the_clock(tmp_path: Path) -> None:
     policy = learned(Isotonic(bins=6, offload_cost=0.45))
+    assert isinstance(policy, Isotonic)
     policy.time = 2**31 + 5_000
     ends = [policy.expiry(bin) for bin in range(6)]
     export("table", "--state", saved(policy, tmp_path), "--out", str(tmp_path / "c"))

@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
@@ -17,6 +17,7 @@ from PIL import Image
 
 from hinge import HILCB, AlwaysLocal, AlwaysRemote, Device, FixedCost, Isotonic, Thompson, at_most
 from hinge.bins import ClassBins, QuantileBins, UniformBins
+from hinge.cli.device.running import Run
 from hinge.gate.hindsight import Hindsight
 from hinge.gate.licences import licences
 from hinge.gate.pictures import SIDE, data_url, small
@@ -26,19 +27,27 @@ WAIT_S = 20.0
 NOWHERE = "http://127.0.0.1:9"
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 class Collecting:
     """A server that keeps what it is sent."""
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, status: int = 200, answer: bytes = b"") -> None:
         collected = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 collected.reports.append((self.path, dict(self.headers), json.loads(body)))
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()
+                self.wfile.write(answer)
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -51,10 +60,7 @@ class Collecting:
         self.thread.start()
 
     def wait(self, reports: int) -> None:
-        end = time.monotonic() + WAIT_S
-        while len(self.reports) < reports:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until(lambda: len(self.reports) >= reports)
 
     def close(self) -> None:
         self.server.shutdown()
@@ -106,17 +112,49 @@ def test_it_goes_on_when_the_server_comes_back() -> None:
             again.wait(2)
 
 
-def test_a_server_that_never_answers_keeps_nobody_waiting() -> None:
+def test_a_server_that_never_answers_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hinge.gate.reporting._PATIENCE_S", 10 * WAIT_S)
     with socket.create_server(("127.0.0.1", 0)) as silent, device() as watched:
+        silent.settimeout(WAIT_S)
         reporter = Reporter(watched, f"http://127.0.0.1:{silent.getsockname()[1]}", every_s=0.01)
-        time.sleep(0.1)
-        began = time.monotonic()
-        for _ in range(1000):
-            reporter.saw(watched.infer(3.0), picture=np.zeros((2000, 2000), np.uint8))
-        assert time.monotonic() - began < 2.0
-        began = time.monotonic()
+        with silent.accept()[0]:
+            for _ in range(1000):
+                reporter.saw(watched.infer(3.0), picture=np.zeros((2000, 2000), np.uint8))
+            assert reporter.problem is None, "all were answered while one report was under way"
+            silent.close()
         reporter.close()
-        assert time.monotonic() - began < 10.0
+        assert not reporter._thread.is_alive()
+
+
+def test_what_went_wrong_last_is_known() -> None:
+    with closing(Collecting(status=400, answer=b'{"error":"no\nway"}')) as refusing, device() as watched:
+        with Reporter(watched, NOWHERE) as nowhere, Reporter(watched, refusing.url) as refused:
+            assert nowhere.problem is None
+        assert str(nowhere.problem).startswith("the server gives no answer: cannot be reached")
+        assert refused.problem == 'the server refused a report with status 400: {"error":"no way"}'
+
+
+def test_a_report_that_cannot_be_made_is_not_the_last(server: Collecting, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Any) -> Any:
+        raise ZeroDivisionError("by zero")
+
+    with device() as watched, Reporter(watched, server.url, every_s=0.02) as reporter:
+        with monkeypatch.context() as broken:
+            broken.setattr("hinge.gate.reporting.copy_of", fail)
+            wait_until(lambda: reporter.problem is not None)
+        assert reporter.problem == "no report could be made: ZeroDivisionError: by zero"
+        server.wait(len(server.reports) + 1)
+
+
+def test_the_command_warns_once_of_reports_that_do_not_arrive(capfd: pytest.CaptureFixture[str]) -> None:
+    run = Run(1, None, None, False)
+    with device() as watched, Reporter(watched, NOWHERE) as reporter:
+        run.reporter = reporter
+        run._warn_of_reports()
+        reporter.problem = "nobody is there"
+        run._warn_of_reports()
+        run._warn_of_reports()
+    assert capfd.readouterr().err == "hinge: --report: nobody is there\n"
 
 
 def test_the_status_is_the_devices() -> None:

@@ -27,7 +27,7 @@ def url() -> Iterator[str]:
 
 def send(connection: socket.socket, message: Message, path: str = "/v2/models/fashion/infer") -> None:
     lines = "".join(f"{name}: {value}\r\n" for name, value in message.headers.items())
-    head = f"POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: {len(message.body)}\r\n{lines}\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(message.body)}\r\n{lines}\r\n"
     connection.sendall(head.encode() + message.body)
 
 

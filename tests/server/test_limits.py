@@ -20,7 +20,7 @@ from tests.server import models
 from tests.server.clients import Reply, ask, connect, images, infer, read_reply, send_raw, wait_for
 from tests.server.processes import memory_kib, serving
 
-PATH = b"POST /v2/models/fashion-local/infer HTTP/1.1\r\nHost: h\r\n"
+PATH = b"POST /v2/models/fashion-local/infer HTTP/1.1\r\nHost: localhost\r\n"
 CAP_KIB = MAX_BODY_BYTES // 1024
 
 

@@ -4,6 +4,8 @@ import json
 import re
 import socket
 import time
+import tracemalloc
+from array import array
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +18,7 @@ from hinge.gate.reporting import Reporter
 from hinge.server import Server
 from hinge.server.events import MOST_LISTENERS
 from hinge.server.refusal import Refusal
-from hinge.server.report import MAX_REPORT_BYTES, read_report
+from hinge.server.report import MAX_REPORT_BYTES, OWN, Figures, read_report
 from hinge.server.reports import FORGET_S, MOST_DEVICES, POINTS, Reports
 from tests.server.clients import TIMEOUT_S, Reply, ask, connect, send_raw
 from tests.server.processes import WAIT_S, memory_kib, serving
@@ -63,7 +65,7 @@ class Page:
 
     def __init__(self, url: str, headers: str = "") -> None:
         self.connection = connect(url)
-        self.connection.sendall(f"GET /hinge/events HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode())
+        self.connection.sendall(f"GET /hinge/events HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode())
         self._file = self.connection.makefile("rb")
         self.status = int(self._file.readline().split()[1])
         self.headers = {}
@@ -147,6 +149,11 @@ def test_the_metrics_are_those_of_the_last_report(url: str, report: Any) -> None
         ("recent/0/picture", "data:image/png;base64," + "A" * 2**15, "of at most"),
         ("recent/0/label", "x" * 300, "label must be 1 to 256"),
         ("recent/0/reason", "", "reason must be 1 to 256"),
+        ("recent/0/number", 10**12 + 1, "number must be a number"),
+        ("policy", "x" * 65, "policy must be of at most 64"),
+        ("compare/0/policy", "x" * 65, "policy must be of at most 64"),
+        ("compare", [{}] * 9, "compare may be 8 at most"),
+        ("compare/0/regret", -1.1e12, "regret must be a number from -1e+12 to 1e+12"),
         ("regret", 1e300, "regret must be a number"),
         ("regret", "much", "regret must be a number"),
         ("device", "kitchen", "device must be the one that reports"),
@@ -209,14 +216,16 @@ def test_a_page_is_told_all_there_is_and_then_what_changes(url: str, report: Any
     assert next(events)[0] == "hello"
     while (found := next(events))[0] != "history" or found[1]["device"] != "hall":
         pass
-    assert found[1]["points"][-1]["samples"] == 10
+    assert found[1]["compared"] == ["hi-lcb"]
+    assert found[1]["points"][-1][0] == 10
+    assert found[1]["points"][-1][-3:] == [0.5, 0.25, 1]
     while (found := next(events))[0] != "report" or found[1]["report"]["device"] != "hall":
         pass
     assert found[1]["report"] == report
     put(url, changed(report, "status/samples", 11))
     while (found := next(events))[0] != "report":
         pass
-    assert found[1]["point"]["samples"] == found[1]["report"]["status"]["samples"] == 11
+    assert found[1]["point"][0] == found[1]["report"]["status"]["samples"] == 11
     page.close()
 
 
@@ -276,6 +285,23 @@ def test_all_but_the_page_itself_needs_the_token(report: Any) -> None:
             assert until(page, "hello")["version"]
 
 
+def with_host(url: str, host: str) -> int:
+    return send_raw(url, f"GET /v2 HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()).status
+
+
+def test_another_name_does_not_lead_here(url: str) -> None:
+    port = url.rpartition(":")[2]
+    for host in ("127.0.0.1", "localhost", "LocalHost", "[::1]"):
+        assert with_host(url, host) == with_host(url, f"{host}:{port}") == 200
+    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", "localhost.", ""):
+        assert with_host(url, host) == 421
+    twice = send_raw(url, b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
+    assert "Host header must name this machine" in twice.json["error"]
+    assert send_raw(url, b"GET /v2 HTTP/1.0\r\n\r\n").status == 200
+    with Server(["fashion-local"], token=TOKEN, log_level="error") as guarded:
+        assert with_host(guarded.url, "edge.example") == 401, "who shows the token may call it what they like"
+
+
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
@@ -298,6 +324,10 @@ def test_the_page_may_load_nothing_but_itself(url: str) -> None:
 
 def figures(report: Any, samples: int = 10) -> Any:
     return read_report("hall", json.dumps(changed(report, "status/samples", samples)).encode())
+
+
+def at_sample(figures: Figures, samples: int) -> Figures:
+    return figures._replace(samples=samples, point=array("d", [samples, *figures.point[1:]]))
 
 
 def test_there_is_room_for_so_many_devices_and_silent_ones_make_way(report: Any) -> None:
@@ -330,9 +360,38 @@ def test_a_history_is_bounded_begins_anew_and_skips_what_stands_still(report: An
     reports.put("hall", read[0])
     assert len(points) == 1
     for samples in range(1, 5 * POINTS):
-        reports.put("hall", read[0]._replace(samples=samples, point=b"%d" % samples))
+        reports.put("hall", at_sample(read[0], samples))
         assert len(points) <= POINTS
-    kept = [int(point) for point in points[1:]]
+    kept = [int(point[0]) for point in points[1:]]
     assert kept == sorted(kept)
     assert kept[-1] == 5 * POINTS - 1
     assert kept[1] - kept[0] > kept[-1] - kept[-2]
+
+
+def test_what_was_told_of_other_policies_is_forgotten(report: Any) -> None:
+    reports = Reports(list)
+    reports.put("hall", figures(report, 1))
+    reports.put("hall", figures(changed(report, "compare/0/policy", "oracle"), 2))
+    assert [len(point) for point in reports._devices["hall"].points] == [OWN, OWN + 3]
+
+
+def test_full_histories_are_small_and_shared_by_all_who_listen(report: Any) -> None:
+    row = {"policy": "x" * 64, "offload_fraction": 1 / 3, "cost_per_sample": -1e12 / 3, "regret": -1e12 / 3}
+    read = figures(changed(report, "compare", [row] * 8))
+    tracemalloc.start()
+    try:
+        reports = Reports(list)
+        for name in range(MOST_DEVICES):
+            for samples in range(POINTS):
+                reports.put(f"d{name}", at_sample(read, samples))
+        for _ in range(MOST_LISTENERS):
+            reports.listeners.add()
+        devices = reports._devices.values()
+        told = [device.history() for device in devices]
+        assert all(before is device.history() for before, device in zip(told, devices, strict=True))
+        assert tracemalloc.get_traced_memory()[0] < 40e6
+    finally:
+        tracemalloc.stop()
+    reports.put("d0", at_sample(read, POINTS))
+    changes = [before is not device.history() for before, device in zip(told, devices, strict=True)]
+    assert changes == [True] + [False] * (MOST_DEVICES - 1)

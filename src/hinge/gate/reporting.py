@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from copy import deepcopy
 from functools import lru_cache
 from itertools import pairwise
@@ -27,7 +26,7 @@ from hinge.gate.hindsight import Hindsight
 from hinge.gate.licences import copy_of, licences
 from hinge.gate.pictures import data_url, small
 from hinge.gate.protocol.wire import json_message, model_name
-from hinge.gate.remote.http import Ask, Http
+from hinge.gate.remote.http import Ask, Http, Response
 from hinge.gate.tally import Status
 from hinge.policies.decision import Explanation
 
@@ -36,6 +35,8 @@ MOST_COMPARED = 8
 MOST_BINS = 1024  # in a report; the page could not show more
 _PATIENCE_S = 2.0  # for one report, from connecting to the answer
 TEXT = 240  # characters of a label, a fault or a reason
+NAME = 64  # of a policy's name
+_MOST = 10**12  # the largest number of a report
 
 Json = dict[str, Any]
 
@@ -63,6 +64,7 @@ class Reporter:
         self._seen, self._in_bin, self._hindsight = 0, [0] * bins, Hindsight(bins)
         self._recent: deque[_Seen] = deque(maxlen=RECENT)
         self._compared: dict[str, Json] = {}
+        self.problem: str | None = None  # the last one: the server could not be reached, or refused a report
         self._ended = Event()
         self._thread = Thread(target=self._keep_reporting, name="hinge-reporter", daemon=True)
         self._thread.start()
@@ -106,9 +108,16 @@ class Reporter:
         self._send()
 
     def _send(self) -> None:
-        ask = Ask("POST", f"/hinge/devices/{self._name}", json_message(self.report()))
-        with suppress(RemoteFailed):
-            self._http.send(ask, Deadline.after(_PATIENCE_S, time.monotonic()))
+        """Send one report; if that goes wrong, there is the next."""
+        try:
+            ask = Ask("POST", f"/hinge/devices/{self._name}", json_message(self.report()))
+            response = self._http.send(ask, Deadline.after(_PATIENCE_S, time.monotonic()))
+            if response.status != 200:
+                self.problem = _refusal(response)
+        except RemoteFailed as error:
+            self.problem = _text(f"the server gives no answer: {error}")
+        except Exception as error:
+            self.problem = _text(f"no report could be made: {type(error).__name__}: {error}")
 
     def report(self) -> Json:
         """How the device fares now."""
@@ -122,7 +131,7 @@ class Reporter:
         explain = lru_cache(maxsize=None)(policy.explain)  # which is dear where there is a budget
         return {
             "device": self._name,
-            "policy": policy.name,
+            "policy": policy.name[:NAME],
             "offload_cost": policy.offload_cost,
             "status": _status(self._device.status),
             "bins": _bins(self._device.bins, known, in_bin),
@@ -209,12 +218,16 @@ def _spans(bins: UniformBins | QuantileBins | ClassBins) -> list[tuple[str | Non
 def _compared(row: Mapping[str, Any]) -> Json:
     figures = ("offload_fraction", "cost_per_sample", "regret")
     numbers = {key: None if row.get(key) is None else real("Reporter", key, row[key]) for key in figures}
-    return {"policy": _text(row["policy"]), **numbers}
+    return {"policy": _text(row["policy"])[:NAME], **numbers}
 
 
 def _whole(number: int | None) -> int | None:
-    """A number that a browser can hold; what lies beyond is as good as the end of it."""
-    return None if number is None else min(number, 2**53)
+    """A number that a page can show; what lies beyond is as good as the end of it."""
+    return None if number is None else min(number, _MOST)
+
+
+def _refusal(response: Response) -> str:
+    return _text(f"the server refused a report with status {response.status}: {response.body.decode(errors='replace')}")
 
 
 def _text(value: object) -> str:

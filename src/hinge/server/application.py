@@ -1,9 +1,11 @@
 """The server's answers, as a bare ASGI application: the way of an inference is short, and every millisecond counts."""
 
 import asyncio
+import ipaddress
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from time import perf_counter
 from typing import Any
 
@@ -38,6 +40,8 @@ LARGE_JSON_BYTES = 32 * 2**10  # reading or writing more would keep the others w
 LARGE_BYTES = 4 * 2**20  # of binary data
 REPORTS = 16  # of devices, received at the same time
 
+_HERE = ("127.0.0.1", "::1", "localhost")  # what this machine calls itself
+
 METADATA = ServerMetadata("hinge", __version__, ("binary_tensor_data",))
 
 
@@ -49,6 +53,7 @@ class Application:
         services: Mapping[str, Service],
         *,
         token: str | None,
+        insecure: bool,
         limits: Limits,
         metrics: Metrics,
         log: Log,
@@ -61,6 +66,7 @@ class Application:
         self._reports = reports
         self._reporting = Hold(replace(limits, requests=REPORTS, held_bytes=REPORTS * MAX_REPORT_BYTES))
         self._token = token
+        self._checks_host = token is None and not insecure
         self._metrics = metrics
         self._log = log
         self._watcher = watcher
@@ -100,6 +106,8 @@ class Application:
         start = perf_counter()
         call = Call(scope)
         try:
+            if self._checks_host:
+                _check_host(scope)
             answer = await self._answer(call, receive)
         except Refusal as refusal:
             self._metrics.refused(refusal.reason)
@@ -249,3 +257,28 @@ class Application:
         async with self._large:
             call.client.check()
             return await asyncio.to_thread(build_response, request, outputs, model=service.name, version=VERSION)
+
+
+def _check_host(scope: Any) -> None:
+    """Refuse who reached this machine by another's name: a page can have its own name lead here (DNS rebinding)."""
+    bound = (scope.get("server") or ("",))[0]
+    if not _is_loopback(bound):
+        return
+    for name, value in scope["headers"]:
+        if name == b"host" and _host(value) not in (*_HERE, bound):
+            raise Refusal(421, "host", "the Host header must name this machine, such as 127.0.0.1 or localhost")
+
+
+def _host(header: bytes) -> str:
+    """The host of a Host header, without its port."""
+    host = header.decode("latin-1").strip().lower()
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdigit() and (":" not in name or name.endswith("]")) else host).strip("[]")
+
+
+@lru_cache(maxsize=64)
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False

@@ -13,6 +13,7 @@ from hinge.server.receiving import Receive
 from hinge.server.refusal import Headers, overloaded
 
 Send = Callable[[Any], Awaitable[None]]
+News = Callable[[], bytes]  # an event, written when it is sent: nothing is kept for who has still to be told
 
 MOST_LISTENERS = 32
 BEAT_S = 1.0  # a sign of life, by which both sides notice that the other is gone
@@ -38,10 +39,10 @@ class Listener:
 
     def __init__(self) -> None:
         self.ended = False
-        self._pending: dict[str, bytes] = {}
+        self._pending: dict[str, News] = {}
         self._news = asyncio.Event()
 
-    def tell(self, subject: str, news: bytes) -> None:
+    def tell(self, subject: str, news: News) -> None:
         """Tell it of something, instead of what it has not yet been told of the same."""
         self._pending[subject] = news
         self._news.set()
@@ -51,13 +52,15 @@ class Listener:
         self.ended = True
         self._news.set()
 
-    async def next(self, wait_s: float) -> list[bytes]:
-        """What there is to tell; nothing, if there is none for so long."""
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._news.wait(), wait_s)
-        self._news.clear()
-        news, self._pending = list(self._pending.values()), {}
-        return news
+    async def next(self, wait_s: float) -> bytes | None:
+        """What it has waited for longest; None, if there is nothing for so long."""
+        if not self._pending:
+            self._news.clear()
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._news.wait(), wait_s)
+        for subject in self._pending:
+            return self._pending.pop(subject)()
+        return None
 
 
 class Listeners:
@@ -79,7 +82,7 @@ class Listeners:
         self._greet(listener)
         return listener
 
-    def tell(self, subject: str, news: bytes) -> None:
+    def tell(self, subject: str, news: News) -> None:
         """Tell everyone."""
         for listener in self._all:
             listener.tell(subject, news)
@@ -101,8 +104,9 @@ class Listeners:
             while not listener.ended:
                 if loop.time() >= beat_at:
                     beat_at = loop.time() + BEAT_S
-                    listener.tell("server", event("server", self._beat()))
-                for news in await listener.next(beat_at - loop.time()):
+                    listener.tell("server", lambda: event("server", self._beat()))
+                news = await listener.next(beat_at - loop.time())
+                if news is not None:
                     part = {"type": "http.response.body", "body": news, "more_body": True}
                     await asyncio.wait_for(send(part), STUCK_S)
             await asyncio.wait_for(send({"type": "http.response.body", "body": b""}), STUCK_S)

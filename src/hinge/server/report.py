@@ -1,10 +1,13 @@
 """What a device reports of itself (see `hinge.gate.reporting`): its form, and the figures in it."""
 
-from typing import Any, NamedTuple
+from array import array
+from math import isnan, nan
+from typing import Any, NamedTuple, TypeAlias
 
 from hinge.errors import InvalidMessage
 from hinge.gate.protocol.wire import read_json, shown, write_json
-from hinge.gate.reporting import MOST_BINS, MOST_COMPARED, RECENT
+from hinge.gate.reporting import MOST_BINS, MOST_COMPARED, NAME, RECENT
+from hinge.server.events import event
 from hinge.server.shapes import COUNT, Counts, Many, Maybe, Number, Record, Text, Truth
 
 MAX_REPORT_BYTES = 2**20
@@ -53,11 +56,11 @@ _RECENT = Record(
         "picture": Maybe(Text(2**15, "data:image/png;base64,[A-Za-z0-9+/=]+")),
     }
 )
-_COMPARED = Record({"policy": Text(), "offload_fraction": Maybe(_SHARE), "cost_per_sample": _ANY, "regret": _ANY})
+_COMPARED = Record({"policy": Text(NAME), "offload_fraction": Maybe(_SHARE), "cost_per_sample": _ANY, "regret": _ANY})
 REPORT = Record(
     {
         "device": Text(64, "[A-Za-z0-9_.-]+"),
-        "policy": Text(),
+        "policy": Text(NAME),
         "offload_cost": Maybe(_SHARE),
         "status": _STATUS,
         "bins": Many(_BIN, MOST_BINS),
@@ -69,8 +72,14 @@ REPORT = Record(
 )
 
 
+# What the page draws over time: samples, offloads, offload cost, cost per sample and regret, then for each policy that
+# is compared its offload fraction, cost per sample and regret. What is not known is no number.
+Point: TypeAlias = "array[float]"  # as a history of many devices is to be small
+OWN = 5  # numbers of the device itself, with which a point begins
+
+
 class Figures(NamedTuple):
-    """The numbers of a report that go into the metrics, and the report itself, written anew on one line."""
+    """The numbers of a report that go into the metrics and the history, and the event that tells of it."""
 
     samples: int
     offloads: int
@@ -84,8 +93,9 @@ class Figures(NamedTuple):
     licensed_bins: int
     fell_back: dict[str, int]
     alarms: dict[str, int]
-    point: bytes
-    written: bytes
+    compared: tuple[str, ...]  # the policies beside the device's own
+    point: Point
+    told: bytes
 
 
 def read_report(name: str, body: bytes) -> Figures:
@@ -96,6 +106,7 @@ def read_report(name: str, body: bytes) -> Figures:
         raise InvalidMessage(f"report: device must be the one that reports, got {shown(report['device'])}")
     status = report["status"]
     offloads = status["answered_by_remote"] + sum(status["fell_back"].values())
+    point = _point(report, offloads)
     return Figures(
         samples=status["samples"],
         offloads=offloads,
@@ -109,23 +120,30 @@ def read_report(name: str, body: bytes) -> Figures:
         licensed_bins=sum(each["licensed"] for each in report["bins"]),
         fell_back=status["fell_back"],
         alarms=status["alarms"],
-        point=_point(report, offloads),
-        written=write_json(report),
+        compared=tuple(row["policy"] for row in report["compare"]),
+        point=point,
+        told=event("report", b'{"report":%s,"point":%s}' % (write_json(report), write_point(point))),
     )
 
 
-def _point(report: dict[str, Any], offloads: int) -> bytes:
-    """What the page draws over time."""
-    compared = [
-        [row["policy"], row["offload_fraction"], row["cost_per_sample"], row["regret"]] for row in report["compare"]
-    ]
-    return write_json(
-        {
-            "samples": report["status"]["samples"],
-            "offloads": offloads,
-            "offload_cost": report["status"]["offload_cost"],
-            "cost_per_sample": report["cost_per_sample"],
-            "regret": report["regret"],
-            "compare": compared,
-        }
-    )
+def write_point(point: Point) -> bytes:
+    """A point as JSON; nine digits are more than a chart can show.
+
+    >>> write_point(array("d", [3.0, nan, 1 / 3]))
+    b'[3,null,0.333333333]'
+    """
+    return b"[%s]" % ",".join(map(_number, point)).encode("ascii")
+
+
+def _number(number: float) -> str:
+    if isnan(number):
+        return "null"
+    return str(int(number)) if number.is_integer() else f"{number:.9g}"
+
+
+def _point(report: dict[str, Any], offloads: int) -> Point:
+    status = report["status"]
+    numbers = [status["samples"], offloads, status["offload_cost"], report["cost_per_sample"], report["regret"]]
+    for row in report["compare"]:
+        numbers += [row["offload_fraction"], row["cost_per_sample"], row["regret"]]
+    return array("d", [nan if number is None else number for number in numbers])

@@ -13,7 +13,7 @@ from hinge import __version__
 from hinge.gate.protocol.wire import write_json
 from hinge.server.events import Listener, Listeners, event
 from hinge.server.refusal import overloaded
-from hinge.server.report import Figures
+from hinge.server.report import OWN, Figures, Point, write_point
 
 MOST_DEVICES = 64
 FORGET_S = 60.0  # silence after which a device makes room for another
@@ -36,20 +36,36 @@ _GAUGES = {
 class _Device:
     """One device's last report and its history."""
 
-    def __init__(self) -> None:
-        self.points: list[bytes] = []
-        self.figures: Figures | None = None
-        self.heard = 0.0
+    def __init__(self, name: str, figures: Figures, now: float) -> None:
+        self._name = name
+        self.figures, self.heard = figures, now
+        self.points: list[Point] = [figures.point]
+        self._history: bytes | None = None  # as it is told, once somebody wanted to know
 
     def take(self, figures: Figures, now: float) -> None:
         before, self.figures, self.heard = self.figures, figures, now
-        if before is not None and figures.samples < before.samples:
+        self._history = None
+        if figures.samples < before.samples:
             self.points.clear()  # it began anew
-        if before is not None and figures.samples == before.samples and self.points:
+        if figures.samples == before.samples and self.points:
             self.points.pop()  # nothing happened since
+        if figures.compared != before.compared:
+            self.points[:] = [point[:OWN] for point in self.points]  # what was told of others was of other ones
         self.points.append(figures.point)
         if len(self.points) > POINTS:
             del self.points[1:-1:2]  # what is long ago is told in larger steps
+
+    def report(self) -> bytes:
+        """The event that tells of the last report."""
+        return self.figures.told
+
+    def history(self) -> bytes:
+        """The event that tells of the history: the same bytes for everyone, until it changes."""
+        if self._history is None:
+            known = write_json({"device": self._name, "compared": self.figures.compared})
+            points = b",".join(map(write_point, self.points))
+            self._history = event("history", b'%s,"points":[%s]}' % (known[:-1], points))
+        return self._history
 
 
 class Reports(Collector):
@@ -62,11 +78,13 @@ class Reports(Collector):
 
     def put(self, name: str, figures: Figures) -> None:
         """Take a report, and tell those who listen."""
-        if name not in self._devices:
+        device = self._devices.get(name)
+        if device is None:
             self._make_room()
-        device = self._devices.setdefault(name, _Device())
-        device.take(figures, self._clock())
-        self.listeners.tell(name, _told(figures))
+            device = self._devices[name] = _Device(name, figures, self._clock())
+        else:
+            device.take(figures, self._clock())
+        self.listeners.tell(name, device.report)
 
     def collect(self) -> Iterator[Metric]:
         """The figures of the last reports, for Prometheus."""
@@ -102,18 +120,13 @@ class Reports(Collector):
 
     def _greet(self, listener: Listener) -> None:
         """Tell a new listener all there is."""
-        listener.tell("hello", event("hello", write_json({"version": __version__})))
+        hello = event("hello", write_json({"version": __version__}))
+        listener.tell("hello", lambda: hello)
         for name, device in sorted(self._devices.items()):
-            history = b'{"device":"%s","points":[%s]}' % (name.encode("ascii"), b",".join(device.points))
-            listener.tell(f"history of {name}", event("history", history))
-            if device.figures is not None:
-                listener.tell(name, _told(device.figures))
+            listener.tell(f"history of {name}", device.history)
+            listener.tell(name, device.report)
 
     def _beat(self) -> bytes:
         now = self._clock()
         silent = {name: round(now - device.heard, 1) for name, device in self._devices.items()}
         return write_json({"requests": self._requests(), "silent_s": silent})
-
-
-def _told(figures: Figures) -> bytes:
-    return event("report", b'{"report":%s,"point":%s}' % (figures.written, figures.point))

@@ -143,6 +143,7 @@ class Server:
         return Application(
             services,
             token=self.token,
+            insecure=self.insecure,
             limits=self.limits,
             metrics=self.metrics,
             log=self.log,

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hinge.errors import InvalidMessage
-from hinge.gate.protocol.wire import listing, mapping, shown, text
+from hinge.gate.protocol.wire import MAX_TEXT, listing, mapping, shown, text
 
 Json = dict[str, Any]
+
+MOST = 10**12  # the largest number; a chart of larger ones could not tell neighbours apart
 
 
 class Shape(Protocol):
@@ -31,8 +33,8 @@ class Number:
     hinge.errors.InvalidMessage: confidence must be a number from 0 to 1, got 1.5
     """
 
-    low: float = -1e15
-    high: float = 1e15
+    low: float = -MOST
+    high: float = MOST
     whole: bool = False
 
     def check(self, owner: str, value: object) -> None:
@@ -47,14 +49,20 @@ class Number:
 
 @dataclass(frozen=True)
 class Text:
-    """Printable text that is not empty; of a pattern, if there is one, and then of any length up to `most`."""
+    """Printable text that is not empty, of a length up to `most`; of a pattern, if there is one.
 
-    most: int = 256
+    >>> Text(4).check("policy", "hi-lcb")
+    Traceback (most recent call last):
+    hinge.errors.InvalidMessage: policy must be of at most 4 characters
+    """
+
+    most: int = MAX_TEXT
     pattern: str | None = None
 
     def check(self, owner: str, value: object) -> None:
         if self.pattern is None:
-            text(owner, value)
+            if len(text(owner, value)) > self.most:
+                raise InvalidMessage(f"{owner} must be of at most {self.most} characters")
         elif not isinstance(value, str) or len(value) > self.most or not re.fullmatch(self.pattern, value):
             raise InvalidMessage(f"{owner} must be like {self.pattern}, of at most {self.most} characters")
 
@@ -149,4 +157,4 @@ class Record:
         }
 
 
-COUNT = Number(0, 2**53, whole=True)
+COUNT = Number(0, whole=True)

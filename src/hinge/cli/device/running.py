@@ -33,6 +33,7 @@ class Run:
         self._stopping = Stopping()
         self._refusal: RemoteFailed | None = None
         self.reporter: Reporter | None = None
+        self._warned = False  # of reports that do not arrive
         self.arrival: Arrival | None = None
 
     def horizon(self, stream: Stream) -> int | None:
@@ -54,6 +55,7 @@ class Run:
 
     def end(self, device: Device) -> None:
         """Print the summary of a device that is closed, so that nothing is under way any more."""
+        self._warn_of_reports()
         status = device.status
         if status.not_durable == CLOSED:
             status = replace(status, not_durable=None)
@@ -98,6 +100,14 @@ class Run:
             telling.tell(self._course.take(case, answer, latency_ms))
             if self.reporter is not None:
                 self.reporter.saw(answer, picture=case.sample, truth=case.truth)
+        self._warn_of_reports()
+
+    def _warn_of_reports(self) -> None:
+        """Say once that reports do not arrive, which does no harm to the answers."""
+        problem = None if self.reporter is None else self.reporter.problem
+        if problem is not None and not self._warned:
+            self._warned = True
+            show.warn(f"--report: {problem}")
 
 
 def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:

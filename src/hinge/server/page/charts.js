@@ -5,6 +5,7 @@ import { count, percent, short } from "./numbers.js";
 const ROW = 22, LABEL = 84, TEXT = 148; // pixels of the chart of bins
 const MOST_ROWS = 24;
 const HEIGHT = 190, LEFT = 46, BOTTOM = 24, TOP = 8; // of a chart over time
+const MOST_TICKS = 8;
 
 /** An element of SVG. */
 export function svg(name, attributes = {}, ...children) {
@@ -151,10 +152,9 @@ function label(x, y, words, anchor = "start", kind = "") {
 /** The courses to draw: the device's own and those it is compared with, each a list of [samples, value]. */
 function courses(report, points, own, place) {
   const lines = [{ name: report.policy, points: points.map((point) => [point.samples, own(point)]) }];
-  for (const { policy } of report.compare) {
-    const valueOf = (point) => (point.compare.find(([name]) => name === policy) ?? [])[place] ?? null;
-    lines.push({ name: policy, points: points.map((point) => [point.samples, valueOf(point)]) });
-  }
+  report.compare.forEach(({ policy }, row) => {
+    lines.push({ name: policy, points: points.map((point) => [point.samples, point.compared[3 * row + place] ?? null]) });
+  });
   const known = ([samples, value]) => samples > 0 && value !== null;
   return lines.map((line, order) => ({ ...line, order, points: line.points.filter(known) }));
 }
@@ -166,11 +166,11 @@ export function drawCourse(find, report, points) {
   const judged = report.cost_per_sample !== null;
   const title = judged ? "Cost per sample so far, mistakes included" : "Cost of offloads, per sample so far";
   find("cost-title").textContent = title;
-  const offloads = courses(report, points, (point) => point.samples ? point.offloads / point.samples : null, 1);
-  const costs = courses(report, points, costOf, 2);
+  const offloads = courses(report, points, (point) => point.samples ? point.offloads / point.samples : null, 0);
+  const costs = courses(report, points, costOf, 1);
   drawLines(find("offload-chart"), offloads, percent, "offloaded");
   drawLines(find("cost-chart"), costs, (value) => value.toPrecision(2), "cost per sample");
-  drawLines(find("regret-chart"), courses(report, points, (point) => point.regret, 3), short, "regret");
+  drawLines(find("regret-chart"), courses(report, points, (point) => point.regret, 2), short, "regret");
   const named = offloads.length > 1 ? offloads : [];
   find("policies").replaceChildren(...named.map(({ name, order }) => {
     const item = document.createElement("li");
@@ -218,12 +218,11 @@ function latest(lines, format) {
   return drawn.map(({ name, points }) => `${name} ${format(points[points.length - 1][1])}`).join(", ");
 }
 
-/** Three to six round numbers, from the least value or 0 to the most. */
+/** A few round numbers, from the least value or 0 to the most. */
 function scale(values) {
-  const low = Math.min(0, ...values), high = Math.max(...values, low + 1e-6);
+  const low = Math.min(0, ...values), high = Math.max(...values, low + Math.max(1e-6, -low * 1e-9));
   const rough = (high - low) / 4, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((each) => each * power).find((each) => each >= rough * 0.999);
-  const ticks = [];
-  for (let k = Math.floor(low / step); ticks.length < 2 || ticks[ticks.length - 1] < high; k += 1) ticks.push(k * step);
-  return ticks;
+  const first = Math.floor(low / step), length = Math.ceil(high / step) - first + 1;
+  return Array.from({ length: Math.min(Math.max(2, length), MOST_TICKS) }, (_, k) => (first + k) * step);
 }

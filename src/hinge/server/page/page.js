@@ -8,7 +8,7 @@ const POINTS = 600; // of a history; as many as the server keeps
 const SILENT_S = 5;
 const find = (id) => document.getElementById(id);
 
-const devices = new Map(); // name → { report, points, silent }
+const devices = new Map(); // name → { report, compared, points, silent }
 let requests = [];
 let paused = false, drawing = false;
 
@@ -18,15 +18,16 @@ const tellings = {
   hello() {
     devices.clear();
   },
-  history({ device, points }) {
-    deviceOf(device).points = points;
+  history({ device, compared, points }) {
+    Object.assign(deviceOf(device), { compared: compared.join("\n"), points: points.map(pointOf) });
   },
   report({ report, point }) {
     const device = deviceOf(report.device);
     const before = device.report && device.report.status.samples;
     device.report = report;
     device.silent = false;
-    addPoint(device.points, point, before);
+    compareWith(device, report.compare.map(({ policy }) => policy).join("\n"));
+    addPoint(device.points, pointOf(point), before);
   },
   server(told) {
     requests = told.requests;
@@ -37,8 +38,19 @@ const tellings = {
 };
 
 function deviceOf(name) {
-  if (!devices.has(name)) devices.set(name, { report: null, points: [], silent: false });
+  if (!devices.has(name)) devices.set(name, { report: null, compared: "", points: [], silent: false });
   return devices.get(name);
+}
+
+/** A point as the server tells it, which is numbers only; those of the policies compared come by threes. */
+function pointOf([samples, offloads, offload_cost, cost_per_sample, regret, ...compared]) {
+  return { samples, offloads, offload_cost, cost_per_sample, regret, compared };
+}
+
+/** As the server does: what was told of other policies is forgotten when these are other ones. */
+function compareWith(device, compared) {
+  if (device.compared !== compared) device.points.forEach((point) => { point.compared = []; });
+  device.compared = compared;
 }
 
 /** As the server does: begin anew with the device, and tell what is long ago in larger steps. */
