@@ -6,9 +6,7 @@ Each section is a module of benchmarks/gates/ and becomes a page in the results.
 on loopback; Triton, KServe and MLServer in environments that are made once (see tools/peers).
 """
 
-import argparse
 import sys
-import time
 from importlib import import_module
 from pathlib import Path
 
@@ -17,26 +15,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for benchmarks.â
 SECTIONS = ("overhead", "round_trip", "faults", "servers", "memory")
 
 
-def page(section: str, quick: bool) -> str:
-    """A section's report, and what it took."""
-    begun = time.monotonic()
+def report(section: str, quick: bool) -> str:
+    """The tables of a section."""
     tables = import_module(f"benchmarks.gates.{section}").report(quick)
-    made = f"Written by `benchmarks/gate.py --only {section}` in {time.monotonic() - begun:.0f} s."
-    return "\n\n".join([*(table.markdown() for table in tables), made, ""])
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Measures Hinge's running system.")
-    parser.add_argument("--quick", action="store_true", help="few readings, to see that it works")
-    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS, metavar="SECTION", help=str(SECTIONS))
-    parser.add_argument("--results", type=Path, metavar="FOLDER", help="write each section to a page in this folder")
-    options = parser.parse_args()
-    for section in options.only:
-        text = page(section, options.quick)
-        print(text, flush=True)
-        if options.results:
-            (options.results / f"gate-{section.replace('_', '-')}.md").write_text(text, encoding="utf-8")
+    return "\n\n".join([*(table.markdown() for table in tables), ""])
 
 
 if __name__ == "__main__":
-    main()
+    from benchmarks.sections import run_sections
+
+    run_sections("Measures Hinge's running system.", "gate", SECTIONS, report)
