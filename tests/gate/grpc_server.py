@@ -72,7 +72,7 @@ class GrpcServer:
     def ServerMetadata(self, request: Any, context: Any) -> Any:  # noqa: N802  # named as the protocol does
         return MESSAGES["ServerMetadataResponse"](name="test", version="1.2", extensions=["model_repository"])
 
-    def ModelMetadata(self, request: Any, context: Any) -> Any:  # noqa: N802
+    def ModelMetadata(self, request: Any, context: Any) -> Any:  # noqa: N802  # the same
         if request.name != "remote":
             context.abort(grpc.StatusCode.NOT_FOUND, f"unknown model {request.name}")
         response = MESSAGES["ModelMetadataResponse"](name="remote", platform="none", versions=["1"])
@@ -80,7 +80,7 @@ class GrpcServer:
         response.outputs.add(name="scores", datatype="FP32", shape=[-1, CLASSES])
         return response
 
-    def ModelInfer(self, request: Any, context: Any) -> Any:  # noqa: N802
+    def ModelInfer(self, request: Any, context: Any) -> Any:  # noqa: N802  # the same
         self.requests.append(request)
         if self.hold:
             self.released.wait(WAIT_S)

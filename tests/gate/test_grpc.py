@@ -178,7 +178,7 @@ def test_an_error_of_the_server_is_told(server: GrpcServer) -> None:
     def fail(request: Any, context: Any) -> Any:
         context.abort(grpc.StatusCode.INTERNAL, "out of\nmemory")
 
-    server.ModelInfer = fail  # type: ignore[method-assign]
+    server.ModelInfer = fail  # type: ignore[method-assign]  # a server that fails
     with remote_of(server) as remote:
         failed = failure_of(remote)
         assert failed.kind == "error"

@@ -46,7 +46,7 @@ def connection() -> httptools_impl.HttpToolsProtocol:
     """A connection of uvicorn's own in the middle of a request, of which it has made a cycle."""
     loop = asyncio.new_event_loop()
     made = httptools_impl.HttpToolsProtocol(config(), ServerState(), {}, loop)
-    made._start_asgi_task = lambda *_: None  # type: ignore[method-assign]
+    made._start_asgi_task = lambda *_: None  # type: ignore[method-assign]  # no application runs
     made.connection_made(Transport())
     made.data_received(b"POST /path HTTP/1.1\r\nContent-Length: 9\r\n\r\nbody")
     loop.close()
