@@ -17,8 +17,8 @@ venv: $(VENV)/.installed ## Set up the virtual environment
 
 # The stamps .installed and .installed-bench say when the environment last matched the files they depend on.
 $(VENV)/.installed: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
-	  { echo "Hinge needs Python 3.10 or newer, not $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Hinge needs Python 3.11 or newer, not $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11"; exit 1; }
 	@echo "Setting up $(VENV) (once; a minute or so)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'

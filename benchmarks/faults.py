@@ -28,12 +28,12 @@ import numpy as np
 
 from benchmarks.report import Table, ratio
 from hinge import AlwaysRemote, AsyncDevice, Breaker, Device, FixedCost, OnnxModel, OpenInference, fashion
-from hinge.gate.protocol.tensors import TensorSpec
+from hinge.oip.tensors import TensorSpec
 from tests.faults.figures import note
 from tests.faults.hanging import full_port
 from tests.faults.setting import tireless
-from tests.gate.chaos import ChaosProxy, Fault
-from tests.gate.loopback import OipServer
+from tests.support.chaos import ChaosProxy, Fault
+from tests.support.loopback import OipServer
 
 DEADLINE_S, SLACK_S = 0.05, 0.005
 FAULTS = (Fault.STALL, Fault.DRIP, Fault.BLACK_HOLE)

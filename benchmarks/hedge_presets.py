@@ -7,9 +7,8 @@ import argparse
 from pathlib import Path
 
 from hinge import HedgeHI, Policy, simulate
-from hinge.experiments.figures import PAPER_TABLES
-from hinge.experiments.lab import COST, PAPER_TRACES, Lab
-from hinge.policies.hedge_hi import COMPLEXITIES
+from hinge.paper.figures import COST, PAPER_TABLES, PAPER_TRACES, Lab
+from hinge.policies.hedge import COMPLEXITIES
 
 HORIZON, RUNS = 100_000, 20
 

@@ -22,7 +22,7 @@ import numpy as np
 from hinge import HILCB, HILCBLite, Oracle, Policy
 from hinge.simulation import Threads, lineup, simulate
 from hinge.simulation.engine import Player
-from hinge.sources import FixedCosts, Samples, Synthetic
+from hinge.simulation.sources import FixedCosts, Samples, Synthetic
 
 ALPHA, COST = 0.52, 0.5
 

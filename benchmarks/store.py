@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter_ns, sleep
 
 from hinge import Isotonic, Policy, Thompson, at_most, on_budget
-from hinge.gate.storage.store import Store
+from hinge.device.storage.store import Store
 
 ROUNDS = 5
 PAUSE_S = 0.0003  # between two updates: an offload takes longer than that

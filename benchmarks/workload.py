@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hinge
-from hinge.policies.forgetting import Forgetting
+from hinge.policies.drift import Forgetting
 
 ALPHA = 0.52
 HORIZON = 100_000

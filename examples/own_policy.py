@@ -5,10 +5,9 @@
 
 from typing import NamedTuple
 
-from hinge.arguments import whole
+from hinge._checks import whole
 from hinge.policies import ExpiryPolicy
-from hinge.policies.columns import Wholes, whole_column
-from hinge.policies.expiry import has_expired
+from hinge.policies.expiry import Wholes, has_expired, whole_column
 
 
 class StreakTable(NamedTuple):
@@ -50,7 +49,7 @@ class Streak(ExpiryPolicy):
 
 if __name__ == "__main__":
     from hinge import HILCB, UniformBins, load_trace, simulate
-    from hinge.sources import FixedCosts, Resampled
+    from hinge.simulation.sources import FixedCosts, Resampled
     from hinge.testing import check_policy
 
     check_policy(Streak(bins=8))

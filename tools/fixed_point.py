@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from hinge import HILCB, HILCBLite, Policy, UniformBins, load_trace, simulate
 from hinge.embedded.twin import LiteTwin, MonotoneTwin
 from hinge.simulation import Record
-from hinge.sources import BimodalCosts, FixedCosts, Resampled
+from hinge.simulation.sources import BimodalCosts, FixedCosts, Resampled
 from hinge.traces import trace_names
 
 HORIZON, RUNS = 100_000, 20

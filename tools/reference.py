@@ -2,8 +2,8 @@
 
     python -m tools.reference FOLDER         # writes the pages there; for the site, tools/site.py takes them from here
 
-The names are those of `hinge/__init__.pyi`, and those that `hinge.sources`, `hinge.theory`, `hinge.testing` and
-`hinge.server` list. A name without a docstring is an error.
+The names are those of `hinge/__init__.pyi`, and those that `hinge.simulation.sources`, `hinge.theory`, `hinge.testing`
+and `hinge.server` list. A name without a docstring is an error.
 """
 
 import ast
@@ -29,7 +29,7 @@ PAGES: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
     "device": (
         "Devices",
         "A local model, a policy and a remote; see [the device](../device.md).",
-        ("hinge.gate",),
+        ("hinge.device",),
         (),
     ),
     "policies": (
@@ -48,7 +48,7 @@ PAGES: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
         "Traces and simulation",
         "Recorded streams, made-up ones, and the loops that policies run in; see [simulation](../simulation.md).",
         ("hinge.traces", "hinge.simulation"),
-        ("hinge.sources",),
+        ("hinge.simulation.sources",),
     ),
     "theory": ("Theory", "The paper's bounds; see [the theory](../theory.md).", (), ("hinge.theory",)),
     "server": ("Server", "`hinge serve` from Python; see [the edge server](../server.md).", (), ("hinge.server",)),

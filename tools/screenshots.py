@@ -15,10 +15,10 @@ from playwright.sync_api import Browser, sync_playwright
 
 from hinge import AlwaysRemote, Device, Isotonic, UniformBins, fashion
 from hinge.confidence import max_softmax
-from hinge.gate.local.onnx import OnnxModel
-from hinge.gate.remote.open_inference import OpenInference
-from hinge.gate.reporting import Reporter
+from hinge.device.reporter import Reporter
+from hinge.models.onnx import OnnxModel
 from hinge.policies import Policy, build
+from hinge.remotes.open_inference import OpenInference
 from hinge.server import Server
 
 PICTURES = (("page-light", 1200, 1750, "light"), ("page-dark", 1200, 1750, "dark"), ("page-phone", 390, 1900, "light"))

@@ -6,7 +6,7 @@
 import tempfile
 from pathlib import Path
 
-from hinge.embedded.constants import constants
+from hinge.embedded.twin import constants
 from tools.boards.cycles import Cycles, count_cycles
 from tools.boards.sizes import MODES, size_of
 from tools.boards.targets import BOARDS

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.report import Table, span
 from hinge import Device, Isotonic, OnnxModel, OpenInference, fashion
-from tests.gate.chaos import ChaosProxy, Fault
+from tests.support.chaos import ChaosProxy, Fault
 from tools.peers.hinge import hinge
 
 DEADLINE_S = 0.1

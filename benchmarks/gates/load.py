@@ -10,7 +10,8 @@ import time
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from hinge.gate.protocol.open_inference import Message, inference_path
+from hinge.oip.json import Message
+from hinge.oip.messages import inference_path
 
 PATIENCE_S = 30.0
 

@@ -13,8 +13,9 @@ import numpy as np
 from benchmarks.goals import add
 from benchmarks.report import Table, ratio, span
 from hinge import AlwaysRemote, Device, FixedCost, OnnxModel, OpenInference, fashion
-from hinge.gate.deadline import Deadline
-from hinge.gate.protocol.open_inference import Message, build_request, inference_path
+from hinge.oip.json import Message
+from hinge.oip.messages import build_request, inference_path
+from hinge.remotes import Deadline
 from tools.peers.hinge import hinge
 
 GOAL = 1.15

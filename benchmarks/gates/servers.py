@@ -14,7 +14,7 @@ from benchmarks.gates.resident import resident_mib
 from benchmarks.goals import add
 from benchmarks.report import Table, ratio
 from hinge import OpenInference, fashion
-from hinge.gate.protocol.open_inference import build_request
+from hinge.oip.messages import build_request
 from tools.peers.hinge import hinge
 from tools.peers.kserve import kserve
 from tools.peers.mlserver import mlserver

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hinge import HILCB, Isotonic, LyapunovEXP4, OnBudget, Policy, UniformBins, at_most, load_trace, on_budget, simulate
 from hinge.simulation import Record, Results, interval, run_seeds
-from hinge.sources import FixedCosts, Resampled
+from hinge.simulation.sources import FixedCosts, Resampled
 
 HORIZON = 100_000
 BINS, COST = 16, 0.05  # so cheap that most policies would offload more than they may

@@ -7,7 +7,7 @@ import numpy as np
 
 from hinge import ClassBins, CostMatrix, Isotonic, UniformBins, load_trace, simulate
 from hinge.simulation import interval
-from hinge.sources import FixedCosts, Resampled
+from hinge.simulation.sources import FixedCosts, Resampled
 
 HORIZON, CLASSES = 100_000, 10
 VEHICLES = (0, 1, 8, 9)  # airplane, automobile, ship, truck

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hinge import UniformBins, load_trace, policy_class, simulate, trace_names
 from hinge.simulation import interval, lineup
-from hinge.sources import FixedCosts, Replay, Resampled, Synthetic
+from hinge.simulation.sources import FixedCosts, Replay, Resampled, Synthetic
 from hinge.theory import Setting, best_threshold, oracle_cost, significant_dips, threshold_costs
 
 HORIZON = 100_000

@@ -10,8 +10,18 @@ import numpy as np
 
 from hinge import Policy, build, simulate
 from hinge.simulation import interval
-from hinge.sources import BimodalCosts, Drifting, FixedCosts, Gradual, OffloadCosts, Periodic, Source, Sudden, Synthetic
-from hinge.sources.drifting import Change
+from hinge.simulation.sources import (
+    BimodalCosts,
+    Change,
+    Drifting,
+    FixedCosts,
+    Gradual,
+    OffloadCosts,
+    Periodic,
+    Source,
+    Sudden,
+    Synthetic,
+)
 
 HORIZON, BINS = 100_000, 16
 SEED = 4711  # not the one with which memory, audits and alarm were chosen

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge import HILCB, KL, Isotonic, Policy, Thompson, simulate
-from hinge.policies.chance import uniform
 from hinge.policies.kl import divergence
+from hinge.policies.random import uniform
 from hinge.simulation import interval
-from hinge.simulation.compiled import bound, machine_table
-from hinge.sources import FixedCosts, Synthetic
+from hinge.simulation.kernel import bound, machine_table
+from hinge.simulation.sources import FixedCosts, Synthetic
 from hinge.theory import stopping_floor
 
 HORIZONS = (6_250, 100_000)

@@ -24,7 +24,7 @@ from benchmarks.probes import timed_samples
 from benchmarks.timing import Probe, Reading, clock
 from hinge import HILCB, HILN, HedgeHI, Isotonic, Policy, Thompson, UniformBins, load_trace, simulate
 from hinge.simulation import interval, run_seeds
-from hinge.sources import FixedCosts, Resampled
+from hinge.simulation.sources import FixedCosts, Resampled
 
 BINS = 16
 ALPHA = 0.52

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hinge import HILCB, Isotonic, simulate
 from hinge.simulation import interval
-from hinge.sources import Adaptive, FixedCosts, Source, Synthetic, blocks, rare_first, sorted_down, sorted_up
+from hinge.simulation.sources import Adaptive, FixedCosts, Source, Synthetic, blocks, rare_first, sorted_down, sorted_up
 from hinge.theory import Setting, structured_lower_bound
 
 HORIZON, BINS = 100_000, 16

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from hinge import HILCB, Isotonic, UniformBins, load_trace, simulate, trace_names
 from hinge.simulation import interval
-from hinge.sources import BimodalCosts, FixedCosts, Resampled
+from hinge.simulation.sources import BimodalCosts, FixedCosts, Resampled
 from hinge.theory import Setting, best_threshold, oracle_cost, structured_lower_bound, threshold_costs
 
 HORIZON = 100_000

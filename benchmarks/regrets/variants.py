@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 from benchmarks.regrets.floor import COSTS, HORIZONS, bayes_regret, floor_of
 from hinge import HILCB, Policy, UniformBins, load_trace, simulate, trace_names
 from hinge.policies import ExpiryPolicy
-from hinge.policies.columns import Reals, Wholes, real_column, whole_column
-from hinge.policies.expiry import FOREVER, count, has_expired
+from hinge.policies.expiry import FOREVER, Reals, Wholes, count, has_expired, real_column, whole_column
 from hinge.policies.kl import divergence
-from hinge.sources import FixedCosts, Resampled, Synthetic
+from hinge.simulation.sources import FixedCosts, Resampled, Synthetic
 
 HORIZON, LONG = 100_000, 1_000_000
 BINS = 16

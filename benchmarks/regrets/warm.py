@@ -8,7 +8,7 @@ import numpy as np
 
 from hinge import HILCB, Isotonic, Policy, UniformBins, load_trace
 from hinge.simulation import interval, run_seeds
-from hinge.sources import FixedCosts, Resampled
+from hinge.simulation.sources import FixedCosts, Resampled
 
 HORIZON, LOG, BINS = 100_000, 500, 16
 WEIGHTS = (0.0, 0.01, 0.1, 0.3, 1.0)

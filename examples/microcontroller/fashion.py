@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge import HILCBLite, OnnxModel, UniformBins, fashion, load_trace, max_softmax, simulate
-from hinge.embedded.constants import constants
-from hinge.sources import FixedCosts, InOrder
+from hinge.embedded.twin import constants
+from hinge.simulation.sources import FixedCosts, InOrder
 from hinge.traces import Trace
 from tools.boards.targets import M0, defines
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from hinge.arguments import real, whole
+from hinge._checks import real, whole
 from hinge.errors import InvalidState
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hinge.arguments import positive, real
+from hinge._checks import positive, real
 
 Floats = NDArray[np.float64]
 LogisticWeights = tuple[float, float, float]

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from hinge.arguments import positive, real, whole
+from hinge._checks import positive, real, whole
 
 
 class WrongCost(Protocol):

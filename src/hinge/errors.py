@@ -1,7 +1,7 @@
 """What can go wrong, as a tree.
 
-Arguments that make no sense raise plain `ValueError` or `TypeError` (see `hinge.arguments`).
-What the world gets wrong raises one of these, each of them also a `HingeError`:
+Arguments that make no sense raise plain `ValueError` or `TypeError` (see `hinge._checks`).
+Everything else that goes wrong raises one of these, each of them also a `HingeError`:
 
     HingeError
     ├── UnknownName      (ValueError)  no policy, trace or model of that name; says what was probably meant
@@ -10,12 +10,18 @@ What the world gets wrong raises one of these, each of them also a `HingeError`:
     ├── InvalidTrace     (ValueError)  a recorded stream, or its file, that is damaged or makes no sense; says where
     ├── InvalidMessage   (ValueError)  a request or response of a server that is damaged, oversized or not ours
     ├── InvalidModel     (ValueError)  a model's file that is missing, damaged, must not be trusted, or does not fit
-    └── RemoteFailed                   the remote did not answer in time, or nothing that can be used
+    └── RemoteFailed                   the remote gave no usable answer in time
+        ├── RemoteUnreachable          no connection
+        ├── RemoteLate                 no answer by the deadline
+        ├── RemoteError                it reports an error of its own
+        ├── RemoteRefused              it does not accept this sample
+        ├── RemoteInvalid              its response cannot be used
+        └── BreakerOpen                it failed too often to be asked now
 """
 
 
 class HingeError(Exception):
-    """Any error that Hinge raises about the world rather than about an argument."""
+    """Any error that Hinge raises that is not about an argument."""
 
 
 class UnknownName(HingeError, ValueError):
@@ -43,12 +49,40 @@ class InvalidModel(HingeError, ValueError):
 
 
 class RemoteFailed(HingeError):
-    """The remote did not answer, not in time, or nothing that can be used; a device answers from its local model.
+    """The remote gave no usable answer in time; the device answers from its local model. Each subclass is one cause."""
 
-    `kind` sorts failures for those who count them: "unreachable"; "late"; "error", it reports one; "refused", it does
-    not take this sample; "invalid", it answers nothing that makes sense; "breaker", it failed too often to be asked.
-    """
+    kind = "error"  # the label under which metrics and reports count the failure
 
-    def __init__(self, problem: str, kind: str = "error") -> None:
-        super().__init__(problem)
-        self.kind = kind
+
+class RemoteUnreachable(RemoteFailed):
+    """No connection to the remote, or it broke before the response."""
+
+    kind = "unreachable"
+
+
+class RemoteLate(RemoteFailed):
+    """No answer by the deadline."""
+
+    kind = "late"
+
+
+class RemoteError(RemoteFailed):
+    """The remote reports an error of its own: HTTP 5xx, or an exception of the function that is asked."""
+
+
+class RemoteRefused(RemoteFailed):
+    """The remote does not accept this sample: it is not down, so the breaker does not count it."""
+
+    kind = "refused"
+
+
+class RemoteInvalid(RemoteFailed):
+    """The response cannot be parsed, or does not fit the question."""
+
+    kind = "invalid"
+
+
+class BreakerOpen(RemoteFailed):
+    """The circuit breaker is open: the remote failed too often to be asked now."""
+
+    kind = "breaker"

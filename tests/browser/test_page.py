@@ -12,9 +12,9 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from prometheus_client.parser import text_string_to_metric_families
 
 from hinge import Breaker, Device, Isotonic, fashion
-from hinge.gate.local.onnx import OnnxModel
-from hinge.gate.remote.open_inference import OpenInference
-from hinge.gate.reporting import RECENT, Reporter
+from hinge.device.reporter import RECENT, Reporter
+from hinge.models.onnx import OnnxModel
+from hinge.remotes.open_inference import OpenInference
 from hinge.server import Server
 
 CHROMIUM = "/usr/bin/chromium"

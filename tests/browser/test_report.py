@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
-from hinge.experiments.figures import EXPERIMENTS
-from hinge.experiments.lab import QUICK
-from hinge.experiments.reproduce import reproduce
+from hinge.paper.figures import EXPERIMENTS, QUICK
+from hinge.paper.reproduce import reproduce
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]

@@ -16,7 +16,7 @@ from hinge.cli.configuring import read_settings
 from hinge.cli.device.command import device_command
 from hinge.cli.serving import serve_command
 from hinge.cli.starting import starter
-from tests.test_cli import Captured, refusal
+from tests.cli.test_cli import Captured, refusal
 
 COMMANDS: dict[str, Callable[..., None]] = {"device": device_command, "serve": serve_command}
 Write = Callable[[str], Path]

@@ -17,7 +17,7 @@ from hinge.cli.demo.comparison import BOUNDS, FLAGSHIP, SHADOWS, Comparison
 from hinge.cli.demo.outcome import Outcome
 from hinge.cli.demo.stream import cases, paced, recorded, rows
 from hinge.simulation import lineup
-from tests.test_cli import Captured
+from tests.cli.test_cli import Captured
 
 ALL = (*BOUNDS, FLAGSHIP, *SHADOWS)
 SHORT = 600

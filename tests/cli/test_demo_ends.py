@@ -18,7 +18,7 @@ import pytest
 
 from hinge.cli.demo import edge
 from hinge.errors import HingeError
-from tests.test_cli import Captured, refusal
+from tests.cli.test_cli import Captured, refusal
 
 WAIT_S = 30
 
@@ -156,7 +156,7 @@ def test_a_missing_extra_is_named_with_its_remedy(capsys: Captured, monkeypatch:
     monkeypatch.setitem(sys.modules, "plotly", None)
     problem = refusal(capsys, "demo")
     assert "needs plotly" in problem
-    assert "pip install 'hinge[cli,device,server,report]'" in problem
+    assert "pip install 'hinge-gate[cli,device,server,report]'" in problem
 
 
 def test_a_server_that_never_starts_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,12 +6,12 @@ import pytest
 
 from hinge import AlwaysRemote, Device, FixedCost
 from hinge.cli.device.arriving import Arrival, Fit
-from hinge.errors import RemoteFailed
-from tests.test_cli import Captured
+from hinge.errors import RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused, RemoteUnreachable
+from tests.cli.test_cli import Captured
 
-AWAY = RemoteFailed("cannot be reached", "unreachable")
-STARTING = RemoteFailed("http://edge has no model 'remote': HTTP 503", "error")
-MISFIT = RemoteFailed("tensor 'image': shape must be [-1, 32, 32], got [1, 28, 28]", "invalid")
+AWAY = RemoteUnreachable("cannot be reached")
+STARTING = RemoteError("http://edge has no model 'remote': HTTP 503")
+MISFIT = RemoteInvalid("tensor 'image': shape must be [-1, 32, 32], got [1, 28, 28]")
 
 
 class Checked:
@@ -34,7 +34,7 @@ def device(fault: RemoteFailed | None) -> Device:
 
     class Remote:
         def ask(self, samples: Any, deadline: Any) -> Any:
-            raise fault or RemoteFailed("never", "refused")
+            raise fault or RemoteRefused("never")
 
         def close(self) -> None:
             pass

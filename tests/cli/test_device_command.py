@@ -11,12 +11,12 @@ import pytest
 
 from hinge import OnnxModel, UniformBins, fashion, load_trace, read_trace, simulate
 from hinge.cli.app import run
-from hinge.gate.protocol.tensors import TensorSpec
+from hinge.oip.tensors import TensorSpec
 from hinge.simulation import lineup
-from hinge.sources import FixedCosts, InOrder
+from hinge.simulation.sources import FixedCosts, InOrder
 from hinge.traces import Trace, write_trace
-from tests.gate.loopback import OipServer
-from tests.test_cli import Captured, refusal
+from tests.cli.test_cli import Captured, refusal
+from tests.support.loopback import OipServer
 
 PATIENT = ["--deadline-s", "30", "--json"]
 IMAGES, LABELS = fashion.labelled_images()

@@ -9,7 +9,7 @@ from PIL import Image
 
 from hinge import InvalidModel
 from hinge.cli.device.images import from_images
-from hinge.gate.local.tensors import OneInput
+from hinge.models.base import OneInput
 
 RED, GREY = (255, 0, 0), 76  # which is how bright red is
 

@@ -12,11 +12,11 @@ import pytest
 
 from hinge import Isotonic, Store, fashion
 from hinge.cli.app import run
-from hinge.errors import RemoteFailed
-from hinge.gate.protocol.open_inference import ServerMetadata, build_server_metadata
-from hinge.gate.protocol.tensors import Tensor, TensorSpec
-from tests.gate.loopback import OipServer
-from tests.test_cli import Captured, refusal
+from hinge.errors import RemoteFailed, RemoteInvalid, RemoteUnreachable
+from hinge.oip.messages import ServerMetadata, build_server_metadata
+from hinge.oip.tensors import Tensor, TensorSpec
+from tests.cli.test_cli import Captured, refusal
+from tests.support.loopback import OipServer
 
 LOCAL = ["--local", str(fashion.local_model())]
 
@@ -122,8 +122,8 @@ class Late:
 
     def fault(self) -> RemoteFailed:
         if self.asked < 2:
-            return RemoteFailed("cannot be reached", "unreachable")
-        return RemoteFailed("http://edge has no model 'remote'", "invalid")
+            return RemoteUnreachable("cannot be reached")
+        return RemoteInvalid("http://edge has no model 'remote'")
 
     def close(self) -> None:
         pass

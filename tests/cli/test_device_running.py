@@ -21,7 +21,7 @@ from hinge.cli.app import run
 from hinge.cli.device.course import Course
 from hinge.cli.device.samples import Case
 from hinge.cli.device.view import View
-from tests.test_cli import Captured
+from tests.cli.test_cli import Captured
 
 WAIT_S = 30
 IMAGES, _ = fashion.labelled_images()

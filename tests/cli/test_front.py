@@ -15,7 +15,7 @@ from hinge.cli import show
 from hinge.cli.app import run
 from hinge.cli.contents import CHAPTERS, ENTRIES, load
 from hinge.traces import trace_names
-from tests.test_cli import Captured, answer, refusal
+from tests.cli.test_cli import Captured, answer, refusal
 
 HEAVY = ["numpy", "numba", "onnxruntime", "plotly", "uvicorn"]
 ALL = [

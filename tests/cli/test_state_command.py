@@ -8,7 +8,7 @@ import pytest
 
 from hinge import HILCB, Isotonic, Policy, Store, at_most, restore
 from hinge.cli.app import run
-from tests.test_cli import Captured, answer, refusal
+from tests.cli.test_cli import Captured, answer, refusal
 
 
 def isotonic() -> Isotonic:

@@ -8,7 +8,7 @@ import yaml  # type: ignore[import-untyped]  # its types are a package of their 
 from prometheus_client import CollectorRegistry
 
 from hinge import Device, Isotonic, policy_names
-from hinge.gate.metrics import DeviceCollector
+from hinge.device.metrics import DeviceCollector
 from hinge.server.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]

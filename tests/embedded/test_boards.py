@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hinge.embedded.constants import constants
-from hinge.embedded.twin import LiteTwin, MonotoneTwin, Twin
+from hinge.embedded.twin import LiteTwin, MonotoneTwin, Twin, constants
 from tests.embedded.toolchains import available
 from tools.boards.cycles import count_cycles
 from tools.boards.sizes import MODES, size_of

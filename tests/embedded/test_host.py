@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from hinge import UniformBins
-from hinge.embedded.arithmetic import LATEST
 from hinge.embedded.export import C_FOLDER
-from hinge.embedded.twin import CLOCK_END, LiteTwin, MonotoneTwin, Twin
+from hinge.embedded.twin import CLOCK_END, LATEST, LiteTwin, MonotoneTwin, Twin
 from tests.embedded.library import Library
 from tests.embedded.toolchains import ALL, available, need
 from tools.boards.sizes import MODES

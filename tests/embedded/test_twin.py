@@ -12,12 +12,21 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hinge import HILCB, HILCBLite, Policy, UniformBins, load_trace, simulate
-from hinge.embedded.arithmetic import LATEST, high, power_above, root_of
-from hinge.embedded.constants import constants
-from hinge.embedded.twin import CLOCK_END, LiteTwin, MonotoneTwin, known_licence, twin_of
+from hinge.embedded.twin import (
+    CLOCK_END,
+    LATEST,
+    LiteTwin,
+    MonotoneTwin,
+    constants,
+    high,
+    known_licence,
+    power_above,
+    root_of,
+    twin_of,
+)
 from hinge.policies import FOREVER
 from hinge.simulation import Record
-from hinge.sources import BimodalCosts, FixedCosts, Resampled
+from hinge.simulation.sources import BimodalCosts, FixedCosts, Resampled
 from hinge.traces import trace_names
 
 PAIRS: list[tuple[Callable[..., Policy], Callable[..., Policy]]] = [(HILCBLite, LiteTwin), (HILCB, MonotoneTwin)]

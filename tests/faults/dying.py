@@ -19,10 +19,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from hinge import Device, Policy
-from hinge.gate.storage import keeping
-from hinge.gate.storage.at_rest import look
+from hinge.device.storage import keeping
+from hinge.device.storage.at_rest import look
+from tests.device.worlds import LOCAL, Scripted, policy
 from tests.faults.counts import LIVES
-from tests.gate.worlds import LOCAL, Scripted, policy
 
 TOLD = struct.Struct("<II")
 

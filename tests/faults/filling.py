@@ -12,7 +12,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from hinge import Device, Store
-from tests.gate.worlds import LOCAL, Scripted, policy, true_label
+from tests.device.worlds import LOCAL, Scripted, policy, true_label
 
 
 def limit_files(size: int) -> None:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from hinge import Answer, Breaker, OpenInference
-from hinge.gate.deadline import Deadline
-from tests.gate.chaos import ChaosProxy, Fault
-from tests.gate.loopback import OipServer
-from tests.gate.worlds import KINDS, LOCAL, REMOTE, policy
+from hinge.remotes import Deadline
+from tests.device.worlds import KINDS, LOCAL, REMOTE, policy
+from tests.support.chaos import ChaosProxy, Fault
+from tests.support.loopback import OipServer
 
 FAULTS = [fault for fault in Fault if fault is not Fault.NONE]
 WAITING = {Fault.BLACK_HOLE, Fault.STALL, Fault.DRIP, Fault.OVERSIZED_CHUNKS}  # what only the deadline ends

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hinge import AlwaysRemote, Answer, Breaker, Device, FixedCost, OpenInference
+from tests.device.worlds import KINDS, LOCAL, true_label
 from tests.faults.counts import SENT, SENT_AS_JSON, SENT_BY_LOOP, SHIELDED, SWITCHED
 from tests.faults.figures import note
 from tests.faults.setting import (
@@ -30,8 +31,7 @@ from tests.faults.setting import (
     rows,
     tireless,
 )
-from tests.gate.chaos import ChaosProxy, Fault
-from tests.gate.worlds import KINDS, LOCAL, true_label
+from tests.support.chaos import ChaosProxy, Fault
 
 THREADS = 8
 

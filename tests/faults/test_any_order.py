@@ -1,7 +1,7 @@
 """R8: a whole device, in any order: samples, batches, faults that come and go, crashes, restarts, rollbacks.
 
-Beside it runs a policy that is only told what the answers say. `tests/gate/test_store_stateful.py` does the same to the
-store alone, with late and double feedback and with merges, whose laws the conformance suite has for every policy.
+Beside it runs a policy that is only told what the answers say. `tests/device/test_store_stateful.py` does the same to
+the store alone, with late and double feedback and with merges, whose laws the conformance suite has for every policy.
 """
 
 import json
@@ -17,21 +17,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hinge import Breaker, Device, InvalidState, Policy, Store, at_most
-from hinge.errors import RemoteFailed
-from hinge.gate import core
-from hinge.gate.remote.asking import Reply
-from hinge.policies.registry import restore
+from hinge.device import device as core
+from hinge.errors import RemoteLate, RemoteUnreachable
+from hinge.policies.policy import restore
+from hinge.remotes import Reply
+from tests.device.disks import QuickDisk
+from tests.device.pasts import Pasts
+from tests.device.test_store import crash
+from tests.device.worlds import LOCAL, Scripted, policy, true_label
 from tests.faults.counts import either
 from tests.faults.figures import note
-from tests.gate.disks import QuickDisk
-from tests.gate.pasts import Pasts
-from tests.gate.test_store import crash
-from tests.gate.worlds import LOCAL, Scripted, policy, true_label
 
 OUTCOMES = [
     None,  # the truth
-    RemoteFailed("cannot be reached", "unreachable"),
-    RemoteFailed("no answer in time", "late"),
+    RemoteUnreachable("cannot be reached"),
+    RemoteLate("no answer in time"),
     ValueError("anything"),
     Reply([]),
 ]

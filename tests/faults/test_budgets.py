@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from hinge import AlwaysRemote, Device, FixedCost, Isotonic, Policy, at_most, on_budget
-from hinge.gate.deadline import Deadline
-from hinge.gate.remote.asking import Reply
+from hinge.remotes import Deadline, Reply
 from tests.faults.counts import LIES
 from tests.faults.figures import note
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from hinge import Answer, OpenInference
+from tests.device.worlds import REMOTE
 from tests.faults.counts import STALLED
 from tests.faults.figures import note
 from tests.faults.hanging import full_port
 from tests.faults.setting import NAMES, SHORT_S, check_local, each_kind, introduced, made, proxied, rows, tireless
-from tests.gate.chaos import Fault
-from tests.gate.loopback import OipServer
-from tests.gate.worlds import REMOTE
+from tests.support.chaos import Fault
+from tests.support.loopback import OipServer
 
 HANGS_S = 1.0  # over the deadline: far more than any machine needs, and far less than a remote that is waited for takes
 

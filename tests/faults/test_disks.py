@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from hinge import Device, Store
-from hinge.gate import core
-from hinge.gate.storage.at_rest import look
+from hinge.device import device as core
+from hinge.device.storage.at_rest import look
+from tests.device.disks import FailingDisk
+from tests.device.worlds import LOCAL, Scripted, policy, true_label
 from tests.faults.counts import FAILURES
 from tests.faults.figures import note
 from tests.faults.setting import NAMES, each_kind
-from tests.gate.disks import FailingDisk
-from tests.gate.worlds import LOCAL, Scripted, policy, true_label
 
 
 def text(state: Any) -> str:

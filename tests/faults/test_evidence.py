@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from hinge import Answer, Policy
-from hinge.gate.storage.at_rest import look
-from hinge.policies.registry import restore
+from hinge.device.storage.at_rest import look
+from hinge.policies.policy import restore
+from tests.device.worlds import KINDS, LOCAL, policy, true_label
 from tests.faults.counts import FAULTY, LATE
 from tests.faults.figures import note
 from tests.faults.setting import (
@@ -27,8 +28,7 @@ from tests.faults.setting import (
     row,
     tireless,
 )
-from tests.gate.chaos import Fault
-from tests.gate.worlds import KINDS, LOCAL, policy, true_label
+from tests.support.chaos import Fault
 
 REPLIES = [fault for fault in FAULTS if fault not in {*WAITING, Fault.REFUSE}]
 

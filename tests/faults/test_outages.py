@@ -1,4 +1,4 @@
-"""R3: what an outage costs, through a real device and proxy. `tests/gate/test_outages.py` has it in simulated time."""
+"""R3: what an outage costs, with a real device and proxy. `tests/device/test_outages.py` has it in simulated time."""
 
 import time
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from hinge import AlwaysRemote, Answer, Breaker, Device, FixedCost
-from hinge.gate.breaker import Attempt
+from hinge.device.resilience import Attempt
 from tests.faults.counts import FULL, OUTAGE_S
 from tests.faults.figures import note
 from tests.faults.setting import each_kind, introduced, made, proxied, row
-from tests.gate.chaos import ChaosProxy, Fault
+from tests.support.chaos import ChaosProxy, Fault
 
 
 class Watched(Breaker):

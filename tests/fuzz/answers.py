@@ -9,12 +9,11 @@ import httpcore2
 import numpy as np
 
 from hinge.errors import RemoteFailed
-from hinge.gate.deadline import Deadline
-from hinge.gate.protocol import open_inference as oip
-from hinge.gate.protocol.tensors import TensorSpec
-from hinge.gate.remote.contract import Contract
-from hinge.gate.remote.open_inference import OpenInference
-from hinge.gate.remote.sockets import _Borrowed
+from hinge.oip import messages as oip
+from hinge.oip.tensors import TensorSpec
+from hinge.remotes import Deadline
+from hinge.remotes.http import _Borrowed
+from hinge.remotes.open_inference import Contract, OpenInference
 from tests.fuzz.subjects import Subject
 
 SCORES = TensorSpec("scores", "FP32", (-1, 3))

@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hinge import fashion
+from hinge.device.storage import journal
+from hinge.device.storage.disk import Disk
+from hinge.device.storage.recovery import journal_name, recover, snapshot_name
+from hinge.device.storage.snapshot import Damaged, read_snapshot, snapshot_bytes
 from hinge.errors import HingeError, InvalidMessage, InvalidModel, InvalidState
-from hinge.gate.local.onnx_file import check_content
-from hinge.gate.protocol import open_inference as oip
-from hinge.gate.protocol.tensors import TensorSpec, from_bytes, from_json, to_bytes
-from hinge.gate.storage import journal
-from hinge.gate.storage.disk import Disk
-from hinge.gate.storage.recovery import journal_name, recover, snapshot_name
-from hinge.gate.storage.snapshot import Damaged, read_snapshot, snapshot_bytes
-from hinge.policies.registry import restore
-from tests.gate.streams import POLICIES, play
-from tests.gate.test_open_inference import NUMPY
+from hinge.models.onnx import check_content
+from hinge.oip import messages as oip
+from hinge.oip.tensors import TensorSpec, from_bytes, from_json, to_bytes
+from hinge.policies.policy import restore
+from tests.device.streams import POLICIES, play
+from tests.oip.test_open_inference import NUMPY
 
 Errors = tuple[type[Exception], ...]
 LENGTH = "Inference-Header-Content-Length"

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from hinge.errors import RemoteFailed
-from hinge.gate.deadline import Deadline
-from hinge.gate.protocol.wire import MAX_BODY_BYTES
-from hinge.gate.remote.http import Ask, Http
+from hinge.oip.json import MAX_BODY_BYTES
+from hinge.remotes import Deadline
+from hinge.remotes.http import Ask, Http
 from tests.fuzz.answers import Answering
 
 

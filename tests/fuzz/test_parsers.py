@@ -15,8 +15,8 @@ from time import perf_counter
 
 import pytest
 
+from hinge.device.storage import replay
 from hinge.errors import InvalidState
-from hinge.gate.storage import replay
 from tests.faults.figures import note
 from tests.fuzz import answers, subjects
 from tests.fuzz.mutations import mutated

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hinge import Device, Isotonic, OnnxModel, OpenInference, OpenInferenceGrpc, fashion
-from tests.gate.worlds import InLoop
+from tests.device.worlds import InLoop
 from tools.peers.hinge import hinge
 from tools.peers.process import Peer
 

@@ -6,7 +6,7 @@ import sys
 PEER = """
 import sys
 from tritonclient.grpc import service_pb2
-import hinge.gate.protocol.grpc_messages as ours  # beside it, in one process
+import hinge.oip.grpc as ours  # beside it, in one process
 import numpy as np
 
 body = ours.build_request({"x": np.array([[1, 2]], np.int16)}, model="m", version="3", id="42")

@@ -11,15 +11,15 @@ import pytest
 from numpy.typing import NDArray
 
 from hinge import fashion
-from hinge.gate.protocol.open_inference import (
+from hinge.oip.messages import (
     ServerMetadata,
-    TensorSpec,
     build_request,
     inference_path,
     parse_model_metadata,
     parse_response,
     parse_server_metadata,
 )
+from hinge.oip.tensors import TensorSpec
 from tools.peers.process import Peer
 
 IMAGES = fashion.labelled_images()[0][:32]

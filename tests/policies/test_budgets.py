@@ -21,7 +21,7 @@ from hinge import (
     on_budget,
     simulate,
 )
-from hinge.sources import BimodalCosts, FixedCosts, Synthetic
+from hinge.simulation.sources import BimodalCosts, FixedCosts, Synthetic
 from hinge.testing import tell
 
 RISING = np.linspace(0.1, 0.95, 8)

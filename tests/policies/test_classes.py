@@ -7,7 +7,7 @@ import pytest
 
 from hinge import ClassBins, CostMatrix, DiscountedIsotonic, Isotonic, Trace, UniformBins, simulate
 from hinge.policies import FOREVER
-from hinge.sources import FixedCosts, Resampled
+from hinge.simulation.sources import FixedCosts, Resampled
 
 STAKES, COST, WITHIN = [1.0, 0.4, 0.05], 0.1, 5
 

@@ -16,10 +16,9 @@ from hinge import (
     build,
     simulate,
 )
-from hinge.policies.ageing import PANES
-from hinge.policies.forgetting import Forgetting
+from hinge.policies.drift import PANES, Forgetting
 from hinge.policies.isotonic import doubt, lowest_cost
-from hinge.sources import Drifting, FixedCosts, Sudden, Synthetic
+from hinge.simulation.sources import Drifting, FixedCosts, Sudden, Synthetic
 from hinge.testing import play
 
 KINDS = (DiscountedIsotonic, DiscountedHILCB, SlidingWindowIsotonic, SlidingWindowHILCB)

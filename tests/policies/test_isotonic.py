@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hinge import HILCB, Isotonic, build, simulate
 from hinge.policies.isotonic import expiry_of
-from hinge.sources import BimodalCosts, FixedCosts, Synthetic
+from hinge.simulation.sources import BimodalCosts, FixedCosts, Synthetic
 
 ALPHA = 0.52
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hinge import Isotonic, LyapunovEXP4, simulate
-from hinge.policies.chance import uniform
-from hinge.sources import BimodalCosts, FixedCosts, Synthetic
+from hinge.policies.random import uniform
+from hinge.simulation.sources import BimodalCosts, FixedCosts, Synthetic
 
 RISING = np.linspace(0.1, 0.95, 8)
 BINS = 5

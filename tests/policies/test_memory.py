@@ -25,7 +25,7 @@ from hinge import (
     PooledKL,
     Thompson,
 )
-from hinge.policies.base import OUTSTANDING
+from hinge.policies.policy import OUTSTANDING
 
 ALLOWANCE = 2_000  # bytes: the clock's integers and whatever the interpreter caches meanwhile
 LICENSED: dict[str, Callable[[], Policy]] = {

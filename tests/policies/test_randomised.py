@@ -15,7 +15,7 @@ import pytest
 
 from hinge import HILF, HILN, AdaHedgeG, Decision, HedgeG, HedgeHI, HedgeHIRestart, Need, Thompson
 from hinge.policies import RandomisedPolicy
-from hinge.policies.chance import philox, uniform
+from hinge.policies.random import philox, uniform
 from hinge.policies.thompson import beta_cdf
 from tests.policies.exponential_weights import Experts, adahedge_gap, centre, hedge_hi_rates
 

@@ -9,7 +9,7 @@ import ray
 
 from hinge import UniformBins
 from hinge.simulation import Ray, Results, Run, Threads, lineup, simulate
-from hinge.sources import FixedCosts, Resampled
+from hinge.simulation.sources import FixedCosts, Resampled
 from hinge.traces import load_trace
 
 HORIZON, RUNS = 20_000, 4

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from hinge.gate.protocol.open_inference import Message, build_request
-from hinge.gate.protocol.tensors import Tensor
+from hinge.oip.json import Message
+from hinge.oip.messages import build_request
+from hinge.oip.tensors import Tensor
 
 TIMEOUT_S = 20.0
 IMAGE = np.arange(784, dtype=np.uint32).astype(np.uint8).reshape(1, 28, 28)

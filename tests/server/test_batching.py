@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge.gate.protocol.tensors import TensorSpec
+from hinge.oip.tensors import TensorSpec
 from hinge.server.batching import Batcher
 from hinge.server.model import Model
 from hinge.server.refusal import Refusal

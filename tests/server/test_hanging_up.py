@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge.gate.protocol.open_inference import Message, parse_request
+from hinge.oip.json import Message
+from hinge.oip.messages import parse_request
 from hinge.server import Server, application
 from tests.server.clients import ask, connect, images, infer, read_reply, wait_for
 

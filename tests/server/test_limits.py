@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hinge.gate.protocol.open_inference import build_request
-from hinge.gate.protocol.wire import MAX_BODY_BYTES
+from hinge.oip.json import MAX_BODY_BYTES
+from hinge.oip.messages import build_request
 from hinge.server import Limits, Server
 from hinge.server import connection as connections
 from hinge.server.limits import MAX_CHUNKS

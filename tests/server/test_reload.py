@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hinge.gate.protocol.open_inference import build_request
+from hinge.oip.messages import build_request
 from hinge.server import Server
 from tests.server import models
 from tests.server.clients import ask, infer

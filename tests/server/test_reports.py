@@ -13,8 +13,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hinge import Device, Isotonic
+from hinge.device.reporter import Reporter
 from hinge.errors import InvalidMessage
-from hinge.gate.reporting import Reporter
 from hinge.server import Server
 from hinge.server.events import MOST_LISTENERS
 from hinge.server.refusal import Refusal

@@ -10,10 +10,9 @@ import pytest
 
 from hinge import HILCB, HILCBLite, Thompson
 from hinge.policies import Policy
-from hinge.policies.base import note_nothing
-from hinge.simulation import compiled
-from hinge.simulation.compiled import bound, machine_table
-from hinge.simulation.kernel import play
+from hinge.policies.policy import note_nothing
+from hinge.simulation import kernel as compiled
+from hinge.simulation.kernel import bound, machine_table, play
 
 
 def expires(table: Any, bin: int, time: int) -> bool:

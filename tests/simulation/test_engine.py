@@ -10,7 +10,7 @@ import pytest
 
 from hinge import HILCB, AlwaysLocal, HedgeHI, HILCBLite, Policy, Thompson
 from hinge.simulation import Record, Results, Run, Threads, lineup, run_seeds, simulate
-from hinge.sources import Adaptive, BimodalCosts, FixedCosts, Samples, Source, Synthetic
+from hinge.simulation.sources import Adaptive, BimodalCosts, FixedCosts, Samples, Source, Synthetic
 from tests.simulation.streams import sources
 
 Result = TypeVar("Result")

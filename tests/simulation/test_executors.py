@@ -12,7 +12,7 @@ import pytest
 
 from hinge import HILCB, Policy, Thompson
 from hinge.simulation import Ray, Run, Threads, simulate
-from hinge.sources import BimodalCosts, Synthetic
+from hinge.simulation.sources import BimodalCosts, Synthetic
 
 SOURCE = Synthetic([0.1, 0.4, 0.7, 0.9], BimodalCosts())
 POLICIES: list[Policy] = [HILCB(4, offload_cost=0.5), Thompson(4)]

@@ -12,7 +12,7 @@ from hinge import Isotonic, Policy, at_most, on_budget
 from hinge.policies import ExpiryPolicy
 from hinge.simulation import Run, run_seeds, simulate
 from hinge.simulation.engine import policy_seed
-from hinge.sources import Adaptive, Source
+from hinge.simulation.sources import Adaptive, Source
 from hinge.testing import tell
 from tests.simulation.streams import ADAPTIVE, deterministic, policy_for, sources, variants
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hinge import build
-from hinge.policies.thresholds import ThresholdPolicy
+from hinge.policies.hedge import ThresholdPolicy
 from hinge.simulation.engine import Player
-from hinge.sources import FixedCosts, Synthetic
+from hinge.simulation.sources import FixedCosts, Synthetic
 
 HORIZON = 10_000_000
 

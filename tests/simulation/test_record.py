@@ -5,7 +5,7 @@ import pytest
 
 from hinge import HILCB, AlwaysLocal, AlwaysRemote, HILCBLite, Policy, UniformBins
 from hinge.simulation import checkpoints, interval, lineup, simulate
-from hinge.sources import Adaptive, BimodalCosts, Resampled, Synthetic
+from hinge.simulation.sources import Adaptive, BimodalCosts, Resampled, Synthetic
 from hinge.theory import Setting, regret_by_bin
 from tests.simulation.streams import ADAPTIVE, deterministic, policy_for, sources, trace_with_costs, whole_stream
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hinge import HILCB, HedgeHI, HILCBLite, Policy, UniformBins
 from hinge.simulation import Record, interval, simulate
-from hinge.sources import (
+from hinge.simulation.sources import (
     Adaptive,
     BimodalCosts,
     FixedCosts,

@@ -4,8 +4,8 @@ from importlib.resources import files
 
 import pytest
 
+from hinge._checks import did_you_mean
 from hinge.errors import HingeError, UnknownName
-from hinge.names import did_you_mean
 from hinge.traces import describe, load_trace, trace_names
 
 

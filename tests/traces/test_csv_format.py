@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from hinge.errors import InvalidTrace
-from hinge.traces import Trace, csv_format, read_trace, write_trace
+from hinge.traces import Trace, read_trace, write_trace
+from hinge.traces import files as csv_format
 
 HEADER = "confidence,local,remote\n"
 

@@ -327,7 +327,7 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: py
     ):
         with pytest.raises(ModuleNotFoundError) as caught:
             call()
-        assert str(caught.value) == "traces in .parquet need pyarrow: pip install 'hinge[parquet]'"
+        assert str(caught.value) == "traces in .parquet need pyarrow: pip install 'hinge-gate[parquet]'"
     assert os.listdir(tmp_path) == ["log.parquet"]
 
 

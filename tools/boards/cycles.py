@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from hinge.embedded.constants import Constants
+from hinge.embedded.twin import Constants
 from tools.boards.targets import AVR, defines
 
 

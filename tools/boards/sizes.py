@@ -5,7 +5,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from hinge.embedded.constants import Constants
+from hinge.embedded.twin import Constants
 from tools.boards.targets import HERE, Target, defines
 
 MODES: dict[str, tuple[str, ...]] = {

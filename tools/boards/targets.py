@@ -5,8 +5,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from hinge.embedded.constants import Constants
 from hinge.embedded.export import C_FOLDER
+from hinge.embedded.twin import Constants
 
 HERE = Path(__file__).parent
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror")

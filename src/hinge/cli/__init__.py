@@ -9,7 +9,7 @@ def main() -> None:
     try:
         from hinge.cli.app import run
     except ModuleNotFoundError as error:
-        sys.exit(f"hinge: the command needs the extra 'cli' ({error}): pip install 'hinge[cli]'")
+        sys.exit(f"hinge: the command needs the extra 'cli' ({error}): pip install 'hinge-gate[cli]'")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show ≈ is no reason to fail

@@ -9,10 +9,10 @@ from typing import Any
 import typer
 import typer.core
 
+from hinge._checks import did_you_mean
 from hinge.cli.configuring import NOTHING, Settings, read_settings
 from hinge.cli.refusing import REFUSALS, line_about, with_option
 from hinge.errors import UnknownName
-from hinge.names import did_you_mean
 
 _EXAMPLE = "\n\nExample: "
 _SENTENCE = 200  # characters at most

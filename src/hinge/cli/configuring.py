@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 from typer.models import ArgumentInfo
 
-from hinge.names import did_you_mean
+from hinge._checks import did_you_mean
 
 SECTIONS = ("device", "serve")
 FILE = "config"  # the option that names the file, which cannot stand in it

@@ -7,9 +7,9 @@ from rich import box
 from rich.padding import Padding
 from rich.table import Table
 
+from hinge._checks import did_you_mean
 from hinge.cli import options, show
 from hinge.errors import UnknownName
-from hinge.names import did_you_mean
 from hinge.policies import policy_class, policy_names
 from hinge.traces import load_trace, trace_names
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hinge.policies import policy_names
-from hinge.sources import BimodalCosts, FixedCosts, OffloadCosts
+from hinge.simulation.sources import BimodalCosts, FixedCosts, OffloadCosts
 from hinge.traces import Trace, load_trace, read_trace, trace_names
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import typer
 
+from hinge._checks import did_you_mean
 from hinge.errors import HingeError
-from hinge.names import did_you_mean
 
 # Typer may carry its own copy of click, whose base class of usage errors has no public name.
 USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")

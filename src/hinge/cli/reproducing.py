@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from hinge.cli import options, show
-from hinge.experiments.figures import EXPERIMENTS
-from hinge.experiments.lab import FULL, QUICK
-from hinge.experiments.reproduce import page_name, reproduce
+from hinge.paper.figures import EXPERIMENTS, FULL, QUICK
+from hinge.paper.reproduce import page_name, reproduce
 
 NAMES = ", ".join(experiment.name for experiment in EXPERIMENTS)
 

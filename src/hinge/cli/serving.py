@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hinge.cli import options
-from hinge.gate.protocol.token import read_token
+from hinge.oip.json import read_token
 
 if TYPE_CHECKING:
     from hinge.server import Tls
@@ -42,7 +42,7 @@ def serve_command(
     try:
         from hinge.server import Limits, Server
     except ModuleNotFoundError as error:
-        raise ImportError(f"serving needs the extra 'server' ({error}): pip install 'hinge[server]'") from None
+        raise ImportError(f"serving needs the extra 'server' ({error}): pip install 'hinge-gate[server]'") from None
     if not models:
         raise ValueError("there must be a model to serve, such as 'fashion'; see 'hinge serve --help'")
     server = Server(

@@ -18,8 +18,8 @@ from rich.table import Table
 
 from hinge.policies import Policy, policy_class, policy_names
 from hinge.simulation import Record, interval
-from hinge.simulation.compiled import numba_installed
 from hinge.simulation.engine import Progress as Report
+from hinge.simulation.kernel import numba_installed
 from hinge.theory import Dip
 
 INFORMED = ("adahedge-g", "hedge-g", "hil-f", "logistic", "offline", "oracle")

@@ -13,7 +13,7 @@ from hinge.errors import UnknownName
 from hinge.policies import Policy
 from hinge.simulation import Results, lineup, simulate
 from hinge.simulation.engine import Progress
-from hinge.sources import InOrder, Replay, Resampled, Shuffled
+from hinge.simulation.sources import InOrder, Replay, Resampled, Shuffled
 from hinge.theory import Dip, significant_dips
 from hinge.traces import trace_names
 

@@ -10,13 +10,13 @@ from rich import box
 from rich.table import Table
 
 from hinge.cli import options, show
+from hinge.device.storage.at_rest import earlier, look, roll_back
+from hinge.device.storage.folder_lock import holder
+from hinge.device.storage.recovery import Found
+from hinge.device.storage.store import Store
 from hinge.errors import InvalidState
-from hinge.gate.storage.at_rest import earlier, look, roll_back
-from hinge.gate.storage.folder_lock import holder
-from hinge.gate.storage.recovery import Found
-from hinge.gate.storage.store import Store
 from hinge.policies import Policy
-from hinge.policies.saving import State
+from hinge.policies.policy import State
 from hinge.traces.files import replacing
 
 Folder = Annotated[Path, typer.Argument(help="The folder given to a device as --state.", show_default=False)]

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hinge import __version__
-from hinge.arguments import whole
-from hinge.embedded.arithmetic import LATEST
-from hinge.embedded.constants import MOST_BINS
-from hinge.embedded.twin import CLOCK_END, Twin
+from hinge._checks import whole
+from hinge.embedded.twin import CLOCK_END, LATEST, MOST_BINS, Twin
 from hinge.policies import ExpiryPolicy
 
 C_FOLDER = Path(__file__).with_name("c")

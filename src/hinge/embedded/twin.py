@@ -1,4 +1,6 @@
-"""The reference of `hinge.h`: HI-LCB and HI-LCB-lite in the same whole numbers, step for step.
+"""The arithmetic of `hinge.h` in whole numbers, step for step: fractions are in units of 2^-32.
+
+The reference of `hinge.h`: HI-LCB and HI-LCB-lite in the same whole numbers, step for step.
 
 The C must decide as these do, bit for bit. They are policies like any other, on the same table of expiries, so that
 the simulator tells how far fixed point is from floating point. The limits are those that `hinge.h` states.
@@ -7,10 +9,110 @@ the simulator tells how far fixed point is from floating point. The limits are t
 import math
 from typing import NamedTuple
 
-from hinge.embedded.arithmetic import high, licence, root_of, share_of
-from hinge.embedded.constants import Constants, constants
+from hinge._checks import real, whole
 from hinge.policies import FOREVER, HILCB, HILCBLite
-from hinge.policies.columns import Wholes, whole_column
+from hinge.policies.expiry import Wholes, whole_column
+
+MOST_BINS = 255  # a bin is a byte, and one value is left for a bin too high
+ONE = 2**32  # the unit of all fractions
+LOWEST_ALPHA, HIGHEST_ALPHA = 1e-4, 1e4
+
+
+class Constants(NamedTuple):
+    """What the C and its twin compute with; `threshold`, `rate` and `shift` are explained in `hinge.h`."""
+
+    bins: int
+    threshold: int  # 0 where the cost is learned
+    rate: int
+    shift: int
+
+
+def constants(bins: int, alpha: float, offload_cost: float | None) -> Constants:
+    """The nearest constants that never license a bin that the parameters do not.
+
+    >>> constants(bins=16, alpha=0.52, offload_cost=0.5)
+    Constants(bins=16, threshold=2147483648, rate=2979003855, shift=2)
+    >>> constants(bins=256, alpha=0.52, offload_cost=0.5)
+    Traceback (most recent call last):
+    ValueError: microcontroller: bins must be an integer from 1 to 255, got 256
+    """
+    bins = whole("microcontroller", "bins", bins, 1, MOST_BINS)
+    alpha = real("microcontroller", "alpha", alpha, LOWEST_ALPHA, HIGHEST_ALPHA)
+    threshold = 0 if offload_cost is None else min(math.ceil((1.0 - offload_cost) * ONE), ONE - 1)
+    rate = 1.0 / (alpha * math.log(2.0))
+    shift = max(0, math.frexp(rate)[1])
+    return Constants(bins, threshold, min(int(math.ldexp(rate, 32 - shift)), ONE - 1), shift)
+
+
+LATEST = 2**32 - 1  # the latest expiry
+
+# 2^x - 1 = x (c1 + x (c2 + …)) for x in [0, 1), within 1.2e-7 of 2^x: the coefficients, last first.
+TERMS = (0x007A5D40, 0x024EF0A6, 0x0E48E735, 0x3D7B6ADA, 0xB1725D47)
+
+
+def high(x: int, y: int) -> int:
+    """The upper half of a product of 32-bit numbers, or up to 2 less.
+
+    >>> high(2**31, 6), high(2**16 + 1, 2**16 - 1)
+    (3, 0)
+    """
+    x_high, y_high = x >> 16, y >> 16
+    return x_high * y_high + ((x_high * (y & 0xFFFF)) >> 16) + (((x & 0xFFFF) * y_high) >> 16)
+
+
+def power_above(whole: int, fraction: int) -> int:
+    """The first whole number above 2^(whole + fraction), for whole < 32 and a fraction in units of 2^-32.
+
+    >>> power_above(0, 0), power_above(3, 0), power_above(3, 2**31)
+    (2, 9, 12)
+    """
+    power = 0
+    for term in TERMS:
+        power = high(power + term, fraction)
+    return ((0x80000000 | (power >> 1)) >> (31 - whole)) + 1
+
+
+def share_of(part: int, all: int) -> int:
+    """part / all by long division, for part ≤ all < 2^31; 1 itself becomes the largest number below it.
+
+    >>> share_of(1, 2) == 2**31, share_of(3, 3) == 2**32 - 1
+    (True, True)
+    """
+    share = 0
+    for _ in range(32):
+        part <<= 1
+        share <<= 1
+        if part >= all:
+            part -= all
+            share += 1
+    return share
+
+
+def root_of(square: int) -> int:
+    """The square root of a fraction, in units of 2^-16.
+
+    >>> root_of(2**30) == 2**15, root_of(2**32 - 1)
+    (True, 65535)
+    """
+    root, bit = 0, 1 << 30
+    while bit > 0:
+        above = root + bit
+        root >>= 1
+        if square >= above:
+            square -= above
+            root += bit
+        bit >>= 2
+    return root
+
+
+def licence(surplus: int, offloads: int, rate: int, shift: int) -> int:
+    """The first time after exp(n s² / α), for a surplus s > 0 of a bin with n offloads."""
+    evidence = high(high(surplus, rate), surplus) * offloads
+    whole = evidence >> (32 - shift)
+    if whole > 31:
+        return LATEST
+    return power_above(whole, (evidence << shift) & 0xFFFFFFFF)
+
 
 CLOCK_END = 2**31  # where the clock stops
 COUNTED = 2**16  # offloads at which counts are halved

@@ -1,27 +1,32 @@
 """Every policy, one family per file; `base` says what a policy is, `expiry` what the deterministic ones share."""
 
-from hinge.policies.base import Need, Policy
-from hinge.policies.decision import ACCEPTED, Decision, Decisions, Explanation
-from hinge.policies.expiry import FOREVER, ExpiryPolicy
-from hinge.policies.fitted import Logistic, Offline
-from hinge.policies.forgetting import (
+from hinge.policies.budgets import AtMost, OnBudget, at_most, on_budget
+from hinge.policies.drift import (
     DiscountedHILCB,
     DiscountedIsotonic,
     SlidingWindowHILCB,
     SlidingWindowIsotonic,
 )
-from hinge.policies.hedge_g import AdaHedgeG, HedgeG
-from hinge.policies.hedge_hi import HedgeHI, HedgeHIRestart
+from hinge.policies.expiry import FOREVER, ExpiryPolicy
+from hinge.policies.hedge import HILF, HILN, AdaHedgeG, HedgeG, HedgeHI, HedgeHIRestart
 from hinge.policies.hi_lcb import HILCB, HILCBLite
-from hinge.policies.hil import HILF, HILN
 from hinge.policies.isotonic import Isotonic
 from hinge.policies.kl import KL, PooledKL
-from hinge.policies.limits import AtMost, at_most
 from hinge.policies.lyapunov import LyapunovEXP4
-from hinge.policies.prices import OnBudget, on_budget
-from hinge.policies.randomised import RandomisedPolicy
-from hinge.policies.registry import build, policy_class, policy_names, restore
-from hinge.policies.static import AlwaysLocal, AlwaysRemote, Oracle, Static
+from hinge.policies.policy import (
+    ACCEPTED,
+    Decision,
+    Decisions,
+    Explanation,
+    Need,
+    Policy,
+    build,
+    policy_class,
+    policy_names,
+    restore,
+)
+from hinge.policies.random import RandomisedPolicy
+from hinge.policies.static import AlwaysLocal, AlwaysRemote, Logistic, Offline, Oracle, Static
 from hinge.policies.thompson import Thompson
 
 __all__ = [

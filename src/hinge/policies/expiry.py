@@ -1,4 +1,6 @@
-"""The shared table: every bin holds a licence to answer locally, and the licence expires.
+"""The columns of a policy's table: plain typed arrays, 8 bytes a bin, as compiled code wants them too.
+
+The shared table: every bin holds a licence to answer locally, and the licence expires.
 
 While a policy accepts it learns nothing, so nothing that it knows changes but the clock, and its confidence bounds only
 fall as the clock goes on. Hence there is one number per bin, its *expiry*, with
@@ -9,16 +11,38 @@ and only an offload moves it. Deciding is one load and one compare; a policy is 
 """
 
 import math
-from collections.abc import Callable, Iterable
+from array import array
+from collections.abc import Callable, Iterable, MutableSequence
 from typing import TYPE_CHECKING, Any
 
-from hinge.policies.base import Policy, note_nothing
-from hinge.policies.columns import Wholes
-from hinge.policies.decision import ACCEPTED, Decision, Decisions, Explanation
+from hinge.policies.policy import ACCEPTED, Decision, Decisions, Explanation, Policy, note_nothing
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+Wholes = MutableSequence[int]
+Reals = MutableSequence[float]
+
+
+def whole_column(length: int, value: int = 0) -> Wholes:
+    """A column of integers.
+
+    >>> whole_column(3)
+    array('q', [0, 0, 0])
+    """
+    return array("q", [value]) * length
+
+
+def real_column(length: int, value: float = 0.0) -> Reals:
+    """A column of real numbers.
+
+    >>> real_column(2, 1.0)
+    array('d', [1.0, 1.0])
+    """
+    return array("d", [value]) * length
+
 
 FOREVER = 2**62  # a time that no clock reaches
 _BLOCK = 32_768  # samples of a batch decided at a time: what they need stays in the cache

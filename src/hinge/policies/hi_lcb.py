@@ -20,9 +20,20 @@ and found again when a bin comes up.
 import math
 from typing import NamedTuple
 
-from hinge.arguments import positive, truth
-from hinge.policies.columns import Reals, Wholes, real_column, whole_column
-from hinge.policies.expiry import ExpiryPolicy, count, drop_all, expiry_from, fill, has_expired, learn_and_drop
+from hinge._checks import positive, truth
+from hinge.policies.expiry import (
+    ExpiryPolicy,
+    Reals,
+    Wholes,
+    count,
+    drop_all,
+    expiry_from,
+    fill,
+    has_expired,
+    learn_and_drop,
+    real_column,
+    whole_column,
+)
 
 
 class LicenceTable(NamedTuple):

@@ -28,9 +28,20 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from hinge.arguments import positive, real
-from hinge.policies.columns import Reals, Wholes, real_column, whole_column
-from hinge.policies.expiry import FOREVER, ExpiryPolicy, count, drop_all, fill, has_expired, learn_and_drop
+from hinge._checks import positive, real
+from hinge.policies.expiry import (
+    FOREVER,
+    ExpiryPolicy,
+    Reals,
+    Wholes,
+    count,
+    drop_all,
+    fill,
+    has_expired,
+    learn_and_drop,
+    real_column,
+    whole_column,
+)
 from hinge.policies.kl import surplus_evidence
 
 LEAST = 0.5  # evidence that even the first licence needs

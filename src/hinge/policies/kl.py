@@ -15,9 +15,21 @@ its lower bound: q = 1 - (c - √(α log t / m)).
 import math
 from typing import NamedTuple
 
-from hinge.arguments import positive
-from hinge.policies.columns import Reals, Wholes, real_column, whole_column
-from hinge.policies.expiry import FOREVER, ExpiryPolicy, count, drop_all, expiry_from, fill, has_expired, learn_and_drop
+from hinge._checks import positive
+from hinge.policies.expiry import (
+    FOREVER,
+    ExpiryPolicy,
+    Reals,
+    Wholes,
+    count,
+    drop_all,
+    expiry_from,
+    fill,
+    has_expired,
+    learn_and_drop,
+    real_column,
+    whole_column,
+)
 
 
 class KLTable(NamedTuple):

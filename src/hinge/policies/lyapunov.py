@@ -20,11 +20,9 @@ nothing. Devices that share one queue share one budget.
 import math
 from typing import Any, NamedTuple
 
-from hinge.arguments import positive, real, whole
-from hinge.policies.chance import uniform
-from hinge.policies.columns import Reals, Wholes, real_column, whole_column
-from hinge.policies.randomised import RandomisedPolicy
-from hinge.policies.thresholds import (
+from hinge._checks import positive, real, whole
+from hinge.policies.expiry import Reals, Wholes, real_column, whole_column
+from hinge.policies.hedge import (
     ThresholdTable,
     charge_accepting,
     charge_offloading,
@@ -33,6 +31,7 @@ from hinge.policies.thresholds import (
     share_offloading_from_losses,
     threshold_table,
 )
+from hinge.policies.random import RandomisedPolicy, uniform
 
 
 class LyapunovTable(NamedTuple):

@@ -1,11 +1,17 @@
-"""Policies that never learn: a fixed threshold, the two extremes, and the oracle π* (Lemma 1 of the paper). Grade A."""
+"""Policies that never learn: a fixed threshold, the two extremes, and the oracle π* (Lemma 1 of the paper). Grade A.
 
+Decision modules fitted once on labelled history, then fixed. Grade A.
+
+They need what HI-LCB does without: past samples with both answers, from the same stream. `fit` takes them as two
+sequences, the bins and whether local agreed with remote.
+"""
+
+import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from hinge.arguments import real, whole
-from hinge.policies.columns import Wholes, whole_column
-from hinge.policies.expiry import FOREVER, ExpiryPolicy, has_expired
+from hinge._checks import real, whole
+from hinge.policies.expiry import FOREVER, ExpiryPolicy, Wholes, has_expired, whole_column
 
 
 class FixedTable(NamedTuple):
@@ -122,3 +128,126 @@ class Oracle(FixedPolicy):
 
     def _rule(self) -> str:
         return "accepting is cheaper where 1 - agreement < offload cost"
+
+
+Fitted = TypeVar("Fitted", bound="Logistic")
+
+
+def tally(owner: str, history: Sequence[int], agreed: Sequence[float], bins: int) -> tuple[list[int], list[float]]:
+    """Samples and agreements of each bin in a labelled history."""
+    if len(history) != len(agreed):
+        raise ValueError(f"{owner}: agreed must have the {len(history)} entries of history, got {len(agreed)}")
+    if len(history) == 0:
+        raise ValueError(f"{owner}: history must have at least one sample, got none")
+    samples, agreements = [0] * bins, [0.0] * bins
+    for position, (entry, answer) in enumerate(zip(history, agreed, strict=True)):
+        bin = whole(owner, f"history[{position}]", entry, 0, bins - 1)
+        samples[bin] += 1
+        agreed_here = float(answer) if isinstance(answer, bool) else answer
+        agreements[bin] += real(owner, f"agreed[{position}]", agreed_here, 0, 1)
+    return samples, agreements
+
+
+class Offline(FixedPolicy):
+    """The threshold that costs least on labelled history (arXiv 2304.11763): bins below it are offloaded.
+
+    >>> policy = Offline.fit([0, 1, 2, 3, 3], [False, False, True, True, True], bins=4, offload_cost=0.5)
+    >>> policy.threshold
+    2
+    """
+
+    name = "offline"
+    assumes_monotone = True
+
+    def __init__(self, threshold: int, bins: int = 16, offload_cost: float | None = None) -> None:
+        super().__init__(bins, offload_cost)
+        self.threshold = whole(type(self).__name__, "threshold", threshold, 0, self.bins)
+        self._settle([bin >= self.threshold for bin in range(self.bins)])
+
+    @classmethod
+    def fit(
+        cls, history: Sequence[int], agreed: Sequence[float], bins: int = 16, offload_cost: float = 0.5
+    ) -> "Offline":
+        """Scan every threshold; of equally cheap ones take the highest, as a tie offloads."""
+        bins = whole(cls.__name__, "bins", bins, 1)
+        cost = real(cls.__name__, "offload_cost", offload_cost, 0, 1)
+        samples, agreements = tally(cls.__name__, history, agreed, bins)
+        total = sum(samples) - sum(agreements)  # threshold 0: accept everything
+        best, threshold = total, 0
+        for bin in range(bins):
+            total += samples[bin] * cost - (samples[bin] - agreements[bin])
+            if total <= best:
+                best, threshold = total, bin + 1
+        return cls(threshold, bins, cost)
+
+    def _rule(self) -> str:
+        return f"threshold {self.threshold} was cheapest on the history"
+
+
+class Logistic(FixedPolicy):
+    """The logistic decision module (arXiv 2407.11061) on bins: accept iff σ(intercept + slope · φ) > 1 - offload cost.
+
+    φ is the centre of the bin. On the raw scores, with its two published features, the module is
+    `hinge.confidence.logistic`, to be used as the confidence measure of a `Static` policy.
+
+    >>> policy = Logistic(intercept=-4.0, slope=8.0, bins=4, offload_cost=0.5)
+    >>> [policy.decide(bin).offload for bin in range(4)]
+    [True, True, False, False]
+    """
+
+    name = "logistic"
+    assumes_monotone = True
+
+    def __init__(self, intercept: float, slope: float, bins: int = 16, offload_cost: float = 0.5) -> None:
+        owner = type(self).__name__
+        super().__init__(bins, real(owner, "offload_cost", offload_cost, 0, 1))
+        self.intercept, self.slope = real(owner, "intercept", intercept), real(owner, "slope", slope)
+        chances = [sigmoid(self.intercept + self.slope * (bin + 0.5) / self.bins) for bin in range(self.bins)]
+        self._settle([1.0 - chance < offload_cost for chance in chances])
+
+    @classmethod
+    def fit(
+        cls: type[Fitted], history: Sequence[int], agreed: Sequence[float], bins: int = 16, offload_cost: float = 0.5
+    ) -> Fitted:
+        """Maximum likelihood, by Newton's method, with a whiff of regularisation for histories without any error."""
+        bins = whole(cls.__name__, "bins", bins, 1)
+        samples, agreements = tally(cls.__name__, history, agreed, bins)
+        intercept, slope = fit_logistic_curve([(bin + 0.5) / bins for bin in range(bins)], samples, agreements)
+        return cls(intercept, slope, bins, offload_cost)
+
+    def _rule(self) -> str:
+        return f"the fitted agreement is σ({self.intercept:.3g} + {self.slope:.3g} · confidence)"
+
+
+def sigmoid(x: float) -> float:
+    """σ(x) = 1 / (1 + exp(-x)), without overflow.
+
+    >>> sigmoid(0.0), sigmoid(-1000.0)
+    (0.5, 0.0)
+    """
+    return 1.0 / (1.0 + math.exp(-x)) if x >= 0 else math.exp(x) / (1.0 + math.exp(x))
+
+
+def fit_logistic_curve(
+    positions: Sequence[float], samples: Sequence[int], agreements: Sequence[float], ridge: float = 1e-3
+) -> tuple[float, float]:
+    """Intercept and slope that maximise Σ a log σ + (n - a) log(1 - σ) - ridge/2 · (intercept² + slope²)."""
+    intercept = slope = 0.0
+    for _ in range(100):
+        gradient = [-ridge * intercept, -ridge * slope]
+        curvature = [ridge, 0.0, ridge]
+        for x, n, a in zip(positions, samples, agreements, strict=True):
+            chance = sigmoid(intercept + slope * x)
+            residual, weight = a - n * chance, n * chance * (1.0 - chance)
+            gradient = [gradient[0] + residual, gradient[1] + residual * x]
+            curvature = [curvature[0] + weight, curvature[1] + weight * x, curvature[2] + weight * x * x]
+        determinant = curvature[0] * curvature[2] - curvature[1] ** 2
+        step = (
+            (curvature[2] * gradient[0] - curvature[1] * gradient[1]) / determinant,
+            (curvature[0] * gradient[1] - curvature[1] * gradient[0]) / determinant,
+        )
+        shrink = min(1.0, 5.0 / max(abs(step[0]), abs(step[1]), 1e-12))  # keeps the first steps from overshooting
+        intercept, slope = intercept + shrink * step[0], slope + shrink * step[1]
+        if max(abs(step[0]), abs(step[1])) < 1e-10:
+            break
+    return intercept, slope

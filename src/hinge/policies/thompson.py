@@ -12,10 +12,8 @@ which changes only when an offload is learned. A learned cost enters through its
 import math
 from typing import NamedTuple
 
-from hinge.policies.chance import uniform
-from hinge.policies.columns import Reals, real_column
-from hinge.policies.expiry import count, count_cost
-from hinge.policies.randomised import RandomisedPolicy
+from hinge.policies.expiry import Reals, count, count_cost, real_column
+from hinge.policies.random import RandomisedPolicy, uniform
 
 
 class PosteriorTable(NamedTuple):

@@ -11,15 +11,8 @@ from typing import Any
 
 from hinge import __version__
 from hinge.errors import InvalidMessage
-from hinge.gate.protocol.open_inference import (
-    InferenceRequest,
-    Message,
-    ServerMetadata,
-    build_response,
-    build_server_metadata,
-    parse_request,
-)
-from hinge.gate.protocol.wire import json_message, model_name
+from hinge.oip.json import Message, json_message, model_name
+from hinge.oip.messages import InferenceRequest, ServerMetadata, build_response, build_server_metadata, parse_request
 from hinge.server.access import shows
 from hinge.server.call import AT_ONCE, Answer, Call
 from hinge.server.events import EVENTS, Send

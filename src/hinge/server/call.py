@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from hinge.gate.protocol.open_inference import Message, build_error
+from hinge.oip.json import Message
+from hinge.oip.messages import build_error
 from hinge.server.client import CLIENT, Client
 from hinge.server.events import Listener
 from hinge.server.refusal import Headers, Refusal

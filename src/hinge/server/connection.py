@@ -9,7 +9,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from hinge.gate.protocol.metadata import build_error
+from hinge.oip.messages import build_error
 from hinge.server.call import AT_ONCE
 from hinge.server.client import CLIENT, Client
 from hinge.server.limits import MAX_CHUNKS, MAX_HEAD_BYTES, MAX_HEADERS, Limits

@@ -110,7 +110,7 @@ class Listeners:
                     part = {"type": "http.response.body", "body": news, "more_body": True}
                     await asyncio.wait_for(send(part), STUCK_S)
             await asyncio.wait_for(send({"type": "http.response.body", "body": b""}), STUCK_S)
-        except (asyncio.TimeoutError, OSError):
+        except (TimeoutError, OSError):
             pass  # nobody reads it
         finally:
             gone.cancel()

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from hinge.arguments import positive, whole
-from hinge.gate.protocol.wire import MAX_BODY_BYTES
+from hinge._checks import positive, whole
+from hinge.oip.json import MAX_BODY_BYTES
 
 MAX_HEAD_BYTES = 16 * 2**10  # of a request's address and headers
 MAX_HEADERS = 100

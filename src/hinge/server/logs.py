@@ -3,7 +3,7 @@
 import json
 import sys
 from contextlib import suppress
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TextIO
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -40,7 +40,7 @@ class Log:
         """Write an event, if its level is high enough."""
         if not self.writes(level):
             return
-        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = json.dumps({"time": now, "level": level, "event": event, **fields})
         file = self._file or sys.stderr
         with suppress(OSError, ValueError):  # requests are answered even where nobody reads the log any more

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from hinge.errors import InvalidModel
-from hinge.gate.local.onnx_file import input_specs, open_session, output_specs
-from hinge.gate.protocol.metadata import MAX_TENSORS
-from hinge.gate.protocol.tensors import Tensor, TensorSpec
+from hinge.models.onnx import input_specs, open_session, output_specs
+from hinge.oip.messages import MAX_TENSORS
+from hinge.oip.tensors import Tensor, TensorSpec
 from hinge.server.refusal import Refusal
 
 Tensors = Mapping[str, Tensor]

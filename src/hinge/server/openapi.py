@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hinge import __version__
-from hinge.gate.protocol.tensors import DATATYPES, MAX_RANK
-from hinge.gate.protocol.wire import MAX_BODY_BYTES, MAX_TEXT
+from hinge.oip.json import MAX_BODY_BYTES, MAX_TEXT
+from hinge.oip.tensors import DATATYPES, MAX_RANK
 from hinge.server.report import REPORT
 from hinge.server.service import VERSION
 

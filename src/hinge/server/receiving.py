@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hinge.gate.protocol.wire import MAX_BODY_BYTES
+from hinge.oip.json import MAX_BODY_BYTES
 from hinge.server.limits import FREE_PIECES, MIN_PIECE_BYTES, Limits
 from hinge.server.refusal import Refusal, hung_up, overloaded, too_large
 

@@ -1,12 +1,12 @@
-"""What a device reports of itself (see `hinge.gate.reporting`): its form, and the figures in it."""
+"""What a device reports of itself (see `hinge.device.reporter`): its form, and the figures in it."""
 
 from array import array
 from math import isnan, nan
 from typing import Any, NamedTuple, TypeAlias
 
+from hinge.device.reporter import MOST_BINS, MOST_COMPARED, NAME, RECENT
 from hinge.errors import InvalidMessage
-from hinge.gate.protocol.wire import read_json, shown, write_json
-from hinge.gate.reporting import MOST_BINS, MOST_COMPARED, NAME, RECENT
+from hinge.oip.json import read_json, shown, write_json
 from hinge.server.events import event
 from hinge.server.shapes import COUNT, Counts, Many, Maybe, Number, Record, Text, Truth
 

@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from hinge import __version__
-from hinge.gate.protocol.wire import write_json
+from hinge.oip.json import write_json
 from hinge.server.events import Listener, Listeners, event
 from hinge.server.refusal import overloaded
 from hinge.server.report import OWN, Figures, Point, write_point

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from hinge.arguments import real, whole
+from hinge._checks import real, whole
 from hinge.server.access import Tls, check_token, listen
 from hinge.server.application import Application
 from hinge.server.lifecycle import Lifecycle

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hinge import fashion
+from hinge._checks import did_you_mean
 from hinge.errors import InvalidMessage, InvalidModel, UnknownName
-from hinge.gate.protocol.open_inference import Message, ModelMetadata, build_model_metadata, model_name
-from hinge.names import did_you_mean
+from hinge.oip.json import Message, model_name
+from hinge.oip.messages import ModelMetadata, build_model_metadata
 from hinge.server.batching import Batcher
 from hinge.server.limits import Limits
 from hinge.server.metrics import Metrics

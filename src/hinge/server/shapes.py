@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hinge.errors import InvalidMessage
-from hinge.gate.protocol.wire import MAX_TEXT, listing, mapping, shown, text
+from hinge.oip.json import MAX_TEXT, listing, mapping, shown, text
 
 Json = dict[str, Any]
 

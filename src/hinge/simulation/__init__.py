@@ -1,8 +1,6 @@
 """Simulation: the loops, compiled or not, the runs, and what they leave behind."""
 
-from hinge.simulation.engine import Results, run_seeds, simulate
-from hinge.simulation.executors import Ray, Threads
-from hinge.simulation.lineup import lineup
-from hinge.simulation.record import Record, Run, checkpoints, interval
+from hinge.simulation.engine import Ray, Results, Threads, lineup, run_seeds, simulate
+from hinge.simulation.results import Record, Run, checkpoints, interval
 
 __all__ = ["Ray", "Record", "Results", "Run", "Threads", "checkpoints", "interval", "lineup", "run_seeds", "simulate"]

@@ -1,22 +1,100 @@
-"""Simulation: many runs of many policies, each run one stream of samples that all policies share."""
+"""Where runs run: on threads of this machine, or on a cluster.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+Simulation: many runs of many policies, each run one stream of samples that all policies share.
+
+Policies by name, made ready for a source: each gets what it needs to know and no more.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hinge.arguments import whole
-from hinge.policies import ExpiryPolicy, Need, Policy
-from hinge.policies.binding import plain
-from hinge.policies.chance import SEED_LIMIT
+from hinge._checks import whole
+from hinge.policies import ExpiryPolicy, Need, Policy, build, policy_class, policy_names
+from hinge.policies.budgets import plain
 from hinge.policies.expiry import FOREVER
-from hinge.simulation.compiled import Kernel, bound, machine_table, numba_installed
-from hinge.simulation.executors import Executor, Threads
-from hinge.simulation.kernel import ERRORS, OFFLOAD_COST, OFFLOADS, REGRET, RIGHT, TOTALS, play, play_against
-from hinge.simulation.record import Record, Run, Wholes, checkpoints
-from hinge.sources import Adaptive, Samples, Source
+from hinge.policies.random import SEED_LIMIT
+from hinge.simulation.kernel import (
+    ERRORS,
+    OFFLOAD_COST,
+    OFFLOADS,
+    REGRET,
+    RIGHT,
+    TOTALS,
+    Kernel,
+    bound,
+    machine_table,
+    numba_installed,
+    play,
+    play_against,
+)
+from hinge.simulation.results import Record, Run, Wholes, checkpoints
+from hinge.simulation.sources import Adaptive, Replay, Samples, Source, Synthetic
+
+Result = TypeVar("Result")
+
+
+class Executor(Protocol):
+    """Runs tasks, and hands out their results in order."""
+
+    def map(self, tasks: Sequence[Callable[[], Result]]) -> Iterator[Result]:
+        """The result of each task."""
+
+
+class Threads:
+    """Threads of this machine: compiled loops let go of Python's lock, so that threads beat processes."""
+
+    def __init__(self, count: int | None = None) -> None:
+        self.count = whole("Threads", "count", count, 1) if count is not None else _cores()
+
+    def map(self, tasks: Sequence[Callable[[], Result]]) -> Iterator[Result]:
+        """Results in order; leaving early drops the tasks that have not begun."""
+        pool = ThreadPoolExecutor(self.count)
+        try:
+            yield from pool.map(lambda task: task(), tasks)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+class Ray:
+    """The workers of a Ray cluster (extra `ray`); the one that is already connected, or one started here."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+    def map(self, tasks: Sequence[Callable[[], Result]]) -> Iterator[Result]:
+        """Results in order; leaving early cancels what is still running."""
+        import ray
+
+        started = not ray.is_initialized()
+        if started:
+            ray.init(**self.options)
+        waiting: list[Any] = []
+        try:
+            remote = ray.remote(_call)
+            waiting += [remote.remote(task) for task in tasks]
+            for reference in waiting:
+                yield ray.get(reference)
+        finally:
+            for reference in waiting:
+                ray.cancel(reference)
+            if started:
+                ray.shutdown()
+
+
+def _cores() -> int:
+    """The cores this process may use; only Linux says which of them are its own."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _call(task: Callable[[], Result]) -> Result:
+    return task()
+
 
 Progress = Callable[[int, int], None]
 
@@ -166,7 +244,7 @@ def simulate(
     horizon; by default at times that are evenly spread on a logarithmic scale.
 
     >>> from hinge import HILCB, AlwaysRemote
-    >>> from hinge.sources import FixedCosts, Synthetic
+    >>> from hinge.simulation.sources import FixedCosts, Synthetic
     >>> source = Synthetic(agreement=[0.1, 0.6, 0.9], costs=FixedCosts(0.5))
     >>> results = simulate([HILCB(bins=3, offload_cost=0.5), AlwaysRemote(bins=3)], source, horizon=2000, runs=3)
     >>> bool(results["hi-lcb"].regret[:, -1].mean() < results["always-remote"].regret[:, -1].mean())
@@ -231,3 +309,58 @@ def _check(policies: Mapping[str, Policy], source: Source) -> None:
                 raise TypeError(f"simulate: an adaptive adversary needs policies that decide by expiry, got {name!r}")
             if len(policies) > 1:
                 raise ValueError("simulate: an adaptive adversary plays against one policy at a time")
+
+
+FITTED = ("offline", "logistic")  # fitted in hindsight, on the very samples they are then tried on
+KNOWING = ("oracle", "static", *FITTED)  # need a number for the cost, and cannot learn it
+
+
+def lineup(
+    names: Iterable[str],
+    source: Replay | Synthetic,
+    *,
+    offload_cost: float | None,
+    horizon: int,
+    alpha: float = 0.52,
+    seed: int = 0,
+) -> dict[str, Policy]:
+    """The policies of these names for a source; `all` stands for every policy that is free to offload at its cost.
+
+    The oracle is told the source's agreement and mean cost. The modules that are fitted on labelled history (offline,
+    logistic) are fitted on the source's own bins, in hindsight: they show the best that such a module could do.
+
+    >>> from hinge.simulation.sources import FixedCosts
+    >>> source = Synthetic([0.2, 0.9], FixedCosts(0.5))
+    >>> lineup(["hi-lcb", "oracle"], source, offload_cost=0.5, horizon=1000)["oracle"]
+    Oracle(agreement=[0.2, 0.9], offload_cost=0.5)
+    """
+    wanted = list(names)
+    if wanted == ["all"]:
+        wanted = [name for name in policy_names() if not policy_class(name).keeps_budget]
+    return {name: _ready(name, source, offload_cost, horizon, alpha, seed) for name in wanted}
+
+
+def _ready(
+    name: str, source: Replay | Synthetic, offload_cost: float | None, horizon: int, alpha: float, seed: int
+) -> Policy:
+    chosen = policy_class(name)
+    settings = {
+        "bins": source.bins,
+        "alpha": alpha,
+        "offload_cost": source.mean_offload_cost if name in KNOWING and offload_cost is None else offload_cost,
+        "horizon": horizon,
+        "seed": seed,
+        "agreement": source.agreement.tolist(),
+    }
+    if hasattr(chosen, "fit"):
+        settings["history"], settings["agreed"] = _history(source)
+    return build(name, **settings)
+
+
+def _history(source: Replay | Synthetic) -> tuple[list[int], list[float]]:
+    """A labelled history in the proportions of the source: its rows, or the share of each bin."""
+    if isinstance(source, Replay):
+        return source.rows()
+    counts = np.maximum(np.round(source.weights * 10_000), 0).astype(int)
+    history = np.repeat(np.arange(source.bins), counts)
+    return history.tolist(), source.agreement[history].tolist()

@@ -12,22 +12,22 @@
 - `regret_by_bin`: a run's pseudo-regret, by bin and by kind of mistake.
 """
 
-from hinge.theory.floor import stopping_floor
-from hinge.theory.kl import bernoulli_kl
-from hinge.theory.lower_bounds import single_bin_lower_bound, structured_lower_bound, unstructured_lower_bound
-from hinge.theory.monotone import Dip, significant_dips
-from hinge.theory.regret import RegretByBin, regret_by_bin
-from hinge.theory.setting import Setting
-from hinge.theory.static import best_threshold, oracle_cost, threshold_costs
-from hinge.theory.upper_bounds import (
+from hinge.theory.bounds import (
     adversarial_bound,
     adversarial_wrong_offloads,
+    bernoulli_kl,
     forced_offload_regret,
+    single_bin_lower_bound,
     stochastic_bound,
     stochastic_bound_printed,
     stochastic_wrong_offloads,
+    structured_lower_bound,
+    unstructured_lower_bound,
     wrong_accepts,
 )
+from hinge.theory.monotone import Dip, significant_dips
+from hinge.theory.problem import Setting, best_threshold, oracle_cost, threshold_costs
+from hinge.theory.regret import RegretByBin, regret_by_bin, stopping_floor
 
 __all__ = [
     "Dip",

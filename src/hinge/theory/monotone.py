@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hinge.arguments import real, whole
-from hinge.theory.setting import TIE
+from hinge._checks import real, whole
+from hinge.theory.problem import TIE
 
 _MOST = 256  # blocks of the smallest size; where more bins have rows, that size is more than one bin
 

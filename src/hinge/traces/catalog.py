@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from hinge._checks import did_you_mean
 from hinge.errors import UnknownName
-from hinge.names import did_you_mean
-from hinge.traces.npz_format import read_npz
+from hinge.traces.files import read_npz
 from hinge.traces.trace import Trace
 
 if TYPE_CHECKING:

@@ -1,25 +1,375 @@
-"""Traces on disk, by the end of the file's name.
+"""A trace's name and provenance as one JSON text, for the formats that can hold one.
+
+Traces as CSV: a header with confidence,local,remote[,label][,cost] in any order, then one line per sample.
+
+Numbers are written so that they read back bit by bit. Fields are stripped of surrounding blanks. Labels are integers
+where every label in the file is one (without leading zeros, as 01 and 1 may differ), else all of them are text; 3.0 is
+the 3 that another program has written as a float. Other columns are ignored. Name and provenance have no place in a
+CSV; a trace that is read is named after its file.
+
+Reading converts whole columns, a block of lines at a time. Only if something is wrong it goes through the file again,
+line by line, to say where.
+
+Traces as npz: one compressed array per column, and `metadata` for name and provenance.
+
+Also reads what `numpy.savez` makes of two models' saved outputs: local_logits, remote_logits and, if known, labels.
+Nothing is ever unpickled.
+
+Traces as Parquet: one column each, name and provenance in the schema's metadata. Needs pyarrow.
+
+Traces on disk, by the end of the file's name.
 
     .csv        readable anywhere; keeps the columns bit by bit, but neither name nor provenance
     .npz        compact; keeps everything
-    .parquet    for data frames; keeps everything; needs `hinge[parquet]`
+    .parquet    for data frames; keeps everything; needs `hinge-gate[parquet]`
 """
 
+import csv
 import errno
+import io
+import json
 import os
+import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
+from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
-from typing import IO, NamedTuple
+from reprlib import Repr
+from typing import IO, Any, NamedTuple, NoReturn
 
-from hinge.names import did_you_mean
-from hinge.traces.csv_format import read_csv, write_csv
-from hinge.traces.npz_format import read_npz, write_npz
-from hinge.traces.parquet_format import read_parquet, write_parquet
-from hinge.traces.trace import Trace
+import numpy as np
+from numpy.typing import NDArray
+
+from hinge._checks import did_you_mean
+from hinge.errors import InvalidTrace
+from hinge.traces.trace import (
+    INTEGERS,
+    NEEDED,
+    OPTIONAL,
+    Floats,
+    Labels,
+    Table,
+    Trace,
+    check_names,
+    label_problem,
+    trace_from_table,
+)
+
+
+def packed(trace: Trace) -> str:
+    """Name and provenance, as JSON.
+
+    >>> packed(Trace([0.5], [1], [2], name="log", about={"date": "2026-01-31"}))
+    '{"name": "log", "about": {"date": "2026-01-31"}}'
+    """
+    return json.dumps({"name": trace.name, "about": dict(trace.about)})
+
+
+def trace_in_file(where: str, names: Sequence[str], table: Table, metadata: str | None, otherwise: str) -> Trace:
+    """The trace that a file holds; it is called `otherwise` if the file has no metadata, as one made elsewhere."""
+    more = {"name": otherwise} if metadata is None else _unpacked(where, metadata)
+    try:
+        return trace_from_table(where, names, table, **more)
+    except (TypeError, ValueError) as error:
+        named = str(error).startswith(where)
+        raise InvalidTrace(str(error) if named else f"{where}: {error}") from error
+
+
+def _unpacked(where: str, metadata: str) -> dict[str, Any]:
+    try:
+        found = json.loads(metadata)
+    except (ValueError, RecursionError):
+        raise InvalidTrace(f"{where}: the metadata is not JSON") from None
+    if not isinstance(found, dict) or found.keys() != {"name", "about"}:
+        raise InvalidTrace(f"{where}: the metadata must have 'name' and 'about', nothing else")
+    return found
+
+
+_BLOCK = 16_384  # lines converted at a time: enough for speed, few enough for memory
+_KNOWN = (*NEEDED, *OPTIONAL)
+_FRACTIONS = ("confidence", "cost")
+_INTEGER_DIGITS = 20  # of the longest int64, its sign included
+_FLOAT = re.compile(r"(0|-?[1-9][0-9]*)\.0+")  # an integer, as frames write it where another is missing
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+
+Row = list[str]
+
+
+def read_csv(where: str, stream: IO[bytes]) -> Trace:
+    """The trace in a CSV file; `where` stands at the front of errors."""
+    try:
+        with _text(stream) as text:
+            reader = _reader(text)
+            names = _header(where, reader)
+            columns = _columns(names, _blocks(reader, len(names)))
+    except InvalidTrace:
+        raise
+    except (ValueError, csv.Error) as error:
+        stream.seek(0)
+        _explain(where, stream, error)
+    return Trace(**columns, name=Path(where).stem)
+
+
+def write_csv(trace: Trace, stream: IO[bytes]) -> None:
+    """The trace as CSV; a label that a CSV cannot hold unchanged is an error."""
+    columns = {name: values.tolist() for name, values in trace.columns.items()}
+    for name, values in columns.items():
+        if trace.columns[name].dtype.kind == "U":
+            _check_kept(name, values)
+    with _text(stream, encoding="utf-8") as text:
+        text.write(",".join(columns) + "\n")
+        # Text in quotes, as a bare carriage return would end the line; floats as repr, the shortest exact form.
+        writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+        writer.writerows(zip(*columns.values(), strict=True))
+
+
+def _check_kept(name: str, values: Sequence[str]) -> None:
+    if any(text != _plain(text) for text in set(values)):
+        row, text = next((row, text) for row, text in enumerate(values) if text != _plain(text))
+        lost = "has blanks around it, which CSV loses" if text != text.strip() else "reads back from CSV as an integer"
+        raise InvalidTrace(f"write_trace: {name} in row {row} {lost}, got {text!r}; write .npz or .parquet")
+
+
+def _plain(text: str) -> str:
+    """A label without blanks around it, and a whole number without its zeros."""
+    text = text.strip()
+    number = _FLOAT.fullmatch(text)
+    return number[1] if number else text
+
+
+@contextmanager
+def _text(stream: IO[bytes], encoding: str = "utf-8-sig", errors: str = "strict") -> Iterator[io.TextIOWrapper]:
+    text = io.TextIOWrapper(stream, encoding=encoding, errors=errors, newline="")  # -sig: Excel puts a mark in front
+    try:
+        yield text
+    finally:
+        text.detach()  # else it would close the stream, which is not ours
+
+
+def _reader(text: io.TextIOWrapper) -> Any:
+    return csv.reader(text, skipinitialspace=True, strict=True)
+
+
+def _header(where: str, reader: Iterator[Row]) -> list[str]:
+    names = [name.strip() for name in next(reader, [])]
+    if not any(names):
+        raise InvalidTrace(f"{where}, line 1: there must be a header, {','.join(NEEDED)}[,{'][,'.join(OPTIONAL)}]")
+    check_names(f"{where}, line 1", names, NEEDED, OPTIONAL)
+    return names
+
+
+def _blocks(reader: Iterator[Row], width: int) -> Iterator[list[Row]]:
+    while rows := list(islice(reader, _BLOCK)):
+        if set(map(len, rows)) != {width}:
+            end = next(k for k, row in enumerate(rows) if len(row) != width)
+            if not all(map(_blank, chain(rows[end:], reader))):
+                raise ValueError("a line with too few or too many fields")
+            rows = rows[:end]
+        if rows:
+            yield rows
+
+
+def _blank(row: Row) -> bool:
+    return len(row) <= 1 and not "".join(row).strip()
+
+
+def _columns(names: Sequence[str], blocks: Iterator[list[Row]]) -> dict[str, Any]:
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in names if name in _KNOWN}
+    for rows in blocks:
+        for name, texts in zip(names, zip(*rows, strict=True), strict=True):
+            if name not in _KNOWN:
+                continue
+            parts[name].append(_fractions(texts) if name in _FRACTIONS else _labels(texts))
+    if not all(parts.values()):
+        raise ValueError("there are no samples")
+    return {name: np.concatenate(arrays) for name, arrays in _of_one_kind(parts).items()}
+
+
+def _of_one_kind(parts: dict[str, list[NDArray[Any]]]) -> dict[str, list[NDArray[Any]]]:
+    """Where some labels are text, all are. An integer turns into the very text it was read from: see `_labels`."""
+    answers = [name for name in parts if name not in _FRACTIONS]
+    if len({part.dtype.kind for name in answers for part in parts[name]}) == 1:
+        return parts
+    return {**parts, **{name: [part.astype(np.str_) for part in parts[name]] for name in answers}}
+
+
+def _fractions(texts: Sequence[str]) -> Floats:
+    numbers = np.fromiter(map(float, texts), np.float64, len(texts))
+    if not ((numbers >= 0) & (numbers <= 1)).all() or "_" in "".join(texts):  # float() takes 0.2_5
+        raise ValueError("a number out of range")
+    return numbers
+
+
+def _labels(texts: Sequence[str]) -> Labels:
+    plain = {text: _plain(text) for text in set(texts)}
+    if any(map(label_problem, plain.values())):
+        raise ValueError("an odd label")
+    if all(map(_plain_integer, plain.values())):
+        integers = {text: int(label) for text, label in plain.items()}
+        return np.fromiter(map(integers.__getitem__, texts), np.int64, len(texts))
+    return np.array(list(map(plain.__getitem__, texts)), np.str_)
+
+
+def _plain_integer(text: str) -> bool:
+    if len(text) > _INTEGER_DIGITS or not text.lstrip("-").isdecimal():
+        return False
+    try:
+        return str(int(text)) == text and INTEGERS.min <= int(text) <= INTEGERS.max
+    except ValueError:  # --1
+        return False
+
+
+def _explain(where: str, stream: IO[bytes], error: Exception) -> NoReturn:
+    """Says where the file is wrong, of which only is known that it is."""
+    with _text(stream, errors="surrogateescape") as text:
+        lines = _numbered(where, _reader(text))
+        names = _header(where, (row for _, row in lines))
+        end = None
+        for line, row in lines:
+            if _blank(row):
+                end = end or line
+                continue
+            if end:
+                raise InvalidTrace(f"{where}, line {end}: is blank, and not at the end")
+            _check_row(f"{where}, line {line}", names, row)
+    raise InvalidTrace(f"{where}: {error}") from error
+
+
+def _numbered(where: str, reader: Any) -> Iterator[tuple[int, Row]]:
+    """Every row with the line that it begins on: a quoted field may go over several."""
+    while True:
+        line = reader.line_num + 1
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise InvalidTrace(f"{where}, line {line}: {error}") from None
+        yield line, row
+
+
+def _check_row(where: str, names: Sequence[str], row: Row) -> None:
+    if len(row) != len(names):
+        raise InvalidTrace(f"{where}: {len(row)} fields where the header has {len(names)}")
+    for name, text in zip(names, row, strict=True):
+        if name not in _KNOWN:
+            continue
+        problem = _fraction_problem(text) if name in _FRACTIONS else label_problem(text.strip())
+        if problem:
+            raise InvalidTrace(f"{where}, column {name}: {_SHORT.repr(text)} {problem}")
+
+
+def _fraction_problem(text: str) -> str | None:
+    try:
+        if 0 <= float(text) <= 1 and "_" not in text:
+            return None
+    except ValueError:
+        pass
+    return "is not a number from 0 to 1"
+
+
+_METADATA = "metadata"
+_SMALL = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
+
+
+def read_npz(where: str, stream: IO[bytes]) -> Trace:
+    """The trace in an npz file; `where` stands at the front of errors."""
+    arrays = _Arrays(where, stream)
+    metadata = str(arrays[_METADATA]) if _METADATA in arrays.names else None
+    names = [name for name in arrays.names if name != _METADATA]
+    return trace_in_file(where, names, arrays, metadata, Path(where).stem)
+
+
+def write_npz(trace: Trace, stream: IO[bytes]) -> None:
+    """The trace as npz, labels in as few bytes as they need."""
+    arrays: dict[str, Any] = {name: _small(values) for name, values in trace.columns.items()}
+    arrays[_METADATA] = np.array(packed(trace))
+    np.savez_compressed(stream, **arrays)
+
+
+def _small(values: NDArray[Any]) -> NDArray[Any]:
+    if values.dtype.kind == "i":
+        low, high = values.min(), values.max()
+        for small in _SMALL:
+            if np.iinfo(small).min <= low and high <= np.iinfo(small).max:
+                return values.astype(small)
+    return values
+
+
+class _Arrays:
+    """The arrays of an npz file, whose every defect is an `InvalidTrace`."""
+
+    def __init__(self, where: str, stream: IO[bytes]) -> None:
+        self._where = where
+        content = io.BytesIO(stream.read())  # so that whatever fails from here on is the file's fault, not the disk's
+        try:
+            self._arrays: Any = np.load(content, allow_pickle=False)
+            if isinstance(self._arrays, np.ndarray):
+                raise ValueError("it is a single array")
+            self.names: Sequence[str] = list(self._arrays.files)
+        except Exception as error:
+            raise self._damaged("it", error) from error
+
+    def __getitem__(self, name: str, /) -> NDArray[Any]:
+        try:
+            array: NDArray[Any] = self._arrays[name]
+        except Exception as error:
+            raise self._damaged(f"array {name}", error) from error
+        return array
+
+    def _damaged(self, what: str, error: Exception) -> InvalidTrace:
+        # Broken bytes surface anywhere in numpy, zipfile and zlib, with an error of any class.
+        return InvalidTrace(f"{self._where}: {what} cannot be read as npz ({error or type(error).__name__})")
+
+
+_SCHEMA_KEY = b"hinge"
+
+
+def read_parquet(where: str, stream: IO[bytes]) -> Trace:
+    """The trace in a Parquet file; `where` stands at the front of errors."""
+    arrow, parquet = _pyarrow("pyarrow"), _pyarrow("pyarrow.parquet")
+    content = io.BytesIO(stream.read())  # so that whatever fails from here on is the file's fault, not the disk's
+    try:
+        table = parquet.ParquetFile(content).read()
+        metadata = (table.schema.metadata or {}).get(_SCHEMA_KEY)
+        text = None if metadata is None else metadata.decode()
+        columns = _Columns(arrow, table)
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InvalidTrace(f"{where}: cannot be read as Parquet ({error})") from error
+    return trace_in_file(where, table.column_names, columns, text, Path(where).stem)
+
+
+def write_parquet(trace: Trace, stream: IO[bytes]) -> None:
+    """The trace as Parquet."""
+    arrow, parquet = _pyarrow("pyarrow"), _pyarrow("pyarrow.parquet")
+    table = arrow.table(trace.columns).replace_schema_metadata({_SCHEMA_KEY: packed(trace).encode()})
+    parquet.write_table(table, stream)
+
+
+class _Columns:
+    """The columns of a table of Arrow as arrays."""
+
+    def __init__(self, arrow: Any, table: Any) -> None:
+        self._arrow, self._table = arrow, table
+
+    def __getitem__(self, name: str, /) -> Any:
+        column = self._table.column(name)
+        if self._arrow.types.is_dictionary(column.type):  # categories, as frames keep repeated text
+            column = column.cast(column.type.value_type)
+        return column.to_numpy(zero_copy_only=False)
+
+
+def _pyarrow(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError:
+        missing = "traces in .parquet need pyarrow: pip install 'hinge-gate[parquet]'"
+        raise ModuleNotFoundError(missing, name=module) from None
 
 
 class _Format(NamedTuple):

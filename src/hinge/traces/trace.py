@@ -1,20 +1,279 @@
-"""A recorded stream: for every sample what the local and the remote model said, and how sure the local one was."""
+"""Columns of a trace: which there are, and what may stand in them.
+
+    confidence, cost        numbers from 0 to 1, kept as float64
+    local, remote, label    integers (kept as int64) or text, in all three the same
+
+Rows count from 0. A column that fails its check raises `InvalidTrace`, naming the column and the first bad row.
+
+Both models' scores, as a recording often keeps them, to the columns of a trace.
+
+A recorded stream: for every sample what the local and the remote model said, and how sure the local one was.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from numbers import Integral
+from reprlib import repr as brief
 from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hinge._checks import did_you_mean, real
 from hinge.bins import ClassBins
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.errors import InvalidTrace
-from hinge.traces.columns import NEEDED, OPTIONAL, Floats, Labels, check_names, fractions, kind, labels
-from hinge.traces.logits import columns_from_scores
+
+Floats = NDArray[np.float64]
+Labels = NDArray[Any]  # int64 or str_
+
+NEEDED = ("confidence", "local", "remote")
+OPTIONAL = ("label", "cost")
+LONGEST_LABEL = 256  # an array of text is as wide as its longest entry, so one endless label would fill the memory
+INTEGERS = np.iinfo(np.int64)
+_SHOWN = 80  # characters of a header that need not be ours
+
+
+def check_names(where: str, names: Sequence[str], needed: Collection[str], optional: Collection[str]) -> None:
+    """All that is needed, each once. Other columns are ignored, unless they look like a slip of the pen: a misspelt
+    `label` must not pass for a trace without one.
+
+    >>> check_names("log.csv", ["confidence", "local", "remote", "lable"], NEEDED, OPTIONAL)
+    Traceback (most recent call last):
+    hinge.errors.InvalidTrace: log.csv: unknown column 'lable'; did you mean 'label'?
+    """
+    known = [*needed, *optional]
+    for name in names:
+        absent = [column for column in known if column not in names]
+        if name not in known and get_close_matches(name.lower(), absent, cutoff=0.75):
+            raise InvalidTrace(f"{where}: unknown column {name!r}{did_you_mean(name.lower(), absent)}")
+        if name in known and names.count(name) > 1:
+            raise InvalidTrace(f"{where}: column {name!r} comes twice")
+    for name in needed:
+        if name not in names:
+            others = [str(other) for other in names if other not in known]
+            found = repr(", ".join(map(str, names)))[1:-1]
+            found = found if len(found) <= _SHOWN else found[:_SHOWN] + "…"
+            missing = f"{where}: column {name!r} is missing{_likely(name, others)}"
+            raise InvalidTrace(f"{missing}; needed are {', '.join(needed)}, found are {found}")
+
+
+def _likely(name: str, others: Sequence[str]) -> str:
+    """A guess at what a column is called where it has another name."""
+    shared = [other for other in others if len(other) > 2 and (other.lower() in name or name in other.lower())]
+    close = shared or get_close_matches(name, others, n=1)
+    return f" (is it {brief(close[0])}?)" if close else ""
+
+
+def fractions(column: str, values: ArrayLike) -> Floats:
+    """Numbers from 0 to 1, one per row.
+
+    >>> fractions("confidence", [0.5, float("nan")])
+    Traceback (most recent call last):
+    hinge.errors.InvalidTrace: Trace: confidence in row 1 must be from 0 to 1, got nan
+    """
+    array = one_dimensional(column, values)
+    if array.dtype.kind not in "fiu":  # one by one, as numpy turns the numbers beside a text into texts
+        given: Any = values
+        return _frozen(np.array([_fraction(column, row, value) for row, value in enumerate(given)], np.float64))
+    numbers = np.array(array, np.float64)
+    outside = np.flatnonzero(~((numbers >= 0) & (numbers <= 1)))
+    if outside.size:
+        _fraction(column, int(outside[0]), numbers[outside[0]].item())
+    return _frozen(numbers)
+
+
+def checked_labels(column: str, values: ArrayLike) -> Labels:
+    """Integers or texts, one per row.
+
+    >>> checked_labels("local", ["cat", None])
+    Traceback (most recent call last):
+    hinge.errors.InvalidTrace: Trace: local in row 1 must be text as in row 0, got None
+    """
+    array = one_dimensional(column, values)
+    if not array.size:
+        return _frozen(np.empty(0, np.int64))
+    if array.dtype.kind in "iu":
+        return _frozen(_integers(column, array))
+    if array.dtype.kind == "U" and isinstance(values, np.ndarray):
+        return _frozen(_texts(column, array.tolist()))
+    if array.dtype.kind == "f" and hasattr(values, "dtype"):
+        # Frames turn integers into floats where one is missing, so that one is to blame.
+        row = np.isnan(array).argmax()
+        raise InvalidTrace(f"Trace: {column} in row {row} must be an integer or text, got {array[row]}")
+    # From a list one by one, as numpy turns the numbers beside a text into texts.
+    given: Any = array.tolist() if isinstance(values, np.ndarray) else values
+    return _frozen(_of_one_kind(column, list(given)))
+
+
+def kind(array: Labels) -> str:
+    """What a checked column of labels holds, in words."""
+    return "integers" if array.dtype.kind == "i" else "text"
+
+
+def label_problem(text: str) -> str | None:
+    """Why a text cannot be a label; nothing where it can.
+
+    Neither numpy nor every csv module keeps a NUL, and half a surrogate pair cannot be written to any file.
+    """
+    if not text:
+        return "is empty"
+    if len(text) > LONGEST_LABEL:
+        return f"is longer than {LONGEST_LABEL} characters"
+    if "\0" in text or not _is_unicode(text):
+        return "is not Unicode text"
+    return None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def one_dimensional(column: str, values: ArrayLike) -> NDArray[Any]:
+    """`values` as an array of one value per row."""
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        raise InvalidTrace(f"Trace: {column} must have one value per row, got {brief(values)}") from None
+    if array.ndim != 1:
+        raise InvalidTrace(f"Trace: {column} must have one value per row, got shape {array.shape}")
+    return array
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.setflags(write=False)
+    return array
+
+
+def _fraction(column: str, row: int, value: object) -> float:
+    try:
+        return real("Trace", f"{column} in row {row}", value, 0, 1)
+    except (TypeError, ValueError) as error:
+        raise InvalidTrace(str(error)) from None
+
+
+def _integers(column: str, array: NDArray[Any]) -> NDArray[np.int64]:
+    beyond = np.flatnonzero(array > INTEGERS.max)
+    if beyond.size:
+        raise InvalidTrace(f"Trace: {column} in row {beyond[0]} must fit into 64 bits, got {array[beyond[0]]}")
+    return np.array(array, np.int64)
+
+
+def _texts(column: str, texts: Sequence[str]) -> NDArray[np.str_]:
+    bad = {text for text in set(texts) if label_problem(text)}
+    if bad:
+        row, text = next((row, text) for row, text in enumerate(texts) if text in bad)
+        raise InvalidTrace(f"Trace: {column} in row {row} {label_problem(text)}, got {brief(text)}")
+    return np.array(texts, np.str_)
+
+
+def _of_one_kind(column: str, values: list[Any]) -> Labels:
+    """Labels from Python objects, as frames and lists give them."""
+    kinds = [_kind_of(value) for value in values]
+    for row, found in enumerate(kinds):
+        if found is None or found != kinds[0]:
+            wanted = "an integer or text" if kinds[0] is None else f"{kinds[0]} as in row 0"
+            raise InvalidTrace(f"Trace: {column} in row {row} must be {wanted}, got {brief(values[row])}")
+    if kinds[0] == "text":
+        return _texts(column, values)
+    return _from_integers(column, values)
+
+
+def _kind_of(value: object) -> str | None:
+    if isinstance(value, str):
+        return "text"
+    return "an integer" if isinstance(value, Integral) and not isinstance(value, bool) else None
+
+
+def _from_integers(column: str, values: Iterable[Any]) -> NDArray[np.int64]:
+    for row, value in enumerate(values):
+        if not INTEGERS.min <= value <= INTEGERS.max:
+            raise InvalidTrace(f"Trace: {column} in row {row} must fit into 64 bits, got {brief(value)}")
+    return np.array(values, np.int64)
+
+
+_OWNER = "Trace.from_scores"
+
+
+def columns_from_scores(
+    local_logits: ArrayLike, remote_logits: ArrayLike, labels: ArrayLike | None, measure: ConfidenceMeasure
+) -> dict[str, Any]:
+    """Confidence and both answers, and the truth if it is given.
+
+    >>> from hinge.confidence import max_softmax
+    >>> columns_from_scores([[0.0, 1.0]], [[float("nan"), 1.0]], None, max_softmax)
+    Traceback (most recent call last):
+    hinge.errors.InvalidTrace: Trace.from_scores: remote_logits must be finite, got nan in row 0, class 0
+    """
+    local, remote = _scores("local_logits", local_logits), _scores("remote_logits", remote_logits)
+    if local.shape != remote.shape:
+        raise InvalidTrace(f"{_OWNER}: local_logits has shape {local.shape} and remote_logits {remote.shape}")
+    if not callable(measure):
+        raise TypeError(f"{_OWNER}: measure must be a confidence measure, got {measure!r}")
+    return {
+        "confidence": measure(local),
+        "local": local.argmax(axis=1),
+        "remote": remote.argmax(axis=1),
+        "label": None if labels is None else _truth(labels, classes=local.shape[1]),
+    }
+
+
+def _scores(name: str, values: ArrayLike) -> NDArray[Any]:
+    array = _rows(name, values)
+    if array.ndim != 2 or array.shape[1] < 2 or not len(array):
+        raise InvalidTrace(f"{_OWNER}: {name} must be samples x classes, at least 1 x 2, got shape {array.shape}")
+    if array.dtype.kind not in "fiu":
+        raise InvalidTrace(f"{_OWNER}: {name} must be numbers, got {brief(array.flat[0].item())}")
+    infinite = np.argwhere(~np.isfinite(array))
+    if infinite.size:
+        row, column = infinite[0]
+        raise InvalidTrace(f"{_OWNER}: {name} must be finite, got {array[row, column]} in row {row}, class {column}")
+    return array
+
+
+def _rows(name: str, values: Any) -> NDArray[Any]:
+    """An array of rows also from a frame's column of lists, which numpy takes for a column of objects."""
+    try:
+        array = np.asarray(values)
+    except ValueError:  # lists of different lengths
+        array = np.fromiter(values, dtype=object)
+    if array.ndim != 1 or array.dtype.kind != "O":
+        return array
+    rows = [_row(name, k, row) for k, row in enumerate(array)]
+    for k, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise InvalidTrace(f"{_OWNER}: {name} has {len(row)} classes in row {k} and {len(rows[0])} in row 0")
+    return np.array(rows)
+
+
+def _row(name: str, k: int, row: object) -> NDArray[np.float64]:
+    try:
+        scores = np.asarray(row, np.float64)
+    except (TypeError, ValueError):
+        scores = np.empty(0)
+    if scores.ndim != 1 or isinstance(row, str) or not scores.size:
+        raise InvalidTrace(f"{_OWNER}: {name} must be a list of numbers in every row, got {brief(row)} in row {k}")
+    return scores
+
+
+def _truth(labels: ArrayLike, classes: int) -> NDArray[Any]:
+    truth = checked_labels("labels", labels)
+    if truth.dtype.kind != "i":
+        raise InvalidTrace(f"{_OWNER}: labels must be integers from 0 to {classes - 1}, got text")
+    outside = np.flatnonzero((truth < 0) | (truth >= classes))
+    if outside.size:
+        row = outside[0]
+        raise InvalidTrace(f"{_OWNER}: labels must be from 0 to {classes - 1}, got {truth[row]} in row {row}")
+    return truth
+
 
 Bools = NDArray[np.bool_]
 _COLUMNS = (*NEEDED, *OPTIONAL)
@@ -69,9 +328,9 @@ class Trace:
         about: Mapping[str, str] | None = None,
     ) -> None:
         self._set("confidence", fractions("confidence", confidence))
-        self._set("local", labels("local", local))
-        self._set("remote", labels("remote", remote))
-        self._set("label", None if label is None else labels("label", label))
+        self._set("local", checked_labels("local", local))
+        self._set("remote", checked_labels("remote", remote))
+        self._set("label", None if label is None else checked_labels("label", label))
         self._set("cost", None if cost is None else fractions("cost", cost))
         self._set("name", _checked_name(name))
         self._set("about", MappingProxyType(_checked_about({} if about is None else about)))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hinge import fashion
-from hinge.arguments import real, whole
+from hinge._checks import real, whole
 from hinge.cli import options, show
 from hinge.cli.demo.browser import open_page
 from hinge.cli.demo.comparison import Comparison
@@ -20,7 +20,7 @@ from hinge.cli.demo.stream import BINS, cases, recorded
 from hinge.cli.demo.table import print_outcome
 from hinge.cli.demo.timing import DEADLINE_S, Clock, measure
 from hinge.cli.device.course import Course
-from hinge.gate.device import Device
+from hinge.device.device import Device
 from hinge.traces.files import replacing
 
 _NEEDED = ("onnxruntime", "httpcore2", "uvicorn", "prometheus_client", "plotly")
@@ -61,7 +61,7 @@ def demo_command(
 def _check_extras() -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        raise ImportError(f"the demo needs {', '.join(missing)}: pip install 'hinge[cli,device,server,report]'")
+        raise ImportError(f"the demo needs {', '.join(missing)}: pip install 'hinge-gate[cli,device,server,report]'")
 
 
 def _perform(
@@ -79,7 +79,7 @@ def _perform(
     outcome = Outcome(wanted, price, comparison, Course(BINS), timing, Clock(timing), Examples(wanted))
     reporter: Any = None
     if page:
-        from hinge.gate.reporting import Reporter
+        from hinge.device.reporter import Reporter
 
         reporter = open_things.enter_context(Reporter(device, url, "demo"))
         open_page(f"{url}/")

@@ -6,11 +6,11 @@ from typing import Any
 
 from hinge.cli.demo.stream import Row
 from hinge.cli.device.samples import Case
-from hinge.gate.answer import Answer
+from hinge.device.answer import Answer
 from hinge.policies import Policy
 from hinge.simulation import lineup, run_seeds
 from hinge.simulation.engine import policy_seed
-from hinge.sources import InOrder
+from hinge.simulation.sources import InOrder
 
 FLAGSHIP = "isotonic"  # what the device decides by
 SHADOWS = ("hi-lcb", "hi-lcb-lite", "hedge-hi")

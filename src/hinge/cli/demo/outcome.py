@@ -10,10 +10,10 @@ from hinge.cli.demo.comparison import FLAGSHIP, Comparison
 from hinge.cli.demo.timing import Clock, Timing
 from hinge.cli.device.course import Course, Seen
 from hinge.cli.device.samples import Case
-from hinge.gate.answer import Answer
-from hinge.gate.tally import Status
-from hinge.policies.decision import Explanation
-from hinge.simulation.record import checkpoints
+from hinge.device.answer import Answer
+from hinge.device.status import Status
+from hinge.policies.policy import Explanation
+from hinge.simulation.results import checkpoints
 
 NAMES = {"always-local": "local only", "always-remote": "remote only", FLAGSHIP: f"{FLAGSHIP} (live)"}
 _EXAMPLES = 13  # of each source, at most

@@ -8,10 +8,10 @@ from plotly import graph_objects
 from hinge.cli.demo.comparison import FLAGSHIP, SHADOWS, Ledger
 from hinge.cli.demo.outcome import Example, Outcome
 from hinge.cli.demo.table import HEADINGS, cells, legend
-from hinge.experiments.report import PALETTE, document, figure, plot, section
-from hinge.experiments.result import Curve, Panel
-from hinge.gate.pictures import data_url, small
-from hinge.policies.decision import Explanation
+from hinge.device.reporter import data_url, small
+from hinge.paper.figures import Curve, Panel
+from hinge.paper.report import PALETTE, document, figure, plot, section
+from hinge.policies.policy import Explanation
 
 _WINDOWS = 50  # over which the rate of offloads is taken
 _LICENSED, _UNLICENSED = PALETTE[4], PALETTE[6]

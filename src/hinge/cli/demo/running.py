@@ -16,9 +16,9 @@ from hinge.cli.device.samples import Case
 from hinge.cli.device.stopping import Stopping
 from hinge.cli.device.telling import Progress, Telling, Warnings, Watched
 from hinge.cli.device.view import View
-from hinge.gate.device import Device
-from hinge.gate.licences import copy_of, licences
-from hinge.sources import InOrder
+from hinge.device.device import Device
+from hinge.device.reporter import copy_of, licences
+from hinge.simulation.sources import InOrder
 
 _EVERY_S = 1.0  # between two lines of progress
 _COMPARE_S = 0.5

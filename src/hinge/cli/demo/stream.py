@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 from hinge import fashion
 from hinge.bins import UniformBins
 from hinge.cli.device.samples import Case
-from hinge.sources import FixedCosts, InOrder
+from hinge.simulation.sources import FixedCosts, InOrder
 from hinge.traces import load_trace
 
 BINS = 16
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Row(NamedTuple):
-    """What is recorded of a sample; the names are those of `hinge.sources.samples.Samples`."""
+    """What is recorded of a sample; the names are those of `hinge.simulation.sources.Samples`."""
 
     bin: int
     agreed: float

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from hinge import fashion
 from hinge.cli.demo.comparison import Comparison
 from hinge.cli.device.samples import Case
-from hinge.gate.deadline import Deadline
-from hinge.gate.device import Device
+from hinge.device.device import Device
+from hinge.remotes import Deadline
 
 if TYPE_CHECKING:
-    from hinge.gate.remote.open_inference import OpenInference
+    from hinge.remotes.open_inference import OpenInference
 
 DEADLINE_S = 5.0  # of a request; what is shown are the policies, and a busy machine should not spoil that
 _REQUESTS = 200

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hinge.cli import show
-from hinge.errors import RemoteFailed
-from hinge.gate.tally import Status
+from hinge.device.status import Status
+from hinge.errors import RemoteFailed, RemoteInvalid
 
 _AWAY = ("unreachable", "late")
 _MISFIT = ("invalid", "refused")  # what a server that is there says to a device that it does not fit
@@ -29,10 +29,10 @@ class Fit:
             classes = self.remote.check(self.example)
             if None not in (classes, self.classes) and classes != self.classes:
                 found = f"model {self.remote.model!r} has {classes} classes, the local model {self.classes}"
-                raise RemoteFailed(found, "invalid")
+                raise RemoteInvalid(found)
         except RemoteFailed as error:
             named = str(error).startswith((self.url.rstrip("/"), urlsplit(self.url).netloc))
-            raise RemoteFailed(str(error) if named else f"{self.url}: {error}", error.kind) from error
+            raise type(error)(str(error) if named else f"{self.url}: {error}") from error
 
 
 class Arrival:

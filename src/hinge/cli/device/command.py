@@ -3,15 +3,15 @@
 from contextlib import ExitStack, closing
 from typing import Any
 
-from hinge.arguments import whole
+from hinge._checks import whole
 from hinge.cli import options, show
 from hinge.cli.device import options as own
 from hinge.cli.device.exporting import report_to, serve_metrics
 from hinge.cli.device.running import Run
 from hinge.cli.device.setting import set_up
 from hinge.cli.device.terms import Prices, policy_of, price_of
-from hinge.gate.device import Device
-from hinge.gate.protocol.token import read_token
+from hinge.device.device import Device
+from hinge.oip.json import read_token
 
 
 def device_command(

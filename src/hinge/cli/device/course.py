@@ -7,8 +7,8 @@ from collections import Counter, deque
 from typing import Any, NamedTuple
 
 from hinge.cli.device.samples import Case
-from hinge.gate.answer import Answer
-from hinge.gate.tally import Status
+from hinge.device.answer import Answer
+from hinge.device.status import Status
 
 _STEP = math.log(1.01)  # latencies are told apart by this much
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hinge.arguments import whole
+from hinge._checks import whole
 from hinge.cli import show
-from hinge.gate.device import Device
-from hinge.gate.reporting import Reporter
+from hinge.device.device import Device
+from hinge.device.reporter import Reporter
 
 _HOST = "127.0.0.1"
 
@@ -28,9 +28,9 @@ def serve_metrics(device: Device, port: int) -> Iterator[None]:
     try:
         from prometheus_client import CollectorRegistry, start_http_server
 
-        from hinge.gate.metrics import DeviceCollector
+        from hinge.device.metrics import DeviceCollector
     except ImportError as error:
-        raise ImportError(f"metrics need prometheus-client ({error}): pip install 'hinge[metrics]'") from error
+        raise ImportError(f"metrics need prometheus-client ({error}): pip install 'hinge-gate[metrics]'") from error
     registry = CollectorRegistry()
     registry.register(DeviceCollector(device))
     port = whole("device", "metrics_port", port, 0, 65_535)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hinge.cli import show
 from hinge.cli.device.samples import Case, Stream
 from hinge.errors import InvalidModel
-from hinge.gate.local.tensors import OneInput
+from hinge.models.base import OneInput
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _GREY, _COLOUR = 1, 3
@@ -106,5 +106,5 @@ def _pillow() -> Any:
     try:
         from PIL import Image
     except ImportError as error:
-        raise ImportError(f"images need the extra 'images' ({error}): pip install 'hinge[images]'") from error
+        raise ImportError(f"images need the extra 'images' ({error}): pip install 'hinge-gate[images]'") from error
     return Image

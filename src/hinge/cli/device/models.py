@@ -9,22 +9,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from hinge._checks import did_you_mean
 from hinge.errors import InvalidModel, UnknownName
-from hinge.gate.deadline import Deadline
-from hinge.gate.remote.asking import Reply
-from hinge.names import did_you_mean
+from hinge.remotes import Deadline, Reply
 from hinge.traces import Trace
 
 # Each is imported when it is needed, as each needs an extra of its own.
 _LOCAL = {
-    ".onnx": ("hinge.gate.local.onnx", "OnnxModel"),
-    ".tflite": ("hinge.gate.local.litert", "LiteRTModel"),
-    ".xml": ("hinge.gate.local.openvino", "OpenVINOModel"),
+    ".onnx": ("hinge.models.onnx", "OnnxModel"),
+    ".tflite": ("hinge.models.litert", "LiteRTModel"),
+    ".xml": ("hinge.models.openvino", "OpenVINOModel"),
 }
 _REMOTE = {
-    "http": ("hinge.gate.remote.open_inference", "OpenInference"),
-    "https": ("hinge.gate.remote.open_inference", "OpenInference"),
-    "grpc": ("hinge.gate.remote.grpc", "OpenInferenceGrpc"),
+    "http": ("hinge.remotes.open_inference", "OpenInference"),
+    "https": ("hinge.remotes.open_inference", "OpenInference"),
+    "grpc": ("hinge.remotes.grpc", "OpenInferenceGrpc"),
 }
 
 
@@ -44,7 +43,7 @@ def open_remote(url: str, model: str, token: str | None) -> Any:
     try:
         kind = _named(*_REMOTE[scheme])
     except ModuleNotFoundError as error:
-        raise ImportError(f"a remote needs the extra 'device' ({error}): pip install 'hinge[device]'") from None
+        raise ImportError(f"a remote needs the extra 'device' ({error}): pip install 'hinge-gate[device]'") from None
     return kind(address if scheme == "grpc" else url, model, token=token)
 
 

@@ -17,10 +17,10 @@ from hinge.cli.device.samples import Case, Stream
 from hinge.cli.device.stopping import Stopping
 from hinge.cli.device.telling import Lines, Progress, Telling, Watched, print_summary
 from hinge.cli.device.view import View
+from hinge.device.device import Device
+from hinge.device.reporter import Reporter
+from hinge.device.storage.store import CLOSED
 from hinge.errors import RemoteFailed
-from hinge.gate.device import Device
-from hinge.gate.reporting import Reporter
-from hinge.gate.storage.store import CLOSED
 
 T = TypeVar("T")
 

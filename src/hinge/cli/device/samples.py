@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hinge import fashion
 from hinge.cli import show
 from hinge.errors import InvalidTrace
-from hinge.gate.local.tensors import OneInput
+from hinge.models.base import OneInput
 from hinge.traces import Trace
 
 _ARRAYS = ("samples", "images", "x")  # what the samples are called in an npz file, if not by the first name in it

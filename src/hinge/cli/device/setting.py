@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hinge import fashion
+from hinge._checks import did_you_mean
 from hinge.cli import show
 from hinge.cli.device.arriving import Arrival, Fit
 from hinge.cli.device.images import from_images
@@ -16,8 +17,7 @@ from hinge.cli.device.samples import Stream, from_array, from_arrays, from_fashi
 from hinge.cli.options import find_trace
 from hinge.costs import OffloadCost
 from hinge.errors import InvalidModel, UnknownName
-from hinge.gate.local.recorded import Recorded
-from hinge.names import did_you_mean
+from hinge.models.base import Recorded
 from hinge.traces import Trace, trace_names
 
 _FASHION = "fashion"

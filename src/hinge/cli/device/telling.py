@@ -14,8 +14,8 @@ from rich.table import Table
 from hinge.cli import show
 from hinge.cli.device.course import Course, Seen
 from hinge.cli.device.view import View
-from hinge.gate.device import Device
-from hinge.gate.tally import Status
+from hinge.device.device import Device
+from hinge.device.status import Status
 
 _EVERY_S = 5.0  # between two lines of progress
 _AGAIN_S = 60.0  # between two warnings of the same

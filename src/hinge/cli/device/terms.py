@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hinge.arguments import real
+from hinge._checks import real
 from hinge.cli.options import cost_number
 from hinge.costs import FixedCost, MeasuredCost, OffloadCost
 from hinge.policies import Policy, at_most, build, policy_class

@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from hinge.cli.device.course import Course, Seen
-from hinge.gate.device import Device
-from hinge.gate.licences import copy_of, licences
-from hinge.gate.tally import Status
-from hinge.policies.decision import Explanation
+from hinge.device.device import Device
+from hinge.device.reporter import copy_of, licences
+from hinge.device.status import Status
+from hinge.policies.policy import Explanation
 
 _AROUND = 13  # lines that are neither bins nor answers, an alarm among them
 _BESIDE_BARS = 70  # columns that are no bars, if licences have room to be read

@@ -1,0 +1,90 @@
+"""The record of an answer: what it is, who gave it, what that cost, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+from hinge.policies.policy import Decision, Explanation
+
+Source = Literal["local", "remote"]
+
+
+class _Fields(NamedTuple):
+    label: Any
+    source: Source
+    confidence: float  # the local model's
+    bin: int
+    offloaded: bool  # whether the remote was asked for this answer
+    cost: float  # what asking cost, from 0 to 1; 0.0 where nobody was asked
+    decision: Decision  # what the policy decided; in shadow, what it would have done
+    fault: str | None  # why the remote's answer could not be had, where it could not
+    explains: Callable[[int], Explanation]
+
+
+class Answer(_Fields):
+    """What a device answers to one sample.
+
+    `why` and `reason` are looked up when they are read, so that an answer whose reason nobody asks for costs nothing;
+    they tell what the policy knows by then.
+    """
+
+    __slots__ = ()
+
+    @property
+    def why(self) -> Explanation:
+        """The evidence and the expiry of the bin, as of now."""
+        return self.explains(self.bin)
+
+    @property
+    def reason(self) -> str:
+        """In words, why this answer came from where it came."""
+        return self.reason_by(self.why)
+
+    def reason_by(self, why: Explanation) -> str:
+        """The same, by an explanation of the bin that is at hand."""
+        decided = self._decided(why)
+        if self.fault is not None:
+            return f"{decided} The remote's answer could not be had: {self.fault}; the local one stands."
+        if self.decision.offload and not self.offloaded:
+            return f"{decided} In shadow, the local answer stands."
+        if self.offloaded and not self.decision.offload:
+            return f"{decided} In shadow, the remote was asked all the same."
+        return decided
+
+    def _decided(self, why: Explanation) -> str:
+        if why.offload_probability in (0.0, 1.0) and bool(why.offload_probability) != self.decision.offload:
+            word = "offloaded" if self.decision.offload else "accepted"
+            return f"Bin {self.bin} was {word}; what was learned since changes that."
+        return why.reason
+
+    def as_dict(self) -> dict[str, Any]:
+        """The answer as plain data, for logs and JSON."""
+        why = self.why
+        return {
+            "label": self.label,
+            "source": self.source,
+            "confidence": self.confidence,
+            "bin": self.bin,
+            "decision": "offload" if self.decision.offload else "accept",
+            "offloaded": self.offloaded,
+            "cost": self.cost,
+            "fault": self.fault,
+            "offloads": why.offloads,
+            "agreement": why.agreement,
+            "expiry": why.expiry,
+            "reason": self.reason_by(why),
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Answer, (*self[:-1], _elsewhere)  # the device stays where it is
+
+    def __repr__(self) -> str:
+        fault = "" if self.fault is None else f", fault={self.fault!r}"
+        shown = f"label={self.label!r}, source={self.source!r}, confidence={self.confidence:.4g}, bin={self.bin}"
+        return f"Answer({shown}, offloaded={self.offloaded}, cost={self.cost:.4g}{fault})"
+
+
+def _elsewhere(bin: int) -> Explanation:
+    """What can be said of a bin where the device is not."""
+    return Explanation(bin, 0.5, None, None, None, None, f"Bin {bin}; the device that knows why is elsewhere.")

@@ -1,0 +1,382 @@
+"""What a device's answers cost, mistakes included, and what the best rule would have cost, seen from the end.
+
+The oracle knows how often local is wrong in every bin, and answers there locally, or always offloads, whichever costs
+less. An accepted sample shows whether local was wrong, if its true label is known; an offloaded one is taken to be
+wrong as often as offloads of its bin disagreed.
+
+Looks into a device's policy without keeping its samples waiting: at a copy, made while nobody changes it.
+
+Samples as small pictures, for people who watch a device.
+
+Tells a server how a device fares, twice a second, so that people can watch it: see `docs/page.md`.
+
+What is reported is gathered in a thread of its own, from a copy of the policy. The way of a sample does not know of it,
+and whatever becomes of a report, nothing else does.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from functools import lru_cache
+from itertools import pairwise
+from threading import Event, Lock, Thread
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hinge._checks import positive, real
+from hinge.bins import ClassBins, QuantileBins, UniformBins
+from hinge.device.answer import Answer
+from hinge.device.device import Core
+from hinge.device.status import Status
+from hinge.errors import InvalidMessage, RemoteFailed
+from hinge.oip.json import json_message, model_name
+from hinge.policies.budgets import Budgeted
+from hinge.policies.policy import Explanation, Policy
+from hinge.remotes import Deadline
+from hinge.remotes.http import Ask, Http, Response
+
+
+class Hindsight:
+    """Sums over samples whose true labels are known."""
+
+    def __init__(self, bins: int) -> None:
+        self._local, self._wrong, self._remote = [0] * bins, [0] * bins, [0] * bins
+        self._samples, self._offload_cost = 0, 0.0
+
+    def take(self, answer: Answer, truth: object) -> None:
+        """Count an answer. The remote's is right by definition, as in the paper."""
+        self._samples += 1
+        self._offload_cost += answer.cost
+        if answer.source == "remote":
+            self._remote[answer.bin] += 1
+        else:
+            self._local[answer.bin] += 1
+            self._wrong[answer.bin] += bool(answer.label != truth)
+
+    @property
+    def cost(self) -> float:
+        """What all answers cost."""
+        return self._offload_cost + sum(self._wrong)
+
+    @property
+    def cost_per_sample(self) -> float | None:
+        """What an answer cost on average; None if no truth was known."""
+        return self.cost / self._samples if self._samples else None
+
+    def regret(self, licences: Sequence[Explanation], offload_cost: float | None) -> float | None:
+        """How much more the answers cost than the oracle's; None if no truth was known, or nobody counts agreement."""
+        price = self._mean_cost() if offload_cost is None else offload_cost
+        if not self._samples or price is None or any(self._unknown(licence) for licence in licences):
+            return None
+        return self.cost - sum(self._least(licence, price) for licence in licences)
+
+    def _mean_cost(self) -> float | None:
+        offloads = sum(self._remote)
+        return self._offload_cost / offloads if offloads else None
+
+    def _unknown(self, licence: Explanation) -> bool:
+        return bool(self._remote[licence.bin]) and licence.agreement is None
+
+    def _least(self, licence: Explanation, price: float) -> float:
+        local, remote = self._local[licence.bin], self._remote[licence.bin]
+        wrong = self._wrong[licence.bin] + remote * (1.0 - (licence.agreement or 0.0))
+        return min(wrong, price * (local + remote))
+
+
+def copy_of(device: Core) -> Policy:
+    """The device's policy as it is now."""
+    policy: Policy = type(device.policy).restore(device.state())
+    return policy
+
+
+def licences(policy: Policy) -> list[Explanation]:
+    """What is known of every bin, and until when it is accepted, budgets aside.
+
+    A budget explains a bin by trying on a copy of itself, which for many bins would take long.
+
+    >>> from hinge import Isotonic, at_most
+    >>> [licence.offload_probability for licence in licences(at_most(Isotonic(bins=2, offload_cost=0.5), 0.1))]
+    [1.0, 1.0]
+    """
+    while isinstance(policy, Budgeted):
+        policy = policy.inside
+    return [policy.explain(bin) for bin in range(policy.bins)]
+
+
+SIDE = 64  # pixels at most, each way
+_KINDS = {1: 0, 3: 2}  # PNG's numbers for grey and for colour, by channels
+
+
+def small(sample: Any) -> NDArray[np.uint8] | None:
+    """A copy of an image, made small by leaving out pixels; None if the sample is no image.
+
+    An image has two axes, or a third of 1 or 3 channels, first or last. Floats go from 0 to 1.
+
+    >>> small(np.zeros((3, 640, 480), np.uint8)).shape
+    (64, 48, 3)
+    >>> small("no image") is None
+    True
+    """
+    if not isinstance(sample, np.ndarray) or (sample.dtype != np.uint8 and sample.dtype.kind != "f"):
+        return None
+    if sample.ndim == 3 and sample.shape[0] in _KINDS and sample.shape[2] not in _KINDS:
+        sample = np.moveaxis(sample, 0, -1)
+    if sample.ndim == 2:
+        sample = sample[..., None]
+    if sample.ndim != 3 or sample.shape[2] not in _KINDS or min(sample.shape) == 0:
+        return None
+    step = -(-max(sample.shape[:2]) // SIDE)
+    pixels = sample[::step, ::step]
+    if pixels.dtype == np.uint8:
+        return np.array(pixels)
+    return np.array(255 * np.nan_to_num(pixels).clip(0, 1), np.uint8)
+
+
+def png(pixels: NDArray[np.uint8]) -> bytes:
+    """Pixels of shape [height, width, channels] as a PNG file.
+
+    >>> png(np.zeros((1, 1, 1), np.uint8))[:4]
+    b'\\x89PNG'
+    """
+    height, width, channels = pixels.shape
+    lines = b"".join(b"\0" + line.tobytes() for line in pixels)
+    head = struct.pack(">IIBBBBB", width, height, 8, _KINDS[channels], 0, 0, 0)
+    parts = ((b"IHDR", head), (b"IDAT", zlib.compress(lines)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in parts)
+
+
+def data_url(pixels: NDArray[np.uint8]) -> str:
+    """A picture as an address that holds all of it."""
+    return "data:image/png;base64," + base64.b64encode(png(pixels)).decode("ascii")
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+RECENT = 20  # answers in a report
+MOST_COMPARED = 8
+MOST_BINS = 1024  # in a report; the page could not show more
+_PATIENCE_S = 2.0  # for one report, from connecting to the answer
+TEXT = 240  # characters of a label, a fault or a reason
+NAME = 64  # of a policy's name
+_MOST = 10**12  # the largest number of a report
+
+Json = dict[str, Any]
+
+
+class Reporter:
+    """Reports a device to the server at `url`, under a name, until it is closed.
+
+    >>> from hinge import Device, Isotonic
+    >>> device = Device(lambda sample: [0.0, sample], lambda sample: 1, Isotonic(bins=16, offload_cost=0.5))
+    >>> with Reporter(device, "http://127.0.0.1:9", "kitchen") as reporter:  # nobody is there, which does no harm
+    ...     reporter.saw(device.infer(3.0), truth=1)
+    ...     report = reporter.report()
+    >>> report["status"]["samples"], report["recent"][0]["source"], report["bins"][15]["offloads"]
+    (1, 'remote', 1.0)
+    """
+
+    def __init__(
+        self, device: Core, url: str, name: str = "device", *, token: str | None = None, every_s: float = 0.5
+    ) -> None:
+        self._every_s = positive("Reporter", "every_s", every_s)
+        self._device, self._name = device, _checked_name(name)
+        self._http = Http(_checked_url(url), {} if token is None else {"Authorization": f"Bearer {token}"})
+        bins = device.policy.bins
+        self._lock = Lock()
+        self._seen, self._in_bin, self._hindsight = 0, [0] * bins, Hindsight(bins)
+        self._recent: deque[_Seen] = deque(maxlen=RECENT)
+        self._compared: dict[str, Json] = {}
+        self.problem: str | None = None  # the last one: the server could not be reached, or refused a report
+        self._ended = Event()
+        self._thread = Thread(target=self._keep_reporting, name="hinge-reporter", daemon=True)
+        self._thread.start()
+
+    def saw(self, answer: Answer, *, picture: Any = None, truth: Any = None) -> None:
+        """Take note of an answer; `picture` shows its sample, as an image of bytes, and `truth` is the true label."""
+        pixels = None if picture is None else small(picture)
+        with self._lock:
+            self._recent.append(_Seen(self._seen, answer, pixels, truth))
+            self._seen += 1
+            self._in_bin[answer.bin] += 1
+            if truth is not None:
+                self._hindsight.take(answer, truth)
+
+    def compare(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Show other policies beside this one: dicts of policy, offload_fraction, cost_per_sample and regret.
+
+        If the device's own policy is among them, its cost and regret are taken from there: who compares knows more.
+        """
+        if len(rows) > MOST_COMPARED:
+            raise ValueError(f"Reporter: rows must be {MOST_COMPARED} at most, got {len(rows)}")
+        self._compared = {str(row["policy"]): _compared(row) for row in rows}
+
+    def close(self) -> None:
+        """Report for the last time."""
+        self._ended.set()
+        self._thread.join(2 * _PATIENCE_S)
+        self._http.close()
+
+    def __enter__(self) -> Reporter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- in the thread ------------------------------------------------------------------------------------------------
+
+    def _keep_reporting(self) -> None:
+        while not self._ended.wait(self._every_s):
+            self._send()
+        self._send()
+
+    def _send(self) -> None:
+        """Send one report; if that goes wrong, there is the next."""
+        try:
+            ask = Ask("POST", f"/hinge/devices/{self._name}", json_message(self.report()))
+            response = self._http.send(ask, Deadline.after(_PATIENCE_S, time.monotonic()))
+            if response.status != 200:
+                self.problem = _refusal(response)
+        except RemoteFailed as error:
+            self.problem = _text(f"the server gives no answer: {error}")
+        except Exception as error:
+            self.problem = _text(f"no report could be made: {type(error).__name__}: {error}")
+
+    def report(self) -> Json:
+        """How the device fares now."""
+        with self._lock:  # first, so that the policy has learned from all that was seen
+            recent, in_bin, hindsight = list(self._recent), list(self._in_bin), deepcopy(self._hindsight)
+        policy = copy_of(self._device)
+        known = licences(policy)
+        regret = hindsight.regret(known, policy.offload_cost)
+        compared = dict(self._compared)
+        judged = compared.pop(policy.name, {"cost_per_sample": hindsight.cost_per_sample, "regret": regret})
+        explain = lru_cache(maxsize=None)(policy.explain)  # which is dear where there is a budget
+        return {
+            "device": self._name,
+            "policy": policy.name[:NAME],
+            "offload_cost": policy.offload_cost,
+            "status": _status(self._device.status),
+            "bins": _bins(self._device.bins, known, in_bin),
+            "cost_per_sample": judged["cost_per_sample"],
+            "regret": judged["regret"],
+            "compare": list(compared.values()),
+            "recent": [seen.as_dict(explain) for seen in recent],
+        }
+
+
+class _Seen:
+    """An answer, whose picture is written and whose reason is looked up once, when it is first reported."""
+
+    def __init__(self, number: int, answer: Answer, pixels: Any, truth: Any) -> None:
+        self._number, self._answer, self._pixels, self._truth = number, answer, pixels, truth
+        self._written: Json | None = None
+
+    def as_dict(self, explain: Callable[[int], Explanation]) -> Json:
+        if self._written is None:
+            answer = self._answer
+            self._written = {
+                "number": self._number,
+                "label": _text(answer.label),
+                "source": answer.source,
+                "confidence": float(answer.confidence),
+                "bin": int(answer.bin),
+                "decision": "offload" if answer.decision.offload else "accept",
+                "cost": float(answer.cost),
+                "fault": None if answer.fault is None else _text(answer.fault),
+                "reason": _text(answer.reason_by(explain(answer.bin))),
+                "truth": None if self._truth is None else _text(self._truth),
+                "picture": None if self._pixels is None else data_url(self._pixels),
+            }
+        return self._written
+
+
+def _status(status: Status) -> Json:
+    return {
+        "samples": status.samples,
+        "answered_by_remote": status.answered_by_remote,
+        "agreed": float(status.agreed),
+        "fell_back": status.fell_back,
+        "offload_cost": float(status.offload_cost),
+        "breaker": status.breaker,
+        "not_durable": None if status.not_durable is None else _text(status.not_durable),
+        "alarms": status.alarms,
+    }
+
+
+def _bins(
+    bins: UniformBins | QuantileBins | ClassBins, known: Sequence[Explanation], in_bin: Sequence[int]
+) -> list[Json]:
+    """Each bin's confidences, its evidence and its licence; none if they are too many to look at."""
+    if len(known) > MOST_BINS:
+        return []
+    return [
+        {
+            "bin": licence.bin,
+            "class": of_class,
+            "from": low,
+            "to": high,
+            "samples": in_bin[licence.bin],
+            "offloads": licence.offloads,
+            "agreement": None if licence.agreement is None else min(1.0, licence.agreement),  # sums that age round
+            "expiry": _whole(licence.expiry),
+            "samples_left": _whole(licence.samples_left),
+            "offload_probability": licence.offload_probability,
+            "licensed": licence.offload_probability == 0.0,
+        }
+        for licence, (of_class, low, high) in zip(known, _spans(bins), strict=True)
+    ]
+
+
+def _spans(bins: UniformBins | QuantileBins | ClassBins) -> list[tuple[str | None, float, float]]:
+    """The class and the confidences of each bin."""
+    classes: Sequence[str | None] = [None]
+    if isinstance(bins, ClassBins):
+        named = range(bins.classes) if isinstance(bins.classes, int) else bins.classes
+        classes, bins = [_text(name) for name in named], bins.within
+    edges = (0.0, *bins.edges, 1.0)
+    return [(name, low, high) for name in classes for low, high in pairwise(edges)]
+
+
+def _compared(row: Mapping[str, Any]) -> Json:
+    figures = ("offload_fraction", "cost_per_sample", "regret")
+    numbers = {key: None if row.get(key) is None else real("Reporter", key, row[key]) for key in figures}
+    return {"policy": _text(row["policy"])[:NAME], **numbers}
+
+
+def _whole(number: int | None) -> int | None:
+    """A number that a page can show; what lies beyond is as good as the end of it."""
+    return None if number is None else min(number, _MOST)
+
+
+def _refusal(response: Response) -> str:
+    return _text(f"the server refused a report with status {response.status}: {response.body.decode(errors='replace')}")
+
+
+def _text(value: object) -> str:
+    """What may stand on a page and in a log."""
+    return "".join(char if char.isprintable() else " " for char in str(value)[:TEXT]) or "–"
+
+
+def _checked_name(name: str) -> str:
+    try:
+        return model_name(name, "name")
+    except InvalidMessage as error:
+        raise ValueError(f"Reporter: {error}") from None
+
+
+def _checked_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"Reporter: url must start with http:// or https:// and name a host, got {url!r}")
+    return url

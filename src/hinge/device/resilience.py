@@ -1,0 +1,273 @@
+"""A budget for retries, so that they never add much to the load of a remote that is failing.
+
+A token bucket, filled by attempts and not by time: every first attempt pays `share` of a token in, every retry takes
+one out, and the bucket holds `reserve` tokens, with which it starts. Hence in any stretch of time
+
+    retries <= share × first attempts + reserve
+
+and what was saved up longer ago than the last `reserve / share` attempts (50, with the defaults) counts for nothing.
+
+A circuit breaker: leaves a failing remote alone, and finds out soon when it is back.
+
+    closed    attempts are made; `failures` of them failed in a row open the breaker
+    open      none is made, until `interval_s` after the last one began; then the next sample is the probe
+    probing   the probe is under way, and nothing else; success closes the breaker, failure leaves it open
+
+Failures that take their time need one more rule, or a remote that swallows requests would be sent many before the
+first of them has failed. So attempts are made on trust: since the last success no more than `at_once` may have begun,
+nor more than `failures` once one has failed. Hence, however long a failure takes, an outage costs no more than
+
+    max(failures, at_once)  attempts to notice, and one more per `interval_s` from then on,
+
+that is, with the defaults, 10 in 60 s. Once the remote is back and the breaker open, the first sample that comes
+`interval_s` later, if none before, is answered by it. Outcomes are taken in the order in which they come. An attempt
+without outcome is given up after `interval_s`, and has failed; a deadline for attempts should therefore be shorter.
+
+The breaker has no clock. `now` is in seconds, from one that never goes back (`time.monotonic`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from threading import Lock
+from typing import Literal
+
+from hinge._checks import positive, real, whole
+
+_TOKEN = 1_000_000  # tokens are counted in millionths: ten times 0.1 is less than 1 in floats
+
+
+class RetryBudget:
+    """Says whether a failed attempt may be made again. Threads may share it.
+
+    `share`: of the first attempts, in millionths at the finest. `reserve`: retries at hand when few attempts were made;
+    0 means none at all, ever. A retry needs the breaker's leave as any attempt does.
+
+    >>> budget = RetryBudget(share=0.1, reserve=2)
+    >>> [budget.retry() for _ in range(3)]
+    [True, True, False]
+    >>> for _ in range(10):
+    ...     budget.attempted()
+    >>> budget.retry(), budget.retry()
+    (True, False)
+    """
+
+    def __init__(self, share: float = 0.1, reserve: int = 5) -> None:
+        self.share = real("RetryBudget", "share", share, 0, 1)
+        self.reserve = whole("RetryBudget", "reserve", reserve, 0)
+        self._lock = Lock()
+        self._pays = round(self.share * _TOKEN)
+        self._holds = self._level = self.reserve * _TOKEN
+
+    def attempted(self) -> None:
+        """A first attempt is made. Retries are not reported here: they would earn further ones."""
+        with self._lock:
+            self._level = min(self._level + self._pays, self._holds)
+
+    def retry(self) -> bool:
+        """Whether one retry may be made; if so, it is paid for."""
+        with self._lock:
+            if self._level < _TOKEN:
+                return False
+            self._level -= _TOKEN
+            return True
+
+    @property
+    def left(self) -> int:
+        """How many retries could be made at once."""
+        return self._level // _TOKEN
+
+
+@dataclass(frozen=True, eq=False, slots=True)  # each is equal to itself alone, so that no breaker takes another's
+class Attempt:
+    """Leave to ask the remote once, to be handed back with the outcome."""
+
+    number: int
+    epoch: int  # how often the breaker had opened and closed: an outcome from an earlier epoch moves nothing
+    probe: bool
+    began: float
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What became of all attempts so far: `attempts` is the sum of the five that follow it."""
+
+    attempts: int
+    succeeded: int
+    failed: int
+    unanswered: int  # given up, as no outcome came within `interval_s`
+    released: int
+    under_way: int
+    refused: int  # asked for, and not allowed
+    late: int  # outcomes of attempts that had one, or were given up: ignored
+    opened: int  # how often the breaker opened
+
+
+class Breaker:
+    """Says whether the remote may be asked, from how the last attempts went. Threads may share it.
+
+    `at_once`: how many attempts may begin without a success since; None: as many as `failures`. Raise it where more
+    samples than that are offloaded at the same instant, and an outage may cost as many.
+
+    >>> breaker = Breaker(failures=5, interval_s=10)
+    >>> for second in range(5):
+    ...     attempt = breaker.begin(now=second)        # None: do not ask the remote
+    ...     breaker.failed(attempt, now=second + 0.2)
+    >>> breaker.state, breaker.begin(now=10.8)
+    ('open', None)
+    >>> breaker.explain(now=10.8)
+    'The remote has failed 5 times; next try in 3.2 s.'
+    >>> probe = breaker.begin(now=14)
+    >>> breaker.state, breaker.begin(now=14)
+    ('probing', None)
+    >>> breaker.succeeded(probe, now=14.1)
+    >>> breaker.state, breaker.counts.attempts, breaker.counts.refused
+    ('closed', 6, 2)
+    """
+
+    def __init__(self, failures: int = 5, interval_s: float = 10.0, at_once: int | None = None) -> None:
+        self.failures = whole("Breaker", "failures", failures, 1)
+        self.interval_s = positive("Breaker", "interval_s", interval_s)
+        self.at_once = self.failures if at_once is None else whole("Breaker", "at_once", at_once, self.failures)
+        self._lock = Lock()
+        self._under_way: dict[Attempt, None] = {}  # in the order they began, which is that of giving them up
+        self._epoch = 0
+        self._opened_at: float | None = None
+        self._probe: Attempt | None = None
+        self._last_began = -math.inf
+        self._next_probe = math.inf
+        self._failed_in_a_row = 0
+        self._on_trust = 0  # begun since the last success, without those released
+        self._last_trusted = 0  # the number of the last attempt before that success
+        self._counted = dict.fromkeys(Counts.__slots__, 0)
+
+    def begin(self, now: float) -> Attempt | None:
+        """Leave to ask the remote, or None. Report what came of it, by `succeeded`, `failed` or `released`."""
+        now = real("Breaker", "now", now)
+        with self._lock:
+            self._give_up(now)
+            if not self._allows(now):
+                self._counted["refused"] += 1
+                return None
+            self._counted["attempts"] += 1
+            attempt = Attempt(self._counted["attempts"], self._epoch, self._opened_at is not None, now)
+            self._under_way[attempt] = None
+            self._last_began = max(self._last_began, now)  # threads may come in with their times out of order
+            if attempt.probe:
+                self._probe, self._next_probe = attempt, now + self.interval_s
+            else:
+                self._on_trust += 1
+            return attempt
+
+    def succeeded(self, attempt: Attempt, now: float) -> None:
+        """The remote answered, and in time."""
+        with self._lock:
+            if self._ends(attempt, now, "succeeded"):
+                if attempt.probe:
+                    self._opened_at, self._probe, self._epoch = None, None, self._epoch + 1
+                self._failed_in_a_row = self._on_trust = 0
+                self._last_trusted = self._counted["attempts"]
+
+    def failed(self, attempt: Attempt, now: float) -> None:
+        """The remote did not answer, or not in time, or nothing that can be used."""
+        with self._lock:
+            if self._ends(attempt, now, "failed"):
+                self._fail(attempt, now)
+
+    def released(self, attempt: Attempt, now: float) -> None:
+        """The remote was not asked after all, so nothing is known of it; another sample may take the place."""
+        with self._lock:
+            if not self._ends(attempt, now, "released"):
+                return
+            if attempt.probe:
+                self._probe, self._next_probe = None, attempt.began
+            elif attempt.number > self._last_trusted:
+                self._on_trust -= 1
+
+    @property
+    def state(self) -> Literal["closed", "open", "probing"]:
+        """As of the last attempt begun or reported."""
+        with self._lock:
+            if self._opened_at is None:
+                return "closed"
+            return "open" if self._probe is None else "probing"
+
+    @property
+    def opened_at(self) -> float | None:
+        """When the breaker opened, whatever probes have failed since; None while it is closed."""
+        return self._opened_at
+
+    @property
+    def failed_in_a_row(self) -> int:
+        """How many attempts have failed since the last success."""
+        return self._failed_in_a_row
+
+    @property
+    def counts(self) -> Counts:
+        """What became of all attempts, at one instant."""
+        with self._lock:
+            return Counts(**(self._counted | {"under_way": len(self._under_way)}))
+
+    def explain(self, now: float) -> str:
+        """How things stand, in one sentence."""
+        now = real("Breaker", "now", now)
+        with self._lock:
+            return self._explain_closed() if self._opened_at is None else self._explain_open(now)
+
+    def _explain_closed(self) -> str:
+        if not self._allows(0.0):  # while closed, time does not matter
+            return f"{self._on_trust} attempts were made since the remote last answered; the next waits for an outcome."
+        if self._failed_in_a_row == 0:
+            return "The remote may be asked; no attempt has failed since it last answered."
+        failed = f"it has failed {_times(self._failed_in_a_row)} in a row and is left alone after {self.failures}"
+        return f"The remote may be asked; {failed}."
+
+    def _explain_open(self, now: float) -> str:
+        failed = f"The remote has failed {_times(self._failed_in_a_row)}"
+        if now >= self._next_probe:
+            return f"{failed}; the next sample tries it."
+        if self._probe is not None:
+            return f"{failed}; a try is under way since {max(0.0, now - self._probe.began):.1f} s."
+        return f"{failed}; next try in {self._next_probe - now:.1f} s."
+
+    def _allows(self, now: float) -> bool:
+        if self._opened_at is not None:
+            return self._probe is None and now >= self._next_probe
+        return self._on_trust < (self.failures if self._failed_in_a_row else self.at_once)
+
+    def _ends(self, attempt: Attempt, now: float, outcome: str) -> bool:
+        """Count the outcome, if it is the attempt's first; say whether it may move the breaker."""
+        if not isinstance(attempt, Attempt):
+            raise TypeError(f"Breaker: attempt must be what begin() gave, got {attempt!r}")
+        self._give_up(real("Breaker", "now", now))
+        if attempt not in self._under_way:
+            self._counted["late"] += 1
+            return False
+        del self._under_way[attempt]
+        self._counted[outcome] += 1
+        return attempt.epoch == self._epoch
+
+    def _give_up(self, now: float) -> None:
+        while self._under_way:
+            oldest = next(iter(self._under_way))
+            if now < oldest.began + self.interval_s:
+                return
+            del self._under_way[oldest]
+            self._counted["unanswered"] += 1
+            if oldest.epoch == self._epoch:
+                self._fail(oldest, now)
+
+    def _fail(self, attempt: Attempt, now: float) -> None:
+        self._failed_in_a_row += 1
+        if attempt.probe:
+            self._probe = None  # when the next is due was settled when this one began
+        elif self._failed_in_a_row >= self.failures:
+            self._opened_at, self._epoch = now, self._epoch + 1
+            # Not from now: the remote may have been back since the last attempt began.
+            self._next_probe = self._last_began + self.interval_s
+            self._counted["opened"] += 1
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"

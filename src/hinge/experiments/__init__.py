@@ -1,1 +1,0 @@
-"""Every figure, table and claim of the paper, and ours beside them."""

@@ -1,1 +1,0 @@
-"""Models that run in this process."""

@@ -1,1 +1,0 @@
-"""The Open Inference Protocol over HTTP, without any I/O."""

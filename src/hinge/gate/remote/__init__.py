@@ -1,1 +1,0 @@
-"""Remote models: whom a device asks when the local answer is not good enough."""

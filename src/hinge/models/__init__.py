@@ -1,0 +1,5 @@
+"""Models that run in this process."""
+
+
+
+

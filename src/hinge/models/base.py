@@ -1,0 +1,269 @@
+"""A local model's answer: the label that scores highest, and how sure the model is of it.
+
+What local models of every format share: a sample goes in as the model's one input, its scores come out.
+
+A recorded stream in place of a local model: a sample is the number of a row.
+"""
+
+from __future__ import annotations
+
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from math import exp, inf
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hinge.confidence import ConfidenceMeasure, max_softmax, softmax_temperature
+from hinge.errors import InvalidModel
+from hinge.oip.tensors import cast
+from hinge.traces import Trace
+
+_SHORT = 64  # classes up to which numbers one by one are quicker than an array
+
+
+@runtime_checkable
+class LocalModel(Protocol):
+    """A local model that says itself how sure it is; a function from sample to scores is made into one by `Scoring`."""
+
+    def answer(self, sample: Any) -> tuple[Any, float]: ...
+
+    def answer_many(self, samples: Sequence[Any]) -> Sequence[tuple[Any, float]]: ...
+
+
+class Scoring:
+    """A function from sample to scores as a local model, whose labels are class indices or the names given.
+
+    A function with a method `many`, from samples to an array of scores with a row for each, is asked for batches.
+
+    >>> Scoring(lambda sample: [0.0, sample], labels=["cat", "dog"]).answer(2.0)
+    ('dog', 0.8807970779778823)
+    """
+
+    def __init__(
+        self,
+        scores: Callable[[Any], Any],
+        confidence: ConfidenceMeasure = max_softmax,
+        labels: Sequence[Any] | None = None,
+    ) -> None:
+        self.scores, self._measure, self._labels = scores, confidence, labels
+        self._many = getattr(scores, "many", None)
+        self._temperature = softmax_temperature(confidence)  # None: another measure, which takes longer
+
+    def answer(self, sample: Any) -> tuple[Any, float]:
+        """The answer to one sample."""
+        scores = self.scores(sample)
+        best = -1
+        if self._temperature is not None and len(scores) <= _SHORT:
+            values = scores.tolist() if isinstance(scores, np.ndarray) else list(scores)
+            best, confidence = _top(values, self._temperature)
+        elif self._temperature is not None:
+            best, confidence = _top_of_many(np.asarray(scores), self._temperature)
+        if best < 0:
+            confidence = float(self._measure(scores))  # refuses scores that are no finite numbers, and says why
+            best = int(np.argmax(scores))
+        return (best if self._labels is None else self._named(best, len(scores))), confidence
+
+    def _named(self, best: int, classes: int) -> Any:
+        labels = self._labels or ()
+        if len(labels) != classes:
+            raise ValueError(f"Device: labels must name {classes} classes, as the local model has, got {len(labels)}")
+        return labels[best]
+
+    def answer_many(self, samples: Sequence[Any]) -> Sequence[tuple[Any, float]]:
+        """The answers to many samples, each as `answer` gives it."""
+        if self._many is None or len(samples) == 0:
+            return [self.answer(sample) for sample in samples]
+        scores: NDArray[Any] = self._many(samples)
+        if len(scores) != len(samples):
+            raise ValueError(f"Scoring: scores must have a row for each of {len(samples)} samples, got {len(scores)}")
+        rows = Scoring(_same, self._measure, self._labels)
+        return [rows.answer(row) for row in scores]
+
+
+def _same(scores: Any) -> Any:
+    return scores
+
+
+def _top(scores: list[Any], temperature: float = 1.0) -> tuple[int, float]:
+    """The best class and its softmax `1 / sum_k exp(s_k - max s)`; class -1 where a score is no finite number.
+
+    >>> _top([0.0, 1.0])
+    (1, 0.7310585786300049)
+    >>> _top([0.0, float("nan")])[0], _top([0.0, float("-inf")])[0], _top([[1.0], [2.0]])[0]
+    (-1, -1, -1)
+    """
+    try:
+        if temperature != 1.0:
+            scores = [score / temperature for score in scores]
+        best = max(scores)
+        total = 0.0
+        for score in scores:
+            total += exp(score - best)
+        if not (total >= 1.0 and min(scores) > -inf and len(scores) > 1):
+            return -1, 0.0
+    except (TypeError, ValueError, OverflowError):  # no numbers, or none at all
+        return -1, 0.0
+    return scores.index(best), 1.0 / total
+
+
+def _top_of_many(scores: NDArray[Any], temperature: float = 1.0) -> tuple[int, float]:
+    """The same for an array of many classes.
+
+    >>> _top_of_many(np.array([0.0, 1.0]))
+    (1, 0.7310585786300049)
+    >>> _top_of_many(np.array([0.0, np.nan]))[0], _top_of_many(np.array([0.0, np.inf]))[0]
+    (-1, -1)
+    """
+    if scores.ndim != 1 or scores.dtype.kind != "f":
+        return -1, 0.0
+    values = scores.astype(np.float64)
+    if temperature != 1.0:
+        values /= temperature
+    best = int(values.argmax())
+    if not -inf < values.min() <= values[best] < inf:  # also false where one is NaN
+        return -1, 0.0
+    values -= values[best]
+    np.exp(values, out=values)
+    return best, 1.0 / float(values.sum())
+
+
+MAX_FILE_BYTES = 2**31 - 1  # Protocol Buffers end there, and so do flat buffers
+
+
+class OneInput:
+    """The input of a model, and how samples become it.
+
+    `shape` is that of the model, its first axis for samples; -1 stands for any size.
+
+    >>> OneInput("local.onnx", (-1, 2), np.dtype(np.float32)).one([1, 2])
+    array([[1., 2.]], dtype=float32)
+    """
+
+    def __init__(self, owner: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        if len(shape) < 1 or shape[0] not in (-1, 1):
+            raise InvalidModel(f"{owner}: the first axis of the input must be for samples, its shape is {list(shape)}")
+        self._owner, self.dtype, self.sample_shape = owner, dtype, shape[1:]
+        self.batches = shape[0] == -1
+
+    def one(self, sample: Any) -> NDArray[Any]:
+        """One sample as the input, with a first axis of its own; raises `ValueError` if it does not fit."""
+        array = sample if isinstance(sample, np.ndarray) else np.asarray(sample)
+        if array.dtype != self.dtype:
+            array = self._cast(array)
+        if array.shape != self.sample_shape:
+            self._check_shape(array.shape)
+        return array[None]
+
+    def many(self, samples: Sequence[Any] | NDArray[Any]) -> NDArray[Any]:
+        """Many samples as the input."""
+        return np.concatenate([self.one(sample) for sample in samples])
+
+    def check(self, sample: Any) -> None:
+        """Raise `InvalidModel` unless the model takes such samples."""
+        try:
+            self.one(sample)
+        except ValueError as error:
+            raise InvalidModel(str(error)) from error
+
+    def _cast(self, array: NDArray[Any]) -> NDArray[Any]:
+        return cast(self._owner, array, self.dtype)
+
+    def _wrong_type(self, wanted: str, array: NDArray[Any]) -> ValueError:
+        return ValueError(f"{self._owner}: the model takes {wanted}, the sample is {array.dtype.name}")
+
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        wanted = self.sample_shape
+        fits = len(shape) == len(wanted) and all(a in (-1, b) for a, b in zip(wanted, shape, strict=True))
+        if not fits:
+            raise ValueError(
+                f"{self._owner}: the model takes samples of shape {list(wanted)}, the sample has {list(shape)}"
+            )
+
+
+class FileModel(ABC):
+    """A model from a file, as a function from sample to scores; each format says how its scores are found."""
+
+    def __init__(self, path: str | Path, input: OneInput) -> None:
+        self.path, self.input = Path(path), input
+
+    def __call__(self, sample: Any) -> NDArray[Any]:
+        """The scores of one sample."""
+        scores: NDArray[Any] = self._scores(self.input.one(sample))[0]
+        return scores
+
+    def many(self, samples: Sequence[Any] | NDArray[Any]) -> NDArray[Any]:
+        """The scores of many samples, a row for each."""
+        if not self.input.batches:
+            return np.stack([self(sample) for sample in samples])
+        return self._scores(self.input.many(samples))
+
+    def check(self, sample: Any) -> None:
+        """Raise `InvalidModel` unless the model takes such samples."""
+        self.input.check(sample)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
+    @abstractmethod
+    def _scores(self, input: NDArray[Any]) -> NDArray[Any]: ...
+
+
+def read_file(path: Path) -> bytes:
+    """What is in a model's file.
+
+    >>> read_file(Path("missing.tflite"))
+    Traceback (most recent call last):
+    hinge.errors.InvalidModel: missing.tflite: there is no such file
+    """
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # reading a pipe would wait for ever
+            raise InvalidModel(f"{path}: not a file")
+        if found.st_size > MAX_FILE_BYTES:
+            raise InvalidModel(f"{path}: a model may have {MAX_FILE_BYTES} bytes, got {found.st_size}")
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise InvalidModel(f"{path}: there is no such file") from None
+    except InvalidModel:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise InvalidModel(f"{path}: {problem}") from None
+
+
+def check_ends(path: str | Path, inputs: int, outputs: int) -> None:
+    """Refuse a model that does not take one tensor, or gives none."""
+    if inputs != 1:
+        raise InvalidModel(f"{path}: a local model must have one input, this one has {inputs}")
+    if outputs == 0:
+        raise InvalidModel(f"{path}: a local model must have an output, this one has none")
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what a runtime says is wrong."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+class Recorded:
+    """Answers as the local model did whose answers a trace holds; after the last row comes the first again.
+
+    >>> from hinge import load_trace
+    >>> Recorded(load_trace("fashion")).answer(0)
+    (9, 0.9842391368790809)
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._labels, self._confidences = trace.local.tolist(), trace.confidence.tolist()
+
+    def answer(self, sample: Any) -> tuple[Any, float]:
+        """What the local model said of the row of that number, which may be an array of one, as a server wants it."""
+        row = (sample if isinstance(sample, int) else int(sample.item())) % len(self._labels)
+        return self._labels[row], self._confidences[row]
+
+    def answer_many(self, samples: Sequence[Any]) -> list[tuple[Any, float]]:
+        """What it said of many."""
+        return [self.answer(sample) for sample in samples]

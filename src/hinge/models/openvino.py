@@ -1,0 +1,98 @@
+"""Local models in the format ONNX or in OpenVINO's own (IR), run by OpenVINO on Intel's processors and the like."""
+
+from __future__ import annotations
+
+import io
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hinge.errors import InvalidModel
+from hinge.models.base import FileModel, OneInput, check_ends, read_file
+from hinge.models.onnx import SMALL_MODEL_BYTES, check_content
+
+if TYPE_CHECKING:
+    import openvino
+
+
+class OpenVINOModel(FileModel):
+    """A model from an ONNX file, or from an `.xml` file with its weights in the `.bin` file beside it.
+
+    It has one input, whose first axis is for samples; of several outputs the first are the scores.
+
+    >>> from hinge import fashion
+    >>> images, labels = fashion.labelled_images()
+    >>> scores = OpenVINOModel(fashion.local_model())(images[0])
+    >>> fashion.CLASSES[scores.argmax()], fashion.CLASSES[labels[0]]
+    ('ankle boot', 'ankle boot')
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        content, weights = _files(Path(path))
+        try:
+            model = _compiled(_read(content, weights), small=len(weights or content) <= SMALL_MODEL_BYTES)
+        except RuntimeError as error:
+            raise InvalidModel(f"{path}: the model cannot be run: {_last_line(error)}") from None
+        check_ends(path, len(model.inputs), len(model.outputs))
+        super().__init__(path, _input(str(path), model.inputs[0]))
+        self._own = _Own(model)
+
+    def _scores(self, input: NDArray[Any]) -> NDArray[Any]:
+        # The input is read where it lies, which halves the time of a small model; the scores are a copy.
+        scores: NDArray[Any] = self._own.request.infer({0: input}, share_inputs=True)[0]
+        return scores
+
+
+class _Own(threading.local):
+    """Each thread's own request, made when the thread first asks: one cannot be shared."""
+
+    def __init__(self, model: openvino.CompiledModel) -> None:
+        self.request = model.create_infer_request()
+
+
+def _files(path: Path) -> tuple[bytes, bytes | None]:
+    """The model, and its weights unless they are in it, where those of ONNX must be."""
+    content = read_file(path)
+    if path.suffix != ".xml":
+        check_content(content, str(path))
+        return content, None
+    if not content.lstrip().startswith(b"<"):  # OpenVINO would guess at other formats
+        raise InvalidModel(f"{path}: not a model in OpenVINO's format, or a damaged one")
+    return content, read_file(path.with_suffix(".bin"))
+
+
+def _read(content: bytes, weights: bytes | None) -> openvino.Model:
+    try:
+        import openvino
+        from openvino.frontend import FrontEndManager
+    except ImportError as error:
+        raise ImportError(f"such models need openvino ({error}): pip install 'hinge-gate[openvino]'") from error
+    if weights is not None:
+        return openvino.Core().read_model(content, weights)
+    onnx = FrontEndManager().load_by_framework("onnx")
+    return onnx.convert(onnx.load(io.BytesIO(content)))
+
+
+def _compiled(model: openvino.Model, small: bool) -> openvino.CompiledModel:
+    import openvino
+
+    options = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}  # the same scores on every processor
+    if small:
+        options["INFERENCE_NUM_THREADS"] = "1"  # sharing the work among threads would cost more than it saves
+    return openvino.Core().compile_model(model, "CPU", options)
+
+
+def _input(owner: str, port: Any) -> OneInput:
+    if port.partial_shape.rank.is_dynamic:
+        raise InvalidModel(f"{owner}: the first axis of the input must be for samples, its shape is unknown")
+    shape = tuple(size.get_length() if size.is_static else -1 for size in port.partial_shape)
+    return OneInput(owner, shape, np.dtype(port.element_type.to_dtype()))
+
+
+def _last_line(error: Exception) -> str:
+    """What is wrong; the lines before say where in OpenVINO."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[-1][:200]

@@ -1,0 +1,5 @@
+"""The Open Inference Protocol over HTTP, without any I/O."""
+
+
+
+

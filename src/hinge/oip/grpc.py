@@ -1,0 +1,261 @@
+"""Numbers as Protocol Buffers write them.
+
+Messages of the Open Inference Protocol v2 (KServe V2) over gRPC, for a client, as bytes and without any I/O.
+
+Source: `open_inference_grpc.proto` of github.com/kserve/open-inference-protocol, whose names and numbers are below.
+Tensors go as raw bytes, as the binary extension has them over HTTP; they come as such (from Triton) or number by number
+(from KServe, at times). Parameters are left out: Hinge has no use for them, and a reader skips what it does not know.
+
+The messages are made here, in a pool of their own. Modules generated from the protocol's file register its names in the
+one pool of the process, where those of a second package clash with them.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from hinge.errors import InvalidMessage
+from hinge.oip.json import limited, listing, model_name, shown, text
+from hinge.oip.messages import MAX_NAMES, MAX_TENSORS, InferenceResponse, ModelMetadata, ServerMetadata, check_unique
+from hinge.oip.tensors import (
+    MAX_RANK,
+    Tensor,
+    TensorSpec,
+    check_datatype,
+    check_tensors,
+    checked_shape,
+    datatype_of,
+    dtype_of,
+    from_bytes,
+    from_json,
+    to_bytes,
+)
+
+
+def read_varint(message: memoryview, position: int) -> tuple[int, int]:
+    """A number in groups of seven bits, and where it ends; raises `ValueError` if it does not end.
+
+    >>> read_varint(memoryview(bytes([172, 2])), 0)
+    (300, 2)
+    """
+    value = 0
+    for index, byte in enumerate(message[position : position + 10]):
+        value |= (byte & 127) << (7 * index)
+        if byte < 128:
+            return value, position + index + 1
+    raise ValueError("a number does not end")
+
+
+SERVICE = "inference.GRPCInferenceService"
+MAX_METADATA_BYTES = 2**20
+MAX_FIELDS = 2**14  # in a response: two bytes may become an object of a hundred; numbers and raw bytes are one field
+
+_MODEL = {1: "string name", 2: "string version"}
+_INFERENCE = {1: "string model_name", 2: "string model_version", 3: "string id"}
+_FIELDS: dict[str, dict[int, str]] = {  # a star is for fields that repeat
+    "ServerMetadataRequest": {},
+    "ServerMetadataResponse": {1: "string name", 2: "string version", 3: "string* extensions"},
+    "ModelMetadataRequest": _MODEL,
+    "ModelMetadataResponse": {
+        1: "string name", 2: "string* versions", 3: "string platform", 4: "Tensor* inputs", 5: "Tensor* outputs",
+    },
+    "ModelInferRequest": {**_INFERENCE, 5: "Tensor* inputs", 7: "bytes* raw_input_contents"},
+    "ModelInferResponse": {**_INFERENCE, 5: "Tensor* outputs", 6: "bytes* raw_output_contents"},
+    "Tensor": {1: "string name", 2: "string datatype", 3: "int64* shape", 5: "Contents contents"},
+    "Contents": {
+        1: "bool* bool_contents", 2: "int32* int_contents", 3: "int64* int64_contents", 4: "uint32* uint_contents",
+        5: "uint64* uint64_contents", 6: "float* fp32_contents", 7: "double* fp64_contents", 8: "bytes* bytes_contents",
+    },
+}  # fmt: skip
+_TYPED = {
+    "BOOL": "bool_contents", "INT8": "int_contents", "INT16": "int_contents", "INT32": "int_contents",
+    "INT64": "int64_contents", "UINT8": "uint_contents", "UINT16": "uint_contents", "UINT32": "uint_contents",
+    "UINT64": "uint64_contents", "FP32": "fp32_contents", "FP64": "fp64_contents", "BYTES": "bytes_contents",
+}  # fmt: skip
+_SIZES = {1: 8, 5: 4}  # of numbers that are not written in groups of seven bits
+
+
+def _make_messages() -> dict[str, Any]:
+    file = FileDescriptorProto(name="hinge/open_inference.proto", package="inference", syntax="proto3")
+    for name, fields in _FIELDS.items():
+        message = file.message_type.add(name=name)
+        for number, (kind, label) in ((number, field.split()) for number, field in fields.items()):
+            field = message.field.add(name=label, number=number)
+            field.label = FieldDescriptorProto.LABEL_REPEATED if "*" in kind else FieldDescriptorProto.LABEL_OPTIONAL
+            kind = kind.rstrip("*")
+            if kind in _FIELDS:
+                field.type_name = f".inference.{kind}"
+            else:
+                field.type = getattr(FieldDescriptorProto, f"TYPE_{kind.upper()}")
+    pool = DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return {name: GetMessageClass(pool.FindMessageTypeByName(f"inference.{name}")) for name in _FIELDS}
+
+
+MESSAGES = _make_messages()
+
+
+def build_model_request(model: str, version: str = "") -> bytes:
+    """Write a request for a model's metadata; one for the server's is no bytes at all.
+
+    >>> build_model_request("m", "1")
+    b'\\n\\x01m\\x12\\x011'
+    """
+    encoded: bytes = MESSAGES["ModelMetadataRequest"](name=model, version=version).SerializeToString()
+    return encoded
+
+
+def build_request(inputs: Mapping[str, Tensor], *, model: str, version: str = "", id: str = "") -> bytes:
+    """Write a request to a model for all of its outputs.
+
+    >>> build_request({"x": np.array([7], np.uint8)}, model="m", id="42")
+    b'\\n\\x01m\\x1a\\x0242*\\r\\n\\x01x\\x12\\x05UINT8\\x1a\\x01\\x01:\\x01\\x07'
+    """
+    request = MESSAGES["ModelInferRequest"](model_name=model, model_version=version, id=id)
+    for name in listing("inputs", list(inputs), MAX_TENSORS):
+        owner = f"tensor {shown(text('inputs: name', name))}"
+        tensor = inputs[str(name)]
+        shape = checked_shape(owner, list(tensor.shape))
+        request.inputs.add(name=name, datatype=datatype_of(owner, tensor), shape=shape)
+        request.raw_input_contents.append(limited(to_bytes(owner, tensor)))
+    return limited(request.SerializeToString())
+
+
+def parse_server_metadata(body: bytes) -> ServerMetadata:
+    """Read what a server says of itself.
+
+    >>> parse_server_metadata(b"\\n\\x06triton")
+    ServerMetadata(name='triton', version='', extensions=())
+    """
+    message = _decoded("ServerMetadataResponse", body, MAX_METADATA_BYTES)
+    name, version = text("server: name", message.name, empty=True), text("server: version", message.version, empty=True)
+    return ServerMetadata(name, version, _texts("server: extensions", message.extensions))
+
+
+def parse_model_metadata(body: bytes) -> ModelMetadata:
+    """Read what a server says of a model.
+
+    >>> parse_model_metadata(b"\\n\\x01m\\x22\\x0b\\n\\x01x\\x12\\x04FP32\\x1a\\x00").inputs
+    (TensorSpec(name='x', datatype='FP32', shape=()),)
+    """
+    message = _decoded("ModelMetadataResponse", body, MAX_METADATA_BYTES)
+    return ModelMetadata(
+        name=model_name(message.name, "model: name"),
+        platform=text("model: platform", message.platform, empty=True),
+        inputs=_specs("inputs", message.inputs),
+        outputs=_specs("outputs", message.outputs),
+        versions=_texts("model: versions", message.versions),
+    )
+
+
+def parse_response(
+    body: bytes, *, id: str, model: str = "", expected: Collection[str | TensorSpec] = ()
+) -> InferenceResponse:
+    """Read the response to the request of that id, which must have the outputs `expected`.
+
+    >>> parse_response(b"\\x1a\\x0241", id="42")
+    Traceback (most recent call last):
+    hinge.errors.InvalidMessage: the response is to request '41', not to '42'
+    """
+    _check_fields(memoryview(limited(body)))
+    message = _decoded("ModelInferResponse", body, len(body))
+    if message.id != id:
+        raise InvalidMessage(f"the response is to request {shown(message.id)}, not to {shown(id)}")
+    served = message.model_name and model_name(message.model_name, "response: model_name")
+    if model and served and served != model:
+        raise InvalidMessage(f"the response is of model {shown(served)}, not of {shown(model)}")
+    outputs = _outputs(message)
+    check_tensors(outputs, expected)
+    version = text("response: model_version", message.model_version, empty=True)
+    return InferenceResponse(outputs, served, version, message.id)
+
+
+def _outputs(message: Any) -> dict[str, Tensor]:
+    outputs, raw = listing("outputs", list(message.outputs), MAX_TENSORS), message.raw_output_contents
+    if raw and len(raw) != len(outputs):
+        raise InvalidMessage(f"outputs: {len(outputs)} of them have {len(raw)} raw contents")
+    check_unique("outputs", [output.name for output in message.outputs])
+    contents = raw or [None] * len(outputs)
+    pairs = zip(message.outputs, contents, strict=True)
+    return {text("outputs: name", output.name): _tensor(output, raw) for output, raw in pairs}
+
+
+def _tensor(output: Any, raw: bytes | None) -> Tensor:
+    owner = f"tensor {shown(output.name)}"
+    datatype = check_datatype(owner, output.datatype)
+    shape = checked_shape(owner, output.shape[: MAX_RANK + 1])
+    if raw is None:
+        return _from_contents(owner, output.contents, datatype, shape)
+    if output.contents.ByteSize():  # MLServer sends empty ones beside the raw
+        raise InvalidMessage(f"{owner} has its data twice, raw and number by number")
+    return from_bytes(owner, memoryview(raw), datatype, shape)
+
+
+def _from_contents(owner: str, contents: Any, datatype: str, shape: tuple[int, ...]) -> Tensor:
+    if datatype not in _TYPED:
+        raise InvalidMessage(f"{owner}: {datatype} must come as raw contents")
+    elements, count = getattr(contents, _TYPED[datatype]), math.prod(shape)
+    if len(elements) != count:
+        raise InvalidMessage(f"{owner}: {_TYPED[datatype]} must be {count} elements, got {len(elements)}")
+    dtype = dtype_of(datatype)
+    if dtype.kind not in "fO":
+        return from_json(owner, list(elements), datatype, shape)  # the numbers may be out of the datatype's range
+    tensor = np.empty(count, dtype)
+    tensor[:] = list(elements)
+    return tensor.reshape(shape)
+
+
+def _specs(owner: str, tensors: Any) -> tuple[TensorSpec, ...]:
+    listing(owner, list(tensors), MAX_TENSORS)
+    check_unique(owner, [tensor.name for tensor in tensors])
+    return tuple(TensorSpec(tensor.name, tensor.datatype, tuple(tensor.shape)) for tensor in tensors)
+
+
+def _texts(owner: str, values: Any) -> tuple[str, ...]:
+    return tuple(text(owner, value) for value in listing(owner, list(values), MAX_NAMES))
+
+
+def _decoded(name: str, body: bytes, most: int) -> Any:
+    if len(body) > most:
+        raise InvalidMessage(f"{name}: may have {most} bytes, got {len(body)}")
+    try:
+        return MESSAGES[name].FromString(body)
+    except (DecodeError, ValueError):
+        raise InvalidMessage(f"{name}: no message of Protocol Buffers, or a damaged one") from None
+
+
+# -- counting fields, before they become objects ----------------------------------------------------------------------
+
+
+def _check_fields(body: memoryview) -> None:
+    """Refuse a response of too many fields: its own, those of its outputs (5), and those of their contents (5)."""
+    count = 0
+    waiting = [(body, 0)]
+    while waiting:
+        message, depth = waiting.pop()
+        for key, part in _parts(message):
+            if key == 5 << 3 | 2 and depth < 2:
+                waiting.append((part, depth + 1))
+            count += 1
+            if count > MAX_FIELDS:
+                raise InvalidMessage(f"a message may have {MAX_FIELDS} fields, got more")
+
+
+def _parts(message: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """The fields of a message, up to where it is damaged, which is left to Protocol Buffers to refuse."""
+    position = 0
+    with suppress(ValueError):
+        while position < len(message):
+            key, position = read_varint(message, position)
+            size = _SIZES.get(key & 7, 0)
+            if key & 7 in (0, 2):
+                size, position = read_varint(message, position)
+            start, position = position, position + (size if key & 7 else 0)
+            yield key, message[start:position]

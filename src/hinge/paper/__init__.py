@@ -1,0 +1,5 @@
+"""Every figure, table and claim of the paper, and ours beside them."""
+
+
+
+

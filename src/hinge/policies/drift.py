@@ -1,0 +1,585 @@
+"""Evidence that ages, and how long a licence lasts that rests on it.
+
+While a policy accepts it learns nothing, so that after a change its licences would be wrong for as long as they last.
+Evidence that ages while the clock runs makes licences end by themselves:
+
+    discounted       an offload counts (1 - 1/memory)^age
+    sliding window   an offload counts 1 until it is `memory` samples old; forgotten in sixteenths (panes) of that
+
+and what the policy doubts is `memory` samples long, not `t`. Within a pane evidence only fades and doubt only grows, so
+that they cross at most once, which is found by halving; a licence is looked at again at the next pane.
+
+Noticing a change: Page's test (Biometrika 1954) on what offloads reveal.
+
+The test sums the log-likelihood ratio of "bins on this side of break-even have come to it" against "they agree as they
+did", and starts again from 0 whenever that is negative. By Lorden's inequality a sum that exceeds log(10 memory) does
+so by chance once in 10 memories of offloads at most if what was believed was right; it is an estimate, so that this is
+a guide and no guarantee (the tests count). Then all evidence of agreement, and every licence with it, is dropped at
+once. Learned costs are watched in the same way, for a quarter less or more.
+
+HI-LCB and Isotonic for a world that changes: with discounted evidence, or with a sliding window. Grade A: derived
+here. `ageing` says how evidence ages, and `alarm` how a change is noticed.
+
+*Audit*: where it is due, the next sample that would be accepted is offloaded all the same, whichever bin it lies in;
+from one audit to the next are 1/audit samples at least, whatever becomes of them.
+"""
+
+import math
+from array import array
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+from hinge._checks import positive, real, whole
+from hinge.errors import InvalidState
+from hinge.policies.expiry import (
+    FOREVER,
+    ExpiryPolicy,
+    Reals,
+    Wholes,
+    drop_all,
+    drop_filled,
+    fill,
+    real_column,
+    whole_column,
+)
+from hinge.policies.isotonic import break_even, checked_stakes, doubt, first_of_class, fit_bin, lowest_cost, on_scale
+from hinge.policies.policy import Evidence, State
+
+PANES = 16  # parts in which a window is forgotten
+LASTS = 64  # memories after which no evidence is left: a licence that still holds needs none
+
+
+class AgeingTable(NamedTuple):
+    """Evidence, what is derived from it, and the parameters."""
+
+    offloads: Reals  # n_i as of `clock` (discounted), or as of the pane `viewed` (window)
+    agreements: Reals
+    costs: Reals
+    pane_offloads: Reals  # the same by age in panes, the newest first (window)
+    pane_agreements: Reals
+    pane_costs: Reals
+    clock: Wholes  # the time (discounted) or the pane (window) that the evidence is as of
+    viewed: Wholes  # the pane for which the sums were last taken (window)
+    due: Wholes  # from when on the next sample that would be accepted is audited
+    forgotten: Wholes  # when an alarm last dropped the evidence of agreement, and of costs
+    alarms: Wholes  # how often
+    alarm: Reals  # Page's sums: agreement fell, agreement rose, the cost fell, the cost rose
+    expiry: Wholes
+    filled: Wholes
+    first: Wholes  # the isotonic fit, as in IsotonicTable
+    weight: Reals
+    total: Reals
+    evidence: Reals
+    support: Reals
+    fitted: Reals  # for which q, and from which bin on, the fit was last made
+    found: Wholes  # up to which bin it was made
+    price: Reals
+    stakes: Reals
+    alpha: float
+    memory: int
+    pane: int  # samples in a pane; 0: discounted
+    interval: int  # samples from one audit to the next; 0: never
+    isotonic: bool
+
+
+# -- ageing -----------------------------------------------------------------------------------------------------------
+
+
+def left_after(table: AgeingTable, samples: int) -> float:
+    """The share of discounted evidence that is left after a number of samples."""
+    return math.exp(samples * math.log1p(-1.0 / table.memory))
+
+
+def fade(table: AgeingTable, now: int) -> None:
+    """Discounted: bring the evidence to the present."""
+    left = left_after(table, now - table.clock[0])
+    for i in range(len(table.offloads)):
+        table.offloads[i] *= left
+        table.agreements[i] *= left
+    for i in range(len(table.costs)):
+        table.costs[i] *= left
+    table.clock[0], table.fitted[0] = now, -1.0
+
+
+def shift(column: Reals, panes: int) -> None:
+    """Make the entries of a column older by a number of panes; what is too old falls out."""
+    width = len(column) // PANES
+    kept = max(0, PANES - panes) * width
+    for i in range(kept - 1, -1, -1):
+        column[i + panes * width] = column[i]
+    for i in range(min(panes, PANES) * width):
+        column[i] = 0.0
+
+
+def roll(table: AgeingTable, now: int) -> None:
+    """Window: bring the panes to the present."""
+    passed = now // table.pane - table.clock[0]
+    if passed > 0:
+        shift(table.pane_offloads, passed)
+        shift(table.pane_agreements, passed)
+        shift(table.pane_costs, passed)
+        table.clock[0] = now // table.pane
+
+
+def view(table: AgeingTable, time: int) -> float:
+    """Bring the sums in line with a time, now or later; returns the share of them that counts then."""
+    if table.pane == 0:
+        return left_after(table, time - table.clock[0])
+    pane = time // table.pane
+    if table.viewed[0] != pane:
+        panes = max(0, PANES - (pane - table.clock[0]))
+        add_panes(table.pane_offloads, panes, table.offloads)
+        add_panes(table.pane_agreements, panes, table.agreements)
+        add_panes(table.pane_costs, panes, table.costs)
+        table.viewed[0] = pane
+        table.fitted[0] = -1.0
+    return 1.0
+
+
+def add_panes(column: Reals, panes: int, sums: Reals) -> None:
+    """The sums over the newest panes."""
+    width = len(sums)
+    for i in range(width):
+        sums[i] = 0.0
+        for pane in range(panes):
+            sums[i] += column[pane * width + i]
+
+
+# -- evidence ---------------------------------------------------------------------------------------------------------
+
+
+def weigh(table: AgeingTable, bin: int, q: float) -> None:
+    """Find evidence and support of the bins up to this one, unless they were found since the last offload."""
+    start = first_of_class(table, bin)
+    if table.fitted[0] != q or table.fitted[1] != start:
+        table.fitted[0], table.fitted[1], table.found[0] = q, start, start
+    for i in range(table.found[0], bin + 1):
+        if table.isotonic:
+            fit_bin(table, i, table.offloads[i], table.agreements[i], q)
+        else:
+            keep_strongest(table, i, start, q)
+    table.found[0] = max(table.found[0], bin + 1)
+
+
+def keep_strongest(table: AgeingTable, i: int, start: int, q: float) -> None:
+    """HI-LCB's evidence, the largest 2 n ((f - q)⁺)² of the bins up to this one."""
+    best, offloads = 0.0 if i == start else table.evidence[i - 1], table.offloads[i]
+    surplus = table.agreements[i] - q * offloads
+    if surplus > 0.0 and offloads > 0.0:
+        best = max(best, 2.0 * surplus * surplus / offloads)
+    table.evidence[i] = best
+    table.support[i] = 1.0 if best > 0.0 else 0.0
+
+
+def cost_at(table: AgeingTable, left: float, reach: int) -> float:
+    """The offload cost if it is known, else its lower bound from the costs that are left."""
+    if len(table.costs) == 0:
+        return table.price[0]
+    offloads = table.costs[0] * left
+    if offloads <= 0.0:
+        return -1.0
+    mean = table.costs[1] / table.costs[0]
+    if table.isotonic:
+        variance = max(0.0, table.costs[2] / table.costs[0] - mean * mean)
+        return table.price[0] + lowest_cost(mean, variance, offloads, reach, table.alpha)
+    return table.price[0] + mean - math.sqrt(table.alpha * math.log(reach) / offloads)
+
+
+def worth_nothing(table: AgeingTable, bin: int, time: int) -> bool:
+    """Whether a wrong answer in this bin costs no more than an offload, so that there is nothing to check."""
+    return break_even(table, bin, cost_at(table, view(table, time), min(time, table.memory))) <= 0.0
+
+
+def holds(table: AgeingTable, bin: int, time: int) -> bool:
+    """Whether the evidence that is left at a time, now or later, licenses a bin."""
+    left = view(table, time)
+    reach = min(time, table.memory)
+    q = break_even(table, bin, cost_at(table, left, reach))
+    if q <= 0.0 or q >= 1.0:
+        return q <= 0.0
+    weigh(table, bin, q)
+    support = table.support[bin] * left
+    if support <= 0.0:
+        return False
+    if table.isotonic:
+        return table.evidence[bin] * left > doubt(reach, support, table.alpha)
+    return table.evidence[bin] * left > 2.0 * table.alpha * math.log(reach)
+
+
+def good_until(table: AgeingTable, bin: int, time: int) -> int:
+    """When the licence of a bin, good at `time`, gives way or has to be looked at again: at the next pane at latest."""
+    pane = table.pane if table.pane > 0 else table.memory // PANES
+    last = time - time % pane + pane - 1
+    return last + 1 if holds(table, bin, last) else halve(table, bin, time, last)
+
+
+def licence_end(table: AgeingTable, bin: int, time: int) -> int:
+    """The first time at which the licence of a bin, good at `time`, gives way if nothing is learned."""
+    end = time + LASTS * table.memory
+    while time < end:
+        time = good_until(table, bin, time)
+        if not holds(table, bin, time):
+            return time
+    return FOREVER
+
+
+def halve(table: AgeingTable, bin: int, good: int, bad: int) -> int:
+    """The time between at which a licence gives way."""
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if holds(table, bin, middle):
+            good = middle
+        else:
+            bad = middle
+    return bad
+
+
+EDGE = 0.01  # means nearer to 0 or 1 than this count as this
+SURE = 10.0  # no false alarm in so many memories, at least
+
+
+def watch(table: AgeingTable, bin: int, agreed: float, cost: float, now: int) -> None:
+    """Page's test: has the agreement of a bin come to break-even, from above or from below; has the mean cost moved?"""
+    view(table, now)
+    price = table.price[0]
+    if len(table.costs) > 0:
+        if table.costs[0] <= 0.0:
+            return
+        mean = table.costs[1] / table.costs[0]
+        fell = mean > EDGE and doubts(table, 2, cost, mean, 0.75 * mean)
+        rose = mean < 1.0 - EDGE and doubts(table, 3, cost, mean, 0.75 * mean + 0.25)
+        if fell or rose:
+            forget_costs(table, now)
+            return
+        price += mean
+    q = break_even(table, bin, price)
+    if q <= 0.0 or q >= 1.0:
+        return
+    weigh(table, bin, q)
+    seen, agreements = table.offloads[bin], table.agreements[bin]
+    if table.isotonic:
+        seen, agreements = table.weight[bin], table.total[bin]
+    believed = (agreements + 1.0) / (seen + 2.0)
+    if doubts(table, 0 if believed > q else 1, agreed, believed, q):
+        forget_agreement(table, now)
+
+
+def doubts(table: AgeingTable, alarm: int, seen: float, believed: float, other: float) -> bool:
+    """Add what was seen to one of Page's sums: does it speak for another mean than the one believed in?"""
+    # Who believed in never or always would be shaken by a single sample; nearer to the other mean, it takes a few.
+    believed = min(max(believed, min(EDGE, other / 2.0)), max(1.0 - EDGE, (1.0 + other) / 2.0))
+    ratio = seen * math.log(other / believed) + (1.0 - seen) * math.log((1.0 - other) / (1.0 - believed))
+    table.alarm[alarm] = max(0.0, table.alarm[alarm] + ratio)
+    return bool(table.alarm[alarm] > math.log(SURE * table.memory))
+
+
+def forget_agreement(table: AgeingTable, now: int) -> None:
+    """Drop all evidence of agreement."""
+    clear(table.offloads)
+    clear(table.agreements)
+    clear(table.pane_offloads)
+    clear(table.pane_agreements)
+    table.alarm[0] = table.alarm[1] = 0.0
+    table.forgotten[0] = now
+    table.alarms[0] += 1
+
+
+def forget_costs(table: AgeingTable, now: int) -> None:
+    """Drop what offloads have cost."""
+    clear(table.costs)
+    clear(table.pane_costs)
+    table.alarm[2] = table.alarm[3] = 0.0
+    table.forgotten[1] = now
+    table.alarms[1] += 1
+
+
+def clear(column: Reals) -> None:
+    """Nothing is known."""
+    for i in range(len(column)):
+        column[i] = 0.0
+
+
+MEMORY = 50_000
+AUDIT = 0.001
+
+
+def offloads_ageing(table: AgeingTable, bin: int, time: int) -> bool:
+    """Offload without a licence, or where an audit is due."""
+    if time < table.expiry[bin]:
+        return False
+    if not holds(table, bin, time):
+        return True
+    free = worth_nothing(table, bin, time)
+    if time >= table.due[0] and not free:
+        return True
+    if table.expiry[bin] == 0:
+        fill(table, bin, 0)
+    until = good_until(table, bin, time)
+    table.expiry[bin] = until if free else min(until, table.due[0])
+    return False
+
+
+def note_audit(table: AgeingTable, bin: int, time: int) -> None:
+    """An offload of a licensed bin is an audit; licences found before end at it, and are found again."""
+    if time >= table.due[0] and holds(table, bin, time) and not worth_nothing(table, bin, time):
+        table.due[0] = time + table.interval
+        drop_found(table)
+
+
+def drop_found(table: AgeingTable) -> None:
+    """Forget the expiries, and the fit, found since the last offload."""
+    drop_filled(table)
+    table.fitted[0] = -1.0
+
+
+def learn_ageing(table: AgeingTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Bring the evidence to the present, look for a change, and count the offload at its age.
+
+    What comes too late says nothing about the present, and what was decided before an alarm nothing about the time
+    since.
+    """
+    agreed = on_scale(table, bin, agreed)
+    if table.pane == 0:
+        fade(table, now)
+    else:
+        roll(table, now)
+    if now - time <= table.memory // PANES:
+        watch(table, bin, agreed, cost, now)
+    if time > max(table.forgotten[0], table.forgotten[1]):
+        count_aged(table, bin, agreed, cost, time, now)
+    drop_found(table)
+
+
+def count_aged(table: AgeingTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Count an offload as what it is worth at its age."""
+    if table.pane == 0:
+        left = left_after(table, now - time)
+        add(table.offloads, table.agreements, table.costs, bin, 0, agreed, cost, left)
+        return
+    age = table.clock[0] - time // table.pane
+    if age < PANES:
+        at, costs_at = age * len(table.expiry) + bin, age * len(table.costs)
+        add(table.pane_offloads, table.pane_agreements, table.pane_costs, at, costs_at, agreed, cost, 1.0)
+    table.viewed[0] = -1
+
+
+def add(
+    offloads: Reals, agreements: Reals, costs: Reals, at: int, costs_at: int, agreed: float, cost: float, weight: float
+) -> None:
+    """Count an offload with a weight."""
+    offloads[at] += weight
+    agreements[at] += weight * agreed
+    if len(costs) > 0:
+        costs[costs_at] += weight
+        costs[costs_at + 1] += weight * cost
+        costs[costs_at + 2] += weight * cost * cost
+
+
+def rebuild_ageing(table: AgeingTable) -> None:
+    """Forget all that is derived from the evidence."""
+    drop_all(table)
+    table.fitted[0], table.viewed[0] = -1.0, -1
+
+
+class Forgetting(ExpiryPolicy):
+    """What the four policies share: a memory, audits, an alarm."""
+
+    carried: tuple[str, ...] = ("clock", "due", "forgotten", "alarms", "alarm")
+    merges_on: tuple[str, ...] = ("bins", "memory", "stakes")
+    assumes_monotone = True
+    _windowed: ClassVar[bool]
+    _isotonic: ClassVar[bool]
+
+    def __init__(
+        self,
+        bins: int = 16,
+        alpha: float = 0.52,
+        offload_cost: float | None = None,
+        memory: int = MEMORY,
+        audit: float = AUDIT,
+        stakes: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__(bins, offload_cost)
+        owner = type(self).__name__
+        self.alpha = positive(owner, "alpha", alpha)
+        self.memory = whole(owner, "memory", memory, PANES, FOREVER)
+        self.audit = real(owner, "audit", audit, 0, 1)
+        self.stakes = checked_stakes(owner, stakes, self.bins)
+        self._start(self._table(), offloads_ageing, learn_ageing, rebuild_ageing, note_audit)
+
+    def _table(self) -> AgeingTable:
+        costs, panes = 0 if self.offload_cost is not None else 3, PANES if self._windowed else 0
+        interval = math.ceil(min(1.0 / self.audit, FOREVER)) if self.audit else 0
+        return AgeingTable(
+            offloads=real_column(self.bins),
+            agreements=real_column(self.bins),
+            costs=real_column(costs),
+            pane_offloads=real_column(panes * self.bins),
+            pane_agreements=real_column(panes * self.bins),
+            pane_costs=real_column(panes * costs),
+            clock=whole_column(1),
+            viewed=whole_column(1, -1),
+            due=whole_column(1, interval or FOREVER),
+            forgotten=whole_column(2),
+            alarms=whole_column(2),
+            alarm=real_column(4),
+            expiry=whole_column(self.bins),
+            filled=whole_column(self.bins + 1),
+            first=whole_column(self.bins),
+            weight=real_column(self.bins),
+            total=real_column(self.bins),
+            evidence=real_column(self.bins),
+            support=real_column(self.bins),
+            fitted=real_column(2, -1.0),
+            found=whole_column(1),
+            price=real_column(1, self.offload_cost or 0.0),
+            stakes=array("d", self.stakes or [1.0]),
+            alpha=self.alpha,
+            memory=self.memory,
+            pane=-(-self.memory // PANES) if self._windowed else 0,
+            interval=interval,
+            isotonic=self._isotonic,
+        )
+
+    def expiry(self, bin: int) -> int:
+        time = self.time + 1
+        if self._offloads(self.table, self._checked_bin(bin), time):
+            return 0
+        end = licence_end(self.table, bin, time)
+        return int(end if worth_nothing(self.table, bin, time) else min(end, self.table.due[0]))
+
+    @property
+    def alarms(self) -> dict[str, int]:
+        """How often all evidence of agreement was dropped, and how often all evidence of costs."""
+        agreement, costs = self.table.alarms
+        return {"agreement": int(agreement), "cost": int(costs)}
+
+    def _alarms(self) -> list[int]:
+        return list(self.table.alarms)
+
+    def _left(self, snapshot: State) -> Evidence:
+        """What alarms since have not dropped."""
+        dropped = [before != now for before, now in zip(snapshot["alarms"], self.table.alarms, strict=True)]
+        return {
+            field: [0.0] * len(values) if dropped[field.endswith("costs")] else values
+            for field, values in super()._left(snapshot).items()
+        }
+
+    def _refresh(self) -> None:
+        super()._refresh()
+        if self._as_of() > self.time:
+            raise InvalidState(f"{type(self).__name__}: state has evidence from the future")
+        if any(len(snapshot["alarms"]) != 2 for snapshot in self._merged.values()):
+            raise InvalidState(f"{type(self).__name__}: state has merged evidence without its two counts of alarms")
+
+    def _counts(self, bin: int) -> tuple[float, float]:
+        left = view(self.table, self.time)
+        return self.table.offloads[bin] * left, self.table.agreements[bin] * left
+
+    def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:
+        seen = f"{agreements:.1f} of {offloads:.1f} recent offloads agreed" if offloads >= 0.05 else "nothing recent"
+        if left == 0:
+            return f"Bin {bin} is offloaded: {seen}; {self._lacking(bin)}."
+        price = f"evidence fades over {self.memory} samples"
+        if self.audit:
+            price += f", and 1 sample in {self.table.interval} may be audited"
+            if self.offload_cost:
+                price += f", at {self.audit * self.offload_cost:.2g} a sample at most"
+        when = "never checked again" if left is None else f"checked again in {left} sample{'s' * (left != 1)}"
+        return f"Bin {bin} is accepted: {seen}; {when}, as {price}."
+
+    def _lacking(self, bin: int) -> str:
+        licensed = holds(self.table, bin, self.time + 1)
+        return "an audit is due" if licensed else super()._lacking(bin)
+
+
+class Discounted(Forgetting):
+    """Evidence that counts (1 - 1/memory)^age."""
+
+    evidence: tuple[str, ...] = ("offloads", "agreements", "costs")
+    _windowed = False
+
+    def _as_of(self) -> int:
+        return int(self.table.clock[0])
+
+    def _catch_up(self) -> int:
+        fade(self.table, self.time)
+        return self.time
+
+    def _aged(self, evidence: Evidence, since: int) -> Evidence:
+        left = left_after(self.table, self.time - since)
+        return {field: [value * left for value in values] for field, values in evidence.items()}
+
+
+class SlidingWindow(Forgetting):
+    """Evidence that counts until it is as old as the memory is long."""
+
+    evidence: tuple[str, ...] = ("pane_offloads", "pane_agreements", "pane_costs")
+    _windowed = True
+
+    def _as_of(self) -> int:
+        return int(self.table.clock[0] * self.table.pane)
+
+    def _catch_up(self) -> int:
+        roll(self.table, self.time)
+        return self.time
+
+    def _aged(self, evidence: Evidence, since: int) -> Evidence:
+        panes = self.time // self.table.pane - since // self.table.pane
+        aged = {field: array("d", values) for field, values in evidence.items()}
+        for column in aged.values():
+            shift(column, panes)
+        return {field: list(column) for field, column in aged.items()}
+
+
+class DiscountedIsotonic(Discounted):
+    """Isotonic with discounted evidence: the policy for a world that changes.
+
+    Evidence fades over `memory` samples, and licences end with it; at most a share `audit` of all samples is offloaded
+    to check on a licence; an alarm drops all that offloads contradict. That is the price.
+
+    >>> policy = DiscountedIsotonic(bins=16, offload_cost=0.5, memory=1000, audit=0.01)
+    >>> for _ in range(40):
+    ...     decision = policy.decide(12)
+    ...     if decision.offload:
+    ...         policy.learn(decision, agreed=True)
+    >>> print(policy.explain(12))
+    Bin 12 is accepted: 4.8 of 4.8 recent offloads agreed; checked again in 19 samples, as evidence fades over 1000
+    samples, and 1 sample in 100 may be audited, at 0.005 a sample at most.
+    """
+
+    name = "discounted-isotonic"
+    _isotonic = True
+
+
+class DiscountedHILCB(Discounted):
+    """HI-LCB with discounted evidence, and without the paper's forced offload of bins that were never seen.
+
+    >>> DiscountedHILCB(bins=16, offload_cost=0.5, memory=5000).decide(3).offload
+    True
+    """
+
+    name = "discounted-hi-lcb"
+    _isotonic = False
+
+
+class SlidingWindowIsotonic(SlidingWindow):
+    """Isotonic on the offloads of the last `memory` samples.
+
+    >>> SlidingWindowIsotonic(bins=16, offload_cost=0.5, memory=5000).decide(3).offload
+    True
+    """
+
+    name = "sliding-window-isotonic"
+    _isotonic = True
+
+
+class SlidingWindowHILCB(SlidingWindow):
+    """HI-LCB on the offloads of the last `memory` samples, without its forced offload of bins that were never seen.
+
+    >>> SlidingWindowHILCB(bins=16, offload_cost=0.5, memory=5000).decide(3).offload
+    True
+    """
+
+    name = "sliding-window-hi-lcb"
+    _isotonic = False

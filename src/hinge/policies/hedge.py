@@ -1,0 +1,576 @@
+"""Exponential weights over thresholds: what Hedge-HI, HIL-F, HIL-N, Hedge-G and AdaHedge-G share.
+
+Expert k = 0 … bins offloads iff bin < k. An expert's weight is prior · exp(-learning rate · its loss so far). Losses
+are the evidence. Weights are carried along by multiplication, which is cheaper than an exponential for each expert at
+each sample; before they get too small they are taken anew from the losses, relative to the best expert, so that they
+neither overflow nor vanish.
+
+Hedge-HI (MobiHoc 2024) and a version with restarts: exponential weights with an exploration coin.
+
+Grade B, reconstructed from the published abstract and its regret bound O(T^(2/3) N^(1/3)); structure sure, constants
+less so. In every slot one expert is drawn by weight and one coin E with chance ε; offload iff the expert does or E.
+Every expert then suffers the pseudo-loss
+
+    Γ if it offloads, else 1{E} · e / ε          (e = 1 where local disagrees with remote)
+
+which is unbiased: accepting costs e, and the coin reveals e with chance ε. From the regret bound
+ε T + A/η + η T / (2ε):   η = (2A² / T²)^(1/3),   ε = min(1, √(η/2)). The horizon T must be known in advance. The
+value of A is not known to us; of three that suggest themselves, N ln 2 comes nearest to Tables I and II of the paper.
+The offload cost Γ is needed in every slot: either it is known, or the driver tells it (`needs`).
+
+Hedge-G and AdaHedge-G (UAI 2025, stochastically partitioning experts, one dimension): experts that split.
+
+Grade B, reconstructed from the published abstract. At first all thresholds are one expert. A confidence seen for the
+first time splits the interval of thresholds it falls into, and both children inherit the parent's loss (its weight, not
+a share of it). All thresholds of an interval have suffered the same, so it is enough to keep the losses of all bins + 1
+thresholds, and to bring the threshold at a bin into play when the bin is first seen. Full feedback, as HIL-F.
+
+AdaHedge-G needs no horizon and no rate: its learning rate is ln N / (the mixability gap summed so far), for N experts
+in play; the gap of a slot is the mean loss minus the mix loss -ln(Σ share · exp(-rate · loss)) / rate.
+
+HIL-F and HIL-N (arXiv 2304.00891): exponential weights over a continuum of thresholds.
+
+Grade B, reconstructed from the published abstract and regret bounds √(T ln(1/λ)/2) and O(T^(2/3) ln(1/λ)^(1/3)); λ is
+the smallest gap between two confidences, here 1/bins. Thresholds θ are uniform on [0, 1]; those between two
+neighbouring confidences behave alike, so on bins they are bins + 1 experts whose priors are the widths of those
+intervals (a bin's confidence is its centre, so the outermost two are half as wide).
+
+HIL-F sees the loss of every expert in every slot: Γ if it offloads, else e. That is more than a device can know; it is
+a reference, not a competitor. HIL-N pays for what it knows, with Hedge-HI's exploration coin and pseudo-losses.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from hinge._checks import positive, real, whole
+from hinge.errors import UnknownName
+from hinge.policies.expiry import Reals, real_column
+from hinge.policies.policy import Need
+from hinge.policies.random import RandomisedPolicy, uniform
+
+_TINY = 1e-100  # below it weights are taken anew: there is room for 200 more orders of magnitude
+
+
+class ThresholdTable(NamedTuple):
+    """What a policy over thresholds knows: evidence, what is derived from it, the parameters."""
+
+    losses: Reals  # of each expert
+    baseline: Reals  # the part of the losses from before the last restart (Hedge-HI-Restart)
+    seen: Reals  # samples of each bin (Hedge-G, AdaHedge-G)
+    gap: Reals  # the mixability gap, summed (AdaHedge-G)
+    weights: Reals  # of each expert, up to a common factor
+    prior: Reals  # of each expert; 0: not in play
+    rates: Reals  # learning rate, exploration
+    offload_cost: float  # NaN: told in every slot
+    seed: int
+    complexity: float  # A of the regret bound (Hedge-HI-Restart)
+    first_epoch: int  # slots before the first restart (Hedge-HI-Restart)
+
+
+def threshold_table(
+    bins: int,
+    offload_cost: float | None,
+    seed: int,
+    learning_rate: float,
+    exploration: float = 0.0,
+    complexity: float = 0.0,
+    first_epoch: int = 0,
+) -> ThresholdTable:
+    """A table without evidence, whose bins + 1 experts are equally likely."""
+    rates = real_column(2)
+    rates[0], rates[1] = learning_rate, exploration
+    return ThresholdTable(
+        losses=real_column(bins + 1),
+        baseline=real_column(bins + 1),
+        seen=real_column(bins),
+        gap=real_column(1),
+        weights=real_column(bins + 1, 1.0),
+        prior=real_column(bins + 1, 1.0),
+        rates=rates,
+        complexity=complexity,
+        first_epoch=first_epoch,
+        offload_cost=math.nan if offload_cost is None else offload_cost,
+        seed=seed,
+    )
+
+
+def best_loss(table: ThresholdTable) -> float:
+    """The least loss of an expert in play."""
+    best = math.inf
+    for k in range(len(table.losses)):
+        if table.prior[k] > 0.0:
+            best = min(best, table.losses[k] - table.baseline[k])
+    return best
+
+
+def weight_of(table: ThresholdTable, k: int, best: float) -> float:
+    """prior · exp(-learning rate · loss), relative to the best expert. A rate may be infinite: follow the leader."""
+    lag = table.losses[k] - table.baseline[k] - best
+    return table.prior[k] * math.exp(-table.rates[0] * lag) if lag > 0.0 else table.prior[k]
+
+
+def reweigh(table: ThresholdTable) -> None:
+    """Take all weights anew from the losses."""
+    best = best_loss(table)
+    for k in range(len(table.losses)):
+        table.weights[k] = weight_of(table, k, best) if table.prior[k] > 0.0 else 0.0
+
+
+def share_offloading(table: ThresholdTable, bin: int) -> float:
+    """The share of the weight that is held by experts who offload this bin."""
+    weights = table.weights
+    accepting, offloading = 0.0, 0.0
+    for k in range(bin + 1):
+        accepting += weights[k]
+    for k in range(bin + 1, len(weights)):
+        offloading += weights[k]
+    if accepting + offloading < _TINY:
+        reweigh(table)
+        return share_offloading_from_losses(table, bin)
+    return offloading / (accepting + offloading)
+
+
+def share_offloading_from_losses(table: ThresholdTable, bin: int) -> float:
+    """The same without a look at the carried weights."""
+    best = best_loss(table)
+    total, offloading = 0.0, 0.0
+    for k in range(len(table.losses)):
+        if table.prior[k] > 0.0:
+            weight = weight_of(table, k, best)
+            total += weight
+            if k > bin:
+                offloading += weight
+    return offloading / total
+
+
+def charge_offloading(table: ThresholdTable, bin: int, loss: float) -> None:
+    """Charge every expert who would have offloaded this bin."""
+    losses, weights = table.losses, table.weights
+    factor = math.exp(-table.rates[0] * loss) if loss > 0.0 else 1.0
+    for k in range(bin + 1, len(losses)):
+        losses[k] += loss
+        weights[k] *= factor
+
+
+def charge_accepting(table: ThresholdTable, bin: int, loss: float) -> None:
+    """Charge every expert who would have accepted this bin."""
+    losses, weights = table.losses, table.weights
+    factor = math.exp(-table.rates[0] * loss) if loss > 0.0 else 1.0
+    for k in range(bin + 1):
+        losses[k] += loss
+        weights[k] *= factor
+
+
+class ThresholdPolicy(RandomisedPolicy):
+    """A randomised policy whose experts are thresholds."""
+
+    assumes_monotone = True
+    can_be_overruled = False  # what an offload reveals is weighed by its chance
+    evidence: tuple[str, ...] = ("losses",)
+    carried: tuple[str, ...] = ("weights",)
+    merges_on = ("bins", "offload_cost")
+    table: ThresholdTable
+
+    def _rebuild(self) -> None:
+        reweigh(self.table)
+
+    def _rates(
+        self, horizon: int, defaults: tuple[float, float], learning_rate: float | None, exploration: float | None
+    ) -> None:
+        """Take in a known horizon, and the rates that follow from it unless they are given."""
+        owner = type(self).__name__
+        self.horizon = whole(owner, "horizon", horizon, 1)
+        self.learning_rate = defaults[0] if learning_rate is None else positive(owner, "learning_rate", learning_rate)
+        self.exploration = defaults[1] if exploration is None else real(owner, "exploration", exploration, 0, 1)
+        self.table = threshold_table(self.bins, self.offload_cost, self.seed, self.learning_rate, self.exploration)
+
+    def offload_probability(self, bin: int) -> float:
+        bin = self._checked_bin(bin)
+        exploration = self.table.rates[1]
+        return exploration + (1.0 - exploration) * share_offloading_from_losses(self.table, bin)
+
+    def _ground(self, bin: int) -> str:
+        share, exploration = share_offloading_from_losses(self.table, bin), self.table.rates[1]
+        return f"thresholds above it hold {share:.3g} of the weight, and exploration takes {exploration:.3g}"
+
+
+COMPLEXITIES: dict[str, Callable[[int], float]] = {  # A in the regret bound: how much there is to learn
+    "N": lambda bins: float(bins),
+    "N ln 2": lambda bins: bins * math.log(2.0),
+    "ln(N+1)": lambda bins: math.log(bins + 1.0),
+}
+
+
+def explores(table: ThresholdTable, time: int) -> bool:
+    """The exploration coin of a slot; it can be looked at again when the feedback comes."""
+    return uniform(table.seed, time, 1) < table.rates[1]
+
+
+def offloads_hedge(table: ThresholdTable, bin: int, time: int) -> bool:
+    """Draw an expert and the coin. A known cost is charged at once; told costs come with the feedback."""
+    offload = uniform(table.seed, time, 0) < share_offloading(table, bin) or explores(table, time)
+    if not math.isnan(table.offload_cost):
+        charge_offloading(table, bin, table.offload_cost)
+    return offload
+
+
+def learn_hedge(table: ThresholdTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Only slots whose coin came up may charge an error: the others saw it because some expert offloads."""
+    if math.isnan(table.offload_cost):
+        charge_offloading(table, bin, cost)
+    if explores(table, time):
+        charge_accepting(table, bin, (1.0 - agreed) / table.rates[1])
+
+
+def optimal_rates(complexity: float, horizon: float) -> tuple[float, float]:
+    """η and ε that minimise ε T + A/η + η T / (2ε).
+
+    >>> learning_rate, exploration = optimal_rates(16.0, 100_000)
+    >>> round(learning_rate, 6), round(exploration, 6)
+    (0.003713, 0.043089)
+    """
+    learning_rate = (2.0 * complexity**2 / horizon**2) ** (1.0 / 3.0)
+    return learning_rate, min(1.0, math.sqrt(learning_rate / 2.0))
+
+
+class HedgeHI(ThresholdPolicy):
+    """Hedge-HI for a known horizon.
+
+    `complexity` names the preset for A; `learning_rate` and `exploration` override what follows from it.
+
+    >>> policy = HedgeHI(horizon=1000, bins=16, offload_cost=0.5, seed=1)
+    >>> sum(policy.decide(3).offload for _ in range(100))
+    49
+    """
+
+    name = "hedge-hi"
+
+    def __init__(
+        self,
+        horizon: int,
+        bins: int = 16,
+        offload_cost: float | None = None,
+        complexity: str = "N ln 2",
+        learning_rate: float | None = None,
+        exploration: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(bins, offload_cost, seed)
+        self.complexity = complexity
+        amount = complexity_of(type(self).__name__, complexity, self.bins)
+        horizon = whole(type(self).__name__, "horizon", horizon, 1)
+        self._rates(horizon, optimal_rates(amount, horizon), learning_rate, exploration)
+        self.needs = cost_needs(self.offload_cost)
+        self._offloads, self._learns = offloads_hedge, learn_hedge
+
+
+def complexity_of(owner: str, name: str, bins: int) -> float:
+    """The value of a preset for A."""
+    if name not in COMPLEXITIES:
+        raise UnknownName(f"{owner}: complexity must be one of {', '.join(COMPLEXITIES)}, got {name!r}")
+    return COMPLEXITIES[name](bins)
+
+
+def cost_needs(offload_cost: float | None) -> frozenset[Need]:
+    """A cost that is not known in advance must be told in every slot."""
+    return frozenset({Need.COST}) if offload_cost is None else frozenset()
+
+
+# -- restarts ---------------------------------------------------------------------------------------------------------
+
+
+def epoch_of(first_epoch: int, time: int) -> tuple[int, int]:
+    """The first slot and the length of the epoch that a slot lies in; each is twice as long as the one before.
+
+    >>> epoch_of(100, 1), epoch_of(100, 100), epoch_of(100, 101), epoch_of(100, 301)
+    ((1, 100), (1, 100), (101, 200), (301, 400))
+    """
+    start, length = 1, first_epoch
+    while time >= start + length:
+        start += length
+        length *= 2
+    return start, length
+
+
+def offloads_restart(table: ThresholdTable, bin: int, time: int) -> bool:
+    """Hedge-HI for the length of the epoch, from even weights in its first slot."""
+    start, length = epoch_of(table.first_epoch, time)
+    if time == start:
+        for k in range(len(table.losses)):
+            table.baseline[k] = table.losses[k]
+        table.rates[0], table.rates[1] = optimal_rates(table.complexity, length)
+        reweigh(table)
+    return offloads_hedge(table, bin, time)
+
+
+def learn_restart(table: ThresholdTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Feedback that comes after the epoch of its decision is over has nothing left to say."""
+    if epoch_of(table.first_epoch, time)[0] == epoch_of(table.first_epoch, now)[0]:
+        learn_hedge(table, bin, agreed, cost, time, now)
+
+
+class HedgeHIRestart(ThresholdPolicy):
+    """Hedge-HI that starts afresh in epochs of doubling length, so that no horizon need be known.
+
+    Grade C: a reconstruction by the usual doubling argument.
+
+    >>> policy = HedgeHIRestart(bins=16, offload_cost=0.5, first_epoch=64)
+    >>> policy.decide(15).offload in (True, False)
+    True
+    """
+
+    name = "hedge-hi-restart"
+    carried = ("baseline", "weights")
+
+    def __init__(
+        self,
+        bins: int = 16,
+        offload_cost: float | None = None,
+        complexity: str = "N ln 2",
+        first_epoch: int = 1024,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(bins, offload_cost, seed)
+        owner = type(self).__name__
+        self.complexity = complexity
+        self.first_epoch = whole(owner, "first_epoch", first_epoch, 1)
+        self.needs = cost_needs(self.offload_cost)
+        amount = complexity_of(owner, complexity, self.bins)
+        rates = optimal_rates(amount, self.first_epoch)
+        self.table = threshold_table(self.bins, self.offload_cost, self.seed, *rates, amount, self.first_epoch)
+        self._offloads, self._learns = offloads_restart, learn_restart
+
+    def _rebuild(self) -> None:
+        length = epoch_of(self.first_epoch, max(1, self.time))[1]
+        self.table.rates[0], self.table.rates[1] = optimal_rates(self.table.complexity, length)
+        reweigh(self.table)
+
+    def offload_probability(self, bin: int) -> float:
+        start, length = epoch_of(self.first_epoch, self.time + 1)
+        if start != self.time + 1:
+            return super().offload_probability(bin)
+        exploration = optimal_rates(self.table.complexity, length)[1]
+        return exploration + (1.0 - exploration) * (self.bins - self._checked_bin(bin)) / (self.bins + 1)
+
+
+def see(table: ThresholdTable, bin: int) -> None:
+    """Split the interval of thresholds at a bin when it is first seen."""
+    table.seen[bin] += 1.0
+    if table.prior[bin] == 0.0:
+        table.prior[bin] = 1.0
+        reweigh(table)
+
+
+def offloads_splitting(table: ThresholdTable, bin: int, time: int) -> bool:
+    """Hedge-G: split, then follow an expert drawn by weight."""
+    see(table, bin)
+    return offloads_by_share(table, bin, time)
+
+
+def offloads_adaptive(table: ThresholdTable, bin: int, time: int) -> bool:
+    """AdaHedge-G: the same at the rate that the gap so far asks for."""
+    see(table, bin)
+    adapt(table)
+    return offloads_by_share(table, bin, time)
+
+
+def adapt(table: ThresholdTable) -> None:
+    """Learning rate ln N / gap; infinite (follow the leader) while there is no gap."""
+    experts = 0
+    for k in range(len(table.prior)):
+        if table.prior[k] > 0.0:
+            experts += 1
+    table.rates[0] = math.log(experts) / table.gap[0] if table.gap[0] > 0.0 else math.inf
+    reweigh(table)
+
+
+def learn_adaptive(table: ThresholdTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Add the mixability gap of the slot, then charge every expert."""
+    adapt(table)
+    table.gap[0] += mixability_gap(share_offloading(table, bin), cost, 1.0 - agreed, table.rates[0])
+    learn_all(table, bin, agreed, cost, time, now)
+
+
+def mixability_gap(share: float, cost: float, error: float, rate: float) -> float:
+    """Mean loss minus mix loss, when a share of the weight pays `cost` and the rest `error`.
+
+    >>> mixability_gap(0.5, 1.0, 0.0, math.inf), round(mixability_gap(0.5, 1.0, 0.0, 1.0), 6)
+    (0.5, 0.120115)
+    """
+    if share <= 0.0 or share >= 1.0:
+        return 0.0
+    mean = share * cost + (1.0 - share) * error
+    least = min(cost, error)
+    if math.isinf(rate):
+        return mean - least
+    weight = share * math.exp(-rate * (cost - least)) + (1.0 - share) * math.exp(-rate * (error - least))
+    return max(0.0, mean - least + math.log(weight) / rate) if rate > 0.0 else 0.0
+
+
+class HedgeG(ThresholdPolicy):
+    """Hedge-G at the rate √(8 ln N / T) of a known horizon.
+
+    >>> policy = HedgeG(horizon=1000, bins=16, offload_cost=0.5)
+    >>> policy.learn(policy.decide(7), agreed=False, cost=0.5)
+    >>> round(policy.offload_probability(7), 4)
+    0.5188
+    """
+
+    name = "hedge-g"
+    evidence = ("losses", "seen")
+    needs = frozenset({Need.AGREEMENT, Need.COST})
+
+    def __init__(
+        self,
+        horizon: int,
+        bins: int = 16,
+        offload_cost: float | None = None,
+        learning_rate: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(bins, offload_cost, seed)
+        horizon = whole(type(self).__name__, "horizon", horizon, 1)
+        rate = math.sqrt(8.0 * math.log(self.bins + 1) / horizon)
+        self._rates(horizon, (rate, 0.0), learning_rate, None)
+        self._offloads, self._learns = offloads_splitting, learn_all
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        play_seen(self.table)
+        reweigh(self.table)
+
+    def offload_probability(self, bin: int) -> float:
+        return split_share(self.table, self._checked_bin(bin))
+
+
+class AdaHedgeG(ThresholdPolicy):
+    """AdaHedge-G: neither a horizon nor a rate to tune.
+
+    >>> policy = AdaHedgeG(bins=16, offload_cost=0.5)
+    >>> policy.learn(policy.decide(7), agreed=False, cost=0.5)
+    >>> round(policy.offload_probability(7), 4)
+    0.8
+    """
+
+    name = "adahedge-g"
+    evidence = ("losses", "seen", "gap")
+    order_matters = ("gap",)
+    needs = frozenset({Need.AGREEMENT, Need.COST})
+
+    def __init__(self, bins: int = 16, offload_cost: float | None = None, seed: int = 0) -> None:
+        super().__init__(bins, offload_cost, seed)
+        self.table = threshold_table(self.bins, self.offload_cost, self.seed, math.inf)
+        self._offloads, self._learns = offloads_adaptive, learn_adaptive
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        play_seen(self.table)
+        adapt(self.table)
+
+    def offload_probability(self, bin: int) -> float:
+        return split_share(self.table, self._checked_bin(bin), adapt_rate=True)
+
+
+def play_seen(table: ThresholdTable) -> None:
+    """Bring into play the threshold above every bin, and that at each bin seen."""
+    bins = len(table.seen)
+    table.prior[bins] = 1.0
+    for bin in range(bins):
+        table.prior[bin] = 1.0 if table.seen[bin] > 0.0 else 0.0
+
+
+def split_share(table: ThresholdTable, bin: int, adapt_rate: bool = False) -> float:
+    """The share of the experts who offload a bin, as it would be if this bin were seen next."""
+    after = table._replace(prior=table.prior[:], rates=table.rates[:], weights=table.weights[:])
+    after.prior[bin] = 1.0
+    if adapt_rate:
+        adapt(after)
+    return share_offloading_from_losses(after, bin)
+
+
+def offloads_by_share(table: ThresholdTable, bin: int, time: int) -> bool:
+    """Follow an expert drawn by weight."""
+    return uniform(table.seed, time, 0) < share_offloading(table, bin)
+
+
+def learn_all(table: ThresholdTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Charge every expert what it would have paid."""
+    charge_offloading(table, bin, cost)
+    charge_accepting(table, bin, 1.0 - agreed)
+
+
+def interval_prior(table: ThresholdTable) -> None:
+    """Give each expert the width of the interval of thresholds that it stands for."""
+    bins = len(table.prior) - 1
+    for k in range(bins + 1):
+        table.prior[k] = (0.5 if k in (0, bins) else 1.0) / bins
+    reweigh(table)
+
+
+def gap_complexity(owner: str, smallest_gap: float | None, bins: int) -> float:
+    """ln(1/λ), for λ the smallest gap between two confidences; 1/bins unless told otherwise."""
+    if smallest_gap is None:
+        return math.log(max(2, bins))
+    return -math.log(real(owner, "smallest_gap", smallest_gap, 1e-300, 0.5))
+
+
+class HILF(ThresholdPolicy):
+    """HIL-F: full feedback, learning rate √(8 ln(1/λ) / T).
+
+    >>> policy = HILF(horizon=1000, bins=16, offload_cost=0.5)
+    >>> decision = policy.decide(15)
+    >>> policy.learn(decision, agreed=True, cost=0.5)   # whether it was offloaded or not
+    >>> sorted(need.name for need in policy.needs)
+    ['AGREEMENT', 'COST']
+    """
+
+    name = "hil-f"
+    needs = frozenset({Need.AGREEMENT, Need.COST})
+
+    def __init__(
+        self,
+        horizon: int,
+        bins: int = 16,
+        offload_cost: float | None = None,
+        smallest_gap: float | None = None,
+        learning_rate: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(bins, offload_cost, seed)
+        self.smallest_gap = smallest_gap
+        amount = gap_complexity(type(self).__name__, smallest_gap, self.bins)
+        horizon = whole(type(self).__name__, "horizon", horizon, 1)
+        self._rates(horizon, (math.sqrt(8.0 * amount / horizon), 0.0), learning_rate, None)
+        interval_prior(self.table)
+        self._offloads, self._learns = offloads_by_share, learn_all
+
+
+class HILN(ThresholdPolicy):
+    """HIL-N: HIL-F's thresholds with Hedge-HI's exploration.
+
+    >>> policy = HILN(horizon=100_000, bins=16, offload_cost=0.5)
+    >>> round(policy.exploration, 4)
+    0.024
+    """
+
+    name = "hil-n"
+
+    def __init__(
+        self,
+        horizon: int,
+        bins: int = 16,
+        offload_cost: float | None = None,
+        smallest_gap: float | None = None,
+        learning_rate: float | None = None,
+        exploration: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(bins, offload_cost, seed)
+        self.smallest_gap = smallest_gap
+        amount = gap_complexity(type(self).__name__, smallest_gap, self.bins)
+        horizon = whole(type(self).__name__, "horizon", horizon, 1)
+        self._rates(horizon, optimal_rates(amount, horizon), learning_rate, exploration)
+        self.needs = cost_needs(self.offload_cost)
+        interval_prior(self.table)
+        self._offloads, self._learns = offloads_hedge, learn_hedge

@@ -1,0 +1,692 @@
+"""The record of a decision, of a batch of decisions, and of the reason for one.
+
+Saving a policy, and continuing it elsewhere.
+
+Adding up what several policies have learned.
+
+Evidence is a set of sums, so merging is addition. It is kept by its source, the policy that gathered it, so that every
+source counts once, by whichever route its evidence came.
+
+What every policy is: a clock, a table, functions on that table, and a way to save it all.
+
+A policy keeps everything it knows in `table`, a named tuple of typed arrays (see `columns`) and numbers. Its functions,
+
+    offloads(table, bin, time) -> bool                       # what it would decide; changes nothing that matters
+    notes(table, bin, time) -> None                          # an offload is decided: what that changes at once
+    learns(table, bin, agreed, cost, time, now) -> None      # decided at `time`, learned at `now`
+
+are module-level functions in the subset of Python that numba compiles. The objects here call them as they are; the
+simulator compiles the same functions and calls them on numpy's arrays. Most policies have nothing to note.
+
+Names turn into policies here, and nowhere else.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+import hashlib
+import inspect
+import secrets
+from abc import ABC, abstractmethod
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from hinge._checks import did_you_mean, positive, real, whole
+from hinge.errors import InvalidDecision, InvalidState, UnknownName
+
+
+class Decision(NamedTuple):
+    """What a policy decided for one sample, and all that `learn` needs to know about it later.
+
+    A decision that waits for feedback carries its bin, its time and the id of the policy that made it. An accepted
+    sample usually teaches nothing; it then gets the shared record `ACCEPTED`, so that accepting allocates nothing.
+    """
+
+    offload: bool
+    bin: int | None = None
+    time: int | None = None
+    policy: str | None = None
+
+
+ACCEPTED = Decision(offload=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """The decisions of a batch: an array to act on, and a `Decision` for each sample to learn from.
+
+    >>> from hinge import HILCB
+    >>> batch = HILCB(bins=16, offload_cost=0.5).decide_many([3, 11])
+    >>> batch.offload.tolist(), batch[1].bin, len(batch)
+    ([True, True], 11, 2)
+    """
+
+    offload: "NDArray[np.bool_]"
+    bins: "NDArray[np.int64]"
+    first_time: int
+    policy: str
+    accepted_wait: bool  # whether accepted samples, too, await feedback
+
+    def __len__(self) -> int:
+        return len(self.offload)
+
+    def __getitem__(self, position: int) -> Decision:
+        offload = bool(self.offload[position])
+        if not offload and not self.accepted_wait:
+            return ACCEPTED
+        time = self.first_time + range(len(self))[position]
+        return Decision(offload, int(self.bins[position]), time, self.policy)
+
+    def __iter__(self) -> Iterator[Decision]:
+        return (self[position] for position in range(len(self)))
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a policy would decide as it would for the next sample of a bin; `str()` says it in one sentence."""
+
+    bin: int
+    offload_probability: float  # 0 or 1 for a deterministic policy
+    offloads: float | None  # n: offloads of this bin learned so far; None: the policy does not count them
+    agreement: float | None  # f: the share of them in which local agreed with remote; None before the first
+    expiry: int | None  # the time from which this bin is offloaded again; None: never, or not decided by expiry
+    samples_left: int | None  # samples of any bin until then
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+STATE_VERSION = 1
+_ROUNDING = 1e-6  # agreements may be sums of prices
+
+State = dict[str, Any]
+Evidence = dict[str, list[float]]
+
+
+class Saved(ABC):
+    """The part of a policy that turns it into plain data and back.
+
+    What was learned is a set of sums (the fields of the table named in `evidence`); everything else in the table is
+    derived from them by `_rebuild`.
+    """
+
+    name: ClassVar[str]
+    evidence: tuple[str, ...] = ()  # fields of the table that are sums of what was learned
+    carried: tuple[str, ...] = ()  # derived fields that remember rounding: saved as they are
+    order_matters: tuple[str, ...] = ()  # fields of the evidence that depend on the order of the feedback
+
+    id: str
+    time: int
+    learned: int
+    table: Any
+    _pending: OrderedDict[int, Decision]
+    _merged: dict[str, State]
+
+    @abstractmethod
+    def _checked_bin(self, bin: object) -> int: ...
+
+    @abstractmethod
+    def _await(self, offload: bool, bin: int, time: int) -> Decision: ...
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The constructor's arguments: enough to build the same policy anew."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def fresh(self, seed: int | None = None) -> Self:
+        """The same policy before its first sample; a randomised one takes the new seed if one is given."""
+        parameters = self.parameters
+        if seed is not None and "seed" in parameters:
+            parameters["seed"] = seed
+        return type(self)(**parameters)
+
+    def state(self) -> State:
+        """All that the policy knows, as a dict that JSON can hold; `restore` continues bit-identically from it."""
+        return {
+            "hinge_state": STATE_VERSION,
+            "policy": self.name,
+            "id": self.id,
+            "parameters": self.parameters,
+            "time": self.time,
+            "learned": self.learned,
+            "as_of": self._as_of(),
+            "alarms": self._alarms(),
+            "evidence": {field: list(self._column(field)) for field in self.evidence},
+            "carried": {field: list(self._column(field)) for field in self.carried},
+            "merged": {source: _copied(snapshot) for source, snapshot in self._merged.items()},
+            "pending": [[decision.time, decision.bin, decision.offload] for decision in self._pending.values()],
+        }
+
+    @classmethod
+    def restore(cls, state: Mapping[str, Any]) -> Self:
+        """The policy that `state()` described."""
+        parameters = cls._checked_header(state)["parameters"]
+        try:
+            policy = cls(**parameters)
+        except (TypeError, ValueError, MemoryError, OverflowError) as error:
+            problem = str(error) or type(error).__name__
+            raise InvalidState(f"{cls.__name__}: state has impossible parameters: {problem}") from error
+        policy._fill(state)
+        return policy
+
+    def _column(self, field: str) -> Any:
+        """A field of the table that is saved."""
+        return getattr(self.table, field)
+
+    def _as_of(self) -> int:
+        """The time that the evidence in the table is as of."""
+        return self.time
+
+    def _alarms(self) -> list[int]:
+        """How often evidence was dropped, by kind; for policies that forget."""
+        return []
+
+    @abstractmethod
+    def _rebuild(self) -> None:
+        """Bring the derived fields of the table in line with its evidence."""
+
+    def _fill(self, state: Mapping[str, Any]) -> None:
+        self.id = _text(state, "id")
+        self.time, self.learned = _count(state, "time"), _count(state, "learned")
+        self._merged = {source: self._snapshot(snapshot) for source, snapshot in _mapping(state, "merged").items()}
+        for field, values in self._snapshot(state)["evidence"].items():
+            column = self._column(field)
+            column[:] = array(column.typecode, values)
+        pending = state.get("pending", [])
+        if not isinstance(pending, list):
+            raise InvalidState(f"{type(self).__name__}: pending must be a list, got {pending!r}")
+        for entry in pending:
+            self._restore_pending(entry)
+        self._rebuild()
+        for field in self.carried:
+            column = self._column(field)
+            column[:] = array(column.typecode, self._checked_field(_mapping(state, "carried"), field))
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Check what was restored, and bring in line what depends on carried fields."""
+        for source, snapshot in self._merged.items():
+            if snapshot["as_of"] > self.time:
+                raise InvalidState(f"{type(self).__name__}: state has evidence of {source!r} from the future")
+
+    def _restore_pending(self, entry: object) -> None:
+        if not (isinstance(entry, list | tuple) and len(entry) == 3 and isinstance(entry[2], bool)):
+            raise InvalidState(f"{type(self).__name__}: state has an impossible pending decision: {entry!r}")
+        try:
+            bin, time = self._checked_bin(entry[1]), whole(type(self).__name__, "time", entry[0], 1, self.time)
+        except (TypeError, ValueError) as error:
+            raise InvalidState(f"{type(self).__name__}: state has an impossible pending decision: {error}") from error
+        self._await(entry[2], bin, time)
+
+    def _snapshot(self, state: Mapping[str, Any]) -> State:
+        """The evidence in a state or in one source's part of it, checked and copied."""
+        evidence = _mapping(state, "evidence")
+        checked = {field: self._checked_field(evidence, field) for field in self.evidence}
+        for pane in ("", "pane_"):
+            both = zip(checked.get(f"{pane}agreements", []), checked.get(f"{pane}offloads", []), strict=False)
+            for position, (agreed, seen) in enumerate(both):
+                if agreed > seen + _ROUNDING:
+                    raise InvalidState(f"{type(self).__name__}: state has {agreed} agreements of {seen} at {position}")
+        time, learned = _count(state, "time"), _count(state, "learned")
+        as_of = _count(state, "as_of") if "as_of" in state else time
+        alarms = state.get("alarms", [])
+        if not isinstance(alarms, list) or not all(type(count) is int and count >= 0 for count in alarms):
+            raise InvalidState(f"{type(self).__name__}: alarms must be a list of counts, got {alarms!r}")
+        return {"time": time, "learned": learned, "as_of": as_of, "alarms": list(alarms), "evidence": checked}
+
+    def _checked_field(self, evidence: Mapping[str, Any], field: str) -> list[float]:
+        values, column = evidence.get(field), self._column(field)
+        if not isinstance(values, list) or len(values) != len(column):
+            raise InvalidState(f"{type(self).__name__}: state needs {len(column)} numbers as {field!r}")
+        kinds, limit = ((int,), 2**62) if column.typecode == "q" else ((int, float), 1e308)
+        for value in values:
+            if type(value) not in kinds or not 0 <= value <= limit:  # nor NaN
+                raise InvalidState(f"{type(self).__name__}: state has {value!r} in {field!r}")
+        return list(values)
+
+    @classmethod
+    def _checked_header(cls, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not isinstance(state, Mapping):
+            raise TypeError(f"{cls.__name__}: state must be a dict as state() returns it, got {state!r}")
+        version = state.get("hinge_state")
+        if type(version) is not int or version < 1:
+            raise InvalidState(f"{cls.__name__}: state must have a 'hinge_state' version, got {version!r}")
+        if version > STATE_VERSION:
+            raise InvalidState(f"{cls.__name__}: state is of version {version}; this Hinge reads up to {STATE_VERSION}")
+        if state.get("policy") != cls.name:
+            raise InvalidState(f"{cls.__name__}: state must be of policy {cls.name!r}, got {state.get('policy')!r}")
+        _mapping(state, "parameters")
+        return state
+
+
+def _copied(snapshot: State) -> State:
+    evidence = {field: list(values) for field, values in snapshot["evidence"].items()}
+    return {**snapshot, "evidence": evidence}
+
+
+def _mapping(state: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = state.get(key)
+    if not isinstance(value, Mapping):
+        raise InvalidState(f"state: {key} must be a dict, got {value!r}")
+    return value
+
+
+def _count(state: Mapping[str, Any], key: str) -> int:
+    value = state.get(key)
+    if type(value) is not int or value < 0:
+        raise InvalidState(f"state: {key} must be a count, got {value!r}")
+    return value
+
+
+def _text(state: Mapping[str, Any], key: str) -> str:
+    value = state.get(key)
+    if not isinstance(value, str) or not value:
+        raise InvalidState(f"state: {key} must be a name, got {value!r}")
+    return value
+
+
+class Merging(Saved):
+    """The part of a policy that takes in what others know."""
+
+    merges_on: tuple[str, ...] = ("bins",)  # parameters two policies must share to add up their evidence
+
+    def merge(self, other_state: Mapping[str, Any]) -> None:
+        """Add the evidence in another device's state to this policy's own.
+
+        States may come in any order, by any route and repeatedly: of each source the latest evidence seen counts, once.
+        Where evidence ages, theirs is as old here as it is there.
+        """
+        self._take_all(other_state, 1.0)
+
+    def warm_start(self, state: Mapping[str, Any], weight: float) -> None:
+        """Start from what another policy knows: each of its offloads counts as `weight` of one.
+
+        A weight of 1 trusts it like one's own; the less alike the two worlds are, the smaller the weight should be. It
+        gives way to the other's evidence itself, should that be merged later.
+
+        >>> from hinge import Isotonic
+        >>> veteran, novice = Isotonic(bins=2, offload_cost=0.5), Isotonic(bins=2, offload_cost=0.5)
+        >>> for decision in veteran.decide_many([1] * 20):
+        ...     veteran.learn(decision, agreed=True)
+        >>> novice.warm_start(veteran.state(), weight=0.5)
+        >>> print(novice.explain(1))
+        Bin 1 is accepted: local agreed in 10 of 10 offloads; checked again in 4812 samples.
+        """
+        self._take_all(state, positive(type(self).__name__, "weight", weight))
+
+    def _take_all(self, state: Mapping[str, Any], weight: float) -> None:
+        self._check_like(type(self)._checked_header(state)["parameters"])
+        other = type(self).restore(state)
+        for field in self.evidence:
+            mine, theirs = len(self._column(field)), len(other._column(field))
+            if mine and mine != theirs:
+                wanted = f"{type(self).__name__}: other_state must have {mine} numbers as {field!r}"
+                raise InvalidState(f"{wanted}, got {theirs}: whether the cost is learned must be the same")
+        now = self._catch_up()
+        for source, snapshot in other._sources().items():
+            self._take(source, snapshot, weight, now)
+        self._rebuild()
+
+    def _check_like(self, theirs: Mapping[str, Any]) -> None:
+        """Evidence can be added only between policies that mean the same by it."""
+        for name in self.merges_on:
+            if getattr(self, name) != theirs.get(name):
+                wanted = f"{type(self).__name__}: other_state must have {name}={getattr(self, name)!r}"
+                raise InvalidState(f"{wanted}, got {theirs.get(name)!r}")
+
+    def _take(self, source: str, snapshot: State, weight: float, now: int) -> None:
+        """Count the evidence of a source, in place of what was known of it before."""
+        evidence = {field: self._weighed(field, snapshot["evidence"][field], weight) for field in self.evidence}
+        known = self._merged.get(source)
+        before = self._left(known) if known else {field: [] for field in self.evidence}
+        if source == self.id or (known and (*_age(known), _amount(before)) >= (*_age(snapshot), _amount(evidence))):
+            return
+        for field in self.evidence:
+            _add(self._column(field), evidence[field])
+            _subtract(self._column(field), before[field])
+        self._merged[source] = {**snapshot, "evidence": evidence, "as_of": now, "alarms": self._alarms()}
+
+    def _weighed(self, field: str, values: list[float], weight: float) -> list[float]:
+        column = self._column(field)
+        if weight != 1.0 and column.typecode == "q":
+            raise TypeError(f"{type(self).__name__}: weight must be 1, as {field!r} are whole numbers, got {weight!r}")
+        scaled = values if weight == 1.0 else [weight * value for value in values]
+        return list(scaled) if len(column) else []  # costs are of no use where the cost is known
+
+    def _sources(self) -> dict[str, State]:
+        """What this policy knows at present, taken apart by who gathered it."""
+        total = {field: list(self._column(field)) for field in self.evidence}
+        own = self._aged(total, self._as_of())
+        sources = {}
+        for source, snapshot in self._merged.items():
+            evidence = self._left(snapshot)
+            sources[source] = {**snapshot, "evidence": evidence}
+            for field, values in own.items():
+                _subtract(values, evidence[field])
+        return {self.id: {"time": self.time, "learned": self.learned, "evidence": own}, **sources}
+
+    # -- evidence that ages; by default it does not -------------------------------------------------------------------
+
+    def _catch_up(self) -> int:
+        """Bring the evidence in the table to the present; returns that time."""
+        return self.time
+
+    def _left(self, snapshot: State) -> Evidence:
+        """What is left at present of what was once merged."""
+        return self._aged(snapshot["evidence"], snapshot["as_of"])
+
+    def _aged(self, evidence: Evidence, since: int) -> Evidence:
+        """What is left at present of evidence as of an earlier time."""
+        return {field: list(values) for field, values in evidence.items()}
+
+
+def _add(total: MutableSequence[float], values: Sequence[float]) -> None:
+    for position, value in enumerate(values):
+        total[position] += value
+
+
+def _subtract(total: MutableSequence[float], values: Sequence[float]) -> None:
+    for position, value in enumerate(values):
+        left = total[position] - value
+        total[position] = left if left > 1e-9 * value else 0 * left  # sums leave a rounding error
+
+
+def _age(snapshot: State) -> tuple[int, int]:
+    """Of two states of one source, the later has seen more samples, and learned from more of them."""
+    return snapshot["time"], snapshot["learned"]
+
+
+def _amount(evidence: Evidence) -> float:
+    """Of two copies of one state, the one that has faded less, or has the larger weight, is the larger."""
+    return sum(map(sum, evidence.values()))
+
+
+def note_nothing(table: Any, bin: int, time: int) -> None:
+    """An offload changes nothing until its feedback comes."""
+
+
+_new = tuple.__new__  # half the price of Decision(…)
+OUTSTANDING = 65_536  # decisions that may wait for feedback at once; beyond that the oldest are given up
+
+
+class Need(Enum):
+    """What a policy must be told, in every slot, beyond what an offload reveals."""
+
+    COST = "the offload cost of every sample"
+    AGREEMENT = "whether local agrees with remote on every sample"
+
+
+class Policy(Merging):
+    """Decides, sample by sample, whether to accept the local answer, and learns from offloads.
+
+    A subclass with a `name` is registered under it. Its constructor's parameters are also its public attributes.
+    """
+
+    name: ClassVar[str]
+    registry: ClassVar[dict[str, type["Policy"]]] = {}
+    needs: frozenset[Need] = frozenset()
+    wraps: ClassVar[bool] = False  # whether it is built around another policy
+    can_be_overruled: ClassVar[bool] = True  # whether it may be refused an offload without learning wrongly
+    enclosed: bool = False  # whether it is inside another policy
+    keeps_budget: ClassVar[bool] = False  # whether it has a budget to keep, and so another goal than the least cost
+    weighs_cost: bool = True  # whether what an offload cost is of any use to it
+    assumes_monotone: bool = False  # whether it relies on agreement not falling with confidence
+
+    bins: int
+    offload_cost: float | None
+    table: Any
+    _offloads: Callable[..., bool]
+    _notes: Callable[..., None] = staticmethod(note_nothing)
+    _learns: Callable[..., None]
+    _rebuilds: Callable[..., None] | None = None  # finds anew all that is derived from the evidence
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "name" not in cls.__dict__:
+            return
+        known = Policy.registry.get(cls.name)
+        if known and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise ValueError(f"{cls.__qualname__}: the name {cls.name!r} is that of {known.__qualname__} already")
+        Policy.registry[cls.name] = cls
+
+    def __init__(self, bins: int, offload_cost: float | None) -> None:
+        owner = type(self).__name__
+        self.bins = whole(owner, "bins", bins, 1)
+        self.offload_cost = None if offload_cost is None else real(owner, "offload_cost", offload_cost, 0, 1)
+        self.time = 0
+        self.learned = 0
+        self.id = secrets.token_hex(8)
+        self._pending: OrderedDict[int, Decision] = OrderedDict()  # oldest first, and the oldest is quick to drop
+        self._merged: dict[str, State] = {}
+
+    # -- deciding -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def decide(self, bin: int) -> Decision:
+        """Decide for the next sample, whose confidence lies in `bin`; advances `time` by one."""
+
+    def decide_many(self, bins: "Iterable[int] | NDArray[np.integer[Any]]") -> Decisions:
+        """Decide for a batch at once, as `decide` would one by one if nothing were learned in between."""
+        import numpy as np  # batches are arrays; deciding one sample needs no more than the standard library
+
+        checked = self._checked_bins(bins)
+        first = self.time + 1
+        offload = np.fromiter((self.decide(int(bin)).offload for bin in checked), bool, len(checked))
+        return Decisions(offload, checked, first, self.id, bool(self.needs))
+
+    def _checked_bins(self, bins: "Iterable[int] | NDArray[np.integer[Any]]") -> "NDArray[np.int64]":
+        import numpy as np
+
+        array = np.asarray(bins if hasattr(bins, "__array__") else list(bins))
+        if array.size == 0:
+            return np.zeros(0, np.int64)
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise TypeError(f"{type(self).__name__}: bins must be a list of integers, got {bins!r}")
+        if array.min() < 0 or array.max() >= self.bins:
+            wrong = int(np.flatnonzero((array < 0) | (array >= self.bins))[0])
+            raise ValueError(
+                f"{type(self).__name__}: bins[{wrong}] must be an integer from 0 to {self.bins - 1}, got {array[wrong]}"
+            )
+        return array.astype(np.int64, copy=False)
+
+    def _checked_bin(self, bin: object) -> int:
+        return whole(type(self).__name__, "bin", bin, 0, self.bins - 1)
+
+    def _await(self, offload: bool, bin: int, time: int) -> Decision:
+        """The record of a decision from which the policy expects to learn."""
+        pending = self._pending
+        if len(pending) >= OUTSTANDING:
+            pending.popitem(last=False)
+        decision = pending[time] = _new(Decision, (offload, bin, time, self.id))
+        return decision
+
+    # -- learning -----------------------------------------------------------------------------------------------------
+
+    def learn(self, decision: Decision, agreed: float | None = None, cost: float | None = None) -> None:
+        """Take in what an offload revealed: whether local agreed with remote, and what the offload cost.
+
+        Feedback may come in any order and with any delay, once for each decision. `agreed` is True or False, or, where
+        wrong answers have different prices (`hinge.costs.CostMatrix`), one minus the price of this one. `cost` is
+        needed only where the offload cost is learned.
+        """
+        time = self._waiting(decision)
+        agreement = self._checked_agreement(decision, agreed)
+        price = self._checked_cost(decision, cost)
+        del self._pending[time]
+        self.learned += 1
+        self._learns(self.table, decision.bin, agreement, price, time, self.time)
+
+    def forget(self, decision: Decision) -> None:
+        """Wait no longer for the feedback of a decision, which is as if it had never been due.
+
+        >>> from hinge import Isotonic
+        >>> policy = Isotonic(bins=16, offload_cost=0.5)
+        >>> policy.forget(policy.decide(3))
+        >>> policy.state()["pending"], policy.learned
+        ([], 0)
+        """
+        del self._pending[self._waiting(decision)]
+
+    def _waiting(self, decision: Decision) -> int:
+        """The time of a decision that waits for feedback."""
+        if not isinstance(decision, Decision):
+            raise TypeError(f"{type(self).__name__}: decision must be a Decision, got {decision!r}")
+        time = decision.time
+        if time is None or self._pending.get(time) != decision:
+            raise InvalidDecision(f"{type(self).__name__}: {self._refusal(decision)}, got {decision!r}")
+        return time
+
+    def learn_log(
+        self,
+        bins: Iterable[int],
+        agreed: Iterable[float],
+        costs: Iterable[float] | None = None,
+        *,
+        weight: float,
+    ) -> None:
+        """Start from a log, oldest sample first, as if each of its samples had been offloaded and counted `weight`.
+
+        Weight 1 is for a log of the very same stream: what it licenses may not be checked again for very long. One and
+        the same log counts once, with the largest weight, also where devices that started from it are merged.
+
+        >>> from hinge import Isotonic, UniformBins, load_trace
+        >>> trace, policy = load_trace("fashion"), Isotonic(bins=16, offload_cost=0.5)
+        >>> policy.learn_log(trace.bins_by(UniformBins(16)), trace.agreed, weight=0.01)
+        >>> policy.decide(15).offload, policy.decide(3).offload
+        (False, True)
+        """
+        owner = type(self).__name__
+        if not {"offloads", "pane_offloads"} & {*self.evidence}:
+            raise TypeError(f"{owner}: learn_log needs a policy that counts offloads")
+        rows, agreements = list(bins), list(agreed)
+        paid: list[Any] = [None] * len(rows) if costs is None else list(costs)
+        if not len(rows) == len(agreements) == len(paid):
+            lengths = f"{len(rows)}, {len(agreements)} and {len(paid)}"
+            raise ValueError(f"{owner}: bins, agreed and costs must be equally long, got {lengths}")
+        reader, digest = self.fresh(), hashlib.sha256()
+        for bin, agrees, cost in zip(rows, agreements, paid, strict=True):
+            reader.time += 1
+            try:
+                decision = reader._await(True, reader._checked_bin(bin), reader.time)
+                reader.learn(decision, agrees, cost)
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"{error} (in row {reader.time - 1} of the log)") from None
+            digest.update(f"{decision.bin} {float(agrees)!r} {None if cost is None else float(cost)!r};".encode())
+        self.warm_start({**reader.state(), "id": f"log {digest.hexdigest()[:16]}"}, weight)
+
+    def _refusal(self, decision: Decision) -> str:
+        if decision.time is None:
+            return "decision was accepted and teaches nothing"
+        if decision.policy != self.id:
+            return "decision must come from this policy"
+        return "decision must be waiting for feedback (learned before, or too many came after it)"
+
+    def _checked_agreement(self, decision: Decision, agreed: float | None) -> float:
+        if agreed is True or agreed is False:
+            return float(agreed)
+        if agreed is None and not decision.offload and Need.AGREEMENT not in self.needs:
+            return 0.0  # nobody knows, and the policy does not look
+        if type(agreed).__name__ in ("bool", "bool_"):  # numpy's booleans
+            return float(bool(agreed))
+        return real(type(self).__name__, "agreed", agreed, 0, 1)
+
+    def _checked_cost(self, decision: Decision, cost: float | None) -> float:
+        if cost is not None:
+            return real(type(self).__name__, "cost", cost, 0, 1)
+        if self.offload_cost is None and self.weighs_cost and (decision.offload or Need.COST in self.needs):
+            raise TypeError(f"{type(self).__name__}: cost must be a number, as the offload cost is learned, got None")
+        return self.offload_cost or 0.0
+
+    @property
+    def alarms(self) -> dict[str, int]:
+        """How often the policy found the world changed and dropped what it knew, by what had changed."""
+        return {}
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether a budget leaves nothing to spend at present, so that samples are accepted that want offloading."""
+        return False
+
+    # -- explaining ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def explain(self, bin: int) -> Explanation:
+        """Why the next sample of this bin would be accepted or offloaded, in numbers and as one sentence."""
+
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
+        return f"{type(self).__name__}({settings})"
+
+
+def policy_names() -> list[str]:
+    """The names of all policies that stand by themselves, those that users have defined included.
+
+    >>> "hi-lcb" in policy_names()
+    True
+    """
+    return sorted(name for name, policy in Policy.registry.items() if not policy.wraps)
+
+
+def policy_class(name: str) -> type[Policy]:
+    """The policy of that name.
+
+    >>> policy_class("hi-lbc")
+    Traceback (most recent call last):
+    hinge.errors.UnknownName: no policy is called 'hi-lbc'; did you mean 'hi-lcb'?
+    """
+    if name in Policy.registry:
+        return Policy.registry[name]
+    raise UnknownName(f"no policy is called {name!r}{did_you_mean(name, policy_names())}")
+
+
+def build(name: str, **settings: Any) -> Policy:
+    """A policy by name, from settings that may hold more than it needs: it takes those that it knows.
+
+    A policy that is fitted on labelled history takes `history` and `agreed`; one that cannot be built from what there
+    is says what is missing.
+
+    >>> build("hi-lcb", bins=16, alpha=0.52, offload_cost=0.5, horizon=1000, seed=1)
+    HILCB(bins=16, alpha=0.52, offload_cost=0.5, offload_unseen=True)
+    """
+    chosen = policy_class(name)
+    known = {key for policy in Policy.registry.values() for key in _settings(policy)}
+    for key in settings:
+        if key not in known:
+            raise TypeError(f"build: no policy has a setting {key!r}{did_you_mean(key, known)}")
+    maker = getattr(chosen, "fit", chosen) if "history" in settings else chosen
+    parameters = inspect.signature(maker).parameters
+    missing = [
+        parameter.name
+        for parameter in parameters.values()
+        if parameter.default is parameter.empty and parameter.name not in settings
+    ]
+    if missing:
+        hint = "; it is fitted on labelled history" if hasattr(chosen, "fit") else ""
+        raise TypeError(f"{name}: needs {', '.join(missing)}{hint}")
+    policy: Policy = maker(**{key: value for key, value in settings.items() if key in parameters})
+    return policy
+
+
+def _settings(policy: type[Policy]) -> set[str]:
+    """What a policy can be built from, by its constructor or by fitting it."""
+    makers = [policy, getattr(policy, "fit", policy)]
+    return {name for maker in makers for name in inspect.signature(maker).parameters}
+
+
+def restore(state: Mapping[str, Any]) -> Policy:
+    """The policy that a saved state describes, whichever it is.
+
+    >>> restore(build("kl", bins=8, offload_cost=0.3).state()).name
+    'kl'
+    """
+    if not isinstance(state, Mapping) or not isinstance(state.get("policy"), str):
+        raise InvalidState(f"state must be a dict that names its policy, got {state!r}")
+    return policy_class(state["policy"]).restore(state)

@@ -1,0 +1,86 @@
+"""The one source of randomness: a counter-based generator, the same in Python and in compiled code.
+
+Philox-2x32 with seven rounds (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011)
+turns a seed and a time into a uniform number. A policy therefore has no generator state to save: its seed and its clock
+say everything, and a decision can be looked at again later.
+
+Policies that decide by chance: a stated probability of offloading, and a seed.
+"""
+
+from abc import abstractmethod
+
+from hinge._checks import whole
+from hinge.policies.policy import ACCEPTED, Decision, Explanation, Policy
+
+_MULTIPLIER = 0xD256D193
+_KEY_STEP = 0x9E3779B9
+_WORD = 0xFFFFFFFF
+SEED_LIMIT = 2**32
+
+
+def philox(low: int, high: int, key: int, rounds: int) -> tuple[int, int]:
+    """Two 32-bit words from a 64-bit counter and a 32-bit key.
+
+    >>> [f"{word:08x}" for word in philox(0, 0, 0, rounds=7)]
+    ['257a3673', 'cd26be2a']
+    """
+    # Products overflow a signed 64-bit integer in compiled code; masking makes both worlds see the same bits.
+    for _ in range(rounds):
+        product = _MULTIPLIER * low
+        low = ((product >> 32) ^ key ^ high) & _WORD
+        high = product & _WORD
+        key = (key + _KEY_STEP) & _WORD
+    return low, high
+
+
+def uniform(seed: int, time: int, draw: int) -> float:
+    """A number in [0, 1), fixed by the seed, the time and which draw of that time it is (0 to 255).
+
+    >>> uniform(7, 1, 0) == uniform(7, 1, 0) != uniform(7, 1, 1)
+    True
+    """
+    low, high = philox(time & _WORD, ((time >> 32) << 8 | draw) & _WORD, seed, 7)
+    return ((low >> 5) * 67108864 + (high >> 6)) / 9007199254740992.0
+
+
+class RandomisedPolicy(Policy):
+    """Same seed, same samples, same feedback: same decisions, on every backend."""
+
+    def __init__(self, bins: int, offload_cost: float | None, seed: int) -> None:
+        super().__init__(bins, offload_cost)
+        self.seed = whole(type(self).__name__, "seed", seed, 0, SEED_LIMIT - 1)
+
+    def decide(self, bin: int) -> Decision:
+        bin = self._checked_bin(bin)
+        time = self.time + 1
+        offload = self._offloads(self.table, bin, time)
+        self.time = time
+        if offload:
+            self._notes(self.table, bin, time)
+        return self._await(offload, bin, time) if offload or self.needs else ACCEPTED
+
+    @abstractmethod
+    def offload_probability(self, bin: int) -> float:
+        """The chance that the next sample, if it lies in this bin, is offloaded."""
+
+    def explain(self, bin: int) -> Explanation:
+        chance = self.offload_probability(bin)
+        offloads, agreements = self._counts(bin) or (None, 0.0)
+        agreement = agreements / offloads if offloads else None
+        return Explanation(
+            bin=bin,
+            offload_probability=chance,
+            offloads=offloads,
+            agreement=agreement,
+            expiry=None,
+            samples_left=None,
+            reason=f"Bin {bin} is offloaded with probability {chance:.3g}: {self._ground(bin)}.",
+        )
+
+    def _counts(self, bin: int) -> tuple[float, float] | None:
+        """Offloads and agreements of a bin, if the policy keeps them."""
+        return None
+
+    @abstractmethod
+    def _ground(self, bin: int) -> str:
+        """What the probability rests on, in words."""

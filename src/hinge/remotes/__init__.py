@@ -1,0 +1,74 @@
+"""Remote models: what a device asks of one, and what it gets.
+
+Write your own: an object with `ask` and `close` (or `ask_async` and `close_async`) is a remote. It returns a `Reply` or
+raises one of the failures in `hinge.errors`; the device keeps the deadline, whether the remote does or not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+
+class Deadline(NamedTuple):
+    """The instant by which an offload must have an answer, in seconds of `time.monotonic`.
+
+    One instant for the whole offload, from connecting to the last byte: a timeout per step would start anew with each
+    step, and a remote that sends one byte at a time would never be late.
+
+    >>> deadline = Deadline.after(0.5, now=100.0)
+    >>> deadline.left(now=100.125), deadline.expired(now=100.125)
+    (0.375, False)
+    >>> deadline.left(now=103.0), deadline.expired(now=103.0)
+    (0.0, True)
+    """
+
+    end_s: float
+
+    @classmethod
+    def after(cls, deadline_s: float, now: float | None = None) -> Deadline:
+        """The instant `deadline_s` from now."""
+        return cls((time.monotonic() if now is None else now) + deadline_s)
+
+    def left(self, now: float | None = None) -> float:
+        """Seconds until the deadline; 0 once it has expired."""
+        return max(0.0, self.end_s - (time.monotonic() if now is None else now))
+
+    def expired(self, now: float | None = None) -> bool:
+        """Whether the deadline has passed."""
+        return self.left(now) == 0.0
+
+    def share(self, part: float, now: float | None = None) -> Deadline:
+        """A deadline for one step that may take this part of the time left, so that later steps have theirs.
+
+        >>> Deadline(end_s=8.0).share(0.5, now=4.0)
+        Deadline(end_s=6.0)
+        """
+        start = time.monotonic() if now is None else now
+        return Deadline(min(self.end_s, start + part * self.left(start)))  # rounding must not extend the whole
+
+
+class Reply(NamedTuple):
+    """The remote's labels, one for each sample, and how many bytes went over the network for them."""
+
+    labels: Sequence[Any]
+    bytes: int = 0
+
+
+@runtime_checkable
+class Remote(Protocol):
+    """A remote for `Device`: called from several threads at once."""
+
+    def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply: ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class AsyncRemote(Protocol):
+    """A remote for `AsyncDevice`: cancelled at the deadline."""
+
+    async def ask_async(self, samples: Sequence[Any], deadline: Deadline) -> Reply: ...
+
+    async def close_async(self) -> None: ...

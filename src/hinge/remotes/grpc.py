@@ -1,0 +1,198 @@
+"""A remote model behind the Open Inference Protocol over gRPC: Triton, KServe, MLServer and the like.
+
+Messages travel as bytes, so that a damaged one is ours to refuse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from threading import Lock
+from typing import Any, NamedTuple
+
+from hinge.errors import (
+    InvalidMessage,
+    RemoteError,
+    RemoteInvalid,
+    RemoteLate,
+    RemoteRefused,
+    RemoteUnreachable,
+)
+from hinge.oip.json import MAX_BODY_BYTES, check_token, shown
+from hinge.oip.messages import ModelMetadata, ServerMetadata
+from hinge.oip.tensors import Tensor
+from hinge.remotes import Deadline
+from hinge.remotes.open_inference import Contract, Dialogue, ServedModel
+
+try:
+    import grpc
+    import grpc.aio
+
+    from hinge.oip.grpc import (
+        SERVICE,
+        build_model_request,
+        build_request,
+        parse_model_metadata,
+        parse_response,
+        parse_server_metadata,
+    )
+except ImportError as error:
+    raise ImportError(f"gRPC needs grpcio and protobuf ({error}): pip install 'hinge-gate[grpc]'") from error
+
+
+_OPTIONS = [
+    ("grpc.max_send_message_length", MAX_BODY_BYTES),
+    ("grpc.max_receive_message_length", MAX_BODY_BYTES),
+    ("grpc.initial_reconnect_backoff_ms", 100),  # the breaker keeps a dead server from being pestered; what this
+    ("grpc.max_reconnect_backoff_ms", 1000),  # would add is a wait after the server is back
+    ("grpc.min_reconnect_backoff_ms", 5000),  # in spite of its name, how long one attempt to connect may take
+    ("grpc.keepalive_time_ms", 60_000),  # together: a connection on which nothing was acknowledged for so long
+    ("grpc.keepalive_timeout_ms", 5000),  # is given up, where TCP alone would try for a quarter of an hour
+    ("grpc.enable_retries", 0),  # a device has its own
+    ("grpc.enable_http_proxy", 0),  # as over HTTP
+]
+
+
+class OpenInferenceGrpc(ServedModel):
+    """A model on a server; what it takes and gives is asked of it once.
+
+    `target` is the server's host and port. `token` is sent as a bearer token; with `credentials`, from
+    `grpc.ssl_channel_credentials`, the connection is encrypted. `input` and `output` choose among several.
+
+    >>> OpenInferenceGrpc("localhost:8001", model="fashion")
+    OpenInferenceGrpc('localhost:8001', model='fashion')
+    """
+
+    def __init__(
+        self,
+        target: str,
+        model: str,
+        *,
+        version: str = "",
+        input: str | None = None,
+        output: str | None = None,
+        token: str | None = None,
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
+        if not target or target.startswith(("http:", "https:")):
+            raise ValueError(f"OpenInferenceGrpc: target must be host:port, got {target!r}")
+        self.target = target
+        super().__init__(_Channel(target, token, credentials), model, version, input, output)
+
+    def __repr__(self) -> str:
+        return f"OpenInferenceGrpc({self.target!r}, model={self.model!r})"
+
+    def _introducing(self) -> Dialogue[tuple[ServerMetadata, ModelMetadata]]:
+        server = self._server  # kept, so that a slow one need not tell it all in one deadline
+        if server is None:
+            server = self._server = self._read((yield _Ask("ServerMetadata")), parse_server_metadata)
+        response = yield _Ask("ModelMetadata", build_model_request(self.model, self.version))
+        if response.complaint:
+            raise RemoteInvalid(f"{self.target} has no model {self.model!r}: {response.complaint}")
+        model: ModelMetadata = self._read(response, parse_model_metadata)
+        return server, model
+
+    def _inferring(
+        self, contract: Contract, server: ServerMetadata, tensors: Mapping[str, Tensor], id: str
+    ) -> Dialogue[tuple[Mapping[str, Tensor], int]]:
+        request = build_request(tensors, model=self.model, version=self.version, id=id)
+        response = yield _Ask("ModelInfer", request)
+        if response.complaint:
+            raise (RemoteRefused if response.refused else RemoteError)(response.complaint)
+        answer = parse_response(response.body, id=id, model=self.model, expected=[contract.output])
+        return answer.outputs, len(request) + len(response.body)
+
+    def _read(self, response: _Response, parse: Callable[[bytes], Any]) -> Any:
+        try:
+            if response.complaint:
+                raise InvalidMessage(response.complaint)
+            return parse(response.body)
+        except InvalidMessage as error:
+            problem = f"{self.target} does not speak the Open Inference Protocol, or not to us: {error}"
+            raise RemoteInvalid(problem) from error
+
+
+class _Ask(NamedTuple):
+    """What is to go over gRPC."""
+
+    method: str
+    message: bytes = b""
+
+
+class _Response(NamedTuple):
+    """What came back: a message, or how the server complains."""
+
+    body: bytes
+    complaint: str = ""
+    refused: bool = False  # whether it is about this message, and not about all of them
+
+
+class _Channel:
+    """Asks one server, from any thread or from an event loop. What does not reach it in time raises `RemoteFailed`."""
+
+    def __init__(self, target: str, token: str | None, credentials: grpc.ChannelCredentials | None) -> None:
+        self._target, self._credentials = target, credentials
+        shown_token = None if token is None else check_token("OpenInferenceGrpc", token)
+        self._metadata = None if token is None else [("authorization", f"Bearer {shown_token}")]
+        self._lock = Lock()
+        self._channel: grpc.Channel | None = None
+        self._async_channel: grpc.aio.Channel | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # that of the channel
+
+    def send(self, ask: _Ask, deadline: Deadline) -> _Response:
+        """Send the message, and wait for the response until the deadline."""
+        with self._lock:
+            channel = self._channel = self._channel or self._opened(grpc)
+        try:
+            return _Response(self._call(channel, ask, deadline))
+        except (grpc.RpcError, ValueError) as error:  # ValueError: another thread closed the channel
+            return _complaint(error)
+
+    async def send_async(self, ask: _Ask, deadline: Deadline) -> _Response:
+        """Send the message, and wait for the response until the deadline."""
+        loop = asyncio.get_running_loop()
+        if self._async_channel is None or self._loop is not loop:  # a channel ends with the event loop that it is of
+            self._loop, self._async_channel = loop, self._opened(grpc.aio)
+        channel = self._async_channel
+        try:
+            return _Response(await self._call(channel, ask, deadline))
+        except (grpc.RpcError, grpc.aio.UsageError) as error:
+            return _complaint(error)
+
+    def close(self) -> None:
+        """End the connection of threads."""
+        with self._lock:
+            channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    async def close_async(self) -> None:
+        """End the connection of the event loop."""
+        channel, self._async_channel = self._async_channel, None
+        if channel is not None:
+            await channel.close()
+
+    def _opened(self, kind: Any) -> Any:
+        if self._credentials is None:
+            return kind.insecure_channel(self._target, _OPTIONS)
+        return kind.secure_channel(self._target, self._credentials, _OPTIONS)
+
+    def _call(self, channel: Any, ask: _Ask, deadline: Deadline) -> Any:
+        method = channel.unary_unary(f"/{SERVICE}/{ask.method}")
+        left = deadline.left(time.monotonic())
+        return method(ask.message, timeout=left, metadata=self._metadata, wait_for_ready=False)
+
+
+def _complaint(error: Exception) -> _Response:
+    """How the server complains; if it could not be asked, or its answer not be received, raise `RemoteFailed`."""
+    if not isinstance(error, grpc.RpcError):
+        raise RemoteUnreachable(f"cannot be reached: {error}") from error
+    code, details = error.code(), shown(error.details() or "", most=120)
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        raise RemoteLate("no answer in time") from error
+    if code is grpc.StatusCode.UNAVAILABLE:
+        raise RemoteUnreachable(f"cannot be reached: {details}") from error
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in details:  # sent again, it would be again
+        raise RemoteInvalid(f"a message is too large: {details}") from error
+    return _Response(b"", f"gRPC {code.name}, {details}", code is grpc.StatusCode.INVALID_ARGUMENT)

@@ -1,0 +1,145 @@
+"""What a simulation leaves behind: for every policy and run, the sums at each checkpoint."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hinge._checks import whole
+
+Reals = NDArray[np.float64]
+Wholes = NDArray[np.int64]
+
+
+def checkpoints(horizon: int, count: int = 60) -> Wholes:
+    """Times at which to look: evenly spread on a logarithmic scale, the horizon the last.
+
+    >>> checkpoints(1000, 4).tolist()
+    [1, 10, 100, 1000]
+    """
+    horizon, count = whole("checkpoints", "horizon", horizon, 1), whole("checkpoints", "count", count, 2)
+    return np.unique(np.round(np.geomspace(1, horizon, count)).astype(np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One policy on one stream: its sums at each checkpoint, and which bins it got wrong."""
+
+    regret: Reals  # pseudo-regret: Σ |gap| over decisions other than the oracle's
+    cost: Reals  # what was paid
+    oracle_cost: Reals  # what the oracle would have paid for the same samples
+    offloads: Reals
+    matched: Reals  # answers that agree with the remote's
+    right: Reals  # answers that agree with the truth; NaN where it is not known
+    true_cost: Reals  # offload costs plus wrong answers, by the truth (Appendix B of the paper)
+    wrong_accepts: Wholes  # for each bin, at the horizon
+    wrong_offloads: Wholes
+    decisions: NDArray[np.bool_] | None = None
+
+
+def interval(values: Reals) -> tuple[float, float]:
+    """Mean and half-width of its 95 % confidence interval (Student's t over runs).
+
+    >>> mean, half = interval(np.array([1.0, 2.0, 3.0]))
+    >>> mean, round(half, 3)
+    (2.0, 2.484)
+    """
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return mean, math.nan
+    spread = float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    return mean, student_t975(len(values) - 1) * spread
+
+
+def student_t975(freedom: int) -> float:
+    """The 97.5 % point of Student's t, by the Cornish-Fisher expansion (exact enough beyond 2 degrees; a table below).
+
+    >>> round(student_t975(9), 3), round(student_t975(99), 3)
+    (2.262, 1.984)
+    """
+    few = {1: 12.7062, 2: 4.3027, 3: 3.1824, 4: 2.7764, 5: 2.5706, 6: 2.4469, 7: 2.3646}
+    if freedom in few:
+        return few[freedom]
+    z = 1.959963984540054
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """All runs of one policy. Arrays are runs × checkpoints."""
+
+    policy: str
+    times: Wholes
+    runs: tuple[Run, ...]
+
+    def _stack(self, field: str) -> Reals:
+        return np.stack([getattr(run, field) for run in self.runs])
+
+    @property
+    def regret(self) -> Reals:
+        """Pseudo-regret: what the wrong decisions cost in expectation."""
+        return self._stack("regret")
+
+    @property
+    def realised_regret(self) -> Reals:
+        """What was paid minus what the oracle would have paid for the same samples."""
+        return self._stack("cost") - self._stack("oracle_cost")
+
+    @property
+    def cost_per_sample(self) -> Reals:
+        """Mean cost of a sample so far."""
+        return self._stack("cost") / self.times
+
+    @property
+    def offload_fraction(self) -> Reals:
+        """Share of the samples offloaded so far."""
+        return self._stack("offloads") / self.times
+
+    @property
+    def accuracy(self) -> Reals:
+        """Share of the answers so far that agree with the remote's."""
+        return self._stack("matched") / self.times
+
+    @property
+    def true_accuracy(self) -> Reals:
+        """Share of the answers so far that agree with the truth; NaN where it is not known."""
+        return self._stack("right") / self.times
+
+    @property
+    def true_cost_per_sample(self) -> Reals:
+        """Mean of offload cost plus wrong answers, by the truth; NaN where it is not known."""
+        return self._stack("true_cost") / self.times
+
+    @property
+    def wrong_accepts(self) -> Wholes:
+        """Runs × bins: samples accepted that the oracle offloads."""
+        return np.stack([run.wrong_accepts for run in self.runs])
+
+    @property
+    def wrong_offloads(self) -> Wholes:
+        """Runs × bins: samples offloaded that the oracle accepts."""
+        return np.stack([run.wrong_offloads for run in self.runs])
+
+    def summary(self) -> dict[str, Any]:
+        """The figures at the horizon, as `--json` prints them."""
+        regret, half = interval(self.regret[:, -1])
+        figures: dict[str, Any] = {
+            "policy": self.policy,
+            "horizon": int(self.times[-1]),
+            "runs": len(self.runs),
+            "regret": regret,
+            "regret_ci95": None if math.isnan(half) else half,
+            "realised_regret": float(self.realised_regret[:, -1].mean()),
+            "offload_fraction": float(self.offload_fraction[:, -1].mean()),
+            "accuracy": float(self.accuracy[:, -1].mean()),
+            "cost_per_sample": float(self.cost_per_sample[:, -1].mean()),
+        }
+        if not np.isnan(self.true_accuracy[:, -1]).any():
+            figures["true_accuracy"] = float(self.true_accuracy[:, -1].mean())
+            figures["true_cost_per_sample"] = float(self.true_cost_per_sample[:, -1].mean())
+        return figures

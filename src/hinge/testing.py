@@ -1,0 +1,452 @@
+"""How the conformance suite drives a policy, and how it complains.
+
+What every policy promises about its state: saved, continued, merged, or refused.
+
+What every policy promises, clause by clause.
+
+The conformance suite: what every policy promises, clause by clause, for your own policies too.
+
+    from hinge.testing import check_policy
+    check_policy(MyPolicy(bins=16))
+
+or, one test for each clause:
+
+    @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
+    def test_my_policy(clause):
+        clause(MyPolicy(bins=16))
+
+A clause takes any instance of the policy, works on fresh copies of it, and raises `NotConforming` with what went wrong.
+"""
+
+import json
+import math
+import pickle
+import random
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+from hinge.errors import InvalidDecision, InvalidState
+from hinge.policies import Decision, Need, Policy
+from hinge.policies.policy import OUTSTANDING
+
+Sample = tuple[int, bool, float]  # bin, agreed, cost
+
+
+class NotConforming(AssertionError):
+    """A policy does not keep a clause of the conformance suite."""
+
+
+def samples(policy: Policy, seed: int = 0) -> Iterator[Sample]:
+    """An endless stream for a policy: agreement rises with the bin, costs vary unless the policy knows them."""
+    chance = random.Random(seed)
+    while True:
+        bin = chance.randrange(policy.bins)
+        agreed = chance.random() < (bin + 0.5) / policy.bins
+        cost = chance.choice((0.45, 0.55)) if policy.offload_cost is None else policy.offload_cost
+        yield bin, agreed, cost
+
+
+def play(policy: Policy, length: int, seed: int = 0) -> list[bool]:
+    """Drive a policy with immediate feedback, telling it what it may know; returns its decisions."""
+    decisions = []
+    for sample in islice(samples(policy, seed), length):
+        decision = policy.decide(sample[0])
+        tell(policy, decision, sample)
+        decisions.append(decision.offload)
+    return decisions
+
+
+def tell(policy: Policy, decision: Decision, sample: Sample) -> None:
+    """Give the feedback that a policy is due: after an offload, or in every slot if it needs that."""
+    _, agreed, cost = sample
+    if decision.offload or Need.AGREEMENT in policy.needs:
+        policy.learn(decision, agreed=agreed, cost=cost)
+    elif policy.needs:
+        policy.learn(decision, cost=cost)
+
+
+def offloaded(policy: Policy, count: int) -> list[tuple[Decision, Sample]]:
+    """Decisions that wait for feedback, with their samples."""
+    found = []
+    for sample in islice(samples(policy, seed=5), 100_000):
+        decision = policy.decide(sample[0])
+        if decision.offload:
+            found.append((decision, sample))
+            if len(found) == count:
+                break
+        elif policy.needs:
+            tell(policy, decision, sample)
+    return found
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise `NotConforming` unless the condition holds."""
+    if not condition:
+        raise NotConforming(message)
+
+
+def refuses(policy: Policy, kinds: type[Exception] | tuple[type[Exception], ...], action: str, call: Any) -> str:
+    """Require that a call raises one of these errors and leaves the policy's state as it was; returns the message."""
+    before = policy.state()
+    try:
+        call()
+    except kinds as error:
+        require(policy.state() == before, f"{action} was refused, but changed the state")
+        return str(error)
+    except Exception as error:
+        raise NotConforming(f"{action} raised {error!r}") from error
+    raise NotConforming(f"{action} was not refused")
+
+
+def restores_bit_identically(policy: Policy) -> None:
+    """A policy saved as JSON in the middle of a run, with feedback outstanding, goes on as if nothing had happened."""
+    _continues(policy, lambda used: type(used).restore(json.loads(json.dumps(used.state(), allow_nan=False))))
+
+
+def pickles_bit_identically(policy: Policy) -> None:
+    """The same by pickle, as process pools need it."""
+    _continues(policy, lambda used: pickle.loads(pickle.dumps(used)))
+
+
+def _continues(policy: Policy, copied: Callable[[Policy], Policy]) -> None:
+    original = policy.fresh(6)
+    play(original, 300)
+    waiting = offloaded(original, 5)
+    copy = copied(original)
+    require(copy.state() == original.state(), "the state changed on the way")
+    for one in (original, copy):
+        for decision, sample in waiting:
+            tell(one, decision, sample)
+    require(play(original, 700, seed=8) == play(copy, 700, seed=8), "the copy decides differently")
+    require(copy.state() == original.state(), "the copy learned differently")
+
+
+def damaged_states_are_refused(policy: Policy) -> None:
+    """States that are newer, of another policy, or damaged are refused with a reason."""
+    policy = policy.fresh(1)
+    play(policy, 50)
+    state = policy.state()
+    damages: list[dict[str, Any]] = [{"hinge_state": state["hinge_state"] + 1}, {"hinge_state": None}, {"policy": "no"}]
+    damages += [{key: None} for key in ("id", "time", "learned", "evidence", "merged", "parameters")]
+    damages += [{"time": -1}, {"pending": [["x"]]}, {"pending": 5}, {"parameters": {"bins": -1}}]
+    for field, values in state["evidence"].items():
+        for damaged in ([*values, 0], *([value] * len(values) for value in (-1, 10**400, "1"))):
+            if damaged:
+                damages.append({"evidence": {**state["evidence"], field: damaged}})
+    for damage in damages:
+        wrong = {**state, **damage}
+        refuses(policy, InvalidState, f"a state with {damage}", lambda wrong=wrong: type(policy).restore(wrong))
+    nonsense: tuple[Any, ...] = (None, [], "state")
+    for thing in nonsense:
+        refuses(policy, (TypeError, InvalidState), f"state {thing!r}", lambda thing=thing: type(policy).restore(thing))
+
+
+def merging_adds_evidence(policy: Policy) -> None:
+    """Merging is commutative, associative and idempotent: every device's evidence counts once, by any route."""
+    states = []
+    for seed in (1, 2, 3):
+        device = policy.fresh(seed)
+        play(device, 100, seed)
+        early = device.state()
+        play(device, 50 * seed, seed)
+        states.append(device.state())
+    merged = []
+    states.append(early)
+    for order in ((0, 1, 2, 3), (3, 2, 0, 1), (1, 1, 3, 2, 0, 1)):
+        device = policy.fresh(9)
+        for which in order:
+            device.merge(states[which])
+        merged.append(device.state()["evidence"])
+    through = policy.fresh(8)
+    through.merge(states[0])
+    through.merge(states[1])
+    device = policy.fresh(9)
+    device.merge(states[1])
+    device.merge(through.state())
+    device.merge(states[2])
+    merged.append(device.state()["evidence"])
+    for other in merged[1:]:
+        require(almost(merged[0], other), "the order or the route of merging matters")
+
+
+def unlike_states_do_not_merge(policy: Policy) -> None:
+    """Evidence over other bins cannot be added."""
+    device = policy.fresh(1)
+    state = device.state()
+    other = {**state, "parameters": {**state["parameters"], device.merges_on[0]: None}, "id": "other"}
+    refuses(device, InvalidState, "a state of unlike parameters", lambda: device.merge(other))
+    refuses(device, (TypeError, InvalidState), "a state that is none", lambda: device.merge({}))
+
+
+def content(policy: Policy) -> Any:
+    """What a policy knows, without who it is."""
+    state = policy.state()
+    return {key: state[key] for key in ("time", "learned", "evidence")}
+
+
+def almost(one: Any, other: Any) -> bool:
+    """Equal but for the rounding of sums taken in another order."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(almost(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(almost, one, other))
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+
+
+Clause = Callable[[Policy], None]
+
+# -- deciding ---------------------------------------------------------------------------------------------------------
+
+
+def time_counts_decisions(policy: Policy) -> None:
+    """`time` starts at 0 and advances by one with every decision."""
+    policy = policy.fresh(1)
+    require(policy.time == 0, f"time starts at {policy.time}")
+    play(policy, 50)
+    require(policy.time == 50, f"time is {policy.time} after 50 decisions")
+
+
+def same_seed_same_decisions(policy: Policy) -> None:
+    """Two fresh copies with one seed decide alike."""
+    require(play(policy.fresh(3), 1000) == play(policy.fresh(3), 1000), "two copies with the same seed differ")
+
+
+def fresh_knows_nothing(policy: Policy) -> None:
+    """A fresh copy of a policy that has learned starts from nothing."""
+    used = policy.fresh(1)
+    play(used, 200)
+    before, after = policy.fresh(1).state(), used.fresh(1).state()
+    require({**before, "id": ""} == {**after, "id": ""}, "a fresh copy remembers something")
+    require(before["id"] != after["id"], "two copies share an id")
+
+
+def batch_equals_one_by_one(policy: Policy) -> None:
+    """`decide_many` decides as `decide` would, and its decisions can be learned from."""
+    single, batch = policy.fresh(2), policy.fresh(2)
+    play(single, 300)
+    play(batch, 300)
+    upcoming = list(islice(samples(policy, seed=9), 100))
+    expected = [single.decide(bin) for bin, _, _ in upcoming]
+    got = batch.decide_many([bin for bin, _, _ in upcoming])
+    require(got.offload.tolist() == [decision.offload for decision in expected], "a batch is decided differently")
+    require(len(batch.decide_many([])) == 0, "an empty batch has decisions")
+    for one, other, sample in zip(expected, got, upcoming, strict=True):
+        tell(single, one, sample)
+        tell(batch, other, sample)
+    require(content(single) == content(batch), "a batch is learned from differently")
+
+
+def extreme_bins(policy: Policy) -> None:
+    """The lowest and the highest bin are bins like any other."""
+    policy = policy.fresh(1)
+    for bin in (0, policy.bins - 1):
+        for agreed in (True, False, True):
+            tell(policy, policy.decide(bin), (bin, agreed, 0.5))
+
+
+def wrong_bins_are_refused(policy: Policy) -> None:
+    """What is no bin is refused by name, and changes nothing."""
+    policy = policy.fresh(1)
+    play(policy, 20)
+    for bin in (-1, policy.bins, 0.5, "3", None, math.nan, [1]):
+        calls = (policy.decide, policy.explain, lambda wrong: policy.decide_many([wrong]))
+        for call in calls:
+            message = refuses(policy, (ValueError, TypeError), f"bin {bin!r}", lambda call=call, bin=bin: call(bin))
+            require("bin" in message, f"the error about bin {bin!r} does not name it: {message}")
+
+
+# -- learning ---------------------------------------------------------------------------------------------------------
+
+
+def feedback_in_any_order(policy: Policy) -> None:
+    """Feedback that is late and out of order teaches the same as feedback in order."""
+    ordered, reordered = policy.fresh(4), policy.fresh(4)
+    for copy, backwards in ((ordered, False), (reordered, True)):
+        waiting = offloaded(copy, 40)
+        for decision, sample in reversed(waiting) if backwards else waiting:
+            tell(copy, decision, sample)
+    one, other = content(ordered), content(reordered)
+    for field in policy.order_matters:
+        del one["evidence"][field], other["evidence"][field]
+    require(almost(one, other), "the order of the feedback matters")
+
+
+def late_feedback_reaches_its_bin(policy: Policy) -> None:
+    """Feedback counts for the bin of its own decision, not for that of the last one."""
+    policy = policy.fresh(4)
+    waiting = offloaded(policy, 40)
+    for decision, sample in waiting:
+        counts = [policy.explain(bin).offloads for bin in range(policy.bins)]
+        tell(policy, decision, sample)
+        for bin, count in enumerate(counts):
+            if bin != decision.bin:
+                require(policy.explain(bin).offloads == count, f"feedback for bin {decision.bin} reached bin {bin}")
+
+
+def missing_feedback_is_bounded(policy: Policy) -> None:
+    """Feedback that never comes costs a bounded amount of memory, and nothing else."""
+    policy = policy.fresh(1)
+    bins = [0] * 1000
+    for _ in range(OUTSTANDING // 1000 + 2):
+        policy.decide_many(bins)
+    require(len(policy.state()["pending"]) <= OUTSTANDING, "decisions without feedback pile up")
+    tell(policy, policy.decide(0), (0, True, 0.5))
+
+
+def feedback_once(policy: Policy) -> None:
+    """A decision is learned from once; a second time, or another policy's decision, is an error."""
+    policy = policy.fresh(1)
+    stranger = policy.fresh(1)
+    for decision, sample in offloaded(policy, 1):
+        policy.learn(decision, agreed=True, cost=sample[2])
+        refuses(policy, InvalidDecision, "a second feedback", lambda d=decision: policy.learn(d, agreed=True, cost=0.5))
+    for decision, _ in offloaded(stranger, 1):
+        refuses(policy, InvalidDecision, "a foreign decision", lambda d=decision: policy.learn(d, True, 0.5))
+    nothing: Any = True
+    refuses(policy, TypeError, "a decision that is none", lambda: policy.learn(nothing, agreed=True))
+
+
+def forgotten_feedback_is_refused(policy: Policy) -> None:
+    """A decision that is forgotten leaves nothing behind, and feedback for it is an error."""
+    policy = policy.fresh(1)
+    for decision, _ in offloaded(policy, 1):
+        before = {**policy.state(), "pending": []}
+        policy.forget(decision)
+        require({**policy.state(), "pending": []} == before, "forgetting a decision changed more than that")
+        refuses(policy, InvalidDecision, "forgotten feedback", lambda d=decision: policy.learn(d, True, 0.5))
+        refuses(policy, InvalidDecision, "a second forgetting", lambda d=decision: policy.forget(d))
+
+
+def accepted_teaches_nothing(policy: Policy) -> None:
+    """Unless a policy needs to know more, an accepted sample cannot be learned from."""
+    policy = policy.fresh(1)
+    for bin, _, _ in islice(samples(policy), 0 if policy.needs else 500):
+        decision = policy.decide(bin)
+        if not decision.offload:
+            refuses(policy, InvalidDecision, "an accepted decision", lambda d=decision: policy.learn(d, agreed=True))
+
+
+def wrong_feedback_is_refused(policy: Policy) -> None:
+    """Feedback out of range is refused by name, changes nothing, and the decision goes on waiting."""
+    policy = policy.fresh(1)
+    for decision, sample in offloaded(policy, 1):
+        for name, value in (
+            *(("agreed", wrong) for wrong in (None, "yes", 2, -0.1, math.nan)),
+            *(("cost", wrong) for wrong in ("much", 1.5, -0.1, math.nan, math.inf)),
+        ):
+            feedback = {"agreed": True, "cost": 0.5, name: value}
+            message = refuses(
+                policy,
+                (ValueError, TypeError),
+                f"{name}={value!r}",
+                lambda d=decision, f=feedback: policy.learn(d, **f),
+            )
+            require(name in message, f"the error about {name}={value!r} does not name it: {message}")
+        tell(policy, decision, sample)
+
+
+def simulator_equals_object(policy: Policy) -> None:
+    """The simulator's loop, which works on the table alone, decides as the object does."""
+    from hinge.simulation import Threads, run_seeds, simulate
+    from hinge.simulation.engine import policy_seed
+    from hinge.simulation.sources import BimodalCosts, FixedCosts, Synthetic
+
+    costs = BimodalCosts() if policy.offload_cost is None else FixedCosts(policy.offload_cost)
+    source = Synthetic([(bin + 0.5) / policy.bins for bin in range(policy.bins)], costs)
+    settings: dict[str, Any] = {"record_decisions": True, "executor": Threads(1), "machine_code": False}
+    simulated = simulate({"policy": policy}, source, 500, seed=3, **settings)["policy"].runs[0].decisions
+    seed = run_seeds(3, 1)[0]
+    copy, decided = policy.fresh(policy_seed(seed)), []
+    for chunk in source.stream(seed, 500):
+        for bin, agreed, cost in zip(chunk.bins.tolist(), chunk.agreed.tolist(), chunk.costs.tolist(), strict=True):
+            decision = copy.decide(bin)
+            tell(copy, decision, (bin, agreed == 1.0, cost))
+            decided.append(decision.offload)
+    require(simulated is not None and simulated.tolist() == decided, "the simulator decides differently")
+
+
+# -- explaining -------------------------------------------------------------------------------------------------------
+
+
+def explanation_tells_the_truth(policy: Policy) -> None:
+    """`explain` says what `decide` does next, in numbers and as a sentence, and changes nothing."""
+    policy = policy.fresh(1)
+    for sample in islice(samples(policy), 400):
+        before = policy.state()
+        explanation = policy.explain(sample[0])
+        require(policy.state() == before, "explaining changed the state")
+        require(str(explanation).startswith(f"Bin {sample[0]} "), f"not a sentence about the bin: {explanation}")
+        require(0.0 <= explanation.offload_probability <= 1.0, f"probability {explanation.offload_probability}")
+        decision = policy.decide(sample[0])
+        if explanation.offload_probability in (0.0, 1.0):
+            require(decision.offload == bool(explanation.offload_probability), f"decided against: {explanation}")
+        tell(policy, decision, sample)
+
+
+# -- being built ------------------------------------------------------------------------------------------------------
+
+
+def parameters_build_the_same(policy: Policy) -> None:
+    """The constructor's parameters are attributes, and enough to build the policy again."""
+    again = type(policy)(**policy.parameters)
+    require(again.parameters == policy.parameters, f"{policy!r} was built again as {again!r}")
+    json.dumps(policy.parameters, allow_nan=False)
+
+
+def wrong_parameters_are_refused(policy: Policy) -> None:
+    """A parameter that makes no sense is refused by name."""
+    for name in policy.parameters:
+        wrong = {**policy.parameters, name: "nonsense"}
+        message = refuses(
+            policy, (ValueError, TypeError), f"{name}='nonsense'", lambda wrong=wrong: type(policy)(**wrong)
+        )
+        require(name in message, f"the error about {name} does not name it: {message}")
+
+
+def documented_with_an_example(policy: Policy) -> None:
+    """The class says what it is, with an example that can be run."""
+    require(">>>" in (type(policy).__doc__ or ""), f"{type(policy).__name__} has no example in its docstring")
+    require(bool(type(policy).name), "the policy has no name")
+
+
+CLAUSES: tuple[Clause, ...] = (
+    time_counts_decisions,
+    same_seed_same_decisions,
+    fresh_knows_nothing,
+    batch_equals_one_by_one,
+    extreme_bins,
+    wrong_bins_are_refused,
+    feedback_in_any_order,
+    late_feedback_reaches_its_bin,
+    missing_feedback_is_bounded,
+    feedback_once,
+    forgotten_feedback_is_refused,
+    accepted_teaches_nothing,
+    wrong_feedback_is_refused,
+    simulator_equals_object,
+    explanation_tells_the_truth,
+    restores_bit_identically,
+    pickles_bit_identically,
+    damaged_states_are_refused,
+    merging_adds_evidence,
+    unlike_states_do_not_merge,
+    parameters_build_the_same,
+    wrong_parameters_are_refused,
+    documented_with_an_example,
+)
+
+
+def check_policy(policy: Policy) -> None:
+    """Run every clause against a policy; raises `NotConforming` at the first that it does not keep.
+
+    >>> from hinge import HILCB
+    >>> check_policy(HILCB(bins=4, offload_cost=0.5))
+    """
+    if not isinstance(policy, Policy):
+        raise TypeError(f"check_policy: policy must be an instance of a policy, got {policy!r}")
+    for clause in CLAUSES:
+        try:
+            clause(policy)
+        except NotConforming as error:
+            raise NotConforming(f"{clause.__name__}: {error}") from error

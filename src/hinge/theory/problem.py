@@ -1,0 +1,249 @@
+"""The setting of Section II: how often local agrees with remote in each bin, what an offload costs, what arrives.
+
+What the policies that already know the setting cost per sample: the oracle π* and the static thresholds.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hinge._checks import real, whole
+
+# 1 − 0.9 is not 0.1 in floating point. A gap below this is a tie, or its 1/Δ would be 10¹⁶ instead of absent.
+TIE = 1e-12
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the oracle knows and a policy has to learn.
+
+    `agreement` is f(φ_i) per bin. The theory wants it non-decreasing; an empirical one may dip (see `dips`).
+    `mean_offload_cost` is γ = E[Γ_t]. `weights` are the arrival probabilities w_i; None means that the arrivals are
+    an adversary's and any bin may come. A bin of weight 0 never arrives: it is no part of Φ, for any quantity here.
+    `known_cost` says whether the policy is told γ (Γ_t = γ, Remark 9) or learns it from offloads.
+
+    >>> setting = Setting(agreement=[0.25, 0.5, 0.875], mean_offload_cost=0.25, weights=[0.25, 0.25, 0.5])
+    >>> setting.gaps.tolist(), setting.licensed.tolist()
+    ([0.5, 0.25, 0.125], [False, False, True])
+    """
+
+    agreement: Sequence[float]
+    mean_offload_cost: float
+    weights: Sequence[float] | None = None
+    known_cost: bool = True
+
+    def __post_init__(self) -> None:
+        agreement = numbers("Setting", "agreement", self.agreement, 0, 1)
+        cost = real("Setting", "mean_offload_cost", self.mean_offload_cost, 0, 1)
+        if not agreement:
+            raise ValueError("Setting: agreement must have at least one bin, got none")
+        if not isinstance(self.known_cost, bool):
+            raise TypeError(f"Setting: known_cost must be True or False, got {self.known_cost!r}")
+        # A frozen record can only be completed through object: plain tuples make it comparable and hashable.
+        object.__setattr__(self, "agreement", agreement)
+        object.__setattr__(self, "mean_offload_cost", cost)
+        if self.weights is not None:
+            object.__setattr__(self, "weights", _probabilities(self.weights, len(agreement)))
+
+    @classmethod
+    def from_samples(
+        cls, bins: ArrayLike, agreed: ArrayLike, n_bins: int, mean_offload_cost: float, known_cost: bool = True
+    ) -> "Setting":
+        """The empirical setting of recorded samples: per-bin mean of `agreed`, and how often each bin came.
+
+        A bin never seen has weight 0, so its agreement enters no result; it is interpolated between its seen
+        neighbours (the nearest one at either end), which adds no dip and keeps curves whole.
+
+        >>> Setting.from_samples([0, 0, 2, 2], [False, True, True, True], 4, mean_offload_cost=0.5)
+        Setting(agreement=(0.5, 0.75, 1.0, 1.0), mean_offload_cost=0.5, weights=(0.5, 0.0, 0.5, 0.0), known_cost=True)
+        """
+        n_bins = whole("Setting.from_samples", "n_bins", n_bins, 1)
+        index, agreements = _samples(bins, agreed, n_bins)
+        seen = np.bincount(index, minlength=n_bins)
+        at = np.flatnonzero(seen)
+        means = np.bincount(index, weights=agreements, minlength=n_bins)[at] / seen[at]
+        agreement = np.interp(np.arange(n_bins), at, means)
+        return cls(agreement.tolist(), mean_offload_cost, (seen / index.size).tolist(), known_cost)
+
+    @property
+    def bins(self) -> int:
+        """The number of bins, |Φ|.
+
+        >>> Setting([0.2, 0.9], 0.5).bins
+        2
+        """
+        return len(self.agreement)
+
+    @property
+    def gaps(self) -> NDArray[np.float64]:
+        """Δ_i = |1 − f_i − γ|: what one wrong decision in bin i costs (Section IV).
+
+        >>> Setting([0.9, 0.95], 0.1).gaps.round(12).tolist()
+        [0.0, 0.05]
+        """
+        advantage = self._advantage()
+        return np.where(np.abs(advantage) > TIE, np.abs(advantage), 0.0)
+
+    @property
+    def licensed(self) -> NDArray[np.bool_]:
+        """Φ_H = {i : 1 − f_i < γ}, the bins to accept (Definition 1). Strict: a tie, Δ_i = 0, is offloaded.
+
+        >>> Setting([0.25, 0.5, 0.75], 0.5).licensed.tolist()
+        [False, False, True]
+        """
+        licensed: NDArray[np.bool_] = self._advantage() > TIE
+        return licensed
+
+    @property
+    def oracle_offloads(self) -> NDArray[np.bool_]:
+        """Φ_L, the bins not in Φ_H: π*'s decision in each bin, True to offload (Lemma 1).
+
+        >>> Setting([0.25, 0.5, 0.75], 0.5).oracle_offloads.tolist()
+        [True, True, False]
+        """
+        return ~self.licensed
+
+    @property
+    def arriving(self) -> NDArray[np.bool_]:
+        """The bins that can come: those with w_i > 0, or all of them when the arrivals are an adversary's.
+
+        >>> Setting([0.25, 0.5], 0.5, weights=[0, 1]).arriving.tolist()
+        [False, True]
+        """
+        if self.weights is None:
+            return np.ones(self.bins, dtype=np.bool_)
+        arriving: NDArray[np.bool_] = np.asarray(self.weights) > 0
+        return arriving
+
+    @property
+    def dips(self) -> NDArray[np.bool_]:
+        """The arriving bins whose agreement is below that of some lower arriving bin.
+
+        >>> Setting([0.2, 0.6, 0.5, 0.55, 0.9], 0.5).dips.tolist()
+        [False, False, True, True, False]
+        """
+        agreement = np.asarray(self.agreement)
+        highest = np.maximum.accumulate(np.where(self.arriving, agreement, 0.0))
+        dips: NDArray[np.bool_] = self.arriving & (agreement < highest)
+        return dips
+
+    @property
+    def monotone(self) -> bool:
+        """Whether f is non-decreasing over the bins that arrive, the paper's assumption (equation 2).
+
+        >>> Setting([0.2, 0.6, 0.5], 0.5).monotone
+        False
+        """
+        return not self.dips.any()
+
+    @property
+    def oracle_is_threshold(self) -> bool:
+        """Whether every arriving bin above a licensed one is licensed too, so that π* is a static threshold.
+
+        All that the proofs for HI-LCB use of "f is non-decreasing": a dip on one side of 1 − γ is harmless. Where this
+        fails, HI-LCB lends a licence to a bin that deserves none, for ever, and its bounds do not hold. HI-LCB-lite
+        lends nothing and needs neither.
+
+        >>> Setting([0.2, 0.8, 0.7], 0.5).oracle_is_threshold, Setting([0.2, 0.8, 0.4], 0.5).oracle_is_threshold
+        (True, False)
+        """
+        licensed = self.licensed[self.arriving]
+        return bool((licensed[1:] >= licensed[:-1]).all())
+
+    def _advantage(self) -> NDArray[np.float64]:
+        # γ − (1 − f_i): how much cheaper accepting is than offloading.
+        advantage: NDArray[np.float64] = self.mean_offload_cost - (1.0 - np.asarray(self.agreement, dtype=np.float64))
+        return advantage
+
+
+def arrival_weights(owner: str, setting: Setting) -> NDArray[np.float64]:
+    """The weights w of a setting with stochastic arrivals; the error names who needs them.
+
+    >>> arrival_weights("oracle_cost", Setting([0.5], 0.5))
+    Traceback (most recent call last):
+    ValueError: oracle_cost: setting must have weights (stochastic arrivals), got None
+    """
+    if setting.weights is None:
+        raise ValueError(f"{owner}: setting must have weights (stochastic arrivals), got None")
+    return np.asarray(setting.weights, dtype=np.float64)
+
+
+def numbers(owner: str, name: str, values: object, low: float, high: float = math.inf) -> tuple[float, ...]:
+    """A sequence of finite numbers from `low` to `high`, as plain floats.
+
+    >>> numbers("Setting", "agreement", [0.5, 1.2], 0, 1)
+    Traceback (most recent call last):
+    ValueError: Setting: agreement[1] must be from 0 to 1, got 1.2
+    """
+    try:
+        items = list(values)  # type: ignore[call-overload]  # list() is the check: it refuses what is no sequence
+    except TypeError:
+        raise TypeError(f"{owner}: {name} must be a sequence of numbers, got {values!r}") from None
+    return tuple(real(owner, f"{name}[{i}]", value, low, high) for i, value in enumerate(items))
+
+
+def _probabilities(values: object, bins: int) -> tuple[float, ...]:
+    weights = numbers("Setting", "weights", values, 0, 1)
+    if len(weights) != bins:
+        raise ValueError(f"Setting: weights must have one entry per bin ({bins}), got {len(weights)}")
+    if abs(math.fsum(weights) - 1) > 1e-6:
+        raise ValueError(f"Setting: weights must sum to 1, got {math.fsum(weights):g}")
+    return weights
+
+
+def _samples(bins: ArrayLike, agreed: ArrayLike, n_bins: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    owner = "Setting.from_samples"
+    index, agreements = np.asarray(bins), np.asarray(agreed)
+    if index.ndim != 1 or index.shape != agreements.shape or index.size == 0:
+        shapes = f"{index.shape} and {agreements.shape}"
+        raise ValueError(f"{owner}: bins and agreed must be equally long and not empty, got shapes {shapes}")
+    if not np.issubdtype(index.dtype, np.integer):
+        raise TypeError(f"{owner}: bins must be integers, got {index.dtype}")
+    if index.min() < 0 or index.max() >= n_bins:
+        raise ValueError(f"{owner}: bins must be from 0 to {n_bins - 1}, got {index.min()} to {index.max()}")
+    strange = agreements[~np.isin(agreements, (0, 1))]
+    if strange.size:
+        raise ValueError(f"{owner}: agreed must be True or False, got {strange[0].item()!r}")
+    return index.astype(np.int64), agreements.astype(np.float64)
+
+
+def oracle_cost(setting: Setting) -> float:
+    """π*'s expected cost per sample, Σ_i w_i · min(1 − f_i, γ) (Lemma 1).
+
+    >>> oracle_cost(Setting([0.25, 0.875], 0.5, weights=[0.5, 0.5]))
+    0.3125
+    """
+    weights = arrival_weights("oracle_cost", setting)
+    return float(weights @ np.minimum(1.0 - np.asarray(setting.agreement), setting.mean_offload_cost))
+
+
+def threshold_costs(setting: Setting) -> NDArray[np.float64]:
+    """The expected cost per sample of every static threshold k = 0 … bins, which offloads a bin iff it is below k.
+
+    Entry k is Σ_{i<k} w_i γ + Σ_{i≥k} w_i (1 − f_i): entry 0 always accepts, the last one always offloads.
+
+    >>> threshold_costs(Setting([0.25, 0.875], 0.5, weights=[0.5, 0.5])).tolist()
+    [0.4375, 0.3125, 0.5]
+    """
+    weights = arrival_weights("threshold_costs", setting)
+    offloading = np.concatenate(([0.0], np.cumsum(weights * setting.mean_offload_cost)))
+    errors = weights * (1.0 - np.asarray(setting.agreement))
+    accepting = np.concatenate((np.cumsum(errors[::-1])[::-1], [0.0]))
+    return offloading + accepting
+
+
+def best_threshold(setting: Setting) -> int:
+    """The static threshold k of lowest expected cost; of several, the highest.
+
+    Equal costs (to 10⁻¹²) come from bins with Δ_i = 0, which π* offloads, and from bins that never arrive, about
+    which nothing is known: the highest threshold offloads both. Where f is monotone this is π*, at π*'s cost; where
+    it is not, it is the best that a threshold can do.
+
+    >>> best_threshold(Setting([0.25, 0.5, 0.875], 0.5, weights=[0.5, 0.25, 0.25]))
+    2
+    """
+    costs = threshold_costs(setting)
+    return int(np.flatnonzero(costs <= costs.min() + TIE)[-1])

@@ -1,0 +1,264 @@
+"""The breaker against its rules read literally, its sentences, and what it refuses."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from hinge.device.resilience import Attempt, Breaker
+from tests.device.literal_breaker import LiteralBreaker, Tried
+
+OUTCOMES = ("succeeded", "failed", "released")
+
+
+class SameAsLiteral(RuleBasedStateMachine):
+    """Attempts, outcomes in any order, twice or never, and time, which moves by amounts that meet every edge."""
+
+    @initialize(failures=st.integers(1, 3), extra=st.none() | st.integers(0, 2), interval_s=st.sampled_from([1.0, 0.3]))
+    def start(self, failures: int, extra: int | None, interval_s: float) -> None:
+        at_once = None if extra is None else failures + extra
+        self.breaker = Breaker(failures, interval_s, at_once)
+        self.literal = LiteralBreaker(failures, interval_s, failures + (extra or 0))
+        self.pairs: list[tuple[Attempt, Tried]] = []
+        self.now = 0.0
+
+    @rule(share=st.sampled_from([0.1, 0.5, 1.0, 2.5]))
+    def wait(self, share: float) -> None:
+        self.now += share * self.breaker.interval_s
+
+    @rule()
+    def begin(self) -> None:
+        attempt, tried = self.breaker.begin(self.now), self.literal.begin(self.now)
+        assert (attempt is None) == (tried is None)
+        if attempt is not None and tried is not None:
+            assert attempt.probe == tried.probe
+            self.pairs.append((attempt, tried))
+
+    @precondition(lambda self: self.pairs)
+    @rule(back=st.integers(0, 6), outcome=st.sampled_from((*OUTCOMES, "failed")))  # failures are what opens it
+    def report(self, back: int, outcome: str) -> None:
+        attempt, tried = self.pairs[-1 - min(back, len(self.pairs) - 1)]
+        getattr(self.breaker, outcome)(attempt, self.now)
+        self.literal.report(tried, outcome, self.now)
+
+    @invariant()
+    def same(self) -> None:
+        breaker, literal = self.breaker, self.literal
+        assert (breaker.state, breaker.opened_at) == (literal.state, literal.opened_at)
+        assert breaker.failed_in_a_row == literal.failed_in_a_row
+        counts = breaker.counts
+        assert counts.attempts == len(literal.attempts)
+        for outcome in (*OUTCOMES, "unanswered"):
+            assert getattr(counts, outcome) == literal.count(outcome)
+        ends = counts.succeeded + counts.failed + counts.unanswered + counts.released + counts.under_way
+        assert counts.attempts == ends
+        events = [what for what, _, _ in literal.diary]
+        assert (counts.refused, counts.late) == (events.count("refused"), events.count("late"))
+        assert counts.opened == events.count("opened")
+
+    @invariant()
+    def one_probe_at_once(self) -> None:
+        assert sum(tried.probe and tried.ended is None for _, tried in self.pairs) <= 1
+
+
+SameAsLiteral.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None, derandomize=True)
+TestSameAsLiteral = SameAsLiteral.TestCase
+
+
+def opened(now: float = 0.0, **parameters: Any) -> Breaker:
+    """A breaker that has just opened."""
+    breaker = Breaker(**parameters)
+    for _ in range(breaker.failures):
+        breaker.failed(begun(breaker, now), now)
+    assert breaker.state == "open"
+    return breaker
+
+
+def begun(breaker: Breaker, now: float) -> Attempt:
+    attempt = breaker.begin(now)
+    assert attempt is not None
+    return attempt
+
+
+def test_failures_count_in_a_row_only() -> None:
+    breaker = Breaker()
+    for _ in range(50):
+        for _ in range(4):
+            breaker.failed(begun(breaker, 0), 0)
+        breaker.succeeded(begun(breaker, 0), 0)
+    assert breaker.state == "closed"
+    assert breaker.counts.failed == 200
+
+
+@pytest.mark.parametrize("late", OUTCOMES)
+def test_outcomes_of_attempts_from_before_it_opened_move_nothing(late: str) -> None:
+    breaker = Breaker(failures=2, at_once=9)
+    early = [begun(breaker, 0) for _ in range(9)]
+    for attempt in early[:2]:
+        breaker.failed(attempt, 1)
+
+    for attempt in early[2:4]:
+        getattr(breaker, late)(attempt, 2)
+    assert (breaker.state, breaker.opened_at, breaker.failed_in_a_row) == ("open", 1, 2)
+
+    probe = begun(breaker, 10)
+    for attempt in early[4:6]:
+        getattr(breaker, late)(attempt, 10)
+    assert (breaker.state, breaker.failed_in_a_row) == ("probing", 2)
+
+    breaker.succeeded(probe, 10)
+    breaker.failed(begun(breaker, 10), 10)
+    for attempt in early[6:]:
+        getattr(breaker, late)(attempt, 10)
+    assert (breaker.state, breaker.opened_at, breaker.failed_in_a_row) == ("closed", None, 1)
+
+
+def test_the_first_outcome_is_the_one_that_counts() -> None:
+    breaker = opened()
+    probe = begun(breaker, 10)
+    breaker.failed(probe, 10.5)
+    breaker.succeeded(probe, 11)  # the answer came after the deadline
+    assert (breaker.state, breaker.counts.late, breaker.counts.succeeded) == ("open", 1, 0)
+
+
+def test_a_probe_without_outcome_is_given_up_after_one_interval() -> None:
+    breaker = opened()
+    lost = begun(breaker, 10)
+    assert breaker.begin(19.9) is None
+    probe = begun(breaker, 20)
+    breaker.succeeded(lost, 20.1)
+    assert breaker.state == "probing"
+    breaker.succeeded(probe, 20.2)
+    assert (breaker.state, breaker.counts.unanswered, breaker.counts.late) == ("closed", 1, 1)
+
+
+def test_a_probe_that_was_not_made_leaves_its_place_to_the_next_sample() -> None:
+    breaker = opened()
+    breaker.released(begun(breaker, 12), 12.5)
+    assert breaker.state == "open"
+    assert begun(breaker, 12.5).probe
+
+
+def test_attempts_without_any_outcome_open_it_too() -> None:
+    breaker = Breaker()
+    for _ in range(5):
+        begun(breaker, 0)
+    assert breaker.begin(9.9) is None
+    assert begun(breaker, 10).probe
+    assert (breaker.state, breaker.opened_at, breaker.counts.unanswered) == ("probing", 10, 5)
+
+
+def test_trust_is_renewed_by_success_and_given_back_by_release() -> None:
+    breaker = Breaker(failures=2, at_once=4)
+    first, second, _, _ = (begun(breaker, 0) for _ in range(4))
+    assert breaker.begin(0) is None
+    breaker.released(first, 0)
+    begun(breaker, 0)
+    assert breaker.begin(0) is None
+    breaker.succeeded(second, 0)
+    after = [begun(breaker, 0) for _ in range(4)]
+    breaker.failed(after[0], 0)
+    breaker.released(after[1], 0)
+    breaker.released(after[2], 0)
+    assert breaker.begin(0) is None  # one has failed and one is under way: no more than `failures` now
+    breaker.released(after[3], 0)
+    begun(breaker, 0)
+
+
+def test_releasing_what_began_before_the_last_success_gives_no_further_trust() -> None:
+    breaker = Breaker(failures=2)
+    early, answered = begun(breaker, 0), begun(breaker, 0)
+    breaker.succeeded(answered, 0)
+    begun(breaker, 0)
+    begun(breaker, 0)
+    breaker.released(early, 0)
+    assert breaker.begin(0) is None
+
+
+def test_times_of_threads_may_come_out_of_order() -> None:
+    breaker = Breaker(failures=1, interval_s=10, at_once=2)
+    begun(breaker, 3)  # its outcome never comes
+    breaker.failed(begun(breaker, 2.5), 3)
+    assert breaker.begin(12.9) is None
+    assert begun(breaker, 13).probe
+    assert breaker.begin(12.9) is None
+    assert breaker.begin(22.9) is None
+    assert begun(breaker, 23).probe
+    assert (breaker.counts.unanswered, breaker.counts.under_way) == (2, 1)
+
+
+def test_another_breakers_attempt_is_ignored() -> None:
+    breaker, other = opened(), Breaker()
+    probe = begun(breaker, 10)
+    breaker.succeeded(begun(other, 10), 10)
+    assert (breaker.state, breaker.counts.late) == ("probing", 1)
+    breaker.succeeded(probe, 10)
+    assert breaker.state == "closed"
+
+
+def test_it_explains_itself() -> None:
+    breaker = Breaker()
+    assert breaker.explain(0) == "The remote may be asked; no attempt has failed since it last answered."
+    attempts = [begun(breaker, 0) for _ in range(5)]
+    waits = "5 attempts were made since the remote last answered; the next waits for an outcome."
+    assert breaker.explain(0) == waits
+    breaker.released(attempts.pop(), 0)
+    breaker.failed(attempts.pop(), 0)
+    once = "The remote may be asked; it has failed once in a row and is left alone after 5."
+    assert breaker.explain(0) == once
+    for attempt in [*attempts, begun(breaker, 0)]:
+        breaker.failed(attempt, 1)
+    assert breaker.explain(6.8) == "The remote has failed 5 times; next try in 3.2 s."
+    assert breaker.explain(10) == "The remote has failed 5 times; the next sample tries it."
+    probe = begun(breaker, 10)
+    assert breaker.explain(10.3) == "The remote has failed 5 times; a try is under way since 0.3 s."
+    assert breaker.explain(20) == "The remote has failed 5 times; the next sample tries it."
+    breaker.failed(probe, 11)
+    assert breaker.explain(11) == "The remote has failed 6 times; next try in 9.0 s."
+
+
+def test_what_is_forgotten_takes_no_memory() -> None:
+    breaker = Breaker()
+    for second in range(1000):
+        begun(breaker, second)  # its outcome never comes
+        breaker.succeeded(begun(breaker, second), second)
+    assert breaker.counts.under_way == 10
+    assert breaker.counts.unanswered == 990
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"failures": 0}, ValueError, "Breaker: failures must be an integer >= 1, got 0"),
+        ({"failures": 2.5}, TypeError, "Breaker: failures must be an integer >= 1, got 2.5"),
+        ({"failures": True}, TypeError, "Breaker: failures must be an integer >= 1, got True"),
+        ({"interval_s": 0}, ValueError, "Breaker: interval_s must be > 0, got 0"),
+        ({"interval_s": math.inf}, ValueError, "Breaker: interval_s must be > 0, got inf"),
+        ({"interval_s": "10"}, TypeError, "Breaker: interval_s must be a number, got '10'"),
+        ({"at_once": 4}, ValueError, "Breaker: at_once must be an integer >= 5, got 4"),
+    ],
+)
+def test_bad_parameters_are_named(parameters: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error) as raised:
+        Breaker(**parameters)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize("call", ["begin", "explain", *OUTCOMES])
+def test_a_time_that_is_none_is_refused_and_changes_nothing(call: str) -> None:
+    breaker = Breaker()
+    attempt = begun(breaker, 0)
+    before = breaker.counts
+    arguments = [attempt, math.nan] if call in OUTCOMES else [math.nan]
+    with pytest.raises(ValueError, match="Breaker: now must be a finite number, got nan"):
+        getattr(breaker, call)(*arguments)
+    assert breaker.counts == before
+
+
+@pytest.mark.parametrize("call", OUTCOMES)
+def test_only_attempts_are_taken(call: str) -> None:
+    with pytest.raises(TypeError, match=r"Breaker: attempt must be what begin\(\) gave, got None"):
+        getattr(Breaker(), call)(None, 0)

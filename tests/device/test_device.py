@@ -1,0 +1,422 @@
+"""A device answers, learns and falls back as the policy and the terms say, with threads and with an event loop."""
+
+import json
+import logging
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from hinge import (
+    HILCB,
+    AlwaysRemote,
+    Breaker,
+    ClassBins,
+    CostMatrix,
+    Device,
+    DiscountedIsotonic,
+    FixedCost,
+    HedgeG,
+    InvalidModel,
+    InvalidState,
+    MeasuredCost,
+    OnnxModel,
+    Radio,
+    RetryBudget,
+    Store,
+    Thompson,
+    UniformBins,
+    at_most,
+    fashion,
+)
+from hinge.errors import RemoteInvalid, RemoteLate, RemoteUnreachable
+from hinge.remotes import Reply
+from tests.device.worlds import KINDS, LOCAL, Scripted, policy, true_label
+
+patient = partial(Device, deadline_s=30)  # where time is not what matters, a busy machine must not matter either
+DOWN = RemoteUnreachable("cannot be reached")
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=["threads", "event loop"])
+
+
+def content(device: Any) -> str:
+    """What the policy knows, without whose it is."""
+    return json.dumps({**device.policy.state(), "id": ""}, sort_keys=True)
+
+
+@each_kind
+def test_answers_and_learns_as_the_policy_alone_would(kind: Any) -> None:
+    alone = policy()
+    remote = Scripted()
+    with kind(LOCAL, remote, policy()) as device:
+        for sample in range(3000):
+            answer = device.infer(sample)
+            label, confidence = LOCAL.answer(sample)
+            decision = alone.decide(UniformBins(16).bin(confidence))
+            assert answer.decision.offload == decision.offload
+            assert answer.offloaded == decision.offload
+            assert answer.source == ("remote" if decision.offload else "local")
+            assert answer.label == (true_label(sample) if decision.offload else label)
+            assert answer.confidence == confidence
+            assert answer.cost == (0.5 if decision.offload else 0.0)
+            assert answer.fault is None
+            if decision.offload:
+                alone.learn(decision, label == true_label(sample), 0.5)
+        assert content(device) == json.dumps({**alone.state(), "id": ""}, sort_keys=True)
+    assert remote.closed
+    assert 0 < len(remote.asked) < 3000
+
+
+@each_kind
+def test_every_answer_says_who_gave_it_and_why(kind: Any) -> None:
+    with kind(LOCAL, Scripted(), policy()) as device:
+        first = device.infer(0)
+        assert first.reason.startswith(f"Bin {first.bin} is offloaded: local agreed in ")
+        answers = [device.infer(sample) for sample in range(2000)]
+        accepted = next(answer for answer in reversed(answers) if answer.source == "local")
+        assert f"Bin {accepted.bin} is accepted" in accepted.reason
+        assert accepted.why.offloads is not None
+        described = accepted.as_dict()
+        assert json.loads(json.dumps(described)) == described
+        assert described["decision"] == "accept"
+        assert described["expiry"] == accepted.why.expiry
+
+
+@each_kind
+def test_a_failing_remote_leaves_the_local_answer_and_teaches_nothing(kind: Any) -> None:
+    with kind(LOCAL, Scripted(rest=DOWN), policy()) as device:
+        before = content(device)
+        answers = [device.infer(sample) for sample in range(50)]
+        after = json.loads(content(device))
+    assert [answer.label for answer in answers] == [LOCAL.answer(sample)[0] for sample in range(50)]
+    assert {answer.source for answer in answers} == {"local"}
+    assert all(answer.fault for answer in answers)
+    assert "The remote's answer could not be had: cannot be reached; the local one stands." in answers[0].reason
+    assert "failed 5 times; next try in" in str(answers[-1].fault)
+    assert {**after, "time": 0, "as_of": 0} == {**json.loads(before), "time": 0, "as_of": 0}
+
+
+@each_kind
+@pytest.mark.parametrize(
+    "reply", [Reply([]), Reply([1, 2]), Reply([True], -1), ValueError("anything"), KeyError("?")], ids=repr
+)
+def test_replies_that_make_no_sense_are_failures(kind: Any, reply: Any) -> None:
+    prices = [[float(row != column) for column in range(10)] for row in range(10)]
+    with kind(LOCAL, Scripted(rest=reply), policy(), wrong=CostMatrix(prices)) as device:
+        answer = device.infer(0)
+        assert (answer.source, answer.offloaded) == ("local", True)
+        assert device.policy.learned == 0
+        assert sum(device.status.fell_back.values()) == 1
+
+
+@each_kind
+def test_a_quick_failure_is_tried_again_within_the_budget(kind: Any) -> None:
+    remote = Scripted([DOWN, None])
+    with kind(LOCAL, remote, policy()) as device:
+        assert device.infer(0).source == "remote"
+    assert remote.asked == [[0], [0]]
+    remote = Scripted([DOWN, None])
+    with kind(LOCAL, remote, policy(), retries=RetryBudget(reserve=0)) as device:
+        assert device.infer(0).source == "local"
+    assert remote.asked == [[0]]
+
+
+@each_kind
+def test_what_is_late_or_invalid_is_not_tried_again(kind: Any) -> None:
+    for fault in (RemoteLate("no answer in time"), RemoteInvalid("garbage")):
+        remote = Scripted([fault])
+        with kind(LOCAL, remote, policy()) as device:
+            assert device.infer(0).source == "local"
+        assert remote.asked == [[0]]
+
+
+@each_kind
+def test_a_slow_function_is_left_behind_at_the_deadline(kind: Any) -> None:
+    hold = Event()
+
+    def slow(sample: int) -> Any:
+        hold.wait(30)
+        return true_label(sample)
+
+    with kind(LOCAL, slow, policy(), deadline_s=0.05) as device:
+        answers = [device.infer(sample) for sample in range(8)]
+        hold.set()  # now the late replies come
+        time.sleep(0.1)
+        assert {(answer.source, answer.fault is None) for answer in answers} == {("local", False)}
+        assert answers[0].fault == "no answer in time"
+        assert device.policy.learned == 0
+        assert device.policy.state()["pending"] == []
+
+
+def test_an_event_loop_may_ask_a_coroutine() -> None:
+    async def remote(sample: int) -> Any:
+        return true_label(sample)
+
+    with KINDS[1](LOCAL, remote, policy()) as device:
+        assert device.infer(7).label == true_label(7)
+    with pytest.raises(TypeError, match="got a coroutine function, which AsyncDevice takes"):
+        patient(LOCAL, remote, policy())
+
+
+@each_kind
+def test_a_batch_is_decided_at_once_and_offloaded_in_parts(kind: Any) -> None:
+    alone, remote = policy(), Scripted()
+    bins = [UniformBins(16).bin(LOCAL.answer(sample)[1]) for sample in range(500)]
+    decisions = alone.decide_many(bins)
+    with kind(LOCAL, remote, policy(), batch=32) as device:
+        answers = device.infer_many(range(500))
+        assert device.policy.learned == decisions.offload.sum()
+        again = device.infer_many(range(500))
+        assert device.infer_many([]) == []
+    assert [answer.decision.offload for answer in answers] == decisions.offload.tolist()
+    for sample, answer in enumerate(answers):
+        assert answer.label == (true_label(sample) if answer.offloaded else LOCAL.answer(sample)[0])
+    assert max(map(len, remote.asked)) == 32
+    assert sorted(sample for part in remote.asked[:16] for sample in part) == list(range(500))
+    assert sum(answer.offloaded for answer in again) < 500
+
+
+@each_kind
+def test_a_batch_survives_the_failure_of_a_part(kind: Any) -> None:
+    with kind(LOCAL, Scripted([None, ValueError("no")]), policy(), batch=10, retries=RetryBudget(reserve=0)) as device:
+        answers = device.infer_many(range(50))
+    assert Counter(answer.source for answer in answers) == {"remote": 40, "local": 10}
+    assert device.policy.learned == 40
+
+
+def test_eight_threads_lose_and_double_nothing(tmp_path: Path) -> None:
+    """Each decision once, each offload learned once, in memory and on disk."""
+    for state in (None, tmp_path):
+        remote = Scripted()
+        with patient(LOCAL, remote, policy(), state=state) as device, ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(device.infer, range(8000)))
+            status = device.status
+        assert [answer.label for answer in answers] == [
+            true_label(sample) if answer.source == "remote" else LOCAL.answer(sample)[0]
+            for sample, answer in enumerate(answers)
+        ]
+        asked = Counter(sample for part in remote.asked for sample in part)
+        assert asked == Counter(sample for sample, answer in enumerate(answers) if answer.offloaded)
+        assert max(asked.values()) == 1
+        assert device.policy.time == status.samples == 8000
+        assert device.policy.learned == status.answered_by_remote == len(asked)
+        assert device.policy.state()["pending"] == []
+        times = [answer.decision.time for answer in answers if answer.offloaded]
+        assert len(set(times)) == len(times)
+        assert not status.fell_back
+
+
+@each_kind
+def test_in_shadow_answers_stay_local_and_the_policy_learns_behind(kind: Any) -> None:
+    remote = Scripted()
+    with kind(LOCAL, remote, policy(), shadow="local") as device:
+        answers = [device.infer(sample) for sample in range(200)] + device.infer_many(range(200, 220))
+    assert [answer.label for answer in answers] == [LOCAL.answer(sample)[0] for sample in range(220)]
+    assert {answer.source for answer in answers} == {"local"}
+    assert not any(answer.offloaded for answer in answers)
+    assert "In shadow, the local answer stands." in answers[0].reason
+    assert device.policy.learned == len(remote.asked) > 0
+    assert device.policy.state()["pending"] == []
+
+
+@each_kind
+def test_in_shadow_of_the_remote_it_answers_everything(kind: Any) -> None:
+    remote, alone = Scripted(), policy()
+    with kind(LOCAL, remote, policy(), shadow="remote") as device:
+        answers = [device.infer(sample) for sample in range(2000)]
+        assert content(device) == _driven(alone, 2000)
+    assert [answer.label for answer in answers] == [true_label(sample) for sample in range(2000)]
+    spared = [answer for answer in answers if not answer.decision.offload]
+    assert spared
+    assert spared[-1].reason.endswith("In shadow, the remote was asked all the same.")
+
+
+def _driven(alone: Any, samples: int) -> str:
+    for sample in range(samples):
+        label, confidence = LOCAL.answer(sample)
+        decision = alone.decide(UniformBins(16).bin(confidence))
+        if decision.offload:
+            alone.learn(decision, label == true_label(sample), 0.5)
+    return json.dumps({**alone.state(), "id": ""}, sort_keys=True)
+
+
+def test_the_state_survives_the_process(tmp_path: Path) -> None:
+    with patient(LOCAL, Scripted(), policy(), state=tmp_path) as device:
+        for sample in range(1000):
+            device.infer(sample)
+        before = content(device)
+        assert isinstance(device._keeper, Store)
+        assert device._keeper.sync()  # offloads were learned faster here than any network lets them come
+        assert (device.status.on_disk, device.status.not_durable) == (True, None)
+    with patient(LOCAL, Scripted(), policy(), state=tmp_path) as device:
+        assert content(device) == before
+        assert device.status.samples == 0
+        for sample in range(1000, 2000):
+            device.infer(sample)
+        after = content(device)
+    with patient(LOCAL, Scripted(), policy()) as device:
+        for sample in range(2000):
+            device.infer(sample)
+        assert content(device) == after
+        assert (device.status.on_disk, device.status.not_durable) == (False, None)
+    with pytest.raises(InvalidState, match="alpha"):
+        patient(LOCAL, Scripted(), policy(alpha=0.9), state=tmp_path)
+
+
+def test_r10_a_broken_new_model_leaves_the_old_one_serving(tmp_path: Path) -> None:
+    images, _ = fashion.labelled_images()
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(fashion.local_model().read_bytes()[:5000])
+    with patient(OnnxModel(fashion.local_model()), lambda _: 0, policy()) as device:
+        old = device.local
+        with pytest.raises(InvalidModel):
+            device.local = OnnxModel(broken)
+        nothing: Any = 3
+        with pytest.raises(TypeError, match="local must be a model or a function"):
+            device.local = nothing
+        assert device.local is old
+        assert device.infer(images[0]).confidence > 0
+        device.local = OnnxModel(fashion.remote_model())
+        assert device.local is not old
+        assert device.infer(images[0]).label in range(10)
+
+
+def test_a_measured_price_is_what_the_policy_learns() -> None:
+    price = MeasuredCost(wrong_answer=1.0, per_call=0.1, per_byte=0.001, per_joule=0.5, unit="€")
+    radio = Radio(per_call_j=0.02, per_byte_j=0.0001)
+    with patient(LOCAL, Scripted(), policy(offload_cost=None), price=price, radio=radio) as device:
+        costs = [device.infer(sample).cost for sample in range(3)]
+        assert costs == pytest.approx([0.1 + 0.1 + 0.5 * (0.02 + 0.01)] * 3)
+        assert device.status.offload_cost == pytest.approx(sum(costs))
+        many = device.infer_many(range(3, 6))
+    # Those that travel together share the call and the energy of waking the radio; each has its own bytes.
+    assert [answer.cost for answer in many] == pytest.approx([0.1 / 3 + 0.1 + 0.5 * (0.02 / 3 + 0.01)] * 3)
+
+
+def test_latency_is_measured_from_the_beginning_of_the_offload() -> None:
+    price = MeasuredCost(wrong_answer=1000.0, per_ms=1.0, unit="ms")
+
+    def slow(sample: int) -> Any:
+        time.sleep(0.05)
+        return true_label(sample)
+
+    with patient(LOCAL, slow, policy(offload_cost=None), price=price, deadline_s=10) as device:
+        assert device.infer(0).cost >= 0.05
+
+
+def test_classes_have_names_stakes_and_bins_of_their_own() -> None:
+    names = [f"class {k}" for k in range(10)]
+
+    def scores(sample: int) -> list[float]:
+        return [float(k == sample % 10) for k in range(10)]
+
+    remote: Any = lambda sample: sample % 10 if sample % 2 else names[sample % 10]  # noqa: E731  # a number or a name
+    bins = ClassBins(UniformBins(4), classes=names)
+    with patient(scores, remote, policy(bins=40), bins=bins, labels=names) as device:
+        answers = [device.infer(sample) for sample in range(20)]
+    assert [answer.label for answer in answers] == [names[sample % 10] for sample in range(20)]
+    assert len({answer.bin for answer in answers}) == 10
+    with patient(scores, lambda _: 10, policy(bins=40), bins=bins, labels=names) as device:
+        assert device.infer(0).fault == "an unknown label, 10"
+
+
+def test_alarms_are_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="hinge")
+    limited = at_most(policy(), offloads=0.01, window=1000)
+    with patient(LOCAL, Scripted(rest=DOWN), limited) as device:
+        for sample in range(300):
+            device.infer(sample)
+        alarms = device.status.alarms
+    assert alarms == {"the breaker opened": 1, "the offload budget is exhausted": 1}
+    assert [record.message for record in caplog.records] == [
+        "the breaker opened: cannot be reached",
+        "the offload budget is exhausted",
+    ]
+
+
+def test_the_end_of_an_outage_is_logged_as_its_begin_is(caplog: pytest.LogCaptureFixture) -> None:
+    outage = [DOWN, DOWN, None]
+    breaker = Breaker(failures=2, interval_s=0.5)
+    asking = partial(Device, deadline_s=0.4, retries=RetryBudget(share=0, reserve=0), price=FixedCost(0.5))
+    with asking(LOCAL, Scripted(outage * 2), AlwaysRemote(bins=16), breaker=breaker) as device:
+        for sample in range(2 * len(outage)):
+            time.sleep(0.6 if breaker.state == "open" else 0)
+            device.infer(sample)
+        assert (device.status.breaker, device.status.last_fault) == ("closed", "cannot be reached")
+        assert device.status.alarms == {"the breaker opened": 1}
+    again = ["the breaker opened: cannot be reached", "the remote answers again"]
+    assert [record.message for record in caplog.records] == again * 2
+
+
+def test_explaining_changes_nothing() -> None:
+    with patient(LOCAL, Scripted(), policy()) as device:
+        for sample in range(500):
+            device.infer(sample)
+        before = content(device)
+        assert str(device.explain(3)).startswith("Bin ")
+        assert content(device) == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"deadline_s": 0}, "Device: deadline_s must be > 0, got 0"),
+        ({"shadow": "both"}, "Device: shadow must be None, 'local' or 'remote', got 'both'"),
+        ({"batch": 0}, "Device: batch must be an integer >= 1, got 0"),
+        ({"bins": UniformBins(8)}, r"Device: bins must be as many as the policy has, 16, got UniformBins\(bins=8\)"),
+        ({"deadline_s": 10, "breaker": Breaker(interval_s=10)}, "must be less than the breaker's interval_s, 10"),
+        ({"labels": [1, 2]}, "Device: labels must be the names of the classes"),
+        ({"policy": policy(offload_cost=None)}, "Device: price must say what an offload costs"),
+        ({"policy": 3}, "Device: policy must be a policy, got 3"),
+        ({"remote": 3}, "Device: remote must be a remote or a function from sample to label, got 3"),
+        ({"local": None}, "Device: local must be a model or a function from sample to scores, got None"),
+        ({"policy": HedgeG(1000, bins=16)}, "Device: policy must learn from offloads alone"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_wrong_settings_are_named(settings: dict[str, Any], problem: str) -> None:
+    arguments = {"local": LOCAL, "remote": Scripted(), "policy": policy(), **settings}
+    with pytest.raises((TypeError, ValueError), match=problem):
+        Device(**arguments)
+
+
+@pytest.mark.parametrize("chosen", [HILCB(16, offload_cost=0.5), Thompson(16, offload_cost=0.5, seed=3)], ids=repr)
+def test_other_policies_run_as_well(chosen: Any) -> None:
+    with patient(LOCAL, Scripted(), chosen, price=FixedCost(0.5), breaker=Breaker(failures=3, interval_s=60)) as device:
+        sources = Counter(device.infer(sample).source for sample in range(2000))
+    assert min(sources["local"], sources["remote"]) > 0
+
+
+@each_kind
+def test_calls_that_hang_hold_up_others_only_until_the_deadline(kind: Any) -> None:
+    hold, calls = Event(), list[int]()
+
+    def stuck(sample: int) -> Any:
+        calls.append(sample)
+        hold.wait(30)
+
+    patient = Breaker(failures=100)
+    with kind(LOCAL, stuck, policy(), deadline_s=0.02, in_flight=2, breaker=patient) as device:
+        answers = [device.infer(sample) for sample in range(10)]
+        assert [answer.fault for answer in answers] == ["no answer in time"] * 10
+        assert calls == [0, 1]  # two hang, and no third was begun
+        hold.set()
+
+
+def test_an_alarm_tells_that_the_world_changed() -> None:
+    """The remote agrees until the policy relies on it, and then lies."""
+    lying = Event()
+
+    def remote(sample: int) -> Any:
+        return LOCAL.answer(sample)[0] + (1 if lying.is_set() else 0)
+
+    with patient(LOCAL, remote, DiscountedIsotonic(bins=16, offload_cost=0.5, audit=0.05)) as device:
+        for sample in range(8000):
+            if sample == 4000:
+                lying.set()
+            device.infer(sample)
+        assert device.status.alarms["the policy found the world changed, and forgot what it knew"] >= 1

@@ -1,0 +1,375 @@
+"""A device where things go wrong that nobody planned: odd labels, odd prices, odd remotes, and callers who leave."""
+
+import asyncio
+import copy
+import gc
+import json
+import pickle
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from threading import Barrier, Event, Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hinge import AsyncDevice, Breaker, Device, MeasuredCost, OpenInference, Store
+from hinge.confidence import max_softmax, temperature
+from hinge.costs import FixedCost
+from hinge.errors import RemoteLate, RemoteUnreachable
+from hinge.models.base import Scoring
+from hinge.oip.tensors import TensorSpec
+from hinge.remotes import Deadline, Reply
+from hinge.remotes.function import Called
+from hinge.remotes.http import Connection
+from tests.device.worlds import KINDS, LOCAL, Scripted, policy, true_label
+from tests.support.loopback import OipServer
+
+patient = partial(Device, deadline_s=30)
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=["threads", "event loop"])
+
+
+# -- one sample's trouble is not the others' --------------------------------------------------------------------------
+
+
+@each_kind
+def test_a_sample_that_the_remote_cannot_take_is_asked_for_once_and_harms_no_other(kind: Any) -> None:
+    asked = list[int]()
+
+    def remote(sample: int) -> Any:
+        asked.append(sample)
+        if sample == 20:
+            raise ValueError("bad picture")
+        return true_label(sample)
+
+    with kind(LOCAL, remote, policy(), shadow="remote") as device:
+        answers = [device.infer(sample) for sample in range(70)]
+    assert [answer.source for answer in answers] == ["remote"] * 20 + ["local"] + ["remote"] * 49
+    assert asked == list(range(70))
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_refused_sample_does_not_open_the_breaker(status: int) -> None:
+    class Picky(OipServer):
+        def _infer(self, request: Any) -> Any:
+            answer = super()._infer(request)
+            return answer._replace(start=answer.start.replace("200", str(status))) if self.inferences > 3 else answer
+
+    spec = TensorSpec("scores", "FP32", (-1, 10))
+    with Picky(lambda _: {"scores": np.eye(10, dtype=np.float32)[:1]}, outputs=[spec]) as server:
+        remote = OpenInference(server.url, "remote")
+        with patient(lambda _: [0.0, 0.1], remote, policy()) as device:
+            answers = [device.infer(np.zeros(4, np.float32)) for _ in range(12)]
+            assert [answer.source for answer in answers[:4]] == ["remote"] * 3 + ["local"]
+            assert f"HTTP {status}" in str(answers[-1].fault)
+            assert device.status.breaker == "closed"
+        assert server.inferences == 12  # each sample once
+
+
+@each_kind
+def test_more_callers_than_may_ask_at_once_wait_for_their_turn(kind: Any) -> None:
+    def remote(sample: int) -> Any:
+        time.sleep(0.002)
+        return true_label(sample)
+
+    with kind(LOCAL, remote, policy(), in_flight=2, shadow="remote") as device:
+        if isinstance(device, Device):
+            with ThreadPoolExecutor(16) as pool:
+                answers = list(pool.map(device.infer, range(100)))
+        else:
+            answers = device._loop.run_until_complete(_gathered(device._device, range(100)))
+        assert {answer.source for answer in answers} == {"remote"}
+        assert not device.status.fell_back
+
+
+async def _gathered(device: AsyncDevice, samples: Any) -> Any:
+    return await asyncio.gather(*(device.infer(sample) for sample in samples))
+
+
+def test_who_gets_no_turn_falls_back_at_the_deadline() -> None:
+    hold, begun = Event(), Barrier(2, timeout=10)
+
+    def remote(sample: int) -> Any:
+        begun.wait()
+        hold.wait(10)
+        return true_label(sample)
+
+    with patient(LOCAL, Scripted(), policy(), in_flight=1, deadline_s=0.05) as device:
+        device._remote.ask = lambda samples, _: Reply([remote(samples[0])])
+        first = Thread(target=device.infer, args=(0,))
+        first.start()
+        begun.wait()
+        answer = device.infer(1)
+        hold.set()
+        first.join(10)
+    assert answer.fault == "all requests that may be under way at once are"
+    assert not answer.offloaded
+
+
+def test_a_slow_server_tells_what_it_is_piece_by_piece() -> None:
+    """Each response takes more than half of the deadline: what is known is kept from one offload to the next."""
+    spec = TensorSpec("scores", "FP32", (-1, 3))
+
+    class Slow(OipServer):
+        def _respond(self, request: Any) -> Any:
+            time.sleep(0.12)
+            return super()._respond(request)
+
+    with Slow(lambda _: {"scores": np.ones((1, 3), np.float32)}, outputs=[spec]) as server:
+        device = Device(lambda _: [0.0, 0.1], OpenInference(server.url, "remote"), policy(), deadline_s=0.2)
+        faults = [device.infer(np.zeros(3)).fault for _ in range(8)]
+        device.close()
+    assert faults[-1] is None
+
+
+# -- callers who leave ------------------------------------------------------------------------------------------------
+
+
+def test_a_cancelled_batch_leaves_nothing_waiting() -> None:
+    async def main() -> Any:
+        async def slow(sample: int) -> Any:
+            await asyncio.sleep(30)
+
+        async with AsyncDevice(LOCAL, slow, policy(), batch=1, in_flight=2, deadline_s=20) as device:
+            task = asyncio.create_task(device.infer_many(range(20)))
+            one = asyncio.create_task(device.infer(3))
+            await asyncio.sleep(0.05)
+            task.cancel()
+            one.cancel()
+            await asyncio.gather(task, one, return_exceptions=True)
+            return device.policy.state()["pending"], device.status.dropped, device.breaker.counts.under_way
+
+    assert asyncio.run(main()) == ([], 21, 0)
+
+
+def test_an_interrupted_batch_leaves_nothing_waiting() -> None:
+    class Interrupting(Scripted):
+        def ask(self, samples: Any, deadline: Any) -> Reply:
+            raise KeyboardInterrupt
+
+    device = patient(LOCAL, Interrupting(), policy(), batch=1, in_flight=2)
+    with pytest.raises(KeyboardInterrupt):
+        device.infer_many(range(20))
+    device.close()
+    assert device.policy.state()["pending"] == []
+
+
+def test_closing_lets_go_of_the_folder_whatever_happens(tmp_path: Path) -> None:
+    class Stubborn(Scripted):
+        def close(self) -> None:
+            raise OSError("cannot close")
+
+    device = patient(LOCAL, Stubborn(), policy(), state=tmp_path)
+    with pytest.raises(OSError, match="cannot close"):
+        device.close()
+    Store(tmp_path).close()
+
+
+@each_kind
+def test_a_closed_device_says_so(kind: Any) -> None:
+    with kind(LOCAL, Scripted(), policy()) as device:
+        device.infer(0)
+    closed = getattr(device, "_device", device)
+    with pytest.raises(RuntimeError, match="Device: it is closed"):
+        closed._judge(0)
+    with pytest.raises(RuntimeError, match="Device: it is closed"):
+        closed._judge_many([0])
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_device_may_move_to_another_event_loop() -> None:
+    """A loop that is over can close its connections no more; that is left to the collector, which complains."""
+    _moved()
+    gc.collect()
+
+
+def _moved() -> None:
+    spec = TensorSpec("scores", "FP32", (-1, 3))
+    with OipServer(lambda _: {"scores": np.ones((1, 3), np.float32)}, outputs=[spec]) as server:
+        remote = OpenInference(server.url, "remote")
+        device = AsyncDevice(lambda _: [0.0, 0.1], remote, policy(), deadline_s=20, shadow="remote")
+        for _ in range(3):
+            assert asyncio.run(device.infer(np.zeros(3))).source == "remote"
+        assert device.breaker.counts.failed == 0
+        asyncio.run(device.close())
+
+
+# -- odd labels, remotes and prices -----------------------------------------------------------------------------------
+
+
+@each_kind
+@pytest.mark.parametrize("label", [None, float("nan"), [], {"cat"}, np.float32("nan")], ids=repr)
+def test_what_is_no_label_is_no_answer(kind: Any, label: Any) -> None:
+    with kind(LOCAL, lambda _: label, policy()) as device:
+        answer = device.infer(0)
+        assert answer.source == "local"
+        assert "no label, but" in str(answer.fault)
+        assert device.policy.learned == 0
+
+
+@each_kind
+def test_numbers_of_numpy_are_numbers(kind: Any) -> None:
+    with kind(lambda _: [0.0, 1.0], lambda _: np.int64(1), policy(), labels=["cat", "dog"]) as device:
+        answer = device.infer(0)
+        assert (answer.label, answer.source) == ("dog", "remote")
+    with kind(lambda _: [0.0, 1.0], lambda _: np.int64(1), policy()) as device:
+        assert json.loads(json.dumps(device.infer(0).as_dict()))["label"] == 1
+
+
+def test_objects_that_are_called_and_awaited_are_known_as_such() -> None:
+    class Remote:
+        async def __call__(self, sample: int) -> Any:
+            return true_label(sample)
+
+    with pytest.raises(TypeError, match="coroutine function"):
+        Device(LOCAL, Remote(), policy())
+    with KINDS[1](LOCAL, Remote(), policy()) as device:
+        assert device.infer(7).label == true_label(7)
+
+
+def test_an_event_loop_asks_a_remote_that_waits_in_a_thread() -> None:
+    class Waiting:
+        closed = False
+
+        def ask(self, samples: Any, deadline: Deadline) -> Reply:
+            return Reply([true_label(sample) for sample in samples])
+
+        def close(self) -> None:
+            self.closed = True
+
+    remote = Waiting()
+    with KINDS[1](LOCAL, remote, policy()) as device:
+        assert device.infer(7).label == true_label(7)
+    assert remote.closed
+
+
+@each_kind
+def test_a_price_that_fails_costs_no_answer(kind: Any) -> None:
+    class Broken:
+        def cost(self, **_: float) -> float:
+            raise ValueError("no price")
+
+    with kind(LOCAL, Scripted(), policy(), price=Broken()) as device:
+        answers = device.infer_many(range(8))
+        assert {(answer.source, answer.cost) for answer in answers} == {("local", 0.0)}
+        assert device.policy.learned == 0
+
+
+@each_kind
+def test_what_asking_costs_is_booked_also_where_it_failed(kind: Any) -> None:
+    late = RemoteLate("no answer in time")
+    with kind(LOCAL, Scripted(rest=late), policy(), breaker=Breaker(failures=100, interval_s=60)) as device:
+        answers = [device.infer(sample) for sample in range(10)]
+        assert device.status.offload_cost == pytest.approx(sum(answer.cost for answer in answers)) == pytest.approx(5.0)
+
+
+def test_a_request_that_was_made_twice_is_paid_twice() -> None:
+    price = MeasuredCost(wrong_answer=10, per_call=1, unit="€")
+    down = RemoteUnreachable("reset")
+    with patient(LOCAL, Scripted([down, None]), policy(offload_cost=None), price=price) as device:
+        assert device.infer(0).cost == pytest.approx(0.2)
+        assert device.infer(1).cost == pytest.approx(0.1)
+
+
+def test_a_thread_that_cannot_start_holds_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = Called(lambda sample: sample, at_once=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Thread, "start", _cannot_start)
+        for _ in range(3):
+            with pytest.raises(RuntimeError):
+                called.ask([1], Deadline(time.monotonic() + 5))
+    assert called.ask([1], Deadline(time.monotonic() + 5)).labels == [1]
+
+
+def _cannot_start(_: Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_answers_travel_without_their_device() -> None:
+    with patient(LOCAL, Scripted(), policy(), price=FixedCost(0.5)) as device:
+        answer = device.infer(0)
+    for other in (copy.deepcopy(answer), pickle.loads(pickle.dumps(answer))):
+        assert other[:-1] == answer[:-1]
+        assert other.reason == f"Bin {answer.bin}; the device that knows why is elsewhere."
+
+
+# -- what goes over the network ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("token", ["", "two words", "secret\r\nX-Evil: 1", "secret\n", "sécret"])
+def test_a_token_cannot_smuggle_in_a_header(token: str) -> None:
+    with pytest.raises(ValueError, match="OpenInference: token must be printable ASCII without spaces"):
+        OpenInference("http://edge:8080", "remote", token=token)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://e/a b", "http://e/?x=1", "http://e/#f", "http://u:p@e", "http://e/ä", "http://e/\x7f"]
+)
+def test_a_url_is_a_server_and_a_path(url: str) -> None:
+    with pytest.raises(ValueError, match="OpenInference: url must have no spaces, query, fragment, user or password"):
+        OpenInference(url, "remote")
+
+
+def test_samples_are_not_changed_on_their_way() -> None:
+    spec = TensorSpec("sample", "INT8", (-1, 1))
+    with OipServer(lambda _: {"scores": np.ones((1, 3), np.float32)}, inputs=[spec]) as server:
+        with patient(lambda _: [0.0, 0.1], OpenInference(server.url, "remote"), policy()) as device:
+            assert "the sample has values beyond that" in str(device.infer(np.array([300])).fault)
+        assert server.inferences == 0
+
+
+def test_an_address_that_swallows_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as swallowing, socket.socket() as listening:
+        swallowing.bind(("127.0.0.1", 0))
+        swallowing.listen(0)
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:  # a full backlog: further connections are neither taken nor refused
+            filler.setblocking(False)
+            filler.connect_ex(swallowing.getsockname())
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        found = [
+            (socket.AF_INET, socket.SOCK_STREAM, 0, "", each.getsockname()) for each in (swallowing, listening)
+        ]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        Connection("two.addresses", 1, None, Deadline(time.monotonic() + 2)).close()
+        for filler in fillers:
+            filler.close()
+
+
+# -- confidence -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [2, 10, 64, 65, 1000])
+@pytest.mark.parametrize("kelvin", [1.0, 1.7])
+def test_the_quick_way_to_confidence_is_the_measure_itself(classes: int, kelvin: float) -> None:
+    measure = max_softmax if kelvin == 1.0 else temperature(kelvin)(max_softmax)
+    chance = np.random.default_rng(classes)
+    for _ in range(200):
+        scores = chance.normal(0, 5, classes).astype(np.float32)
+        for given in (scores, scores.tolist()):
+            label, confidence = Scoring(_same, measure).answer(given)
+            assert label == int(scores.argmax())
+            assert confidence == pytest.approx(measure(scores), rel=1e-14)
+
+
+@pytest.mark.parametrize("classes", [3, 100])
+def test_scores_that_are_no_numbers_are_refused_by_every_way(classes: int) -> None:
+    for wrong in (np.nan, np.inf, -np.inf):
+        scores = np.zeros(classes, np.float32)
+        scores[1] = wrong
+        with pytest.raises(ValueError, match="scores must be finite"):
+            Scoring(_same).answer(scores)
+
+
+def _same(scores: Any) -> Any:
+    return scores
+
+
+def test_as_many_names_as_classes() -> None:
+    for names in (["a"], ["a", "b", "c"]):
+        with pytest.raises(ValueError, match=f"must name 2 classes, as the local model has, got {len(names)}"):
+            Scoring(lambda _: [0.0, 1.0], labels=names).answer(None)

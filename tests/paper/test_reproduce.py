@@ -1,0 +1,113 @@
+"""The experiments: what --quick finds agrees with the committed results, and every claim can fail."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hinge.errors import UnknownName
+from hinge.paper.claims import CLAIMS, HEDGE, LITE, MONO, beats_hedge, flat_run_time, growth_errors
+from hinge.paper.figures import (
+    EXPERIMENTS,
+    PAPER_TABLES,
+    PAPER_TRACES,
+    QUICK,
+    Curve,
+    Lab,
+    Panel,
+    Result,
+    Scale,
+    explanation,
+)
+from hinge.paper.report import page
+from hinge.paper.reproduce import chosen, reproduce
+from hinge.simulation import Record, Results, Run
+
+RESULTS = Path(__file__).parents[2] / "results"
+OFFLOADED, ACCURACY = 0.01, 0.5  # how far a quick run may be from the committed one: share, and per cent
+
+
+@pytest.fixture(scope="module")
+def lab() -> Lab:
+    return Lab(QUICK)
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_quick_tables_agree_with_the_committed_ones(lab: Lab, tmp_path: Path) -> None:
+    experiment = next(experiment for experiment in EXPERIMENTS if experiment.name == "tables")
+    experiment.find(lab).write(tmp_path / "tables.csv")
+    committed = rows(RESULTS / "tables.csv")
+    assert len(committed) == len(PAPER_TABLES)
+    for quick, full in zip(rows(tmp_path / "tables.csv"), committed, strict=True):
+        assert (quick["set"], quick["policy"]) == (full["set"], full["policy"])
+        assert float(quick["offloaded"]) == pytest.approx(float(full["offloaded"]), abs=OFFLOADED)
+        assert float(quick["accuracy"]) == pytest.approx(float(full["accuracy"]), abs=ACCURACY)
+
+
+def test_quick_claims_agree_with_the_committed_ones(lab: Lab) -> None:
+    committed = {row["claim"]: row["holds"] == "True" for row in rows(RESULTS / "claims.csv")}
+    assert len(committed) == len(CLAIMS) == 10
+    for decide in CLAIMS:
+        if decide is flat_run_time:
+            continue  # its verdict hangs on a clock
+        claim = decide(lab)
+        assert claim.holds == committed[claim.claim], claim.measured
+
+
+def test_every_experiment_has_committed_numbers() -> None:
+    for experiment in EXPERIMENTS:
+        assert len(rows(RESULTS / f"{experiment.name}.csv")) >= 9, experiment.name
+
+
+def test_a_claim_fails_where_the_numbers_say_so(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = lab.known
+
+    def swapped(trace: str, cost: float = 0.5, bins: int = 16) -> Results:
+        results = real(trace, cost, bins)
+        return Results({MONO: results[HEDGE], LITE: results[LITE], HEDGE: results[MONO]}, complete=True)
+
+    monkeypatch.setattr(lab, "known", swapped)
+    assert not beats_hedge(lab).holds
+
+
+def test_growth_tells_a_logarithm_from_a_power() -> None:
+    times = np.unique(np.geomspace(1, 10**7, 60).round()).astype(np.int64)
+    curves = (np.asarray(20.0 * np.log(times), np.float64), np.asarray(0.1 * times ** (2 / 3), np.float64))
+    for curve, logarithmic in zip(curves, (True, False), strict=True):
+        nothing, wrong = np.zeros(len(times)), np.zeros(2, np.int64)
+        run = Run(curve, nothing, nothing, nothing, nothing, nothing, nothing, wrong, wrong)
+        log_error, root_error, power_error = growth_errors(Record("made up", times, (run,)))
+        assert (log_error < min(root_error, power_error)) == logarithmic
+
+
+def test_a_difference_to_the_paper_is_explained_and_agreement_is_not(lab: Lab) -> None:
+    source = lab.source(PAPER_TRACES["CIFAR-10"])
+    assert explanation("HI-LCB, α = 0.52", (0.3, 90.0), (0.34, 91.9), source) == ""
+    reason = explanation("Hedge-HI", (0.3, 90.0), (0.36, 90.0), source)
+    assert "reconstructed" in reason
+    assert "calibration error" in reason
+
+
+def test_reproduce_writes_one_experiment(tmp_path: Path) -> None:
+    scale = Scale(runs=2, horizon=500, costs=(0.5,), alphas=(0.52,), long_horizon=1000, long_runs=2)
+    found, claims = reproduce("figure-4a", tmp_path, scale)
+    assert (len(found), claims) == (1, [])
+    assert {path.name for path in tmp_path.iterdir()} == {"figure-4a.csv", "figure-4a.html"}
+    assert {row["panel"] for row in rows(tmp_path / "figure-4a.csv")} == set(PAPER_TRACES)
+
+
+def test_an_unknown_experiment_is_named() -> None:
+    with pytest.raises(UnknownName, match="did you mean 'figure-4a'"):
+        chosen("figure4a")
+
+
+def test_the_page_stands_alone_and_escapes_what_it_shows() -> None:
+    result = Result([Panel("<b>", "x", "y", [Curve("a", [0.0, 1.0], [1.0, 2.0], [0.1, 0.1])])])
+    html = page({EXPERIMENTS[2]: result}, [], ["<script>"])
+    assert "<script src=" not in html
+    assert "&lt;script&gt;" in html

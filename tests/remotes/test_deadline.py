@@ -1,0 +1,49 @@
+"""Deadlines: what is left, and that no share of one ends after the whole."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hinge.remotes import Deadline
+
+repeatable = settings(deadline=None, derandomize=True)
+instants = st.floats(-1e9, 1e9)
+
+
+@given(end_s=instants, now=instants)
+@repeatable
+def test_it_has_expired_when_nothing_is_left(end_s: float, now: float) -> None:
+    deadline = Deadline(end_s)
+    assert deadline.expired(now) == (now >= end_s) == (deadline.left(now) == 0)
+    assert deadline.left(now) >= 0
+    assert deadline.expired(end_s)
+    assert not deadline.expired(math.nextafter(end_s, -math.inf))
+
+
+@given(end_s=instants, now=instants, parts=st.lists(st.floats(0, 1), min_size=1, max_size=5))
+@repeatable
+def test_no_share_ends_after_the_whole(end_s: float, now: float, parts: list[float]) -> None:
+    deadline = Deadline(end_s)
+    for part in parts:
+        step = deadline.share(part, now)
+        assert step.end_s <= deadline.end_s
+        assert step.left(now) == pytest.approx(part * deadline.left(now), abs=1e-6)
+        deadline = step
+
+
+def test_one_deadline_spans_every_step() -> None:
+    deadline, now = Deadline.after(1.0, now=50.0), 50.0
+    for part in (0.5, 0.5, 1.0):  # connecting, asking, reading: each takes all it may
+        now = deadline.share(part, now).end_s
+    assert now == deadline.end_s == 51.0
+    assert deadline.share(0.5, now=60.0) == deadline  # too late: no step gets any time
+    assert Deadline.after(0.25, now=0) == Deadline(0.25)
+
+
+def test_it_reads_the_monotonic_clock_when_it_is_told_no_time() -> None:
+    deadline = Deadline.after(60.0)
+    assert 0 < deadline.left() <= 60.0
+    assert not deadline.expired()
+    assert Deadline.after(-1.0).expired()
