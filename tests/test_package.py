@@ -73,7 +73,7 @@ def test_every_public_name_means_what_type_checkers_take_it_for() -> None:
 
 def test_the_names_of_the_stable_interface_are_public() -> None:
     assert set(hinge.__all__) >= STABLE
-    assert len(hinge.__all__) <= 50  # what everyone meets first; the rest has a module to be looked for in
+    assert 40 <= len(hinge.__all__) <= 50  # what everyone meets first; the rest has a module to be looked for in
 
 
 def test_importing_everything_needs_no_extra() -> None:

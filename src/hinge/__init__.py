@@ -98,7 +98,7 @@ _MODULES = (
     *("remotes", "server", "simulation", "testing", "theory", "traces"),
 )
 
-__all__ = [*_HOMES]
+__all__ = [name for name in _HOMES if name != "OpenInferenceGrpc"]  # it alone needs an extra to be imported
 
 if TYPE_CHECKING:
     from hinge import bins as bins
@@ -218,4 +218,4 @@ else:  # hidden from type checkers, which would take every unknown name for defi
         return found
 
     def __dir__() -> list[str]:
-        return [*__all__, *_MODULES, "__version__"]
+        return [*_HOMES, *_MODULES, "__version__"]
