@@ -1,5 +1,6 @@
 """The public interface: every name here is a name of `hinge`."""
 
+from hinge.bins import Bins as Bins
 from hinge.bins import ClassBins as ClassBins
 from hinge.bins import QuantileBins as QuantileBins
 from hinge.bins import UniformBins as UniformBins
@@ -30,6 +31,8 @@ from hinge.errors import InvalidState as InvalidState
 from hinge.errors import InvalidTrace as InvalidTrace
 from hinge.errors import RemoteFailed as RemoteFailed
 from hinge.errors import UnknownName as UnknownName
+from hinge.gate import Gate as Gate
+from hinge.gate import restore as restore
 from hinge.models.litert import LiteRTModel as LiteRTModel
 from hinge.models.onnx import OnnxModel as OnnxModel
 from hinge.models.openvino import OpenVINOModel as OpenVINOModel
@@ -68,7 +71,6 @@ from hinge.policies import build as build
 from hinge.policies import on_budget as on_budget
 from hinge.policies import policy_class as policy_class
 from hinge.policies import policy_names as policy_names
-from hinge.policies import restore as restore
 from hinge.remotes.grpc import OpenInferenceGrpc as OpenInferenceGrpc
 from hinge.remotes.open_inference import OpenInference as OpenInference
 from hinge.simulation import lineup as lineup
