@@ -6,21 +6,9 @@ from typing import Any
 import pytest
 
 import hinge
-from hinge import (
-    HILCB,
-    ClassBins,
-    Gate,
-    InvalidState,
-    Isotonic,
-    QuantileBins,
-    UniformBins,
-    entropy,
-    logistic,
-    margin,
-    max_softmax,
-    temperature,
-)
-from hinge.bins import Bins
+from hinge import HILCB, Gate, InvalidState, Isotonic
+from hinge.bins import Bins, ClassBins, QuantileBins, UniformBins
+from hinge.confidence import entropy, logistic, margin, max_softmax, temperature
 from hinge.policies.policy import State
 
 SCORES = [[2.0, 1.0, 0.0], [0.1, 0.0, 0.2], [5.0, 0.0, 0.0]]
