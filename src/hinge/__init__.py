@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # type checkers take it for true; importing typing would double the time of `import hinge`
 
 _NAMES = {
-    "hinge.bins": ("ClassBins", "QuantileBins", "UniformBins"),
+    "hinge.bins": ("Bins", "ClassBins", "QuantileBins", "UniformBins"),
     "hinge.confidence": ("entropy", "margin", "max_softmax"),
     "hinge.costs": ("CostMatrix", "FixedCost", "MeasuredCost"),
     "hinge.device.answer": ("Answer",),
@@ -25,6 +25,7 @@ _NAMES = {
     "hinge.device.device": ("Device",),
     "hinge.device.resilience": ("Breaker", "RetryBudget"),
     "hinge.errors": ("HingeError", "InvalidState", "RemoteFailed"),
+    "hinge.gate": ("Gate", "restore"),
     "hinge.models.base": ("LocalModel",),
     "hinge.models.litert": ("LiteRTModel",),
     "hinge.models.onnx": ("OnnxModel",),
@@ -34,7 +35,7 @@ _NAMES = {
     "hinge.policies.expiry": ("ExpiryPolicy",),
     "hinge.policies.hi_lcb": ("HILCB", "HILCBLite"),
     "hinge.policies.isotonic": ("Isotonic",),
-    "hinge.policies": ("Decision", "Policy", "build", "restore"),
+    "hinge.policies": ("Decision", "Policy", "build"),
     "hinge.policies.thompson": ("Thompson",),
     "hinge.remotes": ("AsyncRemote", "Deadline", "Remote", "Reply"),
     "hinge.remotes.grpc": ("OpenInferenceGrpc",),
@@ -94,7 +95,7 @@ _MOVED = {
     "hinge.traces": ("trace_names",),
 }  # to be removed
 _MODULES = (
-    *("bins", "confidence", "costs", "device", "embedded", "errors", "fashion", "models", "paper", "policies"),
+    *("bins", "confidence", "costs", "device", "embedded", "errors", "fashion", "gate", "models", "paper", "policies"),
     *("remotes", "server", "simulation", "testing", "theory", "traces"),
 )
 
@@ -108,6 +109,7 @@ if TYPE_CHECKING:
     from hinge import embedded as embedded
     from hinge import errors as errors
     from hinge import fashion as fashion
+    from hinge import gate as gate
     from hinge import models as models
     from hinge import paper as paper
     from hinge import policies as policies
@@ -117,6 +119,7 @@ if TYPE_CHECKING:
     from hinge import testing as testing
     from hinge import theory as theory
     from hinge import traces as traces
+    from hinge.bins import Bins as Bins
     from hinge.bins import ClassBins as ClassBins
     from hinge.bins import QuantileBins as QuantileBins
     from hinge.bins import UniformBins as UniformBins
@@ -147,6 +150,8 @@ if TYPE_CHECKING:
     from hinge.errors import InvalidTrace as InvalidTrace
     from hinge.errors import RemoteFailed as RemoteFailed
     from hinge.errors import UnknownName as UnknownName
+    from hinge.gate import Gate as Gate
+    from hinge.gate import restore as restore
     from hinge.models.base import LocalModel as LocalModel
     from hinge.models.litert import LiteRTModel as LiteRTModel
     from hinge.models.onnx import OnnxModel as OnnxModel
@@ -179,7 +184,6 @@ if TYPE_CHECKING:
     from hinge.policies import build as build
     from hinge.policies import policy_class as policy_class
     from hinge.policies import policy_names as policy_names
-    from hinge.policies import restore as restore
     from hinge.policies.budgets import at_most as at_most
     from hinge.policies.budgets import on_budget as on_budget
     from hinge.policies.drift import DiscountedIsotonic as DiscountedIsotonic
