@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from hinge._checks import shown
+from hinge.errors import InvalidType, InvalidValue
 
 MAX_TOKEN = 4096  # characters
 
@@ -17,7 +18,7 @@ def check_url(owner: str, url: str) -> str:
     'http://edge:8080'
     >>> check_url("OpenInference", "edge:8080")
     Traceback (most recent call last):
-    ValueError: OpenInference: url must start with http:// or https:// and name a host, got 'edge:8080'
+    hinge.errors.InvalidValue: OpenInference: url must start with http:// or https:// and name a host, got 'edge:8080'
     """
     try:
         parts = urlsplit(url)
@@ -25,10 +26,11 @@ def check_url(owner: str, url: str) -> str:
     except ValueError:  # such as a port that is no number
         valid = False
     if not valid:
-        raise ValueError(f"{owner}: url must start with http:// or https:// and name a host, got {shown(url, 100)}")
+        raise InvalidValue(owner, "url", f"must start with http:// or https:// and name a host, got {shown(url, 100)}")
     # Nothing in it may be taken for another part of a request.
     if parts.query or parts.fragment or parts.username is not None or not re.fullmatch(r"[!-~]+", url):
-        raise ValueError(f"{owner}: url must have no spaces, query, fragment, user or password, got {shown(url, 100)}")
+        problem = f"must have no spaces, query, fragment, user or password, got {shown(url, 100)}"
+        raise InvalidValue(owner, "url", problem)
     return url.rstrip("/")
 
 
@@ -53,14 +55,14 @@ def check_token(owner: str, token: object, *, least: int = 1) -> str:
     'secret'
     >>> check_token("OpenInference", "secret\\n")
     Traceback (most recent call last):
-    ValueError: OpenInference: token must be printable ASCII without spaces
+    hinge.errors.InvalidValue: OpenInference: token must be printable ASCII without spaces
     >>> check_token("hinge serve", "secret", least=16)
     Traceback (most recent call last):
-    ValueError: hinge serve: token must be printable ASCII without spaces, at least 16 characters
+    hinge.errors.InvalidValue: hinge serve: token must be printable ASCII without spaces, at least 16 characters
     """
     if not isinstance(token, str):
-        raise TypeError(f"{owner}: token must be text, got {type(token).__name__}")
+        raise InvalidType(owner, "token", f"must be text, got {type(token).__name__}")
     if not re.fullmatch(r"[!-~]+", token) or not least <= len(token) <= MAX_TOKEN:
         enough = f", at least {least} characters" if least > 1 else ""
-        raise ValueError(f"{owner}: token must be printable ASCII without spaces{enough}")
+        raise InvalidValue(owner, "token", f"must be printable ASCII without spaces{enough}")
     return token
