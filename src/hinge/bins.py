@@ -101,7 +101,7 @@ class UniformBins(Bins):
 
         >>> UniformBins(16).bin(1.5)
         Traceback (most recent call last):
-        ValueError: UniformBins: confidence must be from 0 to 1, got 1.5
+        hinge.errors.InvalidValue: UniformBins: confidence must be from 0 to 1, got 1.5
         """
         # Nearly every call passes this test; the full check costs more than the answer.
         if not (type(confidence) is float and 0.0 <= confidence <= 1.0):
@@ -185,7 +185,7 @@ class QuantileBins(Bins):
 
         >>> QuantileBins([0.5]).bin(float("nan"))
         Traceback (most recent call last):
-        ValueError: QuantileBins: confidence must be from 0 to 1, got nan
+        hinge.errors.InvalidValue: QuantileBins: confidence must be from 0 to 1, got nan
         """
         if not (type(confidence) is float and 0.0 <= confidence <= 1.0):
             confidence = real("QuantileBins", "confidence", confidence, 0, 1)
