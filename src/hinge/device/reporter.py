@@ -42,7 +42,7 @@ from hinge.oip.json import json_message, model_name
 from hinge.policies.budgets import Budgeted
 from hinge.policies.policy import Explanation, Policy
 from hinge.remotes import Deadline
-from hinge.remotes.http import Ask, Http, Response
+from hinge.remotes.http import HttpClient, Request, Response
 
 
 class Hindsight:
@@ -191,7 +191,7 @@ class Reporter:
     ) -> None:
         self._every_s = positive("Reporter", "every_s", every_s)
         self._device, self._name = device, _checked_name(name)
-        self._http = Http(_checked_url(url), {} if token is None else {"Authorization": f"Bearer {token}"})
+        self._http = HttpClient(_checked_url(url), {} if token is None else {"Authorization": f"Bearer {token}"})
         bins = device.policy.bins
         self._lock = Lock()
         self._seen, self._in_bin, self._hindsight = 0, [0] * bins, Hindsight(bins)
@@ -243,8 +243,8 @@ class Reporter:
     def _send(self) -> None:
         """Send one report; if that goes wrong, there is the next."""
         try:
-            ask = Ask("POST", f"/hinge/devices/{self._name}", json_message(self.report()))
-            response = self._http.send(ask, Deadline.after(_PATIENCE_S, time.monotonic()))
+            request = Request("POST", f"/hinge/devices/{self._name}", json_message(self.report()))
+            response = self._http.send(request, Deadline.after(_PATIENCE_S, time.monotonic()))
             if response.status != 200:
                 self.problem = _refusal(response)
         except RemoteFailed as error:
