@@ -578,7 +578,8 @@ class Policy(Merging):
                 decision = reader._await(True, reader._checked_bin(bin), reader.time)
                 reader.learn(decision, agrees, cost)
             except (TypeError, ValueError) as error:
-                raise type(error)(f"{error} (in row {reader.time - 1} of the log)") from None
+                kind = TypeError if isinstance(error, TypeError) else ValueError
+                raise kind(f"{error} (in row {reader.time - 1} of the log)") from None
             digest.update(f"{decision.bin} {float(agrees)!r} {None if cost is None else float(cost)!r};".encode())
         self.warm_start({**reader.state(), "id": f"log {digest.hexdigest()[:16]}"}, weight)
 
