@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from hinge._checks import positive, real
 from hinge.bins import Bins
 from hinge.device.answer import Answer
-from hinge.device.device import Core
+from hinge.device.device import BaseDevice
 from hinge.device.status import Status
 from hinge.errors import InvalidMessage, RemoteFailed
 from hinge.oip.json import json_message, model_name
@@ -91,7 +91,7 @@ class Hindsight:
         return min(wrong, price * (local + remote))
 
 
-def copy_of(device: Core) -> Policy:
+def copy_of(device: BaseDevice) -> Policy:
     """The device's policy as it is now."""
     policy: Policy = type(device.policy).restore(device.state())
     return policy
@@ -186,7 +186,7 @@ class Reporter:
     """
 
     def __init__(
-        self, device: Core, url: str, name: str = "device", *, token: str | None = None, every_s: float = 0.5
+        self, device: BaseDevice, url: str, name: str = "device", *, token: str | None = None, every_s: float = 0.5
     ) -> None:
         self._every_s = positive("Reporter", "every_s", every_s)
         self._device, self._name = device, _checked_name(name)

@@ -251,10 +251,11 @@ class ServedModel(ABC):
         await self._transport.close_async()
 
     def _introduce(self, deadline: Deadline) -> Known:
-        if self._server is None:
-            self._server = self._read_server(self._transport.send(self._server_question(), deadline))
+        server = self._server  # another thread may forget it meanwhile
+        if server is None:
+            server = self._server = self._read_server(self._transport.send(self._server_question(), deadline))
         model = self._read_model(self._transport.send(self._model_question(), deadline))
-        return self._learned(self._server, model)
+        return self._learned(server, model)
 
     async def _introduce_async(self, deadline: Deadline) -> Known:
         server = self._server
@@ -265,8 +266,8 @@ class ServedModel(ABC):
         return self._learned(server, model)
 
     def _learned(self, server: ServerMetadata, model: ModelMetadata) -> Known:
-        self._known = Known(server, signature_of(model, self._input, self._output))
-        return self._known
+        self._known = known = Known(server, signature_of(model, self._input, self._output))
+        return known
 
     @contextmanager
     def _forgetting(self) -> Iterator[None]:
