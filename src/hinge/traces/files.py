@@ -1,27 +1,18 @@
-"""A trace's name and provenance as one JSON text, for the formats that can hold one.
-
-Traces as CSV: a header with confidence,local,remote[,label][,cost] in any order, then one line per sample.
-
-Numbers are written so that they read back bit by bit. Fields are stripped of surrounding blanks. Labels are integers
-where every label in the file is one (without leading zeros, as 01 and 1 may differ), else all of them are text; 3.0 is
-the 3 that another program has written as a float. Other columns are ignored. Name and provenance have no place in a
-CSV; a trace that is read is named after its file.
-
-Reading converts whole columns, a block of lines at a time. Only if something is wrong it goes through the file again,
-line by line, to say where.
-
-Traces as npz: one compressed array per column, and `metadata` for name and provenance.
-
-Also reads what `numpy.savez` makes of two models' saved outputs: local_logits, remote_logits and, if known, labels.
-Nothing is ever unpickled.
-
-Traces as Parquet: one column each, name and provenance in the schema's metadata. Needs pyarrow.
-
-Traces on disk, by the end of the file's name.
+"""Traces in files; the suffix of a file's name says its format.
 
     .csv        readable anywhere; keeps the columns bit by bit, but neither name nor provenance
-    .npz        compact; keeps everything
-    .parquet    for data frames; keeps everything; needs `hinge-gate[parquet]`
+    .npz        compact; keeps everything, name and provenance as JSON in the array `metadata`
+    .parquet    for data frames; keeps everything, name and provenance in the schema; needs `hinge-gate[parquet]`
+
+CSV: a header with confidence,local,remote[,label][,cost] in any order, then one line per sample. Numbers are written so
+that they read back bit by bit. Fields are stripped of surrounding blanks. Labels are integers where every label in the
+file is one (without leading zeros, as 01 and 1 may differ), else all of them are text; 3.0 is the 3 that another
+program has written as a float. Other columns are ignored. A trace that is read is named after its file. Reading
+converts whole columns, a block of lines at a time; only if something is wrong it reads the file again, line by line, to
+say where.
+
+npz: one compressed array per column. Files that `numpy.savez` made of two models' outputs (local_logits, remote_logits
+and, if known, labels) are read, too. Nothing is ever unpickled.
 """
 
 import csv
