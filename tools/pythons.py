@@ -1,4 +1,4 @@
-"""Run the quick tests on every supported Python that is installed here, each in a virtual environment of its own.
+"""Run the quick tests on every supported Python that is installed, each in a virtual environment of its own.
 
     python tools/pythons.py                     # what pytest is to run may follow: tests/policies tests/device
 
@@ -25,11 +25,11 @@ _STAMP = "installed"
 
 
 def interpreters() -> dict[str, Path]:
-    """The newest interpreter of each supported version, but for the one that runs this."""
+    """The newest interpreter of each supported version."""
     pyenv = os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv"
     on_path = [found for version in SUPPORTED if (found := shutil.which(f"python{version}"))]
     found: dict[str, tuple[tuple[int, ...], Path]] = {}
-    for place in [*on_path, *glob.glob(f"{pyenv}/versions/*/bin/python3")]:
+    for place in [*glob.glob(f"{pyenv}/versions/*/bin/python3"), *on_path]:  # pyenv's own before its shims
         version = _version(place)
         minor = ".".join(version.split(".")[:2])
         patch = tuple(int(part) for part in re.findall(r"\d+", version))
@@ -71,7 +71,7 @@ def _install(folder: Path, extras: tuple[str, ...]) -> str | None:
 def main(chosen: list[str]) -> int:
     """Test every Python; 1 if any fails."""
     found = interpreters()
-    results = {}
+    results: dict[str, int] = {}
     for minor, python in found.items():
         folder = environment(python)
         absent = (folder / _STAMP).read_text()
