@@ -28,7 +28,7 @@ from hinge.device.resilience import Breaker, RetryBudget
 from hinge.device.status import Status, Tally
 from hinge.device.storage.memory import Keeper, Memory
 from hinge.device.storage.store import Store
-from hinge.models.base import LocalModel, Scoring
+from hinge.models.base import LocalModel, Classifier
 from hinge.policies.policy import Explanation, Policy, State
 from hinge.remotes import Remote
 from hinge.remotes.function import Called, is_coroutine_function
@@ -105,7 +105,7 @@ class Core(ABC):
         if not isinstance(model, LocalModel):
             if not callable(model):
                 raise TypeError(f"Device: local must be a model or a function from sample to scores, got {model!r}")
-            model = Scoring(model, self._confidence, self._labels)
+            model = Classifier(model, self._confidence, self._labels)
         self._local = model
 
     @property
