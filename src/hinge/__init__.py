@@ -40,7 +40,7 @@ _NAMES = {
     "hinge.remotes": ("AsyncRemote", "Deadline", "Remote", "Reply"),
     "hinge.remotes.grpc": ("OpenInferenceGrpc",),
     "hinge.remotes.open_inference": ("OpenInference",),
-    "hinge.simulation": ("simulate",),
+    "hinge.simulation": ("evaluate", "simulate"),
     "hinge.traces": ("Trace", "load_trace", "read_trace", "write_trace"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
@@ -52,10 +52,7 @@ _MOVED = {
         "logistic",
         "temperature",
     ),
-    "hinge.costs": (
-        "Radio",
-        "ZeroOneCost",
-    ),
+    "hinge.costs": ("ZeroOneCost",),
     "hinge.device.storage.store": ("Store",),
     "hinge.errors": (
         "InvalidDecision",
@@ -134,7 +131,6 @@ if TYPE_CHECKING:
     from hinge.costs import CostMatrix as CostMatrix
     from hinge.costs import FixedCost as FixedCost
     from hinge.costs import MeasuredCost as MeasuredCost
-    from hinge.costs import Radio as Radio
     from hinge.costs import ZeroOneCost as ZeroOneCost
     from hinge.device.answer import Answer as Answer
     from hinge.device.async_device import AsyncDevice as AsyncDevice
@@ -198,6 +194,7 @@ if TYPE_CHECKING:
     from hinge.remotes import Reply as Reply
     from hinge.remotes.grpc import OpenInferenceGrpc as OpenInferenceGrpc
     from hinge.remotes.open_inference import OpenInference as OpenInference
+    from hinge.simulation import evaluate as evaluate
     from hinge.simulation import lineup as lineup
     from hinge.simulation import simulate as simulate
     from hinge.traces import Trace as Trace
