@@ -27,7 +27,7 @@ _STAMP = "installed"
 def interpreters() -> dict[str, Path]:
     """The newest interpreter of each supported version."""
     pyenv = os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv"
-    on_path = [found for version in SUPPORTED if (found := shutil.which(f"python{version}"))]
+    on_path = [place for place in map(shutil.which, (f"python{version}" for version in SUPPORTED)) if place]
     found: dict[str, tuple[tuple[int, ...], Path]] = {}
     for place in [*glob.glob(f"{pyenv}/versions/*/bin/python3"), *on_path]:  # pyenv's own before its shims
         version = _version(place)
