@@ -14,7 +14,8 @@ import pytest
 from hinge.fashion import local_model
 from hinge.oip.json import read_token
 from hinge.server import Server, Tls
-from hinge.server.access import check_token
+from hinge.server.models import Service
+from hinge.server.server import check_token
 from tests.server.clients import ask, images, infer, send_raw
 
 TOKEN = "correct-horse-battery-staple"
@@ -150,16 +151,14 @@ def test_s3_model_names_are_only_looked_up(name: str) -> None:
         assert infer(server.url, name, images()).status == 404
 
 
-def test_s3_errors_carry_an_id_and_no_internals(capsys: pytest.CaptureFixture[str]) -> None:
+def test_s3_errors_carry_an_id_and_no_internals(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explode(_: object) -> None:
+        raise RuntimeError("secret: /etc/hinge/key")
+
+    monkeypatch.setattr(Service, "metadata", explode)  # an unforeseen error
     with Server(["fashion-local"], log_level="warning") as server:
-
-        def explode(**_: object) -> None:
-            raise RuntimeError("secret: /etc/hinge/key")
-
-        running = server._running
-        assert running is not None
-        service = running.application.services["fashion-local"]
-        service.metadata = explode  # type: ignore[method-assign, assignment]  # an error nobody foresaw
         reply = ask(server.url, "/v2/models/fashion-local")
         assert reply.status == 500
         assert reply.json == {"error": "the server could not do this; its log says why"}
@@ -171,7 +170,7 @@ def test_s3_errors_carry_an_id_and_no_internals(capsys: pytest.CaptureFixture[st
 def test_s3_what_clients_send_cannot_forge_lines_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
     with Server(["fashion-local"], log_level="debug") as server:
         ask(server.url, '/v2/models/a%0a{"level":"error"}')
-        send_raw(server.url, b"GET /v2 HTTP/1.1\r\nX-Request-Id: a\\n{}\r\n\r\n")
+        send_raw(server.url, b"GET /v2 HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: a\\n{}\r\n\r\n")
     events = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [event["event"] for event in events] == ["started", "request", "request", "ending", "ended"]
     assert events[1]["path"] == '/v2/models/a?{"level":"error"}'

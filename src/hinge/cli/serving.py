@@ -63,7 +63,7 @@ def serve_command(
 
 
 def _token(file: Path | None) -> str | None:
-    from hinge.server.access import check_token
+    from hinge.server.server import check_token
 
     token = read_token(file)
     return None if token is None else check_token(token, "HINGE_TOKEN" if file is None else f"the token in {file}")

@@ -16,11 +16,19 @@ from hinge import Device, Isotonic
 from hinge.device.reporter import Reporter
 from hinge.errors import InvalidMessage
 from hinge.server import Server
-from hinge.server.events import MOST_LISTENERS
-from hinge.server.refusal import Refusal
-from hinge.server.report import MAX_REPORT_BYTES, OWN, Figures, read_report
-from hinge.server.reports import FORGET_S, MOST_DEVICES, POINTS, Reports
-from tests.server.clients import TIMEOUT_S, Reply, ask, connect, send_raw
+from hinge.server.limits import Refusal
+from hinge.server.live import (
+    FORGET_S,
+    MAX_REPORT_BYTES,
+    MOST_DEVICES,
+    MOST_LISTENERS,
+    OWN,
+    POINTS,
+    Figures,
+    Reports,
+    read_report,
+)
+from tests.server.clients import HOST, TIMEOUT_S, Reply, ask, connect, send_raw
 from tests.server.processes import WAIT_S, memory_kib, serving
 
 TOKEN = "0123456789abcdef"
@@ -180,7 +188,7 @@ def test_every_missing_field_is_noticed(report: Any) -> None:
 
 def test_large_reports_are_refused_before_they_come(url: str) -> None:
     length = f"Content-Type: application/json\r\nContent-Length: {MAX_REPORT_BYTES + 1}\r\n\r\n"
-    assert send_raw(url, f"POST /hinge/devices/hall HTTP/1.1\r\n{length}".encode()).status == 413
+    assert send_raw(url, f"POST /hinge/devices/hall HTTP/1.1\r\n{HOST}{length}".encode()).status == 413
 
 
 def test_a_report_as_large_as_may_be_is_read(url: str, report: Any) -> None:
@@ -353,7 +361,7 @@ def test_a_history_is_bounded_begins_anew_and_skips_what_stands_still(report: An
     read = [figures(report, samples) for samples in range(3)]
     for _ in range(5):
         reports.put("hall", read[1])
-    points = reports._devices["hall"].points
+    points = reports.devices["hall"].points
     assert len(points) == 1
     reports.put("hall", read[2])
     assert len(points) == 2
@@ -372,7 +380,7 @@ def test_what_was_told_of_other_policies_is_forgotten(report: Any) -> None:
     reports = Reports(list)
     reports.put("hall", figures(report, 1))
     reports.put("hall", figures(changed(report, "compare/0/policy", "oracle"), 2))
-    assert [len(point) for point in reports._devices["hall"].points] == [OWN, OWN + 3]
+    assert [len(point) for point in reports.devices["hall"].points] == [OWN, OWN + 3]
 
 
 def test_full_histories_are_small_and_shared_by_all_who_listen(report: Any) -> None:
@@ -386,7 +394,7 @@ def test_full_histories_are_small_and_shared_by_all_who_listen(report: Any) -> N
                 reports.put(f"d{name}", at_sample(read, samples))
         for _ in range(MOST_LISTENERS):
             reports.listeners.add()
-        devices = reports._devices.values()
+        devices = reports.devices.values()
         told = [device.history() for device in devices]
         assert all(before is device.history() for before, device in zip(told, devices, strict=True))
         assert tracemalloc.get_traced_memory()[0] < 40e6
