@@ -1,9 +1,9 @@
 """Checks on arguments, so that every error reads the same: `HILCB: alpha must be > 0, got -1`.
 
 Each check takes who asks, the parameter's name and the value, and returns the value in its plain Python type. The wrong
-kind of value raises `TypeError`, a value out of range `ValueError`.
-
-What to say about a name that nobody knows.
+kind of value raises `InvalidType` (also a `TypeError`), a value out of range `InvalidValue` (also a `ValueError`).
+`did_you_mean` ends the message about an unknown name. `printable` and `shown` are for values from outside, which must
+not reach a terminal, a log or a page as they are.
 """
 
 import difflib
@@ -12,18 +12,20 @@ from collections.abc import Iterable
 from numbers import Real
 from operator import index
 
+from hinge.errors import InvalidType, InvalidValue
+
 
 def whole(owner: str, name: str, value: object, low: int, high: int | None = None) -> int:
     """An integer from `low` to `high` (both included).
 
     >>> whole("UniformBins", "bins", 0, 1)
     Traceback (most recent call last):
-    ValueError: UniformBins: bins must be an integer >= 1, got 0
+    hinge.errors.InvalidValue: UniformBins: bins must be an integer >= 1, got 0
     """
     if type(value) is not int:  # bool and numpy's integers among the rest
         value = _index(owner, name, value, low, high)
     if value < low or (high is not None and value > high):
-        raise ValueError(f"{owner}: {name} must be {_integers(low, high)}, got {value!r}")
+        raise InvalidValue(owner, name, f"must be {_integers(low, high)}, got {value!r}")
     return value
 
 
@@ -32,11 +34,11 @@ def real(owner: str, name: str, value: object, low: float = -math.inf, high: flo
 
     >>> real("HILCB", "offload_cost", 1.5, 0, 1)
     Traceback (most recent call last):
-    ValueError: HILCB: offload_cost must be from 0 to 1, got 1.5
+    hinge.errors.InvalidValue: HILCB: offload_cost must be from 0 to 1, got 1.5
     """
     number = value if type(value) is float else _number(owner, name, value)
     if not low <= number <= high or math.isinf(number):
-        raise ValueError(f"{owner}: {name} must be {_range(low, high)}, got {value!r}")
+        raise InvalidValue(owner, name, f"must be {_range(low, high)}, got {value!r}")
     return number
 
 
@@ -45,11 +47,11 @@ def positive(owner: str, name: str, value: object) -> float:
 
     >>> positive("HILCB", "alpha", -1)
     Traceback (most recent call last):
-    ValueError: HILCB: alpha must be > 0, got -1
+    hinge.errors.InvalidValue: HILCB: alpha must be > 0, got -1
     """
     number = _number(owner, name, value)
     if not math.isfinite(number) or number <= 0:
-        raise ValueError(f"{owner}: {name} must be > 0, got {value!r}")
+        raise InvalidValue(owner, name, f"must be > 0, got {value!r}")
     return number
 
 
@@ -58,10 +60,10 @@ def truth(owner: str, name: str, value: object) -> bool:
 
     >>> truth("HILCB", "offload_unseen", "no")
     Traceback (most recent call last):
-    TypeError: HILCB: offload_unseen must be True or False, got 'no'
+    hinge.errors.InvalidType: HILCB: offload_unseen must be True or False, got 'no'
     """
     if not isinstance(value, bool):
-        raise TypeError(f"{owner}: {name} must be True or False, got {value!r}")
+        raise InvalidType(owner, name, f"must be True or False, got {value!r}")
     return value
 
 
@@ -71,7 +73,7 @@ def _index(owner: str, name: str, value: object, low: int, high: int | None) -> 
             raise TypeError
         return index(value)  # type: ignore[arg-type]  # index() is the check: it refuses what is no integer
     except TypeError:
-        raise TypeError(f"{owner}: {name} must be {_integers(low, high)}, got {value!r}") from None
+        raise InvalidType(owner, name, f"must be {_integers(low, high)}, got {value!r}") from None
 
 
 def _integers(low: int, high: int | None) -> str:
@@ -81,15 +83,15 @@ def _integers(low: int, high: int | None) -> str:
 def _number(owner: str, name: str, value: object) -> float:
     # A numpy scalar of any kind is a Real or has __float__ and a dtype; text and sequences have neither.
     if isinstance(value, bool) or not (isinstance(value, Real) or hasattr(value, "dtype")):
-        raise TypeError(f"{owner}: {name} must be a number, got {value!r}")
+        raise InvalidType(owner, name, f"must be a number, got {value!r}")
     if getattr(getattr(value, "dtype", None), "kind", "f") in "bcSU":  # numpy's own bool, complex and text
-        raise TypeError(f"{owner}: {name} must be a number, got {value!r}")
+        raise InvalidType(owner, name, f"must be a number, got {value!r}")
     try:
         return float(value)  # type: ignore[arg-type]  # an array of several numbers is refused here
     except OverflowError:  # an integer beyond every float
         return math.inf if value > 0 else -math.inf  # type: ignore[operator]  # a Real can be compared
     except (TypeError, ValueError):
-        raise TypeError(f"{owner}: {name} must be a number, got {value!r}") from None
+        raise InvalidType(owner, name, f"must be a number, got {value!r}") from None
 
 
 def _range(low: float, high: float) -> str:
@@ -111,3 +113,35 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     known = sorted(known)
     close = difflib.get_close_matches(str(name), known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
+
+
+def printable(text: str, most: int = 256) -> str:
+    """Text from outside, as it may be shown: control characters escaped, and at most so many characters.
+
+    >>> print(printable("title\\x1b[2J"), printable("abcdef", most=4))
+    title\\x1b[2J abc…
+    """
+    start = text[: most + 1]
+    if not start.isprintable():
+        start = "".join(each if each.isprintable() else repr(each)[1:-1] for each in start)
+    return start if len(start) <= most else start[: most - 1] + "…"
+
+
+def shown(value: object, most: int = 36) -> str:
+    """A value from outside for an error message: text in quotes, at most so many characters; of a list only its kind.
+
+    >>> print(shown("FP32"), shown([1, 2, 3]), shown(10**50, most=12))
+    'FP32' a list 10000000000…
+    """
+    if not isinstance(value, (str, int, float, type(None))):
+        return kind(value)
+    text = "null" if value is None else repr(value[:most] if isinstance(value, str) else value)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+_KINDS = {dict: "an object", list: "a list", str: "text", bool: "a truth value", int: "an integer", float: "a number"}
+
+
+def kind(value: object) -> str:
+    """What JSON calls such a value."""
+    return "null" if value is None else _KINDS.get(type(value), type(value).__name__)

@@ -187,7 +187,7 @@ def website() -> Iterator[str]:
 
 @both_ways
 def test_a_server_that_speaks_no_such_protocol_is_named(asked: Any, website: str) -> None:
-    with pytest.raises(RemoteFailed, match=f"{website} does not speak the Open Inference Protocol: JSON: broken"):
+    with pytest.raises(RemoteFailed, match=f"{website} does not speak the Open Inference Protocol: JSON: malformed"):
         asked(OpenInference(website, "remote"), [[1]])
     with pytest.raises(RemoteFailed, match="does not speak"):
         OpenInference(website, "remote").check()

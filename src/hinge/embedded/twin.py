@@ -34,7 +34,7 @@ def constants(bins: int, alpha: float, offload_cost: float | None) -> Constants:
     Constants(bins=16, threshold=2147483648, rate=2979003855, shift=2)
     >>> constants(bins=256, alpha=0.52, offload_cost=0.5)
     Traceback (most recent call last):
-    ValueError: microcontroller: bins must be an integer from 1 to 255, got 256
+    hinge.errors.InvalidValue: microcontroller: bins must be an integer from 1 to 255, got 256
     """
     bins = whole("microcontroller", "bins", bins, 1, MOST_BINS)
     alpha = real("microcontroller", "alpha", alpha, LOWEST_ALPHA, HIGHEST_ALPHA)

@@ -424,6 +424,14 @@ class Need(Enum):
     AGREEMENT = "whether local agrees with remote on every sample"
 
 
+class Functions(NamedTuple):
+    """A policy's functions on its table; the docstring of this module has their signatures."""
+
+    offloads: Callable[..., bool]
+    notes: Callable[..., None]
+    learns: Callable[..., None]
+
+
 class Policy(Merging):
     """Decides, sample by sample, whether to accept the local answer, and learns from offloads.
 
@@ -466,6 +474,11 @@ class Policy(Merging):
         self.id = secrets.token_hex(8)
         self._pending: OrderedDict[int, Decision] = OrderedDict()  # oldest first, and the oldest is quick to drop
         self._merged: dict[str, State] = {}
+
+    @property
+    def functions(self) -> Functions:
+        """The functions that decide and learn, for programs that run them on a copy of the table."""
+        return Functions(self._offloads, self._notes, self._learns)
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
@@ -578,7 +591,8 @@ class Policy(Merging):
                 decision = reader._await(True, reader._checked_bin(bin), reader.time)
                 reader.learn(decision, agrees, cost)
             except (TypeError, ValueError) as error:
-                raise type(error)(f"{error} (in row {reader.time - 1} of the log)") from None
+                kind = TypeError if isinstance(error, TypeError) else ValueError
+                raise kind(f"{error} (in row {reader.time - 1} of the log)") from None
             digest.update(f"{decision.bin} {float(agrees)!r} {None if cost is None else float(cost)!r};".encode())
         self.warm_start({**reader.state(), "id": f"log {digest.hexdigest()[:16]}"}, weight)
 

@@ -131,7 +131,7 @@ def tensors(datatype: str, binary: bool) -> st.SearchStrategy[Tensor]:
 
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize("datatype", DATATYPES)
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_tensors_arrive_as_they_were_sent(datatype: str, binary: bool, data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(["x", "ünï", 'a"b', "back\\", "[{"]), min_size=1, unique=True))
@@ -191,7 +191,7 @@ TEXTS = {
     "objects": b'{"inputs":[' + b"{}," * 2**15, "NaN": body(data=[1, float("nan")]),
     "infinite": body(data=[1, float("-inf")]), "many": b"[" + b"0," * 2**22,
     "beyond floats": body().replace(b"2.0", b"2e999"), "long number": body().replace(b"2.0", b"2" * 10**5),
-    "key twice": b'{"id":"1",' + body()[1:], "id a number": b'{"id":1,"inputs":[]}',
+    "id a number": b'{"id":1,"inputs":[]}',
     "id long": b'{"id":"%s"}' % (b"Z" * 999),
     "no inputs": b'{"id":"42"}', "inputs empty": b'{"inputs":[]}', "inputs an object": b'{"inputs":{}}',
     "input no object": b'{"inputs":[5]}', "names twice": json.dumps({"inputs": [X, X]}).encode(),
@@ -255,7 +255,7 @@ def response(**changes: object) -> bytes:
         (response(id=None), "to request '', not to '42'"),
         (response(model_name="other"), "of model 'other', not of 'm'"),
         (response(model_name="../m"), "model_name must be"),
-        (response(outputs=[]), "outputs must not be empty"),
+        (response(outputs=[]), "outputs must be 1 to 64, got 0"),
         (response(outputs=[{**X, "name": "y"}]), "tensor 'x' is missing"),
         (response(outputs=[{**X, "shape": [2, 1]}]), r"shape must be \[2\], got \[2, 1\]"),
         (response(outputs=[{**X, "datatype": "FP64"}]), "datatype must be FP32, got FP64"),
