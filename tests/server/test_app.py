@@ -79,7 +79,8 @@ def test_a_connection_takes_many_requests(url: str) -> None:
 def test_a_body_may_come_in_chunks(url: str) -> None:
     body = images().body
     with connect(url) as connection:
-        connection.sendall(b"POST /v2/models/fashion-local/infer HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+        head = f"POST /v2/models/fashion-local/infer HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n"
+        connection.sendall(head.encode())
         for start in range(0, len(body), 500):
             piece = body[start : start + 500]
             connection.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))

@@ -143,11 +143,8 @@ def test_options_that_make_no_sense_are_one_line(capsys: Captured, arguments: li
 
 
 def test_a_weak_token_is_refused_and_not_shown(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    for token, problem in (
-        ("", "HINGE_TOKEN: token must be printable ASCII without spaces"),
-        ("hunter2 hunter2 hunter2", "HINGE_TOKEN: token must be printable ASCII without spaces"),
-        ("hunter2", "HINGE_TOKEN must be at least 16 visible characters of ASCII"),
-    ):
+    problem = "HINGE_TOKEN: token must be printable ASCII without spaces, at least 16 characters"
+    for token in ("", "hunter2 hunter2 hunter2", "hunter2"):
         monkeypatch.setenv("HINGE_TOKEN", token)
         assert refusal(capsys, "fashion-local") == f"hinge: {problem}"
 

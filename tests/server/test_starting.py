@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hinge.server import Server, server as module
+from hinge.server import Server
+from hinge.server import server as module
 from hinge.server.connections import Listener
 from tests.server.clients import ask
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from functools import cache, lru_cache
 from pathlib import Path
 from time import perf_counter
@@ -22,10 +22,19 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hinge import __version__
+from hinge._checks import printable
 from hinge.errors import InvalidMessage
-from hinge.oip.json import MAX_BODY_BYTES, Message, model_name
-from hinge.oip.messages import InferenceRequest, ServerMetadata, build_response, build_server_metadata, parse_request
-from hinge.server.connections import Connection
+from hinge.oip.json import MAX_BODY_BYTES
+from hinge.oip.messages import (
+    InferenceRequest,
+    Message,
+    ServerMetadata,
+    build_response,
+    build_server_metadata,
+    model_name,
+    parse_request,
+)
+from hinge.server.connections import Connection, Listener
 from hinge.server.limits import (
     MAX_HEAD_BYTES,
     MAX_HEADERS,
@@ -38,7 +47,7 @@ from hinge.server.limits import (
 )
 from hinge.server.live import MAX_REPORT_BYTES, Reports, is_loopback, read_report
 from hinge.server.models import VERSION, Service
-from hinge.server.observability import Log, Metrics, printable
+from hinge.server.observability import Log, Metrics
 from hinge.server.openapi import OPERATIONS, PAGE, describe
 
 LARGE_JSON_BYTES = 32 * 2**10  # reading or writing more would keep other requests waiting for milliseconds
@@ -137,7 +146,7 @@ class Exchange:
 
 
 class App:
-    """Answers requests for the models that are served. `find` gives the connection with a client's address."""
+    """Answers requests for the models that are served."""
 
     def __init__(
         self,
@@ -149,7 +158,7 @@ class App:
         metrics: Metrics,
         log: Log,
         reports: Reports,
-        find: Callable[[tuple[str, int] | None], Connection],
+        listener: Listener,
     ) -> None:
         self.services = services
         self.draining = False
@@ -162,7 +171,7 @@ class App:
         )
         self._token = token
         self._checks_host = token is None and not insecure
-        self._metrics, self._log, self._reports, self._find = metrics, log, reports, find
+        self._metrics, self._log, self._reports, self._listener = metrics, log, reports, listener
         self._large = asyncio.Lock()  # one large message at a time, or reading them could take all memory
         self._openapi = msgspec.json.encode(describe(sorted(services), guarded=token is not None))
         self._paths = {
@@ -173,7 +182,7 @@ class App:
         self._open = {operation.path for operation in OPERATIONS if operation.open}
         routes = [Route(each.path, getattr(self, each.handler), methods=[each.method]) for each in OPERATIONS]
         self._router: ASGIApp = Router(routes, redirect_slashes=False)
-        metrics.watch(lambda: self.inferences.requests, lambda: log.dropped)
+        metrics.watch(lambda: self.inferences.requests, lambda: len(listener.open), lambda: log.dropped)
 
     def drain(self) -> None:
         """Admit no more inferences, and end the event streams."""
@@ -193,7 +202,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         start = perf_counter()
-        exchange = Exchange(scope, send, self._find(scope["client"]))
+        exchange = Exchange(scope, send, self._listener.find(scope["client"]))
         exchange.connection.begin()
         try:
             self._check_access(scope, exchange)

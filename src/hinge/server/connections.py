@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+from hinge._checks import printable
 from hinge.server.limits import MAX_HEAD_BYTES, Refusal, disconnected, new_id
-from hinge.server.observability import Log, Metrics, printable
+from hinge.server.observability import Log, Metrics
 
 try:
     import resource
@@ -256,7 +257,7 @@ class Listener:
         self._metrics, self._log = metrics, log
         self._said: dict[str, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._refused = 0
+        self._refused: set[socket.socket] = set()
         self.open: set[Connection] = set()
         self.idle: dict[Connection, None] = {}  # those without a request, the longest idle first
         self.by_address: dict[tuple[str, int], Connection] = {}
@@ -293,6 +294,8 @@ class Listener:
         for connection in list(self.open):
             if connection not in self.by_address.values():
                 connection.abort()
+        for client in list(self._refused):
+            self._let_go(client)
 
     async def wait_closed(self) -> None:
         """Wait until none is accepted any more."""
@@ -331,10 +334,10 @@ class Listener:
         self._metrics.refused("connections")
         self._say("too many connections", connections=self.limit)
         try:
-            if plain and self._refused < REFUSED:
+            if plain and len(self._refused) < REFUSED:
                 client.send(Refusal(503, "connections", "too many connections", (("retry-after", "1"),)).http(new_id()))
                 client.shutdown(socket.SHUT_WR)
-                self._refused += 1
+                self._refused.add(client)
                 asyncio.get_running_loop().call_later(LINGER_S, self._let_go, client)
                 return
         except OSError:
@@ -342,7 +345,7 @@ class Listener:
         client.close()
 
     def _let_go(self, client: socket.socket) -> None:
-        self._refused -= 1
+        self._refused.discard(client)
         client.close()
 
     async def _sweep(self) -> None:

@@ -29,7 +29,7 @@ from starlette.types import Receive, Scope, Send
 from hinge import __version__
 from hinge.device.reporter import MOST_BINS, MOST_COMPARED, NAME, RECENT
 from hinge.errors import InvalidMessage
-from hinge.oip.json import MAX_TEXT
+from hinge.oip.json import MAX_TEXT, decoded
 from hinge.server.limits import Refusal, overloaded
 
 MAX_REPORT_BYTES = 2**20
@@ -172,20 +172,9 @@ class Figures(NamedTuple):
 
 def read_report(name: str, body: bytes) -> Figures:
     """The figures of a report of the device of that name; anything else raises `InvalidMessage`."""
-    try:
-        report = _DECODER.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        problem = str(error)[:MAX_TEXT]
-    except RecursionError:
-        problem = "nested too deep"
-    else:
-        if report.device != name:
-            raise InvalidMessage("report: device must be the one that reports")
-        return _figures(report)
-    raise InvalidMessage(f"report: {problem}")  # out here, so that the error does not hold on to the body
-
-
-def _figures(report: Report) -> Figures:
+    report = decoded(body, _DECODER, MAX_REPORT_BYTES)
+    if report.device != name:
+        raise InvalidMessage("report: device must be the one that reports")
     status = report.status
     offloads = status.answered_by_remote + sum(status.fell_back.values())
     numbers = [status.samples, offloads, status.offload_cost, report.cost_per_sample, report.regret]

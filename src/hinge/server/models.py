@@ -18,15 +18,14 @@ from typing import Any
 import numpy as np
 
 from hinge import fashion
-from hinge._checks import did_you_mean
+from hinge._checks import did_you_mean, printable
 from hinge.errors import InvalidMessage, InvalidModel, UnknownName
 from hinge.models.onnx import input_specs, open_session, output_specs
-from hinge.oip.json import Message, model_name
-from hinge.oip.messages import MAX_TENSORS, ModelMetadata, build_model_metadata
+from hinge.oip.messages import MAX_TENSORS, Message, ModelMetadata, build_model_metadata, model_name
 from hinge.oip.tensors import Tensor, TensorSpec, dtype_of
 from hinge.server.batching import Batcher, Tensors
 from hinge.server.limits import Limits, Refusal
-from hinge.server.observability import Log, Metrics, printable
+from hinge.server.observability import Log, Metrics
 
 VERSION = "1"  # the only one of each model: a new file replaces the old
 SHIPPED = {"fashion": fashion.remote_model, "fashion-local": fashion.local_model}

@@ -16,21 +16,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.samples import Sample
 
 LEVELS = ("debug", "info", "warning", "error")
-MAX_TEXT = 200  # characters of what a client sent
 LINES = 4096  # that wait to be written
 WRITE_S = 0.05  # between two writes
 CLOSE_S = 1.0  # for the last lines, when the log is closed
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-
-
-def printable(text: str) -> str:
-    """What a client sent, as far as it may stand in a log: cut, and without control characters.
-
-    >>> printable("/v2\\x1b[2J")
-    '/v2?[2J'
-    """
-    return "".join(each if each.isprintable() else "?" for each in text[:MAX_TEXT])
 
 
 class Log:
@@ -129,6 +119,7 @@ class Metrics:
         self._rows = self._histogram("hinge_batch_rows", "Rows run at once", ROWS)
         self._queued = Gauge("hinge_queued_requests", "Waiting for a model", ["model"], registry=self.registry)
         self._in_flight = Gauge("hinge_in_flight_requests", "Inferences in flight", registry=self.registry)
+        self._connections = Gauge("hinge_connections", "Open connections", registry=self.registry)
         self._dropped = Gauge("hinge_log_lines_dropped", "Log lines that could not be written", registry=self.registry)
         self._codes: dict[tuple[str, int], Counter] = {}
         self._latencies: dict[str, Histogram] = {}
@@ -158,9 +149,10 @@ class Metrics:
         self._failures.labels(model)  # so that it reads 0, and not nothing
         return self._rows.labels(model).observe
 
-    def watch(self, in_flight: Callable[[], int], dropped: Callable[[], int]) -> None:
-        """Show how many inferences are in flight, and how many lines of the log were dropped."""
+    def watch(self, in_flight: Callable[[], int], connections: Callable[[], int], dropped: Callable[[], int]) -> None:
+        """Show how many inferences are in flight, connections open, and lines of the log dropped."""
         self._in_flight.set_function(in_flight)
+        self._connections.set_function(connections)
         self._dropped.set_function(dropped)
 
     def requests(self) -> list[dict[str, Any]]:

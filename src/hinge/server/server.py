@@ -25,6 +25,7 @@ from typing import Any
 import uvicorn
 
 from hinge._checks import real, whole
+from hinge.oip.access import check_token
 from hinge.server.app import App
 from hinge.server.connections import EventLoop, Listener
 from hinge.server.limits import Limits
@@ -32,7 +33,7 @@ from hinge.server.live import Reports
 from hinge.server.models import Model, Place, Service, Watcher, parse_places
 from hinge.server.observability import Log, Metrics
 
-MIN_TOKEN = 16  # characters
+MIN_TOKEN = 16  # characters of a token
 START_S = 30.0
 KEEP_ALIVE_S = 75  # for which a connection may be idle: devices ask seldom, and connecting takes a round trip
 MAX_HEAD_BUFFER = 64 * 2**10  # of h11; headers are refused before they reach it
@@ -56,18 +57,6 @@ class Tls:
             context.load_verify_locations(self.client_ca or self.cert)
         except ssl.SSLError as error:
             raise ValueError(f"TLS: certificate and key do not fit: {error.reason or error}") from None
-
-
-def check_token(token: str, source: str = "token") -> str:
-    """The token, if it is hard to guess and fits into a header.
-
-    >>> check_token("secret")
-    Traceback (most recent call last):
-    ValueError: token must be at least 16 visible characters of ASCII
-    """
-    if len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        raise ValueError(f"{source} must be at least {MIN_TOKEN} visible characters of ASCII")
-    return token
 
 
 def listen(host: str, port: int, *, guarded: bool) -> socket.socket:
@@ -134,7 +123,7 @@ class Server:
     ) -> None:
         self.places = parse_places(models)
         self._host, self._port = host, whole("Server", "port", port, 0, 65535)
-        self._token = None if token is None else check_token(token)
+        self._token = None if token is None else check_token("Server", token, least=MIN_TOKEN)
         self.tls, self._insecure = tls, insecure
         self.limits = limits or Limits()
         self._threads = None if threads is None else whole("Server", "threads", threads, 0, 1024)
@@ -217,7 +206,7 @@ class Server:
             metrics=metrics,
             log=self.log,
             reports=reports,
-            find=listener.find,
+            listener=listener,
         )
 
     def make_watcher(self, app: App, metrics: Metrics) -> Watcher | None:
