@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hinge.cli import options
-from hinge.oip.json import read_token
+from hinge.oip.access import read_token
 
 if TYPE_CHECKING:
     from hinge.server import Tls
