@@ -22,8 +22,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hinge import __version__
-from hinge._checks import printable
-from hinge.errors import InvalidMessage
+from hinge.errors import InvalidMessage, printable
 from hinge.oip.json import MAX_BODY_BYTES
 from hinge.oip.messages import (
     InferenceRequest,

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from hinge._checks import printable
+from hinge.errors import printable
 from hinge.server.limits import MAX_HEAD_BYTES, Refusal, disconnected, new_id
 from hinge.server.observability import Log, Metrics
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from hinge import fashion
-from hinge._checks import did_you_mean, printable
-from hinge.errors import InvalidMessage, InvalidModel, UnknownName
+from hinge._checks import did_you_mean
+from hinge.errors import InvalidMessage, InvalidModel, UnknownName, printable
 from hinge.models.onnx import input_specs, open_session, output_specs
 from hinge.oip.messages import MAX_TENSORS, Message, ModelMetadata, build_model_metadata, model_name
 from hinge.oip.tensors import Tensor, TensorSpec, dtype_of
