@@ -110,3 +110,17 @@ class BreakerOpen(RemoteFailed):
     """The circuit breaker is open: the remote failed too often to be asked now."""
 
     kind = "breaker"
+
+
+def printable(value: object, most: int = 200) -> str:
+    """The value as text that is safe to show: what is not printable is escaped, and what is long is cut.
+
+    >>> print(printable("a\x1b]0;title\x07b"), printable("x" * 300, most=8))
+    a\\x1b]0;title\\x07b xxxxxxx…
+    """
+    text = str(value)
+    if len(text) > most:
+        text = text[: most - 1] + "…"
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return text

@@ -15,7 +15,7 @@ from hinge.cli.app import run
 from hinge.errors import RemoteFailed, RemoteInvalid, RemoteUnreachable
 from hinge.oip.messages import ServerMetadata, build_server_metadata
 from hinge.oip.tensors import Tensor, TensorSpec
-from tests.cli.test_cli import Captured, refusal
+from tests.support.commands import Captured, refusal
 from tests.support.loopback import OipServer
 
 LOCAL = ["--local", str(fashion.local_model())]
@@ -132,7 +132,7 @@ class Late:
 def test_a_server_that_comes_late_without_the_model(
     capsys: Captured, samples: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hinge.cli.device.setting.open_remote", lambda *_: Late())
+    monkeypatch.setattr("hinge.cli.device_models.open_remote", lambda *_: Late())
     folder = str(tmp_path / "state")
     remote = ["--remote", "http://edge", "--model", "remote", "--state", folder, "--json"]
     assert run(["device", samples, *LOCAL, *remote]) == 2
@@ -246,18 +246,18 @@ def test_folders_that_are_not_the_classes_of_the_model(capsys: Captured, tmp_pat
         (["--policy", "logistic"], "logistic cannot run on a device: it must be told what was fitted"),
         (["--policy", "hedge-hi", "--at-most", "0.1"], "--at-most cannot be used with hedge-hi, which learns by"),
         (["--model", "remote"], "--model needs --remote"),
-        (["--state", __file__], "test_device_refusals.py is not a folder"),
+        (["--state", __file__], "test_device.py is not a folder"),
         (["--offload-cost", "2"], "from 0 to 1"),
         (["--offload-cost", "learned"], "needs prices"),
         (["--price-per-ms", "1"], "--wrong-answer"),
         (["--wrong-answer", "1"], "--price-per-call"),
         (["--offload-cost", "0.5", "--price-per-ms", "1", "--wrong-answer", "9"], "give one of them"),
-        (["--at-most", "2"], "--at-most must be from 0 to 1, got 2"),
-        (["--deadline-s", "0"], "--deadline-s must be > 0, got 0"),
-        (["--batch", "0"], "--batch must be"),
-        (["--limit", "0"], "--limit must be"),
-        (["--shadow", "both"], "'local' or 'remote'"),
-        (["--metrics-port", "70000"], "from 0 to 65535"),
+        (["--at-most", "2"], "Invalid value for '--at-most'"),
+        (["--deadline-s", "0"], "--deadline-s must be > 0, got 0.0"),
+        (["--batch", "0"], "Invalid value for '--batch'"),
+        (["--limit", "0"], "Invalid value for '--limit'"),
+        (["--shadow", "both"], "Invalid value for '--shadow'"),
+        (["--metrics-port", "70000"], "Invalid value for '--metrics-port'"),
     ],
 )
 def test_settings_that_make_no_sense(arguments: list[str], problem: str, capsys: Captured) -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from hinge.cli.app import run
 from hinge.server import Server
-from tests.cli.test_cli import Captured
 from tests.server.clients import ask
+from tests.support.commands import Captured
 
 TOKEN = "0123456789abcdef"
 

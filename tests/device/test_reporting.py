@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hinge.cli.device.running import Run
 from PIL import Image
 
 from hinge import HILCB, AlwaysLocal, AlwaysRemote, Device, FixedCost, Isotonic, Thompson, at_most
 from hinge.bins import ClassBins, QuantileBins, UniformBins
-from hinge.cli.device.running import Run
 from hinge.device.reporter import RECENT, SIDE, Hindsight, Reporter, data_url, licences, small
 
 WAIT_S = 20.0

@@ -5,9 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hinge.cli.exporting import exports
 
 from hinge import HILCB, HILCBLite, Isotonic, Policy, Thompson
-from hinge.cli.exporting import exports
 from hinge.embedded.export import export_c, export_table
 from hinge.embedded.twin import LiteTwin, twin_of
 from hinge.errors import InvalidState
