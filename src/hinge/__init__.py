@@ -52,10 +52,7 @@ _MOVED = {
         "logistic",
         "temperature",
     ),
-    "hinge.costs": (
-        "Radio",
-        "ZeroOneCost",
-    ),
+    "hinge.costs": ("ZeroOneCost",),
     "hinge.device.storage.store": ("Store",),
     "hinge.errors": (
         "InvalidDecision",
@@ -134,7 +131,6 @@ if TYPE_CHECKING:
     from hinge.costs import CostMatrix as CostMatrix
     from hinge.costs import FixedCost as FixedCost
     from hinge.costs import MeasuredCost as MeasuredCost
-    from hinge.costs import Radio as Radio
     from hinge.costs import ZeroOneCost as ZeroOneCost
     from hinge.device.answer import Answer as Answer
     from hinge.device.async_device import AsyncDevice as AsyncDevice

@@ -2,7 +2,8 @@
 
 Each check takes who asks, the parameter's name and the value, and returns the value in its plain Python type. The wrong
 kind of value raises `InvalidType` (also a `TypeError`), a value out of range `InvalidValue` (also a `ValueError`).
-`did_you_mean` ends the message about an unknown name.
+`did_you_mean` ends the message about an unknown name. `printable` and `shown` are for values from outside, which must
+not reach a terminal, a log or a page as they are.
 """
 
 import difflib
@@ -112,3 +113,35 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     known = sorted(known)
     close = difflib.get_close_matches(str(name), known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
+
+
+def printable(text: str, most: int = 256) -> str:
+    """Text from outside, as it may be shown: control characters escaped, and at most so many characters.
+
+    >>> print(printable("title\\x1b[2J"), printable("abcdef", most=4))
+    title\\x1b[2J abc…
+    """
+    start = text[: most + 1]
+    if not start.isprintable():
+        start = "".join(each if each.isprintable() else repr(each)[1:-1] for each in start)
+    return start if len(start) <= most else start[: most - 1] + "…"
+
+
+def shown(value: object, most: int = 36) -> str:
+    """A value from outside for an error message: text in quotes, at most so many characters; of a list only its kind.
+
+    >>> print(shown("FP32"), shown([1, 2, 3]), shown(10**50, most=12))
+    'FP32' a list 10000000000…
+    """
+    if not isinstance(value, (str, int, float, type(None))):
+        return kind(value)
+    text = "null" if value is None else repr(value[:most] if isinstance(value, str) else value)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+_KINDS = {dict: "an object", list: "a list", str: "text", bool: "a truth value", int: "an integer", float: "a number"}
+
+
+def kind(value: object) -> str:
+    """What JSON calls such a value."""
+    return "null" if value is None else _KINDS.get(type(value), type(value).__name__)

@@ -2,21 +2,36 @@
 
 import io
 import json
+import signal
+import socket
+import subprocess
 import sys
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from queue import Queue
+from threading import Thread
+from typing import IO, Any
 
 import numpy as np
 import pytest
 
-from hinge import OnnxModel, UniformBins, fashion, load_trace, read_trace, simulate
+from hinge import Device, FixedCost, Isotonic, OnnxModel, Store, UniformBins, fashion, load_trace, read_trace, simulate
 from hinge.cli.app import run
+from hinge.cli.device import Run
+from hinge.cli.device_samples import Case
+from hinge.cli.device_view import Warnings
 from hinge.oip.tensors import TensorSpec
+from hinge.policies import AlwaysLocal
+from hinge.server import Server
 from hinge.simulation import lineup
 from hinge.simulation.sources import FixedCosts, InOrder
 from hinge.traces import Trace, write_trace
-from tests.support.commands import Captured, refusal
+from tests.server.clients import ask
+from tests.support.commands import INSTALLED, Captured, refusal
 from tests.support.loopback import OipServer
+
+WAIT_S = 30
 
 PATIENT = ["--deadline-s", "30", "--json"]
 IMAGES, LABELS = fashion.labelled_images()
@@ -46,6 +61,10 @@ def device(capsys: Captured, *arguments: str) -> tuple[list[dict[str, Any]], dic
 
 def offloads(answers: list[dict[str, Any]]) -> list[bool]:
     return [answer["decision"] == "offload" for answer in answers]
+
+
+def refused(capsys: Captured, *arguments: str) -> str:
+    return refusal(capsys, "device", *arguments)
 
 
 def own_models(server: OipServer) -> list[str]:
@@ -268,3 +287,173 @@ def test_the_summary_of_a_shadow_says_who_was_not_asked_for(capsys: Captured) ->
     assert "asked behind the caller" in capsys.readouterr().out
 
 
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--policy", "isotnic"], "did you mean 'isotonic'"),
+        (["--policy", "hil-f"], "hil-f cannot run on a device: it must be told"),
+        (["--policy", "oracle"], "oracle cannot run on a device: it must be told how often local agrees"),
+        (["--policy", "logistic"], "logistic cannot run on a device: it must be told what was fitted"),
+        (["--policy", "hedge-hi", "--at-most", "0.1"], "--at-most cannot be used with hedge-hi, which learns by"),
+        (["--model", "remote"], "--model needs --remote"),
+        (["--state", __file__], "test_device.py is not a folder"),
+        (["--offload-cost", "2"], "from 0 to 1"),
+        (["--offload-cost", "learned"], "needs prices"),
+        (["--price-per-ms", "1"], "--wrong-answer"),
+        (["--wrong-answer", "1"], "--price-per-call"),
+        (["--offload-cost", "0.5", "--price-per-ms", "1", "--wrong-answer", "9"], "give one of them"),
+        (["--at-most", "2"], "Invalid value for '--at-most'"),
+        (["--deadline-s", "0"], "--deadline-s must be > 0, got 0.0"),
+        (["--batch", "0"], "Invalid value for '--batch'"),
+        (["--limit", "0"], "Invalid value for '--limit'"),
+        (["--shadow", "both"], "Invalid value for '--shadow'"),
+        (["--metrics-port", "70000"], "Invalid value for '--metrics-port'"),
+    ],
+)
+def test_settings_that_make_no_sense(arguments: list[str], problem: str, capsys: Captured) -> None:
+    assert problem in refused(capsys, *arguments)
+
+
+def test_a_state_of_another_policy_or_in_use(capsys: Captured, tmp_path: Path) -> None:
+    with Store(tmp_path, Isotonic(bins=8, offload_cost=0.5), seconds=None):
+        assert "in use by process" in refused(capsys, "--state", str(tmp_path), "--bins", "8")
+    assert "use another folder" in refused(capsys, "--state", str(tmp_path), "--bins", "16")
+
+
+def test_a_port_that_is_taken(capsys: Captured) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert refused(capsys, "--metrics-port", str(port)) == f"hinge: --metrics-port {port}: Address already in use"
+
+
+# -- a device while it runs -------------------------------------------------------------------------------------------
+
+
+class Camera:
+    """The installed command, fed with frames through a pipe that stays open."""
+
+    def __init__(self, *arguments: str) -> None:
+        models = ["--local", str(fashion.local_model()), "--remote", "http://127.0.0.1:9", "--model", "remote"]
+        self.process = subprocess.Popen(
+            [str(INSTALLED), "device", "-", *models, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self.out, self.err = self._lines(self.process.stdout), self._lines(self.process.stderr)
+
+    def _lines(self, stream: IO[bytes] | None) -> "Queue[str]":
+        lines: Queue[str] = Queue()
+
+        def read() -> None:
+            assert stream is not None
+            for line in stream:
+                lines.put(line.decode())
+
+        Thread(target=read, daemon=True).start()
+        return lines
+
+    def send(self, frames: int) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(IMAGES[:frames].tobytes())
+        self.process.stdin.flush()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(WAIT_S)
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+@pytest.fixture
+def camera(tmp_path: Path) -> Iterator[Camera]:
+    camera = Camera("--json", "--state", str(tmp_path / "state"), "--metrics-port", "0")
+    yield camera
+    camera.close()
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_a_device_that_waits_is_ended_cleanly(
+    kind: signal.Signals, camera: Camera, capsys: Captured, tmp_path: Path
+) -> None:
+    camera.send(20)
+    answers = [json.loads(camera.out.get(timeout=WAIT_S)) for _ in range(20)]
+    assert [answer["source"] for answer in answers] == ["local"] * 20
+    camera.process.send_signal(kind)
+    summary = json.loads(camera.out.get(timeout=WAIT_S))["summary"]
+    assert camera.process.wait(WAIT_S) == 128 + kind
+    assert (summary["samples"], summary["complete"], summary["not_durable"]) == (20, False, None)
+    assert run(["state", "show", str(tmp_path / "state"), "--json"]) == 0
+    state = json.loads(capsys.readouterr().out)
+    assert (state["time"], state["notes"], state["in_use_by"]) == (20, [], None)
+
+
+def test_metrics_are_served_while_a_device_runs(camera: Camera, capsys: Captured, tmp_path: Path) -> None:
+    lines = [camera.err.get(timeout=WAIT_S) for _ in range(2)]
+    url = next(line for line in lines if line.startswith("Metrics at ")).split()[-1]
+    camera.send(7)
+    for _ in range(7):
+        camera.out.get(timeout=WAIT_S)
+    with urllib.request.urlopen(url, timeout=WAIT_S) as page:
+        metrics = page.read().decode()
+    assert "hinge_samples_total 7.0" in metrics
+    assert "hinge_durable 1.0" in metrics
+    assert run(["state", "show", str(tmp_path / "state"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["in_use_by"] == str(camera.process.pid)
+    assert camera.process.stdin is not None
+    camera.process.stdin.close()
+    assert camera.process.wait(WAIT_S) == 0
+
+
+def test_whoever_stops_reading_ends_it_quietly() -> None:
+    script = [str(INSTALLED), "device", "--limit", "2000", "--json"]
+    with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(WAIT_S) == 141
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+# -- reports ----------------------------------------------------------------------------------------------------------
+
+TOKEN = "0123456789abcdef"
+
+
+def test_it_reports_to_the_server_of_the_remote(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server(["fashion"], token=TOKEN, log_level="error") as server:
+        monkeypatch.setenv("HINGE_TOKEN", TOKEN)
+        arguments = ["--remote", server.url, "--report", "hall", "--limit", "50", "--deadline-s", "5", "--json"]
+        assert run(["device", *arguments]) == 0
+        assert f"Reporting to the live page at {server.url}/" in capsys.readouterr().err
+        metrics = ask(server.url, "/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).body.decode()
+        assert 'hinge_device_samples{device="hall"} 50.0' in metrics
+        assert 'hinge_device_regret{device="hall"}' in metrics, "the labels are known"
+
+
+def test_it_needs_a_page_to_report_to(capsys: Captured) -> None:
+    assert run(["device", "--report", "hall"]) == 2
+    assert "--report needs a --remote that begins with http" in capsys.readouterr().err
+
+
+class Unheard:
+    """A reporter whose server went away."""
+
+    problem: str | None = None
+
+    def saw(self, *answer: Any, **known: Any) -> None:
+        self.problem = "the server went away"
+
+
+def test_it_warns_once_of_reports_that_do_not_arrive(capsys: Captured) -> None:
+    reporter: Any = Unheard()
+    with Device(lambda sample: [0.0, sample], round, AlwaysLocal(bins=4), price=FixedCost(0.5)) as device:
+        Run(device, None, reporter, 1).answer_all([Case(1.0)] * 3, Warnings())
+    assert capsys.readouterr().err == "hinge: --report: the server went away\n"

@@ -7,11 +7,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hinge import InvalidModel
+from hinge import InvalidModel, fashion
 from hinge.cli.device_samples import from_images
 from hinge.models.base import OneInput
+from tests.support.commands import Captured, refusal
 
+LOCAL = ["--local", str(fashion.local_model())]
 RED, GREY = (255, 0, 0), 76  # which is how bright red is
+
+
+def refused(capsys: Captured, *arguments: str) -> str:
+    return refusal(capsys, "device", *arguments)
 
 
 def wanted(*shape: int, dtype: type[np.generic] = np.uint8) -> OneInput:
@@ -84,3 +90,55 @@ def test_folders_may_be_the_numbers_of_classes(tmp_path: Path) -> None:
     stream = from_images(tmp_path, wanted(4, 6))
     assert [case.truth for case in stream.cases] == [10, 9]
     assert stream.classes is None
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_samples_that_are_not_there(capsys: Captured, tmp_path: Path) -> None:
+    assert "there is no folder and no trace 'nowhere'" in refused(capsys, "nowhere")
+    assert "did you mean 'cifar10-vgg16'" in refused(capsys, "cifar10-vgg61")
+    assert "No such file" in refused(capsys, "nowhere.npz")
+    assert "No such file" in refused(capsys, "nowhere.csv")
+    (tmp_path / "empty").mkdir()
+    assert "there are no images in it" in refused(capsys, str(tmp_path / "empty"), *LOCAL)
+    (tmp_path / "empty" / "a.png").write_bytes(b"no image")
+    assert "none of the images can be read" in refused(capsys, str(tmp_path / "empty"), *LOCAL)
+
+
+def test_arrays_that_make_no_sense(capsys: Captured, tmp_path: Path) -> None:
+    path = tmp_path / "samples.npz"
+    path.write_bytes(b"no zip")
+    assert refused(capsys, str(path), *LOCAL) == f"hinge: {path}: not an .npz file"
+    np.savez(path, labels=np.zeros(3))
+    assert "there are no samples in it" in refused(capsys, str(path), *LOCAL)
+    np.savez(path, np.zeros((0, 28, 28), np.uint8))
+    assert "there are no samples in array" in refused(capsys, str(path), *LOCAL)
+    np.savez(path, np.array([{"a": 1}], dtype=object))
+    assert "cannot be read" in refused(capsys, str(path), *LOCAL)
+    np.savez(path, np.zeros((3, 28, 28), np.uint8), labels=np.zeros(2))
+    assert "a label for each of 3 samples" in refused(capsys, str(path), *LOCAL)
+
+
+@pytest.mark.parametrize("label", [10, -1, 0.5, "cat"])
+def test_labels_that_are_no_classes_of_the_model(label: Any, capsys: Captured, tmp_path: Path) -> None:
+    path = tmp_path / "samples.npz"
+    np.savez(path, samples=np.zeros((1, 28, 28), np.uint8), labels=np.array([label]))
+    problem = refused(capsys, str(path), *LOCAL)
+    assert f"there is a label '{label}', but the classes of " in problem
+    assert problem.endswith("are 0 to 9")
+
+
+def test_folders_by_number_that_are_no_classes_of_the_model(capsys: Captured, tmp_path: Path) -> None:
+    (tmp_path / "10").mkdir()
+    Image.new("L", (28, 28)).save(tmp_path / "10" / "1.png")
+    assert "there is a label '10', but" in refused(capsys, str(tmp_path), *LOCAL)
+
+
+def test_folders_that_are_not_the_classes_of_the_model(capsys: Captured, tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        Image.new("L", (28, 28)).save(tmp_path / name / "1.png")
+    assert "2 folders do not fit the 10 classes" in refused(capsys, str(tmp_path), *LOCAL)
+
+

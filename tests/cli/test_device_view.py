@@ -1,16 +1,6 @@
 """A device while it runs: the view in a terminal, metrics, and how it is ended."""
 
 import io
-import json
-import signal
-import subprocess
-import sys
-import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
-from queue import Queue
-from threading import Thread
-from typing import IO
 
 import pytest
 from rich.console import Console
@@ -24,87 +14,6 @@ from tests.support.commands import Captured
 
 WAIT_S = 30
 IMAGES, _ = fashion.labelled_images()
-
-
-class Camera:
-    """The installed command, fed with frames through a pipe that stays open."""
-
-    def __init__(self, *arguments: str) -> None:
-        script = Path(sys.executable).with_name("hinge")
-        models = ["--local", str(fashion.local_model()), "--remote", "http://127.0.0.1:9", "--model", "remote"]
-        self.process = subprocess.Popen(
-            [script, "device", "-", *models, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        self.out, self.err = self._lines(self.process.stdout), self._lines(self.process.stderr)
-
-    def _lines(self, stream: IO[bytes] | None) -> "Queue[str]":
-        lines: Queue[str] = Queue()
-
-        def read() -> None:
-            assert stream is not None
-            for line in stream:
-                lines.put(line.decode())
-
-        Thread(target=read, daemon=True).start()
-        return lines
-
-    def send(self, frames: int) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(IMAGES[:frames].tobytes())
-        self.process.stdin.flush()
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait(WAIT_S)
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            assert stream is not None
-            stream.close()
-
-
-@pytest.fixture
-def camera(tmp_path: Path) -> Iterator[Camera]:
-    camera = Camera("--json", "--state", str(tmp_path / "state"), "--metrics-port", "0")
-    yield camera
-    camera.close()
-
-
-@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
-def test_a_device_that_waits_is_ended_cleanly(
-    kind: signal.Signals, camera: Camera, capsys: Captured, tmp_path: Path
-) -> None:
-    camera.send(20)
-    answers = [json.loads(camera.out.get(timeout=WAIT_S)) for _ in range(20)]
-    assert [answer["source"] for answer in answers] == ["local"] * 20
-    camera.process.send_signal(kind)
-    summary = json.loads(camera.out.get(timeout=WAIT_S))["summary"]
-    assert camera.process.wait(WAIT_S) == 128 + kind
-    assert (summary["samples"], summary["complete"], summary["not_durable"]) == (20, False, None)
-    assert run(["state", "show", str(tmp_path / "state"), "--json"]) == 0
-    state = json.loads(capsys.readouterr().out)
-    assert (state["time"], state["notes"], state["in_use_by"]) == (20, [], None)
-
-
-def test_metrics_are_served_while_a_device_runs(camera: Camera, capsys: Captured, tmp_path: Path) -> None:
-    lines = [camera.err.get(timeout=WAIT_S) for _ in range(2)]
-    url = next(line for line in lines if line.startswith("Metrics at ")).split()[-1]
-    camera.send(7)
-    for _ in range(7):
-        camera.out.get(timeout=WAIT_S)
-    with urllib.request.urlopen(url, timeout=WAIT_S) as page:
-        metrics = page.read().decode()
-    assert "hinge_samples_total 7.0" in metrics
-    assert "hinge_durable 1.0" in metrics
-    assert run(["state", "show", str(tmp_path / "state"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["in_use_by"] == str(camera.process.pid)
-    assert camera.process.stdin is not None
-    camera.process.stdin.close()
-    assert camera.process.wait(WAIT_S) == 0
-
-
-# -- the view ---------------------------------------------------------------------------------------------------------
 
 
 def terminal(width: int, height: int) -> Console:
@@ -159,17 +68,6 @@ def test_an_outage_fits_in_80_columns() -> None:
     failing = "\n".join(viewed(Isotonic(bins=4, offload_cost=0.5), terminal(80, 24), failing=True))
     assert "fails: breaker open; OSError: away" in failing
     assert "breaker 97, unreachable 3" in failing
-
-
-def test_whoever_stops_reading_ends_it_quietly() -> None:
-    script = [str(Path(sys.executable).with_name("hinge")), "device", "--limit", "2000", "--json"]
-    with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        process.stdout.close()
-        assert process.wait(WAIT_S) == 141
-        assert process.stderr is not None
-        assert process.stderr.read() == b""
 
 
 def test_in_a_terminal_the_view_gives_way_to_the_summary(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -204,7 +204,8 @@ def test_a_value_from_the_command_line_is_not_blamed_on_the_file(write: Write, c
     path = str(write("[device]\nalpha = 0.6\n"))
     assert refusal(capsys, "device", "--config", path, "--alpha", "-1") == "hinge: --alpha must be > 0, got -1.0"
     path = str(write("[device]\nbins = 3\n"))
-    assert refusal(capsys, "device", "--config", path, "--at-most", "3").startswith("hinge: Invalid value for '--at-most'")
+    problem = refusal(capsys, "device", "--config", path, "--at-most", "3")
+    assert problem.startswith("hinge: Invalid value for '--at-most'")
 
 
 def test_a_file_that_is_not_there_or_no_text(write: Write, capsys: Captured) -> None:

@@ -231,7 +231,11 @@ def test_the_metrics_count(tmp_path: Path) -> None:
     ("name", "data", "problem"),
     [
         ("img", [0] * 784, "tensor 'image' is missing; there is 'img'"),
-        ("image", [0.5] * 784, "tensor 'image': data of UINT8 must hold whole numbers, got 0.5"),
+        (
+            "image",
+            [0.5] * 784,
+            "tensor 'image': data of UINT8 must hold integers from 0 to 255: Expected `int`, got `float` - at `$[0]`",
+        ),
     ],
 )
 def test_what_is_wrong_with_json_is_said(name: str, data: list[float], problem: str) -> None:

@@ -49,7 +49,7 @@ MODEL = "fashion"
 BINS = 16
 DEADLINE_S = 5.0  # of a request: long, so that a busy machine does not spoil the comparison of policies
 
-_NEEDED = ("onnxruntime", "httpcore2", "uvicorn", "prometheus_client", "plotly")
+_NEEDED = ("onnxruntime", "h11", "uvicorn", "prometheus_client", "plotly")
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 _POINTS = 200  # of a curve
 _EXAMPLES = 13  # of each source, at most

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -24,7 +23,7 @@ from hinge.cli.device_samples import (
     is_trace,
 )
 from hinge.cli.options import UsageError, find_trace
-from hinge.costs import OffloadCost
+from hinge.costs import FixedCost, OffloadCost
 from hinge.device.status import Status
 from hinge.errors import (
     InvalidModel,
@@ -57,7 +56,7 @@ _REMOTE = {
 
 @dataclass(frozen=True)
 class Setup:
-    """Models, samples, and what an offload costs where that was recorded."""
+    """Models, samples, and what an offload costs on average where that was recorded."""
 
     local: Any
     remote: Any
@@ -109,8 +108,8 @@ def _replay(trace: Trace, local: Path | None, url: str | None, model: str | None
     stream = from_trace(trace)
     if url is not None:
         return _asking(Recorded(trace), url, model, token, stream)
-    remote = Replayed(trace)
-    return Setup(Recorded(trace), remote, stream, None if trace.cost is None else remote, where="in the trace")
+    mean = None if trace.cost is None else FixedCost(float(trace.cost.mean()))  # each reply knows its own
+    return Setup(Recorded(trace), Replayed(trace), stream, mean, where="in the trace")
 
 
 def _stream(samples: str, local: Any) -> Stream:
@@ -214,23 +213,16 @@ class InProcess:
 class Replayed:
     """The remote of a trace: its recorded labels, at the recorded costs if there are some."""
 
+    keeps_deadline = True
+
     def __init__(self, trace: Trace) -> None:
         self._labels, self._costs = trace.remote.tolist(), trace.cost
-        self._asked = threading.local()  # an offload is asked for and priced in one thread
 
     def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
-        """What the remote said of these rows."""
+        """What the remote said of these rows, and what they cost on average."""
         rows = [int(sample.item()) for sample in samples]
-        self._asked.rows = rows
-        return Reply([self._labels[row] for row in rows])
-
-    def cost(
-        self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0, calls: float = 1.0
-    ) -> float:
-        """What the rows asked for last had cost, on average."""
-        if self._costs is None:
-            raise ValueError("the trace has recorded no costs")
-        return float(self._costs[self._asked.rows].mean())
+        cost = None if self._costs is None else float(self._costs[rows].mean())
+        return Reply([self._labels[row] for row in rows], cost=cost)
 
     def close(self) -> None:
         """Nothing is kept open."""

@@ -7,6 +7,7 @@ import typer
 
 from hinge.cli import options
 from hinge.cli.options import UsageError
+from hinge.errors import HingeError
 from hinge.oip.json import read_token
 
 if TYPE_CHECKING:
@@ -48,19 +49,22 @@ def command(
         raise ImportError(f"serving needs the extra 'server' ({error}): pip install 'hinge-gate[server]'") from None
     if not models:
         raise UsageError("there must be a model to serve, such as 'fashion'; see 'hinge serve --help'")
-    server = Server(
-        models,
-        host=host,
-        port=port,
-        token=_token(token_file),
-        tls=_tls(tls_cert, tls_key, client_ca),
-        insecure=insecure,
-        limits=Limits(batch=max_batch),
-        threads=threads,
-        watch_s=WATCH_S if watch else None,
-        drain_s=drain_s,
-        log_level=log_level,
-    )
+    try:
+        server = Server(
+            models,
+            host=host,
+            port=port,
+            token=_token(token_file),
+            tls=_tls(tls_cert, tls_key, client_ca),
+            insecure=insecure,
+            limits=Limits(batch=max_batch),
+            threads=threads,
+            watch_s=WATCH_S if watch else None,
+            drain_s=drain_s,
+            log_level=log_level,
+        )
+    except ValueError as error:  # of what it was given
+        raise error if isinstance(error, HingeError) else UsageError(str(error)) from error
     names = ", ".join(place.name for place in server.places)
     server.run(lambda url: print(f"Serving {names} at {url}\nThe live page is at {url}/", flush=True))
 

@@ -34,14 +34,14 @@ from numpy.typing import NDArray
 from hinge._checks import positive, real
 from hinge.bins import Bins
 from hinge.device.answer import Answer
-from hinge.device.device import Core
+from hinge.device.device import BaseDevice
 from hinge.device.status import Status
-from hinge.errors import InvalidMessage, RemoteFailed
+from hinge.errors import InvalidMessage, InvalidValue, RemoteFailed
 from hinge.oip.json import json_message, model_name
 from hinge.policies.budgets import Budgeted
 from hinge.policies.policy import Explanation, Policy
 from hinge.remotes import Deadline
-from hinge.remotes.http import Ask, Http, Response
+from hinge.remotes.http import HttpClient, Request, Response
 
 
 class Hindsight:
@@ -91,7 +91,7 @@ class Hindsight:
         return min(wrong, price * (local + remote))
 
 
-def copy_of(device: Core) -> Policy:
+def copy_of(device: BaseDevice) -> Policy:
     """The device's policy as it is now."""
     policy: Policy = type(device.policy).restore(device.state())
     return policy
@@ -186,11 +186,11 @@ class Reporter:
     """
 
     def __init__(
-        self, device: Core, url: str, name: str = "device", *, token: str | None = None, every_s: float = 0.5
+        self, device: BaseDevice, url: str, name: str = "device", *, token: str | None = None, every_s: float = 0.5
     ) -> None:
         self._every_s = positive("Reporter", "every_s", every_s)
         self._device, self._name = device, _checked_name(name)
-        self._http = Http(_checked_url(url), {} if token is None else {"Authorization": f"Bearer {token}"})
+        self._http = HttpClient(_checked_url(url), {} if token is None else {"Authorization": f"Bearer {token}"})
         bins = device.policy.bins
         self._lock = Lock()
         self._seen, self._in_bin, self._hindsight = 0, [0] * bins, Hindsight(bins)
@@ -242,8 +242,8 @@ class Reporter:
     def _send(self) -> None:
         """Send one report; if that goes wrong, there is the next."""
         try:
-            ask = Ask("POST", f"/hinge/devices/{self._name}", json_message(self.report()))
-            response = self._http.send(ask, Deadline.after(_PATIENCE_S, time.monotonic()))
+            request = Request("POST", f"/hinge/devices/{self._name}", json_message(self.report()))
+            response = self._http.send(request, Deadline.after(_PATIENCE_S, time.monotonic()))
             if response.status != 200:
                 self.problem = _refusal(response)
         except RemoteFailed as error:
@@ -359,11 +359,11 @@ def _checked_name(name: str) -> str:
     try:
         return model_name(name, "name")
     except InvalidMessage as error:
-        raise ValueError(f"Reporter: {error}") from None
+        raise InvalidValue("Reporter", "name", str(error).removeprefix("name ")) from None
 
 
 def _checked_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"Reporter: url must start with http:// or https:// and name a host, got {url!r}")
+        raise InvalidValue("Reporter", "url", f"must start with http:// or https:// and name a host, got {url!r}")
     return url

@@ -10,13 +10,13 @@ Local models in the ONNX format, run by onnxruntime.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hinge.errors import InvalidMessage, InvalidModel
 from hinge.models.base import first_line, read_file
-from hinge.oip.tensors import TensorSpec, read_varint
+from hinge.oip.protobuf import fields
+from hinge.oip.tensors import TensorSpec
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -45,7 +45,6 @@ _FIELDS: dict[str, dict[int, str]] = {
     "sparse": {1: "tensor", 2: "tensor"},
 }
 _EXTERNAL_DATA, _DATA_LOCATION = 13, 14  # fields of a tensor
-_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5  # how a field is written
 
 
 def open_session(path: str | Path, *, threads: int | None = None) -> onnxruntime.InferenceSession:
@@ -130,7 +129,7 @@ def _walk(content: memoryview) -> int:
         if depth > MAX_DEPTH:
             raise _Damaged
         inner = _FIELDS.get(kind, {})
-        for number, value in _fields(message):
+        for number, value in fields(message):
             if kind == "tensor":
                 _check_tensor(number, value)
             elif number in inner and isinstance(value, memoryview):
@@ -141,31 +140,6 @@ def _walk(content: memoryview) -> int:
 def _check_tensor(number: int, value: memoryview | int) -> None:
     if number == _EXTERNAL_DATA or (number == _DATA_LOCATION and value != 0):
         raise _External
-
-
-def _fields(message: memoryview) -> Iterator[tuple[int, memoryview | int]]:
-    """The fields of a message: numbers, and the bytes of what has a length."""
-    position = 0
-    while position < len(message):
-        key, position = read_varint(message, position)
-        number, form = key >> 3, key & 7
-        if not 0 < number < 2**29:
-            raise _Damaged
-        if form == _VARINT:
-            value, position = read_varint(message, position)
-            yield number, value
-            continue
-        if form == _LENGTH:
-            size, position = read_varint(message, position)
-        elif form in (_FIXED64, _FIXED32):
-            size = 8 if form == _FIXED64 else 4
-        else:
-            raise _Damaged
-        end = position + size
-        if end > len(message):
-            raise _Damaged
-        yield number, message[position:end] if form == _LENGTH else 0
-        position = end
 
 
 def _spec(role: str, node: Any) -> TensorSpec:

@@ -39,7 +39,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from hinge._checks import did_you_mean, positive, real, whole
-from hinge.errors import InvalidDecision, InvalidState, UnknownName
+from hinge.errors import InvalidDecision, InvalidState, InvalidType, UnknownName
 
 
 class Decision(NamedTuple):
@@ -121,6 +121,7 @@ class Saved(ABC):
     name: ClassVar[str]
     evidence: tuple[str, ...] = ()  # fields of the table that are sums of what was learned
     carried: tuple[str, ...] = ()  # derived fields that remember rounding: saved as they are
+    spent: tuple[str, ...] = ()  # the carried fields that hold what a budget has spent: a rollback leaves them alone
     order_matters: tuple[str, ...] = ()  # fields of the evidence that depend on the order of the feedback
 
     id: str
@@ -155,13 +156,19 @@ class Saved(ABC):
             "policy": self.name,
             "id": self.id,
             "parameters": self.parameters,
+            "merged": {source: _copied(snapshot) for source, snapshot in self._merged.items()},
+            **self.progress(),
+        }
+
+    def progress(self) -> State:
+        """The part of `state` that deciding and learning change; merging changes the rest, too."""
+        return {
             "time": self.time,
             "learned": self.learned,
             "as_of": self._as_of(),
             "alarms": self._alarms(),
             "evidence": {field: list(self._column(field)) for field in self.evidence},
             "carried": {field: list(self._column(field)) for field in self.carried},
-            "merged": {source: _copied(snapshot) for source, snapshot in self._merged.items()},
             "pending": [[decision.time, decision.bin, decision.offload] for decision in self._pending.values()],
         }
 
@@ -424,6 +431,14 @@ class Need(Enum):
     AGREEMENT = "whether local agrees with remote on every sample"
 
 
+class Functions(NamedTuple):
+    """A policy's functions on its table; the docstring of this module has their signatures."""
+
+    offloads: Callable[..., bool]
+    notes: Callable[..., None]
+    learns: Callable[..., None]
+
+
 class Policy(Merging):
     """Decides, sample by sample, whether to accept the local answer, and learns from offloads.
 
@@ -466,6 +481,11 @@ class Policy(Merging):
         self.id = secrets.token_hex(8)
         self._pending: OrderedDict[int, Decision] = OrderedDict()  # oldest first, and the oldest is quick to drop
         self._merged: dict[str, State] = {}
+
+    @property
+    def functions(self) -> Functions:
+        """The functions that decide and learn, for programs that run them on a copy of the table."""
+        return Functions(self._offloads, self._notes, self._learns)
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
@@ -671,7 +691,7 @@ def build(name: str, **settings: Any) -> Policy:
     ]
     if missing:
         hint = "; it is fitted on labelled history" if hasattr(chosen, "fit") else ""
-        raise TypeError(f"{name}: needs {', '.join(missing)}{hint}")
+        raise InvalidType(name, ", ".join(missing), f"must be given{hint}")
     policy: Policy = maker(**{key: value for key, value in settings.items() if key in parameters})
     return policy
 

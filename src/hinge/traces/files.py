@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge._checks import did_you_mean
-from hinge.errors import InvalidTrace
+from hinge.errors import InvalidTrace, UnknownName
 from hinge.traces.trace import (
     INTEGERS,
     NEEDED,
@@ -418,7 +418,7 @@ def write_trace(trace: Trace, path: str | PathLike[str]) -> None:
 def _format(owner: str, path: str | PathLike[str]) -> _Format:
     suffix = Path(path).suffix.lower()
     if suffix not in _FORMATS:
-        raise ValueError(f"{owner}: {path}: no format of traces ends in {suffix!r}{did_you_mean(suffix, _FORMATS)}")
+        raise UnknownName(f"{owner}: {path}: no format of traces ends in {suffix!r}{did_you_mean(suffix, _FORMATS)}")
     return _FORMATS[suffix]
 
 
