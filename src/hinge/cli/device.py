@@ -16,7 +16,7 @@ from hinge.cli import console, options
 from hinge.cli.device_models import Fit, set_up
 from hinge.cli.device_samples import Case
 from hinge.cli.device_view import Figures, JsonLines, Output, output_for, print_summary
-from hinge.cli.options import UsageError, cost_number
+from hinge.cli.options import UsageError
 from hinge.costs import FixedCost, MeasuredCost, OffloadCost
 from hinge.device.device import Device
 from hinge.device.reporter import Reporter
@@ -288,15 +288,15 @@ def price_of(text: str | None, prices: Prices, recorded: OffloadCost | None) -> 
     Traceback (most recent call last):
     hinge.cli.options.UsageError: --offload-cost learned needs prices: --wrong-answer and a --price-per-call, ...
     """
-    measured = prices.measured()
-    if text is not None and text != "learned":
+    measured, known = prices.measured(), options.offload_cost(text)
+    if isinstance(known, float):
         if measured:
             raise UsageError(f"--offload-cost is known to be {text}, and yet there are prices: give one of them")
-        return cost_number(text), FixedCost(cost_number(text))
+        return known, FixedCost(known)
     price = measured or recorded
     if price:
         return None, price
-    if text == "learned":
+    if known is not None:
         raise UsageError(f"--offload-cost learned needs prices: {_PRICES}")
     return 0.5, FixedCost(0.5)
 

@@ -22,7 +22,7 @@ from hinge.cli.device_samples import (
     from_trace,
     is_trace,
 )
-from hinge.cli.options import UsageError, find_trace
+from hinge.cli.options import UsageError
 from hinge.costs import FixedCost, OffloadCost
 from hinge.device.status import Status
 from hinge.errors import (
@@ -36,6 +36,7 @@ from hinge.errors import (
 )
 from hinge.models.base import Recorded
 from hinge.remotes import Deadline, Reply
+from hinge.simulation.evaluate import as_trace
 from hinge.traces import Trace, trace_names
 
 _FASHION = "fashion"
@@ -99,7 +100,7 @@ def _trace(samples: str) -> Trace | None:
     if not path.suffix and samples not in trace_names():
         known = did_you_mean(samples, ["-", *trace_names()])
         raise UnknownName(f"there is no folder and no trace {samples!r}{known}")
-    return find_trace(samples)
+    return as_trace(samples)
 
 
 def _replay(trace: Trace, local: Path | None, url: str | None, model: str | None, token: str | None) -> Setup:

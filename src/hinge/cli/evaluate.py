@@ -1,19 +1,13 @@
 """The command `evaluate`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
-from hinge.bins import UniformBins
 from hinge.cli import console, options
-from hinge.policies import Policy, policy_class, policy_names
-from hinge.simulation import Results, lineup, simulate
-from hinge.simulation.engine import Progress
-from hinge.simulation.sources import InOrder, Replay, Resampled, Shuffled
-from hinge.theory import Dip, significant_dips
+from hinge.policies import policy_class, policy_names
+from hinge.simulation.evaluate import Evaluation, evaluate
 from hinge.traces import trace_names
 
 _DIPS_NAMED = 5
@@ -51,61 +45,33 @@ def command(
 
     Example: hinge evaluate log.csv --offload-cost 0.5 --policies isotonic,hi-lcb
     """
-    recorded = options.find_trace(trace)
-    cost = options.known_cost(offload_cost, recorded)
-    binning, costs = UniformBins(bins), options.costs_for(recorded, cost)
-    source: Replay = (InOrder if horizon is None else Resampled)(recorded, binning, costs)
-    length = len(recorded) if horizon is None else horizon
-    names = [name.strip() for name in policies.split(",")]
-    chosen = lineup(names, source, offload_cost=cost, horizon=length, alpha=alpha, seed=seed)
     with console.progress(f"policies on {trace}") as report:
-        results = simulate(chosen, source, length, 1 if horizon is None else runs, seed, progress=report)
-        shuffled: Results | None = None
-        if horizon is None and results.complete:
-            results, shuffled = _shuffle(results, chosen, Shuffled(recorded, binning, costs), runs, seed, report)
-    figures = [_with_spread(record.summary(), shuffled) for record in results.values()]
-    dips = significant_dips(*source.rows(), source.bins, source.mean_offload_cost)
-    dips = [dip for dip in dips if dip.crosses]  # the others mislead no policy
+        found = evaluate(
+            trace,
+            policies,
+            options.offload_cost(offload_cost),
+            bins=bins,
+            alpha=alpha,
+            horizon=horizon,
+            runs=runs,
+            seed=seed,
+            progress=report,
+        )
+    figures, samples = found.figures(), len(found.trace)
     if out:
-        console.write_curves(out, results)
+        console.write_curves(out, found)
     if json:
-        settings = {"trace": trace, "samples": len(recorded), "bins": bins, "offload_cost": cost}
+        settings = {"trace": trace, "samples": samples, "bins": bins, "offload_cost": found.offload_cost}
         settings |= {"alpha": alpha, "seed": seed}
-        warnings = [_warning(dip, bins) for dip in dips]
-        console.print_json({**settings, "policies": figures, "warnings": warnings})
+        console.print_json({**settings, "policies": figures, "warnings": found.warnings()})
     else:
-        order = "in order" if horizon is None else f"drawn {console.counted(length, 'time')} with replacement"
-        samples = console.counted(len(recorded), "sample")
+        order = "in order" if horizon is None else f"drawn {console.counted(horizon, 'time')} with replacement"
         by_cost = sorted(figures, key=lambda row: float(row["cost_per_sample"]))
-        console.print_figures(f"{trace}: {samples}, {order}", by_cost)
+        console.print_figures(f"{trace}: {console.counted(samples, 'sample')}, {order}", by_cost)
         _print_legend(figures)
-        _print_dips(dips, chosen, bins)
-    if not (results if shuffled is None else shuffled).complete:
+        _print_dips(found, bins)
+    if not found.complete:
         console.end_interrupted("these are the runs that were done.")
-
-
-def _warning(dip: Dip, bins: int) -> dict[str, Any]:
-    """A dip for programs: its bins, and where on the scale of confidence they lie."""
-    confidence = {"confidence_from": dip.bin / bins, "confidence_to": (dip.last_bin + 1) / bins}
-    return {"warning": "agreement falls with confidence", **confidence, **asdict(dip)}
-
-
-def _shuffle(
-    ordered: Results, policies: Mapping[str, Policy], source: Shuffled, runs: int, seed: int, report: Progress
-) -> tuple[Results, Results | None]:
-    """The same policies on shuffled orders; interrupted before the first is done, the order as recorded remains."""
-    try:
-        return ordered, simulate(policies, source, len(source.trace), runs, seed, progress=report)
-    except KeyboardInterrupt:
-        return replace(ordered, complete=False), None
-
-
-def _with_spread(figures: dict[str, Any], shuffled: Results | None) -> dict[str, Any]:
-    if shuffled is not None:
-        costs = shuffled[figures["policy"]].cost_per_sample[:, -1]
-        figures["shuffled_cost_per_sample"] = float(costs.mean())
-        figures["shuffled_spread"] = float(np.std(costs, ddof=1)) if len(costs) > 1 else None
-    return figures
 
 
 def _print_legend(figures: Sequence[Mapping[str, Any]]) -> None:
@@ -118,11 +84,11 @@ def _print_legend(figures: Sequence[Mapping[str, Any]]) -> None:
         console.say("shuffled cost ± standard deviation over orders")
 
 
-def _print_dips(dips: Sequence[Dip], policies: Mapping[str, Policy], bins: int) -> None:
+def _print_dips(found: Evaluation, bins: int) -> None:
     """A warning, on standard error, about the dip that would cost most and the policies that it may mislead."""
-    if not dips:
+    if not found.dips:
         return
-    worst, *others = sorted(dips, key=lambda dip: -dip.price * dip.rows)
+    worst, *others = sorted(found.dips, key=lambda dip: -dip.price * dip.rows)
     here, below = _span(worst.bin, worst.last_bin, bins), _span(worst.below_bin, worst.below_last_bin, bins)
     shares = f"{100 * worst.agreement:.1f} % of {worst.rows} rows agree there"
     lines = [f"Warning: agreement falls with confidence, most clearly in {here}: {shares},"]
@@ -131,7 +97,7 @@ def _print_dips(dips: Sequence[Dip], policies: Mapping[str, Policy], bins: int) 
         spans = [_span(dip.bin, dip.last_bin, bins) for dip in others]
         few = spans if len(spans) <= _DIPS_NAMED else [*spans[: _DIPS_NAMED - 1], "others"]
         lines[0] += f" It falls in {_listed(few)} too."
-    misled = sorted(name for name, policy in policies.items() if policy.assumes_monotone)
+    misled = sorted(name for name, policy in found.policies.items() if getattr(policy, "assumes_monotone", False))
     if misled:
         who = _listed(misled) if len(misled) <= _POLICIES_NAMED else f"{len(misled)} of these policies"
         lines.append(f"{who} assume{'s' * (len(misled) == 1)} that it never falls, and may accept such samples")

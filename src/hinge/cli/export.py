@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from hinge.cli import console, options
-from hinge.cli.options import UsageError, cost_number
+from hinge.cli.options import UsageError
 from hinge.embedded.export import export_c, export_table
 from hinge.embedded.twin import twin_of
 from hinge.errors import InvalidState
@@ -68,8 +68,8 @@ def table_command(out: Out, state: StateFile, json: options.Json = False) -> Non
 
 def _built(given: dict[str, Any]) -> Policy:
     settings = {name: default if given[name] is None else given[name] for name, default in DEFAULTS.items()}
-    cost = settings["offload_cost"]
-    settings["offload_cost"] = None if cost == "learned" else cost_number(cost)
+    cost = options.offload_cost(settings["offload_cost"])
+    settings["offload_cost"] = cost if isinstance(cost, float) else None
     return build(settings.pop("policy"), **settings)
 
 

@@ -12,8 +12,7 @@ from typer.models import ArgumentInfo
 from hinge._checks import did_you_mean
 from hinge.errors import HingeError
 from hinge.policies import policy_names
-from hinge.simulation.sources import BimodalCosts, FixedCosts, OffloadCosts
-from hinge.traces import Trace, load_trace, read_trace
+from hinge.simulation.evaluate import LEARNED
 
 SECTIONS = ("device", "serve")  # of a file of settings
 _CONFIG = "config"  # the option that names the file, which cannot be set in it
@@ -137,21 +136,10 @@ Config = Annotated[
 ]
 
 
-def find_trace(name: str) -> Trace:
-    """A trace by its name in the catalog, or from a file: whatever has a suffix or a folder is a file."""
-    path = Path(name)
-    return read_trace(path) if path.suffix or len(path.parts) > 1 else load_trace(name)
-
-
-def known_cost(text: str | None, trace: Trace) -> float | None:
-    """The number in `--offload-cost`, or None for costs that have to be learned."""
-    if text == "learned" or (text is None and trace.cost is not None):
-        return None
-    return 0.5 if text is None else cost_number(text)
-
-
-def cost_number(text: str) -> float:
-    """The number in `--offload-cost`."""
+def offload_cost(text: str | None) -> float | str | None:
+    """The value of `--offload-cost`: a number, 'learned', or None if it was not given."""
+    if text is None or text == LEARNED:
+        return text
     try:
         number = float(text)
     except ValueError:
@@ -159,10 +147,3 @@ def cost_number(text: str) -> float:
     if not 0 <= number <= 1:  # nor NaN
         raise UsageError(f"--offload-cost must be from 0 to 1, got {text}")
     return number
-
-
-def costs_for(trace: Trace, offload_cost: float | None) -> OffloadCosts | None:
-    """What offloads cost: the given number; or, to be learned, what the trace recorded or the paper's 0.45 and 0.55."""
-    if offload_cost is not None:
-        return FixedCosts(offload_cost)
-    return BimodalCosts() if trace.cost is None else None

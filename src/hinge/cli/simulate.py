@@ -7,6 +7,7 @@ import typer
 from hinge.bins import UniformBins
 from hinge.cli import console, options
 from hinge.simulation import lineup, simulate
+from hinge.simulation.evaluate import as_trace, costs_for, known_cost
 from hinge.simulation.sources import Resampled
 from hinge.traces import trace_names
 
@@ -31,9 +32,9 @@ def command(
     """
     if policy == "all":
         raise options.UsageError("--policy takes one policy; 'hinge evaluate' compares several")
-    recorded = options.find_trace(trace)
-    cost = options.known_cost(offload_cost, recorded)
-    source = Resampled(recorded, UniformBins(bins), options.costs_for(recorded, cost))
+    recorded = as_trace(trace)
+    cost = known_cost(options.offload_cost(offload_cost), recorded)
+    source = Resampled(recorded, UniformBins(bins), costs_for(recorded, cost))
     policies = lineup([policy], source, offload_cost=cost, horizon=horizon, alpha=alpha, seed=seed)
     with console.progress(f"{policy} on {trace}") as report:
         results = simulate(policies, source, horizon, runs, seed, progress=report)
