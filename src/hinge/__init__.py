@@ -4,9 +4,11 @@ A small local model answers every sample; a policy compares its confidence with 
 the answer or offloads the sample to a large remote model. It learns online, from the offloads alone.
 
 >>> import hinge
->>> policy = hinge.Isotonic(bins=16, offload_cost=0.5)
->>> policy.decide(bin=12).offload  # nothing is known yet
+>>> gate = hinge.Gate(offload_cost=0.5)
+>>> decision = gate.decide(confidence=0.83)
+>>> decision.offload  # nothing is known yet
 True
+>>> gate.learn(decision, agreed=True)
 
 Names and modules are imported on first use (PEP 562), so that `import hinge` is quick, a policy runs without numpy, and
 a missing extra matters only to the part that needs it.

@@ -1,6 +1,7 @@
 """The command `evaluate`."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -188,7 +189,7 @@ def test_an_interrupt_among_the_shuffled_orders_keeps_the_order_that_is_done(
             monkeypatch.setattr("hinge.simulation.engine.Threads", type("Few", (InterruptedThreads,), {"after": done}))
         return simulate(*arguments, **keywords)
 
-    monkeypatch.setattr("hinge.simulation.evaluate.simulate", interrupted)
+    monkeypatch.setattr(sys.modules["hinge.simulation.evaluate"], "simulate", interrupted)
     assert run(["evaluate", "synthetic-cifar10", "--policies", "hi-lcb", "--runs", "9", "--json"]) == 130
     captured = capsys.readouterr()
     assert json.loads(captured.out)["policies"][0]["horizon"] == 10_000

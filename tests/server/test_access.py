@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from hinge.fashion import local_model
-from hinge.oip.json import read_token
+from hinge.oip.access import read_token
 from hinge.server import Server, Tls
 from hinge.server.access import check_token
 from tests.server.clients import ask, images, infer, send_raw

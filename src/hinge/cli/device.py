@@ -22,7 +22,7 @@ from hinge.device.device import Device
 from hinge.device.reporter import Reporter
 from hinge.device.storage.store import CLOSED
 from hinge.errors import RemoteFailed
-from hinge.oip.json import read_token
+from hinge.oip.access import read_token
 from hinge.policies import Policy, build, policy_class
 from hinge.policies import at_most as limited
 from hinge.traces import trace_names

@@ -1,18 +1,19 @@
 """The command `serve`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from hinge.cli import options
 from hinge.cli.options import UsageError
 from hinge.errors import HingeError
-from hinge.oip.json import read_token
+from hinge.oip.access import read_token
 
 if TYPE_CHECKING:
     from hinge.server import Tls
 
+LogLevel = Literal["debug", "info", "warning", "error"]
 WATCH_S = 2.0
 
 
@@ -36,7 +37,7 @@ def command(
     threads: Annotated[int | None, typer.Option(min=0, help="Threads of one run of a model; 0: one per core.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Load a model again when its file changes.")] = False,
     drain_s: Annotated[float, typer.Option(help="Seconds to finish requests in when told to end.")] = 10.0,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: Annotated[LogLevel, typer.Option(help="The least severe events that are logged.")] = "info",
     config: options.Config = None,
 ) -> None:
     """The models are ONNX files; the protocol is the Open Inference Protocol.

@@ -19,9 +19,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from hinge._checks import printable
 from hinge.confidence import ConfidenceMeasure, max_softmax, softmax_temperature
-from hinge.errors import InvalidModel
+from hinge.errors import InvalidModel, printable
 from hinge.oip.tensors import cast
 from hinge.traces import Trace
 
@@ -258,7 +257,7 @@ def loading(path: str | Path, problem: Callable[[Exception], str]) -> Iterator[N
     except (InvalidModel, ImportError):
         raise
     except Exception as error:
-        found = printable(problem(error) or type(error).__name__, 200)
+        found = printable(problem(error) or type(error).__name__)
         raise InvalidModel(f"{path}: the model cannot be run: {found}") from None
 
 
