@@ -131,11 +131,11 @@ def test_models_that_cannot_be_served_are_one_line(capsys: Captured, tmp_path: P
         (["--client-ca", "a.pem"], "--client-ca needs"),
         (["--tls-cert", "a.pem", "--tls-key", "b.pem"], "a.pem: No such file"),
         (["--token-file", "missing"], "missing: No such file"),
-        (["--port", "70000"], "--port must be"),
-        (["--max-batch", "0"], "--max-batch must be"),
-        (["--threads", "-1"], "--threads must be"),
+        (["--port", "70000"], "Invalid value for '--port'"),
+        (["--max-batch", "0"], "Invalid value for '--max-batch'"),
+        (["--threads", "-1"], "Invalid value for '--threads'"),
         (["--drain-s", "-1"], "--drain-s must be"),
-        (["--log-level", "loud"], "--log-level must be"),
+        (["--log-level", "loud"], "Invalid value for '--log-level'"),
     ],
 )
 def test_options_that_make_no_sense_are_one_line(capsys: Captured, arguments: list[str], problem: str) -> None:

@@ -64,10 +64,10 @@ def command(
             drain_s=drain_s,
             log_level=log_level,
         )
+        names = ", ".join(place.name for place in server.places)
+        server.run(lambda url: print(f"Serving {names} at {url}\nThe live page is at {url}/", flush=True))
     except ValueError as error:  # of what it was given
         raise error if isinstance(error, HingeError) else UsageError(str(error)) from error
-    names = ", ".join(place.name for place in server.places)
-    server.run(lambda url: print(f"Serving {names} at {url}\nThe live page is at {url}/", flush=True))
 
 
 def _token(file: Path | None) -> str | None:
