@@ -7,7 +7,6 @@ import typer
 
 from hinge.cli import options
 from hinge.cli.options import UsageError
-from hinge.errors import HingeError
 from hinge.oip.access import read_token
 
 if TYPE_CHECKING:
@@ -46,35 +45,26 @@ def command(
     """
     try:
         from hinge.server import Limits, Server
+        from hinge.server.server import MIN_TOKEN
     except ModuleNotFoundError as error:
         raise ImportError(f"serving needs the extra 'server' ({error}): pip install 'hinge-gate[server]'") from None
     if not models:
         raise UsageError("there must be a model to serve, such as 'fashion'; see 'hinge serve --help'")
-    try:
-        server = Server(
-            models,
-            host=host,
-            port=port,
-            token=_token(token_file),
-            tls=_tls(tls_cert, tls_key, client_ca),
-            insecure=insecure,
-            limits=Limits(batch=max_batch),
-            threads=threads,
-            watch_s=WATCH_S if watch else None,
-            drain_s=drain_s,
-            log_level=log_level,
-        )
-        names = ", ".join(place.name for place in server.places)
-        server.run(lambda url: print(f"Serving {names} at {url}\nThe live page is at {url}/", flush=True))
-    except ValueError as error:  # of what it was given
-        raise error if isinstance(error, HingeError) else UsageError(str(error)) from error
-
-
-def _token(file: Path | None) -> str | None:
-    from hinge.server.access import check_token
-
-    token = read_token(file)
-    return None if token is None else check_token(token, "HINGE_TOKEN" if file is None else f"the token in {file}")
+    server = Server(
+        models,
+        host=host,
+        port=port,
+        token=read_token(token_file, least=MIN_TOKEN),
+        tls=_tls(tls_cert, tls_key, client_ca),
+        insecure=insecure,
+        limits=Limits(batch=max_batch),
+        threads=threads,
+        watch_s=WATCH_S if watch else None,
+        drain_s=drain_s,
+        log_level=log_level,
+    )
+    names = ", ".join(place.name for place in server.places)
+    server.run(lambda url: print(f"Serving {names} at {url}\nThe live page is at {url}/", flush=True))
 
 
 def _tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> "Tls | None":
