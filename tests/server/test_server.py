@@ -113,7 +113,7 @@ def test_models_that_cannot_be_served_are_one_line(capsys: Captured, tmp_path: P
     assert refusal(capsys, "fashoin") == "hinge: there is no model 'fashoin'; did you mean 'fashion'?"
     assert refusal(capsys, f"a/b={local_model()}").endswith("there is no such file")
     assert "NAME=PATH" in refusal(capsys, f"a b={local_model()}")
-    assert "must have different names, got 'fashion-local' twice" in refusal(capsys, "fashion-local", str(local_model()))
+    assert "different names, got 'fashion-local' twice" in refusal(capsys, "fashion-local", str(local_model()))
     (tmp_path / "m.onnx").write_bytes(b"no model")
     assert "not an ONNX model" in refusal(capsys, str(tmp_path / "m.onnx"))
     external = models.save(tmp_path / "e.onnx", [], [], [], initializer=[models.external_tensor()])

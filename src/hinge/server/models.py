@@ -72,7 +72,8 @@ def parse_places(texts: Sequence[str | Path]) -> tuple[Place, ...]:
     names = [place.name for place in places]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InvalidValue("Server", "models", f"must have different names, got {twice[0]!r} twice: give one as NAME=PATH")
+        problem = f"must have different names, got {twice[0]!r} twice: give one as NAME=PATH"
+        raise InvalidValue("Server", "models", problem)
     return places
 
 
