@@ -37,7 +37,7 @@ from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
 
 from hinge._checks import positive, real, whole
-from hinge.errors import InvalidState
+from hinge.errors import InvalidState, InvalidValue
 from hinge.policies.expiry import Reals, Wholes, real_column, whole_column
 from hinge.policies.policy import ACCEPTED, Decision, Evidence, Explanation, Policy, State, policy_class
 
@@ -295,7 +295,7 @@ class AtMost(Budgeted):
         self.window = whole(owner, "window", window, 1, 2**31)
         limit = math.floor(self.offloads * self.window + 1e-9)  # 0.29 × 100 is 28.999999999999996
         if limit < 1:
-            raise ValueError(f"{owner}: offloads must allow one in {window} samples at least, got {offloads!r}")
+            raise InvalidValue(owner, "offloads", f"must allow one in {window} samples at least, got {offloads!r}")
         self.table = LimitTable(inner.table, whole_column(limit), whole_column(1), self.window)
         self._surround(offloads_within, note_within, learn_within)
 

@@ -39,7 +39,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from hinge._checks import did_you_mean, positive, real, whole
-from hinge.errors import InvalidDecision, InvalidState, UnknownName
+from hinge.errors import InvalidDecision, InvalidState, InvalidType, UnknownName
 
 
 class Decision(NamedTuple):
@@ -691,7 +691,7 @@ def build(name: str, **settings: Any) -> Policy:
     ]
     if missing:
         hint = "; it is fitted on labelled history" if hasattr(chosen, "fit") else ""
-        raise TypeError(f"{name}: needs {', '.join(missing)}{hint}")
+        raise InvalidType(name, ", ".join(missing), f"must be given{hint}")
     policy: Policy = maker(**{key: value for key, value in settings.items() if key in parameters})
     return policy
 
