@@ -2,8 +2,6 @@
 
 Each check takes who asks, the parameter's name and the value, and returns the value in its plain Python type. The wrong
 kind of value raises `TypeError`, a value out of range `ValueError`.
-
-What to say about a name that nobody knows.
 """
 
 import difflib
@@ -111,3 +109,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     known = sorted(known)
     close = difflib.get_close_matches(str(name), known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """A value from outside, as an error message may show it: escaped, and cut.
+
+    >>> shown("\x1b[31m"), shown([1] * 1000, limit=12)
+    ("'\\x1b[31m'", '[1, 1, 1, 1…')
+    """
+    try:
+        text = str(value) if isinstance(value, Exception) else repr(value)
+    except Exception:  # a value from outside may be too deep or too long to be shown at all
+        return f"a {type(value).__name__}"
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

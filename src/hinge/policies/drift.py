@@ -31,19 +31,9 @@ from typing import ClassVar, NamedTuple
 
 from hinge._checks import positive, real, whole
 from hinge.errors import InvalidState
-from hinge.policies.expiry import (
-    FOREVER,
-    ExpiryPolicy,
-    Reals,
-    Wholes,
-    drop_all,
-    drop_filled,
-    fill,
-    real_column,
-    whole_column,
-)
+from hinge.policies.expiry import FOREVER, ExpiryPolicy, drop_all, drop_filled, fill
 from hinge.policies.isotonic import break_even, checked_stakes, doubt, first_of_class, fit_bin, lowest_cost, on_scale
-from hinge.policies.policy import Evidence, State
+from hinge.policies.policy import Evidence, Reals, State, Wholes, real_column, whole_column
 
 PANES = 16  # parts in which a window is forgotten
 LASTS = 64  # memories after which no evidence is left: a licence that still holds needs none
@@ -405,7 +395,7 @@ class Forgetting(ExpiryPolicy):
         self.memory = whole(owner, "memory", memory, PANES, FOREVER)
         self.audit = real(owner, "audit", audit, 0, 1)
         self.stakes = checked_stakes(owner, stakes, self.bins)
-        self._start(self._table(), offloads_ageing, learn_ageing, rebuild_ageing, note_audit)
+        self.start(self._table(), offloads_ageing, learn_ageing, rebuild_ageing, note_audit)
 
     def _table(self) -> AgeingTable:
         costs, panes = 0 if self.offload_cost is not None else 3, PANES if self._windowed else 0

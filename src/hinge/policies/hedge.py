@@ -45,8 +45,7 @@ from typing import NamedTuple
 
 from hinge._checks import positive, real, whole
 from hinge.errors import UnknownName
-from hinge.policies.expiry import Reals, real_column
-from hinge.policies.policy import Need
+from hinge.policies.policy import Need, Reals, real_column
 from hinge.policies.random import RandomisedPolicy, uniform
 
 _TINY = 1e-100  # below it weights are taken anew: there is room for 200 more orders of magnitude

@@ -21,7 +21,6 @@ import math
 from typing import Any, NamedTuple
 
 from hinge._checks import positive, real, whole
-from hinge.policies.expiry import Reals, Wholes, real_column, whole_column
 from hinge.policies.hedge import (
     ThresholdTable,
     charge_accepting,
@@ -31,6 +30,7 @@ from hinge.policies.hedge import (
     share_offloading_from_losses,
     threshold_table,
 )
+from hinge.policies.policy import Reals, Wholes, real_column, whole_column
 from hinge.policies.random import RandomisedPolicy, uniform
 
 
