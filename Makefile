@@ -8,7 +8,10 @@ BIN = $(VENV)/bin
 # What the checks need. Ray is left out: it is large, and nothing but its own executor uses it.
 EXTRAS = test,sim,parquet,cli,report,device,grpc,litert,openvino,images,server
 
-.PHONY: help venv demo test lint types imports pytest test-ray test-interop test-faults test-fuzz test-embedded test-browser pictures bench bench-regret bench-gate docs clean
+# What the unit tests are: the rest starts processes, needs other programs or takes long.
+QUICK = not slow and not server and not docs and not embedded and not peers
+
+.PHONY: help venv demo test quick lint types imports pytest coverage test-random test-ray test-interop test-faults test-fuzz test-embedded test-browser pictures bench bench-regret bench-gate docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -42,8 +45,17 @@ types: $(VENV)/.installed ## Check types (mypy, strict)
 imports: $(VENV)/.installed ## Check that imports run one way (import-linter)
 	$(BIN)/lint-imports
 
+quick: $(VENV)/.installed ## Run the unit tests alone, for whoever edits (under a minute)
+	$(BIN)/pytest -q -n auto -m '$(QUICK)' tests
+
 pytest: $(VENV)/.installed ## Run the tests, and the examples in docstrings and documentation
 	$(BIN)/pytest -n auto
+
+coverage: $(VENV)/.installed ## Run the tests and show which lines they run; the report is in build/coverage
+	$(BIN)/pytest -n auto --cov --cov-report=term:skip-covered --cov-report=html
+
+test-random: $(VENV)/.installed ## Run the property tests on other examples every time
+	$(BIN)/pytest -q -n auto --hypothesis-profile=random -m 'not docs and not embedded' tests
 
 test-ray: $(VENV)/.installed ## Test the executor for clusters on a local Ray, which it installs
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),ray]'

@@ -111,7 +111,7 @@ def knowing(policy: hinge.Policy, offloads: NDArray[np.int64], time: int) -> hin
         if len(known.get(field, ())) == len(empty):  # a known cost, say, leaves no evidence of costs
             state["evidence"][field] = known[field]
     state.update(time=time, learned=int(offloads.sum()))
-    return hinge.restore(state)
+    return type(policy).restore(state)
 
 
 def counted(offloads: NDArray[np.int64]) -> dict[str, list[Any]]:

@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hinge.bins
 from hinge.bins import QuantileBins, UniformBins, restore_bins
 from hinge.errors import InvalidState
 
-repeatable = settings(deadline=None, derandomize=True)
 confidences = st.floats(0, 1)
 several = st.lists(confidences, max_size=30)
 bunched = st.lists(st.one_of(confidences, st.sampled_from([0.0, 0.5, 0.9, 1.0])), min_size=1, max_size=60)
@@ -34,13 +33,11 @@ def test_the_example_of_the_interface() -> None:
     assert UniformBins(16).bins == 16
 
 
-@repeatable
 @given(count=st.sampled_from([1, 2, 4, 16, 256, 1024]), confidence=confidences)
 def test_uniform_is_the_exact_formula_for_powers_of_two(count: int, confidence: float) -> None:
     assert UniformBins(count).bin(confidence) == min(math.floor(count * Fraction(confidence)), count - 1)
 
 
-@repeatable
 @given(count=st.integers(1, 5000), confidence=confidences)
 def test_uniform_is_the_formula_up_to_the_rounding_of_one_product(count: int, confidence: float) -> None:
     exact = count * Fraction(confidence)
@@ -60,7 +57,6 @@ def test_uniform_at_the_edges() -> None:
     assert UniformBins(1).edges == ()
 
 
-@repeatable
 @given(count=st.integers(1, 3000), many=several)
 def test_uniform_one_equals_many(count: int, many: list[float]) -> None:
     uniform = UniformBins(count)
@@ -69,7 +65,6 @@ def test_uniform_one_equals_many(count: int, many: list[float]) -> None:
     assert bins.tolist() == [uniform.bin(confidence) for confidence in many]
 
 
-@repeatable
 @given(edges=edge_lists, many=several)
 def test_quantile_one_equals_many_equals_counting(edges: list[float], many: list[float]) -> None:
     quantile = QuantileBins(edges)
@@ -91,7 +86,6 @@ def test_an_edge_belongs_to_the_bin_above() -> None:
     assert QuantileBins([]).bin(0.7) == 0
 
 
-@repeatable
 @given(seen=bunched, count=st.integers(1, 20))
 def test_fitted_bins_are_filled_and_none_overflows(seen: list[float], count: int) -> None:
     quantile = QuantileBins.fit(seen, count)
@@ -232,7 +226,6 @@ def test_equal_bins_are_equal_and_print_as_they_are_made(bins: UniformBins | Qua
         setattr(bins, fields(bins)[0].name, 4)
 
 
-@repeatable
 @given(edges=edge_lists)
 def test_state_survives_json(edges: list[float]) -> None:
     for bins in (QuantileBins(edges), UniformBins(len(edges) + 1)):

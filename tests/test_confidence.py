@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -33,7 +33,6 @@ MEASURES: dict[str, ConfidenceMeasure] = {
     "logistic": logistic(*RESNET8_CIFAR10),
     "temperature": temperature(1.5)(margin),
 }
-repeatable = settings(deadline=None, derandomize=True)
 every_measure = pytest.mark.parametrize("name", MEASURES)
 score = st.floats(-1e4, 1e4, width=32)
 one_sample = st.lists(score, min_size=2, max_size=12)
@@ -67,7 +66,6 @@ def exact_confidence(name: str, scores: list[float]) -> Decimal:
 
 
 @every_measure
-@repeatable
 @given(scores=one_sample)
 def test_equals_the_formula_in_50_digits(name: str, scores: list[float]) -> None:
     confidence = MEASURES[name](scores)
@@ -77,7 +75,6 @@ def test_equals_the_formula_in_50_digits(name: str, scores: list[float]) -> None
 
 
 @every_measure
-@repeatable
 @given(batch=batches)
 def test_a_sample_gets_what_it_gets_in_a_batch(name: str, batch: list[list[float]]) -> None:
     one_by_one = [MEASURES[name](scores) for scores in batch]
@@ -121,14 +118,12 @@ def test_extreme_scores_are_certain_and_equal_scores_are_not(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["max_softmax", "margin", "entropy"])
-@repeatable
 @given(scores=one_sample, shift=st.integers(-1000, 1000))
 def test_only_differences_of_scores_matter(name: str, scores: list[float], shift: int) -> None:
     whole = [float(round(score)) for score in scores]  # so that adding the shift is exact
     assert MEASURES[name]([score + shift for score in whole]) == MEASURES[name](whole)
 
 
-@repeatable
 @given(scores=one_sample, hot=st.floats(1.0, 50.0))
 def test_heat_never_raises_confidence(scores: list[float], hot: float) -> None:
     assert temperature(hot)(max_softmax)(scores) <= max_softmax(scores) + 1e-12
@@ -225,7 +220,6 @@ def test_fitted_temperature_beats_a_fine_grid_and_recovers_the_truth(true_value:
     assert fitted == pytest.approx(true_value, rel=0.06)
 
 
-@repeatable
 @given(
     batch=st.lists(st.lists(st.floats(-30, 30), min_size=3, max_size=3), min_size=1, max_size=8),
     draws=st.lists(st.integers(0, 2), min_size=8, max_size=8),

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hinge.costs import CostMatrix, FixedCost, MeasuredCost, OffloadCost, WrongCost, ZeroOneCost
 
-repeatable = settings(deadline=None, derandomize=True)
 amounts = st.floats(0, 1e6)
 MEASURES = ("latency_ms", "bytes", "energy_j")
 PRICES = ("per_call", "per_ms", "per_byte", "per_joule")
@@ -36,7 +35,6 @@ def test_every_mistake_costs_one(local: object, remote: object) -> None:
     assert type(cost.wrong(local, remote)) is float
 
 
-@repeatable
 @given(prices=price_matrices())
 def test_matrix_is_scaled_by_its_dearest_mistake(prices: list[list[float]]) -> None:
     matrix: WrongCost = CostMatrix(prices)
@@ -151,7 +149,6 @@ price_lists = st.builds(
 measured = st.fixed_dictionaries(dict.fromkeys(MEASURES, amounts))
 
 
-@repeatable
 @given(prices=price_lists, measures=measured)
 def test_measured_cost_is_the_formula(prices: MeasuredCost, measures: dict[str, float]) -> None:
     exact = Fraction(prices.per_call) + sum(
@@ -165,7 +162,6 @@ def test_measured_cost_is_the_formula(prices: MeasuredCost, measures: dict[str, 
     assert 0 <= prices.cost(**measures) <= prices.cap
 
 
-@repeatable
 @given(prices=price_lists, share=st.floats(0, 1))
 def test_cost_leads_back_to_the_amount(prices: MeasuredCost, share: float) -> None:
     amount = share * prices.cap * prices.wrong_answer
@@ -230,7 +226,6 @@ def test_the_call_itself_is_explained() -> None:
     assert call.explain(latency_ms=1) == "0.25 $ for the call + 0.50 $ for 1 ms = 0.75 $, 0.75 of a wrong answer"
 
 
-@repeatable
 @given(prices=price_lists, measures=measured)
 def test_an_explanation_names_every_price_paid(prices: MeasuredCost, measures: dict[str, float]) -> None:
     sentence = prices.explain(**measures)

@@ -2,7 +2,7 @@
 
     python -m tools.reference FOLDER         # writes the pages there; for the site, tools/site.py takes them from here
 
-The names are those of `hinge/__init__.pyi`, and those that `hinge.simulation.sources`, `hinge.theory`, `hinge.testing`
+The names are those of `dir(hinge)`, and those that `hinge.simulation.sources`, `hinge.theory`, `hinge.testing`
 and `hinge.server` list. A name without a docstring is an error.
 """
 
@@ -15,7 +15,6 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from importlib import import_module
-from importlib.resources import files
 from io import StringIO
 from pathlib import Path
 from types import ModuleType
@@ -60,12 +59,7 @@ PAGES: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
     ),
     "errors": ("Errors", "What the world gets wrong. Wrong arguments are `ValueError`s.", ("hinge.errors",), ()),
 }
-_HOMES = {
-    name.name: statement.module or ""
-    for statement in ast.parse(files(hinge).joinpath("__init__.pyi").read_text("utf-8")).body
-    if isinstance(statement, ast.ImportFrom)
-    for name in statement.names
-}
+_HOMES = {name: thing.__module__ for name in dir(hinge) if hasattr(thing := getattr(hinge, name), "__module__")}
 _EXAMPLE = re.compile(r"(?:^ {0,3}>>> .*\n(?:^[^\S\n]*\S.*(?:\n|\Z))*)+", re.MULTILINE)
 _SECTION = re.compile(r"^(\w[\w ]*):\n((?:  .+\n?)+)", re.MULTILINE)
 _LISTED = re.compile(r"^  ([a-z-]+)(?:  .*)?$", re.MULTILINE)

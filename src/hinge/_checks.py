@@ -1,7 +1,8 @@
 """Checks on arguments, so that every error reads the same: `HILCB: alpha must be > 0, got -1`.
 
 Each check takes who asks, the parameter's name and the value, and returns the value in its plain Python type. The wrong
-kind of value raises `TypeError`, a value out of range `ValueError`.
+kind of value raises `InvalidType` (also a `TypeError`), a value out of range `InvalidValue` (also a `ValueError`).
+`did_you_mean` ends the message about an unknown name, `shown` cuts a value from outside.
 """
 
 import difflib
@@ -10,18 +11,20 @@ from collections.abc import Iterable
 from numbers import Real
 from operator import index
 
+from hinge.errors import InvalidType, InvalidValue
+
 
 def whole(owner: str, name: str, value: object, low: int, high: int | None = None) -> int:
     """An integer from `low` to `high` (both included).
 
     >>> whole("UniformBins", "bins", 0, 1)
     Traceback (most recent call last):
-    ValueError: UniformBins: bins must be an integer >= 1, got 0
+    hinge.errors.InvalidValue: UniformBins: bins must be an integer >= 1, got 0
     """
     if type(value) is not int:  # bool and numpy's integers among the rest
         value = _index(owner, name, value, low, high)
     if value < low or (high is not None and value > high):
-        raise ValueError(f"{owner}: {name} must be {_integers(low, high)}, got {value!r}")
+        raise InvalidValue(owner, name, f"must be {_integers(low, high)}, got {value!r}")
     return value
 
 
@@ -30,11 +33,11 @@ def real(owner: str, name: str, value: object, low: float = -math.inf, high: flo
 
     >>> real("HILCB", "offload_cost", 1.5, 0, 1)
     Traceback (most recent call last):
-    ValueError: HILCB: offload_cost must be from 0 to 1, got 1.5
+    hinge.errors.InvalidValue: HILCB: offload_cost must be from 0 to 1, got 1.5
     """
     number = value if type(value) is float else _number(owner, name, value)
     if not low <= number <= high or math.isinf(number):
-        raise ValueError(f"{owner}: {name} must be {_range(low, high)}, got {value!r}")
+        raise InvalidValue(owner, name, f"must be {_range(low, high)}, got {value!r}")
     return number
 
 
@@ -43,11 +46,11 @@ def positive(owner: str, name: str, value: object) -> float:
 
     >>> positive("HILCB", "alpha", -1)
     Traceback (most recent call last):
-    ValueError: HILCB: alpha must be > 0, got -1
+    hinge.errors.InvalidValue: HILCB: alpha must be > 0, got -1
     """
     number = _number(owner, name, value)
     if not math.isfinite(number) or number <= 0:
-        raise ValueError(f"{owner}: {name} must be > 0, got {value!r}")
+        raise InvalidValue(owner, name, f"must be > 0, got {value!r}")
     return number
 
 
@@ -56,10 +59,10 @@ def truth(owner: str, name: str, value: object) -> bool:
 
     >>> truth("HILCB", "offload_unseen", "no")
     Traceback (most recent call last):
-    TypeError: HILCB: offload_unseen must be True or False, got 'no'
+    hinge.errors.InvalidType: HILCB: offload_unseen must be True or False, got 'no'
     """
     if not isinstance(value, bool):
-        raise TypeError(f"{owner}: {name} must be True or False, got {value!r}")
+        raise InvalidType(owner, name, f"must be True or False, got {value!r}")
     return value
 
 
@@ -69,7 +72,7 @@ def _index(owner: str, name: str, value: object, low: int, high: int | None) -> 
             raise TypeError
         return index(value)  # type: ignore[arg-type]  # index() is the check: it refuses what is no integer
     except TypeError:
-        raise TypeError(f"{owner}: {name} must be {_integers(low, high)}, got {value!r}") from None
+        raise InvalidType(owner, name, f"must be {_integers(low, high)}, got {value!r}") from None
 
 
 def _integers(low: int, high: int | None) -> str:
@@ -79,15 +82,15 @@ def _integers(low: int, high: int | None) -> str:
 def _number(owner: str, name: str, value: object) -> float:
     # A numpy scalar of any kind is a Real or has __float__ and a dtype; text and sequences have neither.
     if isinstance(value, bool) or not (isinstance(value, Real) or hasattr(value, "dtype")):
-        raise TypeError(f"{owner}: {name} must be a number, got {value!r}")
+        raise InvalidType(owner, name, f"must be a number, got {value!r}")
     if getattr(getattr(value, "dtype", None), "kind", "f") in "bcSU":  # numpy's own bool, complex and text
-        raise TypeError(f"{owner}: {name} must be a number, got {value!r}")
+        raise InvalidType(owner, name, f"must be a number, got {value!r}")
     try:
         return float(value)  # type: ignore[arg-type]  # an array of several numbers is refused here
     except OverflowError:  # an integer beyond every float
         return math.inf if value > 0 else -math.inf  # type: ignore[operator]  # a Real can be compared
     except (TypeError, ValueError):
-        raise TypeError(f"{owner}: {name} must be a number, got {value!r}") from None
+        raise InvalidType(owner, name, f"must be a number, got {value!r}") from None
 
 
 def _range(low: float, high: float) -> str:

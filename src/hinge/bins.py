@@ -6,10 +6,12 @@
 
 Bins are numbered upwards from 0 and a higher confidence never lands in a lower bin. A confidence that is no number from
 0 to 1 raises an error; it never lands in a bin. Only the methods that take many confidences at once need numpy.
+Other ways to bin derive from `Bins`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +26,51 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
+class Bins(ABC):
+    """Turns a confidence, and for some the local answer too, into one of `bins` bins.
+
+    A subclass has `bins`, `bin` and `state`; two objects with the same `state()` bin alike.
+
+    >>> class Halves(Bins):
+    ...     bins = 2
+    ...     def bin(self, confidence, label=None):
+    ...         return int(confidence >= 0.5)
+    ...     def state(self):
+    ...         return {"kind": "halves"}
+    >>> Halves().bin_many([0.2, 0.7])
+    array([0, 1])
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def bins(self) -> int:
+        """How many bins there are."""
+
+    @abstractmethod
+    def bin(self, confidence: float, label: object = None) -> int:
+        """The bin of one confidence. `label` is the local answer; most bins ignore it."""
+
+    def bin_many(self, confidences: ArrayLike, labels: Iterable[object] | None = None) -> NDArray[np.int64]:
+        """The bins of many confidences, each the same as `bin` gives."""
+        import numpy as np
+
+        values = _checked(type(self).__name__, confidences).tolist()
+        answers = [None] * len(values) if labels is None else list(labels)
+        return np.array([self.bin(*each) for each in zip(values, answers, strict=True)], np.int64)
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """A JSON-able dict with a `kind` and all parameters."""
+
+    def spans(self) -> list[tuple[str | None, float, float]]:
+        """The class (None: all classes) and the range of confidences of each bin, for tables and axes."""
+        raise NotImplementedError(f"{type(self).__name__}: spans is not defined")
+
+
 @dataclass(frozen=True, slots=True)
-class UniformBins:
+class UniformBins(Bins):
     """Bins of equal width: `bin = min(floor(bins * confidence), bins - 1)`.
 
     The last bin is closed, so that confidence 1 belongs to it.
@@ -51,12 +96,12 @@ class UniformBins:
         """
         return tuple(bin / self.bins for bin in range(1, self.bins))
 
-    def bin(self, confidence: float) -> int:
+    def bin(self, confidence: float, label: object = None) -> int:
         """The bin of one confidence.
 
         >>> UniformBins(16).bin(1.5)
         Traceback (most recent call last):
-        ValueError: UniformBins: confidence must be from 0 to 1, got 1.5
+        hinge.errors.InvalidValue: UniformBins: confidence must be from 0 to 1, got 1.5
         """
         # Nearly every call passes this test; the full check costs more than the answer.
         if not (type(confidence) is float and 0.0 <= confidence <= 1.0):
@@ -64,12 +109,20 @@ class UniformBins:
         bin = int(self.bins * confidence)
         return bin if bin < self.bins else bin - 1
 
-    def bin_many(self, confidences: ArrayLike) -> NDArray[np.int64]:
+    def bin_many(self, confidences: ArrayLike, labels: Iterable[object] | None = None) -> NDArray[np.int64]:
         """The bins of many confidences, each the same as `bin` gives."""
         import numpy as np
 
         bins: NDArray[np.int64] = (self.bins * _checked("UniformBins", confidences)).astype(np.int64)
         return np.minimum(bins, self.bins - 1)
+
+    def spans(self) -> list[tuple[str | None, float, float]]:
+        """No class, and the confidences between the edges.
+
+        >>> UniformBins(2).spans()
+        [(None, 0.0, 0.5), (None, 0.5, 1.0)]
+        """
+        return [(None, low, high) for low, high in pairwise((0.0, *self.edges, 1.0))]
 
     def state(self) -> dict[str, Any]:
         """A JSON-able dict for `restore_bins`.
@@ -81,7 +134,7 @@ class UniformBins:
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class QuantileBins:
+class QuantileBins(Bins):
     """Bins between given edges: `bin` = how many edges are <= confidence (as `bisect.bisect_right`).
 
     `edges` are where bins 1, 2, ... begin, strictly increasing in (0, 1]; bin 0 begins at 0. So an edge belongs to the
@@ -127,18 +180,18 @@ class QuantileBins:
         """How many bins there are: one more than edges."""
         return len(self.edges) + 1
 
-    def bin(self, confidence: float) -> int:
+    def bin(self, confidence: float, label: object = None) -> int:
         """The bin of one confidence.
 
         >>> QuantileBins([0.5]).bin(float("nan"))
         Traceback (most recent call last):
-        ValueError: QuantileBins: confidence must be from 0 to 1, got nan
+        hinge.errors.InvalidValue: QuantileBins: confidence must be from 0 to 1, got nan
         """
         if not (type(confidence) is float and 0.0 <= confidence <= 1.0):
             confidence = real("QuantileBins", "confidence", confidence, 0, 1)
         return bisect_right(self.edges, confidence)
 
-    def bin_many(self, confidences: ArrayLike) -> NDArray[np.int64]:
+    def bin_many(self, confidences: ArrayLike, labels: Iterable[object] | None = None) -> NDArray[np.int64]:
         """The bins of many confidences, each the same as `bin` gives.
 
         >>> QuantileBins([0.5, 0.9]).bin_many([0.1, 0.5, 1.0])
@@ -148,6 +201,10 @@ class QuantileBins:
 
         values = _checked("QuantileBins", confidences)
         return np.searchsorted(np.array(self.edges), values, side="right").astype(np.int64)
+
+    def spans(self) -> list[tuple[str | None, float, float]]:
+        """No class, and the confidences between the edges."""
+        return [(None, low, high) for low, high in pairwise((0.0, *self.edges, 1.0))]
 
     def state(self) -> dict[str, Any]:
         """A JSON-able dict for `restore_bins`.
@@ -159,7 +216,7 @@ class QuantileBins:
 
 
 @dataclass(frozen=True, slots=True)
-class ClassBins:
+class ClassBins(Bins):
     """Bins for each class that the local model answers: `bin = class * within.bins + within.bin(confidence)`.
 
     For policies that weigh classes differently (`Isotonic(stakes=…)`), or local models that are surer of themselves in
@@ -191,25 +248,32 @@ class ClassBins:
         """How many bins there are, all classes taken together."""
         return self.within.bins * (self.classes if isinstance(self.classes, int) else len(self.classes))
 
-    def bin(self, confidence: float, local: object) -> int:
-        """The bin of one confidence, where this is the local answer."""
-        return self._class(local) * self.within.bins + self.within.bin(confidence)
+    def bin(self, confidence: float, label: object = None) -> int:
+        """The bin of one confidence, where `label` is the local answer."""
+        return self._class(label) * self.within.bins + self.within.bin(confidence)
 
-    def bin_many(self, confidences: ArrayLike, local: Iterable[object]) -> NDArray[np.int64]:
+    def bin_many(self, confidences: ArrayLike, labels: Iterable[object] | None = None) -> NDArray[np.int64]:
         """The bins of many confidences, each the same as `bin` gives."""
         import numpy as np
 
+        if labels is None:
+            raise TypeError("ClassBins: labels must be the local answers, one for each confidence, got None")
         within = self.within.bin_many(confidences)
-        answers = local.tolist() if hasattr(local, "tolist") else list(local)
+        answers = labels.tolist() if hasattr(labels, "tolist") else list(labels)
         known = {answer: self._class(answer) for answer in set(answers)}
         return np.array([known[answer] for answer in answers], np.int64) * self.within.bins + within
 
-    def _class(self, local: object) -> int:
+    def _class(self, label: object) -> int:
         if isinstance(self.classes, int):
-            return whole("ClassBins", "local", local, 0, self.classes - 1)
-        if local not in self.classes:
-            raise ValueError(f"ClassBins: local must be one of the classes, got {local!r}")
-        return self.classes.index(str(local))
+            return whole("ClassBins", "label", label, 0, self.classes - 1)
+        if label not in self.classes:
+            raise ValueError(f"ClassBins: label must be one of the classes, got {label!r}")
+        return self.classes.index(str(label))
+
+    def spans(self) -> list[tuple[str | None, float, float]]:
+        """The class and the confidences of each bin."""
+        names = map(str, range(self.classes) if isinstance(self.classes, int) else self.classes)
+        return [(name, low, high) for name in names for _, low, high in self.within.spans()]
 
     def state(self) -> dict[str, Any]:
         """A JSON-able dict for `restore_bins`.
@@ -221,7 +285,7 @@ class ClassBins:
         return {"kind": "class", "within": self.within.state(), "classes": classes}
 
 
-def restore_bins(state: Mapping[str, Any]) -> UniformBins | QuantileBins | ClassBins:
+def restore_bins(state: Mapping[str, Any]) -> Bins:
     """The bins whose `state()` this is.
 
     >>> restore_bins({"kind": "uniform", "bins": 16})

@@ -12,7 +12,7 @@ returns an array. With p the softmax of the scores, over m classes, p_1 >= p_2 >
 the logarithms. Scores that are no finite numbers raise an error.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import sqrt
 from reprlib import repr as brief
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hinge._checks import positive, real
+from hinge.errors import InvalidState
 
 Floats = NDArray[np.float64]
 LogisticWeights = tuple[float, float, float]
@@ -115,6 +116,59 @@ def softmax_temperature(measure: ConfidenceMeasure) -> float | None:
     if isinstance(measure, partial) and measure.func is _at_temperature and measure.args[1] is max_softmax:
         return float(measure.args[0])
     return None
+
+
+def measure_state(measure: ConfidenceMeasure) -> dict[str, Any]:
+    """What a saved gate says about its measure: a built-in one by name and parameters, any other by its place.
+
+    >>> measure_state(temperature(1.5)(margin))
+    {'name': 'temperature', 'value': 1.5, 'measure': {'name': 'margin'}}
+    >>> def length(scores):
+    ...     return 1 / len(scores)
+    >>> measure_state(length)["function"].split(":")[1]
+    'length'
+    """
+    for name, built_in in _MEASURES.items():
+        if measure is built_in:
+            return {"name": name}
+    if isinstance(measure, partial) and measure.func is _at_temperature:
+        return {"name": "temperature", "value": measure.args[0], "measure": measure_state(measure.args[1])}
+    if isinstance(measure, partial) and measure.func is _logistic:
+        return {"name": "logistic", **dict(zip(("intercept", "top1", "top2"), measure.args, strict=True))}
+    while isinstance(measure, partial):
+        measure = measure.func
+    named: Any = measure if hasattr(measure, "__qualname__") else type(measure)
+    return {"function": f"{named.__module__}:{named.__qualname__}"}
+
+
+def restore_measure(state: Mapping[str, Any]) -> ConfidenceMeasure:
+    """The built-in measure whose `measure_state` this is; a function of the user's cannot be found by its name.
+
+    >>> restore_measure({"name": "margin"}) is margin
+    True
+    >>> restore_measure({"function": "mine:length"})
+    Traceback (most recent call last):
+    hinge.errors.InvalidState: the state was made with the confidence measure 'mine:length': give it as confidence=
+    """
+    try:
+        match dict(state):
+            case {"name": str(name), **extra} if name in _MEASURES and not extra:
+                return _MEASURES[name]
+            case {"name": "temperature", "value": value, "measure": Mapping() as inner, **extra} if not extra:
+                return temperature(value)(restore_measure(inner))
+            case {"name": "logistic", "intercept": intercept, "top1": top1, "top2": top2, **extra} if not extra:
+                return logistic(intercept, top1, top2)
+            case {"function": str(place), **extra} if not extra:
+                wanted = f"the state was made with the confidence measure {place!r:.200}"
+                raise InvalidState(f"{wanted}: give it as confidence=")
+    except (TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, InvalidState):
+            raise
+        raise InvalidState(f"state: {error}") from error
+    raise InvalidState(f"state: confidence must name a confidence measure, got {dict(state)!r:.200}")
+
+
+_MEASURES: dict[str, ConfidenceMeasure] = {"max_softmax": max_softmax, "margin": margin, "entropy": entropy}
 
 
 def fit_temperature(scores: ArrayLike, labels: ArrayLike) -> float:

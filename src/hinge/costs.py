@@ -86,7 +86,7 @@ class CostMatrix:
 
         >>> CostMatrix([[0, 1], [1, 0]]).wrong(0, 2)
         Traceback (most recent call last):
-        ValueError: CostMatrix: remote must be an integer from 0 to 1, got 2
+        hinge.errors.InvalidValue: CostMatrix: remote must be an integer from 0 to 1, got 2
         """
         return self.prices[self._class("local", local)][self._class("remote", remote)] / self.worst
 

@@ -1,9 +1,9 @@
 """What can go wrong, as a tree.
 
-Arguments that make no sense raise plain `ValueError` or `TypeError` (see `hinge._checks`).
-Everything else that goes wrong raises one of these, each of them also a `HingeError`:
-
     HingeError
+    ├── InvalidArgument                an argument that makes no sense; knows which
+    │   ├── InvalidValue (ValueError)  a value out of range
+    │   └── InvalidType  (TypeError)   the wrong kind of value
     ├── UnknownName      (ValueError)  no policy, trace or model of that name; says what was probably meant
     ├── InvalidDecision  (ValueError)  feedback for a decision that is not waiting for any
     ├── InvalidState     (ValueError)  a saved state that is damaged, newer than this version, or of another policy
@@ -21,7 +21,31 @@ Everything else that goes wrong raises one of these, each of them also a `HingeE
 
 
 class HingeError(Exception):
-    """Any error that Hinge raises that is not about an argument."""
+    """Any error that Hinge raises on purpose."""
+
+
+class InvalidArgument(HingeError):
+    """An argument makes no sense: who was given it, its name, and what it must be.
+
+    >>> raise InvalidValue("HILCB", "alpha", "must be > 0, got -1")
+    Traceback (most recent call last):
+    hinge.errors.InvalidValue: HILCB: alpha must be > 0, got -1
+    """
+
+    def __init__(self, owner: str, name: str, problem: str) -> None:
+        super().__init__(owner, name, problem)
+        self.owner, self.name, self.problem = owner, name, problem
+
+    def __str__(self) -> str:
+        return f"{self.owner}: {self.name} {self.problem}"
+
+
+class InvalidValue(InvalidArgument, ValueError):
+    """The value is out of range."""
+
+
+class InvalidType(InvalidArgument, TypeError):
+    """The value is of the wrong kind."""
 
 
 class UnknownName(HingeError, ValueError):

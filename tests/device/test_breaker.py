@@ -64,7 +64,7 @@ class SameAsLiteral(RuleBasedStateMachine):
         assert sum(tried.probe and tried.ended is None for _, tried in self.pairs) <= 1
 
 
-SameAsLiteral.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None, derandomize=True)
+SameAsLiteral.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 TestSameAsLiteral = SameAsLiteral.TestCase
 
 

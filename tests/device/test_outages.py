@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hinge.device.resilience import Attempt, Breaker
 
-repeatable = settings(deadline=None, derandomize=True, max_examples=150)
+repeatable = settings(max_examples=150)
 NEVER = 1e9
 ANSWER_S = 0.05  # how long the remote takes when it answers
 

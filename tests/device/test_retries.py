@@ -4,12 +4,10 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hinge.device.resilience import RetryBudget
-
-repeatable = settings(deadline=None, derandomize=True)
 
 
 @given(
@@ -17,7 +15,6 @@ repeatable = settings(deadline=None, derandomize=True)
     reserve=st.integers(0, 3),
     calls=st.lists(st.booleans(), max_size=80),  # True: a retry is asked for
 )
-@repeatable
 def test_no_stretch_holds_more_retries_than_its_share_and_the_reserve(
     share: Fraction, reserve: int, calls: list[bool]
 ) -> None:

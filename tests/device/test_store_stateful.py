@@ -127,4 +127,4 @@ class Kept(RuleBasedStateMachine):
 
 
 TestKept = Kept.TestCase
-TestKept.settings = settings(max_examples=60, stateful_step_count=25, deadline=None, derandomize=True)
+TestKept.settings = settings(max_examples=60, stateful_step_count=25)

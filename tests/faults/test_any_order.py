@@ -152,6 +152,4 @@ class Lived(RuleBasedStateMachine):
 
 
 TestR8InAnyOrder = Lived.TestCase
-TestR8InAnyOrder.settings = settings(
-    max_examples=either(30, 500), stateful_step_count=25, deadline=None, derandomize=True, database=None
-)
+TestR8InAnyOrder.settings = settings(max_examples=either(30, 500), stateful_step_count=25)

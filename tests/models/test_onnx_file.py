@@ -151,7 +151,7 @@ def test_s4_depth_is_bounded() -> None:
         check_content(b"\x3a" + length + bytes([size]) + content, "m")
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_s4_damaged_files_never_crash_the_reader(data: st.DataObject) -> None:
     content = bytearray(local_model().read_bytes())

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hinge._html import Curve, Panel
 from hinge.errors import UnknownName
 from hinge.paper.claims import CLAIMS, HEDGE, LITE, MONO, beats_hedge, flat_run_time, growth_errors
 from hinge.paper.figures import (
@@ -13,9 +14,7 @@ from hinge.paper.figures import (
     PAPER_TABLES,
     PAPER_TRACES,
     QUICK,
-    Curve,
     Lab,
-    Panel,
     Result,
     Scale,
     explanation,

@@ -36,7 +36,7 @@ def fullest_window(times: list[int], window: int) -> int:
     return max((sum(start <= time < start + window for time in times) for start in times), default=0)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(
     bins=st.lists(st.integers(0, 3), max_size=300),
     offloads=st.floats(0.02, 1.0),

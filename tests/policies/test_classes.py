@@ -79,7 +79,7 @@ def test_wrong_stakes_and_classes_are_refused() -> None:
         Isotonic(16, stakes=[1, 1, 1])
     with pytest.raises(ValueError, match=r"Isotonic: stakes\[1\] must be from 0 to 1, got 2"):
         Isotonic(16, stakes=[1, 2])
-    with pytest.raises(ValueError, match="ClassBins: local must be one of the classes, got 'smoke'"):
+    with pytest.raises(ValueError, match="ClassBins: label must be one of the classes, got 'smoke'"):
         ClassBins(UniformBins(2), ["quiet", "fire"]).bin(0.5, "smoke")
     with pytest.raises(ValueError, match="ClassBins: classes must be different names"):
         ClassBins(UniformBins(2), ["fire", "fire"])

@@ -192,7 +192,7 @@ def test_equality_offloads(kind: type[KL | PooledKL], cost: float, alpha: float)
 
 
 @every_kind
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=7),
     st.sampled_from([0.5, 0.2, 0.75, 1.0, 0.0, None]) | st.floats(0.01, 0.99),

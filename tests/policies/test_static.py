@@ -5,12 +5,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hinge import AlwaysLocal, AlwaysRemote, Logistic, Offline, Oracle, Policy, Static, build
 
-repeatable = settings(deadline=None, derandomize=True)
 COSTS = [0.0, 0.1, 0.25, 0.3, 0.5, 0.7, 0.9, 1.0]
 histories = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=40)
 
@@ -61,7 +60,6 @@ def test_the_oracle_accepts_where_that_is_strictly_cheaper(cost: float) -> None:
     assert oracle.decide(round(16 * (1 - cost))).offload  # a tie
 
 
-@repeatable
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(0, 1))
 def test_no_set_of_bins_beats_the_oracle(agreement: list[float], cost: float) -> None:
     decisions = offloaded(Oracle(agreement, cost))
@@ -80,7 +78,6 @@ def history_cost(threshold: int, history: list[tuple[int, bool]], cost: Fraction
     return sum((cost if bin < threshold else Fraction(not agreed) for bin, agreed in history), Fraction(0))
 
 
-@repeatable
 @given(histories, st.sampled_from(COSTS) | st.floats(0, 1))
 def test_offline_finds_the_cheapest_threshold(history: list[tuple[int, bool]], cost: float) -> None:
     bins, agreed = [bin for bin, _ in history], [agreed for _, agreed in history]
@@ -90,7 +87,6 @@ def test_offline_finds_the_cheapest_threshold(history: list[tuple[int, bool]], c
     assert offloaded(policy) == [bin < policy.threshold for bin in range(6)]
 
 
-@repeatable
 @given(histories, st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]))
 def test_of_equally_cheap_thresholds_offline_takes_the_highest(history: list[tuple[int, bool]], cost: float) -> None:
     bins, agreed = [bin for bin, _ in history], [agreed for _, agreed in history]

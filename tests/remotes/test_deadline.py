@@ -3,17 +3,15 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hinge.remotes import Deadline
 
-repeatable = settings(deadline=None, derandomize=True)
 instants = st.floats(-1e9, 1e9)
 
 
 @given(end_s=instants, now=instants)
-@repeatable
 def test_it_has_expired_when_nothing_is_left(end_s: float, now: float) -> None:
     deadline = Deadline(end_s)
     assert deadline.expired(now) == (now >= end_s) == (deadline.left(now) == 0)
@@ -23,7 +21,6 @@ def test_it_has_expired_when_nothing_is_left(end_s: float, now: float) -> None:
 
 
 @given(end_s=instants, now=instants, parts=st.lists(st.floats(0, 1), min_size=1, max_size=5))
-@repeatable
 def test_no_share_ends_after_the_whole(end_s: float, now: float, parts: list[float]) -> None:
     deadline = Deadline(end_s)
     for part in parts:

@@ -37,7 +37,7 @@ def url() -> Iterator[str]:
 
 
 @schema.parametrize()
-@settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 def test_r9_the_server_does_as_it_says(case: "schemathesis.Case[Any]", url: str) -> None:
     case.call_and_validate(base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, checks=CHECKS, timeout=20)
 

@@ -93,7 +93,7 @@ def test_blocks_go_round_and_round() -> None:
     assert runs_of(weighted) == [(0, 30), (2, 10), (3, 40), (4, 20)] * 3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     weights=st.lists(st.floats(0, 1), min_size=1, max_size=12).filter(lambda weights: sum(weights) > 0.01),
     horizon=st.integers(1, 40_000),
@@ -124,7 +124,7 @@ def test_the_adversary_is_given_uniform_draws_and_costs() -> None:
 # -- drawing ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     weights=st.lists(st.one_of(st.just(0.0), st.floats(1e-9, 1)), min_size=1, max_size=40).filter(any),
     uniforms=st.lists(st.floats(0, 1, exclude_max=True), max_size=50),

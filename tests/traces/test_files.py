@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hinge.errors import InvalidTrace
@@ -27,7 +27,6 @@ polars: Any = import_module("polars")
 pyarrow: Any = import_module("pyarrow")
 parquet: Any = import_module("pyarrow.parquet")
 
-repeatable = settings(deadline=None, derandomize=True)
 every_format = pytest.mark.parametrize("suffix", [".csv", ".npz", ".parquet"])
 TRACE = Trace([0.9, 0.4], [3, 1], [3, 2], label=[3, 2], cost=[0.5, 0.25], name="log", about={"date": "2026-01-31"})
 
@@ -65,7 +64,6 @@ def bits(trace: Trace) -> dict[str, tuple[str, bytes]]:
     return {name: (values.dtype.str, values.tobytes()) for name, values in trace.columns.items()}
 
 
-@repeatable
 @given(traces(integers) | traces(texts), st.sampled_from([".npz", ".parquet"]))
 def test_reads_back_bit_by_bit(trace: Trace, suffix: str) -> None:
     again = through_disk(trace, suffix)
@@ -73,7 +71,6 @@ def test_reads_back_bit_by_bit(trace: Trace, suffix: str) -> None:
     assert bits(again) == bits(trace)
 
 
-@repeatable
 @given(traces(integers) | traces(texts.map(str.strip).filter(lambda text: text and not text.lstrip("-").isdecimal())))
 def test_csv_reads_back_bit_by_bit_but_for_name_and_provenance(trace: Trace) -> None:
     again = through_disk(trace, ".csv")
@@ -81,7 +78,6 @@ def test_csv_reads_back_bit_by_bit_but_for_name_and_provenance(trace: Trace) -> 
     assert (again.name, again.about) == ("log", {})
 
 
-@repeatable
 @given(traces(st.sampled_from(["1", "01", "-1", "1.5", "x"])))
 def test_csv_keeps_what_agrees_whatever_the_labels_look_like(trace: Trace) -> None:
     assert through_disk(trace, ".csv").agreed.tolist() == trace.agreed.tolist()

@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hinge.bins import QuantileBins, UniformBins
 from hinge.confidence import margin, max_softmax
 from hinge.errors import HingeError, InvalidTrace
 from hinge.traces import Trace
-
-repeatable = settings(deadline=None, derandomize=True)
 
 
 def small(**columns: Any) -> Trace:
@@ -70,7 +68,6 @@ def test_what_was_not_recorded_is_none() -> None:
     assert (trace.local_accuracy, trace.remote_accuracy, trace.mean_offload_cost) == (None, None, None)
 
 
-@repeatable
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=50), st.integers(1, 40))
 def test_bins_are_those_of_the_confidences(confidences: list[float], count: int) -> None:
     trace = Trace(confidences, [0] * len(confidences), [0] * len(confidences))

@@ -19,7 +19,7 @@ from threading import BoundedSemaphore, Lock
 from typing import Any, Literal
 
 from hinge._checks import positive, whole
-from hinge.bins import ClassBins, QuantileBins, UniformBins
+from hinge.bins import Bins, UniformBins
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.costs import FixedCost, OffloadCost, Radio, WrongCost, ZeroOneCost
 from hinge.device.answer import Answer
@@ -49,7 +49,7 @@ class Core(ABC):
         *,
         deadline_s: float = 0.2,
         confidence: ConfidenceMeasure = max_softmax,
-        bins: UniformBins | QuantileBins | ClassBins | None = None,
+        bins: Bins | None = None,
         labels: Sequence[str] | None = None,
         price: OffloadCost | None = None,
         radio: Radio | None = None,
@@ -186,13 +186,10 @@ class Core(ABC):
         return answers
 
 
-def _binning(bins: UniformBins | QuantileBins | ClassBins, policy: Policy) -> Callable[[float, Any], int]:
+def _binning(bins: Bins, policy: Policy) -> Callable[[float, Any], int]:
     if bins.bins != policy.bins:
         raise ValueError(f"Device: bins must be as many as the policy has, {policy.bins}, got {bins!r}")
-    if isinstance(bins, ClassBins):
-        return bins.bin
-    bin_of = bins.bin
-    return lambda confidence, _: bin_of(confidence)
+    return bins.bin
 
 
 def _check_policy(policy: Policy) -> None:

@@ -24,7 +24,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache
-from itertools import pairwise
 from threading import Event, Lock, Thread
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge._checks import positive, real
-from hinge.bins import ClassBins, QuantileBins, UniformBins
+from hinge.bins import Bins
 from hinge.device.answer import Answer
 from hinge.device.device import Core
 from hinge.device.status import Status
@@ -314,16 +313,14 @@ def _status(status: Status) -> Json:
     }
 
 
-def _bins(
-    bins: UniformBins | QuantileBins | ClassBins, known: Sequence[Explanation], in_bin: Sequence[int]
-) -> list[Json]:
+def _bins(bins: Bins, known: Sequence[Explanation], in_bin: Sequence[int]) -> list[Json]:
     """Each bin's confidences, its evidence and its licence; none if they are too many to look at."""
     if len(known) > MOST_BINS:
         return []
     return [
         {
             "bin": licence.bin,
-            "class": of_class,
+            "class": None if of_class is None else _text(of_class),
             "from": low,
             "to": high,
             "samples": in_bin[licence.bin],
@@ -334,18 +331,8 @@ def _bins(
             "offload_probability": licence.offload_probability,
             "licensed": licence.offload_probability == 0.0,
         }
-        for licence, (of_class, low, high) in zip(known, _spans(bins), strict=True)
+        for licence, (of_class, low, high) in zip(known, bins.spans(), strict=True)
     ]
-
-
-def _spans(bins: UniformBins | QuantileBins | ClassBins) -> list[tuple[str | None, float, float]]:
-    """The class and the confidences of each bin."""
-    classes: Sequence[str | None] = [None]
-    if isinstance(bins, ClassBins):
-        named = range(bins.classes) if isinstance(bins.classes, int) else bins.classes
-        classes, bins = [_text(name) for name in named], bins.within
-    edges = (0.0, *bins.edges, 1.0)
-    return [(name, low, high) for name in classes for low, high in pairwise(edges)]
 
 
 def _compared(row: Mapping[str, Any]) -> Json:

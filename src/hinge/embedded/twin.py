@@ -10,8 +10,7 @@ import math
 from typing import NamedTuple
 
 from hinge._checks import real, whole
-from hinge.policies import FOREVER, HILCB, HILCBLite
-from hinge.policies.expiry import Wholes, whole_column
+from hinge.policies import FOREVER, HILCB, HILCBLite, Wholes, whole_column
 
 MOST_BINS = 255  # a bin is a byte, and one value is left for a bin too high
 ONE = 2**32  # the unit of all fractions
@@ -34,7 +33,7 @@ def constants(bins: int, alpha: float, offload_cost: float | None) -> Constants:
     Constants(bins=16, threshold=2147483648, rate=2979003855, shift=2)
     >>> constants(bins=256, alpha=0.52, offload_cost=0.5)
     Traceback (most recent call last):
-    ValueError: microcontroller: bins must be an integer from 1 to 255, got 256
+    hinge.errors.InvalidValue: microcontroller: bins must be an integer from 1 to 255, got 256
     """
     bins = whole("microcontroller", "bins", bins, 1, MOST_BINS)
     alpha = real("microcontroller", "alpha", alpha, LOWEST_ALPHA, HIGHEST_ALPHA)
@@ -246,9 +245,9 @@ class LiteTwin(HILCBLite):
         self.constants = constants(bins, alpha, offload_cost)
         table = _table(self.constants, monotone=False, learned=offload_cost is None)
         if offload_cost is None:
-            self._start(table, offloads_fixed, learn_fixed_cost, rebuild_fixed_cost)
+            self.start(table, offloads_fixed, learn_fixed_cost, rebuild_fixed_cost)
         else:
-            self._start(table, offloads_fixed, learn_fixed_lite, rebuild_fixed_lite)
+            self.start(table, offloads_fixed, learn_fixed_lite, rebuild_fixed_lite)
 
     def expiry(self, bin: int) -> int:
         return _public(super().expiry(bin))
@@ -262,9 +261,9 @@ class MonotoneTwin(HILCB):
         self.constants = constants(bins, alpha, offload_cost)
         table = _table(self.constants, monotone=True, learned=offload_cost is None)
         if offload_cost is None:
-            self._start(table, offloads_fixed, learn_fixed_cost, rebuild_fixed_cost)
+            self.start(table, offloads_fixed, learn_fixed_cost, rebuild_fixed_cost)
         else:
-            self._start(table, offloads_fixed, learn_fixed_monotone, rebuild_fixed_monotone)
+            self.start(table, offloads_fixed, learn_fixed_monotone, rebuild_fixed_monotone)
 
     def expiry(self, bin: int) -> int:
         return _public(super().expiry(bin))

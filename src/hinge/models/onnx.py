@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hinge.errors import InvalidMessage, InvalidModel
 from hinge.models.base import first_line, read_file
-from hinge.oip.grpc import read_varint
-from hinge.oip.tensors import TensorSpec
+from hinge.oip.tensors import TensorSpec, read_varint
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -1,6 +1,4 @@
-"""Numbers as Protocol Buffers write them.
-
-Messages of the Open Inference Protocol v2 (KServe V2) over gRPC, for a client, as bytes and without any I/O.
+"""Messages of the Open Inference Protocol v2 (KServe V2) over gRPC, for a client, as bytes and without any I/O.
 
 Source: `open_inference_grpc.proto` of github.com/kserve/open-inference-protocol, whose names and numbers are below.
 Tensors go as raw bytes, as the binary extension has them over HTTP; they come as such (from Triton) or number by number
@@ -35,23 +33,9 @@ from hinge.oip.tensors import (
     dtype_of,
     from_bytes,
     from_json,
+    read_varint,
     to_bytes,
 )
-
-
-def read_varint(message: memoryview, position: int) -> tuple[int, int]:
-    """A number in groups of seven bits, and where it ends; raises `ValueError` if it does not end.
-
-    >>> read_varint(memoryview(bytes([172, 2])), 0)
-    (300, 2)
-    """
-    value = 0
-    for index, byte in enumerate(message[position : position + 10]):
-        value |= (byte & 127) << (7 * index)
-        if byte < 128:
-            return value, position + index + 1
-    raise ValueError("a number does not end")
-
 
 SERVICE = "inference.GRPCInferenceService"
 MAX_METADATA_BYTES = 2**20

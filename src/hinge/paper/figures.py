@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hinge._html import Curve, Panel
 from hinge.bins import UniformBins
 from hinge.policies import HILCB, HedgeHI, HILCBLite, Policy
 from hinge.simulation import Results, interval, simulate
@@ -44,28 +45,6 @@ from hinge.theory import (
     structured_lower_bound,
 )
 from hinge.traces import load_trace
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A line through points, with an interval around it where there is one."""
-
-    name: str
-    x: Sequence[float]
-    y: Sequence[float]
-    half_width: Sequence[float] | None = None
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One plot: curves over a common axis."""
-
-    title: str
-    x: str
-    y: str
-    curves: Sequence[Curve]
-    log_x: bool = False
-    log_y: bool = False
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,7 @@ class Budgeted(Policy):
         self.weighs_cost, self.assumes_monotone = inner.weighs_cost, inner.assumes_monotone
         self.evidence, self.order_matters = inner.evidence, inner.order_matters
         self.carried = (*self._own, *(f"inner.{field}" for field in inner.carried))
+        self.spent = (*self._own, *(f"inner.{field}" for field in inner.spent))
         return inner
 
     def decide(self, bin: int) -> Decision:
@@ -190,12 +191,6 @@ def _built(owner: str, policy: Policy | Mapping[str, Any]) -> Policy:
     return built
 
 
-def _around(inner: Functions, *functions: Callable[..., Any]) -> None:
-    """Name closures after the functions they are around, so that those around different policies can be told apart."""
-    for function in functions:
-        function.__qualname__ = f"{function.__name__}[{', '.join(each.__qualname__ for each in inner)}]"
-
-
 # -- a hard limit -----------------------------------------------------------------------------------------------------
 
 
@@ -227,7 +222,6 @@ def limited(inner: Functions) -> Functions:
         """The policy inside learns."""
         inner_learns(table.inner, bin, agreed, cost, time, now)
 
-    _around(inner, offloads_within, note_within, learn_within)
     return Functions(offloads_within, note_within, learn_within)
 
 
@@ -251,7 +245,7 @@ class AtMost(Budgeted):
         if limit < 1:
             raise ValueError(f"{owner}: offloads must allow one in {window} samples at least, got {offloads!r}")
         table = LimitTable(inner.table, whole_column(limit), whole_column(1), self.window)
-        functions = limited(inner.functions())
+        functions = limited(inner.functions)
         self.start(table, functions.offloads, functions.learns, notes=functions.notes)
 
     def _refresh(self) -> None:
@@ -348,7 +342,6 @@ def priced(inner: Functions, inner_rebuilds: Callable[..., None]) -> tuple[Funct
             table.ledger[REFUNDED] += table.books - cost
         inner_learns(table.inner, bin, agreed, cost, time, now)
 
-    _around(inner, set_price, offloads_priced, note_priced, learn_priced)
     return Functions(offloads_priced, note_priced, learn_priced), set_price
 
 
@@ -397,7 +390,7 @@ class OnBudget(Budgeted):
             rate=self.rate,
             review=self.review,
         )
-        functions, self._set_price = priced(inner.functions(), inner._rebuilds or rebuild_nothing)
+        functions, self._set_price = priced(inner.functions, inner._rebuilds or rebuild_nothing)
         self.start(table, functions.offloads, functions.learns, notes=functions.notes)
 
     @property

@@ -134,6 +134,11 @@ def together(table: Any, bin: int, q: float) -> tuple[int, int, float, float]:
     return low, high, offloads, agreements
 
 
+def named(low: int, high: int) -> str:
+    """A range of bins, in words."""
+    return f"bins {low}–{high} together" if low < high else f"bin {low}"
+
+
 def doubt(time: int, support: float, alpha: float) -> float:
     """½ + 2α (L - log(1 + L)) with L = log(1 + t / N): how much evidence a licence needs."""
     span = math.log1p(time / support)
@@ -335,11 +340,10 @@ class Isotonic(ExpiryPolicy):
         q = break_even(self.table, bin, cost_bound(self.table, self.time + 1))
         if learned:
             holds(self.table, bin, self.time + 1)  # leaves the fit at that q
-        low, high, together_offloads, together_agreements = together(self.table, bin, q)
+        low, high, all_offloads, all_agreements = together(self.table, bin, q)
         if low > high or low == high == bin:
             return own
-        bins = f"bins {low}–{high} together" if low < high else f"bin {low}"
-        return f"{own} ({bins}: {together_agreements:g} of {together_offloads:g})"
+        return f"{own} ({named(low, high)}: {all_agreements:g} of {all_offloads:g})"
 
     def expiry(self, bin: int) -> int:
         found = super().expiry(bin)

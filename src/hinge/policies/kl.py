@@ -60,7 +60,7 @@ def divergence(p: float, q: float) -> float:
 
 
 def divergence_part(p: float, q: float) -> float:
-    """p log(p/q) + q - p, the part of one outcome; as a series where p and q are too near for the formula as written."""
+    """p log(p/q) + q - p, the part of one outcome; a series where the formula as written loses its digits."""
     if p <= 0.0:
         return q
     if q <= 0.0:

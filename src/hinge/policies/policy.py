@@ -26,6 +26,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from hinge._checks import did_you_mean, positive, real, shown, whole
@@ -162,6 +163,7 @@ class Policy(ABC):
     name: ClassVar[str]
     evidence: tuple[str, ...] = ()  # columns that are sums of what was learned: saved, and added up by `merge`
     carried: tuple[str, ...] = ()  # columns that cannot be derived from the evidence: saved as they are
+    spent: tuple[str, ...] = ()  # carried columns that hold what a budget has spent: a rollback leaves them alone
     order_matters: tuple[str, ...] = ()  # columns of the evidence that depend on the order of the feedback
     merges_on: tuple[str, ...] = ("bins",)  # parameters that two policies must share to add up their evidence
     needs: frozenset[Need] = frozenset()  # what it must be told about accepted samples
@@ -210,8 +212,9 @@ class Policy(ABC):
         self.table, self.price_column = table, price
         self._offloads, self._notes, self._learns, self._rebuilds = offloads, notes, learns, rebuilds
 
+    @property
     def functions(self) -> Functions:
-        """The functions on the table that `start` was given."""
+        """The functions on the table that `start` was given, for programs that run them on a copy of the table."""
         return Functions(self._offloads, self._notes, self._learns)
 
     # -- being built --------------------------------------------------------------------------------------------------
@@ -372,7 +375,8 @@ class Policy(ABC):
                 decision = reader._await(True, reader._checked_bin(bin), reader.time)
                 reader.learn(decision, agrees, cost)
             except (TypeError, ValueError) as error:
-                raise type(error)(f"{error} (in row {reader.time - 1} of the log)") from None
+                kind = TypeError if isinstance(error, TypeError) else ValueError
+                raise kind(f"{error} (in row {reader.time - 1} of the log)") from None
             digest.update(f"{decision.bin} {float(agrees)!r} {None if cost is None else float(cost)!r};".encode())
         self.warm_start({**reader.state(), "id": f"log {digest.hexdigest()[:16]}"}, weight)
 
@@ -415,13 +419,19 @@ class Policy(ABC):
             "policy": self.name,
             "id": self.id,
             "parameters": self.parameters,
+            "merged": {source: _copied(snapshot) for source, snapshot in self._merged.items()},
+            **self.progress(),
+        }
+
+    def progress(self) -> State:
+        """The part of `state` that deciding and learning change; merging changes the rest, too."""
+        return {
             "time": self.time,
             "learned": self.learned,
             "as_of": self._as_of(),
             "alarms": self._alarms(),
             "evidence": {field: list(self._column(field)) for field in self.evidence},
             "carried": {field: list(self._column(field)) for field in self.carried},
-            "merged": {source: _copied(snapshot) for source, snapshot in self._merged.items()},
             "pending": [[decision.time, decision.bin, decision.offload] for decision in self._pending.values()],
         }
 
@@ -549,7 +559,7 @@ class Policy(ABC):
         """Add the evidence in another device's state to this policy's own.
 
         States may come in any order, by any route and repeatedly: of each source the latest evidence seen counts, once.
-        What a state says about this policy itself is ignored. Where evidence ages, theirs is as old here as it is there.
+        What a state says about this policy itself is ignored. Evidence that ages is as old here as it is there.
         """
         self._take_all(other_state, 1.0)
 
@@ -671,7 +681,7 @@ def _contradiction(evidence: Evidence) -> str | None:
                 return f"{agreed} agreements of {seen} at {position}"
         costs = evidence.get(f"{pane}costs", [])
         for sums in zip(costs[::3], costs[1::3], costs[2::3], strict=False):  # number, sum, sum of squares
-            if any(less > more * (1.0 + 1e-9) + _ROUNDING for more, less in zip(sums, sums[1:], strict=False)):
+            if any(less > more * (1.0 + 1e-9) + _ROUNDING for more, less in pairwise(sums)):
                 return f"impossible sums of costs: {sums}"
     return None
 

@@ -48,7 +48,7 @@ class FixedPolicy(ExpiryPolicy):
 
 
 def confidence_threshold(owner: str, bins: int, offload_cost: float | None) -> int:
-    """The first bin whose lowest confidence exceeds 1 - cost: if confidence is agreement, accepting is cheaper there."""
+    """The first bin whose lowest confidence exceeds 1 - cost: accepting is cheaper there if confidence is agreement."""
     cost = real(owner, "offload_cost", offload_cost, 0, 1)
     return next((bin for bin in range(bins) if bin / bins > 1.0 - cost), bins)
 
@@ -56,8 +56,8 @@ def confidence_threshold(owner: str, bins: int, offload_cost: float | None) -> i
 class Static(FixedPolicy):
     """A fixed threshold: bins below it are offloaded.
 
-    Without a threshold the confidence is used as the probability of agreement, which is right for a calibrated one: temperature scaling with
-    a fixed threshold (arXiv 2406.09424) is this policy on `temperature(T)(max_softmax)`.
+    Without a threshold the confidence counts as the probability of agreement, as is right for a calibrated one:
+    temperature scaling with a fixed threshold (arXiv 2406.09424) is this policy on `temperature(T)(max_softmax)`.
 
     >>> [Static(bins=4, threshold=3).decide(bin).offload for bin in range(4)]
     [True, True, True, False]

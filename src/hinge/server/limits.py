@@ -18,7 +18,7 @@ class Limits:
 
     >>> Limits(requests=0)
     Traceback (most recent call last):
-    ValueError: Limits: requests must be an integer >= 1, got 0
+    hinge.errors.InvalidValue: Limits: requests must be an integer >= 1, got 0
     """
 
     requests: int = 256  # inferences received, waiting or running

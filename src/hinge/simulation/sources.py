@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hinge._checks import positive, real, whole
-from hinge.bins import ClassBins, QuantileBins, UniformBins
+from hinge.bins import Bins
 from hinge.costs import WrongCost
 from hinge.traces import Trace
 
@@ -330,7 +330,7 @@ class Replay(ABC):
     def __init__(
         self,
         trace: Trace,
-        binning: UniformBins | QuantileBins | ClassBins,
+        binning: Bins,
         costs: OffloadCosts | None = None,
         wrong: WrongCost | None = None,
     ) -> None:

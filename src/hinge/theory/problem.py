@@ -176,7 +176,7 @@ def numbers(owner: str, name: str, values: object, low: float, high: float = mat
 
     >>> numbers("Setting", "agreement", [0.5, 1.2], 0, 1)
     Traceback (most recent call last):
-    ValueError: Setting: agreement[1] must be from 0 to 1, got 1.2
+    hinge.errors.InvalidValue: Setting: agreement[1] must be from 0 to 1, got 1.2
     """
     try:
         items = list(values)  # type: ignore[call-overload]  # list() is the check: it refuses what is no sequence

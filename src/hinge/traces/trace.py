@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hinge._checks import did_you_mean, real
-from hinge.bins import ClassBins
+from hinge.bins import Bins
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.errors import InvalidTrace
 
@@ -279,12 +279,6 @@ Bools = NDArray[np.bool_]
 _COLUMNS = (*NEEDED, *OPTIONAL)
 
 
-class Bins(Protocol):
-    """Confidences to bins; `UniformBins` and `QuantileBins` are such."""
-
-    def bin_many(self, confidences: ArrayLike, /) -> NDArray[np.int64]: ...
-
-
 class Table(Protocol):
     """Columns by name."""
 
@@ -419,16 +413,14 @@ class Trace:
         named = ((column, getattr(self, column)) for column in _COLUMNS)
         return {column: values for column, values in named if values is not None}
 
-    def bins_by(self, bins: Bins | ClassBins) -> NDArray[np.int64]:
+    def bins_by(self, bins: Bins) -> NDArray[np.int64]:
         """The bin of every sample.
 
         >>> from hinge import UniformBins
         >>> Trace([0.9, 0.4], [3, 1], [3, 2]).bins_by(UniformBins(16))
         array([14,  6])
         """
-        if isinstance(bins, ClassBins):
-            return bins.bin_many(self.confidence, self.local)
-        return bins.bin_many(self.confidence)
+        return bins.bin_many(self.confidence, self.local)
 
     def __len__(self) -> int:
         return len(self.confidence)

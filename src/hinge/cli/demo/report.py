@@ -5,12 +5,11 @@ from html import escape
 
 from plotly import graph_objects
 
+from hinge._html import PALETTE, Curve, Panel, document, draw, plot, section
 from hinge.cli.demo.comparison import FLAGSHIP, SHADOWS, Ledger
 from hinge.cli.demo.outcome import Example, Outcome
 from hinge.cli.demo.table import HEADINGS, cells, legend
 from hinge.device.reporter import data_url, small
-from hinge.paper.figures import Curve, Panel
-from hinge.paper.report import PALETTE, document, figure, plot, section
 from hinge.policies.policy import Explanation
 
 _WINDOWS = 50  # over which the rate of offloads is taken
@@ -52,14 +51,14 @@ def _table(outcome: Outcome) -> str:
 def _regret(outcome: Outcome) -> str:
     curves = [Curve(name, ledger.times, ledger.regrets) for name, ledger in _compared(outcome)]
     note = "What decisions other than the oracle's have cost so far. The oracle knows how often both agree in each bin."
-    return section("regret", "Regret", note, plot("regret", figure([Panel("", "samples", "regret", curves)])))
+    return section("regret", "Regret", note, plot("regret", draw([Panel("", "samples", "regret", curves)])))
 
 
 def _offloads(outcome: Outcome) -> str:
     curves = [_rate(name, ledger) for name, ledger in _compared(outcome)]
     panel = Panel("", "samples", "share offloaded", curves)
     note = "The share of the samples that each policy offloaded, window by window."
-    return section("offloads", "Offloads", note, plot("offloads", figure([panel])))
+    return section("offloads", "Offloads", note, plot("offloads", draw([panel])))
 
 
 def _compared(outcome: Outcome) -> list[tuple[str, Ledger]]:

@@ -1,0 +1,126 @@
+"""Self-contained HTML pages with interactive figures, for `hinge reproduce` and `hinge demo`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+# Okabe and Ito's palette, which colour-blind readers can tell apart.
+PALETTE = ("#0072B2", "#56B4E9", "#D55E00", "#E69F00", "#009E73", "#CC79A7", "#999999", "#000000")
+
+STYLE = """
+:root { color-scheme: light; font-family: system-ui, sans-serif; line-height: 1.45; }
+body { max-width: 75rem; margin: 0 auto; padding: 1rem; color: #1a1a1a; background: #fff; }
+h1 { margin-bottom: 0 } h2 { margin: 2.5rem 0 0.25rem } p.note { margin: 0 0 0.5rem; color: #555 }
+div.scroll { overflow-x: auto } table { border-collapse: collapse; font-size: 0.9rem; margin: 0.5rem 0 }
+th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.7rem; border-bottom: 1px solid #ddd }
+td.number { text-align: right; font-variant-numeric: tabular-nums } th { border-bottom: 2px solid #888 }
+nav a { margin-right: 0.9rem; white-space: nowrap } .plot { width: 100% }
+"""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line through points, with an interval around it where there is one."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    half_width: Sequence[float] | None = None
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One plot: curves over a common axis."""
+
+    title: str
+    x: str
+    y: str
+    curves: Sequence[Curve]
+    log_x: bool = False
+    log_y: bool = False
+
+
+def document(title: str, about: Sequence[str], body: Sequence[str], style: str = "") -> str:
+    """A whole page, plotly.js included, so that it needs no network and no other file."""
+    from plotly.offline import get_plotlyjs
+
+    return "\n".join(
+        [
+            "<!doctype html>",
+            f'<html lang="en"><head><meta charset="utf-8"><title>Hinge: {escape(title)}</title>',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<style>{STYLE}{style}</style><script>{get_plotlyjs()}</script></head><body>",
+            f"<h1>{escape(title)}</h1>",
+            *(f'<p class="note">{escape(line)}</p>' for line in about),
+            *body,
+            "</body></html>",
+        ]
+    )
+
+
+def section(name: str, title: str, note: str, body: str) -> str:
+    """A part of a page, with a heading and a line about it."""
+    heading = f'<h2 id="{name}">{escape(title)}</h2>'
+    return f'<section>{heading}<p class="note">{escape(note)}</p>{body}</section>'
+
+
+def plot(name: str, figure: Any) -> str:
+    """A plotly figure as HTML."""
+    config = {"responsive": True, "displaylogo": False}
+    html: str = figure.to_html(full_html=False, include_plotlyjs=False, div_id=f"plot-{name}", config=config)
+    return f'<div class="plot">{html}</div>'
+
+
+def draw(panels: Sequence[Panel]) -> Any:
+    """Panels one below the other, so that they can be read on a phone, with one legend for all."""
+    from plotly.subplots import make_subplots
+
+    titles = [panel.title for panel in panels]
+    figure = make_subplots(rows=len(panels), cols=1, subplot_titles=titles, vertical_spacing=0.35 / (len(panels) + 1))
+    colours: dict[str, str] = {}
+    for row, panel in enumerate(panels, start=1):
+        for curve in panel.curves:
+            first = curve.name not in colours
+            colours.setdefault(curve.name, PALETTE[len(colours) % len(PALETTE)])
+            _draw_curve(figure, row, curve, colours[curve.name], first)
+        figure.update_xaxes(title_text=panel.x, type="log" if panel.log_x else "linear", row=row, col=1)
+        figure.update_yaxes(title_text=panel.y, type="log" if panel.log_y else "linear", row=row, col=1)
+    figure.update_layout(
+        template="plotly_white",
+        height=120 + 330 * len(panels),
+        margin={"l": 60, "r": 15, "t": 90, "b": 50},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0 + 0.15 / len(panels), "x": 0},
+        hovermode="x unified",
+    )
+    return figure
+
+
+def _draw_curve(figure: Any, row: int, curve: Curve, colour: str, legend: bool) -> None:
+    from plotly import graph_objects
+
+    if curve.half_width is not None:
+        upper = [y + half for y, half in zip(curve.y, curve.half_width, strict=True)]
+        lower = [y - half for y, half in zip(curve.y, curve.half_width, strict=True)]
+        band = graph_objects.Scatter(
+            x=[*curve.x, *reversed(curve.x)],
+            y=[*upper, *reversed(lower)],
+            fill="toself",
+            fillcolor=colour,
+            opacity=0.18,
+            line={"width": 0},
+            hoverinfo="skip",
+            showlegend=False,
+            legendgroup=curve.name,
+        )
+        figure.add_trace(band, row=row, col=1)
+    line = graph_objects.Scatter(
+        x=list(curve.x),
+        y=list(curve.y),
+        name=curve.name,
+        mode="lines+markers" if len(curve.x) <= 30 else "lines",
+        line={"color": colour, "width": 2},
+        legendgroup=curve.name,
+        showlegend=legend,
+    )
+    figure.add_trace(line, row=row, col=1)

@@ -1,0 +1,224 @@
+"""A gate: how scores become a confidence, a confidence a bin, and a bin a decision.
+
+    scores ──confidence measure──→ confidence ──bins──→ bin ──policy──→ Decision
+
+The three are decided with together and saved together: evidence that was gathered in one set of bins, by one measure,
+means nothing in another. `Gate.resume` therefore refuses a state whose bins, measure or policy differ.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hinge.bins import Bins, UniformBins, restore_bins
+from hinge.errors import HingeError, InvalidState
+from hinge.policies.isotonic import Isotonic
+from hinge.policies.policy import Decision, Policy, State
+from hinge.policies.policy import restore as restore_policy
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from hinge.confidence import ConfidenceMeasure
+
+GATE_VERSION = 1
+DEFAULT_POLICY, DEFAULT_BINS = Isotonic, 16
+
+
+class Gate:
+    """A confidence measure, bins and a policy.
+
+    >>> gate = Gate(offload_cost=0.5)  # the default policy, 16 uniform bins, the largest softmax probability
+    >>> decision = gate.decide([2.0, 1.0, 0.0])
+    >>> decision.offload, decision.bin
+    (True, 10)
+    >>> gate.learn(decision, agreed=True)
+    >>> gate.decide(confidence=0.83).bin
+    13
+
+    `bins` is a number of uniform bins or a `Bins`; without it there are as many as the policy has. `confidence` is a
+    function from scores to a number from 0 to 1 (default: `hinge.max_softmax`). `offload_cost` is for the default
+    policy; None has it learned from offloads.
+
+    >>> from hinge import HILCB, margin
+    >>> Gate(HILCB(bins=256, offload_cost=0.5), confidence=margin)
+    Gate(HILCB(...), bins=UniformBins(bins=256), confidence=margin)
+    """
+
+    def __init__(
+        self,
+        policy: Policy | None = None,
+        *,
+        offload_cost: float | None = None,
+        bins: int | Bins | None = None,
+        confidence: ConfidenceMeasure | None = None,
+    ) -> None:
+        if bins is not None and not isinstance(bins, Bins):
+            bins = UniformBins(bins)
+        if policy is None:
+            policy = DEFAULT_POLICY(bins=DEFAULT_BINS if bins is None else bins.bins, offload_cost=offload_cost)
+        elif not isinstance(policy, Policy):
+            raise TypeError(f"Gate: policy must be a policy, got {policy!r}")
+        elif offload_cost is not None:
+            raise TypeError(f"Gate: offload_cost must be given to the policy, got {offload_cost!r} beside {policy!r}")
+        if bins is None:
+            bins = UniformBins(policy.bins)
+        if bins.bins != policy.bins:
+            raise ValueError(f"Gate: bins must be as many as the policy has, {policy.bins}, got {bins!r}")
+        if confidence is None:
+            from hinge.confidence import max_softmax as confidence  # needs numpy, which policies alone do not
+        if not callable(confidence):
+            raise TypeError(f"Gate: confidence must be a function from scores to a number, got {confidence!r}")
+        self.policy, self.bins, self.confidence = policy, bins, confidence
+
+    def bin(self, confidence: float, label: object = None) -> int:
+        """The bin of a confidence; `label`, the local answer, matters to `ClassBins` only."""
+        return self.bins.bin(confidence, label)
+
+    def decide(
+        self, scores: ArrayLike | None = None, *, confidence: float | None = None, label: object = None
+    ) -> Decision:
+        """Accept or offload one sample, by its scores or by its confidence.
+
+        >>> Gate(offload_cost=0.5).decide()
+        Traceback (most recent call last):
+        TypeError: Gate: scores or confidence must be given, and not both
+        """
+        if (scores is None) == (confidence is None):
+            raise TypeError("Gate: scores or confidence must be given, and not both")
+        if confidence is None:
+            confidence = self.confidence(scores)  # type: ignore[arg-type]  # one of them is given, as just checked
+        return self.policy.decide(self.bins.bin(confidence, label))
+
+    def learn(self, decision: Decision, agreed: float | None = None, cost: float | None = None) -> None:
+        """Learn whether local agreed with remote in an offload, and what it cost; see `Policy.learn`."""
+        self.policy.learn(decision, agreed, cost)
+
+    # -- saving -------------------------------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """Bins, confidence measure and all that the policy knows, as a dict that JSON can hold.
+
+        >>> state = Gate(offload_cost=0.5).state()
+        >>> state["hinge_gate"], state["bins"], state["confidence"], state["policy"]["learned"]
+        (1, {'kind': 'uniform', 'bins': 16}, {'name': 'max_softmax'}, 0)
+        """
+        return {**self.description(), "policy": self.policy.state()}
+
+    def description(self) -> State:
+        """The part of `state` that never changes: version, bins and confidence measure."""
+        from hinge.confidence import measure_state
+
+        return {"hinge_gate": GATE_VERSION, "bins": self.bins.state(), "confidence": measure_state(self.confidence)}
+
+    @classmethod
+    def restore(
+        cls, state: Mapping[str, Any], *, bins: Bins | None = None, confidence: ConfidenceMeasure | None = None
+    ) -> Gate:
+        """The gate that `state()` described; it continues bit-identically.
+
+        A state names a confidence measure or bins of your own, and no state can make Hinge import code: give such a
+        measure as `confidence`, such bins as `bins`. Given ones must be those that the state names.
+
+        >>> gate = Gate(offload_cost=0.5)
+        >>> Gate.restore(gate.state()).state() == gate.state()
+        True
+        """
+        from hinge.confidence import restore_measure
+
+        _check_header(state)
+        if bins is None:
+            bins = restore_bins(state["bins"])
+        if confidence is None:
+            confidence = restore_measure(state["confidence"])
+        gate = cls(_restored(state["policy"]), bins=bins, confidence=confidence)
+        gate._check_same("bins", state["bins"], bins.state())
+        gate._check_same("confidence", state["confidence"], gate.description()["confidence"])
+        return gate
+
+    def resume(self, state: Mapping[str, Any]) -> Gate:
+        """A gate that continues from a state, with the bins and the measure of this one.
+
+        The state of a gate with other bins, another measure, another policy or other parameters is refused. The state
+        of a policy alone does not say its bins and measure: they are taken to be those of this gate.
+
+        >>> from hinge import margin
+        >>> Gate(offload_cost=0.5).resume(Gate(offload_cost=0.5, confidence=margin).state())
+        Traceback (most recent call last):
+        hinge.errors.InvalidState: Gate: the state was made with confidence {'name': 'margin'}, and this gate has \
+{'name': 'max_softmax'}: give the gate the same, or start from a new state
+        """
+        held: Mapping[str, Any] = state
+        if isinstance(state, Mapping) and "hinge_gate" in state:
+            _check_header(state)
+            held, mine = state["policy"], self.description()
+            for what in ("bins", "confidence"):
+                self._check_same(what, state[what], mine[what])
+        policy = _restored(held)
+        self._check_same("policy", policy.name, self.policy.name)
+        for name, value in self.policy.parameters.items():
+            self._check_same(f"{policy.name}'s {name}", policy.parameters[name], value)
+        return Gate(policy, bins=self.bins, confidence=self.confidence)
+
+    def _check_same(self, what: str, held: object, mine: object) -> None:
+        if _plain(held) != _plain(mine):
+            raise InvalidState(
+                f"Gate: the state was made with {what} {held}, and this gate has {mine}: "
+                "give the gate the same, or start from a new state"
+            )
+
+    def __repr__(self) -> str:
+        measure = getattr(self.confidence, "__name__", None) or repr(self.confidence)
+        return f"Gate({self.policy!r}, bins={self.bins!r}, confidence={measure})"
+
+
+def restore(state: Mapping[str, Any]) -> Any:
+    """The `Gate` or the `Policy` whose `state()` this is.
+
+    >>> from hinge import HILCB
+    >>> restore(Gate(offload_cost=0.3).state()).policy, restore(HILCB(bins=2, offload_cost=0.5).state()).name
+    (Isotonic(bins=16, alpha=0.52, offload_cost=0.3, stakes=None), 'hi-lcb')
+    """
+    if isinstance(state, Mapping) and "hinge_gate" in state:
+        return Gate.restore(state)
+    return restore_policy(state)
+
+
+def policy_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The state of the policy in a gate's state, or in a policy's own."""
+    held = state.get("policy") if isinstance(state, Mapping) and "hinge_gate" in state else state
+    if not isinstance(held, Mapping):
+        raise InvalidState(f"Gate: state must hold that of a policy, got {held!r:.200}")
+    return held
+
+
+def _check_header(state: Mapping[str, Any]) -> None:
+    if not isinstance(state, Mapping):
+        raise InvalidState(f"Gate: state must be a dict as state() returns it, got {state!r:.200}")
+    version = state.get("hinge_gate")
+    if type(version) is not int or version < 1:
+        raise InvalidState(f"Gate: state must have a 'hinge_gate' version, got {version!r:.200}")
+    if version > GATE_VERSION:
+        raise InvalidState(f"Gate: state is of version {version}; this Hinge reads up to {GATE_VERSION}")
+    for part in ("bins", "confidence", "policy"):
+        if not isinstance(state.get(part), Mapping):
+            raise InvalidState(f"Gate: state must have {part!r} as a dict, got {state.get(part)!r:.200}")
+
+
+def _restored(state: Mapping[str, Any]) -> Policy:
+    try:
+        return restore_policy(state)
+    except HingeError:
+        raise
+    except (TypeError, ValueError, LookupError, ArithmeticError, MemoryError, RecursionError) as error:
+        raise InvalidState(f"Gate: the policy's state cannot be restored: {error}") from error
+
+
+def _plain(value: object) -> Any:
+    """As JSON has it: tuples are lists, whatever the state has been through."""
+    try:
+        return json.loads(json.dumps(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidState(f"Gate: state must be plain data: {error}") from error

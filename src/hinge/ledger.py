@@ -1,0 +1,156 @@
+"""Cost, regret, offloads and accuracy of a run: one definition for the simulator, the device and the demo.
+
+`accept` and `offload` add one sample to an array of sums. They are plain functions that numba compiles, so that the
+simulator's loops and `Ledger`, which keeps the sums of a running device, cannot drift apart.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+REGRET, OFFLOADS, OFFLOAD_COST, ERRORS, RIGHT = range(5)  # the positions in an array of sums
+SUMS = 5
+
+
+def accept(sums: Any, agreed: float, gap: float) -> None:
+    """Add a sample that was answered locally.
+
+    `agreed` is 1 where local agrees with remote and 0 where it does not; `gap` is the expected cost of accepting minus
+    that of offloading, so that accepting is a mistake where it is positive.
+    """
+    sums[ERRORS] += 1.0 - agreed
+    if gap > 0.0:
+        sums[REGRET] += gap
+
+
+def offload(sums: Any, cost: float, gap: float) -> None:
+    """Add a sample that was answered by the remote, whose answer counts as right."""
+    sums[OFFLOADS] += 1.0
+    sums[OFFLOAD_COST] += cost
+    if gap < 0.0:
+        sums[REGRET] -= gap
+
+
+class Ledger:
+    """The sums of a run, sample by sample, and the figures that follow from them. Not thread-safe.
+
+    What is not known of a sample is None: whether the answer agrees with the remote's (`agreed`), the `gap`, whether
+    the answer is `right` by the true label. Figures that need it are then None, or of the samples where it is known.
+    With `bins` it counts by bin, too, which `hindsight_regret` needs.
+
+    >>> ledger = Ledger()
+    >>> ledger.accept(agreed=False, gap=0.2)
+    >>> ledger.offload(cost=0.5, gap=0.2)
+    >>> ledger.cost, ledger.figures()["cost_per_sample"], ledger.figures()["regret"]
+    (1.5, 0.75, 0.2)
+    """
+
+    def __init__(self, bins: int = 0) -> None:
+        self._sums = [0.0] * SUMS
+        self.samples = self._judged = self._weighed = self._labelled = 0
+        self.accepted, self.wrong, self.offloaded = [0] * bins, [0.0] * bins, [0] * bins  # by bin
+
+    def accept(
+        self,
+        agreed: float | None,
+        *,
+        gap: float | None = None,
+        right: bool | None = None,
+        cost: float = 0.0,
+        bin: int | None = None,
+    ) -> None:
+        """Add a local answer; `cost` is what an offload that failed has cost nevertheless."""
+        accept(self._sums, 1.0 if agreed is None else agreed, gap or 0.0)
+        self._sums[OFFLOAD_COST] += cost
+        if bin is not None:
+            self.accepted[bin] += 1
+            self.wrong[bin] += 0.0 if agreed is None else 1.0 - agreed
+        self._count(agreed, gap, right)
+
+    def offload(
+        self,
+        cost: float,
+        *,
+        gap: float | None = None,
+        right: bool | None = None,
+        agreed: float | None = 1.0,
+        bin: int | None = None,
+    ) -> None:
+        """Add an offload; `agreed` is less than 1 only where the answer is not the one that the remote is known for."""
+        offload(self._sums, cost, gap or 0.0)
+        self._sums[ERRORS] += 0.0 if agreed is None else 1.0 - agreed
+        if bin is not None:
+            self.offloaded[bin] += 1
+        self._count(agreed, gap, right)
+
+    def _count(self, agreed: float | None, gap: float | None, right: bool | None) -> None:
+        self.samples += 1
+        self._judged += agreed is not None
+        self._weighed += gap is not None
+        self._labelled += right is not None
+        self._sums[RIGHT] += bool(right)
+
+    @property
+    def offloads(self) -> int:
+        """How many samples were offloaded."""
+        return int(self._sums[OFFLOADS])
+
+    @property
+    def offload_cost(self) -> float:
+        """What the offloads cost."""
+        return self._sums[OFFLOAD_COST]
+
+    @property
+    def cost(self) -> float:
+        """What the offloads cost, and one for every answer known to disagree with the remote's."""
+        return self._sums[OFFLOAD_COST] + self._sums[ERRORS]
+
+    @property
+    def regret(self) -> float:
+        """Pseudo-regret: the sum of |gap| over the decisions that the oracle would have made differently."""
+        return self._sums[REGRET]
+
+    def figures(self) -> dict[str, Any]:
+        """The figures so far, named as in `--json`; None stands for what is not known."""
+        samples, offload_cost = self.samples, self._sums[OFFLOAD_COST]
+        mistaken = self._labelled - self._sums[RIGHT]
+        return {
+            "offloads": self.offloads,
+            "offload_fraction": share(self.offloads, samples),
+            "accuracy": share(self._judged - self._sums[ERRORS], self._judged),
+            "cost_per_sample": share(self.cost, samples) if self._judged == samples else None,
+            "regret": self.regret if self._weighed == samples else None,
+            "true_accuracy": share(self._sums[RIGHT], self._labelled),
+            "true_cost_per_sample": share(offload_cost + mistaken, samples) if self._labelled == samples else None,
+        }
+
+    def hindsight_regret(self, agreement: Sequence[float | None], offload_cost: float | None = None) -> float | None:
+        """What was paid, minus what the best decision for each bin would have cost, as seen from the end.
+
+        An accepted sample shows whether local was wrong. An offloaded one does not: local is taken to have been wrong
+        as often as the `agreement` of its bin says. None if there is no sample, no price, or no agreement to go by.
+
+        >>> ledger = Ledger(bins=1)
+        >>> for agreed in (True, False, False):
+        ...     ledger.accept(agreed=agreed, bin=0)
+        >>> ledger.hindsight_regret([None], offload_cost=0.5)
+        0.5
+        """
+        offloads = sum(self.offloaded)
+        price = share(self.offload_cost, offloads) if offload_cost is None else offload_cost
+        if not self.samples or price is None:
+            return None
+        least = 0.0
+        for known, accepted, wrong, offloaded in zip(agreement, self.accepted, self.wrong, self.offloaded, strict=True):
+            if offloaded and known is None:
+                return None
+            least += min(wrong + offloaded * (1.0 - (known or 0.0)), price * (accepted + offloaded))
+        return self.cost - least
+
+
+def share(part: float, whole: float) -> float | None:
+    """The part of a whole, or None where there is none.
+
+    >>> share(1, 4), share(0, 0)
+    (0.25, None)
+    """
+    return part / whole if whole else None

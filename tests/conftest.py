@@ -1,0 +1,46 @@
+"""What all tests share: Hypothesis profiles, markers by folder, and a count of what was not tested here."""
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).parents[1]
+MARKERS = {  # by folder; single tests elsewhere are marked where they stand
+    "docs": "docs",
+    "README.md": "docs",
+    "tests/docs": "docs",
+    "tests/embedded": "embedded",
+    "tests/interop": "peers",
+    "tests/browser": "server",
+    "tests/faults": "slow",
+    "tests/fuzz": "slow",
+}
+
+# `fixed` tries the same examples every time, so that a failure is the change's; `make test-random` tries others.
+settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+settings.register_profile("random", deadline=None, print_blob=True)
+settings.load_profile("fixed")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        place = item.path.relative_to(ROOT).as_posix() if item.path.is_relative_to(ROOT) else ""
+        for start, marker in MARKERS.items():
+            if place == start or place.startswith(start + "/"):
+                item.add_marker(marker)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Count what was skipped, and name the programs that were missing: CI installs all of them."""
+    reasons = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", ())]
+    missing: Counter[str] = Counter()
+    for reason in reasons:
+        found = re.search(r"not installed: ([^;]+)", reason)
+        missing.update(found[1].split(", ") if found else [])
+    if reasons:
+        absent = ", ".join(f"{program} ({count} tests)" for program, count in sorted(missing.items()))
+        terminalreporter.write_line(f"NOT TESTED HERE: {len(reasons)} tests; not installed: {absent or 'nothing'}")
