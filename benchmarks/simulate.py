@@ -69,7 +69,7 @@ def best_times(actions: dict[str, Callable[[], object]], repetitions: int) -> di
 def run_kernel(policy: Policy, source: Synthetic, chunks: list[Samples]) -> None:
     player = Player(policy.fresh(), source, np.array([10**9]), 0, machine_code=True)
     for chunk in chunks:
-        player.take(chunk)
+        player.play(chunk)
 
 
 def run_literal(chunks: list[Samples], bins: int, monotone: bool) -> None:

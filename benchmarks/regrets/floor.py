@@ -8,9 +8,8 @@ acceptance costs E[(q - f)⁺], an offload E[(f - q)⁺], with f ~ Beta(1 + a, 1
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from hinge import HILCB, KL, Isotonic, Policy, Thompson, simulate
 from hinge.policies.kl import divergence
 from hinge.policies.random import uniform
 from hinge.simulation import interval
-from hinge.simulation.kernel import bound, machine_table
+from hinge.simulation.kernel import Loop, loop, machine_table
 from hinge.simulation.sources import FixedCosts, Synthetic
 from hinge.theory import stopping_floor
 
@@ -35,56 +34,50 @@ Reals = NDArray[np.float64]
 # -- one bin ----------------------------------------------------------------------------------------------------------
 
 
-def offloads(table: Any, bin: int, time: int) -> bool:
-    """Stands for the policy's function of this name."""
-    raise NotImplementedError
+def prior_player(offloads: Callable[..., bool], notes: Callable[..., None], learns: Callable[..., None]) -> Loop:
+    """The loop below for a policy with these functions."""
 
+    def play(table: Any, q: float, agreement: float, seed: int, stops: Any, regrets: Any) -> None:
+        """One run in one bin: its expected regret under the uniform prior, at each stop.
 
-def learns(table: Any, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Stands for the policy's function of this name."""
-    raise NotImplementedError
-
-
-def play_prior(table: Any, q: float, agreement: float, seed: int, stops: Any, regrets: Any) -> None:
-    """One run in one bin: its expected regret under the uniform prior, at each stop.
-
-    `below` is P(f < q) and `density` q^A (1 - q)^B / Beta(A, B) under the posterior Beta(A, B), kept up to date by the
-    recurrences of the incomplete Beta function.
-    """
-    agreements, failures, below, density = 1.0, 1.0, q, q * (1.0 - q)
-    regret, stop, hopeless = 0.0, 0, False
-    mean, accepting, offloading = 0.5, q * q / 2.0, (1.0 - q) * (1.0 - q) / 2.0
-    for time in range(1, stops[-1] + 1):
-        if not hopeless:
-            if offloads(table, 0, time):
-                regret += offloading
-                agreed = 1.0 if uniform(seed, time, COIN) < agreement else 0.0
-                learns(table, 0, agreed, 1.0 - q, time, time)
-                both = agreements + failures
-                if agreed == 1.0:
-                    below, density = below - density / agreements, density * q * both / agreements
-                    agreements += 1.0
+        `below` is P(f < q) and `density` q^A (1 - q)^B / Beta(A, B) under the posterior Beta(A, B), kept up to date by
+        the recurrences of the incomplete Beta function.
+        """
+        agreements, failures, below, density = 1.0, 1.0, q, q * (1.0 - q)
+        regret, stop, hopeless = 0.0, 0, False
+        mean, accepting, offloading = 0.5, q * q / 2.0, (1.0 - q) * (1.0 - q) / 2.0
+        for time in range(1, stops[-1] + 1):
+            if not hopeless:
+                if offloads(table, 0, time):
+                    regret += offloading
+                    agreed = 1.0 if uniform(seed, time, COIN) < agreement else 0.0
+                    learns(table, 0, agreed, 1.0 - q, time, time)
+                    both = agreements + failures
+                    if agreed == 1.0:
+                        below, density = below - density / agreements, density * q * both / agreements
+                        agreements += 1.0
+                    else:
+                        below, density = below + density / failures, density * (1.0 - q) * both / failures
+                        failures += 1.0
+                    mean = agreements / (both + 1.0)
+                    accepting = max(0.0, q * below - mean * (below - density / agreements))
+                    offloading = max(0.0, accepting + mean - q)
+                    hopeless = mean < q and (both + 1.0) * divergence(mean, q) > HOPELESS
                 else:
-                    below, density = below + density / failures, density * (1.0 - q) * both / failures
-                    failures += 1.0
-                mean = agreements / (both + 1.0)
-                accepting = max(0.0, q * below - mean * (below - density / agreements))
-                offloading = max(0.0, accepting + mean - q)
-                hopeless = mean < q and (both + 1.0) * divergence(mean, q) > HOPELESS
-            else:
-                regret += accepting
-        if time == stops[stop]:
-            regrets[stop] = regret
-            stop += 1
+                    regret += accepting
+            if time == stops[stop]:
+                regrets[stop] = regret
+                stop += 1
+
+    return play
 
 
 def bayes_regret(policy: Policy, cost: float, horizons: Sequence[int], draws: int, seed: int = 0) -> Reals:
     """Draws × horizons: the regret of a one-bin policy, f on an even grid; the same coins for all policies."""
-    decides, notes, learner = map(_plain, (policy._offloads, policy._notes, policy._learns))
-    play, stops = bound(_plain(play_prior), decides, notes, learner, True), np.array(horizons)
+    play, stops = loop(prior_player, policy.functions, machine_code=True), np.array(horizons)
     regrets = np.zeros((draws, len(horizons)))
     for draw in range(draws):
-        table = machine_table(policy.fresh(seed=draw))
+        table = machine_table(policy.fresh(seed=draw).table)
         play(table, 1.0 - cost, (draw + 0.5) / draws, seed * draws + draw, stops, regrets[draw])
     return regrets
 
@@ -93,11 +86,6 @@ def bayes_regret(policy: Policy, cost: float, horizons: Sequence[int], draws: in
 def floor_of(horizon: int, cost: float) -> float:
     """The floor, which takes seconds, but once."""
     return stopping_floor(horizon, cost)
-
-
-def _plain(function: Any) -> FunctionType:
-    assert isinstance(function, FunctionType)
-    return function
 
 
 def one_bin_row(horizon: int, cost: float, draws: int) -> str:

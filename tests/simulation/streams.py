@@ -7,7 +7,7 @@ import numpy as np
 from hinge import Policy, UniformBins, policy_class, policy_names
 from hinge.policies import ExpiryPolicy
 from hinge.simulation import lineup, run_seeds
-from hinge.simulation.engine import KNOWING
+from hinge.simulation.evaluate import KNOWING
 from hinge.simulation.sources import (
     Adaptive,
     BimodalCosts,

@@ -20,10 +20,10 @@ def test_weights_stay_weights_over_ten_million_samples(name: str) -> None:
     assert isinstance(policy, ThresholdPolicy)
     player = Player(policy, source, np.array([HORIZON]), 0, machine_code=True)
     for chunk in source.stream(1, HORIZON):
-        player.take(chunk)
+        player.play(chunk)
         assert np.isfinite(player.table.losses).all()
         assert np.isfinite(player.table.weights).all()
         assert player.table.weights.max() > 0.0
     assert player.time == HORIZON
-    assert math.isfinite(player.totals[0])
-    assert player.totals[1] / HORIZON == pytest.approx(0.5, abs=0.05)  # it has learned which of the two to offload
+    assert math.isfinite(player.book.sums[0])
+    assert player.book.sums[1] / HORIZON == pytest.approx(0.5, abs=0.05)  # it has learned which of the two to offload

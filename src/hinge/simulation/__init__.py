@@ -1,6 +1,7 @@
-"""Simulation: the loops, compiled or not, the runs, and what they leave behind."""
+"""Simulation: sources of samples, the loops that policies run in, and the results."""
 
-from hinge.simulation.engine import Ray, Results, Threads, lineup, run_seeds, simulate
-from hinge.simulation.results import Record, Run, checkpoints, interval
+from hinge.simulation.engine import Ray, Threads, run_seeds, simulate
+from hinge.simulation.evaluate import lineup
+from hinge.simulation.results import Record, Results, Run, checkpoints, interval
 
 __all__ = ["Ray", "Record", "Results", "Run", "Threads", "checkpoints", "interval", "lineup", "run_seeds", "simulate"]

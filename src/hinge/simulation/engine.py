@@ -1,12 +1,11 @@
-"""Where runs run: on threads of this machine, or on a cluster.
+"""Simulation: many runs of many policies; in each run all policies see the same samples.
 
-Simulation: many runs of many policies, each run one stream of samples that all policies share.
-
-Policies by name, made ready for a source: each gets what it needs to know and no more.
+A run is a `Task`, which an executor runs: threads of this machine (compiled loops release the GIL), or a Ray cluster.
 """
 
+import copy
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -15,45 +14,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge._checks import whole
-from hinge.policies import ExpiryPolicy, Need, Policy, build, policy_class, policy_names
-from hinge.policies.budgets import plain
+from hinge.ledger import ERRORS, OFFLOAD_COST, OFFLOADS, REGRET, RIGHT, SUMS
+from hinge.policies import ExpiryPolicy, Need, Policy
 from hinge.policies.expiry import FOREVER
+from hinge.policies.policy import Functions, note_nothing
 from hinge.policies.random import SEED_LIMIT
-from hinge.simulation.kernel import (
-    ERRORS,
-    OFFLOAD_COST,
-    OFFLOADS,
-    REGRET,
-    RIGHT,
-    TOTALS,
-    Kernel,
-    bound,
-    machine_table,
-    numba_installed,
-    play,
-    play_against,
-)
-from hinge.simulation.results import Record, Run, Wholes, checkpoints
-from hinge.simulation.sources import Adaptive, Replay, Samples, Source, Synthetic
+from hinge.simulation.kernel import Book, Told, loop, machine_table, numba_installed, player, player_against
+from hinge.simulation.results import Record, Results, Run, Wholes, checkpoints
+from hinge.simulation.sources import Adaptive, Samples, Source
 
 Result = TypeVar("Result")
+Progress = Callable[[int, int], None]
 
 
 class Executor(Protocol):
-    """Runs tasks, and hands out their results in order."""
+    """Runs tasks, and yields their results in order."""
 
     def map(self, tasks: Sequence[Callable[[], Result]]) -> Iterator[Result]:
         """The result of each task."""
 
 
 class Threads:
-    """Threads of this machine: compiled loops let go of Python's lock, so that threads beat processes."""
+    """Threads of this machine, as many as it has cores unless said otherwise."""
 
     def __init__(self, count: int | None = None) -> None:
         self.count = whole("Threads", "count", count, 1) if count is not None else _cores()
 
     def map(self, tasks: Sequence[Callable[[], Result]]) -> Iterator[Result]:
-        """Results in order; leaving early drops the tasks that have not begun."""
+        """Results in order; closing the iterator early cancels the tasks that have not begun."""
         pool = ThreadPoolExecutor(self.count)
         try:
             yield from pool.map(lambda task: task(), tasks)
@@ -62,13 +50,13 @@ class Threads:
 
 
 class Ray:
-    """The workers of a Ray cluster (extra `ray`); the one that is already connected, or one started here."""
+    """The workers of a Ray cluster (extra `ray`): the one already connected, or one started here."""
 
     def __init__(self, **options: Any) -> None:
         self.options = options
 
     def map(self, tasks: Sequence[Callable[[], Result]]) -> Iterator[Result]:
-        """Results in order; leaving early cancels what is still running."""
+        """Results in order; closing the iterator early cancels what is still running."""
         import ray
 
         started = not ray.is_initialized()
@@ -96,35 +84,54 @@ def _call(task: Callable[[], Result]) -> Result:
     return task()
 
 
-Progress = Callable[[int, int], None]
+class Decides(Protocol):
+    """The least that a policy must be able to do to be simulated."""
+
+    def decide(self, bin: int, /) -> Any:
+        """A decision: an object with a flag `offload`, or the flag itself."""
+
+    def learn(self, decision: Any, agreed: Any, cost: float, /) -> Any:
+        """What an offload revealed: whether local agreed with remote, and what it cost."""
 
 
-@dataclass(frozen=True, eq=False)
-class Results(Mapping[str, Record]):
-    """The records of all policies, by name. `complete` is False where a run was interrupted."""
+Playable = Policy | Decides | Callable[[], Decides]
 
-    records: dict[str, Record]
-    complete: bool
 
-    def __getitem__(self, name: str) -> Record:
-        return self.records[name]
+class PlainPolicy:
+    """An object with `decide` and `learn`, or a function that makes one, in the form of a policy; it runs as Python.
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.records)
+    Every run starts from a deep copy of the object, or from a new one by the function.
+    """
 
-    def __len__(self) -> int:
-        return len(self.records)
+    def __init__(self, original: Decides | Callable[[], Decides], made: Decides | None = None) -> None:
+        self.original, self.made = original, made
+        described: Any = original if made is None else made
+        self.needs: frozenset[Need] = getattr(described, "needs", frozenset())
+        self.bins: int | None = getattr(described, "bins", None)
+        self.table, self.decision = self, None
+        self.functions = Functions(_decides, note_nothing, _learns)
 
-    def difference(self, one: str, other: str) -> NDArray[np.float64]:
-        """Regret of one policy minus that of another on the same samples: runs × checkpoints."""
-        return self[one].regret - self[other].regret
+    def fresh(self, seed: int | None = None) -> "PlainPolicy":
+        """The object before its first sample; it sees to its own seed."""
+        original: Any = self.original
+        makes = isinstance(original, type) or not hasattr(original, "decide")
+        return PlainPolicy(original, original() if makes else copy.deepcopy(original))
+
+
+def _decides(plain: Any, bin: int, time: int) -> bool:
+    decision = plain.decision = plain.made.decide(bin)
+    return bool(getattr(decision, "offload", decision))
+
+
+def _learns(plain: Any, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    plain.made.learn(plain.decision, bool(agreed) if agreed in (0.0, 1.0) else agreed, cost)
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One run: a stream, and the policies that play on it. It can be sent to another process or machine."""
+    """One run: a stream, and the policies that play on it. It can be pickled and run elsewhere."""
 
-    policies: Mapping[str, Policy]
+    policies: Mapping[str, Policy | PlainPolicy]
     source: Source
     horizon: int
     times: Wholes
@@ -133,83 +140,68 @@ class Task:
     machine_code: bool
 
     def __call__(self) -> dict[str, Run]:
-        players = {name: self._player(policy) for name, policy in self.policies.items()}
+        playing = {name: self._player(policy) for name, policy in self.policies.items()}
         oracle_cost, marks, time = 0.0, [], 0
         for samples in self.source.stream(self.seed, self.horizon):
-            for player in players.values():
-                samples = player.take(samples)  # an adversary fills in its bins
+            for each in playing.values():
+                samples = each.play(samples)  # an adversary fills in its bins
             sums = oracle_cost + np.cumsum(np.where(samples.gaps < 0, 1.0 - samples.agreed, samples.costs))
             stops = self.times[(self.times > time) & (self.times <= time + len(sums))] - time
             marks.append(sums[stops - 1])
             oracle_cost, time = float(sums[-1]), time + len(sums)
-        return {name: player.run(np.concatenate(marks)) for name, player in players.items()}
+        return {name: each.run(np.concatenate(marks)) for name, each in playing.items()}
 
-    def _player(self, policy: Policy) -> "Player":
+    def _player(self, policy: Policy | PlainPolicy) -> "Player":
         fresh = policy.fresh(policy_seed(self.seed))
         room = self.horizon if self.record_decisions else 0
         return Player(fresh, self.source, self.times, room, self.machine_code)
 
 
 class Player:
-    """A policy at play: its table, its kernel, and its sums."""
+    """A policy in a run: its table, its loop, and its sums."""
 
-    def __init__(self, policy: Policy, source: Source, times: Wholes, room: int, machine_code: bool) -> None:
-        self.policy, self.source, self.times, self.machine_code = policy, source, times, machine_code
-        self.table = machine_table(policy) if machine_code else policy.table
-        against = isinstance(source, Adaptive)
-        functions = (play_against if against else play, policy._offloads, policy._notes, policy._learns)
-        kernel, offloads, notes, learns = map(plain, functions)
-        self.kernel: Kernel = bound(kernel, offloads, notes, learns, machine_code)
-        self.take = self._take_from_adversary if against else self._take
+    def __init__(
+        self, policy: Policy | PlainPolicy, source: Source, times: Wholes, room: int, machine_code: bool
+    ) -> None:
+        self.machine_code = machine_code = machine_code and isinstance(policy, Policy)
+        self.table: Any = machine_table(policy.table) if machine_code else policy.table
+        self.told = Told(Need.COST in policy.needs, Need.AGREEMENT in policy.needs)
+        self.adversary = source if isinstance(source, Adaptive) else None
+        self.loop = loop(player_against if self.adversary else player, policy.functions, machine_code)
         self.time = 0
-        self.totals = np.zeros(TOTALS)
-        self.marks = np.full((len(times), TOTALS), np.nan)
-        self.wrong_accepts = np.zeros(policy.bins, np.int64)
-        self.wrong_offloads = np.zeros(policy.bins, np.int64)
-        self.decisions = np.zeros(room, np.bool_)
-        self.knows_truth = False
-
-    def _take(self, samples: Samples) -> Samples:
-        self.knows_truth = samples.local_right is not None
-        nothing = np.zeros(0, np.bool_)
-        columns = [nothing if column is None else column for column in samples]
-        needs = self.policy.needs
-        self.kernel(
-            *(self.table, self.time),
-            *(self._native(column) for column in columns),
-            *(Need.COST in needs, Need.AGREEMENT in needs),
-            *self._sums(len(samples.bins)),
+        self.book = Book(
+            sums=np.zeros(SUMS) if machine_code else [0.0] * SUMS,  # Python is faster on lists
+            stops=times,
+            marks=np.full((len(times), SUMS), np.nan),
+            wrong_accepts=np.zeros(source.bins, np.int64),
+            wrong_offloads=np.zeros(source.bins, np.int64),
+            decisions=np.zeros(room, np.bool_),
         )
-        self.time += len(samples.bins)
+        self.has_truth = False
+
+    def play(self, samples: Samples) -> Samples:
+        """Run over the next samples; returns them, with the bins that the adversary chose if there is one."""
+        self.has_truth = samples.local_right is not None
+        length, nothing = len(samples.bins), np.zeros(0, np.bool_)
+        columns = Samples(*(self._native(nothing if column is None else column) for column in samples))
+        book = self.book._replace(decisions=self.book.decisions[self.time : self.time + length])
+        if self.adversary is None:
+            self.loop(self.table, self.time, columns, self.told, book)
+        else:
+            agreement, gaps = self._native(self.adversary.agreement), self._native(self.adversary.gaps)
+            self.loop(self.table, self.time, columns, agreement, gaps, book)
+            bins = np.asarray(columns.bins)
+            samples = Samples(bins, np.asarray(columns.agreed), samples.costs, self.adversary.gaps[bins])
+        self.time += length
         return samples
 
-    def _take_from_adversary(self, samples: Samples) -> Samples:
-        length, source = len(samples.bins), self.source
-        if not isinstance(source, Adaptive):
-            raise TypeError(f"{self.policy.name}: only an adaptive adversary chooses its samples")
-        bins, agreed = np.zeros(length, np.int64), np.zeros(length)
-        columns = (source.agreement, source.gaps, samples.agreed, samples.costs)
-        self.kernel(
-            *(self.table, self.time),
-            *(self._native(column) for column in columns),
-            *self._sums(length),
-            *(bins, agreed),
-        )
-        self.time += length
-        return Samples(bins, agreed, samples.costs, source.gaps[bins])
-
     def _native(self, column: NDArray[Any]) -> Any:
-        return column if self.machine_code else column.tolist()  # Python is faster on lists
-
-    def _sums(self, length: int) -> tuple[Any, ...]:
-        """Where the kernel keeps its sums, and the decisions of the next samples."""
-        decisions = self.decisions[self.time : self.time + length]
-        return self.totals, self.times, self.marks, self.wrong_accepts, self.wrong_offloads, decisions
+        return column if self.machine_code else column.tolist()
 
     def run(self, oracle_cost: NDArray[np.float64]) -> Run:
-        """All that was written down."""
-        sums, times = self.marks.T, self.times
-        right = sums[RIGHT] if self.knows_truth else np.full(len(times), np.nan)
+        """What was recorded."""
+        sums, times = self.book.marks.T, self.book.stops
+        right = sums[RIGHT] if self.has_truth else np.full(len(times), np.nan)
         return Run(
             regret=sums[REGRET],
             cost=sums[OFFLOAD_COST] + sums[ERRORS],
@@ -218,14 +210,14 @@ class Player:
             matched=times - sums[ERRORS],
             right=right,
             true_cost=sums[OFFLOAD_COST] + (times - right),
-            wrong_accepts=self.wrong_accepts,
-            wrong_offloads=self.wrong_offloads,
-            decisions=self.decisions if len(self.decisions) else None,
+            wrong_accepts=self.book.wrong_accepts,
+            wrong_offloads=self.book.wrong_offloads,
+            decisions=self.book.decisions if len(self.book.decisions) else None,
         )
 
 
 def simulate(
-    policies: Mapping[str, Policy] | Sequence[Policy],
+    policies: Mapping[str, Playable] | Sequence[Playable],
     source: Source,
     horizon: int,
     runs: int = 1,
@@ -240,17 +232,24 @@ def simulate(
     """Run policies on streams from a source; all policies see the same samples in the same run.
 
     `policies` are prototypes: every run starts from a fresh copy with a seed of its own. Interrupting (Ctrl-C) keeps
-    the runs that are done. Without numba the same loops run as Python. Sums are written down at `times` and at the
-    horizon; by default at times that are evenly spread on a logarithmic scale.
+    the runs that are done. Without numba the same loops run as Python. Sums are recorded at `times` and at the horizon;
+    by default at times that are evenly spread on a logarithmic scale.
 
-    >>> from hinge import HILCB, AlwaysRemote
+    >>> from hinge import HILCB
     >>> from hinge.simulation.sources import FixedCosts, Synthetic
     >>> source = Synthetic(agreement=[0.1, 0.6, 0.9], costs=FixedCosts(0.5))
-    >>> results = simulate([HILCB(bins=3, offload_cost=0.5), AlwaysRemote(bins=3)], source, horizon=2000, runs=3)
-    >>> bool(results["hi-lcb"].regret[:, -1].mean() < results["always-remote"].regret[:, -1].mean())
+    >>> class EveryOther:  # a policy may be any object with decide and learn
+    ...     seen = 0
+    ...     def decide(self, bin):
+    ...         self.seen += 1
+    ...         return self.seen % 2 == 0  # whether to offload
+    ...     def learn(self, decision, agreed, cost):
+    ...         pass
+    >>> results = simulate([HILCB(bins=3, offload_cost=0.5), EveryOther()], source, horizon=2000, runs=3)
+    >>> bool(results["hi-lcb"].regret[:, -1].mean() < results["EveryOther"].regret[:, -1].mean())
     True
     """
-    named = policies if isinstance(policies, Mapping) else _by_name(policies)
+    named = {name: _playable(policy) for name, policy in by_name(policies).items()}
     _check(named, source)
     horizon, runs = whole("simulate", "horizon", horizon, 1, FOREVER), whole("simulate", "runs", runs, 1)
     seed = whole("simulate", "seed", seed, 0)
@@ -288,79 +287,41 @@ def run_seeds(seed: int, runs: int) -> list[int]:
 
 
 def policy_seed(seed: int) -> int:
-    """The seed of the policies in a run: another stream of chance than that of the samples."""
+    """The seed of the policies in a run: another stream of random numbers than that of the samples."""
     return int(np.random.SeedSequence([seed, 1]).generate_state(1)[0]) % SEED_LIMIT
 
 
-def _by_name(policies: Sequence[Policy]) -> dict[str, Policy]:
-    named = {policy.name: policy for policy in policies}
-    if len(named) < len(policies):
-        names = [policy.name for policy in policies]
+def by_name(policies: Mapping[str, Playable] | Sequence[Playable]) -> dict[str, Playable]:
+    """Policies under their names; those of plain objects are the names of their classes."""
+    if isinstance(policies, Mapping):
+        return dict(policies)
+    names = [_name(policy) for policy in policies]
+    if len({*names}) < len(names):
         raise ValueError(f"simulate: policies of one name need a dict that names them apart, got {names}")
-    return named
+    return dict(zip(names, policies, strict=True))
 
 
-def _check(policies: Mapping[str, Policy], source: Source) -> None:
+def _name(policy: Any) -> str:
+    return str(getattr(policy, "name", None) or getattr(policy, "__name__", type(policy).__name__))
+
+
+def _playable(policy: Any) -> Policy | PlainPolicy:
+    if isinstance(policy, Policy):
+        return policy
+    if callable(getattr(policy, "decide", None)) and callable(getattr(policy, "learn", None)):
+        return PlainPolicy(policy)
+    if callable(policy):
+        return PlainPolicy(policy)
+    wanted = "simulate: policies must be policies, objects with decide and learn, or functions that make one"
+    raise TypeError(f"{wanted}, got {policy!r}")
+
+
+def _check(policies: Mapping[str, Policy | PlainPolicy], source: Source) -> None:
     for name, policy in policies.items():
-        if policy.bins != source.bins:
+        if policy.bins is not None and policy.bins != source.bins:
             raise ValueError(f"simulate: policy {name!r} has {policy.bins} bins, but the source has {source.bins}")
         if isinstance(source, Adaptive):
             if not isinstance(policy, ExpiryPolicy):
                 raise TypeError(f"simulate: an adaptive adversary needs policies that decide by expiry, got {name!r}")
             if len(policies) > 1:
                 raise ValueError("simulate: an adaptive adversary plays against one policy at a time")
-
-
-FITTED = ("offline", "logistic")  # fitted in hindsight, on the very samples they are then tried on
-KNOWING = ("oracle", "static", *FITTED)  # need a number for the cost, and cannot learn it
-
-
-def lineup(
-    names: Iterable[str],
-    source: Replay | Synthetic,
-    *,
-    offload_cost: float | None,
-    horizon: int,
-    alpha: float = 0.52,
-    seed: int = 0,
-) -> dict[str, Policy]:
-    """The policies of these names for a source; `all` stands for every policy that is free to offload at its cost.
-
-    The oracle is told the source's agreement and mean cost. The modules that are fitted on labelled history (offline,
-    logistic) are fitted on the source's own bins, in hindsight: they show the best that such a module could do.
-
-    >>> from hinge.simulation.sources import FixedCosts
-    >>> source = Synthetic([0.2, 0.9], FixedCosts(0.5))
-    >>> lineup(["hi-lcb", "oracle"], source, offload_cost=0.5, horizon=1000)["oracle"]
-    Oracle(agreement=[0.2, 0.9], offload_cost=0.5)
-    """
-    wanted = list(names)
-    if wanted == ["all"]:
-        wanted = [name for name in policy_names() if not policy_class(name).keeps_budget]
-    return {name: _ready(name, source, offload_cost, horizon, alpha, seed) for name in wanted}
-
-
-def _ready(
-    name: str, source: Replay | Synthetic, offload_cost: float | None, horizon: int, alpha: float, seed: int
-) -> Policy:
-    chosen = policy_class(name)
-    settings = {
-        "bins": source.bins,
-        "alpha": alpha,
-        "offload_cost": source.mean_offload_cost if name in KNOWING and offload_cost is None else offload_cost,
-        "horizon": horizon,
-        "seed": seed,
-        "agreement": source.agreement.tolist(),
-    }
-    if hasattr(chosen, "fit"):
-        settings["history"], settings["agreed"] = _history(source)
-    return build(name, **settings)
-
-
-def _history(source: Replay | Synthetic) -> tuple[list[int], list[float]]:
-    """A labelled history in the proportions of the source: its rows, or the share of each bin."""
-    if isinstance(source, Replay):
-        return source.rows()
-    counts = np.maximum(np.round(source.weights * 10_000), 0).astype(int)
-    history = np.repeat(np.arange(source.bins), counts)
-    return history.tolist(), source.agreement[history].tolist()

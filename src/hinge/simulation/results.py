@@ -1,6 +1,7 @@
 """What a simulation leaves behind: for every policy and run, the sums at each checkpoint."""
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,3 +144,24 @@ class Record:
             figures["true_accuracy"] = float(self.true_accuracy[:, -1].mean())
             figures["true_cost_per_sample"] = float(self.true_cost_per_sample[:, -1].mean())
         return figures
+
+
+@dataclass(frozen=True, eq=False)
+class Results(Mapping[str, Record]):
+    """The records of all policies, by name. `complete` is False where a run was interrupted."""
+
+    records: dict[str, Record]
+    complete: bool
+
+    def __getitem__(self, name: str) -> Record:
+        return self.records[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.records)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def difference(self, one: str, other: str) -> Reals:
+        """Regret of one policy minus that of another on the same samples: runs × checkpoints."""
+        return self[one].regret - self[other].regret

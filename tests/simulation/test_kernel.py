@@ -1,0 +1,130 @@
+"""Loops around a policy's functions: complete when returned, the same for the same functions, and new for new code."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+from hinge import HILCB, HILCBLite, Thompson
+from hinge.policies import Policy
+from hinge.policies.policy import Functions, note_nothing
+from hinge.simulation.kernel import digest, loop, machine_table, player
+
+
+def expires(table: Any, bin: int, time: int) -> bool:
+    return bool(time >= table.expiry[bin])
+
+
+def learns_nothing(table: Any, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Nothing."""
+
+
+FUNCTIONS = Functions(expires, note_nothing, learns_nothing)
+
+
+def function(code: Callable[..., Any]) -> FunctionType:
+    assert isinstance(code, FunctionType)
+    return code
+
+
+def test_no_thread_gets_a_loop_before_its_functions_are_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    from numba.extending import register_jitable
+
+    registered: list[Callable[..., Any]] = []
+    begun = threading.Event()
+
+    def slowly(code: Callable[..., Any]) -> Any:
+        if code is expires:
+            begun.set()
+            time.sleep(0.5)
+        result = register_jitable(code)
+        registered.append(code)
+        return result
+
+    monkeypatch.setattr("numba.extending.register_jitable", slowly)
+    other = threading.Thread(target=loop, args=(player, FUNCTIONS, True))
+    other.start()
+    assert begun.wait(60)
+    loop(player, FUNCTIONS, True)
+    assert expires in registered  # else compiling it fails: the other thread has only announced it
+    other.join()
+
+
+def test_the_same_functions_have_one_loop() -> None:
+    assert loop(player, FUNCTIONS, False) is loop(player, FUNCTIONS, False)
+
+
+def with_global(number: float) -> Any:
+    """A function that takes a number from its module."""
+    names: dict[str, Any] = {"NUMBER": number}
+    exec("def uses(x):\n    return x + NUMBER", names)
+    return names["uses"]
+
+
+def with_closure(number: float) -> Any:
+    """A function that takes a number from its closure."""
+
+    def uses(x: float) -> float:
+        return x + number
+
+    return uses
+
+
+@pytest.mark.parametrize("using", [with_global, with_closure])
+def test_the_digest_changes_with_the_code_and_with_the_numbers_it_uses(using: Callable[[float], Any]) -> None:
+    digests = {digest([code]) for code in (using(1.0), using(2.0), function(expires))}
+    assert len(digests) == 3
+    assert digest([using(1.0)]) in digests
+
+
+def test_the_digest_changes_with_a_function_inside() -> None:
+    names = [
+        getattr(loop(player, FUNCTIONS._replace(learns=learns), True), "__qualname__", "")
+        for learns in (learns_nothing, spends)
+    ]
+    assert names[0].startswith("play_")
+    assert names[0] != names[1]
+
+
+def spends(table: Any, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    table.expiry[bin] = 0
+
+
+@pytest.mark.slow
+def test_a_compiled_loop_is_read_from_disk_by_the_next_process(tmp_path: Path) -> None:
+    """Also one around nested closures, as budgets have them."""
+    script = """
+import sys
+from hinge import Isotonic, at_most, simulate
+from hinge.simulation.kernel import loop, player
+from hinge.simulation.sources import FixedCosts, Synthetic
+policy = at_most(at_most(Isotonic(2, offload_cost=0.5), 0.4, 50), 0.3, 200)
+simulate([policy], Synthetic([0.2, 0.9], FixedCosts(0.5)), 1000)
+print(sum(loop(player, policy.fresh().functions, True).stats.cache_hits.values()))
+"""
+    hits = []
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        hits.append(int(done.stdout))
+    assert hits == [0, 1]
+
+
+@pytest.mark.parametrize("policy", [HILCB(4), HILCBLite(4, offload_cost=0.5), Thompson(4)], ids=lambda p: p.name)
+def test_a_machine_table_is_a_copy_of_the_same_shape(policy: Policy) -> None:
+    table = machine_table(policy.table)
+    assert type(table) is type(policy.table)
+    for mine, its in zip(policy.table, table, strict=True):
+        if hasattr(mine, "typecode"):
+            before = list(mine)
+            assert its.tolist() == before
+            its[:] = 7
+            assert list(mine) == before
