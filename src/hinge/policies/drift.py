@@ -521,7 +521,7 @@ class Forgetting(ExpiryPolicy):
         if not self._isotonic or not 0.0 < q < 1.0:
             return own
         weigh(self.table, bin, q)
-        low, high, all_offloads, all_agreements = together(self.table, bin, q)
+        low, high, all_offloads, all_agreements = together(self.table, bin)
         if low > high or low == high == bin:
             return own
         return f"{own} ({named(low, high)}: {all_agreements * left:.1f} of {all_offloads * left:.1f})"

@@ -119,18 +119,23 @@ def block_evidence(offloads: float, agreements: float, q: float) -> float:
     return surplus_evidence(offloads + 2.0, agreements + 1.0, q)
 
 
-def together(table: Any, bin: int, q: float) -> tuple[int, int, float, float]:
+def together(table: Any, bin: int) -> tuple[int, int, float, float]:
     """The evidence for a bin by the present fit: lowest and highest bin seen that are part of it, offloads, agreements.
 
     There is none if the lowest bin is above the highest.
     """
     low, high, offloads, agreements, i = bin + 1, bin, 0.0, 0.0, bin
-    while i >= first_of_class(table, bin):
-        if block_evidence(table.weight[i], table.total[i], q) > 0.0:
-            seen = [j for j in range(table.first[i], i + 1) if table.offloads[j] > 0.0]
-            high = high if offloads else seen[-1]
-            low, offloads, agreements = seen[0], offloads + table.weight[i], agreements + table.total[i]
-        i = table.first[i] - 1
+    bottom = first_of_class(table, bin)
+    while i >= bottom and table.support[i] > 0.0:
+        first = table.first[i]
+        if first == bottom or table.support[i] > table.support[first - 1]:  # this block counts
+            high = high if offloads else i
+            low, offloads, agreements = first, offloads + table.weight[i], agreements + table.total[i]
+        i = first - 1
+    while low < high and table.offloads[low] == 0.0:
+        low += 1
+    while low < high and table.offloads[high] == 0.0:
+        high -= 1
     return low, high, offloads, agreements
 
 
@@ -210,23 +215,26 @@ def learn_with_cost(table: IsotonicTable, bin: int, agreed: float, cost: float, 
     learn_and_drop(table, bin, on_scale(table, bin, agreed), cost, time, now)
 
 
-def cost_bound(table: IsotonicTable, time: int) -> float:
-    """What an offload costs, if that is known; else the lower bound of what was learned."""
-    if len(table.costs) == 0:
-        return table.price[0]
+def fit_up_to(table: IsotonicTable, bin: int, time: int) -> float:
+    """Learned cost: fit the bins up to this one for q at the cost's lower bound at that time; returns q.
+
+    There is nothing to fit, and nothing is, where q is not between 0 and 1.
+    """
     offloads = table.costs[COUNT]
     mean = table.costs[SUM] / offloads
     variance = max(0.0, table.costs[SQUARES] / offloads - mean * mean)
-    return table.price[0] + lowest_cost(mean, variance, offloads, time, table.alpha)
+    q = break_even(table, bin, table.price[0] + lowest_cost(mean, variance, offloads, time, table.alpha))
+    if 0.0 < q < 1.0:
+        for i in range(first_of_class(table, bin), bin + 1):
+            fit_bin(table, i, table.offloads[i], table.agreements[i], q)
+    return q
 
 
 def holds(table: IsotonicTable, bin: int, time: int) -> bool:
     """Learned cost: whether the evidence, with the cost's lower bound at that time, licenses a bin."""
-    q = break_even(table, bin, cost_bound(table, time))
+    q = fit_up_to(table, bin, time)
     if q <= 0.0 or q >= 1.0:
         return q <= 0.0
-    for i in range(first_of_class(table, bin), bin + 1):
-        fit_bin(table, i, table.offloads[i], table.agreements[i], q)
     support = table.support[bin]
     return support > 0.0 and table.evidence[bin] > doubt(time, support, table.alpha)
 
@@ -334,13 +342,11 @@ class Isotonic(ExpiryPolicy):
 
     def _seen(self, bin: int, offloads: float, agreements: float) -> str:
         own = super()._seen(bin, offloads, agreements)
-        learned = self.offload_cost is None
-        if learned and self.table.costs[COUNT] == 0.0:
-            return own
-        q = break_even(self.table, bin, cost_bound(self.table, self.time + 1))
-        if learned:
-            holds(self.table, bin, self.time + 1)  # leaves the fit at that q
-        low, high, all_offloads, all_agreements = together(self.table, bin, q)
+        if self.offload_cost is None:
+            costs = self.table.costs[COUNT]
+            if costs == 0.0 or not 0.0 < fit_up_to(self.table, bin, self.time + 1) < 1.0:
+                return own
+        low, high, all_offloads, all_agreements = together(self.table, bin)
         if low > high or low == high == bin:
             return own
         return f"{own} ({named(low, high)}: {all_agreements:g} of {all_offloads:g})"

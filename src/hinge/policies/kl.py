@@ -55,6 +55,8 @@ def divergence(p: float, q: float) -> float:
     >>> round(divergence(0.75, 0.5), 6), divergence(0.5, 0.5), divergence(0.5, 0.0)
     (0.130812, 0.0, inf)
     """
+    if 0.0 < p < 1.0 and 0.0 < q < 1.0 and abs(p - q) > 0.03 * max(p, 1.0 - p):
+        return p * math.log(p / q) + (1.0 - p) * math.log((1.0 - p) / (1.0 - q))
     # The two linear parts q - p and p - q cancel, so that adding them changes nothing but keeps both parts ≥ 0.
     return divergence_part(p, q) + divergence_part(1.0 - p, 1.0 - q)
 

@@ -65,7 +65,7 @@ def policy_of(name: str, settings: dict[str, Any], horizon: int | None, most: fl
     TypeError: oracle cannot run on a device: it must be told how often local agrees, in every bin
     """
     kind = policy_class(name)
-    if name == _ORACLE or hasattr(kind, "fit"):
+    if name == _ORACLE or "history" in kind.settings():
         what = "how often local agrees, in every bin" if name == _ORACLE else "what was fitted on labelled history"
         raise TypeError(f"{name} cannot run on a device: it must be told {what}")
     policy = build(name, **settings, **({} if horizon is None else {"horizon": horizon}))
@@ -76,6 +76,6 @@ def policy_of(name: str, settings: dict[str, Any], horizon: int | None, most: fl
 
 
 def _within(policy: Policy, most: float) -> Policy:
-    if not policy.can_be_overruled:
+    if not policy.limitable:
         raise TypeError(f"--at-most cannot be used with {policy.name}, which learns by the chance of an offload")
     return at_most(policy, most)
