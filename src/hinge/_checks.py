@@ -117,8 +117,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def shown(value: object, limit: int = 60) -> str:
     """A value from outside, as an error message may show it: escaped, and cut.
 
-    >>> shown("\x1b[31m"), shown([1] * 1000, limit=12)
-    ("'\\x1b[31m'", '[1, 1, 1, 1…')
+    >>> shown([1] * 1000, limit=12)
+    '[1, 1, 1, 1…'
     """
     try:
         text = str(value) if isinstance(value, Exception) else repr(value)

@@ -236,7 +236,7 @@ def maximum_likelihood(features: ArrayLike, samples: ArrayLike, agreements: Arra
 
     >>> intercept, slope = maximum_likelihood([[1, 0.0], [1, 1.0]], [10, 10], [1, 9])
     >>> round(intercept, 2), round(slope, 2)
-    (-2.19, 4.39)
+    (-2.19, 4.38)
     """
     rows, counts = np.asarray(features, np.float64), np.asarray(samples, np.float64)
     target, weights = np.asarray(agreements, np.float64), np.zeros(rows.shape[1])

@@ -290,7 +290,7 @@ class Isotonic(ExpiryPolicy):
     ...     if decision.offload:
     ...         policy.learn(decision, agreed=True)
     >>> print(policy.explain(14))
-    Bin 14 is accepted: no offload of it seen yet (bins 10–12 together: 9 of 9); checked again in 161 samples.
+    Bin 14 is accepted: no offload of it seen yet (bins 10–12 together: 6 of 6); checked again in 161 samples.
 
     `stakes` says what a wrong answer of each class costs at most, for bins by class (`hinge.ClassBins`); `agreed` stays
     one minus the price of an answer (`hinge.CostMatrix`). A class worth less than an offload is never offloaded.

@@ -55,18 +55,18 @@ def divergence(p: float, q: float) -> float:
     >>> round(divergence(0.75, 0.5), 6), divergence(0.5, 0.5), divergence(0.5, 0.0)
     (0.130812, 0.0, inf)
     """
-    if 0.0 < p < 1.0 and 0.0 < q < 1.0 and abs(p - q) > 0.03 * max(p, 1.0 - p):
-        return p * math.log(p / q) + (1.0 - p) * math.log((1.0 - p) / (1.0 - q))
-    # The two linear parts q - p and p - q cancel, so that adding them changes nothing but keeps both parts ≥ 0.
-    return divergence_part(p, q) + divergence_part(1.0 - p, 1.0 - q)
-
-
-def divergence_part(p: float, q: float) -> float:
-    """p log(p/q) + q - p, the part of one outcome; a series where the formula as written loses its digits."""
-    if p <= 0.0:
-        return q
-    if q <= 0.0:
+    if (p > 0.0 and q <= 0.0) or (p < 1.0 and q >= 1.0):
         return math.inf
+    if p <= 0.0 or p >= 1.0:
+        return -math.log1p(-q) if p <= 0.0 else -math.log(q)
+    if abs(p - q) > 0.03 * max(p, 1.0 - p):
+        return p * math.log(p / q) + (1.0 - p) * math.log((1.0 - p) / (1.0 - q))
+    # Here the formula as written loses its digits. The two linear parts cancel, and keep both sides ≥ 0.
+    return one_side(p, q) + one_side(1.0 - p, 1.0 - q)
+
+
+def one_side(p: float, q: float) -> float:
+    """p log(p/q) + q - p: by a series for p near q."""
     x = (q - p) / p
     if abs(x) > 0.03:
         return p * math.log(p / q) + q - p
