@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hinge.costs import CostMatrix, FixedCost, MeasuredCost, OffloadCost, WrongCost, ZeroOneCost
 
 amounts = st.floats(0, 1e6)
-MEASURES = ("latency_ms", "bytes", "energy_j")
-PRICES = ("per_call", "per_ms", "per_byte", "per_joule")
+MEASURES = ("latency_ms", "bytes")
+PRICES = ("per_call", "per_ms", "per_byte")
 
 
 @st.composite
@@ -129,7 +129,7 @@ def test_unknown_answers_are_named(labels: Any, answer: Any, error: type[Excepti
 
 def test_fixed_cost_stays_the_same() -> None:
     cost: OffloadCost = FixedCost(0.5)
-    assert cost.cost() == cost.cost(latency_ms=84, bytes=12_000, energy_j=0.3) == 0.5
+    assert cost.cost() == cost.cost(latency_ms=84, bytes=12_000) == 0.5
     assert FixedCost(1) == FixedCost(1.0)
     assert repr(FixedCost(0)) == "FixedCost(offload_cost=0.0)"
 
@@ -180,7 +180,7 @@ def test_at_the_cap_the_way_back_ends_where_the_cap_begins() -> None:
 
 @pytest.mark.parametrize(
     ("unit", "price", "measure"),
-    [("ms", "per_ms", "latency_ms"), ("J", "per_joule", "energy_j"), ("B", "per_byte", "bytes")],
+    [("ms", "per_ms", "latency_ms"), ("B", "per_byte", "bytes")],
 )
 def test_any_measure_can_be_the_unit(unit: str, price: str, measure: str) -> None:
     prices: dict[str, Any] = {price: 1, "unit": unit}
@@ -190,7 +190,7 @@ def test_any_measure_can_be_the_unit(unit: str, price: str, measure: str) -> Non
     assert cost.explain(**{measure: 50}) == f"50 {unit} for 50 {unit}, 0.2 of a wrong answer"
 
 
-EURO = MeasuredCost(wrong_answer=0.20, per_ms=0.001, per_byte=1e-7, per_joule=0.01)
+EURO = MeasuredCost(wrong_answer=0.20, per_ms=0.001, per_byte=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,6 @@ EURO = MeasuredCost(wrong_answer=0.20, per_ms=0.001, per_byte=1e-7, per_joule=0.
             {"latency_ms": 84, "bytes": 12_000},
             "0.0840 € for 84 ms + 0.0012 € for 12 kB = 0.0852 €, 0.426 of a wrong answer",
         ),
-        ({"energy_j": 0.5}, "0.005 € for 0.5 J, 0.025 of a wrong answer"),
         ({}, "0 €, 0 of a wrong answer"),
         ({"latency_ms": 400}, "0.4 € for 400 ms, 2 of a wrong answer, capped at 1"),
         ({"bytes": 512}, "0.0000512 € for 512 B, 0.000256 of a wrong answer"),

@@ -30,13 +30,14 @@ print(len(policy_names()))
 EXTRAS = """
 import sys
 for name in ("numba", "pyarrow", "typer", "rich", "plotly", "onnxruntime", "httpcore2", "grpc", "google.protobuf",
-             "ai_edge_litert", "openvino", "PIL", "prometheus_client", "uvicorn", "starlette", "msgspec", "ray"):
+             "ai_edge_litert", "openvino", "PIL", "prometheus_client", "uvicorn", "starlette", "ray"):
     sys.modules[name] = None
 """
 # What programs that follow the documentation import. A name may move to another module; it may not leave this list.
 STABLE = {
-    *("AsyncDevice", "Device", "Isotonic", "HILCB", "HILCBLite", "OnnxModel", "OpenInference", "UniformBins"),
-    *("at_most", "build", "load_trace", "max_softmax", "on_budget", "read_trace", "restore", "simulate", "write_trace"),
+    *("AsyncDevice", "Device", "Gate", "HILCB", "HILCBLite", "Isotonic", "OnnxModel", "OpenInference", "UniformBins"),
+    *("at_most", "build", "evaluate", "load_trace", "max_softmax", "on_budget", "read_trace", "restore", "simulate"),
+    "write_trace",
 }
 
 

@@ -2,7 +2,7 @@
 
 Each check takes who asks, the parameter's name and the value, and returns the value in its plain Python type. The wrong
 kind of value raises `InvalidType` (also a `TypeError`), a value out of range `InvalidValue` (also a `ValueError`).
-`did_you_mean` ends the message about an unknown name, `shown` cuts a value from outside.
+`did_you_mean` ends the message about an unknown name; `shown` is a value from outside as a message may quote it.
 """
 
 import difflib
@@ -114,14 +114,23 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
 
 
-def shown(value: object, limit: int = 60) -> str:
-    """A value from outside, as an error message may show it: escaped, and cut.
+def shown(value: object, most: int = 36) -> str:
+    """A value from outside for an error message: text in quotes, at most so many characters; of a list only its kind.
 
-    >>> shown([1] * 1000, limit=12)
-    '[1, 1, 1, 1…'
+    >>> print(shown("FP32"), shown([1, 2, 3]), shown(10**50, most=12))
+    'FP32' a list 10000000000…
     """
-    try:
-        text = str(value) if isinstance(value, Exception) else repr(value)
-    except Exception:  # a value from outside may be too deep or too long to be shown at all
-        return f"a {type(value).__name__}"
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+    if not isinstance(value, (str, int, float, type(None))):
+        return kind(value)
+    if isinstance(value, int) and value.bit_length() > 1024:
+        return "an integer of more than 300 digits"  # Python refuses to write very long ones
+    text = "null" if value is None else repr(value[:most] if isinstance(value, str) else value)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+_KINDS = {dict: "an object", list: "a list", str: "text", bool: "a truth value", int: "an integer", float: "a number"}
+
+
+def kind(value: object) -> str:
+    """What JSON calls such a value."""
+    return "null" if value is None else _KINDS.get(type(value), type(value).__name__)

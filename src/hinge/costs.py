@@ -8,8 +8,7 @@ A wrong answer (the remote's answer is taken as right):
 An offload, priced in one unit of your choosing (money, milliseconds, joules) and divided by what a wrong answer costs:
 
     FixedCost      the same cost every time
-    MeasuredCost   a price list for the call, its time, its bytes and its energy
-    Radio          that energy, estimated from time and bytes where nobody measures it
+    MeasuredCost   a price list for the call, its time and its bytes
 """
 
 from __future__ import annotations
@@ -32,9 +31,7 @@ class WrongCost(Protocol):
 class OffloadCost(Protocol):
     """What one offload costs, given what was measured of it."""
 
-    def cost(
-        self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0, calls: float = 1.0
-    ) -> float: ...
+    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +123,9 @@ class FixedCost:
     def __post_init__(self) -> None:
         object.__setattr__(self, "offload_cost", real("FixedCost", "offload_cost", self.offload_cost, 0, 1))
 
-    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0, calls: float = 1.0) -> float:
+    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
         """The offload cost; measures are checked as `MeasuredCost` does, so that the two can be exchanged."""
-        _checked_measures("FixedCost", latency_ms, bytes, energy_j, calls)
+        _checked_measures("FixedCost", latency_ms, bytes, calls)
         return self.offload_cost
 
 
@@ -136,7 +133,7 @@ class FixedCost:
 class MeasuredCost:
     """A price list in one unit, and its map to [0, 1].
 
-        amount = per_call * calls + per_ms * latency_ms + per_byte * bytes + per_joule * energy_j
+        amount = per_call * calls + per_ms * latency_ms + per_byte * bytes
         cost   = min(cap, amount / wrong_answer)
         amount = cost * wrong_answer     (the way back; exact up to rounding below the cap)
 
@@ -149,7 +146,8 @@ class MeasuredCost:
     >>> price.explain(latency_ms=84, bytes=12_000)
     '0.0840 € for 84 ms + 0.0012 € for 12 kB = 0.0852 €, 0.426 of a wrong answer'
 
-    In milliseconds: an answer may come 250 ms later if that keeps it from being wrong.
+    In milliseconds: an answer may come 250 ms later if that keeps it from being wrong. In joules: a radio that takes
+    0.25 J to wake, 0.5 W while it listens and 1 µJ for a byte has `per_call=0.25, per_ms=0.0005, per_byte=1e-6`.
 
     >>> MeasuredCost(wrong_answer=250, per_ms=1, unit="ms").cost(latency_ms=50)
     0.2
@@ -159,28 +157,25 @@ class MeasuredCost:
     per_call: float = 0.0
     per_ms: float = 0.0
     per_byte: float = 0.0
-    per_joule: float = 0.0
     cap: float = 1.0
     unit: str = "€"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "wrong_answer", positive("MeasuredCost", "wrong_answer", self.wrong_answer))
-        for name in ("per_call", "per_ms", "per_byte", "per_joule"):
+        for name in ("per_call", "per_ms", "per_byte"):
             object.__setattr__(self, name, real("MeasuredCost", name, getattr(self, name), 0))
         cap = positive("MeasuredCost", "cap", self.cap)
         object.__setattr__(self, "cap", real("MeasuredCost", "cap", cap, 0, 1))
         if not isinstance(self.unit, str):
             raise TypeError(f"MeasuredCost: unit must be a text, got {self.unit!r}")
 
-    def amount(
-        self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0, calls: float = 1.0
-    ) -> float:
+    def amount(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
         """What one offload costs, in the unit."""
-        return sum(self._amounts(latency_ms, bytes, energy_j, calls))
+        return sum(self._amounts(latency_ms, bytes, calls))
 
-    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0, calls: float = 1.0) -> float:
+    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
         """What one offload costs, in [0, cap]."""
-        amount = self.amount(latency_ms=latency_ms, bytes=bytes, energy_j=energy_j, calls=calls)
+        amount = self.amount(latency_ms=latency_ms, bytes=bytes, calls=calls)
         return min(self.cap, amount / self.wrong_answer)
 
     def invert(self, cost: float) -> float:
@@ -191,10 +186,10 @@ class MeasuredCost:
         """
         return real("MeasuredCost", "cost", cost, 0, self.cap) * self.wrong_answer
 
-    def explain(self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0, calls: float = 1.0) -> str:
+    def explain(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> str:
         """One sentence: each price paid, their sum, and its share of a wrong answer."""
-        amounts = self._amounts(latency_ms, bytes, energy_j, calls)
-        causes = ("the call", f"{_short(latency_ms)} ms", _size(bytes), f"{_short(energy_j)} J")
+        amounts = self._amounts(latency_ms, bytes, calls)
+        causes = ("the call", f"{_short(latency_ms)} ms", _size(bytes))
         total = sum(amounts)
         style = _style([*amounts, total])
         paid = [f"{x:{style}} {self.unit} for {cause}" for x, cause in zip(amounts, causes, strict=True) if x > 0]
@@ -204,37 +199,14 @@ class MeasuredCost:
         capped = f", capped at {self.cap:g}" if share > self.cap else ""
         return f"{text}, {share:.3g} of a wrong answer{capped}"
 
-    def _amounts(self, latency_ms: float, bytes: float, energy_j: float, calls: float) -> list[float]:
-        *measures, calls = _checked_measures("MeasuredCost", latency_ms, bytes, energy_j, calls)
-        prices = (self.per_call, self.per_ms, self.per_byte, self.per_joule)
+    def _amounts(self, latency_ms: float, bytes: float, calls: float) -> list[float]:
+        *measures, calls = _checked_measures("MeasuredCost", latency_ms, bytes, calls)
+        prices = (self.per_call, self.per_ms, self.per_byte)
         return [price * measure for price, measure in zip(prices, (calls, *measures), strict=True)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Radio:
-    """The energy of an offload: `energy_j = per_call_j + watts * seconds + per_byte_j * bytes`.
-
-    `per_call_j` is what waking the radio takes, `watts` what listening takes, over the whole time of the offload.
-
-    >>> Radio(per_call_j=0.25, watts=0.5, per_byte_j=1e-6).energy_j(latency_ms=500, bytes=250_000)
-    0.75
-    """
-
-    per_call_j: float = 0.0
-    watts: float = 0.0
-    per_byte_j: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("per_call_j", "watts", "per_byte_j"):
-            object.__setattr__(self, name, real("Radio", name, getattr(self, name), 0))
-
-    def energy_j(self, *, latency_ms: float, bytes: float) -> float:
-        """The energy of an offload that took so long and moved so many bytes, both ways together."""
-        return self.per_call_j + self.watts * latency_ms / 1000 + self.per_byte_j * bytes
-
-
-def _checked_measures(owner: str, latency_ms: float, bytes: float, energy_j: float, calls: float) -> list[float]:
-    measures = {"latency_ms": latency_ms, "bytes": bytes, "energy_j": energy_j, "calls": calls}
+def _checked_measures(owner: str, latency_ms: float, bytes: float, calls: float) -> list[float]:
+    measures = {"latency_ms": latency_ms, "bytes": bytes, "calls": calls}
     return [real(owner, name, measure, 0) for name, measure in measures.items()]
 
 

@@ -73,9 +73,18 @@ class InvalidModel(HingeError, ValueError):
 
 
 class RemoteFailed(HingeError):
-    """The remote gave no usable answer in time; the device answers from its local model. Each subclass is one cause."""
+    """The remote gave no usable answer in time; the device answers from its local model. Each subclass is one cause.
+
+    The message may hold what the remote sent, so it is escaped and cut: it can be shown in a terminal and logged.
+
+    >>> print(RemoteError("HTTP 500 \x1b[2J"))
+    HTTP 500 \\x1b[2J
+    """
 
     kind = "error"  # the label under which metrics and reports count the failure
+
+    def __init__(self, problem: object = "") -> None:
+        super().__init__(printable(problem))
 
 
 class RemoteUnreachable(RemoteFailed):
@@ -107,6 +116,28 @@ class RemoteInvalid(RemoteFailed):
 
 
 class BreakerOpen(RemoteFailed):
-    """The circuit breaker is open: the remote failed too often to be asked now."""
+    """The circuit breaker is open: the remote failed too often to be asked now.
+
+    Made for every offload of an outage, so its message is put together when it is read.
+    """
 
     kind = "breaker"
+
+    def __init__(self, situation: object, last: RemoteFailed | None = None) -> None:
+        HingeError.__init__(self, situation, last)
+
+    def __str__(self) -> str:
+        situation, last = self.args
+        return str(situation).removesuffix(".") if last is None else f"{situation} Last: {last}"
+
+
+def printable(value: object, most: int = 200) -> str:
+    """The value as text that is safe to show: what is not printable is escaped, and what is long is cut.
+
+    >>> print(printable("a\x1b]0;title\x07b"), printable("x" * 300, most=8))
+    a\\x1b]0;title\\x07b xxxxxxx…
+    """
+    text = str(value)[: most + 1]
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -83,7 +83,7 @@ def typed_nan(response: Any) -> None:
 
 
 SPOILS: list[tuple[Spoil, str]] = [
-    (other_id, "is to request '41', not to '1'"),
+    (other_id, "is to request '41', not to '[0-9a-f]{16}'"),
     (other_model, "is of model 'other', not of 'remote'"),
     (other_output, "tensor 'scores' is missing"),
     (other_datatype, "datatype must be FP32, got INT32"),

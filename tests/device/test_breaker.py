@@ -247,15 +247,19 @@ def test_bad_parameters_are_named(parameters: dict[str, Any], error: type[Except
     assert str(raised.value) == message
 
 
-@pytest.mark.parametrize("call", ["begin", "explain", *OUTCOMES])
-def test_a_time_that_is_none_is_refused_and_changes_nothing(call: str) -> None:
+def test_an_open_breaker_refuses_at_once_until_a_probe_is_due() -> None:
     breaker = Breaker()
-    attempt = begun(breaker, 0)
-    before = breaker.counts
-    arguments = [attempt, math.nan] if call in OUTCOMES else [math.nan]
-    with pytest.raises(ValueError, match="Breaker: now must be a finite number, got nan"):
-        getattr(breaker, call)(*arguments)
-    assert breaker.counts == before
+    assert breaker.refuse(0) is None
+    breaker = opened(interval_s=10)
+    refusal = breaker.refuse(4)
+    assert str(refusal) == breaker.explain(4) == "The remote has failed 5 times; next try in 6.0 s."
+    assert breaker.counts.refused == 1
+    assert breaker.refuse(10) is None, "the next sample is the probe"
+    probe = begun(breaker, 10)
+    assert str(breaker.refuse(11)) == "The remote has failed 5 times; a try is under way since 1.0 s."
+    breaker.succeeded(probe, 11)
+    assert breaker.refuse(11) is None
+    assert breaker.counts.refused == 2
 
 
 @pytest.mark.parametrize("call", OUTCOMES)

@@ -21,12 +21,12 @@ from hinge import (
     Device,
     DiscountedIsotonic,
     FixedCost,
+    Gate,
     HedgeG,
     InvalidModel,
     InvalidState,
     MeasuredCost,
     OnnxModel,
-    Radio,
     RetryBudget,
     Store,
     Thompson,
@@ -249,8 +249,8 @@ def test_the_state_survives_the_process(tmp_path: Path) -> None:
         for sample in range(1000):
             device.infer(sample)
         before = content(device)
-        assert isinstance(device._keeper, Store)
-        assert device._keeper.sync()  # offloads were learned faster here than any network lets them come
+        assert isinstance(device._store, Store)
+        assert device._store.sync()  # offloads were learned faster here than any network lets them come
         assert (device.status.on_disk, device.status.not_durable) == (True, None)
     with patient(LOCAL, Scripted(), policy(), state=tmp_path) as device:
         assert content(device) == before
@@ -286,15 +286,13 @@ def test_r10_a_broken_new_model_leaves_the_old_one_serving(tmp_path: Path) -> No
 
 
 def test_a_measured_price_is_what_the_policy_learns() -> None:
-    price = MeasuredCost(wrong_answer=1.0, per_call=0.1, per_byte=0.001, per_joule=0.5, unit="€")
-    radio = Radio(per_call_j=0.02, per_byte_j=0.0001)
-    with patient(LOCAL, Scripted(), policy(offload_cost=None), price=price, radio=radio) as device:
+    price = MeasuredCost(wrong_answer=1.0, per_call=0.1, per_byte=0.001, unit="€")
+    with patient(LOCAL, Scripted(), policy(offload_cost=None), price=price) as device:
         costs = [device.infer(sample).cost for sample in range(3)]
-        assert costs == pytest.approx([0.1 + 0.1 + 0.5 * (0.02 + 0.01)] * 3)
+        assert costs == pytest.approx([0.1 + 0.1] * 3)
         assert device.status.offload_cost == pytest.approx(sum(costs))
         many = device.infer_many(range(3, 6))
-    # Those that travel together share the call and the energy of waking the radio; each has its own bytes.
-    assert [answer.cost for answer in many] == pytest.approx([0.1 / 3 + 0.1 + 0.5 * (0.02 / 3 + 0.01)] * 3)
+    assert [answer.cost for answer in many] == pytest.approx([0.1 / 3 + 0.1] * 3)  # one call, and each its own bytes
 
 
 def test_latency_is_measured_from_the_beginning_of_the_offload() -> None:
@@ -367,11 +365,15 @@ def test_explaining_changes_nothing() -> None:
         ({"deadline_s": 0}, "Device: deadline_s must be > 0, got 0"),
         ({"shadow": "both"}, "Device: shadow must be None, 'local' or 'remote', got 'both'"),
         ({"batch": 0}, "Device: batch must be an integer >= 1, got 0"),
-        ({"bins": UniformBins(8)}, r"Device: bins must be as many as the policy has, 16, got UniformBins\(bins=8\)"),
+        ({"bins": UniformBins(8)}, r"bins must be as many as the policy has, 16, got UniformBins\(bins=8\)"),
         ({"deadline_s": 10, "breaker": Breaker(interval_s=10)}, "must be less than the breaker's interval_s, 10"),
         ({"labels": [1, 2]}, "Device: labels must be the names of the classes"),
         ({"policy": policy(offload_cost=None)}, "Device: price must say what an offload costs"),
         ({"policy": 3}, "Device: policy must be a policy, got 3"),
+        ({"policy": None}, r"Device: gate must be given, as a Gate or by policy=, got neither"),
+        ({"policy": None, "gate": 3}, "Device: gate must be a Gate or a policy, got 3"),
+        ({"gate": Gate(offload_cost=0.5)}, "Device: policy, bins and confidence are the gate's"),
+        ({"policy": None, "gate": Gate(offload_cost=0.5), "bins": 8}, "policy, bins and confidence are the gate's"),
         ({"remote": 3}, "Device: remote must be a remote or a function from sample to label, got 3"),
         ({"local": None}, "Device: local must be a model or a function from sample to scores, got None"),
         ({"policy": HedgeG(1000, bins=16)}, "Device: policy must learn from offloads alone"),

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from threading import Barrier, Event, Thread
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -20,12 +21,12 @@ from hinge import AsyncDevice, Breaker, Device, MeasuredCost, OpenInference, Sto
 from hinge.confidence import max_softmax, temperature
 from hinge.costs import FixedCost
 from hinge.errors import RemoteLate, RemoteUnreachable
-from hinge.models.base import Scoring
+from hinge.models.base import Classifier
 from hinge.oip.tensors import TensorSpec
 from hinge.remotes import Deadline, Reply
-from hinge.remotes.function import Called
-from hinge.remotes.http import Connection
+from hinge.remotes.function import FunctionRemote, InThreads
 from tests.device.worlds import KINDS, LOCAL, Scripted, policy, true_label
+from tests.faults.hanging import full_port
 from tests.support.loopback import OipServer
 
 patient = partial(Device, deadline_s=30)
@@ -97,8 +98,13 @@ def test_who_gets_no_turn_falls_back_at_the_deadline() -> None:
         hold.wait(10)
         return true_label(sample)
 
-    with patient(LOCAL, Scripted(), policy(), in_flight=1, deadline_s=0.05) as device:
-        device._remote.ask = lambda samples, _: Reply([remote(samples[0])])
+    class Slow(Scripted):
+        keeps_deadline = True  # which is not so: it is asked inline, and holds its place
+
+        def ask(self, samples: Any, deadline: Deadline) -> Reply:
+            return Reply([remote(samples[0])])
+
+    with patient(LOCAL, Slow(), policy(), in_flight=1, deadline_s=0.05) as device:
         first = Thread(target=device.infer, args=(0,))
         first.start()
         begun.wait()
@@ -147,6 +153,8 @@ def test_a_cancelled_batch_leaves_nothing_waiting() -> None:
 
 def test_an_interrupted_batch_leaves_nothing_waiting() -> None:
     class Interrupting(Scripted):
+        keeps_deadline = True  # so that it is asked in the thread of the caller
+
         def ask(self, samples: Any, deadline: Any) -> Reply:
             raise KeyboardInterrupt
 
@@ -168,15 +176,25 @@ def test_closing_lets_go_of_the_folder_whatever_happens(tmp_path: Path) -> None:
     Store(tmp_path).close()
 
 
-@each_kind
-def test_a_closed_device_says_so(kind: Any) -> None:
-    with kind(LOCAL, Scripted(), policy()) as device:
+def test_a_closed_device_says_so() -> None:
+    device = Device(LOCAL, Scripted(), policy())
+    device.close()
+    with pytest.raises(RuntimeError, match="Device: it is closed"):
         device.infer(0)
-    closed = getattr(device, "_device", device)
     with pytest.raises(RuntimeError, match="Device: it is closed"):
-        closed._judge(0)
-    with pytest.raises(RuntimeError, match="Device: it is closed"):
-        closed._judge_many([0])
+        device.infer_many([0])
+
+
+def test_a_closed_device_of_an_event_loop_says_so() -> None:
+    async def main() -> None:
+        device = AsyncDevice(LOCAL, Scripted(), policy())
+        await device.close()
+        with pytest.raises(RuntimeError, match="Device: it is closed"):
+            await device.infer(0)
+        with pytest.raises(RuntimeError, match="Device: it is closed"):
+            await device.infer_many([0])
+
+    asyncio.run(main())
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
@@ -275,7 +293,7 @@ def test_a_request_that_was_made_twice_is_paid_twice() -> None:
 
 
 def test_a_thread_that_cannot_start_holds_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    called = Called(lambda sample: sample, at_once=1)
+    called = InThreads(FunctionRemote(lambda sample: sample), at_once=1)
     with monkeypatch.context() as patched:
         patched.setattr(Thread, "start", _cannot_start)
         for _ in range(3):
@@ -321,23 +339,23 @@ def test_samples_are_not_changed_on_their_way() -> None:
         assert server.inferences == 0
 
 
-def test_an_address_that_swallows_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as swallowing, socket.socket() as listening:
-        swallowing.bind(("127.0.0.1", 0))
-        swallowing.listen(0)
-        fillers = [socket.socket() for _ in range(4)]
-        for filler in fillers:  # a full backlog: further connections are neither taken nor refused
-            filler.setblocking(False)
-            filler.connect_ex(swallowing.getsockname())
-        listening.bind(("127.0.0.1", 0))
-        listening.listen()
-        found = [
-            (socket.AF_INET, socket.SOCK_STREAM, 0, "", each.getsockname()) for each in (swallowing, listening)
-        ]
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-        Connection("two.addresses", 1, None, Deadline(time.monotonic() + 2)).close()
-        for filler in fillers:
-            filler.close()
+@each_kind
+def test_an_address_that_swallows_leaves_time_for_the_next(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = TensorSpec("scores", "FP32", (-1, 3))
+    answering = OipServer(lambda _: {"scores": np.ones((1, 3), np.float32)}, outputs=[spec])
+    with full_port() as swallowing, answering as server:
+        ports = [urlsplit(url).port for url in (swallowing, server.url)]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port)) for port in ports]
+        numeric = socket.getaddrinfo
+
+        def look_up(host: str, *arguments: Any, **options: Any) -> Any:
+            named = host == "two.addresses" and not options.get("flags")
+            return found if named else numeric(host, *arguments, **options)
+
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        remote = OpenInference("http://two.addresses:1", "remote")
+        with kind(lambda _: [0.0, 0.1], remote, policy(), deadline_s=4) as device:
+            assert device.infer(np.zeros(3, np.float32)).source == "remote"
 
 
 # -- confidence -------------------------------------------------------------------------------------------------------
@@ -351,7 +369,7 @@ def test_the_quick_way_to_confidence_is_the_measure_itself(classes: int, kelvin:
     for _ in range(200):
         scores = chance.normal(0, 5, classes).astype(np.float32)
         for given in (scores, scores.tolist()):
-            label, confidence = Scoring(_same, measure).answer(given)
+            label, confidence = Classifier(_same, measure).answer(given)
             assert label == int(scores.argmax())
             assert confidence == pytest.approx(measure(scores), rel=1e-14)
 
@@ -362,7 +380,7 @@ def test_scores_that_are_no_numbers_are_refused_by_every_way(classes: int) -> No
         scores = np.zeros(classes, np.float32)
         scores[1] = wrong
         with pytest.raises(ValueError, match="scores must be finite"):
-            Scoring(_same).answer(scores)
+            Classifier(_same).answer(scores)
 
 
 def _same(scores: Any) -> Any:
@@ -372,4 +390,4 @@ def _same(scores: Any) -> Any:
 def test_as_many_names_as_classes() -> None:
     for names in (["a"], ["a", "b", "c"]):
         with pytest.raises(ValueError, match=f"must name 2 classes, as the local model has, got {len(names)}"):
-            Scoring(lambda _: [0.0, 1.0], labels=names).answer(None)
+            Classifier(lambda _: [0.0, 1.0], labels=names).answer(None)

@@ -34,7 +34,7 @@ def main(folder: Path, samples: int, limit: int) -> None:
     limit_files(limit)
     seen: dict[str, Any] = {}
     with Device(LOCAL, Scripted(), policy(offload_cost=0.1), state=folder) as device:
-        store = device._keeper
+        store = device._store
         assert isinstance(store, Store)
         seen["answered"] = infer(device, 0, samples)
         seen["while_limited"] = device.status.samples

@@ -17,7 +17,7 @@ from tests.support.chaos import ChaosProxy, Fault
 from tests.support.loopback import OipServer
 
 FAULTS = [fault for fault in Fault if fault is not Fault.NONE]
-WAITING = {Fault.BLACK_HOLE, Fault.STALL, Fault.DRIP, Fault.OVERSIZED_CHUNKS}  # what only the deadline ends
+WAITING = {Fault.BLACK_HOLE, Fault.STALL, Fault.DRIP}  # what only the deadline ends
 SHORT_S, LONG_S = 0.02, 10.0  # deadlines: one to wait for, and one that nothing here should reach
 NAMES = dict(zip(KINDS, ("threads", "event loop"), strict=True))
 

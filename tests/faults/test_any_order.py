@@ -65,7 +65,7 @@ class Lived(RuleBasedStateMachine):
             patch.setattr(core, "Store", partial(Store, seconds=None, disk=QuickDisk()))
             state = Path(self.folder.name)
             self.device = Device(LOCAL, self.remote, POLICIES[self.name](), state=state, breaker=breaker, batch=3)
-        store: Any = self.device._keeper
+        store: Any = self.device._store
         self.store: Store = store
 
     def remember(self) -> None:

@@ -44,7 +44,7 @@ def test_r7_a_device_answers_and_learns_on_while_its_disk_fails(
     disk = FailingDisk(code)  # which minds that no file is written or synced again once that failed
     monkeypatch.setattr(core, "Store", partial(Store, every=10**6, seconds=None, disk=disk))
     with kind(LOCAL, Scripted(), policy(offload_cost=0.1), state=tmp_path) as device:
-        store = device._keeper
+        store = device._store
         infer(device, 0, FAILURES)
         assert store.sync()
         generation, learned = store.generation, device.policy.learned
@@ -101,7 +101,7 @@ def test_r10_a_broken_state_file_leaves_the_one_before_it_serving(
     broken = {"cut short": data[:-40], "one bit": bytes([*data[:50], data[50] ^ 1, *data[51:]]), "emptied": b""}
     newest.write_bytes(broken.get(damage, b"not a snapshot\n"))
     with Device(LOCAL, Scripted(), policy(), state=tmp_path) as device:
-        store = device._keeper
+        store = device._store
         assert isinstance(store, Store)
         assert newest.name in str(store.found)
         assert text(device.policy.state()) == older

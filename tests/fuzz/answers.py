@@ -2,43 +2,50 @@
 
 import asyncio
 import io
-import time
 from typing import Any
+from unittest import mock
 
-import httpcore2
 import numpy as np
 
 from hinge.errors import RemoteFailed
 from hinge.oip import messages as oip
 from hinge.oip.tensors import TensorSpec
 from hinge.remotes import Deadline
-from hinge.remotes.http import _Borrowed
-from hinge.remotes.open_inference import Contract, OpenInference
+from hinge.remotes.open_inference import Known, OpenInference, Signature
 from tests.fuzz.subjects import Subject
 
 SCORES = TensorSpec("scores", "FP32", (-1, 3))
-CONTRACT = Contract((TensorSpec("sample", "FP32", (-1, 2)),), SCORES)
+SIGNATURE = Signature((TensorSpec("sample", "FP32", (-1, 2)),), SCORES, (SCORES,))
 SAMPLE = np.zeros(2, np.float32)
+ID = "0" * 16  # of every request
+_ID = "hinge.remotes.open_inference._random_id"
+_STREAM, _LOOP_STREAM = "hinge.remotes.http._SocketStream", "hinge.remotes.http._LoopStream"
 
 
 class Answering:
-    """A connection that has everything said already."""
+    """A connection that has everything said already, in place of a socket or of asyncio's transport."""
 
     def __init__(self, said: bytes) -> None:
         self._said = io.BytesIO(said)
 
-    def send_all(self, data: bytes) -> None:
+    def write(self, data: bytes, deadline: Deadline | None = None) -> None:
         """Nobody listens."""
 
-    def readinto(self, buffer: Any) -> int:
-        return self._said.readinto(buffer)
+    def read(self, deadline: Deadline | None = None) -> bytes:
+        return self._said.read(2**16)
 
-    def makefile(self, mode: str) -> io.BufferedReader:
-        connection: Any = self
-        return io.BufferedReader(_Borrowed(connection))
+    def is_idle(self) -> bool:
+        return False
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+class AnsweringLoop(Answering):
+    """The same for an event loop."""
+
+    async def read(self, deadline: Deadline | None = None) -> bytes:  # type: ignore[override]  # awaited, as it is used
+        return super().read()
 
 
 def _raw(head: str, body: bytes) -> bytes:
@@ -48,7 +55,7 @@ def _raw(head: str, body: bytes) -> bytes:
 def _seeds() -> list[bytes]:
     seeds = []
     for binary in (False, True):
-        request = oip.InferenceRequest({}, id="1", binary=binary)
+        request = oip.InferenceRequest({}, id=ID, binary=binary)
         message = oip.build_response(request, {"scores": np.array([[0.1, 0.7, 0.2]], np.float32)}, model="m")
         headers = [f"{name}: {value}" for name, value in message.headers.items()]
         body, size = message.body, len(message.body)
@@ -63,51 +70,35 @@ def _seeds() -> list[bytes]:
 
 
 SERVER = oip.ServerMetadata("s", "1", ("binary_tensor_data",))
+KNOWN = Known(SERVER, SIGNATURE)
 
 
 def _remote() -> OpenInference:
-    remote = OpenInference("http://127.0.0.1:1", model="m")
-    remote._ids = iter(lambda: 1, 0)  # type: ignore[assignment]  # every request is the first
-    return remote
+    return OpenInference("http://127.0.0.1:1", model="m")
 
 
 def http_subject() -> Subject:
     """What threads read."""
     remote = _remote()
-    http: Any = remote._http
 
     def feed(data: bytes) -> object:
-        http._connection = lambda _: Answering(data)
-        remote._known = CONTRACT, SERVER
-        http._idle.clear()
-        return remote.ask([SAMPLE], Deadline.after(60, now=time.monotonic())).labels
+        remote._known = KNOWN
+        with mock.patch(_ID, return_value=ID), mock.patch(_STREAM, return_value=Answering(data)):
+            return remote.ask([SAMPLE], Deadline.after(60)).labels
 
     return Subject(_seeds(), feed, (RemoteFailed,), 0.09)
 
 
-class Backend(httpcore2.AsyncNetworkBackend):
-    """Connects to somebody who has said everything already."""
-
-    said = b""
-
-    async def connect_tcp(self, *_: Any, **__: Any) -> httpcore2.AsyncNetworkStream:
-        return httpcore2.AsyncMockStream([self.said])
-
-
 def loop_subject(loop: asyncio.AbstractEventLoop) -> Subject:
     """What an event loop reads."""
-    remote, backend = _remote(), Backend()
-
-    async def ask() -> object:
-        pool = httpcore2.AsyncConnectionPool(network_backend=backend)
-        remote._known, remote._http._pool = (CONTRACT, SERVER), pool
-        try:
-            return (await remote.ask_async([SAMPLE], Deadline.after(60, now=time.monotonic()))).labels
-        finally:
-            await pool.aclose()
+    remote = _remote()
 
     def feed(data: bytes) -> object:
-        backend.said = data
-        return loop.run_until_complete(ask())
+        async def connected(*_: Any) -> Any:
+            return AnsweringLoop(data)
+
+        remote._known = KNOWN
+        with mock.patch(_ID, return_value=ID), mock.patch(f"{_LOOP_STREAM}.connected", connected):
+            return loop.run_until_complete(remote.ask_async([SAMPLE], Deadline.after(60))).labels
 
     return Subject(_seeds(), feed, (RemoteFailed,), 0.03)

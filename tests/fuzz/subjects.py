@@ -16,10 +16,11 @@ from hinge.device.storage.snapshot import Damaged, read_snapshot, snapshot_bytes
 from hinge.errors import HingeError, InvalidMessage, InvalidModel, InvalidState
 from hinge.models.onnx import check_content
 from hinge.oip import messages as oip
-from hinge.oip.tensors import TensorSpec, from_bytes, from_json, to_bytes
+from hinge.oip.json import from_json
+from hinge.oip.tensors import TensorSpec, from_bytes, to_bytes
 from hinge.policies.policy import restore
 from tests.device.streams import POLICIES, play
-from tests.oip.test_open_inference import NUMPY
+from tests.oip.test_messages import NUMPY
 
 Errors = tuple[type[Exception], ...]
 LENGTH = "Inference-Header-Content-Length"
@@ -113,7 +114,7 @@ def tensor_subject() -> Subject:
         head = data[:4].ljust(4, b"\0")
         datatype = "BYTES" if head[0] >= 200 else types[head[0] % len(types)]
         if data[4:5] == b"[":
-            return from_json("t", _json(data[4:]), datatype, tuple(head[1:]))
+            return from_json("t", data[4:], datatype, tuple(head[1:]))
         return from_bytes("t", memoryview(data[4:]), datatype, tuple(head[1:]))
 
     return Subject(seeds, feed, (InvalidMessage,), 0.1)

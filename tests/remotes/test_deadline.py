@@ -24,7 +24,7 @@ def test_it_has_expired_when_nothing_is_left(end_s: float, now: float) -> None:
 def test_no_share_ends_after_the_whole(end_s: float, now: float, parts: list[float]) -> None:
     deadline = Deadline(end_s)
     for part in parts:
-        step = deadline.share(part, now)
+        step = deadline.split(part, now)
         assert step.end_s <= deadline.end_s
         assert step.left(now) == pytest.approx(part * deadline.left(now), abs=1e-6)
         deadline = step
@@ -33,9 +33,9 @@ def test_no_share_ends_after_the_whole(end_s: float, now: float, parts: list[flo
 def test_one_deadline_spans_every_step() -> None:
     deadline, now = Deadline.after(1.0, now=50.0), 50.0
     for part in (0.5, 0.5, 1.0):  # connecting, asking, reading: each takes all it may
-        now = deadline.share(part, now).end_s
+        now = deadline.split(part, now).end_s
     assert now == deadline.end_s == 51.0
-    assert deadline.share(0.5, now=60.0) == deadline  # too late: no step gets any time
+    assert deadline.split(0.5, now=60.0) == deadline  # too late: no step gets any time
     assert Deadline.after(0.25, now=0) == Deadline(0.25)
 
 

@@ -6,6 +6,7 @@ import ssl
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 from typing import Any
@@ -17,7 +18,7 @@ from hinge import Device, OpenInference
 from hinge.errors import RemoteFailed
 from hinge.oip.tensors import TensorSpec
 from hinge.remotes import Deadline, Reply
-from hinge.remotes.http import Http
+from hinge.remotes.http import HttpClient, Request
 from tests.device.worlds import policy
 from tests.support.loopback import OipServer
 
@@ -50,6 +51,32 @@ def in_loop(remote: OpenInference, samples: list[Any]) -> Reply:
     return asyncio.run(main())
 
 
+@contextmanager
+def keeping_thread(remote: OpenInference) -> Iterator[Any]:
+    """Asks again and again, on connections that are kept."""
+    yield lambda samples: remote.ask(samples, soon())
+    remote.close()
+
+
+@contextmanager
+def keeping_loop(remote: OpenInference) -> Iterator[Any]:
+    async def ask(samples: list[Any]) -> Reply:
+        await asyncio.sleep(0.02)  # in a loop that runs, as in any program, what has arrived is known
+        return await remote.ask_async(samples, soon())
+
+    with asyncio.Runner() as runner:
+        yield lambda samples: runner.run(ask(samples))
+        runner.run(remote.close_async())
+
+
+def wait_until(condition: Any) -> None:
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.005)
+
+
+both_ways_kept = pytest.mark.parametrize("asking", [keeping_thread, keeping_loop])
 both_ways = pytest.mark.parametrize("asked", [in_thread, in_loop])
 
 
@@ -187,17 +214,17 @@ def website() -> Iterator[str]:
 
 @both_ways
 def test_a_server_that_speaks_no_such_protocol_is_named(asked: Any, website: str) -> None:
-    with pytest.raises(RemoteFailed, match=f"{website} does not speak the Open Inference Protocol: JSON: broken"):
+    with pytest.raises(RemoteFailed, match=f"{website} does not speak the Open Inference Protocol: JSON: malformed"):
         asked(OpenInference(website, "remote"), [[1]])
+    remote = OpenInference(website, "remote")
     with pytest.raises(RemoteFailed, match="does not speak"):
-        OpenInference(website, "remote").check()
+        remote.check()
+    remote.close()
 
 
 def test_the_token_is_sent_and_a_prefix_kept(website: str) -> None:
-    from hinge.remotes.http import Ask
-
-    client = Http(website + "/prefix/", {"Authorization": "Bearer secret"})
-    assert b"Bearer secret" in client.send(Ask("GET", "/v2"), soon()).body
+    client = HttpClient(website + "/prefix/", {"Authorization": "Bearer secret"})
+    assert b"Bearer secret" in client.send(Request("GET", "/v2"), soon()).body
     client.close()
     assert "secret" not in repr(OpenInference(website, "remote", token="secret"))
 
@@ -235,20 +262,22 @@ def test_connections_are_kept_and_shared_by_threads() -> None:
         with ThreadPoolExecutor(8) as pool:
             replies = list(pool.map(lambda sample: remote.ask([sample], soon()).labels[0], samples))
         assert replies == [k % 3 for k in range(400)]
-        assert 1 <= len(remote._http._idle) <= 8
+        assert 1 <= server.accepted <= 8
+        wait_until(lambda: 1 <= server.open_connections <= 8)
         remote.close()
-        assert not remote._http._idle
+        wait_until(lambda: server.open_connections == 0)
 
 
-def test_a_connection_that_the_server_closed_is_not_used_again() -> None:
+@both_ways_kept
+def test_a_connection_that_the_server_closed_is_not_used_again(asking: Any) -> None:
     with OipServer(brightest, outputs=[SCORES]) as server:
         remote = OpenInference(server.url, "remote")
-        assert remote.ask([[1, 2, 3]], soon()).labels == [2]
-        kept = remote._http._idle[0]
-        kept._socket.shutdown(socket.SHUT_RDWR)
-        assert remote.ask([[3, 2, 1]], soon()).labels == [0]
-        assert remote._http._idle[0] is not kept
-        remote.close()
+        with asking(remote) as ask:
+            assert ask([[1, 2, 3]]).labels == [2]
+            assert server.accepted == 1
+            server.hang_up()
+            assert ask([[3, 2, 1]]).labels == [0]
+            assert server.accepted == 2
 
 
 def test_tls_is_checked(website: str) -> None:

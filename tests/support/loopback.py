@@ -141,6 +141,7 @@ class Loopback(ABC):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listener: socket.socket | None = None
         self._connections: dict[asyncio.Task[None], Connection] = {}
+        self.accepted = 0  # connections so far
         self._problems: list[BaseException] = []
 
     @abstractmethod
@@ -168,6 +169,21 @@ class Loopback(ABC):
         if self._problems and kind is None:
             raise self._problems[0]
 
+    @property
+    def open_connections(self) -> int:
+        """How many connections are open now."""
+        return len(self._connections)
+
+    def hang_up(self) -> None:
+        """Close all connections, and go on listening."""
+        self._call(self._hang_up())
+
+    async def _hang_up(self) -> None:
+        for task in self._connections:
+            task.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections)
+
     def _call(self, work: Coroutine[Any, Any, Result]) -> Result:
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(WAIT_S)
@@ -185,14 +201,12 @@ class Loopback(ABC):
             asyncio.get_running_loop().remove_reader(self._listener)
             self._listener.close()
             self._listener = None
-        for task in self._connections:
-            task.cancel()
-        if self._connections:
-            await asyncio.wait(self._connections)
+        await self._hang_up()
 
     def _accept(self, listener: socket.socket) -> None:
         with suppress(OSError):  # whoever it was has gone
             connection = Connection(listener.accept()[0])
+            self.accepted += 1
             task = asyncio.get_running_loop().create_task(self._serve(connection))
             self._connections[task] = connection
             task.add_done_callback(self._ended)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+from hinge.errors import RemoteFailed
 from hinge.policies.policy import Decision, Explanation
 
 Source = Literal["local", "remote"]
@@ -16,20 +17,24 @@ class _Fields(NamedTuple):
     confidence: float  # the local model's
     bin: int
     offloaded: bool  # whether the remote was asked for this answer
-    cost: float  # what asking cost, from 0 to 1; 0.0 where nobody was asked
+    cost: float  # what asking cost, from 0 to 1; 0.0 where it was not asked
     decision: Decision  # what the policy decided; in shadow, what it would have done
-    fault: str | None  # why the remote's answer could not be had, where it could not
+    failure: RemoteFailed | None  # why there is no answer of the remote's, where it was to be asked
     explains: Callable[[int], Explanation]
 
 
 class Answer(_Fields):
     """What a device answers to one sample.
 
-    `why` and `reason` are looked up when they are read, so that an answer whose reason nobody asks for costs nothing;
-    they tell what the policy knows by then.
+    `why` and `reason` are found when they are read, from what the policy knows by then: most answers need neither.
     """
 
     __slots__ = ()
+
+    @property
+    def fault(self) -> str | None:
+        """How the remote failed, in words."""
+        return None if self.failure is None else str(self.failure)
 
     @property
     def why(self) -> Explanation:
@@ -42,7 +47,7 @@ class Answer(_Fields):
         return self.reason_by(self.why)
 
     def reason_by(self, why: Explanation) -> str:
-        """The same, by an explanation of the bin that is at hand."""
+        """The same, from an explanation of the bin."""
         decided = self._decided(why)
         if self.fault is not None:
             return f"{decided} The remote's answer could not be had: {self.fault}; the local one stands."
@@ -86,5 +91,5 @@ class Answer(_Fields):
 
 
 def _elsewhere(bin: int) -> Explanation:
-    """What can be said of a bin where the device is not."""
+    """The explanation of an answer that was copied or unpickled."""
     return Explanation(bin, 0.5, None, None, None, None, f"Bin {bin}; the device that knows why is elsewhere.")

@@ -3,84 +3,81 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from hinge.device.answer import Answer
-from hinge.device.device import Core
-from hinge.device.offload import Judged, Offload
-from hinge.remotes import AsyncRemote, Deadline, Remote
-from hinge.remotes.function import Called, InThreads
+from hinge.device.device import BaseDevice, Part
+from hinge.device.offload import Judged
+from hinge.remotes.function import for_event_loop
+
+INLINE_S = 0.001  # a local model that takes longer runs in a worker thread: handing over takes about 0.1 ms
+_WEIGHT = 0.2  # of the last call, in the running mean of how long the local model takes
+
+T = TypeVar("T")
 
 
-class AsyncDevice(Core):
+class AsyncDevice(BaseDevice):
     """A `Device` whose `infer` and `infer_many` are awaited; it takes the same parameters.
 
-    The local model runs in the event loop itself, as it takes less time than handing it to a thread would.
+    The local model runs in the event loop if it is quick, and in worker threads if it takes more than a millisecond:
+    else it would delay every other task, and make remotes late that are not.
 
-    >>> from hinge import Isotonic
+    >>> from hinge import Gate
     >>> async def main():
-    ...     policy = Isotonic(bins=16, offload_cost=0.5)
-    ...     async with AsyncDevice(lambda sample: [0.0, sample], lambda sample: int(sample > 1), policy) as device:
+    ...     gate = Gate(offload_cost=0.5)
+    ...     async with AsyncDevice(lambda sample: [0.0, sample], lambda sample: int(sample > 1), gate) as device:
     ...         return await device.infer(3.0)
     >>> asyncio.run(main())
     Answer(label=1, source='remote', confidence=0.9526, bin=15, offloaded=True, cost=0.5)
     """
 
-    def _asked(self, remote: Any) -> Any:
-        if isinstance(remote, AsyncRemote):
-            return remote
-        if isinstance(remote, Remote):
-            return InThreads(remote)
-        if callable(remote):
-            return Called(remote, self._in_flight)
-        raise TypeError(f"AsyncDevice: remote must be a remote or a function from sample to label, got {remote!r}")
+    _remote: Any
 
-    def _prepare(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._room = asyncio.Semaphore(self._in_flight)
-        self._behind: set[asyncio.Task[list[Answer]]] = set()
+    def _keeping_the_deadline(self, remote: Any) -> Any:
+        return for_event_loop(remote, self._in_flight)
+
+    def after_fork(self) -> None:
+        """The parent's threads and tasks are not the child's."""
+        self._local_s: float | None = None  # how long the local model takes for one sample
+        self._workers: ThreadPoolExecutor | None = None
+        self._background: set[asyncio.Task[list[Answer]]] = set()
 
     async def infer(self, sample: Any) -> Answer:
         """The answer to one sample."""
-        judged = self._judge(sample)
+        self._check_open()
+        judged = self._decided(*await self._run_local(self._local.answer, sample, 1))
         if self._waits(judged):
-            return (await self._ask(self._offload([sample], [judged])))[0]
+            return (await self._offloader.ask_async(self._remote, [sample], [judged]))[0]
         if judged.decision.offload:
-            self._ask_behind(sample, judged)
+            self._ask_in_background(sample, judged)
         return self._accepted(judged)
 
     async def infer_many(self, samples: Iterable[Any]) -> list[Answer]:
         """The answers to many samples, which are decided together: none of them learns from another."""
+        self._check_open()
         everything = list(samples)
-        judged = self._judge_many(everything)
-        offloads = self._offloads(everything, judged)
-        turns = asyncio.Semaphore(self._in_flight)  # the time of each begins with its turn
-
-        async def ask(offload: Offload) -> list[Answer]:
-            async with turns:
-                return await self._ask(offload)
-
-        try:
-            results = await asyncio.gather(*(ask(offload) for _, offload in offloads))
-        finally:  # cancelled, there are some that have not begun
-            for _, offload in offloads:
-                offload.give_up(time.monotonic())
-        answers = self._placed(judged, offloads, results)
+        judged = self._decided_many(await self._run_local(self._local.answer_many, everything, len(everything)))
+        parts = self._parts(everything, judged)
+        answers = self._merged(judged, parts, await self._ask_all(parts))
         for sample, each in zip(everything, judged, strict=True):
             if each.decision.offload and not self._waits(each):
-                self._ask_behind(sample, each)
+                self._ask_in_background(sample, each)
         return answers
 
     async def close(self) -> None:
-        """Finish what is under way, and let go of the remote and of the folder."""
+        """Wait for requests in flight, then close the remote and the state."""
         self._closed = True
         try:
-            await asyncio.gather(*self._behind, return_exceptions=True)
+            await asyncio.gather(*self._tasks_here(), return_exceptions=True)
             await self._remote.close_async()
         finally:
-            self._keeper.close()
+            if self._workers is not None:
+                self._workers.shutdown(wait=False)
+            self._store.close()
 
     async def __aenter__(self) -> AsyncDevice:
         return self
@@ -88,44 +85,57 @@ class AsyncDevice(Core):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _ask(self, offload: Offload) -> list[Answer]:
-        deadline = offload.start(time.monotonic())
-        room = self._room_here()
+    async def _run_local(self, function: Callable[[Any], T], argument: Any, samples: int) -> T:
+        """Run the local model here, or in a worker thread if it is expected to take long, or its time is not known."""
+        if self._local_s is not None and self._local_s * samples < INLINE_S:
+            return self._timed(function, argument, samples)
+        if self._workers is None:
+            self._workers = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="hinge-local")
         try:
-            try:
-                await asyncio.wait_for(room.acquire(), deadline.left(time.monotonic()))
-            except TimeoutError:
-                return offload.fall_back(time.monotonic())
-            try:
-                return await self._ask_now(offload, deadline)
-            finally:
-                room.release()
-        finally:
-            offload.give_up(time.monotonic())  # if it was cancelled
+            loop = asyncio.get_running_loop()
+            waiting = loop.run_in_executor(self._workers, self._timed, function, argument, samples)
+        except RuntimeError:  # the system has no thread left
+            return self._timed(function, argument, samples)
+        return await waiting
 
-    async def _ask_now(self, offload: Offload, deadline: Deadline) -> list[Answer]:
-        asking = offload.begin(time.monotonic())
-        while asking:
-            try:
-                return offload.settle(await self._remote.ask_async(offload.samples, deadline), time.monotonic())
-            except Exception as fault:  # whatever it is, there is a local answer
-                asking = offload.again(fault, time.monotonic())
-        return offload.fall_back(time.monotonic())
+    def _timed(self, function: Callable[[Any], T], argument: Any, samples: int) -> T:
+        began = time.perf_counter()
+        result = function(argument)
+        took_s = (time.perf_counter() - began) / max(1, samples)
+        self._local_s = took_s if self._local_s is None else self._local_s + _WEIGHT * (took_s - self._local_s)
+        return result
 
-    def _room_here(self) -> asyncio.Semaphore:
-        """Room for requests in the event loop that runs; one that is over took its requests with it."""
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            self._loop, self._room, self._behind = loop, asyncio.Semaphore(self._in_flight), set()
-        return self._room
+    async def _ask_all(self, parts: list[Part]) -> list[list[Answer]]:
+        turns = asyncio.Semaphore(self._in_flight)  # the deadline of each begins with its turn
+        begun = set[int]()
 
-    def _ask_behind(self, sample: Any, judged: Judged) -> None:
-        """Ask the remote while the caller goes on; if too much is waiting already, not at all."""
-        offload = self._offload([sample], [judged])
-        self._room_here()
-        if len(self._behind) >= 4 * self._in_flight:
-            offload.give_up(time.monotonic())
+        async def ask(number: int, part: Part) -> list[Answer]:
+            async with turns:
+                begun.add(number)
+                return await self._offloader.ask_async(self._remote, part[1], part[2])
+
+        tasks = [asyncio.create_task(ask(*each)) for each in enumerate(parts)]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:  # cancelled, there are parts that have not begun
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for number, (_, _, judged) in enumerate(parts):
+                if number not in begun:
+                    self._offloader.cancel(judged)
+
+    def _ask_in_background(self, sample: Any, judged: Judged) -> None:
+        """Ask the remote while the caller goes on; not at all, if too much is waiting already."""
+        if len(self._tasks_here()) >= 4 * self._in_flight:
+            self._offloader.cancel([judged])
             return
-        task = asyncio.create_task(self._ask(offload))
-        self._behind.add(task)
-        task.add_done_callback(self._behind.discard)
+        task = asyncio.create_task(self._offloader.ask_async(self._remote, [sample], [judged]))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    def _tasks_here(self) -> list[asyncio.Task[list[Answer]]]:
+        """The background tasks of the running event loop; those of a loop that ended, ended with it."""
+        loop = asyncio.get_running_loop()
+        self._background = {task for task in self._background if task.get_loop() is loop}
+        return list(self._background)

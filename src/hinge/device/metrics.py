@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from hinge.device.device import Core
+from hinge.device.device import BaseDevice
 from hinge.device.status import Status
 
 _KINDS = ("unreachable", "late", "error", "refused", "invalid", "breaker")  # named from the start, so that they read 0
@@ -41,7 +41,7 @@ class DeviceCollector(Collector):
     (1.0, 0.0)
     """
 
-    def __init__(self, device: Core) -> None:
+    def __init__(self, device: BaseDevice) -> None:
         self._device = device
 
     def collect(self) -> Iterator[Metric]:

@@ -1,29 +1,51 @@
-"""One request to the remote, for one sample or for a batch: from the breaker's leave to its outcome, without I/O."""
+"""One request to the remote, for one sample or for a batch, from admission to the answers.
+
+    admit     the breaker lets the attempt pass, and one of `in_flight` permits is free by the deadline
+    ask       the remote replies, or fails; a connection that failed is tried once more
+    settle    the labels are checked, and compared with the local ones; breaker, policy and status learn the outcome
+    answer    the remote's labels, or the local ones if it failed
+
+`Offloader.ask` does this in a thread, `Offloader.ask_async` in an event loop: the two differ in how they wait. All that
+they decide is in the methods below them, which do no I/O.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from hinge._checks import real
-from hinge.costs import OffloadCost, Radio, WrongCost
+from hinge._fork import renew_after_fork
+from hinge.costs import OffloadCost, WrongCost
 from hinge.device.answer import Answer
 from hinge.device.resilience import Attempt, Breaker, RetryBudget
-from hinge.device.status import Tally
+from hinge.device.status import StatusTracker
 from hinge.device.storage.memory import Keeper
-from hinge.errors import BreakerOpen, InvalidDecision, RemoteError, RemoteFailed, RemoteInvalid, RemoteLate
+from hinge.errors import (
+    BreakerOpen,
+    InvalidDecision,
+    RemoteFailed,
+    RemoteInvalid,
+    RemoteLate,
+    RemoteRefused,
+    RemoteUnreachable,
+    printable,
+)
 from hinge.policies.policy import Decision, Explanation
-from hinge.remotes import Deadline, Reply
+from hinge.remotes import AsyncRemote, Deadline, Remote, Reply, failure_of
 
-_RETRIED = {"unreachable"}  # what is late would be late again, and what was answered would be again
+MAX_LABEL = 200  # characters
 
 
 class Judged(NamedTuple):
-    """A sample as the local model and the policy see it."""
+    """A sample's local answer, and what the policy decided."""
 
     label: Any
     confidence: float
@@ -31,150 +53,229 @@ class Judged(NamedTuple):
     decision: Decision
 
 
-@dataclass(frozen=True)
-class Terms:
-    """On which terms a device asks its remote."""
-
-    deadline_s: float
-    price: OffloadCost
-    radio: Radio | None
-    wrong: WrongCost
-    labels: Sequence[str] | None
-    breaker: Breaker
-    retries: RetryBudget
-
-
 class Offload:
-    """Goes this way: `start`; `begin`; then the remote, until `settle` or not `again`; then `fall_back` if it failed.
+    """The state of one offload."""
 
-    Every way through it ends in one answer for each sample, or in `give_up`. What failed teaches nothing.
-    """
+    __slots__ = ("attempt", "attempts", "began", "deadline", "ended", "failure", "judged", "may_retry")
+
+    def __init__(self, judged: Sequence[Judged], began: float, deadline_s: float) -> None:
+        self.judged, self.began, self.deadline = judged, began, Deadline(began + deadline_s)
+        self.attempt: Attempt | None = None  # in flight
+        self.attempts = 0
+        self.failure: RemoteFailed | None = None
+        self.may_retry = False
+        self.ended = False  # answered, or cancelled
+
+
+class Offloader:
+    """Asks a device's remote on the device's terms. Thread-safe."""
 
     def __init__(
         self,
-        terms: Terms,
-        keeper: Keeper,
-        tally: Tally,
-        explains: Callable[[int], Explanation],
-        samples: Sequence[Any],
-        judged: Sequence[Judged],
+        *,
+        store: Keeper,
+        status: StatusTracker,
+        explain: Callable[[int], Explanation],
+        breaker: Breaker,
+        retries: RetryBudget,
+        price: OffloadCost,
+        wrong: WrongCost,
+        labels: Sequence[str] | None,
+        deadline_s: float,
+        in_flight: int,
     ) -> None:
-        self._terms, self._keeper, self._tally, self._explains = terms, keeper, tally, explains
-        self.samples, self._judged = samples, judged
-        self._attempt: Attempt | None = None
-        self._attempts = 0
-        self._fault: RemoteFailed = RemoteLate("all requests that may be under way at once are")
-        self._ended = False
+        self._store, self._status, self._explain = store, status, explain
+        self._breaker, self._retries, self._price, self._wrong = breaker, retries, price, wrong
+        self._labels, self._deadline_s, self._in_flight = labels, deadline_s, in_flight
+        self.after_fork()
+        renew_after_fork(self)
 
-    def start(self, now: float) -> Deadline:
-        """From now on the time runs; returns when it ends."""
-        self._began = now
-        self.deadline = Deadline(now + self._terms.deadline_s)
-        return self.deadline
+    def after_fork(self) -> None:
+        """The offloads of the parent's threads are not the child's."""
+        # A queue, not a semaphore: that is Python code, which Ctrl-C may leave with its lock held.
+        self._permits: SimpleQueue[None] = SimpleQueue()
+        for _ in range(self._in_flight):
+            self._permits.put(None)
+        self._permits_of: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
-    def begin(self, now: float) -> bool:
-        """Whether the remote may be asked."""
-        self._attempt = self._terms.breaker.begin(now)
-        if self._attempt is None:
-            last = f" Last: {self._tally.last_fault}" if self._tally.last_fault else ""
-            self._fault = BreakerOpen(f"{self._terms.breaker.explain(now)}{last}".rstrip("."))
+    # -- waiting for the remote ---------------------------------------------------------------------------------------
+
+    def ask(self, remote: Remote, samples: Sequence[Any], judged: Sequence[Judged]) -> list[Answer]:
+        """Ask the remote from a thread; one answer for each sample, by the deadline."""
+        began = time.monotonic()
+        if refusal := self._breaker.refuse(began):
+            return self._fall_back_unasked(judged, BreakerOpen(refusal, self._status.last_failure))
+        offload = Offload(judged, began, self._deadline_s)
+        try:
+            try:
+                self._permits.get(timeout=self._deadline_s)
+            except Empty:
+                return self._fall_back(offload, _no_permit())
+            try:
+                while self._admitted(offload):
+                    try:
+                        return self._settled(offload, remote.ask(samples, offload.deadline))
+                    except Exception as error:  # of any kind: there is a local answer
+                        self._failed(offload, error)
+                return self._fall_back(offload)
+            finally:
+                self._permits.put(None)
+        finally:
+            self._cancel(offload)  # if it was interrupted
+
+    async def ask_async(self, remote: AsyncRemote, samples: Sequence[Any], judged: Sequence[Judged]) -> list[Answer]:
+        """The same in an event loop."""
+        began = time.monotonic()
+        if refusal := self._breaker.refuse(began):
+            return self._fall_back_unasked(judged, BreakerOpen(refusal, self._status.last_failure))
+        offload = Offload(judged, began, self._deadline_s)
+        try:
+            permits = self._permits_here()
+            try:
+                async with asyncio.timeout(self._deadline_s):  # unlike wait_for, never swallows a cancellation
+                    await permits.acquire()
+            except TimeoutError:
+                return self._fall_back(offload, _no_permit())
+            try:
+                while self._admitted(offload):
+                    try:
+                        return self._settled(offload, await remote.ask_async(samples, offload.deadline))
+                    except Exception as error:  # of any kind: there is a local answer
+                        self._failed(offload, error)
+                return self._fall_back(offload)
+            finally:
+                permits.release()
+        finally:
+            self._cancel(offload)  # if the task was cancelled
+
+    def cancel(self, judged: Sequence[Judged]) -> None:
+        """Count an offload as dropped before it began."""
+        self._cancel(Offload(judged, 0.0, 0.0))
+
+    def _permits_here(self) -> asyncio.Semaphore:
+        """The permits of the running event loop; what was in flight in a loop that ended, ended with it."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._permits_of:
+            self._permits_of[loop] = asyncio.Semaphore(self._in_flight)
+        return self._permits_of[loop]
+
+    # -- admission and retries ----------------------------------------------------------------------------------------
+
+    def _admitted(self, offload: Offload) -> bool:
+        """Whether the remote may be asked, for the first time or again; once more at most, if it was unreachable."""
+        now = time.monotonic()
+        if offload.attempts and not self._may_retry(offload, now):
             return False
-        self._terms.retries.attempted()
-        self._attempts = 1
+        offload.attempt = self._breaker.begin(now)
+        if offload.attempt is None:
+            if not offload.attempts:
+                offload.failure = BreakerOpen(self._breaker.situation(now), self._status.last_failure)
+            return False
+        if not offload.attempts:
+            self._retries.attempted()
+        offload.attempts += 1
         return True
 
-    def again(self, fault: Exception, now: float) -> bool:
-        """Note that the remote failed; whether it may be asked once more, which is once only."""
-        self._fault = fault if isinstance(fault, RemoteFailed) else RemoteError(_described(fault))
-        if self._attempt is None:  # the remote is not to blame for what failed in settling its reply
-            return False
-        # That it refuses a sample says nothing about the next one.
-        report = self._terms.breaker.released if self._fault.kind == "refused" else self._terms.breaker.failed
-        report(self._attempt, now)
-        self._attempt = None
-        if self._fault.kind not in _RETRIED or self._attempts > 1 or self.deadline.expired(now):
-            return False
-        if self._terms.retries.retry():
-            self._attempt = self._terms.breaker.begin(now)
-        self._attempts += self._attempt is not None
-        return self._attempt is not None
+    def _may_retry(self, offload: Offload, now: float) -> bool:
+        """Only a connection that failed: what was late would be late again, and what was answered would be again."""
+        unreachable = offload.may_retry and offload.attempts == 1 and isinstance(offload.failure, RemoteUnreachable)
+        return unreachable and not offload.deadline.expired(now) and self._retries.retry()
 
-    def give_up(self, now: float) -> None:
-        """Nobody waits any more, if somebody did: the remote is not to blame, and nothing is learned."""
-        if self._ended:
+    def _failed(self, offload: Offload, error: Exception) -> None:
+        offload.failure = failure_of(error)
+        attempt, offload.attempt = offload.attempt, None
+        offload.may_retry = attempt is not None  # None: the reply was good, and what failed since is not the remote's
+        if attempt is None:
             return
-        if self._attempt is not None:
-            self._terms.breaker.released(self._attempt, now)
-            self._attempt = None
-        self._tally.dropped(len(self._judged))
-        self._end()
+        if isinstance(offload.failure, RemoteRefused):  # which says nothing about the next sample
+            self._breaker.released(attempt, time.monotonic())
+        else:
+            self._breaker.failed(attempt, time.monotonic())
 
-    def settle(self, reply: Reply, now: float) -> list[Answer]:
-        """Learn from the reply, and answer with it; if it makes no sense, raise `RemoteFailed` and learn nothing."""
-        if self.deadline.expired(now):
+    # -- outcomes -----------------------------------------------------------------------------------------------------
+
+    def _settled(self, offload: Offload, reply: Reply) -> list[Answer]:
+        """Check the reply, learn from it, and answer with it; a bad one raises `RemoteFailed`, and teaches nothing."""
+        now = time.monotonic()
+        if offload.deadline.expired(now):
             raise RemoteLate("no answer in time")
-        labels = self._checked(reply)
-        agreed = self._agreements(labels)
-        if self._attempt is not None:
-            self._terms.breaker.succeeded(self._attempt, now)
-            self._attempt = None
-        cost = self._cost(reply.bytes, now)
-        for judged, agrees in zip(self._judged, agreed, strict=True):
+        labels = self._checked_labels(reply, len(offload.judged))
+        agreed = self._agreements(offload, labels)
+        if offload.attempt is not None:
+            self._breaker.succeeded(offload.attempt, now)
+            offload.attempt = None
+        cost = self._cost(offload, reply.bytes, now)
+        offload.ended = True
+        for judged, agrees in zip(offload.judged, agreed, strict=True):
             if judged.decision.offload:
-                with suppress(InvalidDecision):  # given up since: too many came after it, or the state was rolled back
-                    self._keeper.learn(judged.decision, agrees, cost)
-        self._tally.answered(len(labels), sum(agreed), cost)
-        self._ended = True
+                with suppress(InvalidDecision):  # the policy dropped it since, or the state was rolled back
+                    self._store.learn(judged.decision, agrees, cost)
+        self._status.answered(len(labels), sum(agreed), cost)
         return [
-            Answer(label, "remote", judged.confidence, judged.bin, True, cost, judged.decision, None, self._explains)
-            for label, judged in zip(labels, self._judged, strict=True)
+            Answer(label, "remote", judged.confidence, judged.bin, True, cost, judged.decision, None, self._explain)
+            for label, judged in zip(labels, offload.judged, strict=True)
         ]
 
-    def fall_back(self, now: float) -> list[Answer]:
+    def _fall_back(self, offload: Offload, failure: RemoteFailed | None = None) -> list[Answer]:
         """Answer from the local model, as the remote failed."""
         cost = 0.0
-        if self._attempts:
+        if offload.attempts:
             with suppress(Exception):  # a price that fails must not cost the answer
-                cost = self._cost(0, now)
-        self._tally.fell_back(self._fault, len(self._judged), cost)
-        self._end()
-        asked = self._attempts > 0
+                cost = self._cost(offload, 0, time.monotonic())
+        offload.ended = True
+        found = failure or offload.failure or RemoteLate("no answer in time")
+        return self._local_answers(offload.judged, found, offload.attempts > 0, cost)
+
+    def _fall_back_unasked(self, judged: Sequence[Judged], failure: RemoteFailed) -> list[Answer]:
+        return self._local_answers(judged, failure, False, 0.0)
+
+    def _local_answers(
+        self, judged: Sequence[Judged], failure: RemoteFailed, asked: bool, cost: float
+    ) -> list[Answer]:
+        self._status.fell_back(failure, len(judged), cost)
+        self._forget(judged)
         return [
-            Answer(
-                *(judged.label, "local", judged.confidence, judged.bin, asked, cost, judged.decision),
-                *(str(self._fault), self._explains),
-            )
-            for judged in self._judged
+            Answer(label, "local", confidence, bin, asked, cost, decision, failure, self._explain)
+            for label, confidence, bin, decision in judged
         ]
 
-    def _end(self) -> None:
-        self._ended = True
-        for judged in self._judged:
-            if judged.decision.offload:
+    def _cancel(self, offload: Offload) -> None:
+        """End an offload that nobody waits for; the remote is not to blame, and nothing is learned."""
+        if offload.ended:
+            return
+        offload.ended = True
+        if offload.attempt is not None:
+            self._breaker.released(offload.attempt, time.monotonic())
+            offload.attempt = None
+        self._status.dropped(len(offload.judged))
+        self._forget(offload.judged)
+
+    def _forget(self, judged: Sequence[Judged]) -> None:
+        for each in judged:
+            if each.decision.offload:
                 with suppress(InvalidDecision):
-                    self._keeper.forget(judged.decision)
+                    self._store.forget(each.decision)
 
-    def _checked(self, reply: Reply) -> list[Any]:
+    # -- checks -------------------------------------------------------------------------------------------------------
+
+    def _checked_labels(self, reply: Reply, samples: int) -> list[Any]:
         labels = list(reply.labels)
-        if len(labels) != len(self._judged):
-            raise RemoteInvalid(f"{len(labels)} labels for {len(self._judged)} samples")
-        return [checked_label(label, self._terms.labels) for label in labels]
+        if len(labels) != samples:
+            raise RemoteInvalid(f"{len(labels)} labels for {samples} samples")
+        return [checked_label(label, self._labels) for label in labels]
 
-    def _agreements(self, labels: list[Any]) -> list[float]:
+    def _agreements(self, offload: Offload, labels: list[Any]) -> list[float]:
         try:
-            pairs = zip(self._judged, labels, strict=True)
-            agreed = (self._terms.wrong.agreed(judged.label, label) for judged, label in pairs)
-            return [real("wrong", "agreed", each, 0, 1) for each in agreed]
+            pairs = zip(offload.judged, labels, strict=True)
+            return [real("wrong", "agreed", self._wrong.agreed(each.label, label), 0, 1) for each, label in pairs]
         except (TypeError, ValueError) as error:
-            raise RemoteInvalid(str(error)) from error
+            raise RemoteInvalid(error) from error
 
-    def _cost(self, bytes: float, now: float) -> float:
-        """What each sample pays: it waits for the whole time, and shares bytes, calls and energy with the others."""
-        latency_ms, samples = max(0.0, 1000 * (now - self._began)), len(self._judged)
-        radio = self._terms.radio
-        energy_j = 0.0 if radio is None else radio.energy_j(latency_ms=latency_ms, bytes=bytes)
-        cost = self._terms.price.cost(
-            latency_ms=latency_ms, bytes=bytes / samples, energy_j=energy_j / samples, calls=self._attempts / samples
+    def _cost(self, offload: Offload, bytes: float, now: float) -> float:
+        """What each sample pays: it waits for the whole time, and shares bytes and calls with the others."""
+        samples = len(offload.judged)
+        cost = self._price.cost(
+            latency_ms=1000 * (now - offload.began), bytes=bytes / samples, calls=offload.attempts / samples
         )
         return real("price", "cost", cost, 0, 1)
 
@@ -191,12 +292,16 @@ def checked_label(label: Any, names: Sequence[str] | None) -> Any:
     plain = label.item() if isinstance(label, np.generic) else label
     if not isinstance(plain, str | int | float) or plain != plain:
         raise RemoteInvalid(f"no label, but {plain!r:.50}")
-    if names is None or (isinstance(plain, str) and plain in names):
+    if names is None:
+        if isinstance(plain, str) and (len(plain) > MAX_LABEL or not plain.isprintable()):
+            raise RemoteInvalid(f"a label must be {MAX_LABEL} printable characters at most, got {printable(plain, 50)}")
+        return plain
+    if isinstance(plain, str) and plain in names:
         return plain
     if isinstance(plain, int) and 0 <= plain < len(names):
         return names[plain]
     raise RemoteInvalid(f"an unknown label, {plain!r:.50}")
 
 
-def _described(fault: Exception) -> str:
-    return f"{type(fault).__name__}: {fault}"
+def _no_permit() -> RemoteLate:
+    return RemoteLate("all requests that may be under way at once are")

@@ -26,7 +26,6 @@ from copy import deepcopy
 from functools import lru_cache
 from threading import Event, Lock, Thread
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +33,15 @@ from numpy.typing import NDArray
 from hinge._checks import positive, real
 from hinge.bins import Bins
 from hinge.device.answer import Answer
-from hinge.device.device import Core
+from hinge.device.device import BaseDevice
 from hinge.device.status import Status
 from hinge.errors import InvalidMessage, RemoteFailed
-from hinge.oip.json import json_message, model_name
+from hinge.oip.access import bearer, check_url
+from hinge.oip.json import json_message
+from hinge.oip.messages import model_name
 from hinge.policies.policy import Explanation, Policy
 from hinge.remotes import Deadline
-from hinge.remotes.http import Ask, Http, Response
+from hinge.remotes.http import HttpClient, Request, Response
 
 
 class Hindsight:
@@ -90,7 +91,7 @@ class Hindsight:
         return min(wrong, price * (local + remote))
 
 
-def copy_of(device: Core) -> Policy:
+def copy_of(device: BaseDevice) -> Policy:
     """The device's policy as it is now."""
     policy: Policy = type(device.policy).restore(device.state())
     return policy
@@ -182,11 +183,11 @@ class Reporter:
     """
 
     def __init__(
-        self, device: Core, url: str, name: str = "device", *, token: str | None = None, every_s: float = 0.5
+        self, device: BaseDevice, url: str, name: str = "device", *, token: str | None = None, every_s: float = 0.5
     ) -> None:
         self._every_s = positive("Reporter", "every_s", every_s)
         self._device, self._name = device, _checked_name(name)
-        self._http = Http(_checked_url(url), {} if token is None else {"Authorization": f"Bearer {token}"})
+        self._http = HttpClient(check_url("Reporter", url), bearer("Reporter", token))
         bins = device.policy.bins
         self._lock = Lock()
         self._seen, self._in_bin, self._hindsight = 0, [0] * bins, Hindsight(bins)
@@ -238,8 +239,8 @@ class Reporter:
     def _send(self) -> None:
         """Send one report; if that goes wrong, there is the next."""
         try:
-            ask = Ask("POST", f"/hinge/devices/{self._name}", json_message(self.report()))
-            response = self._http.send(ask, Deadline.after(_PATIENCE_S, time.monotonic()))
+            request = Request("POST", f"/hinge/devices/{self._name}", json_message(self.report()))
+            response = self._http.send(request, Deadline.after(_PATIENCE_S, time.monotonic()))
             if response.status != 200:
                 self.problem = _refusal(response)
         except RemoteFailed as error:
@@ -356,10 +357,3 @@ def _checked_name(name: str) -> str:
         return model_name(name, "name")
     except InvalidMessage as error:
         raise ValueError(f"Reporter: {error}") from None
-
-
-def _checked_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"Reporter: url must start with http:// or https:// and name a host, got {url!r}")
-    return url

@@ -1,17 +1,10 @@
-"""A budget for retries, so that they never add much to the load of a remote that is failing.
+"""What keeps a failing remote from being asked too often: a circuit breaker, and a budget for retries.
 
-A token bucket, filled by attempts and not by time: every first attempt pays `share` of a token in, every retry takes
-one out, and the bucket holds `reserve` tokens, with which it starts. Hence in any stretch of time
-
-    retries <= share × first attempts + reserve
-
-and what was saved up longer ago than the last `reserve / share` attempts (50, with the defaults) counts for nothing.
-
-A circuit breaker: leaves a failing remote alone, and finds out soon when it is back.
+**The breaker** stops asking a failing remote, and finds out soon when it is back.
 
     closed    attempts are made; `failures` of them failed in a row open the breaker
     open      none is made, until `interval_s` after the last one began; then the next sample is the probe
-    probing   the probe is under way, and nothing else; success closes the breaker, failure leaves it open
+    probing   the probe is in flight, and nothing else; success closes the breaker, failure leaves it open
 
 Failures that take their time need one more rule, or a remote that swallows requests would be sent many before the
 first of them has failed. So attempts are made on trust: since the last success no more than `at_once` may have begun,
@@ -20,10 +13,17 @@ nor more than `failures` once one has failed. Hence, however long a failure take
     max(failures, at_once)  attempts to notice, and one more per `interval_s` from then on,
 
 that is, with the defaults, 10 in 60 s. Once the remote is back and the breaker open, the first sample that comes
-`interval_s` later, if none before, is answered by it. Outcomes are taken in the order in which they come. An attempt
-without outcome is given up after `interval_s`, and has failed; a deadline for attempts should therefore be shorter.
+`interval_s` later, if none before, is answered by it. Outcomes count in the order in which they come. An attempt
+without outcome counts as failed after `interval_s`; a deadline for attempts should therefore be shorter.
 
-The breaker has no clock. `now` is in seconds, from one that never goes back (`time.monotonic`).
+**The retry budget** is a token bucket, filled by attempts and not by time: every first attempt pays `share` of a token
+in, every retry takes one out, and the bucket holds `reserve` tokens, with which it starts. Hence in any stretch of time
+
+    retries <= share × first attempts + reserve
+
+and what was saved up longer ago than the last `reserve / share` attempts (50, with the defaults) counts for nothing.
+
+Neither has a clock. `now` is in seconds, from one that never goes back (`time.monotonic`), and is not checked.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from threading import Lock
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from hinge._checks import positive, real, whole
+from hinge._fork import renew_after_fork
 
 _TOKEN = 1_000_000  # tokens are counted in millionths: ten times 0.1 is less than 1 in floats
 
 
 class RetryBudget:
-    """Says whether a failed attempt may be made again. Threads may share it.
+    """Decides whether a failed attempt may be made again. Thread-safe.
 
     `share`: of the first attempts, in millionths at the finest. `reserve`: retries at hand when few attempts were made;
-    0 means none at all, ever. A retry needs the breaker's leave as any attempt does.
+    0 means none at all, ever. A retry must be admitted by the breaker as any attempt.
 
     >>> budget = RetryBudget(share=0.1, reserve=2)
     >>> [budget.retry() for _ in range(3)]
@@ -56,9 +57,14 @@ class RetryBudget:
     def __init__(self, share: float = 0.1, reserve: int = 5) -> None:
         self.share = real("RetryBudget", "share", share, 0, 1)
         self.reserve = whole("RetryBudget", "reserve", reserve, 0)
-        self._lock = Lock()
+        self.after_fork()
+        renew_after_fork(self)
         self._pays = round(self.share * _TOKEN)
         self._holds = self._level = self.reserve * _TOKEN
+
+    def after_fork(self) -> None:
+        """Another thread of the parent may hold the lock."""
+        self._lock = Lock()
 
     def attempted(self) -> None:
         """A first attempt is made. Retries are not reported here: they would earn further ones."""
@@ -81,7 +87,7 @@ class RetryBudget:
 
 @dataclass(frozen=True, eq=False, slots=True)  # each is equal to itself alone, so that no breaker takes another's
 class Attempt:
-    """Leave to ask the remote once, to be handed back with the outcome."""
+    """Permission to ask the remote once, to be handed back with the outcome."""
 
     number: int
     epoch: int  # how often the breaker had opened and closed: an outcome from an earlier epoch moves nothing
@@ -104,8 +110,37 @@ class Counts:
     opened: int  # how often the breaker opened
 
 
+class Situation(NamedTuple):
+    """A breaker at one instant; as text, one sentence. Cheap to make: during an outage every offload has one."""
+
+    state: Literal["closed", "open", "probing"]
+    failures: int  # the breaker's parameter
+    failed: int  # in a row
+    on_trust: int  # attempts begun since the last success
+    admits: bool  # whether an attempt would be admitted now
+    seconds: float  # until the next probe, if open; since the probe began, if probing
+
+    def __str__(self) -> str:
+        if self.state == "closed":
+            return self._closed()
+        failed = f"The remote has failed {_times(self.failed)}"
+        if self.admits:
+            return f"{failed}; the next sample tries it."
+        if self.state == "probing":
+            return f"{failed}; a try is under way since {self.seconds:.1f} s."
+        return f"{failed}; next try in {self.seconds:.1f} s."
+
+    def _closed(self) -> str:
+        if not self.admits:
+            return f"{self.on_trust} attempts were made since the remote last answered; the next waits for an outcome."
+        if self.failed == 0:
+            return "The remote may be asked; no attempt has failed since it last answered."
+        failed = f"it has failed {_times(self.failed)} in a row and is left alone after {self.failures}"
+        return f"The remote may be asked; {failed}."
+
+
 class Breaker:
-    """Says whether the remote may be asked, from how the last attempts went. Threads may share it.
+    """Decides whether the remote may be asked, from how the last attempts went. Thread-safe.
 
     `at_once`: how many attempts may begin without a success since; None: as many as `failures`. Raise it where more
     samples than that are offloaded at the same instant, and an outage may cost as many.
@@ -130,6 +165,12 @@ class Breaker:
         self.failures = whole("Breaker", "failures", failures, 1)
         self.interval_s = positive("Breaker", "interval_s", interval_s)
         self.at_once = self.failures if at_once is None else whole("Breaker", "at_once", at_once, self.failures)
+        self._counted = dict.fromkeys(Counts.__slots__, 0)
+        self.after_fork()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """A forked child begins with a closed breaker: the attempts of other threads are none of its own."""
         self._lock = Lock()
         self._under_way: dict[Attempt, None] = {}  # in the order they began, which is that of giving them up
         self._epoch = 0
@@ -139,12 +180,23 @@ class Breaker:
         self._next_probe = math.inf
         self._failed_in_a_row = 0
         self._on_trust = 0  # begun since the last success, without those released
-        self._last_trusted = 0  # the number of the last attempt before that success
-        self._counted = dict.fromkeys(Counts.__slots__, 0)
+        self._last_trusted = self._counted["attempts"]  # the number of the last attempt before that success
+
+    def refuse(self, now: float) -> Situation | None:
+        """If the breaker is open and no probe is due, the situation, and the refusal is counted; else None.
+
+        The quick way to find that out before an attempt is prepared for; `begin` would refuse as well.
+        """
+        if self._opened_at is None:
+            return None
+        with self._lock:
+            if self._opened_at is None or now >= self._next_probe:
+                return None
+            self._counted["refused"] += 1
+            return self._situation(now)
 
     def begin(self, now: float) -> Attempt | None:
-        """Leave to ask the remote, or None. Report what came of it, by `succeeded`, `failed` or `released`."""
-        now = real("Breaker", "now", now)
+        """Permission to ask the remote, or None. Report the outcome by `succeeded`, `failed` or `released`."""
         with self._lock:
             self._give_up(now)
             if not self._allows(now):
@@ -209,27 +261,23 @@ class Breaker:
         with self._lock:
             return Counts(**(self._counted | {"under_way": len(self._under_way)}))
 
+    def situation(self, now: float) -> Situation:
+        """How things stand."""
+        with self._lock:
+            return self._situation(now)
+
     def explain(self, now: float) -> str:
         """How things stand, in one sentence."""
-        now = real("Breaker", "now", now)
-        with self._lock:
-            return self._explain_closed() if self._opened_at is None else self._explain_open(now)
+        return str(self.situation(now))
 
-    def _explain_closed(self) -> str:
-        if not self._allows(0.0):  # while closed, time does not matter
-            return f"{self._on_trust} attempts were made since the remote last answered; the next waits for an outcome."
-        if self._failed_in_a_row == 0:
-            return "The remote may be asked; no attempt has failed since it last answered."
-        failed = f"it has failed {_times(self._failed_in_a_row)} in a row and is left alone after {self.failures}"
-        return f"The remote may be asked; {failed}."
-
-    def _explain_open(self, now: float) -> str:
-        failed = f"The remote has failed {_times(self._failed_in_a_row)}"
-        if now >= self._next_probe:
-            return f"{failed}; the next sample tries it."
-        if self._probe is not None:
-            return f"{failed}; a try is under way since {max(0.0, now - self._probe.began):.1f} s."
-        return f"{failed}; next try in {self._next_probe - now:.1f} s."
+    def _situation(self, now: float) -> Situation:
+        failed = self.failures, self._failed_in_a_row, self._on_trust
+        if self._opened_at is None:
+            return Situation("closed", *failed, self._allows(now), 0.0)
+        due = now >= self._next_probe  # also where a probe is in flight, which begin() then counts as failed
+        if self._probe is None:
+            return Situation("open", *failed, due, max(0.0, self._next_probe - now))
+        return Situation("probing", *failed, due, max(0.0, now - self._probe.began))
 
     def _allows(self, now: float) -> bool:
         if self._opened_at is not None:
@@ -240,7 +288,7 @@ class Breaker:
         """Count the outcome, if it is the attempt's first; say whether it may move the breaker."""
         if not isinstance(attempt, Attempt):
             raise TypeError(f"Breaker: attempt must be what begin() gave, got {attempt!r}")
-        self._give_up(real("Breaker", "now", now))
+        self._give_up(now)
         if attempt not in self._under_way:
             self._counted["late"] += 1
             return False

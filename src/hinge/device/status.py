@@ -1,4 +1,4 @@
-"""What became of the samples of a device, and a line in the log when something changes that somebody should know."""
+"""What became of a device's samples: counts, alarms, and a line in the log `hinge` when an alarm begins."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections import Counter
 from dataclasses import dataclass
 from threading import Lock
 
+from hinge._fork import renew_after_fork
 from hinge.device.resilience import Breaker, Counts
 from hinge.device.storage.memory import Keeper
-from hinge.errors import RemoteFailed
+from hinge.errors import BreakerOpen, RemoteFailed
+from hinge.policies.policy import Policy
 
 log = logging.getLogger("hinge")
 
@@ -24,7 +26,7 @@ class Status:
     answered_by_remote: int
     agreed: float  # in how many of these answers local agreed; a mistake may count in part, by its price
     fell_back: dict[str, int]  # answered locally as the remote failed, by the kind of failure
-    dropped: int  # offloads of which nobody waited for the end: cancelled, or too many at once in the shadow of local
+    dropped: int  # offloads that were cancelled, or too many at once in the shadow of local
     offload_cost: float  # what asking has cost, whether or not an answer came
     last_fault: str | None  # how the remote failed last
     breaker: str  # closed, open or probing
@@ -34,20 +36,25 @@ class Status:
     alarms: dict[str, int]  # what needs a person, and how often that began; what returns within `QUIET` never ended
 
 
-class Tally:
-    """Counts what happens to offloads. Accepted samples are counted by the policy's clock, and cost nothing here."""
+class StatusTracker:
+    """Counts the outcomes of offloads. Accepted samples are counted by the policy's clock alone. Thread-safe."""
 
-    def __init__(self, keeper: Keeper, breaker: Breaker) -> None:
-        self._keeper, self._breaker = keeper, breaker
-        self._began = keeper.policy.time
-        self._lock = Lock()
+    def __init__(self, store: Keeper, breaker: Breaker) -> None:
+        self._store, self._breaker = store, breaker
+        self._began = store.policy.time
         self._remote, self._dropped, self._agreed, self._cost = 0, 0, 0.0, 0.0
         self._fell_back: Counter[str] = Counter()
         self._alarms: Counter[str] = Counter()
         self._last_alarm: dict[str, int] = {}
-        self.last_fault: str | None = None
-        self._changes = sum(keeper.policy.alarms.values())
+        self.last_failure: RemoteFailed | None = None  # other than of the breaker
+        self._changes = sum(store.policy.alarms.values())
         self._is_open = False
+        self.after_fork()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Another thread of the parent may hold the lock."""
+        self._lock = Lock()
 
     def answered(self, samples: int, agreed: float, cost: float) -> None:
         """The remote answered so many samples, each at that cost; local agreed in some of them."""
@@ -57,39 +64,42 @@ class Tally:
             self._cost += samples * cost
         self._watch()
 
-    def fell_back(self, fault: RemoteFailed, samples: int, cost: float) -> None:
-        """So many samples got their local answer, as the remote failed in that way; each paid for asking."""
-        kind = fault.kind
+    def fell_back(self, failure: RemoteFailed, samples: int, cost: float) -> None:
+        """So many samples got their local answer, as the remote failed; each paid for asking."""
         with self._lock:
-            self._fell_back[kind] += samples
+            self._fell_back[failure.kind] += samples
             self._cost += samples * cost
-            if kind != "breaker":  # that only says that others were there before
-                self.last_fault = str(fault)
-        self._watch()
+            if not isinstance(failure, BreakerOpen):
+                self.last_failure = failure
+        if isinstance(failure, BreakerOpen):  # the breaker itself is as it was; only a budget may have run out
+            self._alarm("the offload budget is exhausted", self._store.look(_exhausted))
+        else:
+            self._watch()
 
     def dropped(self, samples: int) -> None:
-        """Nobody waits for the offload of so many samples any more."""
+        """So many samples' offloads were cancelled."""
         with self._lock:
             self._dropped += samples
 
     def _watch(self) -> None:
-        exhausted, changes = self._keeper.look(lambda policy: (policy.exhausted, sum(policy.alarms.values())))
+        exhausted, changes = self._store.look(_exhausted_and_changes)
         with self._lock:
             changed, self._changes = changes > self._changes, changes
             is_open = self._breaker.opened_at is not None
             turned, self._is_open = is_open != self._is_open, is_open
-        self._alarm("the breaker opened", is_open, self.last_fault, news=turned)
-        if turned and not is_open:
+        if is_open:
+            self._alarm("the breaker opened", True, str(self.last_failure), news=turned)
+        elif turned:
             log.warning("the remote answers again")
         self._alarm("the offload budget is exhausted", exhausted)
-        self._alarm("what is learned is not durable", self._keeper.reason is not None, self._keeper.reason)
+        self._alarm("what is learned is not durable", self._store.reason is not None, self._store.reason)
         self._alarm("the policy found the world changed, and forgot what it knew", changed)
 
     def _alarm(self, what: str, holds: bool, why: str | None = None, news: bool = False) -> None:
         """Count and log it, once for as long as it comes back within `QUIET` samples; log it also if it is news."""
         if not holds:
             return
-        now = self._keeper.policy.time
+        now = self._store.policy.time
         with self._lock:
             last, self._last_alarm[what] = self._last_alarm.get(what, -QUIET), now
             new = now - last >= QUIET
@@ -98,19 +108,27 @@ class Tally:
             log.warning("%s", what if why is None else f"{what}: {why}")
 
     def status(self) -> Status:
-        """How things stand."""
+        """The counts so far, and the state of the breaker and of the disk."""
         with self._lock:
             return Status(
-                samples=self._keeper.policy.time - self._began,
+                samples=self._store.policy.time - self._began,
                 answered_by_remote=self._remote,
                 agreed=self._agreed,
                 fell_back=dict(self._fell_back),
                 dropped=self._dropped,
                 offload_cost=self._cost,
-                last_fault=self.last_fault,
+                last_fault=None if self.last_failure is None else str(self.last_failure),
                 breaker=self._breaker.state,
                 attempts=self._breaker.counts,
-                on_disk=self._keeper.on_disk,
-                not_durable=self._keeper.reason,
+                on_disk=self._store.on_disk,
+                not_durable=self._store.reason,
                 alarms=dict(self._alarms),
             )
+
+
+def _exhausted(policy: Policy) -> bool:
+    return policy.exhausted
+
+
+def _exhausted_and_changes(policy: Policy) -> tuple[bool, int]:
+    return policy.exhausted, sum(policy.alarms.values())

@@ -9,7 +9,7 @@ one pool of the process, where those of a second package clash with them.
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -20,10 +20,20 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from hinge.errors import InvalidMessage
-from hinge.oip.json import limited, listing, model_name, shown, text
-from hinge.oip.messages import MAX_NAMES, MAX_TENSORS, InferenceResponse, ModelMetadata, ServerMetadata, check_unique
+from hinge.oip.json import limited, shown
+from hinge.oip.messages import (
+    MAX_NAMES,
+    InferenceResponse,
+    ModelMetadata,
+    ServerMetadata,
+    check_count,
+    check_unique,
+)
+from hinge.oip.protobuf import fields
 from hinge.oip.tensors import (
+    MAX_BODY_BYTES,
     MAX_RANK,
+    MAX_STRINGS,
     Tensor,
     TensorSpec,
     check_datatype,
@@ -32,14 +42,14 @@ from hinge.oip.tensors import (
     datatype_of,
     dtype_of,
     from_bytes,
-    from_json,
-    read_varint,
+    model_name,
+    text,
     to_bytes,
 )
 
 SERVICE = "inference.GRPCInferenceService"
 MAX_METADATA_BYTES = 2**20
-MAX_FIELDS = 2**14  # in a response: two bytes may become an object of a hundred; numbers and raw bytes are one field
+MAX_FIELDS = 2**14  # in a response, in which numbers and raw bytes are one field
 
 _MODEL = {1: "string name", 2: "string version"}
 _INFERENCE = {1: "string model_name", 2: "string model_version", 3: "string id"}
@@ -63,14 +73,13 @@ _TYPED = {
     "INT64": "int64_contents", "UINT8": "uint_contents", "UINT16": "uint_contents", "UINT32": "uint_contents",
     "UINT64": "uint64_contents", "FP32": "fp32_contents", "FP64": "fp64_contents", "BYTES": "bytes_contents",
 }  # fmt: skip
-_SIZES = {1: 8, 5: 4}  # of numbers that are not written in groups of seven bits
 
 
 def _make_messages() -> dict[str, Any]:
     file = FileDescriptorProto(name="hinge/open_inference.proto", package="inference", syntax="proto3")
-    for name, fields in _FIELDS.items():
+    for name, numbered in _FIELDS.items():
         message = file.message_type.add(name=name)
-        for number, (kind, label) in ((number, field.split()) for number, field in fields.items()):
+        for number, (kind, label) in ((number, field.split()) for number, field in numbered.items()):
             field = message.field.add(name=label, number=number)
             field.label = FieldDescriptorProto.LABEL_REPEATED if "*" in kind else FieldDescriptorProto.LABEL_OPTIONAL
             kind = kind.rstrip("*")
@@ -103,10 +112,10 @@ def build_request(inputs: Mapping[str, Tensor], *, model: str, version: str = ""
     b'\\n\\x01m\\x1a\\x0242*\\r\\n\\x01x\\x12\\x05UINT8\\x1a\\x01\\x01:\\x01\\x07'
     """
     request = MESSAGES["ModelInferRequest"](model_name=model, model_version=version, id=id)
-    for name in listing("inputs", list(inputs), MAX_TENSORS):
+    check_count("inputs", len(inputs))
+    for name, tensor in inputs.items():
         owner = f"tensor {shown(text('inputs: name', name))}"
-        tensor = inputs[str(name)]
-        shape = checked_shape(owner, list(tensor.shape))
+        shape = checked_shape(owner, tensor.shape)
         request.inputs.add(name=name, datatype=datatype_of(owner, tensor), shape=shape)
         request.raw_input_contents.append(limited(to_bytes(owner, tensor)))
     return limited(request.SerializeToString())
@@ -148,8 +157,8 @@ def parse_response(
     Traceback (most recent call last):
     hinge.errors.InvalidMessage: the response is to request '41', not to '42'
     """
-    _check_fields(memoryview(limited(body)))
-    message = _decoded("ModelInferResponse", body, len(body))
+    _check_fields(limited(body))
+    message = _decoded("ModelInferResponse", body, MAX_BODY_BYTES)
     if message.id != id:
         raise InvalidMessage(f"the response is to request {shown(message.id)}, not to {shown(id)}")
     served = message.model_name and model_name(message.model_name, "response: model_name")
@@ -162,12 +171,13 @@ def parse_response(
 
 
 def _outputs(message: Any) -> dict[str, Tensor]:
-    outputs, raw = listing("outputs", list(message.outputs), MAX_TENSORS), message.raw_output_contents
-    if raw and len(raw) != len(outputs):
-        raise InvalidMessage(f"outputs: {len(outputs)} of them have {len(raw)} raw contents")
+    count, raw = len(message.outputs), message.raw_output_contents
+    if count:
+        check_count("outputs", count)
+    if raw and len(raw) != count:
+        raise InvalidMessage(f"outputs: {count} of them have {len(raw)} raw contents")
     check_unique("outputs", [output.name for output in message.outputs])
-    contents = raw or [None] * len(outputs)
-    pairs = zip(message.outputs, contents, strict=True)
+    pairs = zip(message.outputs, raw or [None] * count, strict=True)
     return {text("outputs: name", output.name): _tensor(output, raw) for output, raw in pairs}
 
 
@@ -188,22 +198,27 @@ def _from_contents(owner: str, contents: Any, datatype: str, shape: tuple[int, .
     elements, count = getattr(contents, _TYPED[datatype]), math.prod(shape)
     if len(elements) != count:
         raise InvalidMessage(f"{owner}: {_TYPED[datatype]} must be {count} elements, got {len(elements)}")
-    dtype = dtype_of(datatype)
-    if dtype.kind not in "fO":
-        return from_json(owner, list(elements), datatype, shape)  # the numbers may be out of the datatype's range
-    tensor = np.empty(count, dtype)
-    tensor[:] = list(elements)
+    if datatype == "BYTES" and count > MAX_STRINGS:
+        raise InvalidMessage(f"{owner}: BYTES may have {MAX_STRINGS} elements at most, got {count}")
+    tensor = np.empty(count, dtype_of(datatype))
+    try:
+        tensor[:] = list(elements)
+    except OverflowError:
+        raise InvalidMessage(f"{owner}: {_TYPED[datatype]} is out of the range of {datatype}") from None
     return tensor.reshape(shape)
 
 
 def _specs(owner: str, tensors: Any) -> tuple[TensorSpec, ...]:
-    listing(owner, list(tensors), MAX_TENSORS)
+    if tensors:
+        check_count(owner, len(tensors))
     check_unique(owner, [tensor.name for tensor in tensors])
     return tuple(TensorSpec(tensor.name, tensor.datatype, tuple(tensor.shape)) for tensor in tensors)
 
 
 def _texts(owner: str, values: Any) -> tuple[str, ...]:
-    return tuple(text(owner, value) for value in listing(owner, list(values), MAX_NAMES))
+    if len(values) > MAX_NAMES:
+        raise InvalidMessage(f"{owner} may be {MAX_NAMES} at most, got {len(values)}")
+    return tuple(text(owner, value) for value in values)
 
 
 def _decoded(name: str, body: bytes, most: int) -> Any:
@@ -215,31 +230,21 @@ def _decoded(name: str, body: bytes, most: int) -> Any:
         raise InvalidMessage(f"{name}: no message of Protocol Buffers, or a damaged one") from None
 
 
-# -- counting fields, before they become objects ----------------------------------------------------------------------
+def _check_fields(body: bytes) -> None:
+    """Refuse too many fields of a response, its outputs (5) and their contents (5), which would become objects.
 
-
-def _check_fields(body: memoryview) -> None:
-    """Refuse a response of too many fields: its own, those of its outputs (5), and those of their contents (5)."""
+    64 MiB of empty outputs would take more than 2 GiB.
+    """
     count = 0
-    waiting = [(body, 0)]
-    while waiting:
-        message, depth = waiting.pop()
-        for key, part in _parts(message):
-            if key == 5 << 3 | 2 and depth < 2:
-                waiting.append((part, depth + 1))
-            count += 1
-            if count > MAX_FIELDS:
-                raise InvalidMessage(f"a message may have {MAX_FIELDS} fields, got more")
-
-
-def _parts(message: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """The fields of a message, up to where it is damaged, which is left to Protocol Buffers to refuse."""
-    position = 0
-    with suppress(ValueError):
-        while position < len(message):
-            key, position = read_varint(message, position)
-            size = _SIZES.get(key & 7, 0)
-            if key & 7 in (0, 2):
-                size, position = read_varint(message, position)
-            start, position = position, position + (size if key & 7 else 0)
-            yield key, message[start:position]
+    waiting = [(memoryview(body), 0)]
+    with suppress(ValueError):  # damage is left to Protocol Buffers to refuse
+        while waiting:
+            message, depth = waiting.pop()
+            for number, value in fields(message):
+                if number == 5 and depth < 2 and isinstance(value, memoryview):
+                    waiting.append((value, depth + 1))
+                count += 1
+                if count > MAX_FIELDS:
+                    break
+    if count > MAX_FIELDS:
+        raise InvalidMessage(f"a message may have {MAX_FIELDS} fields, got more")

@@ -1,55 +1,54 @@
-"""What every message is made of: headers, strict JSON, and limits that hold before anything is allocated.
+"""JSON of the Open Inference Protocol: typed decoding with msgspec, and the data of tensors.
 
-JSON as Python reads it is too generous for what a stranger sends: it knows NaN, takes the last of two equal keys, and
-recurses as deep as the text does. Here none of that gets through, and an error shows only a few characters of the data.
-
-Tokens that a client shows a server, in a header of their own.
+What a client or a server sends is hostile. Types are checked while the text is decoded, so that most of what is wrong
+is refused at its first byte; limits hold before anything is allocated, and an error shows only a few characters of it.
 """
 
-import json
-import os
+import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
+from itertools import chain
+from typing import Annotated, Any, TypeVar
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
-from hinge.errors import InvalidMessage
+from hinge._checks import kind
+from hinge._checks import shown as shown
+from hinge.errors import InvalidMessage, printable
+from hinge.oip.access import check_token as check_token
+from hinge.oip.access import read_token as read_token
+from hinge.oip.tensors import MAX_BODY_BYTES as MAX_BODY_BYTES
+from hinge.oip.tensors import MAX_STRINGS, Tensor, datatype_of, dtype_of, objects, strings
+from hinge.oip.tensors import MAX_TEXT as MAX_TEXT
+from hinge.oip.tensors import model_name as model_name
+from hinge.oip.tensors import text as text
 
-MAX_BODY_BYTES = 64 * 2**20
-MAX_DEPTH = 40  # numpy's 32 dimensions, inside a tensor, inside a list, inside a message
-MAX_JSON_BYTES = 16 * 2**20  # large tensors are for binary data; reading JSON costs far more time and memory
-MAX_MARKS = 2**22  # quotes, commas, brackets, … in JSON: a bound on how many values it can hold
-MAX_KEYS = 2**14  # objects and their keys, of which a message with the most tensors has some thousand
-MAX_TEXT = 256  # characters in a name or an id
+MAX_JSON_BYTES = 16 * 2**20  # large tensors are for binary data; reading JSON takes more time and memory
+MAX_SMALL_BYTES = 2**20  # of metadata and of errors
+MAX_OBJECTS = 2**14  # opening braces in a message, of which one with the most tensors has some hundred
+MAX_ELEMENTS = 2**20  # of a tensor whose data is JSON
 
-_KINDS = {dict: "an object", list: "a list", str: "text", bool: "a truth value", int: "an integer", float: "a number"}
-_QUOTE = ord('"')
-_AT_ONCE = 2**14  # marks looked at together, so that looking takes little memory
-_NO_MARKS = bytes(set(range(256)) - set(b'"[]{},:\\'))
-_STEPS = np.zeros(256, np.int8)  # how much deeper each character leads
-_STEPS[list(b"[{")] = 1
-_STEPS[list(b"]}")] = -1
-_IN_OBJECTS = np.zeros(256, np.bool_)
-_IN_OBJECTS[list(b"{:")] = True
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Message:
     """What goes over HTTP: the headers that the format needs, and the body."""
 
-    headers: Mapping[str, str]
+    headers: dict[str, str]
     body: bytes
 
 
-def json_message(fields: Mapping[str, object]) -> Message:
+def json_message(value: object) -> Message:
     """A message of JSON alone. KServe refuses it without its content type.
 
     >>> json_message({"error": "no such model"})
     Message(headers={'Content-Type': 'application/json'}, body=b'{"error":"no such model"}')
     """
-    return Message({"Content-Type": "application/json"}, limited(write_json(fields)))
+    return Message({"Content-Type": "application/json"}, limited(write_json(value)))
 
 
 def limited(body: bytes) -> bytes:
@@ -59,94 +58,48 @@ def limited(body: bytes) -> bytes:
     return body
 
 
-def write_json(fields: Mapping[str, object]) -> bytes:
-    """The fields as compact JSON, which is ASCII throughout."""
-    return json.dumps(fields, allow_nan=False, separators=(",", ":")).encode("ascii")
+def write_json(value: object) -> bytes:
+    """The value as compact JSON."""
+    return msgspec.json.encode(value)
 
 
-def read_json(text: bytes) -> dict[str, object]:
-    """The fields of a JSON object.
+def decoded(body: bytes, decoder: msgspec.json.Decoder[T], most: int = MAX_SMALL_BYTES) -> T:
+    """What a decoder makes of JSON; whatever is wrong with it raises `InvalidMessage`.
 
-    >>> read_json(b'{"id": "42"}')
-    {'id': '42'}
+    >>> decoded(b'{"id": 7}', msgspec.json.Decoder(dict[str, str]))
+    Traceback (most recent call last):
+    hinge.errors.InvalidMessage: JSON: Expected `str`, got `int` - at `$[...]`
+    """
+    if len(body) > most:
+        raise InvalidMessage(f"JSON: {len(body)} bytes, more than {most}")
+    if body.count(b"{") > MAX_OBJECTS:  # msgspec limits the length of a list only once it is read
+        raise InvalidMessage(f"JSON: more than {MAX_OBJECTS} objects")
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        problem = _problem(error)
+    except RecursionError:
+        problem = "nested too deep"
+    raise InvalidMessage(f"JSON: {problem}")  # out here, so that the error does not hold on to the body
+
+
+def read_json(body: bytes) -> dict[str, Any]:
+    """The fields of a JSON object of at most 1 MiB, for what has no type of its own.
+
     >>> read_json(b'{"data": [NaN]}')
     Traceback (most recent call last):
-    hinge.errors.InvalidMessage: JSON: NaN is not a number in JSON
+    hinge.errors.InvalidMessage: JSON: malformed: invalid character (byte 10)
     """
-    _check_size(text)
-    try:
-        value = _DECODER.decode(text.decode("utf-8"))
-    except InvalidMessage:
-        raise
-    except UnicodeDecodeError as error:
-        problem = f"no UTF-8 at byte {error.start}"
-    except json.JSONDecodeError as error:
-        problem = f"broken at character {error.pos}"
-    except ValueError:  # Python refuses to read integers of thousands of digits
-        problem = "a number has too many digits"
-    else:
-        return mapping("message", value)
-    raise InvalidMessage(f"JSON: {problem}")  # out here, so that the error does not hold on to the text
+    return decoded(body, _FIELDS)
 
 
-def _check_size(text: bytes) -> None:
-    """Refuse JSON that is too long, too deep or holds too many values, without reading it.
-
-    Brackets count only outside of strings, which end at every second quote once escaped ones are gone. Where the text
-    is no JSON, the reader stops at the first fault; up to there, the depth found here is the true one.
-    """
-    if len(text) > MAX_JSON_BYTES:
-        raise InvalidMessage(f"JSON: {len(text)} bytes, more than {MAX_JSON_BYTES}")
-    opened = text.count(b"{")
-    if text.count(b"[") + opened <= MAX_DEPTH and text.count(b":") + opened <= MAX_KEYS and len(text) <= MAX_MARKS:
-        return  # nearly every message ends here: so few of them cannot be too many, wherever they stand
-    marks = text.translate(None, _NO_MARKS)
-    if len(marks) > MAX_MARKS:
-        raise InvalidMessage(f"JSON: {len(marks)} quotes, brackets and the like, more than {MAX_MARKS}")
-    if b"\\" in marks:
-        marks = text.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, _NO_MARKS)
-    quotes = depth = keys = 0
-    for start in range(0, len(marks), _AT_ONCE):
-        part = np.frombuffer(marks[start : start + _AT_ONCE], np.uint8)
-        counts = np.cumsum(part == _QUOTE, dtype=np.int32) + quotes
-        outside = counts % 2 == 0
-        depths = np.cumsum(_STEPS[part] * outside, dtype=np.int32) + depth
-        quotes, depth, keys = int(counts[-1]), int(depths[-1]), keys + int((_IN_OBJECTS[part] & outside).sum())
-        if depths.max() > MAX_DEPTH:
-            raise InvalidMessage(f"JSON: nested more than {MAX_DEPTH} deep")
-        if keys > MAX_KEYS:
-            raise InvalidMessage(f"JSON: objects and their keys are more than {MAX_KEYS}")
+def _problem(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "no UTF-8"
+    return printable(str(error).removeprefix("JSON is "), 160)
 
 
-def _refuse_constant(literal: str) -> object:
-    raise InvalidMessage(f"JSON: {literal} is not a number in JSON")
-
-
-def _fields(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        raise InvalidMessage("JSON: an object has the same key twice")
-    return fields
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_fields)
-
-
-def shown(value: object, most: int = 36) -> str:
-    """At most so many characters of the value; of a list or an object only what it is.
-
-    >>> print(shown("FP32"), shown([1, 2, 3]), shown(10**50, most=12))
-    'FP32' a list 10000000000…
-    """
-    if not isinstance(value, (str, int, float, type(None))):
-        return kind(value)
-    text = "null" if value is None else repr(value[:most] if isinstance(value, str) else value)
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def kind(value: object) -> str:
-    """What JSON calls such a value."""
-    return "null" if value is None else _KINDS.get(type(value), type(value).__name__)
+_FIELDS = msgspec.json.Decoder(dict[str, Any])
 
 
 def mapping(owner: str, value: object) -> dict[str, object]:
@@ -165,77 +118,123 @@ def listing(owner: str, value: object, most: int) -> list[object]:
     return value
 
 
-def text(owner: str, value: object, empty: bool = False) -> str:
-    """The value, if it is text that may stand in a log: short, printable, and not empty unless it may be."""
-    if not isinstance(value, str) or not (value or empty) or len(value) > MAX_TEXT or not value.isprintable():
-        raise InvalidMessage(f"{owner} must be 1 to {MAX_TEXT} printable characters, got {shown(value)}")
-    return value
+# -- the data of tensors ----------------------------------------------------------------------------------------------
+
+_WORDS = {"b": "true and false", "f": "numbers", "O": "text"}
+_NESTED = re.compile(rb"\[\s*\[")
+_COUNTED = 2**20  # bytes of data from which elements are counted before they are read
+_MANY = 4096  # elements from which `_floats` looks for numbers that msgspec needs 10 µs each to read
+_SLOW = re.compile(rb"e[-+]?0*[1-9][0-9][0-9]")  # such as 5e-324, which Python reads in 1 µs
+_ZEROS = b"0" * 40  # or the same without an exponent
+_WIDEST = 64  # bytes of an integer of 64 bits, with room for blanks
 
 
-def optional_text(owner: str, fields: Mapping[str, object], key: str) -> str:
-    """The text under the key; empty where it is absent or null, as KServe writes what it does not have."""
-    value = fields.get(key)
-    return "" if value is None else text(f"{owner}: {key}", value, empty=True)
+def to_json(owner: str, tensor: Tensor) -> list[Any]:
+    """The data of a tensor as a flat list for JSON.
 
-
-def parameters(owner: str, fields: Mapping[str, object]) -> dict[str, object]:
-    """The parameters of a message or of a tensor in it; unknown ones may be among them."""
-    value = fields.get("parameters")
-    return {} if value is None else mapping(f"{owner}: parameters", value)
-
-
-def flag(fields: Mapping[str, object], key: str, default: bool) -> bool:
-    """The truth value under the key, or the default where it is absent or null."""
-    value = fields.get(key)
-    if value is not None and not isinstance(value, bool):
-        raise InvalidMessage(f"{key} must be true or false, got {shown(value)}")
-    return default if value is None else value
-
-
-def model_name(value: object, owner: str = "model name") -> str:
-    """The value, if it may name a model (or a version of one): nothing that a path or an address could be made of.
-
-    >>> model_name("resnet-50.v2")
-    'resnet-50.v2'
-    >>> model_name("../secrets")
+    >>> to_json("input 'x'", np.array([[1.5], [np.nan]]))
     Traceback (most recent call last):
-    hinge.errors.InvalidMessage: model name must be 1 to 64 of A-Z a-z 0-9 _ . - and more than dots, got '../secrets'
+    hinge.errors.InvalidMessage: input 'x': NaN and infinity have no form in JSON; send them as binary data
     """
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", value) or not value.strip("."):
-        raise InvalidMessage(
-            f"{owner} must be 1 to 64 of A-Z a-z 0-9 _ . - and more than dots, got {shown(value)}"
-        )
-    return value
+    if datatype_of(owner, tensor) == "BYTES":
+        return [_utf8(owner, element) for element in strings(owner, tensor)]
+    if tensor.dtype.kind == "f" and not np.isfinite(tensor).all():
+        raise InvalidMessage(f"{owner}: NaN and infinity have no form in JSON; send them as binary data")
+    elements: list[Any] = tensor.ravel().tolist()
+    return elements
 
 
-MAX_TOKEN = 4096  # characters
+def from_json(owner: str, data: bytes, datatype: str, shape: tuple[int, ...]) -> Tensor:
+    """The tensor whose data is a JSON list, flat or nested as the shape is.
 
-
-def read_token(path: Path | None, variable: str = "HINGE_TOKEN") -> str | None:
-    """The token in a file, or else in the environment, if there is one; never from the command line, which others see.
-
-    >>> read_token(None, "NO_SUCH_TOKEN") is None
-    True
+    >>> from_json("input 'x'", b"[[1, 2.5], [3, 4]]", "FP32", (2, 2)).tolist()
+    [[1.0, 2.5], [3.0, 4.0]]
     """
-    if path is None:
-        token = os.environ.get(variable)
-        return None if token is None else check_token(variable, token.strip())
-    with path.open("rb") as file:
-        content = file.read(2 * MAX_TOKEN)  # what is longer is refused, however long it is
-    return check_token(str(path), content.decode("utf-8", "replace").strip())
+    count, dtype = math.prod(shape), dtype_of(datatype)
+    most = MAX_STRINGS if datatype == "BYTES" else MAX_ELEMENTS
+    if count > most:
+        raise InvalidMessage(f"{owner}: data in JSON may be {most} elements, got {count}; send binary data")
+    if len(data) > _COUNTED:
+        _check_count(owner, data, count, dtype.kind)
+    nested = _NESTED.match(data) is not None
+    try:
+        if dtype.kind == "f" and count > _MANY and not nested:
+            elements = _floats(data)
+        else:
+            elements = _decoder(datatype, max(len(shape), 1) if nested else 1).decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        problem = f"data of {datatype} must hold {_elements(dtype)}: {_problem(error)}"
+    else:
+        flat = _flat(owner, elements, shape) if nested else elements
+        if len(flat) != count:
+            raise InvalidMessage(f"{owner}: data must be {count} elements, got {len(flat)}")
+        return _array(owner, flat, dtype).reshape(shape)
+    raise InvalidMessage(f"{owner}: {problem}")  # out here, so that the error does not hold on to the data
 
 
-def check_token(owner: str, token: object) -> str:
-    """The token, if it can stand in a header: printable characters of ASCII, no spaces, no ends of lines.
+def _check_count(owner: str, data: bytes, count: int, kind: str) -> None:
+    """Refuse more or wider elements than the shape has, before they are read."""
+    commas = data.count(b",")
+    if commas + 1 < count or (kind != "O" and commas + 1 > max(count, 1)):
+        raise InvalidMessage(f"{owner}: data must be {count} elements")
+    if kind in "ui" and len(max(data.split(b","), key=len)) > _WIDEST:
+        raise InvalidMessage(f"{owner}: data has integers of more than {_WIDEST} characters")
 
-    >>> check_token("OpenInference", "secret")
-    'secret'
-    >>> check_token("OpenInference", "secret\\n")
-    Traceback (most recent call last):
-    ValueError: OpenInference: token must be printable ASCII without spaces
-    """
-    if not isinstance(token, str):
-        raise TypeError(f"{owner}: token must be text, got {type(token).__name__}")
-    if not re.fullmatch(r"[!-~]+", token) or len(token) > MAX_TOKEN:
-        raise ValueError(f"{owner}: token must be printable ASCII without spaces")  # and it is not shown
-    return token
+
+def _floats(data: bytes) -> list[float]:
+    if b'"' in data or b"l" in data or b"u" in data:  # text, null, true or false
+        raise ValueError("there is something else in it")
+    if _ZEROS in data or b"E" in data or _SLOW.search(data):
+        return [float(number) for number in data[1:-1].split(b",")]  # of valid JSON, of which only numbers are left
+    numbers: list[float] = _decoder("FP64", 1).decode(data)
+    return numbers
+
+
+@cache
+def _decoder(datatype: str, depth: int) -> msgspec.json.Decoder[Any]:
+    """The decoder of lists in lists, so many deep, of elements of that datatype."""
+    type: Any = {"b": bool, "f": float, "O": str}.get(dtype_of(datatype).kind, int)
+    if type is int:
+        limits = np.iinfo(dtype_of(datatype))
+        high = None if limits.max > np.iinfo(np.int64).max else int(limits.max)  # msgspec has no bound beyond int64
+        type = Annotated[int, Meta(ge=int(limits.min), le=high)]
+    for _ in range(depth):
+        type = list[type]
+    return msgspec.json.Decoder(type)
+
+
+def _elements(dtype: np.dtype[Any]) -> str:
+    if dtype.kind in _WORDS:
+        return _WORDS[dtype.kind]
+    return f"integers from {np.iinfo(dtype).min} to {np.iinfo(dtype).max}"
+
+
+def _flat(owner: str, nested: list[Any], shape: tuple[int, ...]) -> list[Any]:
+    parts: list[Any] = [nested]
+    for size in shape:
+        if not all(len(part) == size for part in parts):
+            raise InvalidMessage(f"{owner}: data must be flat or nested as its shape is")
+        parts = list(chain.from_iterable(parts))
+    return parts
+
+
+def _array(owner: str, elements: list[Any], dtype: np.dtype[Any]) -> Tensor:
+    if dtype.kind == "O":
+        return objects(list(map(str.encode, elements)))
+    if dtype.kind != "f":
+        try:
+            return np.fromiter(elements, dtype, len(elements))
+        except OverflowError:  # beyond 64 bits
+            raise InvalidMessage(f"{owner}: data is out of the range of {dtype.name}") from None
+    with np.errstate(over="ignore"):
+        numbers = np.fromiter(elements, np.float64, len(elements)).astype(dtype, copy=False)
+    if not np.isfinite(numbers).all():
+        raise InvalidMessage(f"{owner}: data is out of the range of {dtype.name}")
+    return numbers
+
+
+def _utf8(owner: str, element: bytes) -> str:
+    try:
+        return element.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidMessage(f"{owner}: bytes that are not UTF-8 have no form in JSON; send binary data") from None

@@ -1,6 +1,4 @@
-"""What servers and models of the Open Inference Protocol say of themselves, read from JSON and written as it.
-
-Messages of the Open Inference Protocol v2 (KServe V2) over HTTP, for client and server, without any I/O.
+"""Messages of the Open Inference Protocol v2 (KServe V2) over HTTP, for client and server, without any I/O.
 
 A client builds a request and parses the response; a server parses the request and builds the response:
 
@@ -9,53 +7,176 @@ A client builds a request and parses the response; a server parses the request a
 
 Source: `inference_rest.md` of github.com/kserve/open-inference-protocol, and Triton's binary tensor data extension, in
 which the tensors' bytes follow the JSON, whose length a header gives; use `binary` only where the server's metadata
-lists it. Whatever is wrong with a message raises `InvalidMessage`; sizes are checked before anything is allocated for
-them. NaN can arrive as binary data only, and is the receiver's to judge.
+lists it. Whatever is wrong with a message raises `InvalidMessage`. The structs whose names end in `Body` are what goes
+over the wire; `schemas` describes them for OpenAPI. A tensor's shape and data stay raw until its name, datatype and
+size have passed, so that nothing is allocated for a tensor that is refused. NaN can arrive as binary data only, and is
+the receiver's to judge.
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from hinge.errors import InvalidMessage
 from hinge.oip.json import (
-    Message as Message,
-)
-from hinge.oip.json import (
-    flag,
+    MAX_JSON_BYTES,
+    decoded,
+    from_json,
     json_message,
     limited,
-    listing,
-    mapping,
-    optional_text,
-    parameters,
-    read_json,
     shown,
-    text,
+    to_json,
     write_json,
 )
-from hinge.oip.json import (
-    model_name as model_name,
-)
+from hinge.oip.json import Message as Message
 from hinge.oip.tensors import (
+    DATATYPES,
     MAX_RANK,
+    MAX_TEXT,
+    MODEL_NAME,
     Tensor,
     check_datatype,
+    check_names,
     check_tensors,
     checked_shape,
     datatype_of,
     from_bytes,
-    from_json,
+    text,
     to_bytes,
-    to_json,
 )
-from hinge.oip.tensors import (
-    TensorSpec as TensorSpec,
-)
+from hinge.oip.tensors import TensorSpec as TensorSpec
+from hinge.oip.tensors import model_name as model_name
 
 MAX_TENSORS = 64  # inputs or outputs of one model
 MAX_NAMES = 256  # extensions of a server, versions of a model
+
+_JSON_LENGTH = "Inference-Header-Content-Length"
+_SHAPE_BYTES = 2048  # of the JSON of a shape, which need not be read if it has more
+_ABSENT = (b"", b"null")  # data in JSON that is not there
+
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
+Text = Annotated[str, Meta(max_length=MAX_TEXT)]
+ModelName = Annotated[str, Meta(max_length=MAX_TEXT, extra_json_schema={"pattern": f"^{MODEL_NAME}$"})]
+Datatype = Annotated[str, Meta(extra_json_schema={"enum": list(DATATYPES)})]
+Sizes = Annotated[
+    Raw, Meta(extra_json_schema={"type": "array", "maxItems": MAX_RANK, "items": {"type": "integer", "minimum": 0}})
+]
+Data = Annotated[Raw, Meta(extra_json_schema={"type": "array"})]
+
+
+class TensorParameters(Struct, gc=False):
+    """Parameters of a tensor; others are ignored."""
+
+    binary_data_size: Annotated[int, Meta(ge=0)] | None = None
+
+
+class TensorBody(Struct, gc=False):
+    """A tensor in a request or a response; its data is in the JSON, or behind it if it has a size there."""
+
+    name: Name
+    shape: Sizes
+    datatype: Datatype
+    parameters: TensorParameters | None = None
+    data: Data | UnsetType = UNSET
+
+
+class OutputParameters(Struct, gc=False):
+    """Parameters of an output that a request names."""
+
+    binary_data: bool | None = None
+
+
+class OutputBody(Struct, gc=False):
+    """An output that a request names."""
+
+    name: Name
+    parameters: OutputParameters | None = None
+
+
+class RequestParameters(Struct, gc=False):
+    """Parameters of a request."""
+
+    binary_data_output: bool | None = None
+
+
+class RequestBody(Struct):
+    """A request for an inference; with no outputs named, for all of them."""
+
+    inputs: Annotated[list[TensorBody], Meta(min_length=1, max_length=MAX_TENSORS)]
+    id: Text | None = None
+    parameters: RequestParameters | None = None
+    outputs: Annotated[list[OutputBody], Meta(max_length=MAX_TENSORS)] | None = None
+
+
+class ResponseBody(Struct):
+    """The response to a request."""
+
+    outputs: Annotated[list[TensorBody], Meta(max_length=MAX_TENSORS)] | None = None
+    model_name: ModelName | None = None  # the specification's own examples have none
+    model_version: Text | None = None
+    id: Text | None = None
+    error: str | None = None
+
+
+class ErrorBody(Struct):
+    """What a server answers, beside an HTTP status of 400 or more, where it cannot do as asked."""
+
+    error: str | None = None
+    detail: str | None = None  # where FastAPI answers in place of the server
+
+
+class ServerBody(Struct):
+    """What a server says of itself."""
+
+    name: Name | None = None
+    version: Text | None = None
+    extensions: Annotated[list[Name], Meta(max_length=MAX_NAMES)] | None = None
+    error: str | None = None
+
+
+class SpecBody(Struct):
+    """What a server says of an input or output of a model; in a shape, -1 stands for any size."""
+
+    name: Name
+    datatype: Datatype
+    shape: Annotated[list[Annotated[int, Meta(ge=-1)]], Meta(max_length=MAX_RANK)]
+
+
+class ModelBody(Struct):
+    """What a server says of a model."""
+
+    name: ModelName | None = None
+    versions: Annotated[list[Name], Meta(max_length=MAX_NAMES)] | None = None
+    platform: Text | None = None
+    inputs: Annotated[list[SpecBody], Meta(max_length=MAX_TENSORS)] | None = None
+    outputs: Annotated[list[SpecBody], Meta(max_length=MAX_TENSORS)] | None = None
+    error: str | None = None
+
+
+BODIES = (RequestBody, ResponseBody, ErrorBody, ServerBody, ModelBody)
+
+_REQUEST = msgspec.json.Decoder(RequestBody)
+_RESPONSE = msgspec.json.Decoder(ResponseBody)
+_ERROR = msgspec.json.Decoder(ErrorBody)
+_SERVER = msgspec.json.Decoder(ServerBody)
+_MODEL = msgspec.json.Decoder(ModelBody)
+_SIZES = msgspec.json.Decoder(list[int])
+
+
+def schemas(*more: type[Struct]) -> dict[str, Any]:
+    """The JSON Schemas of all messages, and of more structs, by name, as components of an OpenAPI description.
+
+    >>> schemas()["RequestBody"]["required"]
+    ['inputs']
+    """
+    return msgspec.json.schema_components((*BODIES, *more), ref_template="#/components/schemas/{name}")[1]
+
+
+# -- what servers and models say of themselves ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -89,11 +210,10 @@ def parse_server_metadata(body: bytes) -> ServerMetadata:
     >>> parse_server_metadata(b'{"name": "triton", "version": "2.5", "extensions": ["binary_tensor_data"]}').binary
     True
     """
-    fields = read_json(body)
-    refuse_error(fields)
-    name = text("server: name", fields.get("name"))
-    extensions = _texts("server: extensions", fields.get("extensions"))
-    return ServerMetadata(name, optional_text("server", fields, "version"), extensions)
+    server = decoded(body, _SERVER)
+    _refuse_error(server.error)
+    version = text("server: version", server.version or "", empty=True)
+    return ServerMetadata(text("server: name", server.name), version, _texts("server: extensions", server.extensions))
 
 
 def build_server_metadata(metadata: ServerMetadata) -> Message:
@@ -102,7 +222,7 @@ def build_server_metadata(metadata: ServerMetadata) -> Message:
     >>> build_server_metadata(ServerMetadata("hinge", "1.0", ())).body
     b'{"name":"hinge","version":"1.0","extensions":[]}'
     """
-    return json_message(asdict(metadata))
+    return json_message(metadata)
 
 
 def parse_model_metadata(body: bytes) -> ModelMetadata:
@@ -112,14 +232,14 @@ def parse_model_metadata(body: bytes) -> ModelMetadata:
     >>> parse_model_metadata(b'{"name": "m", "platform": "onnx", "inputs": [], "outputs": [%s]}' % scores).outputs
     (TensorSpec(name='scores', datatype='FP32', shape=(-1, 10)),)
     """
-    fields = read_json(body)
-    refuse_error(fields)
+    model = decoded(body, _MODEL)
+    _refuse_error(model.error)
     return ModelMetadata(
-        name=model_name(fields.get("name"), "model: name"),
-        platform=optional_text("model", fields, "platform"),
-        inputs=_specs("inputs", fields.get("inputs")),
-        outputs=_specs("outputs", fields.get("outputs")),
-        versions=_texts("model: versions", fields.get("versions")),
+        name=model_name(model.name, "model: name"),
+        platform=text("model: platform", model.platform or "", empty=True),
+        inputs=_specs("inputs", model.inputs),
+        outputs=_specs("outputs", model.outputs),
+        versions=_texts("model: versions", model.versions),
     )
 
 
@@ -129,7 +249,8 @@ def build_model_metadata(metadata: ModelMetadata) -> Message:
     >>> build_model_metadata(ModelMetadata("m", "onnx", (), (), ("1",))).body
     b'{"name":"m","platform":"onnx","inputs":[],"outputs":[],"versions":["1"]}'
     """
-    return json_message({**asdict(metadata), "name": model_name(metadata.name)})
+    model_name(metadata.name)
+    return json_message(metadata)
 
 
 def build_error(problem: str) -> Message:
@@ -137,10 +258,17 @@ def build_error(problem: str) -> Message:
     return json_message({"error": problem})
 
 
-def refuse_error(fields: Mapping[str, object]) -> None:
-    """Refuse a message in which a server reports an error, and show how that starts."""
-    if fields.get("error") is not None:
-        raise InvalidMessage(f"the server reports an error: {shown(fields['error'], most=80)}")
+def parse_error(body: bytes) -> str:
+    """What a server says is wrong, beside an HTTP status of 400 or more; empty where it does not say.
+
+    >>> parse_error(b'{"error": "no such model"}'), parse_error(b"<html>")
+    ('no such model', '')
+    """
+    try:
+        problem = decoded(body, _ERROR)
+    except InvalidMessage:
+        return ""
+    return problem.error or problem.detail or ""
 
 
 def check_unique(owner: str, names: Collection[str]) -> None:
@@ -149,22 +277,23 @@ def check_unique(owner: str, names: Collection[str]) -> None:
         raise InvalidMessage(f"{owner}: two have the same name")
 
 
-def _texts(owner: str, value: object) -> tuple[str, ...]:
-    return () if value is None else tuple(text(owner, item) for item in listing(owner, value, MAX_NAMES))
+def _refuse_error(error: str | None) -> None:
+    if error is not None:
+        raise InvalidMessage(f"the server reports an error: {shown(error, most=80)}")
 
 
-def _specs(owner: str, value: object) -> tuple[TensorSpec, ...]:
-    specs = []
-    for item in listing(owner, value, MAX_TENSORS):
-        fields = mapping(owner, item)
-        shape = listing(f"{owner}: dimensions", fields.get("shape"), MAX_RANK)
-        values: Any = fields.get("name"), fields.get("datatype"), tuple(shape)  # the record checks them
-        specs.append(TensorSpec(*values))
-    check_unique(owner, [spec.name for spec in specs])
-    return tuple(specs)
+def _texts(owner: str, values: Sequence[str] | None) -> tuple[str, ...]:
+    return tuple(text(owner, value) for value in values or ())
 
 
-_JSON_LENGTH = "Inference-Header-Content-Length"
+def _specs(owner: str, bodies: Sequence[SpecBody] | None) -> tuple[TensorSpec, ...]:
+    if bodies is None:
+        raise InvalidMessage(f"{owner} must be a list, got null")
+    check_unique(owner, [body.name for body in bodies])
+    return tuple(TensorSpec(body.name, body.datatype, tuple(body.shape)) for body in bodies)
+
+
+# -- inference --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,10 +343,10 @@ def build_request(
     """
     fields: dict[str, object] = {"id": text("request: id", id)} if id else {}
     if outputs:
-        names = [text("outputs: name", name) for name in listing("outputs", list(outputs), MAX_TENSORS)]
-        check_unique("outputs", names)
+        check_count("outputs", len(outputs))
+        check_unique("outputs", outputs)
         form = {"parameters": {"binary_data": True}} if binary else {}
-        fields["outputs"] = [{"name": name, **form} for name in names]
+        fields["outputs"] = [{"name": text("outputs: name", name), **form} for name in outputs]
     elif binary:
         fields["parameters"] = {"binary_data_output": True}
     return _message(fields, "inputs", inputs, lambda _: binary)
@@ -234,16 +363,17 @@ def parse_request(
     >>> request.inputs["x"].tolist(), request.outputs
     ([[1.5, 2.0]], {'y': True})
     """
-    fields, data = _parted(headers, body)
-    id = optional_text("request", fields, "id")
-    binary = flag(parameters("request", fields), "binary_data_output", False)
-    outputs = _requested(fields.get("outputs"), binary)
-    inputs = _read_tensors("inputs", fields.get("inputs"), data)
-    if expected:
-        check_tensors(inputs, expected)
-        unknown = inputs.keys() - {spec.name for spec in expected}
-        if unknown:
-            raise InvalidMessage(f"the model has no input {shown(min(unknown))}")
+    text_part, data = _parted(headers, body)
+    request = decoded(text_part, _REQUEST, MAX_JSON_BYTES)
+    id = text("request: id", request.id or "", empty=True)
+    binary = bool(request.parameters and request.parameters.binary_data_output)
+    names = [each.name for each in request.inputs]
+    check_names(names, expected)
+    unknown = set(names) - {spec.name for spec in expected} if expected else ()
+    if unknown:
+        raise InvalidMessage(f"the model has no input {shown(min(unknown))}")
+    outputs = _requested(request.outputs or (), binary)
+    inputs = _read_tensors("inputs", request.inputs, data, expected)
     return InferenceRequest(inputs, id, outputs, binary)
 
 
@@ -280,37 +410,43 @@ def parse_response(
     Traceback (most recent call last):
     hinge.errors.InvalidMessage: the response is to request '41', not to '42'
     """
-    fields, data = _parted(headers, body)
-    refuse_error(fields)
-    answered = optional_text("response", fields, "id")
+    text_part, data = _parted(headers, body)
+    response = decoded(text_part, _RESPONSE, MAX_JSON_BYTES)
+    _refuse_error(response.error)
+    answered = text("response: id", response.id or "", empty=True)
     if id and answered != id:
         raise InvalidMessage(f"the response is to request {shown(answered)}, not to {shown(id)}")
-    name = fields.get("model_name")  # the specification's own examples have none
-    served = "" if name is None else model_name(name, "response: model_name")
+    served = "" if response.model_name is None else model_name(response.model_name, "response: model_name")
     if model and served and served != model:
         raise InvalidMessage(f"the response is of model {shown(served)}, not of {shown(model)}")
-    outputs = _read_tensors("outputs", fields.get("outputs"), data)
-    check_tensors(outputs, expected)
-    return InferenceResponse(outputs, served, optional_text("response", fields, "model_version"), answered)
+    outputs = _read_tensors("outputs", response.outputs or (), data, expected)
+    check_names(outputs, expected)
+    version = text("response: model_version", response.model_version or "", empty=True)
+    return InferenceResponse(outputs, served, version, answered)
+
+
+def check_count(role: str, count: int) -> None:
+    """Refuse more tensors than a model may have, or none."""
+    if not 1 <= count <= MAX_TENSORS:
+        raise InvalidMessage(f"{role} must be 1 to {MAX_TENSORS}, got {count}")
 
 
 def _message(
     fields: dict[str, object], role: str, tensors: Mapping[str, Tensor], is_binary: Callable[[str], bool]
 ) -> Message:
-    listing(role, list(tensors), MAX_TENSORS)
+    check_count(role, len(tensors))
     parts = []
-    items = []
+    items = fields[role] = list[dict[str, object]]()
     for name, tensor in tensors.items():
-        item = _described(role, name, tensor)
+        owner = f"tensor {shown(text(f'{role}: name', name))}"
+        item: dict[str, object] = {"name": name, "shape": checked_shape(owner, tensor.shape)}
+        item["datatype"] = datatype_of(owner, tensor)
         if is_binary(name):
-            parts.append(to_bytes(f"tensor {shown(name)}", tensor))
+            parts.append(to_bytes(owner, tensor))
             item["parameters"] = {"binary_data_size": len(parts[-1])}
         else:
-            item["data"] = to_json(f"tensor {shown(name)}", tensor)
+            item["data"] = to_json(owner, tensor)
         items.append(item)
-    if not items:
-        raise InvalidMessage(f"{role} must not be empty")
-    fields[role] = items
     if not parts:
         return json_message(fields)
     header = write_json(fields)
@@ -318,67 +454,59 @@ def _message(
     return Message(headers, limited(b"".join([header, *parts])))
 
 
-def _described(role: str, name: str, tensor: Tensor) -> dict[str, object]:
-    owner = f"tensor {shown(text(f'{role}: name', name))}"
-    datatype = datatype_of(owner, tensor)
-    return {"name": name, "shape": checked_shape(owner, list(tensor.shape)), "datatype": datatype}
-
-
-def _parted(headers: Mapping[str, str], body: bytes) -> tuple[dict[str, object], memoryview]:
+def _parted(headers: Mapping[str, str], body: bytes) -> tuple[bytes, memoryview]:
     """The JSON of a message, and the binary data behind it."""
     limited(body)
     lengths = [value for name, value in headers.items() if name.lower() == _JSON_LENGTH.lower()]
     if not lengths:
-        return read_json(body), memoryview(b"")
+        return body, memoryview(b"")
     if len(lengths) > 1 or not re.fullmatch(r"[0-9]{1,9}", lengths[0]) or int(lengths[0]) > len(body):
         raise InvalidMessage(f"{_JSON_LENGTH} must be one number up to {len(body)}, got {shown(lengths[0])}")
     length = int(lengths[0])
-    return read_json(body[:length]), memoryview(body)[length:]
+    return body[:length], memoryview(body)[length:]
 
 
-def _read_tensors(role: str, value: object, data: memoryview) -> dict[str, Tensor]:
+def _read_tensors(
+    role: str, bodies: Sequence[TensorBody], data: memoryview, expected: Collection[str | TensorSpec]
+) -> dict[str, Tensor]:
     """The tensors of a message, which together take all of its binary data."""
+    check_count(role, len(bodies))
+    check_unique(role, [body.name for body in bodies])
+    specs = {spec.name: spec for spec in expected if isinstance(spec, TensorSpec)}
     tensors: dict[str, Tensor] = {}
-    for item in listing(role, value, MAX_TENSORS):
-        fields = mapping(role, item)
-        name = text(f"{role}: name", fields.get("name"))
-        if name in tensors:
-            raise InvalidMessage(f"{role}: two have the same name")
-        size = _binary_size(name, fields, len(data))
-        tensors[name] = _read_tensor(name, fields, data[:size] if size is not None else None)
-        data = data[size or 0 :]
+    for body in bodies:
+        owner = f"tensor {shown(text(f'{role}: name', body.name))}"
+        datatype, shape = check_datatype(owner, body.datatype), _shape(owner, body.shape)
+        if body.name in specs:
+            specs[body.name].check_form(datatype, shape)
+        in_json = b"" if body.data is UNSET else bytes(body.data)
+        size = None if body.parameters is None else body.parameters.binary_data_size
+        if size is None:
+            tensors[body.name] = from_json(owner, in_json, datatype, shape)
+            continue
+        if in_json not in _ABSENT:
+            raise InvalidMessage(f"{owner} has its data twice, in JSON and as binary data")
+        if size > len(data):
+            raise InvalidMessage(f"{owner}: binary_data_size must be from 0 to {len(data)}, got {shown(size)}")
+        tensors[body.name] = from_bytes(owner, data[:size], datatype, shape)
+        data = data[size:]
     if len(data):
         raise InvalidMessage(f"{role}: {len(data)} bytes of binary data belong to no tensor")
-    if not tensors:
-        raise InvalidMessage(f"{role} must not be empty")
     return tensors
 
 
-def _read_tensor(name: str, fields: Mapping[str, object], data: memoryview | None) -> Tensor:
-    owner = f"tensor {shown(name)}"
-    datatype = check_datatype(owner, fields.get("datatype"))
-    shape = checked_shape(owner, fields.get("shape"))
-    if data is None:
-        return from_json(owner, fields.get("data"), datatype, shape)
-    return from_bytes(owner, data, datatype, shape)
+def _shape(owner: str, sizes: Raw) -> tuple[int, ...]:
+    if len(bytes(sizes)) > _SHAPE_BYTES:
+        raise InvalidMessage(f"{owner}: dimensions may be {MAX_RANK} at most, got more")
+    shape: list[int] = decoded(bytes(sizes), _SIZES)
+    return checked_shape(owner, shape)
 
 
-def _binary_size(name: str, fields: Mapping[str, object], left: int) -> int | None:
-    """How many bytes of binary data the tensor takes, or None if its data is in the JSON."""
-    size = parameters("tensor", fields).get("binary_data_size")
-    if size is None:
-        return None
-    if fields.get("data") is not None:
-        raise InvalidMessage(f"tensor {shown(name)} has its data twice, in JSON and as binary data")
-    if type(size) is not int or not 0 <= size <= left:
-        raise InvalidMessage(f"tensor {shown(name)}: binary_data_size must be from 0 to {left}, got {shown(size)}")
-    return size
-
-
-def _requested(value: object, binary: bool) -> dict[str, bool]:
+def _requested(bodies: Sequence[OutputBody], binary: bool) -> dict[str, bool]:
     """The outputs that a request names, and whether it wants each as binary data."""
-    items = [] if value is None else [mapping("outputs", item) for item in listing("outputs", value, MAX_TENSORS)]
-    names = [text("outputs: name", fields.get("name")) for fields in items]
-    check_unique("outputs", names)
-    flags = (flag(parameters("outputs", fields), "binary_data", binary) for fields in items)
-    return dict(zip(names, flags, strict=True))
+    check_unique("outputs", [body.name for body in bodies])
+    requested = {}
+    for body in bodies:
+        flag = None if body.parameters is None else body.parameters.binary_data
+        requested[text("outputs: name", body.name)] = binary if flag is None else flag
+    return requested

@@ -1,27 +1,30 @@
-"""Tensors of the Open Inference Protocol: datatypes, shapes, and data as JSON or as bytes.
+"""Tensors of the Open Inference Protocol: datatypes, shapes, and data as bytes (as JSON: `hinge.oip.json`).
 
 The bytes are little-endian and row by row, a BOOL one byte, an element of BYTES its length in four bytes and then
-itself. JSON holds numbers, true and false, or text, flat or nested as the shape says. FP16 in JSON goes beyond the
-protocol, which leaves it to the bytes; BF16, for which numpy has no type, is refused.
+itself. BF16, for which numpy has no type, is refused.
 """
 
 import math
+import re
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hinge._checks import kind, shown
 from hinge.errors import InvalidMessage
-from hinge.oip.json import MAX_BODY_BYTES, kind, listing, shown, text
 
 Tensor: TypeAlias = NDArray[Any]
 
+MAX_BODY_BYTES = 64 * 2**20  # of a message
+MAX_TEXT = 256  # characters in a name or an id
+MODEL_NAME = r"[A-Za-z0-9_.-]{1,64}"  # a regular expression
 MAX_RANK = 32  # dimensions, as many as every numpy can have
-MAX_STRINGS = 2**20  # elements of BYTES, each of which becomes an object
+MAX_STRINGS = 2**18  # elements of BYTES, each of which becomes an object
 
 _TYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype("?"),
@@ -31,8 +34,6 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "BYTES": np.dtype(object),
 }  # fmt: skip
 _NAMES = {(dtype.kind, dtype.itemsize): name for name, dtype in _TYPES.items() if name != "BYTES"}
-_WORDS = {"b": "true and false", "u": "whole numbers", "i": "whole numbers", "f": "numbers", "O": "text"}
-_IN_JSON: dict[str, set[type]] = {"b": {bool}, "u": {int}, "i": {int}, "f": {int, float}, "O": {str}}
 _LENGTH = struct.Struct("<I")
 
 DATATYPES = tuple(_TYPES)
@@ -58,27 +59,57 @@ class TensorSpec:
 
     def check(self, tensor: Tensor) -> None:
         """Refuse a tensor of another datatype or shape."""
+        self.check_form(datatype_of(f"tensor {shown(self.name)}", tensor), tensor.shape)
+
+    def check_form(self, datatype: str, shape: tuple[int, ...]) -> None:
+        """Refuse another datatype or shape, before there is a tensor."""
         owner = f"tensor {shown(self.name)}"
-        datatype = datatype_of(owner, tensor)
         if datatype != self.datatype:
             raise InvalidMessage(f"{owner}: datatype must be {self.datatype}, got {datatype}")
-        fits = len(tensor.shape) == len(self.shape) and all(
-            size in (-1, got) for size, got in zip(self.shape, tensor.shape, strict=True)
+        fits = len(shape) == len(self.shape) and all(
+            size in (-1, got) for size, got in zip(self.shape, shape, strict=True)
         )
         if not fits:
-            want, got = (shown(str(list(shape))).strip("'") for shape in (self.shape, tensor.shape))
+            want, got = (shown(str(list(sizes))).strip("'") for sizes in (self.shape, shape))
             raise InvalidMessage(f"{owner}: shape must be {want}, got {got}")
+
+
+def text(owner: str, value: object, empty: bool = False) -> str:
+    """The value, if it is text that may stand in a log: short, printable, and not empty unless it may be."""
+    if not isinstance(value, str) or not (value or empty) or len(value) > MAX_TEXT or not value.isprintable():
+        raise InvalidMessage(f"{owner} must be 1 to {MAX_TEXT} printable characters, got {shown(value)}")
+    return value
+
+
+def model_name(value: object, owner: str = "model name") -> str:
+    """The value, if it may name a model (or a version of one): nothing that a path or an address could be made of.
+
+    >>> model_name("resnet-50.v2")
+    'resnet-50.v2'
+    >>> model_name("../secrets")
+    Traceback (most recent call last):
+    hinge.errors.InvalidMessage: model name must be 1 to 64 of A-Z a-z 0-9 _ . - and more than dots, got '../secrets'
+    """
+    if not isinstance(value, str) or not re.fullmatch(MODEL_NAME, value) or not value.strip("."):
+        raise InvalidMessage(f"{owner} must be 1 to 64 of A-Z a-z 0-9 _ . - and more than dots, got {shown(value)}")
+    return value
 
 
 def check_tensors(tensors: Mapping[str, Tensor], expected: Collection[str | TensorSpec]) -> None:
     """Refuse tensors among which an expected one is missing, or is not as its spec says."""
+    check_names(tensors, expected)
+    for spec in expected:
+        if isinstance(spec, TensorSpec):
+            spec.check(tensors[spec.name])
+
+
+def check_names(names: Collection[str], expected: Collection[str | TensorSpec]) -> None:
+    """Refuse names of tensors among which an expected one is missing."""
     for item in expected:
         name = item if isinstance(item, str) else item.name
-        if name not in tensors:
-            there = "; there is " + ", ".join(shown(other) for other in list(tensors)[:3]) if tensors else ""
+        if name not in names:
+            there = "; there is " + ", ".join(shown(other) for other in list(names)[:3]) if names else ""
             raise InvalidMessage(f"tensor {shown(name)} is missing{there}")
-        if isinstance(item, TensorSpec):
-            item.check(tensors[name])
 
 
 def check_datatype(owner: str, value: object) -> str:
@@ -133,21 +164,23 @@ def datatype_of(owner: str, tensor: Tensor) -> str:
     return name or check_datatype(owner, {"bfloat16": "BF16"}.get(tensor.dtype.name, tensor.dtype.name))
 
 
-def checked_shape(owner: str, value: object, low: int = 0) -> tuple[int, ...]:
-    """The value as a shape, if a message could hold such a tensor.
+def checked_shape(owner: str, value: Sequence[int], low: int = 0) -> tuple[int, ...]:
+    """The sizes as a shape, if a message could hold such a tensor.
 
     >>> checked_shape("input 'x'", [2**40, 2**40])
     Traceback (most recent call last):
     hinge.errors.InvalidMessage: input 'x': shape must have sizes from 0 to 67108864, got 1099511627776
     """
-    sizes: list[int] = []
-    for size in listing(f"{owner}: dimensions", value, MAX_RANK):
+    if len(value) > MAX_RANK:
+        raise InvalidMessage(f"{owner}: dimensions may be {MAX_RANK} at most, got {len(value)}")
+    total = 1
+    for size in value:
         if type(size) is not int or not low <= size <= MAX_BODY_BYTES:
             raise InvalidMessage(f"{owner}: shape must have sizes from {low} to {MAX_BODY_BYTES}, got {shown(size)}")
-        sizes.append(size)
-    if math.prod(max(size, 1) for size in sizes) > MAX_BODY_BYTES:  # numpy wants room even beside a size of 0
+        total *= max(size, 1)  # numpy wants room even beside a size of 0
+    if total > MAX_BODY_BYTES:
         raise InvalidMessage(f"{owner}: shape is too large for any message of {MAX_BODY_BYTES} bytes")
-    return tuple(sizes)
+    return tuple(value)
 
 
 def to_bytes(owner: str, tensor: Tensor) -> bytes:
@@ -159,7 +192,7 @@ def to_bytes(owner: str, tensor: Tensor) -> bytes:
     datatype = datatype_of(owner, tensor)
     if datatype != "BYTES":
         return tensor.astype(_TYPES[datatype], copy=False).tobytes()
-    return b"".join(_LENGTH.pack(len(element)) + element for element in _strings(owner, tensor))
+    return b"".join(_LENGTH.pack(len(element)) + element for element in strings(owner, tensor))
 
 
 def from_bytes(owner: str, data: memoryview, datatype: str, shape: tuple[int, ...]) -> Tensor:
@@ -171,7 +204,7 @@ def from_bytes(owner: str, data: memoryview, datatype: str, shape: tuple[int, ..
     """
     count = math.prod(shape)
     if datatype == "BYTES":
-        return _objects(_parted(owner, data, count), shape)
+        return objects(_parted(owner, data, count)).reshape(shape)
     dtype = _TYPES[datatype]
     if count * dtype.itemsize != len(data):
         raise InvalidMessage(
@@ -183,86 +216,23 @@ def from_bytes(owner: str, data: memoryview, datatype: str, shape: tuple[int, ..
     return tensor
 
 
-def to_json(owner: str, tensor: Tensor) -> list[object]:
-    """The data of a tensor as a flat list for JSON.
-
-    >>> to_json("input 'x'", np.array([[1.5], [np.nan]]))
-    Traceback (most recent call last):
-    hinge.errors.InvalidMessage: input 'x': NaN and infinity have no form in JSON; send them as binary data
-    """
-    if datatype_of(owner, tensor) == "BYTES":
-        return [_decoded(owner, element) for element in _strings(owner, tensor)]
-    if tensor.dtype.kind == "f" and not np.isfinite(tensor).all():
-        raise InvalidMessage(f"{owner}: NaN and infinity have no form in JSON; send them as binary data")
-    elements: list[object] = tensor.ravel().tolist()
-    return elements
-
-
-def from_json(owner: str, data: object, datatype: str, shape: tuple[int, ...]) -> Tensor:
-    """The tensor that a list, flat or nested, holds.
-
-    >>> from_json("input 'x'", [[1, 2.5], [3, 4]], "FP32", (2, 2)).tolist()
-    [[1.0, 2.5], [3.0, 4.0]]
-    """
-    elements = _flat(owner, data, shape)
-    dtype = _TYPES[datatype]
-    wrong = set(map(type, elements)) - _IN_JSON[dtype.kind]
-    if wrong:
-        found = shown(next(element for element in elements if type(element) in wrong))
-        raise InvalidMessage(f"{owner}: data of {datatype} must hold {_WORDS[dtype.kind]}, got {found}")
-    if datatype == "BYTES":
-        return _objects([_encoded(owner, element) for element in elements], shape)
-    if dtype.kind == "f":
-        return _floats(owner, elements, dtype).reshape(shape)
-    if dtype.kind != "b" and elements:
-        limits = np.iinfo(dtype)
-        if min(elements) < limits.min or max(elements) > limits.max:
-            raise InvalidMessage(f"{owner}: data is out of the range of {datatype}")
-    return np.array(elements, dtype).reshape(shape)
-
-
-def _flat(owner: str, data: object, shape: tuple[int, ...]) -> list[Any]:
-    count = math.prod(shape)
-    parts: list[Any] = listing(f"{owner}: elements", data, MAX_BODY_BYTES)
-    if list not in map(type, parts) and len(parts) == count:
-        return parts
-    parts = [parts]
-    for size in shape:
-        if not all(type(part) is list and len(part) == size for part in parts):
-            raise InvalidMessage(f"{owner}: data must be {count} elements, flat or nested as its shape is")
-        parts = list(chain.from_iterable(parts))
-    return parts
-
-
-def _floats(owner: str, elements: list[Any], dtype: np.dtype[Any]) -> Tensor:
-    try:
-        with np.errstate(all="ignore"):
-            numbers = np.array(elements, np.float64).astype(dtype)
-    except OverflowError:  # an integer beyond every float
-        numbers = np.array([np.inf])
-    if not np.isfinite(numbers).all():  # JSON can write 1e999
-        raise InvalidMessage(f"{owner}: data is out of the range of {dtype.name}")
-    return numbers
-
-
 def _parted(owner: str, data: memoryview, count: int) -> list[bytes]:
     """The elements of BYTES, each behind its length."""
     if count > MAX_STRINGS or count * _LENGTH.size > len(data):
         raise InvalidMessage(f"{owner}: {count} elements of BYTES do not fit in {len(data)} bytes, or are too many")
-    elements = []
-    position = 0
-    for _ in range(count):
-        start = position + _LENGTH.size
-        if start > len(data):
-            break
-        position = start + _LENGTH.unpack_from(data, position)[0]
-        elements.append(bytes(data[start:position]))
-    if position != len(data) or len(elements) != count:
-        raise InvalidMessage(f"{owner}: the lengths inside BYTES do not add up to {len(data)} bytes")
+    content, position, elements = bytes(data), 0, []
+    with suppress(struct.error):  # a length that is cut off
+        for _ in range(count):
+            start = position + _LENGTH.size
+            position = start + _LENGTH.unpack_from(content, position)[0]
+            elements.append(content[start:position])
+    if position != len(content) or len(elements) != count:
+        raise InvalidMessage(f"{owner}: the lengths inside BYTES do not add up to {len(content)} bytes")
     return elements
 
 
-def _strings(owner: str, tensor: Tensor) -> list[bytes]:
+def strings(owner: str, tensor: Tensor) -> list[bytes]:
+    """The elements of a tensor of BYTES."""
     if tensor.size > MAX_STRINGS:
         raise InvalidMessage(f"{owner}: BYTES may have {MAX_STRINGS} elements at most, got {tensor.size}")
     elements = [_encoded(owner, element) for element in tensor.ravel().tolist()]
@@ -282,28 +252,8 @@ def _encoded(owner: str, element: object) -> bytes:
         raise InvalidMessage(f"{owner}: an element of BYTES is no text in UTF-8") from None
 
 
-def _decoded(owner: str, element: bytes) -> str:
-    try:
-        return element.decode("utf-8")
-    except UnicodeDecodeError:
-        raise InvalidMessage(f"{owner}: bytes that are not UTF-8 have no form in JSON; send binary data") from None
-
-
-def _objects(elements: list[bytes], shape: tuple[int, ...]) -> Tensor:
+def objects(elements: list[bytes]) -> Tensor:
+    """An array of one dimension that holds these."""
     tensor = np.empty(len(elements), object)
     tensor[:] = elements
-    return tensor.reshape(shape)
-
-
-def read_varint(message: memoryview, position: int) -> tuple[int, int]:
-    """A number of Protocol Buffers, in groups of seven bits, and where it ends; raises `ValueError` if it does not end.
-
-    >>> read_varint(memoryview(bytes([172, 2])), 0)
-    (300, 2)
-    """
-    value = 0
-    for index, byte in enumerate(message[position : position + 10]):
-        value |= (byte & 127) << (7 * index)
-        if byte < 128:
-            return value, position + index + 1
-    raise ValueError("a number does not end")
+    return tensor

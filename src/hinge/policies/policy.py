@@ -442,7 +442,7 @@ class Policy(ABC):
         try:
             policy = cls(**parameters)
         except Exception as error:  # parameters from a file may make a constructor, also a user's, fail in any way
-            problem = shown(error, 200) or type(error).__name__
+            problem = f"{error}"[:200] or type(error).__name__
             raise InvalidState(f"{cls.__name__}: state has impossible parameters: {problem}") from error
         policy._fill(state)
         return policy

@@ -1,7 +1,11 @@
 """Remote models: what a device asks of one, and what it gets.
 
-Write your own: an object with `ask` and `close` (or `ask_async` and `close_async`) is a remote. It returns a `Reply` or
-raises one of the failures in `hinge.errors`; the device keeps the deadline, whether the remote does or not.
+Write your own: an object with `ask` and `close` (or `ask_async` and `close_async`, for `AsyncDevice`) is a remote. It
+returns a `Reply` or raises one of the failures in `hinge.errors`; any other exception counts as `RemoteError`.
+
+The device keeps the deadline, whatever the remote does: `ask` runs in a worker thread and is left behind when it is
+late, `ask_async` in a task that is cancelled. A remote that always returns by the deadline may say so with a class
+attribute `keeps_deadline = True`, and is then called directly, which saves the hand-over (about 50 µs).
 """
 
 from __future__ import annotations
@@ -9,6 +13,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from hinge.errors import RemoteError, RemoteFailed, RemoteLate, RemoteUnreachable
 
 
 class Deadline(NamedTuple):
@@ -37,12 +43,12 @@ class Deadline(NamedTuple):
 
     def expired(self, now: float | None = None) -> bool:
         """Whether the deadline has passed."""
-        return self.left(now) == 0.0
+        return self.end_s <= (time.monotonic() if now is None else now)
 
-    def share(self, part: float, now: float | None = None) -> Deadline:
+    def split(self, part: float, now: float | None = None) -> Deadline:
         """A deadline for one step that may take this part of the time left, so that later steps have theirs.
 
-        >>> Deadline(end_s=8.0).share(0.5, now=4.0)
+        >>> Deadline(end_s=8.0).split(0.5, now=4.0)
         Deadline(end_s=6.0)
         """
         start = time.monotonic() if now is None else now
@@ -72,3 +78,16 @@ class AsyncRemote(Protocol):
     async def ask_async(self, samples: Sequence[Any], deadline: Deadline) -> Reply: ...
 
     async def close_async(self) -> None: ...
+
+
+def failure_of(error: BaseException) -> RemoteFailed:
+    """An exception of a remote as one of the failures that a device knows.
+
+    >>> failure_of(ConnectionError("unplugged"))
+    RemoteUnreachable('ConnectionError: unplugged')
+    """
+    if isinstance(error, RemoteFailed):
+        return error
+    kinds = {TimeoutError: RemoteLate, OSError: RemoteUnreachable}
+    failure = next((found for kind, found in kinds.items() if isinstance(error, kind)), RemoteError)
+    return failure(f"{type(error).__name__}: {error}")

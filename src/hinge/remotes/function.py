@@ -1,127 +1,212 @@
-"""Any function as a remote: sample → label."""
+"""Functions and remotes of the user's own, asked so that the deadline holds whatever they do.
+
+`for_threads` and `for_event_loop` turn what a user gives a device into a remote that returns or raises by the deadline:
+
+    a function            → FunctionRemote    → InThreads
+    a coroutine function  → CoroutineRemote   → InTasks      (AsyncDevice only)
+    an object with `ask`  →                     InThreads
+    … with `ask_async`    →                     InTasks
+    … that keeps the deadline itself            as it is
+"""
+
+from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import BoundedSemaphore, Thread
 from typing import Any
 
-from hinge.errors import RemoteError, RemoteLate, RemoteUnreachable
-from hinge.remotes import Deadline, Remote, Reply
+from hinge._fork import renew_after_fork
+from hinge.errors import RemoteError, RemoteLate
+from hinge.remotes import AsyncRemote, Deadline, Remote, Reply, failure_of
 
-Outcome = list[Any] | BaseException
-_PATIENCE_S = 0.001  # between two looks whether a call has ended, where all that may run at once do
+Outcome = Reply | BaseException
+_POLL_S = 0.001  # how often an event loop checks whether a worker thread has ended, once all of them are busy
 
 
-class Called:
-    """Asks a function, each time in a thread of its own: one that is still running at the deadline is left behind.
+class FunctionRemote:
+    """A function from sample to label as a remote.
 
-    No more than `at_once` run at the same time, those left behind among them; others wait for one to end.
-
-    >>> called = Called(lambda sample: sample > 3)
-    >>> called.ask([1, 5], Deadline.after(60, now=time.monotonic())).labels
+    >>> FunctionRemote(lambda sample: sample > 3).ask([1, 5], Deadline.after(60)).labels
     [False, True]
     """
 
-    def __init__(self, function: Callable[[Any], Any], at_once: int = 8) -> None:
+    def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
-        self._room = BoundedSemaphore(at_once)
-        self._is_async = is_coroutine_function(function)
 
     def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
         """The labels of the samples, one after another."""
-        outcome: SimpleQueue[Outcome] = SimpleQueue()
-        if not self._room.acquire(timeout=deadline.left(time.monotonic())):
-            raise _late()
-        self._start(samples, outcome.put)
-        try:
-            return _reply(outcome.get(timeout=deadline.left(time.monotonic())))
-        except Empty:
-            raise _late() from None
-
-    async def ask_async(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
-        """The labels of the samples, without keeping the event loop waiting."""
-        left = deadline.left(time.monotonic())
-        try:
-            if self._is_async:
-                return await asyncio.wait_for(_gathered(self._function, samples), left)
-            return _reply(await asyncio.wait_for(self._started(samples), left))
-        except TimeoutError:
-            raise _late() from None
+        return Reply([self._function(sample) for sample in samples])
 
     def close(self) -> None:
         """Nothing is kept open."""
 
+
+class CoroutineRemote:
+    """A coroutine function from sample to label as a remote."""
+
+    def __init__(self, function: Callable[[Any], Awaitable[Any]]) -> None:
+        self._function = function
+
+    async def ask_async(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
+        """The labels of the samples, all asked for at once."""
+        return Reply(await asyncio.gather(*(self._function(sample) for sample in samples)))
+
     async def close_async(self) -> None:
         """Nothing is kept open."""
 
-    def _start(self, samples: Sequence[Any], tell: Callable[[Outcome], None]) -> None:
-        try:
-            Thread(target=self._call, args=(samples, tell), name="hinge-remote", daemon=True).start()
-        except BaseException:  # there are too many threads
-            self._room.release()
-            raise
 
-    async def _started(self, samples: Sequence[Any]) -> Outcome:
+class InThreads:
+    """Calls a remote's `ask` in a daemon thread, and leaves the call behind if it still runs at the deadline.
+
+    At most `at_once` calls run at the same time, those left behind included; others wait for one to end.
+
+    >>> remote = InThreads(FunctionRemote(lambda sample: sample > 3))
+    >>> remote.ask([1, 5], Deadline.after(60)).labels
+    [False, True]
+    """
+
+    keeps_deadline = True
+
+    def __init__(self, remote: Remote, at_once: int = 8) -> None:
+        self._remote, self._at_once = remote, at_once
+        self.after_fork()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """The threads of the parent's calls do not exist in a child."""
+        self._permits = BoundedSemaphore(self._at_once)
+
+    def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
+        """The remote's reply, or its exception; raises `RemoteLate` at the deadline."""
+        outcome: SimpleQueue[Outcome] = SimpleQueue()
+        if not self._permits.acquire(timeout=deadline.left()):
+            raise _late()
+        self._start(samples, deadline, outcome.put)
+        try:
+            return _result(outcome.get(timeout=deadline.left()))
+        except Empty:
+            raise _late() from None
+
+    async def ask_async(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
+        """The same, while the event loop goes on."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
 
-        def tell(outcome: Outcome) -> None:
-            with suppress(RuntimeError):  # nobody waits any more, and the loop is closed
+        def deliver(outcome: Outcome) -> None:
+            with suppress(RuntimeError):  # the event loop is closed
                 loop.call_soon_threadsafe(_set, future, outcome)
 
-        while not self._room.acquire(blocking=False):
-            await asyncio.sleep(_PATIENCE_S)
-        self._start(samples, tell)
-        return await future
-
-    def _call(self, samples: Sequence[Any], tell: Callable[[Outcome], None]) -> None:
         try:
-            outcome: Outcome = [self._function(sample) for sample in samples]
-        except BaseException as error:  # whatever it is, the device has a local answer
-            outcome = error
-        self._room.release()
-        tell(outcome)
+            async with asyncio.timeout(deadline.left()):
+                while not self._permits.acquire(blocking=False):
+                    await asyncio.sleep(_POLL_S)
+                self._start(samples, deadline, deliver)
+                outcome = await future
+        except TimeoutError:
+            raise _late() from None
+        return _result(outcome)
+
+    def close(self) -> None:
+        """Close the remote."""
+        self._remote.close()
+
+    async def close_async(self) -> None:
+        """Close the remote, which may block, in a thread."""
+        await asyncio.to_thread(self._remote.close)
+
+    def _start(self, samples: Sequence[Any], deadline: Deadline, deliver: Callable[[Outcome], None]) -> None:
+        permits = self._permits
+
+        def call() -> None:
+            try:
+                outcome: Outcome = self._remote.ask(samples, deadline)
+            except BaseException as error:  # SystemExit too: the caller has a local answer
+                outcome = error
+            permits.release()
+            deliver(outcome)
+
+        try:
+            Thread(target=call, name="hinge-remote", daemon=True).start()
+        except BaseException:  # the system has no thread left
+            permits.release()
+            raise
 
 
-class InThreads:
-    """A remote that waits, for an event loop, which does not."""
+class InTasks:
+    """Runs a remote's `ask_async` in a task; at the deadline it is cancelled, and not waited for."""
 
-    def __init__(self, remote: Remote) -> None:
+    keeps_deadline = True
+
+    def __init__(self, remote: AsyncRemote) -> None:
         self._remote = remote
 
     async def ask_async(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
-        """The labels of the samples, asked for in another thread."""
-        return await asyncio.to_thread(self._remote.ask, samples, deadline)
+        """The remote's reply, or its exception; raises `RemoteLate` at the deadline."""
+        task = asyncio.ensure_future(self._remote.ask_async(samples, deadline))
+        try:
+            # Unlike wait_for and timeout, wait returns also if the coroutine does not heed its cancellation.
+            await asyncio.wait([task], timeout=deadline.left())
+            if not task.done():
+                raise _late()
+            if task.cancelled():
+                raise RemoteError("the remote cancelled itself")
+            return _result(task.exception() or task.result())
+        finally:
+            if not task.done():
+                task.cancel()
+                task.add_done_callback(_discard)
 
     async def close_async(self) -> None:
-        """Let go of the remote."""
-        await asyncio.to_thread(self._remote.close)
+        """Close the remote."""
+        await self._remote.close_async()
 
 
-def is_coroutine_function(function: Callable[..., Any]) -> bool:
-    """Whether a call gives something to be awaited, be it of a function or of an object that is called like one."""
-    called = type(function).__call__ if callable(function) else None
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+def for_threads(remote: Any, at_once: int) -> Remote:
+    """What a user gives a `Device`, as a remote that keeps the deadline."""
+    if isinstance(remote, Remote):
+        return remote if getattr(remote, "keeps_deadline", False) else InThreads(remote, at_once)
+    if callable(remote) and not _is_coroutine_function(remote):
+        return InThreads(FunctionRemote(remote), at_once)
+    what = "a coroutine function, which AsyncDevice takes" if callable(remote) else repr(remote)
+    raise TypeError(f"Device: remote must be a remote or a function from sample to label, got {what}")
 
 
-async def _gathered(function: Callable[[Any], Awaitable[Any]], samples: Sequence[Any]) -> Reply:
-    return Reply(await asyncio.gather(*(function(sample) for sample in samples)))
+def for_event_loop(remote: Any, at_once: int) -> AsyncRemote:
+    """What a user gives an `AsyncDevice`, as a remote that keeps the deadline."""
+    if isinstance(remote, AsyncRemote):
+        return remote if getattr(remote, "keeps_deadline", False) else InTasks(remote)
+    if isinstance(remote, Remote):
+        return InThreads(remote, at_once)
+    if callable(remote):
+        if _is_coroutine_function(remote):
+            return InTasks(CoroutineRemote(remote))
+        return InThreads(FunctionRemote(remote), at_once)
+    raise TypeError(f"AsyncDevice: remote must be a remote or a function from sample to label, got {remote!r}")
 
 
-def _reply(outcome: Outcome) -> Reply:
+def _is_coroutine_function(function: Callable[..., Any]) -> bool:
+    """Whether a call returns an awaitable; also of objects whose `__call__` is a coroutine function."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def _result(outcome: Outcome) -> Reply:
     if isinstance(outcome, BaseException):
-        failure = RemoteUnreachable if isinstance(outcome, OSError) else RemoteError
-        raise failure(f"{type(outcome).__name__}: {outcome}") from outcome
-    return Reply(outcome)
+        raise failure_of(outcome) from outcome
+    return outcome
 
 
-def _set(future: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
+def _set(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
     if not future.done():  # it is, where the deadline came first
         future.set_result(outcome)
+
+
+def _discard(task: asyncio.Future[Reply]) -> None:
+    if not task.cancelled():
+        task.exception()  # marks it as retrieved: what a late request ends with is not logged
 
 
 def _late() -> RemoteLate:

@@ -6,11 +6,11 @@ Messages travel as bytes, so that a damaged one is ours to refuse.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any, NamedTuple
 
+from hinge._fork import renew_after_fork
 from hinge.errors import (
     InvalidMessage,
     RemoteError,
@@ -19,11 +19,11 @@ from hinge.errors import (
     RemoteRefused,
     RemoteUnreachable,
 )
-from hinge.oip.json import MAX_BODY_BYTES, check_token, shown
+from hinge.oip.access import check_token
+from hinge.oip.json import MAX_BODY_BYTES, shown
 from hinge.oip.messages import ModelMetadata, ServerMetadata
-from hinge.oip.tensors import Tensor
 from hinge.remotes import Deadline
-from hinge.remotes.open_inference import Contract, Dialogue, ServedModel
+from hinge.remotes.open_inference import Known, ServedModel
 
 try:
     import grpc
@@ -55,7 +55,7 @@ _OPTIONS = [
 
 
 class OpenInferenceGrpc(ServedModel):
-    """A model on a server; what it takes and gives is asked of it once.
+    """A model on a server; its signature is asked for once.
 
     `target` is the server's host and port. `token` is sent as a bearer token; with `credentials`, from
     `grpc.ssl_channel_credentials`, the connection is encrypted. `input` and `output` choose among several.
@@ -83,25 +83,34 @@ class OpenInferenceGrpc(ServedModel):
     def __repr__(self) -> str:
         return f"OpenInferenceGrpc({self.target!r}, model={self.model!r})"
 
-    def _introducing(self) -> Dialogue[tuple[ServerMetadata, ModelMetadata]]:
-        server = self._server  # kept, so that a slow one need not tell it all in one deadline
-        if server is None:
-            server = self._server = self._read((yield _Ask("ServerMetadata")), parse_server_metadata)
-        response = yield _Ask("ModelMetadata", build_model_request(self.model, self.version))
+    def _server_question(self) -> _Request:
+        return _Request("ServerMetadata")
+
+    def _read_server(self, response: _Response) -> ServerMetadata:
+        metadata: ServerMetadata = self._read(response, parse_server_metadata)
+        return metadata
+
+    def _model_question(self) -> _Request:
+        return _Request("ModelMetadata", build_model_request(self.model, self.version))
+
+    def _read_model(self, response: _Response) -> ModelMetadata:
         if response.complaint:
             raise RemoteInvalid(f"{self.target} has no model {self.model!r}: {response.complaint}")
-        model: ModelMetadata = self._read(response, parse_model_metadata)
-        return server, model
+        metadata: ModelMetadata = self._read(response, parse_model_metadata)
+        return metadata
 
-    def _inferring(
-        self, contract: Contract, server: ServerMetadata, tensors: Mapping[str, Tensor], id: str
-    ) -> Dialogue[tuple[Mapping[str, Tensor], int]]:
-        request = build_request(tensors, model=self.model, version=self.version, id=id)
-        response = yield _Ask("ModelInfer", request)
+    def _question(self, known: Known, samples: Sequence[Any], id: str) -> _Request:
+        tensors = known.signature.tensors(samples)
+        return _Request("ModelInfer", build_request(tensors, model=self.model, version=self.version, id=id))
+
+    def _answer(self, known: Known, response: _Response, id: str, samples: int) -> tuple[list[Any], int]:
         if response.complaint:
             raise (RemoteRefused if response.refused else RemoteError)(response.complaint)
-        answer = parse_response(response.body, id=id, model=self.model, expected=[contract.output])
-        return answer.outputs, len(request) + len(response.body)
+        limit = known.signature.reply_bytes(samples)
+        if len(response.body) > limit:  # before it is parsed: the channel's own limit is that of any message
+            raise RemoteInvalid(f"a message is too large: {len(response.body)} bytes, at most {limit} expected")
+        answer = parse_response(response.body, id=id, model=self.model, expected=[known.signature.output])
+        return known.signature.labels(answer.outputs, samples), response.sent + len(response.body)
 
     def _read(self, response: _Response, parse: Callable[[bytes], Any]) -> Any:
         try:
@@ -113,79 +122,92 @@ class OpenInferenceGrpc(ServedModel):
             raise RemoteInvalid(problem) from error
 
 
-class _Ask(NamedTuple):
-    """What is to go over gRPC."""
+class _Request(NamedTuple):
+    """A method and its message."""
 
     method: str
     message: bytes = b""
 
 
 class _Response(NamedTuple):
-    """What came back: a message, or how the server complains."""
+    """What came back: a message, or an error of the server's."""
 
     body: bytes
+    sent: int = 0  # bytes of the request
     complaint: str = ""
     refused: bool = False  # whether it is about this message, and not about all of them
 
 
 class _Channel:
-    """Asks one server, from any thread or from an event loop. What does not reach it in time raises `RemoteFailed`."""
+    """Calls one server, from any thread or event loop. Requests that do not reach it in time raise `RemoteFailed`."""
 
     def __init__(self, target: str, token: str | None, credentials: grpc.ChannelCredentials | None) -> None:
         self._target, self._credentials = target, credentials
-        shown_token = None if token is None else check_token("OpenInferenceGrpc", token)
-        self._metadata = None if token is None else [("authorization", f"Bearer {shown_token}")]
+        header = None if token is None else check_token("OpenInferenceGrpc", token)
+        self._metadata = None if token is None else [("authorization", f"Bearer {header}")]
         self._lock = Lock()
         self._channel: grpc.Channel | None = None
         self._async_channel: grpc.aio.Channel | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # that of the channel
+        self._forked = False
+        renew_after_fork(self)
 
-    def send(self, ask: _Ask, deadline: Deadline) -> _Response:
-        """Send the message, and wait for the response until the deadline."""
+    def after_fork(self) -> None:
+        """gRPC's own threads are not in the child, and it cannot start them anew once it was used in the parent."""
+        self._lock = Lock()
+        self._forked = self._forked or self._channel is not None or self._async_channel is not None
+
+    def send(self, request: _Request, deadline: Deadline) -> _Response:
+        """Send the message and return the response; raises `RemoteLate` at the deadline."""
+        self._check_process()
         with self._lock:
             channel = self._channel = self._channel or self._opened(grpc)
         try:
-            return _Response(self._call(channel, ask, deadline))
+            return _Response(self._call(channel, request, deadline), len(request.message))
         except (grpc.RpcError, ValueError) as error:  # ValueError: another thread closed the channel
             return _complaint(error)
 
-    async def send_async(self, ask: _Ask, deadline: Deadline) -> _Response:
-        """Send the message, and wait for the response until the deadline."""
+    async def send_async(self, request: _Request, deadline: Deadline) -> _Response:
+        """The same for an event loop."""
+        self._check_process()
         loop = asyncio.get_running_loop()
         if self._async_channel is None or self._loop is not loop:  # a channel ends with the event loop that it is of
             self._loop, self._async_channel = loop, self._opened(grpc.aio)
         channel = self._async_channel
         try:
-            return _Response(await self._call(channel, ask, deadline))
+            return _Response(await self._call(channel, request, deadline), len(request.message))
         except (grpc.RpcError, grpc.aio.UsageError) as error:
             return _complaint(error)
 
     def close(self) -> None:
-        """End the connection of threads."""
+        """Close the connection of threads."""
         with self._lock:
             channel, self._channel = self._channel, None
-        if channel is not None:
+        if channel is not None and not self._forked:
             channel.close()
 
     async def close_async(self) -> None:
-        """End the connection of the event loop."""
+        """Close the connection of the event loop."""
         channel, self._async_channel = self._async_channel, None
-        if channel is not None:
+        if channel is not None and not self._forked:
             await channel.close()
+
+    def _check_process(self) -> None:
+        if self._forked:
+            raise RemoteUnreachable("gRPC was used before this process was forked; make the remote in the child")
 
     def _opened(self, kind: Any) -> Any:
         if self._credentials is None:
             return kind.insecure_channel(self._target, _OPTIONS)
         return kind.secure_channel(self._target, self._credentials, _OPTIONS)
 
-    def _call(self, channel: Any, ask: _Ask, deadline: Deadline) -> Any:
-        method = channel.unary_unary(f"/{SERVICE}/{ask.method}")
-        left = deadline.left(time.monotonic())
-        return method(ask.message, timeout=left, metadata=self._metadata, wait_for_ready=False)
+    def _call(self, channel: Any, request: _Request, deadline: Deadline) -> Any:
+        method = channel.unary_unary(f"/{SERVICE}/{request.method}")
+        return method(request.message, timeout=deadline.left(), metadata=self._metadata, wait_for_ready=False)
 
 
 def _complaint(error: Exception) -> _Response:
-    """How the server complains; if it could not be asked, or its answer not be received, raise `RemoteFailed`."""
+    """The server's error; raises `RemoteFailed` if it could not be reached, or its answer not be received."""
     if not isinstance(error, grpc.RpcError):
         raise RemoteUnreachable(f"cannot be reached: {error}") from error
     code, details = error.code(), shown(error.details() or "", most=120)
@@ -195,4 +217,5 @@ def _complaint(error: Exception) -> _Response:
         raise RemoteUnreachable(f"cannot be reached: {details}") from error
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in details:  # sent again, it would be again
         raise RemoteInvalid(f"a message is too large: {details}") from error
-    return _Response(b"", f"gRPC {code.name}, {details}", code is grpc.StatusCode.INVALID_ARGUMENT)
+    refused = code is grpc.StatusCode.INVALID_ARGUMENT
+    return _Response(b"", complaint=f"gRPC {code.name}, {details}", refused=refused)

@@ -1,334 +1,433 @@
-"""Connections that keep a deadline: every step, from looking up a name to the last byte, ends at the same instant.
+"""An HTTP/1.1 client whose requests end by a deadline: one for threads and event loops.
 
-A timeout that starts anew with every read is none, as a remote that sends a byte now and then is never late. So each
-step here gets what is left until the deadline. Names are looked up in a thread: nothing else can interrupt that.
+Every step of a request, from the DNS lookup to the last byte, gets what is left of one deadline. The protocol is h11's,
+which does no I/O, so threads and event loops share all of it; `_SocketStream` and `_LoopStream` move the bytes.
 
-HTTP for a device: one request and its response, all of it by a deadline, with connections kept open in between.
-
-Threads use connections of ours and the parser of Python's `http.client`, whose own connections know no deadline. Event
-loops use httpcore2, and cancel what is late.
+Not httpcore's pool, which is built the same way: it takes bytes that follow a response for the next one, and skips any
+number of interim (1xx) responses without returning to the event loop, and neither can be changed from outside.
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
-import select
+import encodings.idna  # noqa: F401  # getaddrinfo loads it, and caches a failure if no descriptor is left just then
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
-from http.client import HTTPException, HTTPResponse, IncompleteRead
-from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
+import h11
+
+from hinge._fork import renew_after_fork
 from hinge.errors import RemoteInvalid, RemoteLate, RemoteUnreachable
-from hinge.oip.json import MAX_BODY_BYTES, Message
+from hinge.oip.json import Message
 from hinge.remotes import Deadline
 
-if TYPE_CHECKING:
-    import httpcore2
+MAX_HEAD_BYTES = 2**16  # of a response
+_MAX_INTERIM = 16  # responses with a status of 1xx before the final one
+_MAX_CHUNKS = 2048  # of a body: each costs some 15 µs, however short it is
+_MAX_IDLE = 64  # connections kept open
+_READ_BYTES = 2**16
 
 
-_FRAME_BYTES = 2**20  # of a response beside its body: headers, and the lengths of chunks
-
-
-class Connection(io.RawIOBase):
-    """A connection to a host, whose steps raise `TimeoutError` from the deadline on. It is a file to read from."""
-
-    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, deadline: Deadline) -> None:
-        self.deadline = deadline
-        self._socket = _connected(host, port, deadline)
-        try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if tls is not None:  # Python counts the whole handshake against the one timeout
-                self._socket.settimeout(_left(deadline))
-                self._socket = tls.wrap_socket(self._socket, server_hostname=host)
-        except BaseException:
-            self._socket.close()
-            raise
-
-    def send_all(self, data: bytes) -> None:
-        """Send everything."""
-        view = memoryview(data)
-        while view:
-            self._socket.settimeout(_left(self.deadline))
-            view = view[self._socket.send(view) :]
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self._socket.settimeout(_left(self.deadline))
-        return self._socket.recv_into(buffer)
-
-    def makefile(self, mode: str) -> io.BufferedReader:
-        """A buffer over the connection, which outlives it; how `http.client` asks for one."""
-        return io.BufferedReader(_Borrowed(self))
-
-    def is_idle(self) -> bool:
-        """Whether nothing waits to be read: neither bytes that nobody asked for, nor the end."""
-        waiting = select.poll()
-        waiting.register(self._socket, select.POLLIN)
-        return not waiting.poll(0)
-
-    def close(self) -> None:
-        """End the connection."""
-        super().close()
-        self._socket.close()
-
-
-class _Borrowed(io.RawIOBase):
-    """Reads one response from a connection, and leaves it open when it is closed itself."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._room = MAX_BODY_BYTES + _FRAME_BYTES
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        size = self._connection.readinto(buffer)
-        self._room -= size
-        if self._room < 0:  # the parser's own limit is none where a chunk says that it has -1 bytes
-            raise RemoteInvalid(f"the response is longer than {MAX_BODY_BYTES} bytes")
-        return size
-
-
-def _connected(host: str, port: int, deadline: Deadline) -> socket.socket:
-    """A socket connected to the first address of the host that takes it; each gets its share of the time."""
-    problem: OSError = OSError(f"{host} has no address")
-    addresses = _addresses(host, port, deadline)
-    for tried, (family, kind, protocol, _, address) in enumerate(addresses):
-        connection = socket.socket(family, kind, protocol)
-        try:
-            share = deadline.share(1 / (len(addresses) - tried), time.monotonic())
-            connection.settimeout(_left(share))
-            connection.connect(address)
-            return connection
-        except OSError as error:  # TimeoutError among them
-            connection.close()
-            problem = error
-    raise problem
-
-
-def _addresses(host: str, port: int, deadline: Deadline) -> list[Any]:
-    try:
-        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except OSError:
-        pass  # a name, then
-    found: SimpleQueue[list[Any] | Exception] = SimpleQueue()
-    Thread(target=_look_up, args=(host, port, found), name="hinge-lookup", daemon=True).start()
-    try:
-        result = found.get(timeout=_left(deadline))
-    except Empty:
-        raise TimeoutError(f"{host} could not be looked up in time") from None
-    if isinstance(result, Exception):
-        raise result
-    return result
-
-
-def _look_up(host: str, port: int, found: SimpleQueue[list[Any] | Exception]) -> None:
-    try:
-        found.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-    except (OSError, UnicodeError) as error:  # a name may be no name at all
-        found.put(error)
-
-
-def _left(deadline: Deadline) -> float:
-    """Seconds until then; a socket would take 0 as a wish not to wait at all."""
-    left = deadline.end_s - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("no answer in time")
-    return left
-
-
-_CONNECTIONS = 64  # kept open at most
-
-
-class Ask(NamedTuple):
-    """What is to go over HTTP."""
+class Request(NamedTuple):
+    """What to send, and the longest body that the response may have."""
 
     method: str
     path: str
     message: Message = Message({}, b"")
+    limit: int = 2**20
 
 
 class Response(NamedTuple):
     """What came back."""
 
     status: int
-    headers: dict[str, str]
+    headers: dict[str, str]  # names in lower case
     body: bytes
-    bytes: int  # what went over the network, both ways, but for the first line of the response
+    bytes: int  # on the network, both ways
 
 
-class Http:
-    """Asks one server, from any thread or from an event loop. What fails on the way raises `RemoteFailed`."""
+class HttpClient:
+    """Sends requests to one server, from any thread or event loop. Failures are subclasses of `RemoteFailed`.
+
+    Thread-safe. A forked child starts with connections of its own.
+    """
 
     def __init__(self, url: str, headers: Mapping[str, str], tls: ssl.SSLContext | None = None) -> None:
         parts = urlsplit(url)
-        self._secure = parts.scheme == "https"
-        self._host, self._port = str(parts.hostname), parts.port or (443 if self._secure else 80)
-        self._tls = (tls or ssl.create_default_context()) if self._secure else None
+        secure = parts.scheme == "https"
+        self._tls = (tls or ssl.create_default_context()) if secure else None
         self._prefix = parts.path.rstrip("/")
         self._headers = {"Host": parts.netloc, "Accept": "*/*", **headers}
-        self._lock = Lock()
-        self._idle: list[Connection] = []
+        self._address = _Address(str(parts.hostname), parts.port or (443 if secure else 80))
+        self.after_fork()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Forget the parent's connections. Closing those of its event loop would change the loop's own selector."""
         self._closed = False
-        self._pool: httpcore2.AsyncConnectionPool | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # that of the pool
+        self._idle: list[_Connection[_SocketStream]] = []  # list.append and list.pop are thread-safe
+        self._idle_of: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Connection[_LoopStream]]]
+        self._idle_of = WeakKeyDictionary()
 
     # -- from threads -------------------------------------------------------------------------------------------------
 
-    def send(self, ask: Ask, deadline: Deadline) -> Response:
-        """Send the request, and wait for the response until the deadline."""
-        request = self._written(ask)
-        with _translated():
-            connection = self._connection(deadline)
+    def send(self, request: Request, deadline: Deadline) -> Response:
+        """Send the request and return the response; raises `RemoteLate` at the deadline."""
+        with _failures():
+            connection = _reusable(self._idle)
+            if connection is None:
+                connection = _Connection(_SocketStream(self._address, self._tls, deadline))
             try:
-                connection.send_all(request)
-                response = HTTPResponse(connection, method=ask.method)  # type: ignore[arg-type]  # all it needs of one
-                try:
-                    response.begin()
-                    _check_size(response.length or 0)
-                    body = response.read(MAX_BODY_BYTES + 1)
-                finally:
-                    response.close()
-                _check_body(body, response.length)
-                if not response.will_close:
-                    self._keep(connection)
-                return _response(response.status, response.getheaders(), body, len(request))
+                connection.stream.write(connection.start(self._events(request), request.limit), deadline)
+                response = None
+                while response is None:
+                    response = connection.receive(connection.stream.read(deadline))
             except BaseException:
-                connection.close()
+                connection.stream.close()
                 raise
-
-    def _connection(self, deadline: Deadline) -> Connection:
-        """One that was kept, if it is still good, or a new one."""
-        while (connection := self._kept()) is not None:
-            if connection.is_idle():
-                connection.deadline = deadline
-                return connection
-            connection.close()
-        return Connection(self._host, self._port, self._tls, deadline)
-
-    def _kept(self) -> Connection | None:
-        with self._lock:
-            return self._idle.pop() if self._idle else None
-
-    def _keep(self, connection: Connection) -> None:
-        with self._lock:
-            if not self._closed and len(self._idle) < _CONNECTIONS:
-                self._idle.append(connection)
-                return
-        connection.close()
+        if connection.may_be_reused() and len(self._idle) < _MAX_IDLE:
+            self._idle.append(connection)
+            if self._closed:  # by another thread, meanwhile
+                self.close()
+        else:
+            connection.stream.close()
+        return response
 
     def close(self) -> None:
-        """End the connections of threads."""
-        with self._lock:
-            idle, self._idle, self._closed = self._idle, [], True
-        for connection in idle:
-            connection.close()
+        """Close the idle connections of threads, and keep no others open."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().stream.close()
 
     # -- from an event loop -------------------------------------------------------------------------------------------
 
-    async def send_async(self, ask: Ask, deadline: Deadline) -> Response:
-        """Send the request, and wait for the response until the deadline, when all of it is cancelled."""
-        with _translated():
-            return await asyncio.wait_for(self._exchanged(ask), deadline.left(time.monotonic()))
-
-    async def _exchanged(self, ask: Ask) -> Response:
-        import httpcore2
-
-        loop = asyncio.get_running_loop()
-        if self._pool is None or self._loop is not loop:  # connections end with the event loop that they are of
-            self._loop = loop
-            self._pool = httpcore2.AsyncConnectionPool(ssl_context=self._tls, max_connections=_CONNECTIONS)
-        headers = self._headers_of(ask)
-        pairs = [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
-        target = (self._prefix + ask.path).encode("ascii")
-        scheme, host = b"https" if self._secure else b"http", self._host.encode("idna")
-        url = httpcore2.URL(scheme=scheme, host=host, port=self._port, target=target)
-        request = httpcore2.Request(ask.method, url, headers=pairs, content=ask.message.body)
-        try:
-            response = await self._pool.handle_async_request(request)
-            try:
-                _check_size(_told_length(response.headers))
-                body = await _joined(response.aiter_stream())
-            finally:
-                await response.aclose()
-        except httpcore2.TimeoutException as error:
-            raise TimeoutError from error
-        except (httpcore2.RemoteProtocolError, httpcore2.LocalProtocolError) as error:
-            gone = str(error).startswith("Server disconnected")  # before a response began, which is no broken one
-            raise (ConnectionError if gone else HTTPException)(str(error)) from error
-        except (httpcore2.NetworkError, httpcore2.ProxyError) as error:
-            raise OSError(str(error)) from error
-        found = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers]
-        return _response(response.status, found, body, len(self._written(ask)))
+    async def send_async(self, request: Request, deadline: Deadline) -> Response:
+        """The same for an event loop: cancelled at the deadline."""
+        idle = self._idle_of.setdefault(asyncio.get_running_loop(), [])
+        with _failures():
+            async with asyncio.timeout(deadline.left()):
+                connection = _reusable(idle)
+                if connection is None:
+                    connection = _Connection(await _LoopStream.connected(self._address, self._tls, deadline))
+                try:
+                    connection.stream.write(connection.start(self._events(request), request.limit))
+                    response = None
+                    while response is None:
+                        response = connection.receive(await connection.stream.read())
+                except BaseException:
+                    connection.stream.close()
+                    raise
+        if connection.may_be_reused() and len(idle) < _MAX_IDLE:
+            idle.append(connection)
+        else:
+            connection.stream.close()
+        return response
 
     async def close_async(self) -> None:
-        """End the connections of the event loop."""
-        pool, self._pool = self._pool, None
-        if pool is not None and self._loop is asyncio.get_running_loop():
-            await pool.aclose()
+        """Close the idle connections of the running event loop."""
+        for connection in self._idle_of.pop(asyncio.get_running_loop(), []):
+            connection.stream.close()
 
-    # -- both ---------------------------------------------------------------------------------------------------------
-
-    def _headers_of(self, ask: Ask) -> dict[str, str]:
-        length = {} if ask.method == "GET" else {"Content-Length": str(len(ask.message.body))}
-        return {**self._headers, **ask.message.headers, **length}
-
-    def _written(self, ask: Ask) -> bytes:
-        """The request as one piece, so that it travels as one."""
-        lines = [f"{ask.method} {self._prefix}{ask.path} HTTP/1.1"]
-        lines += [f"{name}: {value}" for name, value in self._headers_of(ask).items()]
-        return "\r\n".join([*lines, "", ""]).encode("latin-1") + ask.message.body
+    def _events(self, request: Request) -> list[Any]:
+        body = request.message.body
+        headers = {**self._headers, **request.message.headers}
+        if request.method != "GET":
+            headers["Content-Length"] = str(len(body))
+        head = h11.Request(method=request.method, target=self._prefix + request.path, headers=list(headers.items()))
+        return [head, h11.Data(data=body), h11.EndOfMessage()] if body else [head, h11.EndOfMessage()]
 
 
-async def _joined(parts: AsyncIterable[bytes]) -> bytes:
-    body = bytearray()
-    async for part in parts:
-        body += part
-        _check_size(len(body))
-    return bytes(body)
+class _Stream(Protocol):
+    def is_idle(self) -> bool: ...
+
+    def close(self) -> None: ...
 
 
-def _told_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
-    """The length that a response says it has, which the parser has found to be a number; 0 if it does not say."""
-    return next((int(value) for name, value in headers if name.lower() == b"content-length"), 0)
+Stream = TypeVar("Stream", bound=_Stream)
 
 
-def _check_size(length: int) -> None:
-    if length > MAX_BODY_BYTES:
-        raise RemoteInvalid(f"the response is longer than {MAX_BODY_BYTES} bytes")
+class _Connection(Generic[Stream]):
+    """One connection: h11's state of it, the response that is being received, and the stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
+
+    def start(self, events: list[Any], limit: int) -> bytes:
+        """Begin an exchange: the request's bytes, in one piece, so that it travels as one."""
+        self._limit, self._body = limit, bytearray()
+        self._head: h11.Response | None = None
+        self._received, self._interim, self._chunks = 0, 0, 0
+        request = b"".join(self._protocol.send(event) or b"" for event in events)
+        self._sent = len(request)
+        return request
+
+    def receive(self, data: bytes) -> Response | None:
+        """Take what was read (empty: the server closed the connection); the response, once it is whole."""
+        if not data and not self._received:
+            raise ConnectionError("the server closed the connection without a response")
+        self._received += len(data)
+        self._protocol.receive_data(data)
+        while (event := self._protocol.next_event()) is not h11.NEED_DATA:
+            if isinstance(event, h11.Data):
+                self._body += event.data
+                self._chunks += event.chunk_start
+                if self._chunks > _MAX_CHUNKS:
+                    raise RemoteInvalid(f"the response is in more than {_MAX_CHUNKS} chunks")
+                self._check_size(len(self._body))
+            elif isinstance(event, h11.Response):
+                self._head = event
+                lengths = [value for name, value in event.headers if name == b"content-length"]
+                self._check_size(int(lengths[0]) if lengths else 0)
+            elif isinstance(event, h11.InformationalResponse):
+                self._interim += 1
+                if self._interim > _MAX_INTERIM or event.status_code == 101:
+                    raise RemoteInvalid(f"{self._interim} interim responses, the last with status {event.status_code}")
+            else:
+                return self._response()
+        return None
+
+    def may_be_reused(self) -> bool:
+        """Whether another request may follow; not if more was sent than the response, which would answer it."""
+        states = {self._protocol.our_state, self._protocol.their_state}
+        if states != {h11.DONE} or self._protocol.trailing_data[0]:
+            return False
+        self._protocol.start_next_cycle()
+        return True
+
+    def _response(self) -> Response:
+        if self._head is None:
+            raise ConnectionError("the server closed the connection without a response")
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in self._head.headers}
+        return Response(self._head.status_code, headers, bytes(self._body), self._sent + self._received)
+
+    def _check_size(self, size: int) -> None:
+        if size > self._limit:
+            raise RemoteInvalid(f"the response is longer than {self._limit} bytes")
 
 
-def _check_body(body: bytes, missing: int | None) -> None:
-    _check_size(len(body))
-    if missing:
-        raise IncompleteRead(bytes(body[:0]), missing)
+def _reusable(idle: list[_Connection[Stream]]) -> _Connection[Stream] | None:
+    """An idle connection on which nothing has arrived since, neither surplus bytes nor its end."""
+    while idle:
+        try:
+            connection = idle.pop()
+        except IndexError:  # another thread took the last
+            break
+        if connection.stream.is_idle():
+            return connection
+        connection.stream.close()
+    return None
 
 
-def _response(status: int, headers: list[tuple[str, str]], body: bytes, sent: int) -> Response:
-    received = len(body) + sum(len(name) + len(value) + 4 for name, value in headers)
-    return Response(status, dict(headers), body, sent + received)
+class _SocketStream:
+    """A blocking socket; every call raises `TimeoutError` at the deadline."""
+
+    def __init__(self, address: _Address, tls: ssl.SSLContext | None, deadline: Deadline) -> None:
+        self._socket = self._connected(address, deadline)
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:  # the timeout holds for the whole handshake
+                self._socket.settimeout(_left(deadline))
+                self._socket = tls.wrap_socket(self._socket, server_hostname=address.host)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    @staticmethod
+    def _connected(address: _Address, deadline: Deadline) -> socket.socket:
+        found = address.numeric or address.lookup().result(_left(deadline))
+        problem: OSError = OSError(f"{address.host} has no address")
+        for tried, (family, kind, protocol, _, target) in enumerate(found):
+            connection = socket.socket(family, kind, protocol)
+            try:
+                connection.settimeout(_left(deadline.split(1 / (len(found) - tried))))
+                connection.connect(target)
+                return connection
+            except OSError as error:  # TimeoutError included
+                connection.close()
+                problem = error
+            except BaseException:
+                connection.close()
+                raise
+        raise problem
+
+    def write(self, data: bytes, deadline: Deadline) -> None:
+        """Send everything."""
+        view = memoryview(data)
+        while view:
+            self._socket.settimeout(_left(deadline))
+            view = view[self._socket.send(view) :]
+
+    def read(self, deadline: Deadline) -> bytes:
+        """What has arrived, waiting for it; empty at the end."""
+        self._socket.settimeout(_left(deadline))
+        return self._socket.recv(_READ_BYTES)
+
+    def is_idle(self) -> bool:
+        """Whether there is nothing to read, not even the end. Works with TLS and needs no `poll`."""
+        try:
+            self._socket.settimeout(0)
+            self._socket.recv(1)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return True
+        except OSError:
+            return False
+        return False
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class _LoopStream(asyncio.Protocol):
+    """A connection of an event loop."""
+
+    @classmethod
+    async def connected(cls, address: _Address, tls: ssl.SSLContext | None, deadline: Deadline) -> _LoopStream:
+        """Connect, to the first address that answers."""
+        loop = asyncio.get_running_loop()
+        found = address.numeric or await asyncio.wrap_future(address.lookup())
+        problem: OSError = OSError(f"{address.host} has no address")
+        for tried, (family, kind, protocol, _, target) in enumerate(found):
+            connection = socket.socket(family, kind, protocol)
+            try:
+                connection.setblocking(False)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                async with asyncio.timeout(deadline.split(1 / (len(found) - tried)).left()):
+                    await loop.sock_connect(connection, target)
+                host = None if tls is None else address.host
+                _, stream = await loop.create_connection(cls, sock=connection, ssl=tls, server_hostname=host)
+                return stream
+            except OSError as error:  # TimeoutError included
+                connection.close()
+                problem = error
+            except BaseException:
+                connection.close()
+                raise
+        raise problem
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._buffer = bytearray()
+        self._ended = False
+        self._problem: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: Any = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        if len(self._buffer) > _READ_BYTES:
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> None:
+        self._ended = True
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended, self._problem = True, exc
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def write(self, data: bytes) -> None:
+        """Send everything, in the background: it is in memory anyway, and dropped if the request is cancelled."""
+        self._transport.write(data)
+
+    async def read(self) -> bytes:
+        """What has arrived, waiting for it; empty at the end."""
+        while not self._buffer and not self._ended:
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        if self._problem is not None and not self._buffer:
+            raise self._problem
+        data, self._buffer = bytes(self._buffer), bytearray()
+        if not self._ended:
+            self._transport.resume_reading()
+        return data
+
+    def is_idle(self) -> bool:
+        """Whether nothing has arrived, not even the end."""
+        return not (self._buffer or self._ended or self._transport.is_closing())
+
+    def close(self) -> None:
+        self._transport.abort()
+
+
+class _Address:
+    """Host and port. A name is looked up in a daemon thread, as nothing else can interrupt that; one at a time."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host, self.port = host, port
+        try:
+            flags = socket.AI_NUMERICHOST
+            self.numeric: list[Any] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+        except (OSError, UnicodeError):
+            self.numeric = []  # a name, to be looked up for every connection
+        self.after_fork()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """The parent's thread does not exist in a child."""
+        self._lock = Lock()
+        self._pending: Future[list[Any]] | None = None
+
+    def lookup(self) -> Future[list[Any]]:
+        """The addresses, once they are known: if a lookup is under way, its outcome."""
+        with self._lock:
+            if self._pending is None or self._pending.done():
+                pending: Future[list[Any]] = Future()
+                Thread(target=self._look_up, args=(pending,), name="hinge-lookup", daemon=True).start()
+                self._pending = pending
+            # Each caller gets a future of its own: an event loop that gives up cancels what it waits for.
+            own: Future[list[Any]] = Future()
+            self._pending.add_done_callback(lambda done: _copy_outcome(done, own))
+            return own
+
+    def _look_up(self, pending: Future[list[Any]]) -> None:
+        try:
+            pending.set_result(socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM))
+        except Exception as error:  # UnicodeError too: not every text can be a name
+            pending.set_exception(error)
+
+
+def _copy_outcome(done: Future[list[Any]], own: Future[list[Any]]) -> None:
+    if own.set_running_or_notify_cancel():
+        if error := done.exception():
+            own.set_exception(error)
+        else:
+            own.set_result(done.result())
+
+
+def _left(deadline: Deadline) -> float:
+    """Seconds until the deadline; a socket would take 0 for "do not block"."""
+    left = deadline.end_s - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
-    """What goes wrong on the way, in our own words."""
+def _failures() -> Iterator[None]:
+    """Turn exceptions of sockets and of the protocol into failures of the remote."""
     try:
         yield
-    except TimeoutError as error:
+    except TimeoutError as error:  # concurrent.futures' and asyncio's are the same
         raise RemoteLate("no answer in time") from error
-    except ConnectionError as error:  # of which http.client has kinds that are also its own
-        raise RemoteUnreachable(f"cannot be reached: {error}") from error
-    except (HTTPException, ValueError) as error:
-        raise RemoteInvalid(f"no HTTP: {type(error).__name__} {error}".rstrip()) from error
-    except (OSError, RuntimeError) as error:
+    except (h11.ProtocolError, ValueError) as error:
+        if isinstance(error, UnicodeError):  # of a name that is none
+            raise RemoteUnreachable(f"cannot be reached: {error}") from error
+        raise RemoteInvalid(f"no HTTP: {error}") from error
+    except (OSError, RuntimeError) as error:  # RuntimeError: no thread is left for the lookup
         raise RemoteUnreachable(f"cannot be reached: {error}") from error

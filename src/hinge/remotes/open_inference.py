@@ -1,49 +1,53 @@
-"""How samples become the tensors that a remote model takes, and how the tensors that it gives become labels.
+"""A remote model behind the Open Inference Protocol: Triton, KServe, MLServer, `hinge serve` and the like.
 
-A model behind the Open Inference Protocol, whichever way its messages travel.
-
-What is said to the server is written once, as generators that yield requests and are sent the responses; `ask` and
-`ask_async` differ in how these travel.
-
-A remote model behind the Open Inference Protocol over HTTP: Triton, KServe, MLServer, `hinge serve` and the like.
+    Signature       what the model takes and gives: samples to tensors, tensors to labels
+    ServedModel     asks a server for metadata and inferences, over any transport
+    OpenInference   over HTTP; `hinge.remotes.grpc` has gRPC
 """
 
 from __future__ import annotations
 
-import itertools
-import re
+import math
+import os
 import ssl
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from hinge.errors import InvalidMessage, RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused
-from hinge.oip.json import check_token, model_name, read_json, shown
+from hinge.oip.access import bearer, check_url
+from hinge.oip.json import MAX_BODY_BYTES, model_name, shown
 from hinge.oip.messages import (
     ModelMetadata,
     ServerMetadata,
     build_request,
     inference_path,
+    parse_error,
     parse_model_metadata,
     parse_response,
     parse_server_metadata,
 )
 from hinge.oip.tensors import Tensor, TensorSpec, cast, dtype_of
 from hinge.remotes import Deadline, Reply
-from hinge.remotes.http import Ask, Http, Response
+from hinge.remotes.http import HttpClient, Request, Response
+
+_ANY_SIZE = 2**15  # taken for an axis of which the metadata says no size
+_NUMBER_BYTES = 32  # of a number as JSON, at most, with what separates it from the next
+_TEXT_BYTES = 1024  # of an element of type BYTES
+_FRAME_BYTES = 2**16  # of a reply beside its tensors
 
 
 @dataclass(frozen=True)
-class Contract:
+class Signature:
     """What the remote's model takes and gives, as far as it says so."""
 
     inputs: tuple[TensorSpec, ...]
-    output: TensorSpec | str
+    output: TensorSpec | str  # the one with the labels or scores; a name, where the metadata has no outputs
+    outputs: tuple[TensorSpec, ...] = ()
 
     @property
     def batches(self) -> bool:
@@ -54,7 +58,7 @@ class Contract:
     def classes(self) -> int | None:
         """How many classes the model scores, if it says so.
 
-        >>> Contract((), TensorSpec("scores", "FP32", (-1, 10))).classes
+        >>> Signature((), TensorSpec("scores", "FP32", (-1, 10))).classes
         10
         """
         if isinstance(self.output, str) or not self.output.datatype.startswith("FP"):
@@ -62,15 +66,28 @@ class Contract:
         sizes = [size for size in self.output.shape if size != 1]
         return sizes[-1] if sizes and sizes[-1] > 1 and max(sizes[:-1], default=-1) == -1 else None
 
+    def parts(self, samples: Sequence[Any]) -> list[Sequence[Any]]:
+        """The samples of each request."""
+        return [samples] if self.batches else [[sample] for sample in samples]
+
+    def reply_bytes(self, samples: int) -> int:
+        """How long a reply may be: reading one that holds far more than the answer would take past the deadline.
+
+        >>> Signature((), "y", (TensorSpec("y", "FP32", (-1, 1000)),)).reply_bytes(1)
+        97536
+        """
+        outputs = self.outputs or (TensorSpec("any", "FP64", (-1, -1)),)
+        return min(MAX_BODY_BYTES, _FRAME_BYTES + sum(_reply_bytes(spec, samples) for spec in outputs))
+
     def tensors(self, samples: Sequence[Any]) -> dict[str, Tensor]:
         """The samples as the model's inputs, along a first axis where the model has one for them.
 
         A sample is an array, or where the model has several inputs a mapping from their names to arrays.
 
-        >>> contract = Contract((TensorSpec("x", "FP32", (-1, 2)),), "y")
-        >>> contract.tensors([[1, 2], [3, 4]])["x"].tolist()
+        >>> signature = Signature((TensorSpec("x", "FP32", (-1, 2)),), "y")
+        >>> signature.tensors([[1, 2], [3, 4]])["x"].tolist()
         [[1.0, 2.0], [3.0, 4.0]]
-        >>> contract.tensors([[1, 2, 3]])
+        >>> signature.tensors([[1, 2, 3]])
         Traceback (most recent call last):
         hinge.errors.RemoteInvalid: tensor 'x': shape must be [-1, 2], got [1, 3]
         """
@@ -92,9 +109,9 @@ class Contract:
     def labels(self, outputs: Mapping[str, Tensor], samples: int) -> list[Any]:
         """The label of each sample: the class that scores highest, or the number or name that the model itself gives.
 
-        >>> Contract((), "y").labels({"y": np.array([[0.1, 0.9], [0.7, 0.3]])}, 2)
+        >>> Signature((), "y").labels({"y": np.array([[0.1, 0.9], [0.7, 0.3]])}, 2)
         [1, 0]
-        >>> Contract((), "y").labels({"y": np.array([[0.1, np.nan]])}, 1)
+        >>> Signature((), "y").labels({"y": np.array([[0.1, np.nan]])}, 1)
         Traceback (most recent call last):
         hinge.errors.RemoteInvalid: the scores are not finite
         """
@@ -113,7 +130,7 @@ class Contract:
         return labels
 
 
-def contract_of(metadata: ModelMetadata, input: str | None, output: str | None) -> Contract:
+def signature_of(metadata: ModelMetadata, input: str | None, output: str | None) -> Signature:
     """What a model takes and gives, by its metadata; names that it does not tell must be given."""
     inputs = tuple(spec for spec in metadata.inputs if input in (None, spec.name))
     if not inputs:
@@ -123,7 +140,13 @@ def contract_of(metadata: ModelMetadata, input: str | None, output: str | None) 
     if not specs and (output is None or metadata.outputs):
         known = ", ".join(repr(spec.name) for spec in metadata.outputs) or "none"
         raise RemoteInvalid(f"model {metadata.name!r} has no output {output!r}; it tells of {known}")
-    return Contract(inputs, specs[0] if specs else str(output))
+    return Signature(inputs, specs[0] if specs else str(output), metadata.outputs)
+
+
+def _reply_bytes(spec: TensorSpec, samples: int) -> int:
+    first, *rest = spec.shape or (1,)
+    elements = (samples if first == -1 else first) * math.prod(_ANY_SIZE if size == -1 else size for size in rest)
+    return elements * (_TEXT_BYTES if spec.datatype == "BYTES" else _NUMBER_BYTES)
 
 
 def _value(spec: TensorSpec, sample: Any, inputs: int) -> Tensor:
@@ -141,16 +164,19 @@ def _named(rows: Tensor) -> list[Any]:
     return [label.decode("utf-8", "replace") if isinstance(label, bytes) else label for label in labels]
 
 
-T = TypeVar("T")
-Dialogue = Generator[Any, Any, T]  # asks one thing after another, and returns what it wanted to know
+class Known(NamedTuple):
+    """What is known of a server and its model."""
+
+    server: ServerMetadata
+    signature: Signature
 
 
 class Transport(Protocol):
-    """Sends one request to one server and brings its response, by the deadline; what fails raises `RemoteFailed`."""
+    """Sends one request to one server and returns its response by the deadline, or raises `RemoteFailed`."""
 
-    def send(self, ask: Any, deadline: Deadline) -> Any: ...
+    def send(self, request: Any, deadline: Deadline) -> Any: ...
 
-    async def send_async(self, ask: Any, deadline: Deadline) -> Any: ...
+    async def send_async(self, request: Any, deadline: Deadline) -> Any: ...
 
     def close(self) -> None: ...
 
@@ -158,109 +184,153 @@ class Transport(Protocol):
 
 
 class ServedModel(ABC):
-    """A model on a server; what it takes and gives is asked of it once, and again after a reply that makes no sense."""
+    """A model on a server. Its signature is asked for once, and again after a reply that cannot be used.
+
+    Requests and responses are built and read here and in subclasses, without I/O; `ask` and `ask_async` send them.
+    """
+
+    keeps_deadline = True
 
     def __init__(
         self, transport: Transport, model: str, version: str, input: str | None, output: str | None
     ) -> None:
         self.model, self.version = model_name(model), version and model_name(version, "model version")
         self._transport, self._input, self._output = transport, input, output
-        self._ids = itertools.count(1)
-        self._server: ServerMetadata | None = None
-        self._known: tuple[Contract, ServerMetadata] | None = None
+        self._server: ServerMetadata | None = None  # kept, so that a slow server need not tell all in one deadline
+        self._known: Known | None = None
 
     def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
         """The labels of the samples, by the deadline."""
-        return self._held(self._asking(samples), deadline)
+        known = self._known or self._introduce(deadline)
+        labels, moved = list[Any](), 0
+        with self._forgetting():
+            for part in known.signature.parts(samples):
+                id = _random_id()
+                response = self._transport.send(self._question(known, part, id), deadline)
+                found, size = self._answer(known, response, id, len(part))
+                labels += found
+                moved += size
+        return Reply(labels, moved)
 
     async def ask_async(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
-        """The labels of the samples, by the deadline."""
-        dialogue = self._asking(samples)
-        try:
-            ask = next(dialogue)
-            while True:
-                ask = dialogue.send(await self._transport.send_async(ask, deadline))
-        except StopIteration as done:
-            reply: Reply = done.value
-            return reply
+        """The same for an event loop."""
+        known = self._known or await self._introduce_async(deadline)
+        labels, moved = list[Any](), 0
+        with self._forgetting():
+            for part in known.signature.parts(samples):
+                id = _random_id()
+                response = await self._transport.send_async(self._question(known, part, id), deadline)
+                found, size = self._answer(known, response, id, len(part))
+                labels += found
+                moved += size
+        return Reply(labels, moved)
 
     def metadata(self, deadline_s: float = 5.0) -> tuple[ServerMetadata, ModelMetadata]:
         """What the server says of itself and of the model; raises `RemoteFailed`."""
-        self._server = None
-        return self._held(self._introducing(), Deadline.after(deadline_s, time.monotonic()))
+        deadline = Deadline.after(deadline_s)
+        server = self._read_server(self._transport.send(self._server_question(), deadline))
+        return server, self._read_model(self._transport.send(self._model_question(), deadline))
 
     def check(self, sample: Any = None, deadline_s: float = 5.0) -> int | None:
-        """See that the server speaks the protocol, has the model, and takes such samples; raises `RemoteFailed`.
+        """Check that the server speaks the protocol, has the model, and takes such samples; raises `RemoteFailed`.
 
         Returns how many classes the model has, if it says so.
         """
         self._server = None
-        contract, _ = self._held(self._learning(), Deadline.after(deadline_s, time.monotonic()))
+        signature = self._introduce(Deadline.after(deadline_s)).signature
         if sample is not None:
-            contract.tensors([sample])
-        return contract.classes
+            signature.tensors([sample])
+        return signature.classes
 
     def close(self) -> None:
-        """End the connections that `ask` keeps open."""
+        """Close the connections that `ask` keeps open."""
         self._transport.close()
 
     async def close_async(self) -> None:
-        """End the connections that `ask_async` keeps open."""
+        """Close the connections that `ask_async` keeps open."""
         await self._transport.close_async()
 
-    def _held(self, dialogue: Dialogue[T], deadline: Deadline) -> T:
-        try:
-            ask = next(dialogue)
-            while True:
-                ask = dialogue.send(self._transport.send(ask, deadline))
-        except StopIteration as done:
-            result: T = done.value
-            return result
+    def _introduce(self, deadline: Deadline) -> Known:
+        server = self._server  # another thread may forget it meanwhile
+        if server is None:
+            server = self._server = self._read_server(self._transport.send(self._server_question(), deadline))
+        model = self._read_model(self._transport.send(self._model_question(), deadline))
+        return self._learned(server, model)
 
-    def _asking(self, samples: Sequence[Any]) -> Dialogue[Reply]:
-        contract, server = self._known or (yield from self._learning())
-        labels, moved = list[Any](), 0
-        try:
-            for part in [samples] if contract.batches else [[sample] for sample in samples]:
-                tensors, id = contract.tensors(part), str(next(self._ids))
-                outputs, bytes = yield from self._inferring(contract, server, tensors, id)
-                labels += contract.labels(outputs, len(part))
-                moved += bytes
-        except (InvalidMessage, RemoteFailed) as error:
-            if not isinstance(error, RemoteFailed) or error.kind in ("invalid", "refused"):
-                self._known = self._server = None  # perhaps another model stands there now
-            raise error if isinstance(error, RemoteFailed) else RemoteInvalid(str(error)) from error
-        return Reply(labels, moved)
+    async def _introduce_async(self, deadline: Deadline) -> Known:
+        server = self._server
+        if server is None:
+            response = await self._transport.send_async(self._server_question(), deadline)
+            server = self._server = self._read_server(response)
+        model = self._read_model(await self._transport.send_async(self._model_question(), deadline))
+        return self._learned(server, model)
 
-    def _learning(self) -> Dialogue[tuple[Contract, ServerMetadata]]:
-        server, model = yield from self._introducing()
-        self._known = contract_of(model, self._input, self._output), server
-        return self._known
+    def _learned(self, server: ServerMetadata, model: ModelMetadata) -> Known:
+        self._known = known = Known(server, signature_of(model, self._input, self._output))
+        return known
+
+    @contextmanager
+    def _forgetting(self) -> Iterator[None]:
+        """Forget what is known of the server after a response that does not fit it: another model may run there now."""
+        try:
+            yield
+        except (RemoteInvalid, RemoteRefused):
+            self._known = self._server = None
+            raise
+        except InvalidMessage as error:
+            self._known = self._server = None
+            raise RemoteInvalid(error) from error
 
     @abstractmethod
-    def _introducing(self) -> Dialogue[tuple[ServerMetadata, ModelMetadata]]:
-        """Ask what the server and the model are."""
+    def _server_question(self) -> Any:
+        """The request for the server's metadata."""
 
     @abstractmethod
-    def _inferring(
-        self, contract: Contract, server: ServerMetadata, tensors: Mapping[str, Tensor], id: str
-    ) -> Dialogue[tuple[Mapping[str, Tensor], int]]:
-        """Ask for one inference: its outputs, and how many bytes travelled."""
+    def _read_server(self, response: Any) -> ServerMetadata: ...
+
+    @abstractmethod
+    def _model_question(self) -> Any:
+        """The request for the model's metadata."""
+
+    @abstractmethod
+    def _read_model(self, response: Any) -> ModelMetadata: ...
+
+    @abstractmethod
+    def _question(self, known: Known, samples: Sequence[Any], id: str) -> Any:
+        """The request for one inference."""
+
+    @abstractmethod
+    def _answer(self, known: Known, response: Any, id: str, samples: int) -> tuple[list[Any], int]:
+        """The labels in a response, and how many bytes were on the network for it."""
+
+
+def _random_id() -> str:
+    """An id that a server cannot guess, nor another device or a forked process have."""
+    return os.urandom(8).hex()
 
 
 _REFUSED = {400, 413, 415, 422}  # statuses by which a server refuses this sample, and not the client or all of them
 
 
 class OpenInference(ServedModel):
-    """A model on a server; what it takes and gives, and whether it knows binary tensors, is asked of it once.
+    """A model on a server; its signature, and whether the server takes binary tensors, is asked for once.
 
-    `token` is sent as a bearer token; `tls` is a context with your own certificates, where the system's are not enough.
-    `input` and `output` choose among several. `binary` says whether tensors go as binary data; None: if the server
-    lists that extension.
+    `url` is `http://host:port`, `https://…` or, for gRPC (see `OpenInferenceGrpc`), `grpc://host:port`. `token` is sent
+    as a bearer token; `tls` is a context with your own certificates, where the system's are not enough. `input` and
+    `output` choose among several. `binary` says whether tensors go as binary data; None: if the server lists that
+    extension.
 
     >>> OpenInference("http://localhost:8080", model="fashion")
     OpenInference('http://localhost:8080', model='fashion')
     """
+
+    def __new__(cls, url: str, *arguments: Any, **options: Any) -> Any:
+        """An `OpenInferenceGrpc` where the URL says grpc."""
+        if not str(url).startswith("grpc://"):
+            return super().__new__(cls)
+        from hinge.remotes.grpc import OpenInferenceGrpc  # needs grpcio
+
+        return OpenInferenceGrpc(url.removeprefix("grpc://"), *arguments, **options)
 
     def __init__(
         self,
@@ -274,36 +344,43 @@ class OpenInference(ServedModel):
         token: str | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self.url, self._path, self._binary = _checked_url(url), inference_path(model, version), binary
+        self.url, self._path, self._binary = check_url("OpenInference", url), inference_path(model, version), binary
         self._has_token = token is not None
-        headers = {} if token is None else {"Authorization": f"Bearer {check_token('OpenInference', token)}"}
-        self._http = Http(self.url, headers, tls)
-        super().__init__(self._http, model, version, input, output)
+        headers = bearer("OpenInference", token)
+        super().__init__(HttpClient(self.url, headers, tls), model, version, input, output)
 
     def __repr__(self) -> str:
         return f"OpenInference({self.url!r}, model={self.model!r})"
 
-    def _introducing(self) -> Dialogue[tuple[ServerMetadata, ModelMetadata]]:
-        server = self._server  # kept, so that a slow one need not tell it all in one deadline
-        if server is None:
-            server = self._server = self._read(self._let_in((yield Ask("GET", "/v2"))), parse_server_metadata)
-        response = self._let_in((yield Ask("GET", self._path.removesuffix("/infer"))))
-        if response.status != 200:
-            raise _final(response)(f"{self.url} has no model {self.model!r}: {_complaint(response)}")
-        return server, self._read(response, parse_model_metadata)
+    def _server_question(self) -> Request:
+        return Request("GET", "/v2")
 
-    def _inferring(
-        self, contract: Contract, server: ServerMetadata, tensors: Mapping[str, Tensor], id: str
-    ) -> Dialogue[tuple[Mapping[str, Tensor], int]]:
-        binary = server.binary if self._binary is None else self._binary
-        response = yield Ask("POST", self._path, build_request(tensors, id=id, binary=binary))
+    def _read_server(self, response: Response) -> ServerMetadata:
+        metadata: ServerMetadata = self._read(self._admitted(response), parse_server_metadata)
+        return metadata
+
+    def _model_question(self) -> Request:
+        return Request("GET", self._path.removesuffix("/infer"))
+
+    def _read_model(self, response: Response) -> ModelMetadata:
+        if self._admitted(response).status != 200:
+            raise _failure(response)(f"{self.url} has no model {self.model!r}: {_complaint(response)}")
+        metadata: ModelMetadata = self._read(response, parse_model_metadata)
+        return metadata
+
+    def _question(self, known: Known, samples: Sequence[Any], id: str) -> Request:
+        binary = known.server.binary if self._binary is None else self._binary
+        message = build_request(known.signature.tensors(samples), id=id, binary=binary)
+        return Request("POST", self._path, message, known.signature.reply_bytes(len(samples)))
+
+    def _answer(self, known: Known, response: Response, id: str, samples: int) -> tuple[list[Any], int]:
         if response.status != 200:
             raise (RemoteRefused if response.status in _REFUSED else RemoteError)(_complaint(response))
-        expected = [contract.output]
+        expected = [known.signature.output]
         answer = parse_response(response.headers, response.body, id=id, model=self.model, expected=expected)
-        return answer.outputs, response.bytes
+        return known.signature.labels(answer.outputs, samples), response.bytes
 
-    def _let_in(self, response: Response) -> Response:
+    def _admitted(self, response: Response) -> Response:
         if response.status in (401, 403) and not self._has_token:
             raise RemoteInvalid(f"{self.url} wants a token: --token-file or HINGE_TOKEN, in Python token=…")
         if response.status in (401, 403):
@@ -317,29 +394,15 @@ class OpenInference(ServedModel):
             return parse(response.body)
         except InvalidMessage as error:
             problem = f"{self.url} does not speak the Open Inference Protocol: {error}"
-            raise _final(response)(problem) from error
+            raise _failure(response)(problem) from error
 
 
-def _checked_url(url: str) -> str:
-    """The address of a server, perhaps below a path; nothing in it may be taken for another part of a request."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"OpenInference: url must start with http:// or https:// and name a host, got {url!r}")
-    if parts.query or parts.fragment or parts.username is not None or not re.fullmatch(r"[!-~]+", url):
-        raise ValueError(f"OpenInference: url must have no spaces, query, fragment, user or password, got {url!r}")
-    return url.rstrip("/")
-
-
-def _final(response: Response) -> type[RemoteFailed]:
-    """The kind of failure: a server that is about to start, or a proxy before it, may say another thing soon."""
+def _failure(response: Response) -> type[RemoteFailed]:
+    """The kind of failure: a server that is about to start, or a proxy before it, may answer otherwise soon."""
     return RemoteError if response.status >= 500 else RemoteInvalid
 
 
 def _complaint(response: Response) -> str:
     """The status, and how the server explains it."""
-    try:
-        fields = read_json(response.body)
-        problem = fields.get("error", fields.get("detail", ""))
-    except InvalidMessage:
-        problem = ""
+    problem = parse_error(response.body)
     return f"HTTP {response.status}" + (f", {shown(problem, most=120)}" if problem else "")

@@ -23,7 +23,7 @@ from hinge.cli.device.course import Course
 from hinge.device.device import Device
 from hinge.traces.files import replacing
 
-_NEEDED = ("onnxruntime", "httpcore2", "uvicorn", "prometheus_client", "plotly")
+_NEEDED = ("onnxruntime", "h11", "uvicorn", "prometheus_client", "plotly")
 
 
 def demo_command(

@@ -88,7 +88,7 @@ class Replayed:
         return Reply([self._labels[row] for row in rows])
 
     def cost(
-        self, *, latency_ms: float = 0.0, bytes: float = 0.0, energy_j: float = 0.0, calls: float = 1.0
+        self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0
     ) -> float:
         """What the rows asked for last had cost, on average."""
         if self._costs is None:

@@ -8,7 +8,7 @@ import numpy as np
 from hinge.errors import InvalidMessage
 from hinge.oip import messages as oip
 from hinge.oip.tensors import Tensor
-from tests.oip.test_open_inference import LENGTH, NUMPY
+from tests.oip.test_messages import LENGTH, NUMPY
 
 PIECES = [b"9" * 12, b"-1", b"null", b"NaN", b"1e999", b"[" * 60, b"\\u", b'"', b"\0\xff", b"{"]
 
