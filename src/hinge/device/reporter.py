@@ -35,7 +35,7 @@ from hinge.bins import Bins
 from hinge.device.answer import Answer
 from hinge.device.device import BaseDevice
 from hinge.device.status import Status
-from hinge.errors import InvalidMessage, RemoteFailed
+from hinge.errors import InvalidMessage, InvalidValue, RemoteFailed
 from hinge.oip.access import bearer, check_url
 from hinge.oip.json import json_message
 from hinge.oip.messages import model_name
@@ -356,4 +356,4 @@ def _checked_name(name: str) -> str:
     try:
         return model_name(name, "name")
     except InvalidMessage as error:
-        raise ValueError(f"Reporter: {error}") from None
+        raise InvalidValue("Reporter", "name", str(error).removeprefix("name ")) from None

@@ -10,6 +10,7 @@ import math
 from typing import NamedTuple
 
 from hinge._checks import real, whole
+from hinge.errors import InvalidValue
 from hinge.policies import FOREVER, HILCB, HILCBLite, Wholes, whole_column
 
 MOST_BINS = 255  # a bin is a byte, and one value is left for a bin too high
@@ -281,7 +282,7 @@ def twin_of(policy: HILCB | HILCBLite) -> Twin:
     True
     """
     if isinstance(policy, HILCB) and not policy.offload_unseen:
-        raise ValueError(f"{policy.name}: a microcontroller offloads every bin once: offload_unseen must be True")
+        raise InvalidValue(policy.name, "offload_unseen", "must be True: a microcontroller offloads every bin once")
     kind = MonotoneTwin if isinstance(policy, HILCB) else LiteTwin
     twin: Twin = kind(policy.bins, policy.alpha, policy.offload_cost)
     twin.time, twin.learned = policy.time, policy.learned

@@ -32,7 +32,7 @@ from functools import cache
 from typing import Any, NamedTuple, Self
 
 from hinge._checks import positive, real, shown, whole
-from hinge.errors import InvalidState
+from hinge.errors import InvalidState, InvalidValue
 from hinge.policies.policy import (
     ACCEPTED,
     Decision,
@@ -243,7 +243,7 @@ class AtMost(Budgeted):
         self.window = whole(owner, "window", window, 1, 2**31)
         limit = math.floor(self.offloads * self.window + 1e-9)  # 0.29 × 100 is 28.999999999999996
         if limit < 1:
-            raise ValueError(f"{owner}: offloads must allow one in {window} samples at least, got {offloads!r}")
+            raise InvalidValue(owner, "offloads", f"must allow one in {window} samples at least, got {offloads!r}")
         table = LimitTable(inner.table, whole_column(limit), whole_column(1), self.window)
         functions = limited(inner.functions)
         self.start(table, functions.offloads, functions.learns, notes=functions.notes)

@@ -30,7 +30,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from hinge._checks import did_you_mean, positive, real, shown, whole
-from hinge.errors import InvalidDecision, InvalidState, UnknownName
+from hinge.errors import InvalidDecision, InvalidState, InvalidType, UnknownName
 
 if TYPE_CHECKING:
     import numpy as np
@@ -721,7 +721,7 @@ def made(kind: type[Made], maker: Callable[..., Made], settings: Mapping[str, An
         if parameter.default is parameter.empty and parameter.name not in settings
     ]
     if missing:
-        raise TypeError(f"{kind.name}: needs {', '.join(missing)}{hint}")
+        raise InvalidType(kind.name, ", ".join(missing), f"must be given{hint}")
     return maker(**{key: value for key, value in settings.items() if key in parameters})
 
 
