@@ -260,7 +260,7 @@ def fit_logistic_curve(
 ) -> tuple[float, float]:
     """Intercept and slope that maximise Σ a log σ + (n - a) log(1 - σ) - ridge/2 · (intercept² + slope²), by Newton.
 
-    `hinge.confidence.fit_logistic` does the same for many rows and three weights, with numpy, which policies run without.
+    `hinge.confidence.fit_logistic` does so for many rows and three weights, with numpy, which policies do without.
     """
     intercept = slope = 0.0
     for _ in range(100):
