@@ -309,7 +309,7 @@ def policy_of(name: str, parameters: dict[str, Any], horizon: int | None, most: 
     hinge.cli.options.UsageError: oracle cannot run on a device: it must be told how often local agrees, in every bin
     """
     kind = policy_class(name)
-    if name == _ORACLE or hasattr(kind, "fit"):
+    if name == _ORACLE or "history" in kind.settings():
         what = "how often local agrees, in every bin" if name == _ORACLE else "what was fitted on labelled history"
         raise UsageError(f"{name} cannot run on a device: it must be told {what}")
     policy = build(name, **parameters, **({} if horizon is None else {"horizon": horizon}))
@@ -318,7 +318,7 @@ def policy_of(name: str, parameters: dict[str, Any], horizon: int | None, most: 
         raise UsageError(f"{name} cannot run on a device: it must be told {needs}")
     if most is None:
         return policy
-    if not policy.can_be_overruled:
+    if not policy.limitable:
         raise UsageError(f"--at-most cannot be used with {policy.name}, which learns by the chance of an offload")
     return limited(policy, most)
 
