@@ -21,11 +21,11 @@ MARKERS = {  # by folder or file; single tests elsewhere are marked where they s
     "tests/interop": "peers",
     "tests/oip/test_messages_fuzz.py": "slow",
     "tests/paper": "slow",
-    "tests/policies/test_memory.py": "slow",
+    "tests/policies/test_policy_memory.py": "slow",
     "tests/server": "server",
     "tests/simulation/test_kernel_equals_object.py": "slow",
-    "tests/simulation/test_long_runs.py": "slow",
-    "tests/simulation/test_regret.py": "slow",
+    "tests/simulation/test_kernel_long_runs.py": "slow",
+    "tests/simulation/test_engine_regret.py": "slow",
     "tests/test_examples.py": "slow",
 }
 
