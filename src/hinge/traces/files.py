@@ -43,7 +43,7 @@ from numpy.lib import format
 from numpy.typing import NDArray
 
 from hinge._checks import did_you_mean
-from hinge.errors import InvalidTrace, printable
+from hinge.errors import InvalidTrace, UnknownName, printable
 from hinge.traces.trace import (
     INTEGERS,
     NEEDED,
@@ -467,7 +467,7 @@ def _format(owner: str, path: str | PathLike[str]) -> _Format:
     suffix = Path(path).suffix.lower()
     if suffix not in _FORMATS:
         where = f"{owner}: {printable(path, 4096)}"
-        raise ValueError(f"{where}: no format of traces ends in {suffix!r}{did_you_mean(suffix, _FORMATS)}")
+        raise UnknownName(f"{where}: no format of traces ends in {suffix!r}{did_you_mean(suffix, _FORMATS)}")
     return _FORMATS[suffix]
 
 
