@@ -33,7 +33,7 @@ CHAPTERS = {
         Entry("new", "hinge.cli.starting", "new_command", "Write a file of settings to start from."),
         Entry("device", "hinge.cli.device.command", "device_command", "Answer samples, asking the remote at need."),
         Entry("serve", "hinge.cli.serving", "serve_command", "Serve models over HTTP, for devices to ask."),
-        Entry("state", "hinge.cli.states", "states", "Look at, move or merge what a device has learned."),
+        Entry("state", "hinge.cli.state", "states", "Look at, move or merge what a device has learned."),
     ),
     "Firmware": (Entry("export", "hinge.cli.exporting", "exports", "Write a policy as C, for a microcontroller."),),
 }
