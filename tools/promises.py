@@ -1,8 +1,8 @@
 """The tables of docs/promises.md, from the figures that a full run of the tests left behind.
 
-    HINGE_FIGURES=figures.json make test-faults test-fuzz
-    HINGE_FIGURES=figures.json python benchmarks/faults.py
-    python tools/promises.py figures.json docs/promises.md
+HINGE_FIGURES=figures.json make test-faults test-fuzz
+HINGE_FIGURES=figures.json python benchmarks/faults.py
+python tools/promises.py figures.json docs/promises.md
 """
 
 import json

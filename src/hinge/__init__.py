@@ -4,9 +4,11 @@ A small local model answers every sample; a policy compares its confidence with 
 the answer or offloads the sample to a large remote model. It learns online, from the offloads alone.
 
 >>> import hinge
->>> policy = hinge.Isotonic(bins=16, offload_cost=0.5)
->>> policy.decide(bin=12).offload  # nothing is known yet
+>>> gate = hinge.Gate(offload_cost=0.5)
+>>> decision = gate.decide(confidence=0.83)
+>>> decision.offload  # nothing is known yet
 True
+>>> gate.learn(decision, agreed=True)
 
 Names and modules are imported on first use (PEP 562), so that `import hinge` is quick, a policy runs without numpy, and
 a missing extra matters only to the part that needs it.
@@ -40,7 +42,7 @@ _NAMES = {
     "hinge.remotes": ("AsyncRemote", "Deadline", "Remote", "Reply"),
     "hinge.remotes.grpc": ("OpenInferenceGrpc",),
     "hinge.remotes.open_inference": ("OpenInference",),
-    "hinge.simulation": ("simulate",),
+    "hinge.simulation": ("evaluate", "simulate"),
     "hinge.traces": ("Trace", "load_trace", "read_trace", "write_trace"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
@@ -194,6 +196,7 @@ if TYPE_CHECKING:
     from hinge.remotes import Reply as Reply
     from hinge.remotes.grpc import OpenInferenceGrpc as OpenInferenceGrpc
     from hinge.remotes.open_inference import OpenInference as OpenInference
+    from hinge.simulation import evaluate as evaluate
     from hinge.simulation import lineup as lineup
     from hinge.simulation import simulate as simulate
     from hinge.traces import Trace as Trace

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from hinge import Device, Isotonic, policy_names
 from hinge.device.metrics import DeviceCollector
-from hinge.server.metrics import Metrics
+from hinge.server.observability import Metrics
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hinge._checks import printable
-from hinge.errors import InvalidMessage
+from hinge.errors import InvalidMessage, printable
 from hinge.oip.json import MAX_ELEMENTS, MAX_JSON_BYTES, MAX_SMALL_BYTES, from_json, read_json, shown
 from hinge.oip.messages import TensorSpec, parse_request
 

@@ -1,14 +1,16 @@
 """A server that cannot start says why at once, and leaves nothing open."""
 
 import socket
+import threading
 import time
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from hinge.server import Server, running
-from hinge.server.application import Application
+from hinge.server import Server
+from hinge.server import server as module
+from hinge.server.connections import Listener
 from tests.server.clients import ask
 
 SOON_S = 5.0
@@ -27,7 +29,7 @@ def refused(port: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("owner", "name"), [(running, "Application"), (Application, "start")])
+@pytest.mark.parametrize(("owner", "name"), [(module, "App"), (Listener, "start")])
 @pytest.mark.parametrize("foreground", [False, True])
 def test_an_error_at_the_start_is_raised_at_once_and_the_listener_is_closed(
     owner: Any, name: str, foreground: bool, monkeypatch: pytest.MonkeyPatch
@@ -35,7 +37,7 @@ def test_an_error_at_the_start_is_raised_at_once_and_the_listener_is_closed(
     monkeypatch.setattr(owner, name, fail)
     server, start = Server(["fashion-local"]), time.monotonic()
     with pytest.raises(OSError, match="no more threads"):
-        server.run() if foreground else server.__enter__()
+        server.run() if foreground else server.start()
     assert time.monotonic() - start < SOON_S
     port = urlsplit(server.url).port
     assert port is not None
@@ -46,17 +48,16 @@ def test_an_error_at_the_start_is_raised_at_once_and_the_listener_is_closed(
 
 
 def test_one_that_takes_too_long_is_told_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    begin = Application.start
+    begin = Listener.start
 
-    def slowly(self: Application) -> None:
+    def slowly(self: Listener, *arguments: Any) -> Listener:
         time.sleep(0.3)
-        begin(self)
+        return begin(self, *arguments)
 
-    monkeypatch.setattr(Application, "start", slowly)
-    monkeypatch.setattr(running, "START_S", 0.05)
+    monkeypatch.setattr(Listener, "start", slowly)
+    monkeypatch.setattr(module, "START_S", 0.05)
     server = Server(["fashion-local"])
     with pytest.raises(RuntimeError, match="did not start in time"):
-        server.__enter__()
-    assert server._thread is not None
-    server._thread.join(SOON_S)
-    assert not server._thread.is_alive()
+        server.start()
+    server.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "hinge-server"]

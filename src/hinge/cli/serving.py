@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hinge.cli import options
-from hinge.oip.json import read_token
+from hinge.oip.access import read_token
 
 if TYPE_CHECKING:
     from hinge.server import Tls
@@ -41,6 +41,7 @@ def serve_command(
     """
     try:
         from hinge.server import Limits, Server
+        from hinge.server.server import MIN_TOKEN
     except ModuleNotFoundError as error:
         raise ImportError(f"serving needs the extra 'server' ({error}): pip install 'hinge-gate[server]'") from None
     if not models:
@@ -49,7 +50,7 @@ def serve_command(
         models,
         host=host,
         port=port,
-        token=_token(token_file),
+        token=read_token(token_file, least=MIN_TOKEN),
         tls=_tls(tls_cert, tls_key, client_ca),
         insecure=insecure,
         limits=Limits(batch=max_batch),
@@ -60,13 +61,6 @@ def serve_command(
     )
     names = ", ".join(place.name for place in server.places)
     server.run(lambda url: print(f"Serving {names} at {url}\nThe live page is at {url}/", flush=True))
-
-
-def _token(file: Path | None) -> str | None:
-    from hinge.server.access import check_token
-
-    token = read_token(file)
-    return None if token is None else check_token(token, "HINGE_TOKEN" if file is None else f"the token in {file}")
 
 
 def _tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> "Tls | None":

@@ -28,7 +28,7 @@ from hinge.device.status import Status, StatusTracker
 from hinge.device.storage.memory import Keeper, Memory
 from hinge.device.storage.store import Store
 from hinge.gate import Gate
-from hinge.models.base import LocalModel, Scoring
+from hinge.models.base import Classifier, LocalModel
 from hinge.policies.policy import Explanation, Policy, State
 from hinge.remotes.function import for_threads
 
@@ -107,7 +107,7 @@ class BaseDevice(ABC):
         if not isinstance(model, LocalModel):
             if not callable(model):
                 raise TypeError(f"Device: local must be a model or a function from sample to scores, got {model!r}")
-            model = Scoring(model, self.gate.confidence, self._labels)
+            model = Classifier(model, self.gate.confidence, self._labels)
         self._local = model
 
     @property

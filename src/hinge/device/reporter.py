@@ -26,7 +26,6 @@ from copy import deepcopy
 from functools import lru_cache
 from threading import Event, Lock, Thread
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +36,9 @@ from hinge.device.answer import Answer
 from hinge.device.device import BaseDevice
 from hinge.device.status import Status
 from hinge.errors import InvalidMessage, RemoteFailed
-from hinge.oip.json import json_message, model_name
+from hinge.oip.access import bearer, check_url
+from hinge.oip.json import json_message
+from hinge.oip.messages import model_name
 from hinge.policies.budgets import Budgeted
 from hinge.policies.policy import Explanation, Policy
 from hinge.remotes import Deadline
@@ -190,7 +191,7 @@ class Reporter:
     ) -> None:
         self._every_s = positive("Reporter", "every_s", every_s)
         self._device, self._name = device, _checked_name(name)
-        self._http = HttpClient(_checked_url(url), {} if token is None else {"Authorization": f"Bearer {token}"})
+        self._http = HttpClient(check_url("Reporter", url), bearer("Reporter", token))
         bins = device.policy.bins
         self._lock = Lock()
         self._seen, self._in_bin, self._hindsight = 0, [0] * bins, Hindsight(bins)
@@ -360,10 +361,3 @@ def _checked_name(name: str) -> str:
         return model_name(name, "name")
     except InvalidMessage as error:
         raise ValueError(f"Reporter: {error}") from None
-
-
-def _checked_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"Reporter: url must start with http:// or https:// and name a host, got {url!r}")
-    return url

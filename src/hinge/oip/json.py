@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from hinge._checks import kind, printable
+from hinge._checks import kind
 from hinge._checks import shown as shown
-from hinge.errors import InvalidMessage
+from hinge.errors import InvalidMessage, printable
 from hinge.oip.access import check_token as check_token
 from hinge.oip.access import read_token as read_token
 from hinge.oip.tensors import MAX_BODY_BYTES as MAX_BODY_BYTES

@@ -19,7 +19,8 @@ from hinge.errors import (
     RemoteRefused,
     RemoteUnreachable,
 )
-from hinge.oip.json import MAX_BODY_BYTES, check_token, shown
+from hinge.oip.access import check_token
+from hinge.oip.json import MAX_BODY_BYTES, shown
 from hinge.oip.messages import ModelMetadata, ServerMetadata
 from hinge.remotes import Deadline
 from hinge.remotes.open_inference import Known, ServedModel

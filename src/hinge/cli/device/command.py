@@ -11,7 +11,7 @@ from hinge.cli.device.running import Run
 from hinge.cli.device.setting import set_up
 from hinge.cli.device.terms import Prices, policy_of, price_of
 from hinge.device.device import Device
-from hinge.oip.json import read_token
+from hinge.oip.access import read_token
 
 
 def device_command(

@@ -17,7 +17,7 @@ from hinge.oip.messages import build_request, parse_model_metadata, parse_respon
 from hinge.oip.tensors import TensorSpec
 from hinge.server import Server
 from tests.server import models
-from tests.server.clients import IMAGE, ask, connect, images, infer, read_reply
+from tests.server.clients import HOST, IMAGE, ask, connect, images, infer, read_reply
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_answers_are_those_of_the_model(url: str, binary: bool, rows: int) -> No
 def test_a_connection_takes_many_requests(url: str) -> None:
     message = images(binary=True)
     head = "".join(f"{name}: {value}\r\n" for name, value in message.headers.items())
-    request = f"POST /v2/models/fashion-local/infer HTTP/1.1\r\nContent-Length: {len(message.body)}\r\n{head}\r\n"
+    request = f"POST /v2/models/fashion-local/infer HTTP/1.1\r\n{HOST}Content-Length: {len(message.body)}\r\n{head}\r\n"
     with connect(url) as connection:
         for _ in range(5):
             connection.sendall(request.encode() + message.body)
@@ -79,7 +79,8 @@ def test_a_connection_takes_many_requests(url: str) -> None:
 def test_a_body_may_come_in_chunks(url: str) -> None:
     body = images().body
     with connect(url) as connection:
-        connection.sendall(b"POST /v2/models/fashion-local/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+        head = f"POST /v2/models/fashion-local/infer HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n"
+        connection.sendall(head.encode())
         for start in range(0, len(body), 500):
             piece = body[start : start + 500]
             connection.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))

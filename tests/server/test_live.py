@@ -9,22 +9,32 @@ from array import array
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hinge import Device, Isotonic
-from hinge.device.reporter import Reporter
+from hinge.device.reporter import Reporter, data_url
 from hinge.errors import InvalidMessage
 from hinge.server import Server
-from hinge.server.events import MOST_LISTENERS
-from hinge.server.refusal import Refusal
-from hinge.server.report import MAX_REPORT_BYTES, OWN, Figures, read_report
-from hinge.server.reports import FORGET_S, MOST_DEVICES, POINTS, Reports
-from tests.server.clients import TIMEOUT_S, Reply, ask, connect, send_raw
+from hinge.server.limits import Refusal
+from hinge.server.live import (
+    FORGET_S,
+    MAX_REPORT_BYTES,
+    MOST_DEVICES,
+    MOST_LISTENERS,
+    OWN,
+    POINTS,
+    Figures,
+    Reports,
+    read_report,
+)
+from tests.server.clients import HOST, TIMEOUT_S, Reply, ask, connect, send_raw
 from tests.server.processes import WAIT_S, memory_kib, serving
 
 TOKEN = "0123456789abcdef"
 JSON = {"Content-Type": "application/json"}
+PICTURE = data_url(np.zeros((64, 64, 1), np.uint8))[:78]  # whose header is whole
 
 
 @pytest.fixture(scope="module")
@@ -131,33 +141,38 @@ def test_the_metrics_are_those_of_the_last_report(url: str, report: Any) -> None
 @pytest.mark.parametrize(
     ("path", "value", "problem"),
     [
-        ("status/samples", -1, "status: samples must be a number from 0"),
-        ("status/samples", 1.5, "must be an integer"),
-        ("status/samples", True, "must be a number"),
-        ("status/samples", "10", "must be a number"),
-        ("status/breaker", "ajar", "breaker must be like closed|open|probing"),
-        ("status/fell_back", {str(kind): 1 for kind in range(17)}, "may be 16 at most"),
+        ("status/samples", -1, "Expected `int` >= 0 - at `$.status.samples`"),
+        ("status/samples", 1.5, "Expected `int`, got `float` - at `$.status.samples`"),
+        ("status/samples", True, "Expected `int`, got `bool` - at `$.status.samples`"),
+        ("status/samples", "10", "Expected `int`, got `str` - at `$.status.samples`"),
+        ("status/breaker", "ajar", "Invalid enum value 'ajar' - at `$.status.breaker`"),
+        ("status/fell_back", {str(kind): 1 for kind in range(17)}, "length <= 16 - at `$.status.fell_back`"),
         ("status/fell_back", {"a\nb": 1}, "printable"),
-        ("status/alarms", {"fire": -1}, "must be a number"),
-        ("status", [], "must be an object"),
-        ("bins/0/agreement", 1.5, "bins[0]: agreement must be a number from 0 to 1"),
-        ("bins/0/licensed", 1, "must be true or false"),
-        ("bins/0/more", 1, "'more' is unknown"),
-        ("bins", [1] * 1025, "bins may be 1024 at most"),
-        ("compare", [{"policy": "x"}], "is missing"),
-        ("recent/0/picture", "javascript:alert(1)", "picture must be like data:image/png"),
-        ("recent/0/picture", "data:image/png;base64," + "A" * 2**15, "of at most"),
-        ("recent/0/label", "x" * 300, "label must be 1 to 256"),
-        ("recent/0/reason", "", "reason must be 1 to 256"),
-        ("recent/0/number", 10**12 + 1, "number must be a number"),
-        ("policy", "x" * 65, "policy must be of at most 64"),
-        ("compare/0/policy", "x" * 65, "policy must be of at most 64"),
-        ("compare", [{}] * 9, "compare may be 8 at most"),
-        ("compare/0/regret", -1.1e12, "regret must be a number from -1e+12 to 1e+12"),
-        ("regret", 1e300, "regret must be a number"),
-        ("regret", "much", "regret must be a number"),
+        ("status/alarms", {"fire": -1}, "Expected `int` >= 0 - at `$.status.alarms[...]`"),
+        ("status", [], "Expected `object`, got `array` - at `$.status`"),
+        ("bins/0/agreement", 1.5, "Expected `float` <= 1.0 - at `$.bins[0].agreement`"),
+        ("bins/0/licensed", 1, "Expected `bool`, got `int` - at `$.bins[0].licensed`"),
+        ("bins/0/more", 1, "unknown field `more` - at `$.bins[0]`"),
+        ("bins", [1] * 1025, "`$.bins"),
+        ("compare", [{"policy": "x"}], "missing required field `offload_fraction` - at `$.compare[0]`"),
+        ("recent/0/picture", "javascript:alert(1)", "matching regex '^data:image/png"),
+        ("recent/0/picture", "data:image/png;base64," + "A" * 2**15, "length <= 32768 - at `$.recent[0].picture`"),
+        ("recent/0/picture", "data:image/png;base64," + "A" * 99, "picture must be a PNG of at most 64 x 64 pixels"),
+        ("recent/0/picture", "data:image/png;base64,AAAA", "picture must be a PNG"),
+        ("recent/0/picture", data_url(np.zeros((65, 64, 1), np.uint8)), "a PNG of at most 64 x 64 pixels"),
+        ("recent/0/picture", data_url(np.zeros((64, 65, 3), np.uint8)), "a PNG of at most 64 x 64 pixels"),
+        ("recent/0/label", "x" * 300, "length <= 256 - at `$.recent[0].label`"),
+        ("recent/0/label", "a\x1b[2J", "label must be printable - at `$.recent[0]`"),
+        ("recent/0/reason", "", "length >= 1 - at `$.recent[0].reason`"),
+        ("recent/0/number", 10**12 + 1, "Expected `int` <= 1000000000000 - at `$.recent[0].number`"),
+        ("policy", "x" * 65, "length <= 64 - at `$.policy`"),
+        ("compare/0/policy", "x" * 65, "length <= 64 - at `$.compare[0].policy`"),
+        ("compare", [{}] * 9, "`$.compare"),
+        ("compare/0/regret", -1.1e12, "Expected `float` >= -1000000000000.0 - at `$.compare[0].regret`"),
+        ("regret", 1e300, "Expected `float` <= 1000000000000.0 - at `$.regret`"),
+        ("regret", "much", "`$.regret`"),
         ("device", "kitchen", "device must be the one that reports"),
-        ("surprise", 1, "'surprise' is unknown"),
+        ("surprise", 1, "unknown field `surprise`"),
     ],
 )
 def test_what_is_no_report_is_refused(url: str, report: Any, path: str, value: Any, problem: str) -> None:
@@ -174,13 +189,13 @@ def test_what_is_no_json_object_is_refused(url: str, body: bytes) -> None:
 def test_every_missing_field_is_noticed(report: Any) -> None:
     for field in report:
         without = {key: value for key, value in report.items() if key != field}
-        with pytest.raises(InvalidMessage, match=f"'{field}' is missing"):
+        with pytest.raises(InvalidMessage, match=f"missing required field `{field}`"):
             read_report("hall", json.dumps(without).encode())
 
 
 def test_large_reports_are_refused_before_they_come(url: str) -> None:
     length = f"Content-Type: application/json\r\nContent-Length: {MAX_REPORT_BYTES + 1}\r\n\r\n"
-    assert send_raw(url, f"POST /hinge/devices/hall HTTP/1.1\r\n{length}".encode()).status == 413
+    assert send_raw(url, f"POST /hinge/devices/hall HTTP/1.1\r\n{HOST}{length}".encode()).status == 413
 
 
 def test_a_report_as_large_as_may_be_is_read(url: str, report: Any) -> None:
@@ -256,7 +271,7 @@ def test_no_more_listen_than_may(report: Any) -> None:
 def test_who_does_not_read_takes_up_no_memory(report: Any) -> None:
     with serving("fashion-local", "--log-level", "error") as (process, url), Page(url) as page:
         page.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        picture = "data:image/png;base64," + "A" * 30_000
+        picture = PICTURE + "A" * 30_000
         large = changed(report, "recent", [{**report["recent"][0], "picture": picture}] * 20)
         for samples in range(200):  # 120 MB, if they were kept
             assert put(url, changed(large, "status/samples", samples)).status == 200
@@ -296,7 +311,7 @@ def test_another_name_does_not_lead_here(url: str) -> None:
     for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", "localhost.", ""):
         assert with_host(url, host) == 421
     twice = send_raw(url, b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
-    assert "Host header must name this machine" in twice.json["error"]
+    assert (twice.status, twice.body) == (400, b"Invalid HTTP request received.")
     assert send_raw(url, b"GET /v2 HTTP/1.0\r\n\r\n").status == 200
     with Server(["fashion-local"], token=TOKEN, log_level="error") as guarded:
         assert with_host(guarded.url, "edge.example") == 401, "who shows the token may call it what they like"
@@ -353,7 +368,7 @@ def test_a_history_is_bounded_begins_anew_and_skips_what_stands_still(report: An
     read = [figures(report, samples) for samples in range(3)]
     for _ in range(5):
         reports.put("hall", read[1])
-    points = reports._devices["hall"].points
+    points = reports.devices["hall"].points
     assert len(points) == 1
     reports.put("hall", read[2])
     assert len(points) == 2
@@ -372,7 +387,7 @@ def test_what_was_told_of_other_policies_is_forgotten(report: Any) -> None:
     reports = Reports(list)
     reports.put("hall", figures(report, 1))
     reports.put("hall", figures(changed(report, "compare/0/policy", "oracle"), 2))
-    assert [len(point) for point in reports._devices["hall"].points] == [OWN, OWN + 3]
+    assert [len(point) for point in reports.devices["hall"].points] == [OWN, OWN + 3]
 
 
 def test_full_histories_are_small_and_shared_by_all_who_listen(report: Any) -> None:
@@ -386,7 +401,7 @@ def test_full_histories_are_small_and_shared_by_all_who_listen(report: Any) -> N
                 reports.put(f"d{name}", at_sample(read, samples))
         for _ in range(MOST_LISTENERS):
             reports.listeners.add()
-        devices = reports._devices.values()
+        devices = reports.devices.values()
         told = [device.history() for device in devices]
         assert all(before is device.history() for before, device in zip(told, devices, strict=True))
         assert tracemalloc.get_traced_memory()[0] < 40e6

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from onnx import TensorProto, helper
 
 from hinge.errors import InvalidModel
 from hinge.fashion import local_model, remote_model
-from hinge.models.onnx import MAX_DEPTH, check_content, input_specs, open_session, output_specs
+from hinge.models.onnx import MAX_DEPTH, OnnxModel, check_content, input_specs, open_session, output_specs
 from tests.server import models
 
 
@@ -159,3 +160,62 @@ def test_s4_damaged_files_never_crash_the_reader(data: st.DataObject) -> None:
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     with suppress(InvalidModel):
         check_content(bytes(content), "m")
+
+
+def calling(depth: int, *, times: int = 2, end: str | None = None) -> bytes:
+    """A model of a function that calls another so many times, which does the same, and so on; the last calls `end`."""
+    functions = []
+    for level in range(depth):
+        called = f"f{level + 1}" if level + 1 < depth else end
+        domain = "" if called is None else "d"
+        nodes = [helper.make_node(called or "Identity", ["a"], [f"b{n}"], domain=domain) for n in range(times)]
+        nodes.append(helper.make_node("Identity", ["b0"], ["b"]))
+        functions.append(helper.make_function("d", f"f{level}", ["a"], ["b"], nodes, [*models.OPSET, DOMAIN]))
+    sides = [models.tensor(name, TensorProto.FLOAT, 1) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("f0", ["x"], ["y"], domain="d")], "g", sides[:1], sides[1:])
+    model = helper.make_model(graph, opset_imports=[*models.OPSET, DOMAIN], functions=functions, ir_version=8)
+    return bytes(model.SerializeToString())
+
+
+DOMAIN = helper.make_opsetid("d", 1)
+
+
+def test_functions_that_call_each_other_without_end_are_refused_before_they_are_expanded(tmp_path: Path) -> None:
+    for name, content in {"many": calling(26), "long": calling(3, times=60), "circle": calling(3, end="f0")}.items():
+        path = tmp_path / f"{name}.onnx"
+        path.write_bytes(content)
+        problem = "a damaged one" if name == "circle" else "may have 131072 nodes with its functions expanded"
+        assert problem in refusal(path)
+
+
+def test_functions_within_reason_run(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(calling(6))
+    (y,) = open_session(tmp_path / "m.onnx").run(None, {"x": np.array([3.0], np.float32)})
+    assert y.tolist() == [3.0]
+
+
+def test_a_function_in_the_default_domain_counts_by_either_of_its_names() -> None:
+    model = onnx.load_from_string(calling(26))
+    for function in model.functions:
+        function.domain = "ai.onnx"
+        for node in function.node:
+            node.domain = ""
+    model.graph.node[0].domain = ""
+    with pytest.raises(InvalidModel, match="nodes with its functions expanded"):
+        check_content(model.SerializeToString(), "m")
+
+
+def test_damaged_models_raise_invalid_model_and_print_nothing(tmp_path: Path, capfd: Any) -> None:
+    content, path, chance = models.scaling(tmp_path / "good.onnx", 2.0).read_bytes(), tmp_path / "m.onnx", Random(7)
+    refused = 0
+    for _ in range(400):
+        damaged = bytearray(content)
+        for _ in range(chance.choice([1, 1, 2, 4])):
+            damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
+        path.write_bytes(damaged)
+        try:
+            OnnxModel(path)
+        except InvalidModel as problem:
+            refused += str(problem).isprintable()
+    assert refused > 100
+    assert capfd.readouterr() == ("", "")
