@@ -240,11 +240,12 @@ def content_of(gate: State | None, state: State, past: Past, aside: int | None) 
 def parse(number: int, row: Row) -> Held:
     """A generation from its row; raises `ValueError` or `LookupError` where it makes no sense."""
     content, progress = json.loads(row.content), json.loads(row.progress)
-    if not isinstance(content, dict) or not isinstance(progress, dict):
+    gate, fixed, aside = content["gate"], content["policy"], content["aside"]
+    right = isinstance(gate, dict | None) and isinstance(fixed, dict) and isinstance(progress, dict)
+    if not right or not isinstance(aside, int | None):
         raise ValueError("no state")
     past = [(int(earlier), str(why)) for earlier, why in content["past"]]
-    policy = {**content["policy"], **progress}
-    return Held(number, content["gate"], policy, past, content["aside"])
+    return Held(number, gate, {**fixed, **progress}, past, aside)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

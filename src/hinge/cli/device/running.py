@@ -19,7 +19,7 @@ from hinge.cli.device.telling import Lines, Progress, Telling, Watched, print_su
 from hinge.cli.device.view import View
 from hinge.device.device import Device
 from hinge.device.reporter import Reporter
-from hinge.device.storage.store import CLOSED
+from hinge.device.store import CLOSED
 from hinge.errors import RemoteFailed
 
 T = TypeVar("T")
