@@ -149,7 +149,7 @@ class Gate:
         >>> Gate(offload_cost=0.5).resume(Gate(offload_cost=0.5, confidence=margin).state())
         Traceback (most recent call last):
         hinge.errors.InvalidState: Gate: the state was made with confidence {'name': 'margin'}, and this gate has \
-{'name': 'max_softmax'}: give the gate the same, or start from a new state
+{'name': 'max_softmax'}: give the gate the same, or use another folder or file for its state
         """
         held: Mapping[str, Any] = state
         if isinstance(state, Mapping) and "hinge_gate" in state:
@@ -167,7 +167,7 @@ class Gate:
         if _plain(held) != _plain(mine):
             raise InvalidState(
                 f"Gate: the state was made with {what} {held}, and this gate has {mine}: "
-                "give the gate the same, or start from a new state"
+                "give the gate the same, or use another folder or file for its state"
             )
 
     def __repr__(self) -> str:

@@ -5,6 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from hinge import Gate
+from hinge.device import async_device, device
+from hinge.device.store import SqliteStore
+
 SYNCS, WRITES = ("PRAGMA wal_checkpoint",), ("UPDATE", "INSERT", "DELETE", "COMMIT", "BEGIN IMMEDIATE", "BEGIN; ")
 PROBLEMS = {"full": "database or disk is full", "I/O": "disk I/O error"}
 
@@ -46,6 +52,19 @@ class _Connection(sqlite3.Connection):
     def executescript(self, sql: str) -> sqlite3.Cursor:
         self._try(sql)
         return super().executescript(sql)
+
+
+def stores_of_devices(patch: pytest.MonkeyPatch, **options: Any) -> list[SqliteStore]:
+    """The stores of the devices that are made from now on, with these options and without a thread."""
+    made = list[SqliteStore]()
+
+    def make(folder: Path, gate: Gate, background: bool = False) -> SqliteStore:
+        made.append(SqliteStore(folder, gate, seconds=None, **options))
+        return made[-1]
+
+    for module in (device, async_device):
+        patch.setattr(module, "SqliteStore", make)
+    return made
 
 
 def image(folder: Path) -> dict[str, bytes]:

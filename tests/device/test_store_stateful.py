@@ -52,7 +52,7 @@ class Kept(RuleBasedStateMachine):
         decisions = list(self.store.decide_many(bins)) if batch else [self.store.decide(bin) for bin in bins]
         self.waiting += [decision for decision in decisions if decision.time is not None]
         assert self.store.sync()
-        if batch or any(decision.offload for decision in decisions):
+        if any(decision.time is not None for decision in decisions):
             self.changed()
         self.remember()
 

@@ -44,7 +44,7 @@ def test_the_c_learns_as_its_twin_from_any_counts(
         if offload_cost is None:
             twin.table.costs[0] = c.state.offloads = any_counts(chance)[0]
             twin.table.costs[1] = c.state.costs = int(twin.table.costs[0] * chance.integers(2**15 + 1))
-        twin._learns(twin.table, bin, float(agreed), cost / 2**15, 1, 1)
+        twin.functions.learns(twin.table, bin, float(agreed), cost / 2**15, 1, 1)
         c.learn(bin, agreed, cost)
         for field in ("expiry", "offloads", "agreements"):
             assert c.column(field) == list(getattr(twin.table, field))

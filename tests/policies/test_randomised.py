@@ -382,7 +382,7 @@ def binomial_tail(trials: int, chance: Fraction, at_least: int) -> Fraction:
 
 
 def posterior(offloads: int, agreements: int, cost: float, learned: bool = False) -> Thompson:
-    state = Thompson(1, None if learned else cost).state() | {"learned": offloads}
+    state = Thompson(1, None if learned else cost).state() | {"time": offloads, "learned": offloads}
     costs = [float(offloads), cost * offloads, cost**2 * offloads][: len(state["evidence"]["costs"])]
     state["evidence"] = {"offloads": [offloads], "agreements": [float(agreements)], "costs": costs}
     return Thompson.restore(state)

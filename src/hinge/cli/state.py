@@ -9,7 +9,8 @@ import typer
 from rich import box
 from rich.table import Table
 
-from hinge.cli import options, show
+from hinge.cli import console as show
+from hinge.cli import options
 from hinge.device.database import Saved, read
 from hinge.device.store import SqliteStore
 from hinge.errors import InvalidState
@@ -19,7 +20,7 @@ from hinge.traces.files import replacing
 
 Folder = Annotated[Path, typer.Argument(help="The folder given to a device as --state.", show_default=False)]
 
-states = typer.Typer(
+command = states = typer.Typer(
     help="Look at what a device has learned, take it elsewhere, or take it back.",
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -23,7 +23,6 @@ spent. The generation that it leaves is kept until the next rollback.
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -31,9 +30,10 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakSet, finalize, ref
+from weakref import finalize, ref
 
 from hinge._checks import positive
+from hinge._fork import renew_after_fork
 from hinge.device.database import (
     MERGE,
     START,
@@ -85,7 +85,7 @@ class MemoryStore:
         self._lock = Lock()
         self.gate: Gate | None = gate
         self.policy: Policy = gate.policy
-        _STORES.add(self)
+        renew_after_fork(self)
 
     @property
     def problem(self) -> str | None:
@@ -183,7 +183,7 @@ class SqliteStore(MemoryStore):
         except BaseException:
             self._finalizer()
             raise
-        _STORES.add(self)
+        renew_after_fork(self)
         self._thread: Thread | None = None
         if self._seconds is not None:
             arguments = (ref(self), self._wake, self._seconds)
@@ -236,7 +236,7 @@ class SqliteStore(MemoryStore):
         """Decide as the policy does; an offload under a budget is written down before it can be made."""
         with self._lock:
             decision = self.policy.decide(bin)
-            if not decision.offload:
+            if decision.time is None:  # accepted
                 return decision
             version = self._changed()
         if self.policy.spent:
@@ -247,6 +247,8 @@ class SqliteStore(MemoryStore):
         """Decide for a batch at once, as the policy does."""
         with self._lock:
             batch = self.policy.decide_many(bins)
+            if not (batch.offload.any() or (batch.accepted_wait and len(batch))):
+                return batch
             version = self._changed()
         if self.policy.spent:
             self._save(version)
@@ -572,16 +574,4 @@ def _resumed(folder: Path, gate: Gate, state: State) -> Policy:
         raise InvalidState(f"{folder}: {str(error).removeprefix('Gate: ')}") from error
 
 
-# -- fork -------------------------------------------------------------------------------------------------------------
-
-_STORES: WeakSet[MemoryStore] = WeakSet()
-_INHERITED: list[Files] = []
-
-
-def _after_fork() -> None:
-    for store in list(_STORES):
-        store.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+_INHERITED: list[Files] = []  # of the parent, in a forked child
