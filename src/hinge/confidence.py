@@ -225,37 +225,23 @@ def fit_logistic(scores: ArrayLike, agreed: ArrayLike) -> LogisticWeights:
     first, second = _top_two("fit_logistic", _checked("fit_logistic", scores, dims=(2,)))
     features = np.column_stack([np.ones_like(first), first, second])
     target = _checked_column("fit_logistic", "agreed", agreed, len(features), 1, "bfiu").astype(np.float64)
-    intercept, top1, top2 = maximum_likelihood(features, np.ones(len(features)), target)
-    return intercept, top1, top2
-
-
-def maximum_likelihood(features: ArrayLike, samples: ArrayLike, agreements: ArrayLike) -> list[float]:
-    """The weights of a logistic model, for rows of features with so many samples, of which so many agreed.
-
-    Minimises the negative log-likelihood plus `RIDGE / 2` times the sum of the squared weights by Newton's method.
-
-    >>> intercept, slope = maximum_likelihood([[1, 0.0], [1, 1.0]], [10, 10], [1, 9])
-    >>> round(intercept, 2), round(slope, 2)
-    (-2.19, 4.38)
-    """
-    rows, counts = np.asarray(features, np.float64), np.asarray(samples, np.float64)
-    target, weights = np.asarray(agreements, np.float64), np.zeros(rows.shape[1])
+    weights = np.zeros(3)
 
     def objective(weights: Floats) -> float:
-        x = rows @ weights
-        return float((counts * np.logaddexp(0, x) - target * x).sum() + RIDGE / 2 * weights @ weights)
+        x = features @ weights
+        return float((np.logaddexp(0, x) - target * x).sum() + RIDGE / 2 * weights @ weights)
 
     for _ in range(100):
-        chance = _sigma(rows @ weights)
-        gradient = rows.T @ (counts * chance - target) + RIDGE * weights
-        hessian = (rows.T * (counts * chance * (1 - chance))) @ rows + RIDGE * np.eye(len(weights))
+        chance = _sigma(features @ weights)
+        gradient = features.T @ (chance - target) + RIDGE * weights
+        hessian = (features.T * (chance * (1 - chance))) @ features + RIDGE * np.eye(3)
         step = np.linalg.solve(hessian, gradient)
         while objective(weights - step) > objective(weights) and np.abs(step).max() > 1e-10:
             step /= 2
         weights -= step
         if np.abs(step).max() <= 1e-10 * (1 + np.abs(weights).max()):
             break
-    return weights.tolist()
+    return float(weights[0]), float(weights[1]), float(weights[2])
 
 
 def _confidence(values: Floats) -> Any:

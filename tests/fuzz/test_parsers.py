@@ -101,6 +101,14 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "folders": subjects.folder_subject,
     "journals": subjects.journal_subject,
     "models": subjects.model_subject,
+    "models, by onnxruntime": subjects.onnx_subject,
+    "models, by OpenVINO": subjects.openvino_subject,
+    "reports": subjects.report_subject,
+    "gRPC": subjects.grpc_subject,
+    "CSV": subjects.csv_subject,
+    "npz": subjects.npz_subject,
+    "Parquet": subjects.parquet_subject,
+    "TOML": subjects.toml_subject,
     "HTTP, threads": answers.http_subject,
 }
 

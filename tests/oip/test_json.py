@@ -5,20 +5,26 @@ import sys
 import time
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hinge.errors import InvalidMessage, printable
-from hinge.oip.json import MAX_ELEMENTS, MAX_JSON_BYTES, MAX_SMALL_BYTES, from_json, read_json, shown
+from hinge.oip.json import MAX_ELEMENTS, MAX_JSON_BYTES, MAX_SMALL_BYTES, decoded, from_json, shown
 from hinge.oip.messages import TensorSpec, parse_request
 
+FIELDS = msgspec.json.Decoder(dict[str, Any])
 NUMBERS = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | NUMBERS | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
 )
+
+
+def read_json(body: bytes) -> dict[str, Any]:
+    return decoded(body, FIELDS)
 
 
 @given(st.dictionaries(st.text(max_size=3), VALUES, max_size=4), st.booleans())
