@@ -1,6 +1,7 @@
 """What is fuzzed: parsers with examples of what they read, and the errors that they may raise."""
 
 import json
+import struct
 import zlib
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -14,11 +15,9 @@ import numpy as np
 
 from hinge import Device, Isotonic, OnnxModel, OpenVINOModel, fashion
 from hinge.cli.app import run
+from hinge.device.database import Row, newest
+from hinge.device.journal import read_journal, read_old, read_snapshot
 from hinge.device.reporter import Reporter
-from hinge.device.storage import journal
-from hinge.device.storage.disk import Disk
-from hinge.device.storage.recovery import journal_name, recover, snapshot_name
-from hinge.device.storage.snapshot import Damaged, read_snapshot, snapshot_bytes
 from hinge.errors import HingeError, InvalidMessage, InvalidModel, InvalidState, InvalidTrace
 from hinge.models.onnx import check_content
 from hinge.oip import grpc
@@ -136,17 +135,7 @@ def tensor_subject() -> Subject:
 # -- what a device keeps ----------------------------------------------------------------------------------------------
 
 
-class Held(Disk):
-    """Files in memory, to be read."""
-
-    def __init__(self, files: dict[str, bytes]) -> None:
-        self.files = files
-
-    def read(self, path: Path) -> bytes:
-        return self.files[path.name]
-
-    def names(self, folder: Path) -> list[str]:
-        return sorted(self.files)
+HEADER, RECORD = struct.Struct("<8sHHIQ"), struct.Struct("<BBxxIQQddI")  # of journals of Hinge 0.1
 
 
 def _states() -> list[bytes]:
@@ -158,9 +147,25 @@ def _states() -> list[bytes]:
     return states
 
 
+def _snapshot(state: bytes) -> bytes:
+    body = b'{"hinge_snapshot":1,"generation":1,"state":' + state + b"}"
+    return b'{"crc32":"%08x","content":%b}\n' % (zlib.crc32(body), body)
+
+
 def snapshot_subject() -> Subject:
-    seeds = [snapshot_bytes(7, json.loads(state)) for state in _states()]
-    return Subject(seeds, lambda data: read_snapshot("f", data, 7), (Damaged, InvalidState), 0.08)
+    seeds = [_snapshot(state) for state in _states()]
+    return Subject(seeds, lambda data: read_snapshot("f", data), (ValueError,), 0.08)
+
+
+def row_subject() -> Subject:
+    """A row of a database whose CRC is right, whatever it holds."""
+    seeds = [b'{"gate":null,"past":[[1,"start"]],"aside":null,"policy":' + state + b"}\n\n{}" for state in _states()]
+
+    def feed(data: bytes) -> object:
+        content, _, progress = data.partition(b"\n\n")
+        return newest(Path("folder"), {1: Row(content, progress)}, [])
+
+    return Subject(seeds, feed, (InvalidState,), 0.04)
 
 
 def state_subject() -> Subject:
@@ -173,38 +178,33 @@ def state_subject() -> Subject:
 
 
 def folder_subject() -> Subject:
-    """A snapshot and a journal whose CRCs are right, whatever they hold: a stranger can make them so."""
+    """A folder of Hinge 0.1 whose CRCs are right, whatever its files hold: a stranger can make them so."""
     records = b"".join(
-        journal._RECORD.pack(kind, 1, bin, 60 + number, 61 + number, 1.0, 0.5, number)
+        RECORD.pack(kind, 1, bin, 60 + number, 61 + number, 1.0, 0.5, number)
         for number, (kind, bin) in enumerate([(1, 2), (2, 2), (1, 3), (4, 3), (3, 0)])
     )
     seeds = [state + b"\n\n" + records for state in _states()]
+    folder = Path(mkdtemp())
 
     def feed(data: bytes) -> object:
         content, _, rest = data.partition(b"\n\n")
-        body = b'{"hinge_snapshot":1,"generation":1,"state":' + content + b"}"
-        snapshot = b'{"crc32":"%08x","content":%b}\n' % (zlib.crc32(body), body)
-        files = {snapshot_name(1): snapshot, journal_name(1): _sealed(rest)}
-        return recover(Held(files), Path("folder"), sorted(files))[0]
+        (folder / "snapshot-00000001.json").write_bytes(_snapshot(content))
+        (folder / "journal-00000001.log").write_bytes(_sealed(rest))
+        return read_old(folder)[0]
 
-    return Subject(seeds, feed, (InvalidState,), 0.06)
+    return Subject(seeds, feed, (InvalidState,), 0.04)
 
 
 def _sealed(records: bytes) -> bytes:
-    begin, size = journal.header(1), journal._RECORD.size
-    seed = zlib.crc32(begin)
-    bodies = [records[start : start + size] for start in range(0, len(records) - size + 1, size)]
-    return begin + b"".join(body + journal._CRC.pack(zlib.crc32(body, seed)) for body in bodies)
+    begin = HEADER.pack(b"HINGEJNL", 1, RECORD.size + 4, 0, 1)
+    begin += zlib.crc32(begin).to_bytes(4, "little")
+    bodies = [records[start : start + RECORD.size] for start in range(0, len(records) - RECORD.size + 1, RECORD.size)]
+    return begin + b"".join(body + zlib.crc32(body, zlib.crc32(begin)).to_bytes(4, "little") for body in bodies)
 
 
 def journal_subject() -> Subject:
-    records = b"".join(journal._RECORD.pack(1 + n % 4, n % 2, n, n, n, 1.0, 0.5, n) for n in range(5))
-
-    def feed(data: bytes) -> object:
-        contents = journal.read_journal("f", data, 1)
-        return None if contents.trouble else contents
-
-    return Subject([_sealed(records)], feed, (InvalidState,), 0.04)
+    records = b"".join(RECORD.pack(1 + n % 4, n % 2, n, n, n, 1.0, 0.5, n) for n in range(5))
+    return Subject([_sealed(records)], lambda data: list(read_journal("f", data, 1)), (ValueError,), 0.02)
 
 
 # -- models -----------------------------------------------------------------------------------------------------------
