@@ -10,8 +10,8 @@ import pytest
 
 from hinge.oip.tensors import TensorSpec
 from hinge.server.batching import Batcher
-from hinge.server.model import Model
-from hinge.server.refusal import Refusal
+from hinge.server.limits import Refusal
+from hinge.server.models import Model
 
 SPECS = (TensorSpec("x", "FP32", (-1, -1)),)
 WAIT_S = 20.0
