@@ -246,17 +246,23 @@ async def try_model(path: Path) -> None:
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
+
+    def watch() -> str:
+        try:
+            return process.communicate(timeout=TRIAL_S)[0]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return f"{path}: it was not loaded and run once in {TRIAL_S:g} s"
+
     try:
-        said, _ = await asyncio.to_thread(process.communicate, timeout=TRIAL_S)
-    except subprocess.TimeoutExpired:
-        raise InvalidModel(f"{path}: it was not loaded and run once in {TRIAL_S:g} s") from None
-    finally:  # also if this is cancelled
-        process.kill()
-    if process.returncode == 0:
-        return
-    if said:
-        raise InvalidModel(printable(said.strip()))
-    raise InvalidModel(f"{path}: the process that tried it ended with status {process.returncode}")
+        said = await asyncio.to_thread(watch)
+    except asyncio.CancelledError:
+        process.kill()  # which ends the watching
+        raise
+    if process.returncode:
+        died = f"{path}: the process that tried it ended with status {process.returncode}"
+        raise InvalidModel(printable(said.strip() or died))
 
 
 def _trial() -> None:
