@@ -196,20 +196,22 @@ def greedy(path: Path, elements: int) -> Path:
     return models.save(path, nodes, sides[:1], sides[1:], initializer=[size])
 
 
-def endless(path: Path, depth: int = 26) -> Path:
-    """A model of that signature whose functions call each other twice: a few kB, and 2**depth nodes."""
-    opset = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
-    functions = []
-    for number in range(depth):
-        inner, domain = (f"f{number - 1}", "local") if number else ("Neg", "")
-        nodes = [helper.make_node(inner, [a], [b], domain=domain) for a, b in (("a", "t"), ("t", "b"))]
-        functions.append(helper.make_function("local", f"f{number}", ["a"], ["b"], nodes, opset))
+def endless(path: Path) -> Path:
+    """A model of that signature that runs for years: a loop of 2**50 additions of nothing."""
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["going"], ["on"]), helper.make_node("Identity", ["before"], ["after"])],
+        "body",
+        [
+            models.tensor("number", TensorProto.INT64),
+            models.tensor("going", TensorProto.BOOL),
+            models.tensor("before", TensorProto.FLOAT, "batch", 3),
+        ],
+        [models.tensor("on", TensorProto.BOOL), models.tensor("after", TensorProto.FLOAT, "batch", 3)],
+    )
     sides = [models.tensor(name, TensorProto.FLOAT, "batch", 3) for name in "xy"]
-    node = helper.make_node(f"f{depth - 1}", ["x"], ["y"], domain="local")
-    graph = helper.make_graph([node], "graph", sides[:1], sides[1:])
-    model = helper.make_model(graph, opset_imports=opset, ir_version=8, functions=functions)
-    path.write_bytes(model.SerializeToString())
-    return path
+    times = helper.make_tensor("times", TensorProto.INT64, [], [2**50])
+    loop = helper.make_node("Loop", ["times", "", "x"], ["y"], body=body)
+    return models.save(path, [loop], sides[:1], sides[1:], initializer=[times])
 
 
 def put(path: Path, content: bytes) -> None:
@@ -233,11 +235,10 @@ def test_m10_a_model_that_takes_gigabytes_replaces_nothing(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_m10_a_model_that_never_loads_replaces_nothing(
+def test_m10_a_model_that_never_ends_replaces_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(served_models, "TRIAL_S", 3.0)
-    monkeypatch.setattr(served_models, "TRIAL_BYTES", 2**34)  # it is time that runs out
     path = models.scaling(tmp_path / "m.onnx", 2.0)
     with Server([path], watch_s=0.02, log_level="error") as server:
         put(path, endless(tmp_path / "endless").read_bytes())
