@@ -122,6 +122,8 @@ def shown(value: object, most: int = 36) -> str:
     """
     if not isinstance(value, (str, int, float, type(None))):
         return kind(value)
+    if isinstance(value, int) and value.bit_length() > 1024:
+        return "an integer of more than 300 digits"  # Python refuses to write very long ones
     text = "null" if value is None else repr(value[:most] if isinstance(value, str) else value)
     return text if len(text) <= most else text[: most - 1] + "…"
 

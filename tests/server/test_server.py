@@ -113,7 +113,7 @@ def test_models_that_cannot_be_served_are_one_line(capsys: Captured, tmp_path: P
     assert refusal(capsys, "fashoin") == "hinge: there is no model 'fashoin'; did you mean 'fashion'?"
     assert refusal(capsys, f"a/b={local_model()}").endswith("there is no such file")
     assert "NAME=PATH" in refusal(capsys, f"a b={local_model()}")
-    assert "two models have the name 'fashion-local'" in refusal(capsys, "fashion-local", str(local_model()))
+    assert "different names, got 'fashion-local' twice" in refusal(capsys, "fashion-local", str(local_model()))
     (tmp_path / "m.onnx").write_bytes(b"no model")
     assert "not an ONNX model" in refusal(capsys, str(tmp_path / "m.onnx"))
     external = models.save(tmp_path / "e.onnx", [], [], [], initializer=[models.external_tensor()])
@@ -126,16 +126,16 @@ def test_models_that_cannot_be_served_are_one_line(capsys: Captured, tmp_path: P
     ("arguments", "problem"),
     [
         (["--host", "0.0.0.0"], "lets others in"),
-        (["--host", "no such host"], "there is no address"),
+        (["--host", "no such host"], "--host must be an address"),
         (["--tls-cert", "a.pem"], "--tls-cert and --tls-key go together"),
         (["--client-ca", "a.pem"], "--client-ca needs"),
         (["--tls-cert", "a.pem", "--tls-key", "b.pem"], "a.pem: No such file"),
         (["--token-file", "missing"], "missing: No such file"),
-        (["--port", "70000"], "--port must be"),
-        (["--max-batch", "0"], "--max-batch must be"),
-        (["--threads", "-1"], "--threads must be"),
+        (["--port", "70000"], "Invalid value for '--port'"),
+        (["--max-batch", "0"], "Invalid value for '--max-batch'"),
+        (["--threads", "-1"], "Invalid value for '--threads'"),
         (["--drain-s", "-1"], "--drain-s must be"),
-        (["--log-level", "loud"], "--log-level must be"),
+        (["--log-level", "loud"], "Invalid value for '--log-level'"),
     ],
 )
 def test_options_that_make_no_sense_are_one_line(capsys: Captured, arguments: list[str], problem: str) -> None:
@@ -153,5 +153,5 @@ def test_names_come_from_where_they_should() -> None:
     places = parse_places(["fashion", "x=models/a.onnx", "models/b.onnx", Path("c.onnx")])
     assert [place.name for place in places] == ["fashion", "x", "b", "c"]
     assert [str(place.path) for place in places[1:]] == ["models/a.onnx", "models/b.onnx", "c.onnx"]
-    with pytest.raises(ValueError, match="must be a model"):
+    with pytest.raises(ValueError, match="must be one model at least"):
         parse_places([])

@@ -27,7 +27,7 @@ from hinge.costs import OffloadCost, WrongCost
 from hinge.device.answer import Answer
 from hinge.device.resilience import Attempt, Breaker, RetryBudget
 from hinge.device.status import StatusTracker
-from hinge.device.storage.memory import Keeper
+from hinge.device.store import MemoryStore
 from hinge.errors import (
     BreakerOpen,
     InvalidDecision,
@@ -73,7 +73,7 @@ class Offloader:
     def __init__(
         self,
         *,
-        store: Keeper,
+        store: MemoryStore,
         status: StatusTracker,
         explain: Callable[[int], Explanation],
         breaker: Breaker,
@@ -204,7 +204,8 @@ class Offloader:
         if offload.attempt is not None:
             self._breaker.succeeded(offload.attempt, now)
             offload.attempt = None
-        cost = self._cost(offload, reply.bytes, now)
+        known = reply.cost is not None
+        cost = real("Reply", "cost", reply.cost, 0, 1) if known else self._cost(offload, reply.bytes, now)
         offload.ended = True
         for judged, agrees in zip(offload.judged, agreed, strict=True):
             if judged.decision.offload:

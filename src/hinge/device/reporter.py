@@ -35,11 +35,10 @@ from hinge.bins import Bins
 from hinge.device.answer import Answer
 from hinge.device.device import BaseDevice
 from hinge.device.status import Status
-from hinge.errors import InvalidMessage, RemoteFailed
+from hinge.errors import InvalidMessage, InvalidValue, RemoteFailed
 from hinge.oip.access import bearer, check_url
 from hinge.oip.json import json_message
 from hinge.oip.messages import model_name
-from hinge.policies.budgets import Budgeted
 from hinge.policies.policy import Explanation, Policy
 from hinge.remotes import Deadline
 from hinge.remotes.http import HttpClient, Request, Response
@@ -101,15 +100,12 @@ def copy_of(device: BaseDevice) -> Policy:
 def licences(policy: Policy) -> list[Explanation]:
     """What is known of every bin, and until when it is accepted, budgets aside.
 
-    A budget explains a bin by trying on a copy of itself, which for many bins would take long.
-
     >>> from hinge import Isotonic, at_most
     >>> [licence.offload_probability for licence in licences(at_most(Isotonic(bins=2, offload_cost=0.5), 0.1))]
     [1.0, 1.0]
     """
-    while isinstance(policy, Budgeted):
-        policy = policy.inside
-    return [policy.explain(bin) for bin in range(policy.bins)]
+    free = policy.unlimited
+    return [free.explain(bin) for bin in range(policy.bins)]
 
 
 SIDE = 64  # pixels at most, each way
@@ -360,4 +356,4 @@ def _checked_name(name: str) -> str:
     try:
         return model_name(name, "name")
     except InvalidMessage as error:
-        raise ValueError(f"Reporter: {error}") from None
+        raise InvalidValue("Reporter", "name", str(error).removeprefix("name ")) from None

@@ -19,7 +19,7 @@ import numpy as np
 
 from hinge import fashion
 from hinge._checks import did_you_mean
-from hinge.errors import InvalidMessage, InvalidModel, UnknownName, printable
+from hinge.errors import InvalidMessage, InvalidModel, InvalidValue, UnknownName, printable
 from hinge.models.onnx import input_specs, open_session, output_specs
 from hinge.oip.messages import MAX_TENSORS, Message, ModelMetadata, build_model_metadata, model_name
 from hinge.oip.tensors import Tensor, TensorSpec, dtype_of
@@ -68,11 +68,12 @@ def parse_places(texts: Sequence[str | Path]) -> tuple[Place, ...]:
     """Read several, of different names."""
     places = tuple(Place.parse(text) for text in texts)
     if not places:
-        raise ValueError("there must be a model to serve")
+        raise InvalidValue("Server", "models", "must be one model at least, got none")
     names = [place.name for place in places]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ValueError(f"two models have the name {twice[0]!r}; give one another: NAME=PATH")
+        problem = f"must have different names, got {twice[0]!r} twice: give one as NAME=PATH"
+        raise InvalidValue("Server", "models", problem)
     return places
 
 

@@ -15,6 +15,8 @@ from typing import Any, TextIO
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.samples import Sample
 
+from hinge.errors import InvalidValue
+
 LEVELS = ("debug", "info", "warning", "error")
 LINES = 4096  # that wait to be written
 WRITE_S = 0.05  # between two writes
@@ -37,7 +39,7 @@ class Log:
 
     def __init__(self, level: str, file: TextIO | None = None) -> None:
         if level not in LEVELS:
-            raise ValueError(f"log level must be one of {', '.join(LEVELS)}, got {level!r}")
+            raise InvalidValue("Server", "log_level", f"must be one of {', '.join(LEVELS)}, got {level!r}")
         self._lowest = LEVELS.index(level)
         self._file = file
         self._lines: deque[str] = deque()

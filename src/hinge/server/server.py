@@ -25,6 +25,7 @@ from typing import Any
 import uvicorn
 
 from hinge._checks import real, whole
+from hinge.errors import InvalidValue
 from hinge.oip.access import check_token
 from hinge.server.app import App
 from hinge.server.connections import EventLoop, Listener
@@ -56,7 +57,7 @@ class Tls:
             context.load_cert_chain(self.cert, self.key)
             context.load_verify_locations(self.client_ca or self.cert)
         except ssl.SSLError as error:
-            raise ValueError(f"TLS: certificate and key do not fit: {error.reason or error}") from None
+            raise InvalidValue("TLS", "key", f"must fit the certificate: {error.reason or error}") from None
 
 
 def listen(host: str, port: int, *, guarded: bool) -> socket.socket:
@@ -64,7 +65,7 @@ def listen(host: str, port: int, *, guarded: bool) -> socket.socket:
 
     >>> listen("0.0.0.0", 0, guarded=False)
     Traceback (most recent call last):
-    ValueError: serving at 0.0.0.0 lets others in: give --token-file, HINGE_TOKEN or --client-ca, or accept it with ...
+    hinge.errors.InvalidValue: Server: host must be local, as 0.0.0.0 lets others in: give --token-file, ...
     """
     where = f"{host}:{port}"
     try:
@@ -72,12 +73,12 @@ def listen(host: str, port: int, *, guarded: bool) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except (OSError, UnicodeError):
-        raise ValueError(f"there is no address {host!r}") from None
+        raise InvalidValue("Server", "host", f"must be an address, and there is no {host!r}") from None
     except OverflowError:
-        raise ValueError(f"port must be from 0 to 65535, got {port}") from None
+        raise InvalidValue("Server", "port", f"must be from 0 to 65535, got {port}") from None
     if not guarded and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
         ways = "give --token-file, HINGE_TOKEN or --client-ca, or accept it with --insecure"
-        raise ValueError(f"serving at {host} lets others in: {ways}")
+        raise InvalidValue("Server", "host", f"must be local, as {host} lets others in: {ways}")
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
