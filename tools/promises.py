@@ -163,7 +163,7 @@ PROMISES = {
     ),
     "R3": Promise(
         "five failures, then one probe per interval, and back within one",
-        "`faults/test_outages.py`, `gate/test_outages.py` in simulated time",
+        "`faults/test_outages.py`, `device/test_outages.py` in simulated time",
         outages,
     ),
     "R4": Promise("what failed, came late or made no sense teaches nothing", "`faults/test_evidence.py`", evidence),
@@ -184,7 +184,7 @@ PROMISES = {
     ),
     "R8": Promise(
         "holds for events in any order; merging is commutative, associative and idempotent",
-        "`faults/test_any_order.py`, `device/test_store_stateful.py`, `policies/`",
+        "`faults/test_any_order.py`, `device/test_store_stateful.py`, `test_testing.py`",
         orders,
     ),
     "R9": Promise(

@@ -105,6 +105,7 @@ BOMBS = {
     "a million strings": tensor("BYTES", 10**6, b",".join([b'"a"'] * 10**6)),
     "a million strings for floats": tensor("FP32", 10**6, b",".join([b'"a"'] * 10**6)),
     "the slowest floats": tensor("FP64", 4096, b",".join([b"5e-324"] * 4096 + [b"null"])),
+    "many of the slowest floats": tensor("FP64", 10**6, b",".join([b"5e-324"] * 10**6)),
     "more floats than the shape has": tensor("FP32", 4, b"0," * 8_000_000 + b"0"),
     "more floats than may be": tensor("FP32", 8_000_001, b"0," * 8_000_000 + b"0"),
     "sizes": filled(b'{"inputs":[{"name":"x","datatype":"FP32","shape":[', b"1,", b"1]}]}"),

@@ -91,6 +91,7 @@ _COUNTED = 2**20  # bytes of data from which elements are counted before they ar
 _MANY = 4096  # elements from which `_floats` looks for numbers that msgspec needs 10 µs each to read
 _SLOW = re.compile(rb"e[-+]?0*[1-9][0-9][0-9]")  # such as 5e-324, which Python reads in 1 µs
 _ZEROS = b"0" * 40  # or the same without an exponent
+_SLOWLY = 2**16  # elements that may be read like this, which takes a tenth of a second
 _WIDEST = 64  # bytes of an integer of 64 bits, with room for blanks
 
 
@@ -124,7 +125,7 @@ def from_json(owner: str, data: bytes, datatype: str, shape: tuple[int, ...]) ->
     nested = _NESTED.match(data) is not None
     try:
         if dtype.kind == "f" and count > _MANY and not nested:
-            elements = _floats(data)
+            elements = _floats(data, count)
         else:
             elements = _decoder(datatype, max(len(shape), 1) if nested else 1).decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -146,10 +147,12 @@ def _check_count(owner: str, data: bytes, count: int, kind: str) -> None:
         raise InvalidMessage(f"{owner}: data has integers of more than {_WIDEST} characters")
 
 
-def _floats(data: bytes) -> list[float]:
+def _floats(data: bytes, count: int) -> list[float]:
     if b'"' in data or b"l" in data or b"u" in data:  # text, null, true or false
         raise ValueError("there is something else in it")
     if _ZEROS in data or b"E" in data or _SLOW.search(data):
+        if count > _SLOWLY:
+            raise ValueError(f"exponents of three digits may be in {_SLOWLY} elements, got {count}; send binary data")
         return [float(number) for number in data[1:-1].split(b",")]  # of valid JSON, of which only numbers are left
     numbers: list[float] = _decoder("FP64", 1).decode(data)
     return numbers
