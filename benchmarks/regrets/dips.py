@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hinge import UniformBins, load_trace, policy_class, simulate, trace_names
 from hinge.simulation import interval, lineup
 from hinge.simulation.sources import FixedCosts, Replay, Resampled, Synthetic
-from hinge.theory import Setting, best_threshold, oracle_cost, significant_dips, threshold_costs
+from hinge.theory import Problem, best_threshold, oracle_cost, significant_dips, threshold_costs
 
 HORIZON = 100_000
 POLICIES = ("hi-lcb", "pooled-kl", "isotonic", "hi-lcb-lite", "kl", "thompson")  # those that assume monotony first
@@ -34,11 +34,11 @@ def regrets(source: Resampled | Synthetic, runs: int) -> Regrets:
     return figures
 
 
-def setting_of(source: Replay | Synthetic) -> Setting:
-    return Setting(source.agreement.tolist(), source.mean_offload_cost, source.weights.tolist())
+def setting_of(source: Replay | Synthetic) -> Problem:
+    return Problem(source.agreement.tolist(), source.mean_offload_cost, source.weights.tolist())
 
 
-def threshold_regret(setting: Setting) -> float:
+def threshold_regret(setting: Problem) -> float:
     """What the best static threshold costs more than the oracle over the whole horizon."""
     extra = float(threshold_costs(setting)[best_threshold(setting)] - oracle_cost(setting))
     return HORIZON * max(0.0, extra)  # rounding can make it a little less than nothing
@@ -86,7 +86,7 @@ def trace_tables(title: str, sources: Sequence[Resampled], runs: int) -> list[st
 
 def certain(sources: Sequence[Resampled]) -> int:
     """How many of the traces have a dip that chance does not explain."""
-    return sum(bool(significant_dips(*source.rows(), source.bins, source.mean_offload_cost)) for source in sources)
+    return sum(bool(significant_dips(*source.history(), source.bins, source.mean_offload_cost)) for source in sources)
 
 
 # -- planted dips -----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hinge import HILCB, Isotonic, simulate
 from hinge.simulation import interval
 from hinge.simulation.sources import Adaptive, FixedCosts, Source, Synthetic, blocks, rare_first, sorted_down, sorted_up
-from hinge.theory import Setting, structured_lower_bound
+from hinge.theory import Problem, structured_lower_bound
 
 HORIZON, BINS = 100_000, 16
 Reals = NDArray[np.float64]
@@ -57,7 +57,7 @@ def in_random_settings(count: int, runs: int) -> list[str]:
         if theirs.mean() >= 20.0:
             ratios.append(ours.mean() / theirs.mean())
         bound = structured_lower_bound(
-            Setting(source.agreement.tolist(), cost, source.weights.tolist()), horizon=HORIZON
+            Problem(source.agreement.tolist(), cost, source.weights.tolist()), horizon=HORIZON
         )
         if bound >= 5.0:
             fractions.append(ours.mean() / bound)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from hinge import HILCB, Isotonic, UniformBins, load_trace, simulate, trace_names
 from hinge.simulation import interval
 from hinge.simulation.sources import BimodalCosts, FixedCosts, Resampled
-from hinge.theory import Setting, best_threshold, oracle_cost, structured_lower_bound, threshold_costs
+from hinge.theory import Problem, best_threshold, oracle_cost, structured_lower_bound, threshold_costs
 
 HORIZON = 100_000
 COSTS = tuple(round(0.1 * step, 1) for step in range(1, 10))
@@ -41,7 +41,7 @@ def cell(trace: str, cost: float, bins: int, learned: bool, runs: int) -> Cell:
     costs = BimodalCosts(cost - 0.05, cost + 0.05) if learned else FixedCosts(cost)
     source, known = Resampled(load_trace(trace), UniformBins(bins), costs), None if learned else cost
     results = simulate([HILCB(bins, 0.52, known), Isotonic(bins, offload_cost=known)], source, HORIZON, runs, seed=4)
-    setting = Setting(source.agreement.tolist(), cost, source.weights.tolist())
+    setting = Problem(source.agreement.tolist(), cost, source.weights.tolist())
     threshold = HORIZON * max(0.0, float(threshold_costs(setting)[best_threshold(setting)] - oracle_cost(setting)))
     bound = structured_lower_bound(setting, horizon=HORIZON)
     theirs, ours = (interval(results[name].regret[:, -1]) for name in ("hi-lcb", "isotonic"))

@@ -40,7 +40,7 @@ _NAMES = {
     "hinge.remotes": ("AsyncRemote", "Deadline", "Remote", "Reply"),
     "hinge.remotes.grpc": ("OpenInferenceGrpc",),
     "hinge.remotes.open_inference": ("OpenInference",),
-    "hinge.simulation": ("simulate",),
+    "hinge.simulation": ("evaluate", "simulate"),
     "hinge.traces": ("Trace", "load_trace", "read_trace", "write_trace"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
@@ -194,6 +194,7 @@ if TYPE_CHECKING:
     from hinge.remotes import Reply as Reply
     from hinge.remotes.grpc import OpenInferenceGrpc as OpenInferenceGrpc
     from hinge.remotes.open_inference import OpenInference as OpenInference
+    from hinge.simulation import evaluate as evaluate
     from hinge.simulation import lineup as lineup
     from hinge.simulation import simulate as simulate
     from hinge.traces import Trace as Trace

@@ -9,6 +9,7 @@ means nothing in another. `Gate.resume` therefore refuses a state whose bins, me
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -194,6 +195,33 @@ def policy_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     return held
 
 
+def sealed(state: Mapping[str, Any]) -> State:
+    """A state with a checksum, as a file should have it; `restore` and `unsealed` refuse one that was changed.
+
+    >>> sealed({"time": 3})
+    {'time': 3, 'crc32': 'eb9a67c3'}
+    """
+    content = {key: value for key, value in state.items() if key != "crc32"}
+    return {**content, "crc32": f"{zlib.crc32(json.dumps(content, sort_keys=True, allow_nan=False).encode()):08x}"}
+
+
+def unsealed(state: Mapping[str, Any]) -> State:
+    """The state without its checksum, if it matches; a state without one is returned as it is.
+
+    >>> unsealed({"time": 4, "crc32": "eb9a67c3"})
+    Traceback (most recent call last):
+    hinge.errors.InvalidState: the state does not match its checksum: it was damaged or edited
+    """
+    if "crc32" in state:
+        try:
+            whole = sealed(state)["crc32"] == state["crc32"]
+        except (TypeError, ValueError, RecursionError):
+            whole = False
+        if not whole:
+            raise InvalidState("the state does not match its checksum: it was damaged or edited")
+    return {key: value for key, value in state.items() if key != "crc32"}
+
+
 def _check_header(state: Mapping[str, Any]) -> None:
     if not isinstance(state, Mapping):
         raise InvalidState(f"Gate: state must be a dict as state() returns it, got {state!r:.200}")
@@ -202,6 +230,7 @@ def _check_header(state: Mapping[str, Any]) -> None:
         raise InvalidState(f"Gate: state must have a 'hinge_gate' version, got {version!r:.200}")
     if version > GATE_VERSION:
         raise InvalidState(f"Gate: state is of version {version}; this Hinge reads up to {GATE_VERSION}")
+    unsealed(state)
     for part in ("bins", "confidence", "policy"):
         if not isinstance(state.get(part), Mapping):
             raise InvalidState(f"Gate: state must have {part!r} as a dict, got {state.get(part)!r:.200}")

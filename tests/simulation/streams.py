@@ -7,7 +7,7 @@ import numpy as np
 from hinge import Policy, UniformBins, policy_class, policy_names
 from hinge.policies import ExpiryPolicy
 from hinge.simulation import lineup, run_seeds
-from hinge.simulation.evaluate import KNOWING
+from hinge.simulation.evaluate import INFORMED
 from hinge.simulation.sources import (
     Adaptive,
     BimodalCosts,
@@ -77,7 +77,7 @@ def sources(bins: int) -> dict[str, Source]:
 
 def variants() -> list[tuple[str, bool]]:
     """Every policy by name, with a known cost (False) and, where it can do without, with a learned one (True)."""
-    learning = [name for name in policy_names() if name not in KNOWING and _takes_a_cost(name)]
+    learning = [name for name in policy_names() if name not in INFORMED and _takes_a_cost(name)]
     return [(name, False) for name in policy_names()] + [(name, True) for name in learning]
 
 

@@ -25,7 +25,7 @@ from hinge.simulation.sources import (
     sorted_down,
     sorted_up,
 )
-from hinge.theory import Setting, adversarial_bound, forced_offload_regret, stochastic_bound
+from hinge.theory import Problem, adversarial_bound, forced_offload_regret, stochastic_bound
 from hinge.traces import load_trace, trace_names
 
 Reals = NDArray[np.float64]
@@ -82,13 +82,13 @@ def upper(record: Record) -> float:
     return sum(interval(record.regret[:, -1]))
 
 
-def setting_of(source: Resampled | Synthetic, known_cost: bool, weights: bool = True) -> Setting:
+def setting_of(source: Resampled | Synthetic, known_cost: bool, weights: bool = True) -> Problem:
     """What the theorems know about a source; an adversary's arrivals have no weights."""
     shares = source.weights.tolist() if weights else None
-    return Setting(source.agreement.tolist(), source.mean_offload_cost, shares, known_cost)
+    return Problem(source.agreement.tolist(), source.mean_offload_cost, shares, known_cost)
 
 
-def bounds_by_chance(setting: Setting, alpha: float) -> dict[str, float]:
+def bounds_by_chance(setting: Problem, alpha: float) -> dict[str, float]:
     """Theorem 2, in the form that its lemmas prove, with Algorithm 1's forced offloads."""
     threshold = stochastic_bound(setting, horizon=HORIZON, alpha=alpha)
     return {

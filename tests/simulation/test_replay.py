@@ -151,6 +151,6 @@ def test_quantile_bins_arrive_alike() -> None:
 
 def test_the_rows_are_told_to_who_fits_on_them() -> None:
     trace = load_trace("synthetic-cifar10")
-    bins, agreed = Resampled(trace, BINNING, FixedCosts(0.5)).rows()
+    bins, agreed = Resampled(trace, BINNING, FixedCosts(0.5)).history()
     assert bins == trace.bins_by(BINNING).tolist()
     assert agreed == trace.agreed.tolist()

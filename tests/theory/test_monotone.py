@@ -63,8 +63,7 @@ def test_the_chance_is_fisher_s_exact_one_or_a_little_more() -> None:
         for a, b in product(range(n + 1), range(m + 1)):
             if b * n >= a * m:
                 continue
-            ones = [np.array(numbers) for numbers in ([0, 1], [0, 1], [n, m], [a, b])]
-            bound = np.exp(monotone._log_chance(monotone._Blocks(*ones), np.array([0]), np.array([1])))[0]
+            bound = np.exp(monotone.log_chance(*(np.array([each]) for each in (n, a, m, b))))[0]
             tail = sum(comb(n, k) * comb(m, a + b - k) for k in range(a, min(n, a + b) + 1)) / comb(n + m, a + b)
             assert tail <= bound * (1 + 1e-9)
             assert bound <= min(1.0, 4 * tail)

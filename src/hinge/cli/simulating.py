@@ -90,7 +90,7 @@ def evaluate_command(
         if horizon is None and results.complete:
             results, shuffled = _shuffle(results, chosen, Shuffled(recorded, binning, costs), runs, seed, report)
     figures = [_with_spread(record.summary(), shuffled) for record in results.values()]
-    dips = significant_dips(*source.rows(), source.bins, source.mean_offload_cost)
+    dips = significant_dips(*source.history(), source.bins, source.mean_offload_cost)
     dips = [dip for dip in dips if dip.crosses]  # the others mislead nobody
     if out:
         show.write_curves(out, results)

@@ -37,7 +37,7 @@ from hinge.simulation.sources import (
     sorted_up,
 )
 from hinge.theory import (
-    Setting,
+    Problem,
     adversarial_bound,
     forced_offload_regret,
     stochastic_bound,
@@ -107,10 +107,10 @@ class Lab:
         """A trace, drawn with replacement."""
         return Resampled(load_trace(trace), UniformBins(bins), costs or FixedCosts(COST))
 
-    def setting(self, trace: str) -> Setting:
+    def problem(self, trace: str) -> Problem:
         """What the theory needs to know about a trace, at the paper's known cost."""
         source = self.source(trace)
-        return Setting(source.agreement.tolist(), source.mean_offload_cost, source.weights.tolist())
+        return Problem(source.agreement.tolist(), source.mean_offload_cost, source.weights.tolist())
 
     def known(self, trace: str, cost: float = COST, bins: int = 16) -> Results:
         """The paper's policies with a known cost."""
@@ -326,23 +326,23 @@ def bounds(lab: Lab) -> Result:
 
 def bounds_on(lab: Lab, title: str, trace: str) -> Panel:
     """Measured regret, the paper's upper bounds, and the structured lower bound, on one set."""
-    setting, results = lab.setting(trace), lab.known(trace)
+    problem, results = lab.problem(trace), lab.known(trace)
     measured = [curve for curve in over_time(results, "regret") if "0.52" in curve.name]
     times = [int(time) for time in measured[0].x if time >= 10]
     theory: dict[str, Callable[[int], float]] = {
-        "Theorem 1": lambda time: adversarial_bound(setting, horizon=time, alpha=ALPHA),
-        "Theorem 2, repaired": lambda time: repaired_bound(setting, time),
-        "Theorem 2, as printed": lambda time: stochastic_bound_printed(setting, horizon=time, alpha=ALPHA),
-        "structured lower bound": lambda time: structured_lower_bound(setting, horizon=time),
+        "Theorem 1": lambda time: adversarial_bound(problem, horizon=time, alpha=ALPHA),
+        "Theorem 2, repaired": lambda time: repaired_bound(problem, time),
+        "Theorem 2, as printed": lambda time: stochastic_bound_printed(problem, horizon=time, alpha=ALPHA),
+        "structured lower bound": lambda time: structured_lower_bound(problem, horizon=time),
     }
     bounding = [Curve(name, times, [bound(time) for time in times]) for name, bound in theory.items()]
     return Panel(title, "time", "regret", [*measured, *bounding], log_x=True, log_y=True)
 
 
-def repaired_bound(setting: Setting, horizon: int) -> float:
+def repaired_bound(problem: Problem, horizon: int) -> float:
     """Theorem 2 as its lemmas give it, and the first offload of every bin in Algorithm 1, which it overlooks."""
-    forced = forced_offload_regret(setting, horizon=horizon)
-    return stochastic_bound(setting, horizon=horizon, alpha=ALPHA) + forced
+    forced = forced_offload_regret(problem, horizon=horizon)
+    return stochastic_bound(problem, horizon=horizon, alpha=ALPHA) + forced
 
 
 def adversaries(lab: Lab) -> Result:

@@ -124,6 +124,7 @@ class Budgeted(Policy):
         self.weighs_cost, self.assumes_monotone = inner.weighs_cost, inner.assumes_monotone
         self.evidence, self.order_matters = inner.evidence, inner.order_matters
         self.carried = (*self._own, *(f"inner.{field}" for field in inner.carried))
+        self.spent = (*self._own, *(f"inner.{field}" for field in inner.spent))
         return inner
 
     def _surround(self, *functions: Callable[..., Any]) -> None:

@@ -105,6 +105,7 @@ class LyapunovEXP4(RandomisedPolicy):
     keeps_budget = True
     evidence = ("losses",)
     carried = ("weights", "queue", "settled", "chances")
+    spent = ("queue", "settled")
     merges_on = ("bins", "offload_cost", "offloads", "cost", "tradeoff", "queue_limit")
     table: LyapunovTable
 

@@ -121,6 +121,7 @@ class Saved(ABC):
     name: ClassVar[str]
     evidence: tuple[str, ...] = ()  # fields of the table that are sums of what was learned
     carried: tuple[str, ...] = ()  # derived fields that remember rounding: saved as they are
+    spent: tuple[str, ...] = ()  # the carried fields that hold what a budget has spent: a rollback leaves them alone
     order_matters: tuple[str, ...] = ()  # fields of the evidence that depend on the order of the feedback
 
     id: str
@@ -155,13 +156,19 @@ class Saved(ABC):
             "policy": self.name,
             "id": self.id,
             "parameters": self.parameters,
+            "merged": {source: _copied(snapshot) for source, snapshot in self._merged.items()},
+            **self.progress(),
+        }
+
+    def progress(self) -> State:
+        """The part of `state` that deciding and learning change; merging changes the rest, too."""
+        return {
             "time": self.time,
             "learned": self.learned,
             "as_of": self._as_of(),
             "alarms": self._alarms(),
             "evidence": {field: list(self._column(field)) for field in self.evidence},
             "carried": {field: list(self._column(field)) for field in self.carried},
-            "merged": {source: _copied(snapshot) for source, snapshot in self._merged.items()},
             "pending": [[decision.time, decision.bin, decision.offload] for decision in self._pending.values()],
         }
 

@@ -109,6 +109,8 @@ class AlwaysRemote(FixedPolicy):
 class Oracle(FixedPolicy):
     """π*: knows the agreement f of every bin and the mean offload cost γ, and accepts iff 1 - f < γ, strictly.
 
+    Where the mean cost differs from bin to bin, `bin_costs` has one for each.
+
     >>> oracle = Oracle(agreement=[0.2, 0.5, 0.9], offload_cost=0.5)
     >>> [oracle.decide(bin).offload for bin in range(3)]
     [True, True, False]
@@ -117,14 +119,21 @@ class Oracle(FixedPolicy):
     name = "oracle"
     merges_on = ("agreement",)
 
-    def __init__(self, agreement: Sequence[float], offload_cost: float) -> None:
+    def __init__(
+        self, agreement: Sequence[float], offload_cost: float, bin_costs: Sequence[float] | None = None
+    ) -> None:
         owner = type(self).__name__
         if isinstance(agreement, str) or not hasattr(agreement, "__len__"):
             raise TypeError(f"{owner}: agreement must be a list with a number for each bin, got {agreement!r}")
         super().__init__(whole(owner, "the length of agreement", len(agreement), 1), offload_cost)
         self.agreement = [real(owner, f"agreement[{bin}]", value, 0, 1) for bin, value in enumerate(agreement)]
-        cost = real(owner, "offload_cost", offload_cost, 0, 1)
-        self._settle([1.0 - value < cost for value in self.agreement])
+        costs = [real(owner, "offload_cost", offload_cost, 0, 1)] * self.bins
+        if bin_costs is not None:
+            if isinstance(bin_costs, str) or not hasattr(bin_costs, "__len__") or len(bin_costs) != self.bins:
+                raise TypeError(f"{owner}: bin_costs must be a list with a number for each bin, got {bin_costs!r}")
+            costs = [real(owner, f"bin_costs[{bin}]", value, 0, 1) for bin, value in enumerate(bin_costs)]
+        self.bin_costs = None if bin_costs is None else costs
+        self._settle([1.0 - value < cost for value, cost in zip(self.agreement, costs, strict=True)])
 
     def _rule(self) -> str:
         return "accepting is cheaper where 1 - agreement < offload cost"

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge._checks import whole
+from hinge.gate import Gate
 from hinge.ledger import ERRORS, OFFLOAD_COST, OFFLOADS, REGRET, RIGHT, SUMS
 from hinge.policies import ExpiryPolicy, Need, Policy
 from hinge.policies.expiry import FOREVER
@@ -94,7 +95,7 @@ class Decides(Protocol):
         """What an offload revealed: whether local agreed with remote, and what it cost."""
 
 
-Playable = Policy | Decides | Callable[[], Decides]
+Playable = Policy | Gate | Decides | Callable[[], Decides]
 
 
 class PlainPolicy:
@@ -231,9 +232,11 @@ def simulate(
 ) -> Results:
     """Run policies on streams from a source; all policies see the same samples in the same run.
 
-    `policies` are prototypes: every run starts from a fresh copy with a seed of its own. Interrupting (Ctrl-C) keeps
-    the runs that are done. Without numba the same loops run as Python. Sums are recorded at `times` and at the horizon;
-    by default at times that are evenly spread on a logarithmic scale.
+    `policies` are prototypes: every run starts from a fresh copy with a seed of its own. Besides policies they may be
+    gates, objects with `decide(bin)` and `learn(decision, agreed, cost)`, which are copied deeply for every run, or
+    functions without parameters that make such objects; objects run as Python, the rest compiled if numba is there.
+    Interrupting (Ctrl-C) keeps the runs that are done. Sums are recorded at `times` and at the horizon; by default at
+    times that are evenly spread on a logarithmic scale.
 
     >>> from hinge import HILCB
     >>> from hinge.simulation.sources import FixedCosts, Synthetic
@@ -249,7 +252,7 @@ def simulate(
     >>> bool(results["hi-lcb"].regret[:, -1].mean() < results["EveryOther"].regret[:, -1].mean())
     True
     """
-    named = {name: _playable(policy) for name, policy in by_name(policies).items()}
+    named = {name: _playable(policy, source) for name, policy in by_name(policies).items()}
     _check(named, source)
     horizon, runs = whole("simulate", "horizon", horizon, 1, FOREVER), whole("simulate", "runs", runs, 1)
     seed = whole("simulate", "seed", seed, 0)
@@ -302,15 +305,19 @@ def by_name(policies: Mapping[str, Playable] | Sequence[Playable]) -> dict[str, 
 
 
 def _name(policy: Any) -> str:
+    policy = policy.policy if isinstance(policy, Gate) else policy
     return str(getattr(policy, "name", None) or getattr(policy, "__name__", type(policy).__name__))
 
 
-def _playable(policy: Any) -> Policy | PlainPolicy:
+def _playable(policy: Any, source: Source) -> Policy | PlainPolicy:
+    if isinstance(policy, Gate):
+        binning = getattr(source, "binning", None)
+        if binning is not None and binning.state() != policy.bins.state():
+            raise ValueError(f"simulate: a gate has {policy.bins!r}, but the source has {binning!r}")
+        return policy.policy
     if isinstance(policy, Policy):
         return policy
-    if callable(getattr(policy, "decide", None)) and callable(getattr(policy, "learn", None)):
-        return PlainPolicy(policy)
-    if callable(policy):
+    if callable(policy) or (hasattr(policy, "decide") and hasattr(policy, "learn")):
         return PlainPolicy(policy)
     wanted = "simulate: policies must be policies, objects with decide and learn, or functions that make one"
     raise TypeError(f"{wanted}, got {policy!r}")

@@ -1,14 +1,186 @@
-"""PLACEHOLDER"""
+"""Evaluation: what each policy would have cost on a recorded log; and policies by name, made ready for a source."""
 
-from collections.abc import Iterable
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from hinge._checks import real, whole
+from hinge.bins import Bins, UniformBins
+from hinge.confidence import ConfidenceMeasure, max_softmax
+from hinge.gate import DEFAULT_BINS, Gate
 from hinge.policies import Policy, build, policy_class, policy_names
-from hinge.simulation.sources import Replay, Synthetic
+from hinge.simulation.engine import Playable, Progress, by_name, simulate
+from hinge.simulation.results import Results
+from hinge.simulation.sources import (
+    BimodalCosts,
+    FixedCosts,
+    InOrder,
+    OffloadCosts,
+    Replay,
+    Resampled,
+    Shuffled,
+    Synthetic,
+)
+from hinge.theory import Dip, significant_dips
+from hinge.traces import Trace, load_trace, read_trace
 
+LEARNED = "learned"  # an offload cost that the policies are not told
 FITTED = ("offline", "logistic")  # fitted in hindsight, on the very samples they are then tried on
-KNOWING = ("oracle", "static", *FITTED)  # need a number for the cost, and cannot learn it
+INFORMED = ("oracle", "static", *FITTED)  # need a number for the cost, and cannot learn it
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation(Results):
+    """The results of `evaluate`, by policy. `str()` is a table, `figures()` has what `hinge evaluate --json` prints.
+
+    `dips` are the bins in which agreement falls with confidence, across the break-even: policies that assume the
+    contrary accept there wrongly.
+    """
+
+    policies: Mapping[str, Playable]
+    trace: Trace
+    bins: Bins
+    offload_cost: float | None  # None: learned by the policies
+    shuffled: Results | None  # the same on shuffled orders of the log, which show how much the order matters
+    dips: tuple[Dip, ...]
+
+    def figures(self) -> list[dict[str, Any]]:
+        """The figures of each policy; after shuffled orders also their mean cost per sample, and its spread."""
+        return [self._with_spread(figures) for figures in super().figures()]
+
+    def _with_spread(self, figures: dict[str, Any]) -> dict[str, Any]:
+        if self.shuffled is not None:
+            costs = self.shuffled[figures["policy"]].cost_per_sample[:, -1]
+            figures["shuffled_cost_per_sample"] = float(costs.mean())
+            figures["shuffled_spread"] = float(np.std(costs, ddof=1)) if len(costs) > 1 else None
+        return figures
+
+    def warnings(self) -> list[dict[str, Any]]:
+        """The dips as dicts: their bins, and where on the scale of confidence they lie."""
+        count = self.bins.bins
+        return [
+            {
+                "warning": "agreement falls with confidence",
+                "confidence_from": dip.bin / count,
+                "confidence_to": (dip.last_bin + 1) / count,
+                **asdict(dip),
+            }
+            for dip in self.dips
+        ]
+
+
+def evaluate(
+    trace: Any,
+    policies: str | Iterable[str | Playable | Gate] | Mapping[str, str | Playable | Gate] = "all",
+    offload_cost: float | str | None = None,
+    *,
+    bins: int | Bins | None = None,
+    confidence: ConfidenceMeasure | None = None,
+    alpha: float = 0.52,
+    horizon: int | None = None,
+    runs: int = 20,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """What every policy would have cost on a recorded log, as `hinge evaluate` computes it.
+
+    `trace` is a `Trace`, a file, the name of a shipped trace, or a pandas or polars frame; in a frame with scores,
+    `confidence` measures the confidence. `policies` are names, policies, gates or any objects with `decide` and
+    `learn`, as in `simulate`. `bins` are those of the policies or gates given, else 16 uniform ones.
+
+    `offload_cost` is a number that the policies are told, or "learned": as the trace recorded, else 0.45 or 0.55 at
+    random, and they have to learn it. Without it, it is learned where the trace has costs, else 0.5.
+
+    Without `horizon` the log is replayed once, in its own order, and then in `runs` shuffled orders. With it, `runs`
+    times that many samples are drawn with replacement. The offline and logistic modules are fitted on the log itself.
+
+    >>> print(evaluate("synthetic-cifar10", ["isotonic", "always-remote"], offload_cost=0.5, runs=2))
+    policy         cost per sample  offloaded  accuracy  true accuracy  regret  shuffled
+    isotonic                0.2619      0.344     0.910          0.869    44.3    0.2616
+    always-remote           0.5000      1.000     1.000          0.954  2425.0    0.5000
+    """
+    chosen = [name.strip() for name in policies.split(",")] if isinstance(policies, str) else policies
+    chosen = chosen if isinstance(chosen, Mapping) else list(chosen)
+    binning = _bins(bins, chosen.values() if isinstance(chosen, Mapping) else chosen)
+    recorded = as_trace(trace, confidence)
+    cost = known_cost(offload_cost, recorded)
+    costs = costs_for(recorded, cost)
+    source: Replay = (InOrder if horizon is None else Resampled)(recorded, binning, costs)
+    length = len(recorded) if horizon is None else whole("evaluate", "horizon", horizon, 1)
+    ready = _ready(chosen, partial(lineup, source=source, offload_cost=cost, horizon=length, alpha=alpha, seed=seed))
+    results = simulate(ready, source, length, 1 if horizon is None else runs, seed, progress=progress)
+    shuffled: Results | None = None
+    if horizon is None and results.complete:
+        try:
+            orders = Shuffled(recorded, binning, costs)
+            shuffled = simulate(ready, orders, length, runs, seed, progress=progress)
+        except KeyboardInterrupt:  # before the first of them is done: the order as recorded remains
+            results = replace(results, complete=False)
+    complete = results.complete and (shuffled is None or shuffled.complete)
+    dips = significant_dips(*source.history(), source.bins, source.offload_costs.tolist())
+    crossing = tuple(dip for dip in dips if dip.crosses)  # the others mislead no policy
+    return Evaluation(results.records, complete, ready, recorded, binning, cost, shuffled, crossing)
+
+
+def as_trace(trace: Any, confidence: ConfidenceMeasure | None = None) -> Trace:
+    """A trace, from a file, by the name of a shipped one, or from a frame; what has a suffix or a folder is a file."""
+    if isinstance(trace, str | PathLike):
+        path = Path(trace)
+        found = read_trace(path) if path.suffix or len(path.parts) > 1 else load_trace(str(trace))
+    elif isinstance(trace, Trace):
+        found = trace
+    elif isinstance(trace, Mapping) or hasattr(trace, "columns"):
+        return Trace.from_frame(trace, measure=confidence or max_softmax)
+    else:
+        raise TypeError(f"evaluate: trace must be a Trace, a file, a name or a frame, got {trace!r:.200}")
+    if confidence is not None:
+        raise TypeError(f"evaluate: confidence is for frames with scores, and {found!r} has confidences already")
+    return found
+
+
+def known_cost(offload_cost: float | str | None, trace: Trace) -> float | None:
+    """The offload cost that the policies are told, or None where they have to learn it."""
+    if offload_cost == LEARNED or (offload_cost is None and trace.cost is not None):
+        return None
+    return 0.5 if offload_cost is None else real("evaluate", "offload_cost", offload_cost, 0, 1)
+
+
+def costs_for(trace: Trace, offload_cost: float | None) -> OffloadCosts | None:
+    """The given cost; or, where it has to be learned, those that the trace recorded or the paper's 0.45 and 0.55."""
+    if offload_cost is not None:
+        return FixedCosts(offload_cost)
+    return BimodalCosts() if trace.cost is None else None
+
+
+def _bins(bins: int | Bins | None, policies: Iterable[object]) -> Bins:
+    """The bins asked for, else those that the first policy or gate brings."""
+    for policy in policies:
+        if bins is None and isinstance(policy, Gate):
+            bins = policy.bins
+        elif bins is None and isinstance(getattr(policy, "bins", None), int):
+            bins = getattr(policy, "bins", None)
+    return bins if isinstance(bins, Bins) else UniformBins(DEFAULT_BINS if bins is None else bins)
+
+
+def _ready(policies: Any, named: Callable[[list[str]], dict[str, Policy]]) -> dict[str, Playable]:
+    """Policies by name; `named` builds those that are given by name only."""
+    if isinstance(policies, Mapping):
+        return {name: named([each])[each] if isinstance(each, str) else each for name, each in policies.items()}
+    ready: dict[str, Playable] = {}
+    for each in policies:
+        more: dict[str, Playable] = {**named([each])} if isinstance(each, str) else by_name([each])
+        twice = more.keys() & ready.keys()
+        if twice:
+            raise ValueError(f"evaluate: policies of one name need a dict that names them apart, got {sorted(twice)}")
+        ready |= more
+    return ready
 
 
 def lineup(
@@ -22,41 +194,29 @@ def lineup(
 ) -> dict[str, Policy]:
     """The policies of these names for a source; `all` stands for every policy that is free to offload at its cost.
 
-    The oracle is told the source's agreement and mean cost. The modules that are fitted on labelled history (offline,
-    logistic) are fitted on the source's own bins, in hindsight: they show the best that such a module could do.
+    The oracle is told the agreement and the mean cost of every bin. The modules that are fitted on labelled history
+    (offline, logistic) are fitted on the source's own bins, in hindsight: they show the best that such a module can do.
 
     >>> from hinge.simulation.sources import FixedCosts
     >>> source = Synthetic([0.2, 0.9], FixedCosts(0.5))
     >>> lineup(["hi-lcb", "oracle"], source, offload_cost=0.5, horizon=1000)["oracle"]
-    Oracle(agreement=[0.2, 0.9], offload_cost=0.5)
+    Oracle(agreement=[0.2, 0.9], offload_cost=0.5, bin_costs=None)
     """
     wanted = list(names)
     if wanted == ["all"]:
         wanted = [name for name in policy_names() if not policy_class(name).keeps_budget]
-    return {name: _ready(name, source, offload_cost, horizon, alpha, seed) for name in wanted}
-
-
-def _ready(
-    name: str, source: Replay | Synthetic, offload_cost: float | None, horizon: int, alpha: float, seed: int
-) -> Policy:
-    chosen = policy_class(name)
-    settings = {
+    settings: dict[str, Any] = {
         "bins": source.bins,
         "alpha": alpha,
-        "offload_cost": source.mean_offload_cost if name in KNOWING and offload_cost is None else offload_cost,
         "horizon": horizon,
         "seed": seed,
         "agreement": source.agreement.tolist(),
     }
-    if hasattr(chosen, "fit"):
-        settings["history"], settings["agreed"] = _history(source)
-    return build(name, **settings)
-
-
-def _history(source: Replay | Synthetic) -> tuple[list[int], list[float]]:
-    """A labelled history in the proportions of the source: its rows, or the share of each bin."""
-    if isinstance(source, Replay):
-        return source.rows()
-    counts = np.maximum(np.round(source.weights * 10_000), 0).astype(int)
-    history = np.repeat(np.arange(source.bins), counts)
-    return history.tolist(), source.agreement[history].tolist()
+    if np.ptp(source.offload_costs) > 0:
+        settings["bin_costs"] = source.offload_costs.tolist()
+    ready = {}
+    for name in wanted:
+        told = source.mean_offload_cost if offload_cost is None and name in INFORMED else offload_cost
+        fitted = dict(zip(("history", "agreed"), source.history(), strict=True)) if name in FITTED else {}
+        ready[name] = build(name, **settings, **fitted, offload_cost=told)
+    return ready

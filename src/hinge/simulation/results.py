@@ -162,6 +162,34 @@ class Results(Mapping[str, Record]):
     def __len__(self) -> int:
         return len(self.records)
 
+    def figures(self) -> list[dict[str, Any]]:
+        """The figures of every policy at the horizon, as `--json` prints them."""
+        return [record.summary() for record in self.values()]
+
+    def __str__(self) -> str:
+        """The figures as a table, the cheapest policy first."""
+        return _table(sorted(self.figures(), key=lambda row: float(row["cost_per_sample"])))
+
     def difference(self, one: str, other: str) -> Reals:
         """Regret of one policy minus that of another on the same samples: runs × checkpoints."""
         return self[one].regret - self[other].regret
+
+
+_COLUMNS = {  # headings, and how to write the figure of that name
+    "cost_per_sample": ("cost per sample", "{:.4f}"),
+    "offload_fraction": ("offloaded", "{:.3f}"),
+    "accuracy": ("accuracy", "{:.3f}"),
+    "true_accuracy": ("true accuracy", "{:.3f}"),
+    "regret": ("regret", "{:.1f}"),
+    "regret_ci95": ("± 95 %", "{:.1f}"),
+    "shuffled_cost_per_sample": ("shuffled", "{:.4f}"),
+}
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    """Rows of figures as text, those columns that every row has."""
+    shown = [name for name in _COLUMNS if all(row.get(name) is not None for row in rows)]
+    lines = [["policy", *(_COLUMNS[name][0] for name in shown)]]
+    lines += [[row["policy"], *(_COLUMNS[name][1].format(row[name]) for name in shown)] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join([line[0].ljust(widths[0]), *(map(str.rjust, line[1:], widths[1:]))]) for line in lines)

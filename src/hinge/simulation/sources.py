@@ -1,17 +1,13 @@
-"""What a source yields: samples in chunks, each with what it costs to accept and to offload.
+"""Where samples come from: synthetic curves, traces, adversaries, and settings that change over time.
 
-What offloads cost in a simulation: fixed, bimodal, of lognormal latency, or as recorded.
+A source yields chunks of `Samples`, the same for the same seed. What offloads cost is an `OffloadCosts`: fixed,
+bimodal, of lognormal latency, or as recorded in a trace.
 
-Samples made to order: any agreement curve, arrivals by chance, by schedule, or chosen by an adversary.
-
-Samples from a trace: drawn with replacement, in order, or shuffled.
-
-The agreement of a bin is the trace's own: the share of its rows in which local agrees with remote.
-
-Streams that change: agreement, arrivals or costs move from one setting to another, at once, slowly, or to and fro.
-
-At time t the agreement of each bin, the arrival weights and the distribution of the cost are each a mixture of those
-`before` and `after`, with share s(t) of the latter: whichever of them the two settings differ in, drifts.
+- `Synthetic`: any agreement curve, arrivals drawn by weight; `Scheduled`: in a given order.
+- `Adaptive`: an adversary sends the bin that costs the policy most.
+- `Resampled`, `InOrder`, `Shuffled`: the rows of a trace. The agreement and the mean offload cost of a bin are those of
+  its rows.
+- `Drifting`: a mixture of two synthetic settings, with a share of the second that changes over time.
 """
 
 import math
@@ -66,24 +62,30 @@ def chunk_lengths(horizon: int) -> Iterator[tuple[int, int]]:
 
 
 def generators(seed: int) -> tuple[np.random.Generator, np.random.Generator, np.random.Generator]:
-    """Independent streams of chance for arrivals, agreement and costs: changing one leaves the others as they are."""
+    """Independent generators for arrivals, agreement and costs: changing one leaves the others as they are."""
     arrivals, agreement, costs = np.random.SeedSequence(seed).spawn(3)
     return np.random.default_rng(arrivals), np.random.default_rng(agreement), np.random.default_rng(costs)
 
 
-class OffloadCosts(Protocol):
+class OffloadCosts(ABC):
     """Independent draws of the offload cost, and their mean."""
 
     @property
+    @abstractmethod
     def mean(self) -> float:
         """The mean offload cost γ."""
 
+    @abstractmethod
     def draw(self, chance: np.random.Generator, count: int, rows: Wholes | None) -> Reals:
         """The costs of the next samples, `rows` of the trace where they come from one."""
 
+    def mean_by_bin(self, row_bins: Wholes, bins: int) -> Reals:
+        """The mean offload cost in each of so many bins; `row_bins` holds the bin of every row of the trace."""
+        return np.full(bins, self.mean)
+
 
 @dataclass(frozen=True)
-class FixedCosts:
+class FixedCosts(OffloadCosts):
     """Every offload costs the same.
 
     >>> FixedCosts(0.5).mean
@@ -104,7 +106,7 @@ class FixedCosts:
 
 
 @dataclass(frozen=True)
-class BimodalCosts:
+class BimodalCosts(OffloadCosts):
     """Two values, equally likely: the paper's stochastic setting.
 
     >>> BimodalCosts().mean
@@ -127,7 +129,7 @@ class BimodalCosts:
 
 
 @dataclass(frozen=True)
-class LognormalCosts:
+class LognormalCosts(OffloadCosts):
     """A lognormal latency, priced and capped: min(cap, median · exp(spread · Z)) for a standard normal Z.
 
     `hinge.costs.MeasuredCost` turns a median in milliseconds into one in [0, 1].
@@ -161,7 +163,7 @@ def _normal_cdf(x: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class RecordedCosts:
+class RecordedCosts(OffloadCosts):
     """The costs in a trace, row by row."""
 
     recorded: Reals
@@ -180,6 +182,10 @@ class RecordedCosts:
         if rows is None:
             raise TypeError("RecordedCosts: needs samples that come from a trace")
         return self.recorded[rows]
+
+    def mean_by_bin(self, row_bins: Wholes, bins: int) -> Reals:
+        rows, paid = np.bincount(row_bins, minlength=bins), np.bincount(row_bins, self.recorded, bins)
+        return np.where(rows > 0, paid / np.maximum(rows, 1), self.mean)
 
 
 class Synthetic:
@@ -201,6 +207,7 @@ class Synthetic:
         self.weights: Reals = shares / shares.sum()
         self.costs = costs
         self.mean_offload_cost = costs.mean
+        self.offload_costs: Reals = np.full(self.bins, costs.mean)
         self.gaps: Reals = 1.0 - self.agreement - costs.mean  # what accepting costs more than offloading
 
     def stream(self, seed: int, horizon: int) -> Iterator[Samples]:
@@ -209,6 +216,11 @@ class Synthetic:
         for bins in self._arrivals(arrivals, horizon):
             agreed = (agreement.random(len(bins)) < self.agreement[bins]).astype(np.float64)
             yield Samples(bins, agreed, self.costs.draw(costs, len(bins), None), self.gaps[bins])
+
+    def history(self) -> tuple[list[int], list[float]]:
+        """About 10 000 samples in the proportions of the source: the bin of each, and the agreement of that bin."""
+        bins = np.repeat(np.arange(self.bins), np.round(self.weights * 10_000).astype(int))
+        return bins.tolist(), self.agreement[bins].tolist()
 
     def _arrivals(self, chance: np.random.Generator, horizon: int) -> Iterator[Wholes]:
         for _, length in chunk_lengths(horizon):
@@ -321,10 +333,11 @@ def _curve(owner: str, name: str, values: ArrayLike, high: float) -> Reals:
 
 
 class Replay(ABC):
-    """A trace seen through bins; a subclass says in which order its rows come.
+    """A trace and bins for its confidences; a subclass says in which order its rows come.
 
-    Without `costs` offloads cost what the trace has recorded. With `wrong` (a `hinge.CostMatrix`) wrong answers have
-    the prices it says; without it, each costs 1.
+    The oracle, and with it the regret, goes by the agreement and the mean offload cost of each bin. Without `costs`
+    offloads cost what the trace has recorded. With `wrong` (a `hinge.CostMatrix`) wrong answers have the prices it
+    says; without it, each costs 1.
     """
 
     def __init__(
@@ -347,7 +360,8 @@ class Replay(ABC):
         self.weights = rows / len(trace)
         self.agreement = np.bincount(self._bins, self._agreed, self.bins) / np.maximum(rows, 1)
         self.mean_offload_cost = costs.mean
-        self._gaps = (1.0 - self.agreement - self.mean_offload_cost)[self._bins]
+        self.offload_costs = costs.mean_by_bin(self._bins, self.bins)
+        self._gaps = (1.0 - self.agreement - self.offload_costs)[self._bins]
 
     def stream(self, seed: int, horizon: int) -> Iterator[Samples]:
         """Chunks of the trace's rows, with their costs."""
@@ -363,7 +377,7 @@ class Replay(ABC):
                 None if remote is None else remote[rows],
             )
 
-    def rows(self) -> tuple[list[int], list[float]]:
+    def history(self) -> tuple[list[int], list[float]]:
         """The bin of every row of the trace, and whether local agreed in it."""
         return self._bins.tolist(), self._agreed.tolist()
 

@@ -1,7 +1,7 @@
-"""The paper's quantities: the setting, what the oracle costs, and what the theorems promise.
+"""The paper's quantities: the problem, what the oracle costs, and what the theorems promise.
 
-- `Setting`: agreement f, mean offload cost γ, arrival weights w; from them the gaps Δ, Φ_H and Φ_L.
-- `oracle_cost`, `threshold_costs`, `best_threshold`: what the policies that know the setting pay.
+- `Problem`: agreement f, mean offload cost γ (for all bins or for each), arrival weights w; the gaps Δ, Φ_H and Φ_L.
+- `oracle_cost`, `threshold_costs`, `best_threshold`: what the policies that know the problem pay.
 - `significant_dips`: where a log's agreement falls with confidence, by more than chance explains.
 - `adversarial_bound`: Theorem 1, both policies, and Theorem 2 (b, d), HI-LCB-lite.
 - `stochastic_bound`, `stochastic_bound_printed`: Theorem 2 (a, c), HI-LCB, as its lemmas prove it and as it is printed.
@@ -26,13 +26,13 @@ from hinge.theory.bounds import (
     wrong_accepts,
 )
 from hinge.theory.monotone import Dip, significant_dips
-from hinge.theory.problem import Setting, best_threshold, oracle_cost, threshold_costs
+from hinge.theory.problem import Problem, best_threshold, oracle_cost, threshold_costs
 from hinge.theory.regret import RegretByBin, regret_by_bin, stopping_floor
 
 __all__ = [
     "Dip",
+    "Problem",
     "RegretByBin",
-    "Setting",
     "adversarial_bound",
     "adversarial_wrong_offloads",
     "bernoulli_kl",

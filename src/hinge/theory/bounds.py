@@ -1,22 +1,21 @@
-"""The Kullback–Leibler divergence D_B(p ‖ q) between two Bernoulli distributions (Section V, proof of Theorem 3).
+"""What the theorems promise: upper bounds on the regret of HI-LCB and HI-LCB-lite, and what no policy can beat.
 
-The regret bounds of Theorems 1 and 2, from the lemmas of Appendix A that count the wrong decisions.
-
-Every bound is Σ_{Φ_H} Δ_i · (bound on E[O_i]) + max_{Φ_L} Δ_j · (bound on E[Σ_{Φ_L} A_i]): offloads where local should
-have been accepted, accepts where it should not. With the cost known the constants are 4 and 2, else 16 and 4.
+Upper bounds (Theorems 1 and 2, from the lemmas of Appendix A that count the wrong decisions). Every bound is
+Σ_{Φ_H} Δ_i · (bound on E[O_i]) + max_{Φ_L} Δ_j · (bound on E[Σ_{Φ_L} A_i]): offloads where local should have been
+accepted, accepts where it should not. With the cost known the constants are 4 and 2, else 16 and 4.
 
 A bin with Δ_i = 0 brings no 1/Δ_i: Φ_H is strict, so the bin is in Φ_L, and either decision costs the same there. As
 Δ_i falls towards 0 from above the bounds do diverge, though the regret in bin i can never exceed Δ_i T.
 
 The statements need α > 0.5. C1–C4 are as the paper asserts them; its use of Hoeffding's inequality with a random count
 skips a union or peeling argument, and at α = 0.52 they are large: 2α/(2α−1) = 26. HI-LCB's bounds need
-`Setting.oracle_is_threshold`; HI-LCB-lite's do not.
+`Problem.oracle_is_threshold`; HI-LCB-lite's do not. The theorems are about one cost for all bins: with a cost for each,
+they hold for a policy that is told, or learns, each of them.
 
-What no policy can beat: Theorem 3, and the same argument for many bins.
-
-All are asymptotic, constant · log T up to O(1), for policies whose regret stays small in *every* setting of their kind.
-They are 0 where nothing has to be learned at a price: no licensed bin arrives, or the divergence is infinite because
-one offload settles the question (f = 1: the first cost paid proves γ > 1 − f; γ = 1: the first agreement proves f > 0).
+Lower bounds (Theorem 3, and the same argument for many bins) are asymptotic, constant · log T up to O(1), for policies
+whose regret stays small in *every* problem of their kind. They are 0 where nothing has to be learned at a price: no
+licensed bin arrives, or the divergence is infinite because one offload settles the question (f = 1: the first cost paid
+proves γ > 1 − f; γ = 1: the first agreement proves f > 0).
 """
 
 import math
@@ -25,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge._checks import real, whole
-from hinge.theory.problem import Setting, arrival_weights
+from hinge.theory.problem import Problem, arrival_weights
 
 
 def bernoulli_kl(p: float, q: float) -> float:
@@ -55,21 +54,21 @@ def _part(p: float, q: float) -> float:
     return p * x * x * sum((-x) ** k / (k + 2) for k in range(16))  # x − log(1 + x), which cancels for small x
 
 
-def adversarial_bound(setting: Setting, *, horizon: int, alpha: float) -> float:
+def adversarial_bound(problem: Problem, *, horizon: int, alpha: float) -> float:
     """Theorem 1 (a–d) for HI-LCB and HI-LCB-lite; also Theorem 2 (b, d), HI-LCB-lite under stochastic arrivals.
 
     Cost learned: Σ_{Φ_H} 16α/Δ_i · log T + C1, C1 = 4α/(2α−1) Σ_{Φ_H} Δ_i + 2α/(2α−1) (|Φ_L| + 1) max_{Φ_L} Δ_j.
     Cost known: Σ_{Φ_H} 4α/Δ_i · log T + C2, C2 = 2α/(2α−1) (Σ_{Φ_H} Δ_i + |Φ_L| max_{Φ_L} Δ_j).
 
-    >>> adversarial_bound(Setting([0.25, 1.0], 0.5), horizon=1, alpha=1)  # C2 = 2 (½ + ¼)
+    >>> adversarial_bound(Problem([0.25, 1.0], 0.5), horizon=1, alpha=1)  # C2 = 2 (½ + ¼)
     1.5
     """
     owner = "adversarial_bound"
     horizon, alpha = _checked(owner, horizon, alpha)
-    return float(_gaps(setting) @ _offloads(setting, horizon, alpha)) + _wrong_accept_regret(setting, alpha)
+    return float(_gaps(problem) @ _offloads(problem, horizon, alpha)) + _wrong_accept_regret(problem, alpha)
 
 
-def stochastic_bound(setting: Setting, *, horizon: int, alpha: float) -> float:
+def stochastic_bound(problem: Problem, *, horizon: int, alpha: float) -> float:
     """Theorem 2 (a, c) for HI-LCB, as Lemmas 14 and 15 prove it: the minimum over j ∈ Φ_H, j ≤ i, of a *sum*.
 
     Cost learned: Σ_{Φ_H} Δ_i w_i min_j {16α log T/(Δ_j² w_j) + 4α/((2α−1) w_j)} + 2α/(2α−1) (|Φ_L| + 1) max_{Φ_L} Δ_j.
@@ -78,18 +77,18 @@ def stochastic_bound(setting: Setting, *, horizon: int, alpha: float) -> float:
     Never below `stochastic_bound_printed` nor above `adversarial_bound`. It holds for the pure threshold policy
     (`offload_unseen=False`); for the literal Algorithm 1 add `forced_offload_regret`.
 
-    >>> setting = Setting([0.25, 1.0, 1.0], 0.5, weights=[0.5, 0.25, 0.25])
-    >>> stochastic_bound(setting, horizon=1, alpha=1)  # 2 (½ + ½ + ¼)
+    >>> problem = Problem([0.25, 1.0, 1.0], 0.5, weights=[0.5, 0.25, 0.25])
+    >>> stochastic_bound(problem, horizon=1, alpha=1)  # 2 (½ + ½ + ¼)
     2.5
     """
     owner = "stochastic_bound"
     horizon, alpha = _checked(owner, horizon, alpha)
-    arrival_weights(owner, setting)
-    offloads = _shared_offloads(setting, horizon, alpha)
-    return float(_gaps(setting) @ offloads) + _wrong_accept_regret(setting, alpha)
+    arrival_weights(owner, problem)
+    offloads = _shared_offloads(problem, horizon, alpha)
+    return float(_gaps(problem) @ offloads) + _wrong_accept_regret(problem, alpha)
 
 
-def stochastic_bound_printed(setting: Setting, *, horizon: int, alpha: float) -> float:
+def stochastic_bound_printed(problem: Problem, *, horizon: int, alpha: float) -> float:
     """Theorem 2 (a, c) for HI-LCB as printed, which splits the minimum of a sum into a sum of two minima.
 
     Cost learned: Σ_{Φ_H} min_j {16α w_i Δ_i/(w_j Δ_j²)} log T + C3, j over Φ_H with j ≤ i and
@@ -98,69 +97,69 @@ def stochastic_bound_printed(setting: Setting, *, horizon: int, alpha: float) ->
 
     Smaller than what the lemmas give: to quote, not to rely on.
 
-    >>> setting = Setting([0.25, 1.0, 1.0], 0.5, weights=[0.5, 0.25, 0.25])
-    >>> stochastic_bound_printed(setting, horizon=1, alpha=1)
+    >>> problem = Problem([0.25, 1.0, 1.0], 0.5, weights=[0.5, 0.25, 0.25])
+    >>> stochastic_bound_printed(problem, horizon=1, alpha=1)
     2.5
     """
     owner = "stochastic_bound_printed"
     horizon, alpha = _checked(owner, horizon, alpha)
-    weights = arrival_weights(owner, setting)
-    counted = _wrongly_offloaded(setting)
-    gaps, weights = setting.gaps[counted], weights[counted]
-    growth = np.minimum.accumulate(_rate(setting, alpha) * math.log(horizon) / (gaps**2 * weights))
-    constant = np.minimum.accumulate(_start(setting, alpha) / weights)
-    return float((gaps * weights) @ (growth + constant)) + _wrong_accept_regret(setting, alpha)
+    weights = arrival_weights(owner, problem)
+    counted = _wrongly_offloaded(problem)
+    gaps, weights = problem.gaps[counted], weights[counted]
+    growth = np.minimum.accumulate(_rate(problem, alpha) * math.log(horizon) / (gaps**2 * weights))
+    constant = np.minimum.accumulate(_start(problem, alpha) / weights)
+    return float((gaps * weights) @ (growth + constant)) + _wrong_accept_regret(problem, alpha)
 
 
-def forced_offload_regret(setting: Setting, *, horizon: int) -> float:
+def forced_offload_regret(problem: Problem, *, horizon: int) -> float:
     """Σ_{Φ_H} Δ_i (1 − (1 − w_i)^T): the regret of offloading each bin the first time that it comes.
 
     Algorithm 1 does so ("or O_φ = 0") whatever the other bins have shown, and the proof of Theorem 2 forgets it:
     its Lemma 13 takes 1 − LCB ≥ LCB_γ for the only reason to offload. With many rare bins this term alone exceeds
     Theorem 2 (a, c): 256 bins, f = 1, γ = 1, w_0 = ½ and the rest even give 256, against 96 at T = 10⁵, α = 1.
 
-    >>> forced_offload_regret(Setting([0.25, 1.0], 0.5, weights=[0.5, 0.5]), horizon=2)  # ½ (1 − ¼)
+    >>> forced_offload_regret(Problem([0.25, 1.0], 0.5, weights=[0.5, 0.5]), horizon=2)  # ½ (1 − ¼)
     0.375
     """
     horizon = whole("forced_offload_regret", "horizon", horizon, 1)
-    weights = arrival_weights("forced_offload_regret", setting)
-    return float(_gaps(setting) @ (1 - (1 - weights) ** horizon))
+    weights = arrival_weights("forced_offload_regret", problem)
+    return float(_gaps(problem) @ (1 - (1 - weights) ** horizon))
 
 
-def adversarial_wrong_offloads(setting: Setting, *, horizon: int, alpha: float) -> NDArray[np.float64]:
+def adversarial_wrong_offloads(problem: Problem, *, horizon: int, alpha: float) -> NDArray[np.float64]:
     """Lemmas 6 and 10: for each bin of Φ_H that arrives, a bound on E[O_i(T)]; 0 elsewhere.
 
     16α log T/Δ_i² + 4α/(2α−1); cost known: 4α log T/Δ_i² + 2α/(2α−1).
 
-    >>> adversarial_wrong_offloads(Setting([0.25, 1.0], 0.5), horizon=1, alpha=1).tolist()
+    >>> adversarial_wrong_offloads(Problem([0.25, 1.0], 0.5), horizon=1, alpha=1).tolist()
     [0.0, 2.0]
     """
     horizon, alpha = _checked("adversarial_wrong_offloads", horizon, alpha)
-    return _offloads(setting, horizon, alpha)
+    return _offloads(problem, horizon, alpha)
 
 
-def stochastic_wrong_offloads(setting: Setting, *, horizon: int, alpha: float) -> NDArray[np.float64]:
+def stochastic_wrong_offloads(problem: Problem, *, horizon: int, alpha: float) -> NDArray[np.float64]:
     """Lemmas 14 and 15: for each bin of Φ_H that arrives, a bound on HI-LCB's E[O_i(T)]; 0 elsewhere.
 
     w_i · min over j ∈ Φ_H, j ≤ i, of (16α log T/Δ_j² + 4α/(2α−1)) / w_j; cost known: 4α and 2α.
 
-    >>> setting = Setting([0.25, 1.0, 1.0], 0.5, weights=[0.25, 0.5, 0.25])
-    >>> stochastic_wrong_offloads(setting, horizon=1, alpha=1).tolist()
+    >>> problem = Problem([0.25, 1.0, 1.0], 0.5, weights=[0.25, 0.5, 0.25])
+    >>> stochastic_wrong_offloads(problem, horizon=1, alpha=1).tolist()
     [0.0, 2.0, 1.0]
     """
     owner = "stochastic_wrong_offloads"
     horizon, alpha = _checked(owner, horizon, alpha)
-    arrival_weights(owner, setting)
-    return _shared_offloads(setting, horizon, alpha)
+    arrival_weights(owner, problem)
+    return _shared_offloads(problem, horizon, alpha)
 
 
-def wrong_accepts(setting: Setting, *, alpha: float) -> float:
+def wrong_accepts(problem: Problem, *, alpha: float) -> float:
     """Lemmas 8 and 12: a bound on E[Σ_{Φ_L} A_i(T)] for every T, 2α/(2α−1) (|Φ_L| + 1); cost known: |Φ_L|.
 
-    >>> wrong_accepts(Setting([0.25, 0.75], 0.5, known_cost=False), alpha=1)
+    >>> wrong_accepts(Problem([0.25, 0.75], 0.5, known_cost=False), alpha=1)
     4.0
     """
-    return _accepts(setting, _exploration("wrong_accepts", alpha))
+    return _accepts(problem, _exploration("wrong_accepts", alpha))
 
 
 def _checked(owner: str, horizon: object, alpha: object) -> tuple[int, float]:
@@ -174,95 +173,96 @@ def _exploration(owner: str, alpha: object) -> float:
     return value
 
 
-def _rate(setting: Setting, alpha: float) -> float:
-    return (4 if setting.known_cost else 16) * alpha
+def _rate(problem: Problem, alpha: float) -> float:
+    return (4 if problem.known_cost else 16) * alpha
 
 
-def _start(setting: Setting, alpha: float) -> float:
-    return (2 if setting.known_cost else 4) * alpha / (2 * alpha - 1)
+def _start(problem: Problem, alpha: float) -> float:
+    return (2 if problem.known_cost else 4) * alpha / (2 * alpha - 1)
 
 
-def _wrongly_offloaded(setting: Setting) -> NDArray[np.bool_]:
-    return setting.licensed & setting.arriving
+def _wrongly_offloaded(problem: Problem) -> NDArray[np.bool_]:
+    return problem.licensed & problem.arriving
 
 
-def _gaps(setting: Setting) -> NDArray[np.float64]:
-    return np.where(_wrongly_offloaded(setting), setting.gaps, 0.0)
+def _gaps(problem: Problem) -> NDArray[np.float64]:
+    return np.where(_wrongly_offloaded(problem), problem.gaps, 0.0)
 
 
-def _offloads(setting: Setting, horizon: int, alpha: float) -> NDArray[np.float64]:
-    counted = _wrongly_offloaded(setting)
-    offloads = np.zeros(setting.bins)
-    offloads[counted] = _rate(setting, alpha) * math.log(horizon) / setting.gaps[counted] ** 2 + _start(setting, alpha)
+def _offloads(problem: Problem, horizon: int, alpha: float) -> NDArray[np.float64]:
+    counted = _wrongly_offloaded(problem)
+    offloads = np.zeros(problem.bins)
+    offloads[counted] = _rate(problem, alpha) * math.log(horizon) / problem.gaps[counted] ** 2 + _start(problem, alpha)
     return offloads
 
 
-def _shared_offloads(setting: Setting, horizon: int, alpha: float) -> NDArray[np.float64]:
-    counted = _wrongly_offloaded(setting)
-    weights = np.asarray(setting.weights, dtype=np.float64)[counted]
-    offloads = _offloads(setting, horizon, alpha)
+def _shared_offloads(problem: Problem, horizon: int, alpha: float) -> NDArray[np.float64]:
+    counted = _wrongly_offloaded(problem)
+    weights = np.asarray(problem.weights, dtype=np.float64)[counted]
+    offloads = _offloads(problem, horizon, alpha)
     # Bins outside Φ_H and bins that never arrive are gone by now, so "every j ≤ i" is what came before.
     offloads[counted] = weights * np.minimum.accumulate(offloads[counted] / weights)
     return offloads
 
 
-def _accepts(setting: Setting, alpha: float) -> float:
-    unlicensed = int(np.count_nonzero(setting.oracle_offloads & setting.arriving))
-    return 2 * alpha / (2 * alpha - 1) * (unlicensed + (0 if setting.known_cost else 1))
+def _accepts(problem: Problem, alpha: float) -> float:
+    unlicensed = int(np.count_nonzero(problem.oracle_offloads & problem.arriving))
+    return 2 * alpha / (2 * alpha - 1) * (unlicensed + (0 if problem.known_cost else 1))
 
 
-def _wrong_accept_regret(setting: Setting, alpha: float) -> float:
+def _wrong_accept_regret(problem: Problem, alpha: float) -> float:
     # With Φ_L empty there is no wrong accept, and the maximum over it counts as 0.
-    worst = setting.gaps[setting.oracle_offloads & setting.arriving].max(initial=0.0)
-    return float(worst) * _accepts(setting, alpha)
+    worst = problem.gaps[problem.oracle_offloads & problem.arriving].max(initial=0.0)
+    return float(worst) * _accepts(problem, alpha)
 
 
-def single_bin_lower_bound(setting: Setting, *, horizon: int) -> float:
+def single_bin_lower_bound(problem: Problem, *, horizon: int) -> float:
     """Theorem 3 for one bin: Δ_1 log T / D_B(γ ‖ 1 − f) with Bernoulli costs to learn.
 
     With the cost known only f can be mistaken, and it is Δ_1 log T / D_B(f ‖ 1 − γ).
 
-    >>> single_bin_lower_bound(Setting([0.75], 0.5, known_cost=False), horizon=1)
+    >>> single_bin_lower_bound(Problem([0.75], 0.5, known_cost=False), horizon=1)
     0.0
-    >>> round(single_bin_lower_bound(Setting([0.75], 0.5), horizon=100_000), 3)  # ¼ · 11.5129 / 0.130812
+    >>> round(single_bin_lower_bound(Problem([0.75], 0.5), horizon=100_000), 3)  # ¼ · 11.5129 / 0.130812
     22.003
     """
     owner = "single_bin_lower_bound"
     horizon = whole(owner, "horizon", horizon, 1)
-    if setting.bins != 1:
-        raise ValueError(f"{owner}: setting must have one bin, got {setting.bins}")
-    if setting.known_cost:
-        return unstructured_lower_bound(setting, horizon=horizon)
-    error, cost = 1 - setting.agreement[0], setting.mean_offload_cost
-    return float(setting.gaps[0]) * math.log(horizon) / bernoulli_kl(cost, error) if setting.licensed[0] else 0.0
+    if problem.bins != 1:
+        raise ValueError(f"{owner}: problem must have one bin, got {problem.bins}")
+    if problem.known_cost:
+        return unstructured_lower_bound(problem, horizon=horizon)
+    error, cost = 1 - problem.agreement[0], float(problem.offload_costs[0])
+    return float(problem.gaps[0]) * math.log(horizon) / bernoulli_kl(cost, error) if problem.licensed[0] else 0.0
 
 
-def unstructured_lower_bound(setting: Setting, *, horizon: int) -> float:
+def unstructured_lower_bound(problem: Problem, *, horizon: int) -> float:
     """Σ_{Φ_H} Δ_i log T / D_B(f_i ‖ 1 − γ), for policies that do not assume f monotone, such as HI-LCB-lite.
 
     A cost to be learned cannot lower it, and adds nothing sure: every offload teaches γ, those in Φ_L at no regret.
 
-    >>> round(unstructured_lower_bound(Setting([0.75, 0.75], 0.5), horizon=100_000), 3)
+    >>> round(unstructured_lower_bound(Problem([0.75, 0.75], 0.5), horizon=100_000), 3)
     44.006
     """
     horizon = whole("unstructured_lower_bound", "horizon", horizon, 1)
-    return float(_per_log(setting).sum()) * math.log(horizon)
+    return float(_per_log(problem).sum()) * math.log(horizon)
 
 
-def structured_lower_bound(setting: Setting, *, horizon: int) -> float:
+def structured_lower_bound(problem: Problem, *, horizon: int) -> float:
     """Δ_i0 log T / D_B(f_i0 ‖ 1 − γ), i0 the lowest bin of Φ_H that arrives, for policies that assume f monotone.
 
     Only i0 has no lower bin to vouch for it; once it is proven, monotone f proves every bin above.
 
-    >>> round(structured_lower_bound(Setting([0.25, 0.75, 0.75], 0.5), horizon=100_000), 3)
+    >>> round(structured_lower_bound(Problem([0.25, 0.75, 0.75], 0.5), horizon=100_000), 3)
     22.003
     """
     horizon = whole("structured_lower_bound", "horizon", horizon, 1)
-    return float(_per_log(setting)[:1].sum()) * math.log(horizon)
+    return float(_per_log(problem)[:1].sum()) * math.log(horizon)
 
 
-def _per_log(setting: Setting) -> NDArray[np.float64]:
+def _per_log(problem: Problem) -> NDArray[np.float64]:
     # Δ_i / D_B(f_i ‖ 1 − γ) for the bins of Φ_H that arrive, lowest first; Δ_i > 0 there, so the divergence is too.
-    counted = setting.licensed & setting.arriving
-    divergences = [bernoulli_kl(f, 1 - setting.mean_offload_cost) for f in np.asarray(setting.agreement)[counted]]
-    return setting.gaps[counted] / np.array(divergences, dtype=np.float64)
+    counted = problem.licensed & problem.arriving
+    known = zip(np.asarray(problem.agreement)[counted], problem.offload_costs[counted], strict=True)
+    divergences = [bernoulli_kl(f, 1 - cost) for f, cost in known]
+    return problem.gaps[counted] / np.array(divergences, dtype=np.float64)

@@ -7,13 +7,14 @@ rows in each; so with the level shared among all comparisons, a monotone log of 
 probability 1 − confidence at most. Blocks find what single bins, with few rows each, cannot show.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hinge._checks import real, whole
-from hinge.theory.problem import TIE
+from hinge.theory.problem import TIE, bin_costs
 
 _MOST = 256  # blocks of the smallest size; where more bins have rows, that size is more than one bin
 
@@ -41,12 +42,13 @@ class Dip:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Blocks of neighbouring bins: the first and last bin of each, its rows, its agreements."""
+    """Blocks of neighbouring bins: the first and last bin of each, its rows, its agreements, its cost."""
 
     first: NDArray[np.int64]
     last: NDArray[np.int64]
     rows: NDArray[np.int64]
     agreements: NDArray[np.int64]
+    cost: NDArray[np.float64]  # the mean offload cost of its rows
 
     @property
     def agreement(self) -> NDArray[np.float64]:
@@ -55,29 +57,35 @@ class _Blocks:
 
 
 def significant_dips(
-    bins: ArrayLike, agreed: ArrayLike, n_bins: int, mean_offload_cost: float, confidence: float = 0.99
+    bins: ArrayLike,
+    agreed: ArrayLike,
+    n_bins: int,
+    mean_offload_cost: float | Sequence[float],
+    confidence: float = 0.99,
 ) -> list[Dip]:
     """The bins whose agreement is below that of lower bins by more than chance explains, from the lowest bin up.
 
     The smallest groups of bins for which that is certain enough, those that cross the break-even before those that do
-    not; no bin is in two. Each is set against the lower bins that speak against it most clearly.
+    not; no bin is in two. Each is set against the lower bins that speak against it most clearly. The mean offload cost
+    is one for all, or one for each bin.
 
     >>> bins, agreed = [0] * 50 + [1] * 50 + [2] * 50, [False] * 50 + [True] * 45 + [False] * 35 + [True] * 20
     >>> [(dip.bin, dip.agreement, dip.below_bin, dip.crosses) for dip in significant_dips(bins, agreed, 3, 0.5)]
     [(2, 0.4, 1, True)]
     """
     n_bins = whole("significant_dips", "n_bins", n_bins, 1)
-    cost = real("significant_dips", "mean_offload_cost", mean_offload_cost, 0, 1)
+    costs = bin_costs("significant_dips", mean_offload_cost, n_bins)
     level = 1.0 - real("significant_dips", "confidence", confidence, 0, 1)
-    blocks = _blocks(*_tally(bins, agreed, n_bins))
+    blocks = _blocks(*_tally(bins, agreed, n_bins), costs)
     lower, upper = np.nonzero(blocks.last[:, None] < blocks.first[None, :])
     falls = blocks.agreement[upper] < blocks.agreement[lower]
     chance = np.zeros(len(lower))
-    chance[falls] = _log_chance(blocks, lower[falls], upper[falls])
+    low, high = lower[falls], upper[falls]
+    chance[falls] = log_chance(blocks.rows[low], blocks.agreements[low], blocks.rows[high], blocks.agreements[high])
     certain = falls & (chance + np.log(max(len(lower), 1)) < np.log(max(level, 1e-300)))
     found = np.flatnonzero(certain)
     ordered = found[np.argsort(chance[found], kind="stable")]
-    return _sharpest([_dip(blocks, int(lower[pair]), int(upper[pair]), cost) for pair in ordered])
+    return _sharpest([_dip(blocks, int(lower[pair]), int(upper[pair])) for pair in ordered])
 
 
 def _tally(bins: ArrayLike, agreed: ArrayLike, n_bins: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -98,7 +106,7 @@ def _tally(bins: ArrayLike, agreed: ArrayLike, n_bins: int) -> tuple[NDArray[np.
     return rows, np.bincount(index[agreements.astype(bool)], minlength=n_bins)
 
 
-def _blocks(rows: NDArray[np.int64], agreements: NDArray[np.int64]) -> _Blocks:
+def _blocks(rows: NDArray[np.int64], agreements: NDArray[np.int64], costs: NDArray[np.float64]) -> _Blocks:
     """The blocks of 1, 2, 4 … bins, side by side, among the bins that have rows."""
     seen = np.flatnonzero(rows)
     size, starts, ends = -(-len(seen) // _MOST), [], []
@@ -107,17 +115,23 @@ def _blocks(rows: NDArray[np.int64], agreements: NDArray[np.int64]) -> _Blocks:
         ends.append(np.minimum(starts[-1] + size, len(seen)))
         size *= 2
     start, end = np.concatenate(starts), np.concatenate(ends)
-    sums = [np.concatenate(([0], np.cumsum(counts[seen]))) for counts in (rows, agreements)]
-    return _Blocks(seen[start], seen[end - 1], *(total[end] - total[start] for total in sums))
+    sums = [np.concatenate(([0], np.cumsum(counts[seen]))) for counts in (rows, agreements, rows * (costs - costs[0]))]
+    row, agreement, dearer = (total[end] - total[start] for total in sums)
+    return _Blocks(seen[start], seen[end - 1], row, agreement, costs[0] + dearer / row)  # exact where all cost the same
 
 
-def _log_chance(blocks: _Blocks, lower: NDArray[np.int64], upper: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The logarithm of Fisher's p-value, or a little more: the first term of the tail over one minus its first ratio.
+def log_chance(
+    n: NDArray[np.int64], a: NDArray[np.int64], m: NDArray[np.int64], b: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """The logarithm of Fisher's p-value of a agreements in n rows beside b in m, where b / m < a / n; or a little more.
 
-    The ratios of a hypergeometric distribution fall along its tail, so a geometric series bounds what follows.
+    It is the first term of the tail over one minus its first ratio: the ratios of a hypergeometric distribution fall
+    along its tail, so a geometric series bounds what follows.
+
+    >>> (n, a, m, b) = (np.array([each]) for each in (2, 2, 2, 0))
+    >>> round(float(np.exp(log_chance(n, a, m, b))[0]), 6)  # one of the six ways to place two agreements
+    0.166667
     """
-    n, m = blocks.rows[lower], blocks.rows[upper]
-    a, b = blocks.agreements[lower], blocks.agreements[upper]
     factorials = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, 1 + np.max(n + m, initial=0))))))
 
     def choose(rows: NDArray[np.int64], some: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -129,9 +143,9 @@ def _log_chance(blocks: _Blocks, lower: NDArray[np.int64], upper: NDArray[np.int
     return np.minimum(first - np.log1p(-ratio), 0.0)
 
 
-def _dip(blocks: _Blocks, lower: int, upper: int, cost: float) -> Dip:
+def _dip(blocks: _Blocks, lower: int, upper: int) -> Dip:
     agreement, below = float(blocks.agreement[upper]), float(blocks.agreement[lower])
-    price = 1.0 - agreement - cost
+    price = 1.0 - agreement - float(blocks.cost[upper])
     return Dip(
         bin=int(blocks.first[upper]),
         last_bin=int(blocks.last[upper]),
@@ -141,7 +155,7 @@ def _dip(blocks: _Blocks, lower: int, upper: int, cost: float) -> Dip:
         below_last_bin=int(blocks.last[lower]),
         below_agreement=below,
         below_rows=int(blocks.rows[lower]),
-        crosses=price > TIE and 1.0 - below - cost < -TIE,
+        crosses=price > TIE and 1.0 - below - float(blocks.cost[lower]) < -TIE,
         price=price,
     )
 

@@ -1,6 +1,6 @@
-"""The setting of Section II: how often local agrees with remote in each bin, what an offload costs, what arrives.
+"""The problem of Section II: how often local agrees with remote in each bin, what an offload costs, what arrives.
 
-What the policies that already know the setting cost per sample: the oracle π* and the static thresholds.
+And what the policies that know all of it cost per sample: the oracle π* and the static thresholds.
 """
 
 import math
@@ -17,31 +17,33 @@ TIE = 1e-12
 
 
 @dataclass(frozen=True)
-class Setting:
+class Problem:
     """What the oracle knows and a policy has to learn.
 
     `agreement` is f(φ_i) per bin. The theory wants it non-decreasing; an empirical one may dip (see `dips`).
-    `mean_offload_cost` is γ = E[Γ_t]. `weights` are the arrival probabilities w_i; None means that the arrivals are
-    an adversary's and any bin may come. A bin of weight 0 never arrives: it is no part of Φ, for any quantity here.
-    `known_cost` says whether the policy is told γ (Γ_t = γ, Remark 9) or learns it from offloads.
+    `mean_offload_cost` is γ = E[Γ_t], or a sequence of γ_i where it differs from bin to bin. `weights` are the arrival
+    probabilities w_i; None means that the arrivals are an adversary's and any bin may come. A bin of weight 0 never
+    arrives: it is no part of Φ, for any quantity here. `known_cost` says whether the policy is told γ (Γ_t = γ, Remark
+    9) or learns it from offloads.
 
-    >>> setting = Setting(agreement=[0.25, 0.5, 0.875], mean_offload_cost=0.25, weights=[0.25, 0.25, 0.5])
-    >>> setting.gaps.tolist(), setting.licensed.tolist()
+    >>> problem = Problem(agreement=[0.25, 0.5, 0.875], mean_offload_cost=0.25, weights=[0.25, 0.25, 0.5])
+    >>> problem.gaps.tolist(), problem.licensed.tolist()
     ([0.5, 0.25, 0.125], [False, False, True])
     """
 
     agreement: Sequence[float]
-    mean_offload_cost: float
+    mean_offload_cost: float | Sequence[float]
     weights: Sequence[float] | None = None
     known_cost: bool = True
 
     def __post_init__(self) -> None:
-        agreement = numbers("Setting", "agreement", self.agreement, 0, 1)
-        cost = real("Setting", "mean_offload_cost", self.mean_offload_cost, 0, 1)
+        agreement = numbers("Problem", "agreement", self.agreement, 0, 1)
         if not agreement:
-            raise ValueError("Setting: agreement must have at least one bin, got none")
+            raise ValueError("Problem: agreement must have at least one bin, got none")
+        costs = bin_costs("Problem", self.mean_offload_cost, len(agreement)).tolist()
+        cost = tuple(costs) if isinstance(self.mean_offload_cost, Sequence | np.ndarray) else costs[0]
         if not isinstance(self.known_cost, bool):
-            raise TypeError(f"Setting: known_cost must be True or False, got {self.known_cost!r}")
+            raise TypeError(f"Problem: known_cost must be True or False, got {self.known_cost!r}")
         # A frozen record can only be completed through object: plain tuples make it comparable and hashable.
         object.__setattr__(self, "agreement", agreement)
         object.__setattr__(self, "mean_offload_cost", cost)
@@ -50,17 +52,22 @@ class Setting:
 
     @classmethod
     def from_samples(
-        cls, bins: ArrayLike, agreed: ArrayLike, n_bins: int, mean_offload_cost: float, known_cost: bool = True
-    ) -> "Setting":
-        """The empirical setting of recorded samples: per-bin mean of `agreed`, and how often each bin came.
+        cls,
+        bins: ArrayLike,
+        agreed: ArrayLike,
+        n_bins: int,
+        mean_offload_cost: float | Sequence[float],
+        known_cost: bool = True,
+    ) -> "Problem":
+        """The empirical problem of recorded samples: per-bin mean of `agreed`, and how often each bin came.
 
         A bin never seen has weight 0, so its agreement enters no result; it is interpolated between its seen
         neighbours (the nearest one at either end), which adds no dip and keeps curves whole.
 
-        >>> Setting.from_samples([0, 0, 2, 2], [False, True, True, True], 4, mean_offload_cost=0.5)
-        Setting(agreement=(0.5, 0.75, 1.0, 1.0), mean_offload_cost=0.5, weights=(0.5, 0.0, 0.5, 0.0), known_cost=True)
+        >>> Problem.from_samples([0, 0, 2, 2], [False, True, True, True], 4, mean_offload_cost=0.5)
+        Problem(agreement=(0.5, 0.75, 1.0, 1.0), mean_offload_cost=0.5, weights=(0.5, 0.0, 0.5, 0.0), known_cost=True)
         """
-        n_bins = whole("Setting.from_samples", "n_bins", n_bins, 1)
+        n_bins = whole("Problem.from_samples", "n_bins", n_bins, 1)
         index, agreements = _samples(bins, agreed, n_bins)
         seen = np.bincount(index, minlength=n_bins)
         at = np.flatnonzero(seen)
@@ -72,16 +79,25 @@ class Setting:
     def bins(self) -> int:
         """The number of bins, |Φ|.
 
-        >>> Setting([0.2, 0.9], 0.5).bins
+        >>> Problem([0.2, 0.9], 0.5).bins
         2
         """
         return len(self.agreement)
 
     @property
-    def gaps(self) -> NDArray[np.float64]:
-        """Δ_i = |1 − f_i − γ|: what one wrong decision in bin i costs (Section IV).
+    def offload_costs(self) -> NDArray[np.float64]:
+        """γ_i: the mean offload cost of each bin.
 
-        >>> Setting([0.9, 0.95], 0.1).gaps.round(12).tolist()
+        >>> Problem([0.2, 0.9], 0.5).offload_costs.tolist()
+        [0.5, 0.5]
+        """
+        return bin_costs("Problem", self.mean_offload_cost, self.bins)
+
+    @property
+    def gaps(self) -> NDArray[np.float64]:
+        """Δ_i = |1 − f_i − γ_i|: what one wrong decision in bin i costs (Section IV).
+
+        >>> Problem([0.9, 0.95], 0.1).gaps.round(12).tolist()
         [0.0, 0.05]
         """
         advantage = self._advantage()
@@ -89,9 +105,9 @@ class Setting:
 
     @property
     def licensed(self) -> NDArray[np.bool_]:
-        """Φ_H = {i : 1 − f_i < γ}, the bins to accept (Definition 1). Strict: a tie, Δ_i = 0, is offloaded.
+        """Φ_H = {i : 1 − f_i < γ_i}, the bins to accept (Definition 1). Strict: a tie, Δ_i = 0, is offloaded.
 
-        >>> Setting([0.25, 0.5, 0.75], 0.5).licensed.tolist()
+        >>> Problem([0.25, 0.5, 0.75], 0.5).licensed.tolist()
         [False, False, True]
         """
         licensed: NDArray[np.bool_] = self._advantage() > TIE
@@ -101,7 +117,7 @@ class Setting:
     def oracle_offloads(self) -> NDArray[np.bool_]:
         """Φ_L, the bins not in Φ_H: π*'s decision in each bin, True to offload (Lemma 1).
 
-        >>> Setting([0.25, 0.5, 0.75], 0.5).oracle_offloads.tolist()
+        >>> Problem([0.25, 0.5, 0.75], 0.5).oracle_offloads.tolist()
         [True, True, False]
         """
         return ~self.licensed
@@ -110,7 +126,7 @@ class Setting:
     def arriving(self) -> NDArray[np.bool_]:
         """The bins that can come: those with w_i > 0, or all of them when the arrivals are an adversary's.
 
-        >>> Setting([0.25, 0.5], 0.5, weights=[0, 1]).arriving.tolist()
+        >>> Problem([0.25, 0.5], 0.5, weights=[0, 1]).arriving.tolist()
         [False, True]
         """
         if self.weights is None:
@@ -122,7 +138,7 @@ class Setting:
     def dips(self) -> NDArray[np.bool_]:
         """The arriving bins whose agreement is below that of some lower arriving bin.
 
-        >>> Setting([0.2, 0.6, 0.5, 0.55, 0.9], 0.5).dips.tolist()
+        >>> Problem([0.2, 0.6, 0.5, 0.55, 0.9], 0.5).dips.tolist()
         [False, False, True, True, False]
         """
         agreement = np.asarray(self.agreement)
@@ -134,7 +150,7 @@ class Setting:
     def monotone(self) -> bool:
         """Whether f is non-decreasing over the bins that arrive, the paper's assumption (equation 2).
 
-        >>> Setting([0.2, 0.6, 0.5], 0.5).monotone
+        >>> Problem([0.2, 0.6, 0.5], 0.5).monotone
         False
         """
         return not self.dips.any()
@@ -147,36 +163,52 @@ class Setting:
         fails, HI-LCB lends a licence to a bin that deserves none, for ever, and its bounds do not hold. HI-LCB-lite
         lends nothing and needs neither.
 
-        >>> Setting([0.2, 0.8, 0.7], 0.5).oracle_is_threshold, Setting([0.2, 0.8, 0.4], 0.5).oracle_is_threshold
+        >>> Problem([0.2, 0.8, 0.7], 0.5).oracle_is_threshold, Problem([0.2, 0.8, 0.4], 0.5).oracle_is_threshold
         (True, False)
         """
         licensed = self.licensed[self.arriving]
         return bool((licensed[1:] >= licensed[:-1]).all())
 
     def _advantage(self) -> NDArray[np.float64]:
-        # γ − (1 − f_i): how much cheaper accepting is than offloading.
-        advantage: NDArray[np.float64] = self.mean_offload_cost - (1.0 - np.asarray(self.agreement, dtype=np.float64))
+        # γ_i − (1 − f_i): how much cheaper accepting is than offloading.
+        advantage: NDArray[np.float64] = self.offload_costs - (1.0 - np.asarray(self.agreement, dtype=np.float64))
         return advantage
 
 
-def arrival_weights(owner: str, setting: Setting) -> NDArray[np.float64]:
-    """The weights w of a setting with stochastic arrivals; the error names who needs them.
+def bin_costs(owner: str, mean_offload_cost: object, bins: int) -> NDArray[np.float64]:
+    """The mean offload cost of each bin, from one for all or one for each.
 
-    >>> arrival_weights("oracle_cost", Setting([0.5], 0.5))
+    >>> bin_costs("Problem", [0.5, 0.25], 3)
     Traceback (most recent call last):
-    ValueError: oracle_cost: setting must have weights (stochastic arrivals), got None
+    ValueError: Problem: mean_offload_cost must be a number, or one for each of 3 bins, got 2
     """
-    if setting.weights is None:
-        raise ValueError(f"{owner}: setting must have weights (stochastic arrivals), got None")
-    return np.asarray(setting.weights, dtype=np.float64)
+    if not isinstance(mean_offload_cost, Sequence | np.ndarray) or isinstance(mean_offload_cost, str):
+        return np.full(bins, real(owner, "mean_offload_cost", mean_offload_cost, 0, 1))
+    costs = numbers(owner, "mean_offload_cost", mean_offload_cost, 0, 1)
+    if len(costs) != bins:
+        wanted = f"{owner}: mean_offload_cost must be a number, or one for each of {bins} bins"
+        raise ValueError(f"{wanted}, got {len(costs)}")
+    return np.array(costs)
+
+
+def arrival_weights(owner: str, problem: Problem) -> NDArray[np.float64]:
+    """The weights w of a problem with stochastic arrivals; the error names who needs them.
+
+    >>> arrival_weights("oracle_cost", Problem([0.5], 0.5))
+    Traceback (most recent call last):
+    ValueError: oracle_cost: problem must have weights (stochastic arrivals), got None
+    """
+    if problem.weights is None:
+        raise ValueError(f"{owner}: problem must have weights (stochastic arrivals), got None")
+    return np.asarray(problem.weights, dtype=np.float64)
 
 
 def numbers(owner: str, name: str, values: object, low: float, high: float = math.inf) -> tuple[float, ...]:
     """A sequence of finite numbers from `low` to `high`, as plain floats.
 
-    >>> numbers("Setting", "agreement", [0.5, 1.2], 0, 1)
+    >>> numbers("Problem", "agreement", [0.5, 1.2], 0, 1)
     Traceback (most recent call last):
-    hinge.errors.InvalidValue: Setting: agreement[1] must be from 0 to 1, got 1.2
+    hinge.errors.InvalidValue: Problem: agreement[1] must be from 0 to 1, got 1.2
     """
     try:
         items = list(values)  # type: ignore[call-overload]  # list() is the check: it refuses what is no sequence
@@ -186,16 +218,16 @@ def numbers(owner: str, name: str, values: object, low: float, high: float = mat
 
 
 def _probabilities(values: object, bins: int) -> tuple[float, ...]:
-    weights = numbers("Setting", "weights", values, 0, 1)
+    weights = numbers("Problem", "weights", values, 0, 1)
     if len(weights) != bins:
-        raise ValueError(f"Setting: weights must have one entry per bin ({bins}), got {len(weights)}")
+        raise ValueError(f"Problem: weights must have one entry per bin ({bins}), got {len(weights)}")
     if abs(math.fsum(weights) - 1) > 1e-6:
-        raise ValueError(f"Setting: weights must sum to 1, got {math.fsum(weights):g}")
+        raise ValueError(f"Problem: weights must sum to 1, got {math.fsum(weights):g}")
     return weights
 
 
 def _samples(bins: ArrayLike, agreed: ArrayLike, n_bins: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    owner = "Setting.from_samples"
+    owner = "Problem.from_samples"
     index, agreements = np.asarray(bins), np.asarray(agreed)
     if index.ndim != 1 or index.shape != agreements.shape or index.size == 0:
         shapes = f"{index.shape} and {agreements.shape}"
@@ -210,40 +242,40 @@ def _samples(bins: ArrayLike, agreed: ArrayLike, n_bins: int) -> tuple[NDArray[n
     return index.astype(np.int64), agreements.astype(np.float64)
 
 
-def oracle_cost(setting: Setting) -> float:
-    """π*'s expected cost per sample, Σ_i w_i · min(1 − f_i, γ) (Lemma 1).
+def oracle_cost(problem: Problem) -> float:
+    """π*'s expected cost per sample, Σ_i w_i · min(1 − f_i, γ_i) (Lemma 1).
 
-    >>> oracle_cost(Setting([0.25, 0.875], 0.5, weights=[0.5, 0.5]))
+    >>> oracle_cost(Problem([0.25, 0.875], 0.5, weights=[0.5, 0.5]))
     0.3125
     """
-    weights = arrival_weights("oracle_cost", setting)
-    return float(weights @ np.minimum(1.0 - np.asarray(setting.agreement), setting.mean_offload_cost))
+    weights = arrival_weights("oracle_cost", problem)
+    return float(weights @ np.minimum(1.0 - np.asarray(problem.agreement), problem.offload_costs))
 
 
-def threshold_costs(setting: Setting) -> NDArray[np.float64]:
+def threshold_costs(problem: Problem) -> NDArray[np.float64]:
     """The expected cost per sample of every static threshold k = 0 … bins, which offloads a bin iff it is below k.
 
-    Entry k is Σ_{i<k} w_i γ + Σ_{i≥k} w_i (1 − f_i): entry 0 always accepts, the last one always offloads.
+    Entry k is Σ_{i<k} w_i γ_i + Σ_{i≥k} w_i (1 − f_i): entry 0 always accepts, the last one always offloads.
 
-    >>> threshold_costs(Setting([0.25, 0.875], 0.5, weights=[0.5, 0.5])).tolist()
+    >>> threshold_costs(Problem([0.25, 0.875], 0.5, weights=[0.5, 0.5])).tolist()
     [0.4375, 0.3125, 0.5]
     """
-    weights = arrival_weights("threshold_costs", setting)
-    offloading = np.concatenate(([0.0], np.cumsum(weights * setting.mean_offload_cost)))
-    errors = weights * (1.0 - np.asarray(setting.agreement))
+    weights = arrival_weights("threshold_costs", problem)
+    offloading = np.concatenate(([0.0], np.cumsum(weights * problem.offload_costs)))
+    errors = weights * (1.0 - np.asarray(problem.agreement))
     accepting = np.concatenate((np.cumsum(errors[::-1])[::-1], [0.0]))
     return offloading + accepting
 
 
-def best_threshold(setting: Setting) -> int:
+def best_threshold(problem: Problem) -> int:
     """The static threshold k of lowest expected cost; of several, the highest.
 
     Equal costs (to 10⁻¹²) come from bins with Δ_i = 0, which π* offloads, and from bins that never arrive, about
     which nothing is known: the highest threshold offloads both. Where f is monotone this is π*, at π*'s cost; where
     it is not, it is the best that a threshold can do.
 
-    >>> best_threshold(Setting([0.25, 0.5, 0.875], 0.5, weights=[0.5, 0.25, 0.25]))
+    >>> best_threshold(Problem([0.25, 0.5, 0.875], 0.5, weights=[0.5, 0.25, 0.25]))
     2
     """
-    costs = threshold_costs(setting)
+    costs = threshold_costs(problem)
     return int(np.flatnonzero(costs <= costs.min() + TIE)[-1])

@@ -1,13 +1,12 @@
-"""The regret decomposition of Section V: which bins a run lost in, and by which kind of mistake.
+"""Regret taken apart by bin and by kind of mistake (Section V), and the least regret that is possible on average.
 
-What nobody can beat on average: one bin whose agreement is drawn at random, as a problem of optimal stopping.
-
-Accepting teaches nothing, so whoever knows the horizon T, and that the agreement f is uniform on (0, 1), offloads first
-and accepts ever after. After n offloads, a of which agreed, the next agrees with chance f̂ = (a + 1) / (n + 2), and
+The floor (`stopping_floor`) is for one bin whose agreement f is uniform on (0, 1), and solves a problem of optimal
+stopping. Accepting teaches nothing, so a policy that knows the horizon T and the prior offloads first and accepts ever
+after. After n offloads, a of which agreed, the next agrees with chance f̂ = (a + 1) / (n + 2), and
 
     V(n, a) = min( (T - n) (1 - f̂),  cost + f̂ V(n + 1, a + 1) + (1 - f̂) V(n + 1, a) ),      V(T, a) = 0
 
-is the least expected cost of what is left. The oracle, who knows f, pays T E[min(1 - f, cost)] = T (cost - cost² / 2).
+is the least expected cost of what is left. The oracle knows f and pays T E[min(1 - f, cost)] = T (cost - cost² / 2).
 """
 
 import math
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hinge._checks import real, whole
-from hinge.theory.problem import Setting, numbers
+from hinge.theory.problem import Problem, numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,31 +42,31 @@ class RegretByBin:
         return float(self.per_bin.sum())
 
 
-def regret_by_bin(setting: Setting, *, offloads: ArrayLike, arrivals: ArrayLike) -> RegretByBin:
+def regret_by_bin(problem: Problem, *, offloads: ArrayLike, arrivals: ArrayLike) -> RegretByBin:
     """R^φ_i = Δ_i · O_i in Φ_H, Δ_i · A_i in Φ_L, from the offloads O_i and arrivals O_i + A_i counted per bin.
 
     Counts may be means over runs.
 
-    >>> setting = Setting([0.25, 0.875], 0.5)  # Δ = ¼, 3/8
-    >>> regret = regret_by_bin(setting, offloads=[6, 4], arrivals=[8, 100])
+    >>> problem = Problem([0.25, 0.875], 0.5)  # Δ = ¼, 3/8
+    >>> regret = regret_by_bin(problem, offloads=[6, 4], arrivals=[8, 100])
     >>> regret.wrong_accepts.tolist(), regret.wrong_offloads.tolist(), regret.total
     ([0.5, 0.0], [0.0, 1.5], 2.0)
     """
-    offloaded = _counts(setting, "offloads", offloads)
-    accepted = _counts(setting, "arrivals", arrivals) - offloaded
+    offloaded = _counts(problem, "offloads", offloads)
+    accepted = _counts(problem, "arrivals", arrivals) - offloaded
     if (accepted < 0).any():
         worst = int(accepted.argmin())
         raise ValueError(f"regret_by_bin: offloads must be <= arrivals, got {-accepted[worst]:g} more in bin {worst}")
     return RegretByBin(
-        wrong_accepts=np.where(setting.oracle_offloads, setting.gaps * accepted, 0.0),
-        wrong_offloads=np.where(setting.licensed, setting.gaps * offloaded, 0.0),
+        wrong_accepts=np.where(problem.oracle_offloads, problem.gaps * accepted, 0.0),
+        wrong_offloads=np.where(problem.licensed, problem.gaps * offloaded, 0.0),
     )
 
 
-def _counts(setting: Setting, name: str, values: object) -> NDArray[np.float64]:
+def _counts(problem: Problem, name: str, values: object) -> NDArray[np.float64]:
     counts = np.array(numbers("regret_by_bin", name, values, 0), dtype=np.float64)
-    if counts.size != setting.bins:
-        raise ValueError(f"regret_by_bin: {name} must have one entry per bin ({setting.bins}), got {counts.size}")
+    if counts.size != problem.bins:
+        raise ValueError(f"regret_by_bin: {name} must have one entry per bin ({problem.bins}), got {counts.size}")
     return counts
 
 

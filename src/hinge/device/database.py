@@ -1,0 +1,407 @@
+"""The files of a saved gate: a SQLite database with a row for each generation, a backup, and a lock.
+
+    state.db      WAL, synchronous=NORMAL; for each generation a row that stays the same (gate, parameters, merged
+                  evidence, what it can be rolled back to) and one that learning changes (clock, evidence, pending
+                  decisions), both JSON with a format version and a CRC
+    backup.json   a copy of the newest rows, in case state.db is damaged
+    lock.db       held with an exclusive SQLite lock by the process that uses the folder
+
+SQLite does the locking and the syncing, so that nothing here depends on the operating system. One thing is POSIX's: a
+process that closes any descriptor of a file drops its locks on it. Do not copy `state.db` or `lock.db` from inside the
+process that uses them; `hinge state export` is for that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import zlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from hinge.device.journal import NewerVersion, old_files, read_old
+from hinge.errors import HingeError, InvalidState, UnknownName
+from hinge.gate import GATE_VERSION, sealed, unsealed
+from hinge.policies.policy import STATE_VERSION, Policy, State, restore
+from hinge.traces.files import replacing
+
+FORMAT = 1  # of the rows
+START, MERGE = "start", "merge"  # why a generation begins; a rollback is a start, too
+BUSY_S = 1.0  # how long to wait for a process that only looks at the folder
+
+encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+Connect = Callable[..., sqlite3.Connection]
+Past = list[tuple[int, str]]  # generations, newest first, and why the next one began
+_SCHEMA = """
+CREATE TABLE generation (number INTEGER PRIMARY KEY, format INTEGER, content BLOB, crc INTEGER);
+CREATE TABLE progress (number INTEGER PRIMARY KEY, format INTEGER, content BLOB, crc INTEGER);
+CREATE TABLE owner (process INTEGER);
+"""
+
+
+class Row(NamedTuple):
+    """A generation as the database has it: JSON that stays the same, and JSON that learning changes."""
+
+    content: bytes
+    progress: bytes
+
+
+class Held(NamedTuple):
+    """A generation that was read."""
+
+    number: int
+    gate: State | None  # bins and confidence measure; None: from a version that did not save them
+    policy: State
+    began: str  # why: START or MERGE
+    past: Past  # the generations to go back to, newest first, and why the next one began
+    aside: int | None  # the generation that the last rollback left
+    start: int  # CRC of the progress with which it began
+
+    def state(self) -> State:
+        """The gate's state, or the policy's where bins and measure are not known."""
+        return self.policy if self.gate is None else {**self.gate, "policy": self.policy}
+
+
+class Files:
+    """The files in a folder, and the connections to them."""
+
+    def __init__(self, folder: Path, connect: Connect) -> None:
+        self.folder, self.connect = folder, connect
+        self.database, self._lock_file = folder / "state.db", folder / "lock.db"
+        self._lock: sqlite3.Connection | None = None
+        self._writer: sqlite3.Connection | None = None  # used by one thread at a time, as is
+        self._syncer: sqlite3.Connection | None = None  # which syncs what the other has written
+        self._identities: dict[Path, tuple[int, int]] = {}
+
+    def lock(self) -> None:
+        """Make the folder if need be, and keep other processes out until `release`."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = self._connection(self._lock_file)
+            self._lock.execute("BEGIN EXCLUSIVE")
+        except (OSError, sqlite3.Error) as error:
+            if _code(error) == sqlite3.SQLITE_BUSY:
+                raise InvalidState(f"{self.folder}: the state is in use by process {_owner(self.database)}") from error
+            raise InvalidState(f"{self.folder}: cannot be opened: {error}") from error
+        self._identities = {self._lock_file: _identity(self._lock_file)}
+
+    def open(self) -> None:
+        """Connect to the database, and say which process uses it."""
+        self._writer = self._connection(self.database)
+        self._writer.execute("PRAGMA journal_mode=WAL")
+        self._writer.execute("PRAGMA wal_autocheckpoint=0")  # the thread does it, so that learning waits for no sync
+        self._syncer = self._connection(self.database)
+        for connection in (self._writer, self._syncer):
+            connection.execute("PRAGMA synchronous=NORMAL")
+        self._identities[self.database] = _identity(self.database)
+        self._writer.execute("UPDATE owner SET process=?", (os.getpid(),))
+
+    def _open_writer(self) -> sqlite3.Connection:
+        if self._writer is None:
+            raise sqlite3.OperationalError("the database is closed")
+        return self._writer
+
+    def _connection(self, path: Path) -> sqlite3.Connection:
+        return self.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+
+    def update(self, number: int, progress: bytes) -> None:
+        """Write a progress row, unsynced."""
+        row = (progress, _crc(number, progress), number)
+        self._open_writer().execute("UPDATE progress SET content=?, crc=? WHERE number=?", row)
+
+    def replace_rows(self, rows: Mapping[int, Row]) -> None:
+        """Write all rows, in the place of those that there are, in one transaction."""
+        writer = self._open_writer()
+        writer.execute("BEGIN IMMEDIATE")
+        _fill(writer, rows)
+        writer.execute("COMMIT")
+
+    def checkpoint(self) -> None:
+        """Return once all that was written is on the disk."""
+        if self._syncer is None:
+            raise sqlite3.OperationalError("the database is closed")
+        _, in_log, done = self._syncer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if in_log != done:  # a reader still needs pages of the database as it was: the log has to do
+            with open(f"{self.database}-wal", "r+b") as log:
+                os.fsync(log.fileno())
+
+    def rebuild(self, rows: Mapping[int, Row], *, keep_old: bool) -> None:
+        """Write a new database, synced, and put it in the place of the old one."""
+        self.close()  # first, as this frees the room that the log takes
+        fresh = self.folder / "state.db.new"
+        for path in (fresh, Path(f"{fresh}-journal")):
+            path.unlink(missing_ok=True)
+        connection = self._connection(fresh)
+        try:
+            connection.executescript(f"BEGIN; {_SCHEMA}")
+            connection.execute("INSERT INTO owner VALUES (?)", (os.getpid(),))
+            _fill(connection, rows)
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+        for suffix in ("-shm", "-wal", ""):  # a log without its database is nothing, and must not meet another one
+            path = Path(f"{self.database}{suffix}")
+            if path.exists():
+                os.replace(path, f"{path}.damaged") if keep_old else path.unlink()
+        os.replace(fresh, self.database)
+        _sync_folder(self.folder)
+        for path in old_files(self.folder):
+            os.replace(path, path.with_name(f"{path.name}.converted"))
+        self.open()
+
+    def back_up(self, number: int, row: Row) -> None:
+        """Replace the backup."""
+        content = {"number": number, "content": json.loads(row.content), "progress": json.loads(row.progress)}
+        with replacing(self.folder / "backup.json") as stream:
+            stream.write(encode(sealed(content)).encode())
+
+    def gone(self) -> bool:
+        """Whether the database or the lock is another file than was opened, or none."""
+        for path, identity in self._identities.items():
+            try:
+                if _identity(path) != identity:
+                    return True
+            except FileNotFoundError:
+                return True
+            except OSError:
+                continue  # a disk that fails shows in other ways
+        return False
+
+    def abandon_writer(self) -> None:
+        """Write no more."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with suppress(sqlite3.Error):
+                writer.close()
+
+    def close(self) -> None:
+        """Close the database, and keep the lock."""
+        self.abandon_writer()
+        syncer, self._syncer = self._syncer, None
+        self._identities.pop(self.database, None)
+        if syncer is not None:
+            with suppress(sqlite3.Error):
+                syncer.close()
+
+    def release(self) -> None:
+        """Close everything."""
+        self.close()
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            with suppress(sqlite3.Error):
+                lock.close()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Return once names in the folder are on the disk, where the system can do that: Windows cannot, nor need it."""
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+def _code(error: Exception) -> int:
+    """SQLite's primary result code; 0 for other errors."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+# -- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _crc(number: int, body: bytes, version: object = FORMAT) -> int:
+    return zlib.crc32(body, zlib.crc32(f"{number} {version}".encode()))
+
+
+def _fill(connection: sqlite3.Connection, rows: Mapping[int, Row]) -> None:
+    for table, column in (("generation", 0), ("progress", 1)):
+        connection.execute(f"DELETE FROM {table}")
+        bodies = ((number, FORMAT, row[column], _crc(number, row[column])) for number, row in rows.items())
+        connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?)", bodies)
+
+
+def content_of(
+    gate: State | None, state: State, began: str, past: Past, aside: int | None, start: int
+) -> bytes:
+    """The row of a generation that stays the same; see `Held` for its parts."""
+    changing = {"time", "learned", "as_of", "alarms", "evidence", "carried", "pending"}
+    fixed = {key: value for key, value in state.items() if key not in changing}
+    whole = {"gate": gate, "policy": fixed, "began": began, "past": past, "aside": aside, "start": start}
+    return encode(whole).encode()
+
+
+def parse(number: int, row: Row) -> Held:
+    """A generation from its row; raises `ValueError` or `LookupError` where it makes no sense."""
+    content, progress = json.loads(row.content), json.loads(row.progress)
+    if not isinstance(content, dict) or not isinstance(progress, dict):
+        raise ValueError("no state")
+    past = [(int(earlier), str(why)) for earlier, why in content["past"]]
+    policy = {**content["policy"], **progress}
+    return Held(number, content["gate"], policy, content["began"], past, content["aside"], content["start"])
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_rows(folder: Path, connect: Connect, mode: str) -> tuple[dict[int, Row], list[str]]:
+    """The generations in a folder that are whole, and a sentence for everything that is not as it should be.
+
+    `mode` is "ro" to look at a folder that another process may be using, "rw" to recover it.
+    """
+    database, backup = folder / "state.db", folder / "backup.json"
+    if not database.exists() and not backup.exists():
+        state, notes = read_old(folder)
+        if state is None:
+            return {}, notes
+        return {1: Row(content_of(None, state, START, [], None, 0), encode(state).encode())}, notes
+    rows, notes = _read_database(database, connect, mode)
+    try:
+        held = unsealed(json.loads(backup.read_bytes()))
+        row = Row(encode(held["content"]).encode(), encode(held["progress"]).encode())
+        if notes and held["number"] not in rows:
+            rows[int(held["number"])] = row
+    except FileNotFoundError:
+        pass
+    except (ValueError, TypeError, LookupError, RecursionError, OSError) as error:
+        if notes:  # it is needed
+            notes.append(f"backup.json: {error}.")
+    return rows, notes
+
+
+def _read_database(database: Path, connect: Connect, mode: str) -> tuple[dict[int, Row], list[str]]:
+    notes, tables = list[str](), dict[str, dict[int, bytes]]()
+    if not database.exists():
+        return {}, ["state.db is missing."]
+    # Without a log nobody writes, and SQLite need not make one to read.
+    option = "immutable=1" if mode == "ro" and not Path(f"{database}-wal").exists() else f"mode={mode}"
+    try:
+        connection = connect(
+            f"{database.absolute().as_uri()}?{option}", uri=True, timeout=BUSY_S, isolation_level=None
+        )
+        try:
+            connection.execute("BEGIN")
+            for table in ("generation", "progress"):
+                tables[table] = {}
+                for number, version, body, crc in connection.execute(f"SELECT * FROM {table}"):
+                    if not isinstance(body, bytes) or crc != _crc(number, body, version):
+                        notes.append(f"state.db is damaged: {table} {number} does not match its CRC.")
+                    elif version > FORMAT:
+                        raise NewerVersion(f"{database}: is of format {version}; this Hinge reads up to {FORMAT}")
+                    else:
+                        tables[table][number] = body
+            (check,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if check != "ok":
+                notes.append(f"state.db is damaged: {check}.")
+        finally:
+            connection.close()
+    except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
+        if _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+            raise InvalidState(f"{database}: cannot be read: {error}") from error
+        notes.append(f"state.db is damaged: {error}.")
+    both = tables.get("generation", {}).keys() & tables.get("progress", {}).keys()
+    return {number: Row(tables["generation"][number], tables["progress"][number]) for number in both}, notes
+
+
+def newest(folder: Path, rows: dict[int, Row], notes: list[str]) -> Held | None:
+    """The newest generation that is a state."""
+    for number in sorted(rows, reverse=True):
+        try:
+            held = parse(number, rows[number])
+            if held.policy["hinge_state"] > STATE_VERSION or (held.gate or {}).get("hinge_gate", 0) > GATE_VERSION:
+                raise NewerVersion(f"{folder}: the state is newer than this Hinge reads; it was left alone")
+            restore(held.policy)
+            return held
+        except UnknownName as error:
+            raise InvalidState(f"{folder}: {error}; import the module that defines it first") from error
+        except NewerVersion:
+            raise
+        except (HingeError, TypeError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
+            notes.append(f"Generation {number} holds a state that cannot be: {error}.")
+    return None
+
+
+class Earlier(NamedTuple):
+    """A generation that can be gone back to, as it ended."""
+
+    generation: int
+    before: str  # what began after it: a start or a merge; "rollback": it was left by the last rollback
+    time: int
+    learned: int
+
+
+class Saved(NamedTuple):
+    """What a folder holds."""
+
+    newest: Held
+    earlier: list[Earlier]  # newest first
+    notes: list[str]  # a sentence for everything that is not as it should be
+    used_by: str | None  # the process that uses the folder
+
+    @property
+    def policy(self) -> Policy:
+        """The policy, as of the last write."""
+        return restore(self.newest.policy)
+
+
+def read(folder: str | Path) -> Saved:
+    """Read a folder, also while a device uses it. Nothing is written.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from hinge import Gate
+    >>> from hinge.device.store import SqliteStore
+    >>> with TemporaryDirectory() as folder, SqliteStore(folder, Gate(offload_cost=0.5)) as store:
+    ...     store.learn(store.decide(12), agreed=True)
+    ...     saved = read(folder)
+    >>> saved.newest.number, saved.policy.learned, saved.used_by == str(os.getpid())
+    (1, 1, True)
+    """
+    path = Path(folder)
+    try:
+        os.listdir(path)
+    except OSError as error:
+        raise InvalidState(f"{path}: cannot be read: {error.strerror or error}") from error
+    rows, notes = read_rows(path, sqlite3.connect, "ro")
+    held = newest(path, rows, notes)
+    if held is None:
+        raise InvalidState(" ".join([f"{path}: holds no state that can be used.", *notes]).rstrip("."))
+    before = {**dict(held.past), **({held.aside: "rollback"} if held.aside is not None else {})}
+    earlier = list[Earlier]()
+    for number in sorted(before.keys() & rows.keys(), reverse=True):
+        with suppress(ValueError, LookupError, TypeError):
+            state = parse(number, rows[number]).policy
+            earlier.append(Earlier(number, before[number], state["time"], state["learned"]))
+    return Saved(held, earlier, notes, _user(path))
+
+
+def _user(folder: Path) -> str | None:
+    """The process that uses a folder."""
+    if not (folder / "lock.db").exists():
+        return None
+    connection = sqlite3.connect(folder / "lock.db", timeout=0)
+    try:
+        connection.execute("SELECT * FROM sqlite_master").fetchall()
+        return None
+    except sqlite3.Error:
+        return _owner(folder / "state.db")
+    finally:
+        connection.close()
+
+
+def _owner(database: Path) -> str:
+    try:
+        connection = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)
+        try:
+            return str(connection.execute("SELECT process FROM owner").fetchone()[0])
+        finally:
+            connection.close()
+    except (sqlite3.Error, TypeError):
+        return "unknown"
