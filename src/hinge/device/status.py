@@ -9,7 +9,7 @@ from threading import Lock
 
 from hinge._fork import renew_after_fork
 from hinge.device.resilience import Breaker, Counts
-from hinge.device.storage.memory import Keeper
+from hinge.device.store import MemoryStore
 from hinge.errors import BreakerOpen, RemoteFailed
 from hinge.policies.policy import Policy
 
@@ -39,7 +39,7 @@ class Status:
 class StatusTracker:
     """Counts the outcomes of offloads. Accepted samples are counted by the policy's clock alone. Thread-safe."""
 
-    def __init__(self, store: Keeper, breaker: Breaker) -> None:
+    def __init__(self, store: MemoryStore, breaker: Breaker) -> None:
         self._store, self._breaker = store, breaker
         self._began = store.policy.time
         self._remote, self._dropped, self._agreed, self._cost = 0, 0, 0.0, 0.0
@@ -74,7 +74,7 @@ class StatusTracker:
                 self.last_failure = failure
         if not was_open:
             self._watch()
-        elif self._store.look(_exhausted):  # nothing else can have changed
+        elif self._store.locked(_exhausted):  # nothing else can have changed
             self._alarm("the offload budget is exhausted")
 
     def dropped(self, samples: int) -> None:
@@ -83,7 +83,7 @@ class StatusTracker:
             self._dropped += samples
 
     def _watch(self) -> None:
-        exhausted, changes = self._store.look(_exhausted_and_changes)
+        exhausted, changes = self._store.locked(_exhausted_and_changes)
         with self._lock:
             changed, self._changes = changes > self._changes, changes
             is_open = self._breaker.opened_at is not None
@@ -94,8 +94,8 @@ class StatusTracker:
             log.warning("the remote answers again")
         if exhausted:
             self._alarm("the offload budget is exhausted")
-        if self._store.reason is not None:
-            self._alarm("what is learned is not durable", self._store.reason)
+        if self._store.problem is not None:
+            self._alarm("what is learned is not durable", self._store.problem)
         if changed:
             self._alarm("the policy found the world changed, and forgot what it knew")
 
@@ -123,7 +123,7 @@ class StatusTracker:
                 breaker=self._breaker.state,
                 attempts=self._breaker.counts,
                 on_disk=self._store.on_disk,
-                not_durable=self._store.reason,
+                not_durable=self._store.problem,
                 alarms=dict(self._alarms),
             )
 
