@@ -8,10 +8,10 @@ BIN = $(VENV)/bin
 # What the checks need. Ray is left out: it is large, and nothing but its own executor uses it.
 EXTRAS = test,sim,parquet,cli,report,device,grpc,litert,openvino,images,server
 
-# What the unit tests are: the rest starts processes, needs other programs or takes long.
+# The unit tests: the rest starts processes, needs other programs or takes long.
 QUICK = not slow and not server and not docs and not embedded and not peers
 
-.PHONY: help venv demo test quick lint types imports pytest coverage test-random test-ray test-interop test-faults test-fuzz test-embedded test-browser pictures bench bench-regret bench-gate docs clean
+.PHONY: help venv demo test quick lint types imports pytest coverage test-random test-ray test-interop test-faults test-fuzz test-embedded test-browser test-pythons pictures bench bench-regret bench-gate docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -45,17 +45,21 @@ types: $(VENV)/.installed ## Check types (mypy, strict)
 imports: $(VENV)/.installed ## Check that imports run one way (import-linter)
 	$(BIN)/lint-imports
 
-quick: $(VENV)/.installed ## Run the unit tests alone, for whoever edits (under a minute)
+quick: $(VENV)/.installed ## Run the unit tests alone (40 s on two cores), to be run while editing
 	$(BIN)/pytest -q -n auto -m '$(QUICK)' tests
 
+# --dist worksteal: the slow tests are in few files, and a core that has run out of its share takes from another's.
 pytest: $(VENV)/.installed ## Run the tests, and the examples in docstrings and documentation
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 coverage: $(VENV)/.installed ## Run the tests and show which lines they run; the report is in build/coverage
 	$(BIN)/pytest -n auto --cov --cov-report=term:skip-covered --cov-report=html
 
 test-random: $(VENV)/.installed ## Run the property tests on other examples every time
 	$(BIN)/pytest -q -n auto --hypothesis-profile=random -m 'not docs and not embedded' tests
+
+test-pythons: $(VENV)/.installed ## Run the unit tests on every other Python from 3.11 on that is installed, pyenv's too
+	$(BIN)/python tools/pythons.py $(TESTS)
 
 test-ray: $(VENV)/.installed ## Test the executor for clusters on a local Ray, which it installs
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),ray]'
@@ -99,6 +103,6 @@ bench-gate: $(VENV)/.installed-bench ## Measure the device and the server, besid
 docs: $(VENV)/.installed ## Build the documentation, strictly, in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-clean: ## Remove the virtual environment and everything generated
+clean: ## Remove the virtual environment and everything generated in the checkout
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

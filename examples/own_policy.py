@@ -1,13 +1,11 @@
 """A policy of your own: accept a bin for a while after it has agreed a few times in a row.
 
-    python examples/own_policy.py
+python examples/own_policy.py
 """
 
 from typing import NamedTuple
 
-from hinge._checks import whole
-from hinge.policies import ExpiryPolicy
-from hinge.policies.expiry import Wholes, has_expired, whole_column
+from hinge.policies import ExpiryPolicy, Wholes, has_expired, whole_column
 
 
 class StreakTable(NamedTuple):
@@ -37,14 +35,16 @@ class Streak(ExpiryPolicy):
 
     name = "streak"
     evidence = ("offloads", "agreements")  # what `merge` adds up
-    carried = ("streak", "expiry")  # what `restore` takes over as it was, because the order of feedback made it so
+    carried = ("streak", "expiry")  # what is saved as it is, because it depends on the order of the feedback
     weighs_cost = False
 
     def __init__(self, bins: int = 16, wins: int = 3) -> None:
         super().__init__(bins, offload_cost=None)
-        self.wins = whole("Streak", "wins", wins, 1)
-        columns = [whole_column(self.bins) for _ in range(4)]
-        self._start(StreakTable(columns[0], columns[1], columns[2], columns[3], self.wins), has_expired, learn_streak)
+        if not isinstance(wins, int) or wins < 1:
+            raise ValueError(f"Streak: wins must be an integer >= 1, got {wins!r}")
+        self.wins = wins
+        offloads, agreements, streak, expiry = (whole_column(self.bins) for _ in range(4))
+        self.start(StreakTable(offloads, agreements, streak, expiry, self.wins), has_expired, learn_streak)
 
 
 if __name__ == "__main__":

@@ -35,19 +35,9 @@ for name in ("numba", "pyarrow", "typer", "rich", "plotly", "onnxruntime", "http
 """
 # What programs that follow the documentation import. A name may move to another module; it may not leave this list.
 STABLE = {
-    *("AsyncDevice", "Device", "Isotonic", "HILCB", "HILCBLite", "OnnxModel", "OpenInference", "UniformBins"),
-    *(
-        "at_most",
-        "build",
-        "load_trace",
-        "max_softmax",
-        "on_budget",
-        "read_trace",
-        "restore",
-        "simulate",
-        "write_trace",
-        "evaluate",
-    ),
+    *("AsyncDevice", "Device", "Gate", "HILCB", "HILCBLite", "Isotonic", "OnnxModel", "OpenInference", "UniformBins"),
+    *("at_most", "build", "evaluate", "load_trace", "max_softmax", "on_budget", "read_trace", "restore", "simulate"),
+    "write_trace",
 }
 
 

@@ -1,6 +1,6 @@
 """Print the table of docs/microcontrollers.md that compares fixed point with floating point, on every shipped trace.
 
-    python -m tools.fixed_point
+python -m tools.fixed_point
 """
 
 import numpy as np

@@ -2,8 +2,8 @@
 
     python -m tools.reference FOLDER         # writes the pages there; for the site, tools/site.py takes them from here
 
-The names are those of `dir(hinge)`, and those that `hinge.simulation.sources`, `hinge.theory`, `hinge.testing`
-and `hinge.server` list. A name without a docstring is an error.
+The names are those of `hinge`, and those of the modules listed below: what they put into `__all__`, or else the classes
+and functions that they define. A name without a docstring is an error.
 """
 
 import ast
@@ -11,7 +11,6 @@ import inspect
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from importlib import import_module
@@ -23,31 +22,37 @@ from unittest.mock import patch
 
 import hinge
 
-# page: title, what it begins with, and where its names come from: homes of public names, or modules with a list
+# page: title, what it begins with, where names of `hinge` on it come from, and modules of which all names are on it
 PAGES: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
+    "gate": (
+        "Gate, confidence, bins, costs",
+        "From scores to a decision, from milliseconds or money to a cost; see [costs and bins](../costs.md).",
+        ("hinge.gate", "hinge.confidence", "hinge.bins", "hinge.costs"),
+        ("hinge.confidence", "hinge.bins", "hinge.costs"),
+    ),
     "device": (
         "Devices",
-        "A local model, a policy and a remote; see [the device](../device.md).",
+        "A local model, a gate and a remote; see [the device](../device.md).",
         ("hinge.device",),
+        (),
+    ),
+    "models": (
+        "Local and remote models",
+        "What a device asks, and what you write to have it ask something else; see [the device](../device.md).",
+        ("hinge.models", "hinge.remotes"),
         (),
     ),
     "policies": (
         "Policies",
-        "Who decides; see [the policies](../policies.md) and [how to choose one](../choose.md).",
+        "What decides; see [the policies](../policies.md) and [how to choose one](../choose.md).",
         ("hinge.policies",),
-        (),
-    ),
-    "scores": (
-        "Confidence, bins, costs",
-        "From scores to a bin, from milliseconds or money to a cost; see [costs and bins](../costs.md).",
-        ("hinge.confidence", "hinge.bins", "hinge.costs"),
-        (),
+        ("hinge.policies",),
     ),
     "simulation": (
         "Traces and simulation",
-        "Recorded streams, made-up ones, and the loops that policies run in; see [simulation](../simulation.md).",
+        "Recorded streams, synthetic ones, and the loops that policies run in; see [simulation](../simulation.md).",
         ("hinge.traces", "hinge.simulation"),
-        ("hinge.simulation.sources",),
+        ("hinge.traces", "hinge.simulation", "hinge.simulation.sources"),
     ),
     "theory": ("Theory", "The paper's bounds; see [the theory](../theory.md).", (), ("hinge.theory",)),
     "server": ("Server", "`hinge serve` from Python; see [the edge server](../server.md).", (), ("hinge.server",)),
@@ -57,7 +62,12 @@ PAGES: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
         (),
         ("hinge.testing",),
     ),
-    "errors": ("Errors", "What the world gets wrong. Wrong arguments are `ValueError`s.", ("hinge.errors",), ()),
+    "errors": (
+        "Errors",
+        "Failures of remotes, files and messages. A wrong argument is a `ValueError` or a `TypeError` besides.",
+        ("hinge.errors",),
+        ("hinge.errors",),
+    ),
 }
 _HOMES = {name: thing.__module__ for name in dir(hinge) if hasattr(thing := getattr(hinge, name), "__module__")}
 _EXAMPLE = re.compile(r"(?:^ {0,3}>>> .*\n(?:^[^\S\n]*\S.*(?:\n|\Z))*)+", re.MULTILINE)
@@ -97,12 +107,14 @@ def _names(homes: Iterable[str], modules: Iterable[str]) -> Iterator[tuple[str, 
             yield name, getattr(hinge, name)
     for module in map(import_module, modules):
         for name in sorted(_listed(module)):
-            if inspect.isclass(thing := getattr(module, name)) or inspect.isfunction(thing):  # no aliases, no constants
+            thing = getattr(module, name)
+            if name not in _HOMES and (inspect.isclass(thing) or inspect.isfunction(thing)):  # no aliases, no constants
                 yield f"{module.__name__}.{name}", thing
 
 
 def _listed(module: ModuleType) -> list[str]:
-    listed: list[str] = module.__all__
+    defined = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
+    listed: list[str] = getattr(module, "__all__", [name for name in defined if not name.startswith("_")])
     return listed
 
 
@@ -193,9 +205,11 @@ def _signature(name: str, thing: Any) -> str:
 
 def _definition(function: Any) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+        source = inspect.getsource(function)
     except (OSError, TypeError):
         return None
+    # not textwrap.dedent: a docstring may have lines that start further left
+    tree = ast.parse(f"if True:\n{source}").body[0].body[0] if source[0].isspace() else ast.parse(source).body[0]  # type: ignore[attr-defined]  # an if has a body
     return tree if isinstance(tree, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
 

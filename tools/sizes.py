@@ -1,6 +1,6 @@
 """Print the tables of docs/microcontrollers.md: bytes of code and state, and cycles on an ATmega328P.
 
-    python -m tools.sizes
+python -m tools.sizes
 """
 
 import tempfile

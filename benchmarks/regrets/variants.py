@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from benchmarks.regrets.floor import COSTS, HORIZONS, bayes_regret, floor_of
 from hinge import HILCB, Policy, UniformBins, load_trace, simulate, trace_names
-from hinge.policies import ExpiryPolicy
-from hinge.policies.expiry import FOREVER, Reals, Wholes, count, has_expired, real_column, whole_column
+from hinge.policies import FOREVER, ExpiryPolicy, Reals, Wholes, has_expired, real_column, whole_column
+from hinge.policies.expiry import count
 from hinge.policies.kl import divergence
 from hinge.simulation.sources import FixedCosts, Resampled, Synthetic
 
@@ -138,7 +138,7 @@ class Variant(ExpiryPolicy):
             plain_time=plain_time,
             counts=counts,
         )
-        self._start(table, has_expired, learn_variant)
+        self.start(table, has_expired, learn_variant)
 
 
 @dataclass(frozen=True)

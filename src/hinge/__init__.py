@@ -4,9 +4,11 @@ A small local model answers every sample; a policy compares its confidence with 
 the answer or offloads the sample to a large remote model. It learns online, from the offloads alone.
 
 >>> import hinge
->>> policy = hinge.Isotonic(bins=16, offload_cost=0.5)
->>> policy.decide(bin=12).offload  # nothing is known yet
+>>> gate = hinge.Gate(offload_cost=0.5)
+>>> decision = gate.decide(confidence=0.83)
+>>> decision.offload  # nothing is known yet
 True
+>>> gate.learn(decision, agreed=True)
 
 Names and modules are imported on first use (PEP 562), so that `import hinge` is quick, a policy runs without numpy, and
 a missing extra matters only to the part that needs it.
@@ -53,7 +55,6 @@ _MOVED = {
         "temperature",
     ),
     "hinge.costs": ("ZeroOneCost",),
-    "hinge.device.storage.store": ("Store",),
     "hinge.errors": (
         "InvalidDecision",
         "InvalidMessage",
@@ -137,7 +138,6 @@ if TYPE_CHECKING:
     from hinge.device.device import Device as Device
     from hinge.device.resilience import Breaker as Breaker
     from hinge.device.resilience import RetryBudget as RetryBudget
-    from hinge.device.storage.store import Store as Store
     from hinge.errors import HingeError as HingeError
     from hinge.errors import InvalidDecision as InvalidDecision
     from hinge.errors import InvalidMessage as InvalidMessage

@@ -2,8 +2,7 @@
 
 Each check takes who asks, the parameter's name and the value, and returns the value in its plain Python type. The wrong
 kind of value raises `InvalidType` (also a `TypeError`), a value out of range `InvalidValue` (also a `ValueError`).
-`did_you_mean` ends the message about an unknown name. `printable` and `shown` are for values from outside, which must
-not reach a terminal, a log or a page as they are.
+`did_you_mean` ends the message about an unknown name; `shown` is a value from outside as a message may quote it.
 """
 
 import difflib
@@ -115,18 +114,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
 
 
-def printable(text: str, most: int = 256) -> str:
-    """Text from outside, as it may be shown: control characters escaped, and at most so many characters.
-
-    >>> print(printable("title\\x1b[2J"), printable("abcdef", most=4))
-    title\\x1b[2J abc…
-    """
-    start = text[: most + 1]
-    if not start.isprintable():
-        start = "".join(each if each.isprintable() else repr(each)[1:-1] for each in start)
-    return start if len(start) <= most else start[: most - 1] + "…"
-
-
 def shown(value: object, most: int = 36) -> str:
     """A value from outside for an error message: text in quotes, at most so many characters; of a list only its kind.
 
@@ -135,6 +122,8 @@ def shown(value: object, most: int = 36) -> str:
     """
     if not isinstance(value, (str, int, float, type(None))):
         return kind(value)
+    if isinstance(value, int) and value.bit_length() > 1024:
+        return "an integer of more than 300 digits"  # Python refuses to write very long ones
     text = "null" if value is None else repr(value[:most] if isinstance(value, str) else value)
     return text if len(text) <= most else text[: most - 1] + "…"
 

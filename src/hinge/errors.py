@@ -137,9 +137,7 @@ def printable(value: object, most: int = 200) -> str:
     >>> print(printable("a\x1b]0;title\x07b"), printable("x" * 300, most=8))
     a\\x1b]0;title\\x07b xxxxxxx…
     """
-    text = str(value)
-    if len(text) > most:
-        text = text[: most - 1] + "…"
+    text = str(value)[: most + 1]
     if not text.isprintable():
         text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-    return text
+    return text if len(text) <= most else text[: most - 1] + "…"

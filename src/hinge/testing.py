@@ -1,10 +1,4 @@
-"""How the conformance suite drives a policy, and how it complains.
-
-What every policy promises about its state: saved, continued, merged, or refused.
-
-What every policy promises, clause by clause.
-
-The conformance suite: what every policy promises, clause by clause, for your own policies too.
+"""The conformance suite: what every policy promises, clause by clause, for your own policies too.
 
     from hinge.testing import check_policy
     check_policy(MyPolicy(bins=16))
@@ -29,6 +23,8 @@ from typing import Any
 from hinge.errors import InvalidDecision, InvalidState
 from hinge.policies import Decision, Need, Policy
 from hinge.policies.policy import OUTSTANDING
+
+__all__ = ["CLAUSES", "Clause", "NotConforming", "Sample", "check_policy", "play", "samples", "tell"]
 
 Sample = tuple[int, bool, float]  # bin, agreed, cost
 

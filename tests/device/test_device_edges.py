@@ -22,7 +22,7 @@ from hinge.confidence import max_softmax, temperature
 from hinge.costs import FixedCost
 from hinge.device.store import SqliteStore
 from hinge.errors import RemoteLate, RemoteUnreachable
-from hinge.models.base import Scoring
+from hinge.models.base import Classifier
 from hinge.oip.tensors import TensorSpec
 from hinge.remotes import Deadline, Reply
 from hinge.remotes.function import FunctionRemote, InThreads
@@ -370,7 +370,7 @@ def test_the_quick_way_to_confidence_is_the_measure_itself(classes: int, kelvin:
     for _ in range(200):
         scores = chance.normal(0, 5, classes).astype(np.float32)
         for given in (scores, scores.tolist()):
-            label, confidence = Scoring(_same, measure).answer(given)
+            label, confidence = Classifier(_same, measure).answer(given)
             assert label == int(scores.argmax())
             assert confidence == pytest.approx(measure(scores), rel=1e-14)
 
@@ -381,7 +381,7 @@ def test_scores_that_are_no_numbers_are_refused_by_every_way(classes: int) -> No
         scores = np.zeros(classes, np.float32)
         scores[1] = wrong
         with pytest.raises(ValueError, match="scores must be finite"):
-            Scoring(_same).answer(scores)
+            Classifier(_same).answer(scores)
 
 
 def _same(scores: Any) -> Any:
@@ -391,4 +391,4 @@ def _same(scores: Any) -> Any:
 def test_as_many_names_as_classes() -> None:
     for names in (["a"], ["a", "b", "c"]):
         with pytest.raises(ValueError, match=f"must name 2 classes, as the local model has, got {len(names)}"):
-            Scoring(lambda _: [0.0, 1.0], labels=names).answer(None)
+            Classifier(lambda _: [0.0, 1.0], labels=names).answer(None)

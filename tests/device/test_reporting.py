@@ -17,7 +17,6 @@ from PIL import Image
 
 from hinge import HILCB, AlwaysLocal, AlwaysRemote, Device, FixedCost, Isotonic, Thompson, at_most
 from hinge.bins import ClassBins, QuantileBins, UniformBins
-from hinge.cli.device.running import Run
 from hinge.device.reporter import RECENT, SIDE, Hindsight, Reporter, data_url, licences, small
 
 WAIT_S = 20.0
@@ -141,17 +140,6 @@ def test_a_report_that_cannot_be_made_is_not_the_last(server: Collecting, monkey
             wait_until(lambda: reporter.problem is not None)
         assert reporter.problem == "no report could be made: ZeroDivisionError: by zero"
         server.wait(len(server.reports) + 1)
-
-
-def test_the_command_warns_once_of_reports_that_do_not_arrive(capfd: pytest.CaptureFixture[str]) -> None:
-    run = Run(1, None, None, False)
-    with device() as watched, Reporter(watched, NOWHERE) as reporter:
-        run.reporter = reporter
-        run._warn_of_reports()
-        reporter.problem = "nobody is there"
-        run._warn_of_reports()
-        run._warn_of_reports()
-    assert capfd.readouterr().err == "hinge: --report: nobody is there\n"
 
 
 def test_the_status_is_the_devices() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from hinge import HILCB, HILCBLite, Isotonic, Policy, Thompson
-from hinge.cli.exporting import exports
+from hinge.cli import export as exporting
+from hinge.cli.options import UsageError
 from hinge.embedded.export import export_c, export_table
 from hinge.embedded.twin import LiteTwin, twin_of
 from hinge.errors import InvalidState
@@ -34,7 +35,7 @@ int main(void)
 
 
 def export(*arguments: str) -> None:
-    exports(list(arguments), standalone_mode=False)
+    exporting.command(list(arguments), standalone_mode=False)
 
 
 def learned(policy: Policy) -> Policy:
@@ -158,17 +159,17 @@ def test_clocks_and_counts_beyond_the_devices_own_are_cut_to_fit(tmp_path: Path)
 
 def test_refusals(tmp_path: Path) -> None:
     out = ["--out", str(tmp_path / "c")]
-    with pytest.raises(TypeError, match="only hi-lcb and hi-lcb-lite learn on a device"):
+    with pytest.raises(UsageError, match="only hi-lcb and hi-lcb-lite learn on a device"):
         export("c", "--policy", "isotonic", *out)
-    with pytest.raises(ValueError, match="--bins is in the state already"):
+    with pytest.raises(UsageError, match="--bins is in the state already"):
         export("c", "--bins", "4", "--state", saved(HILCB(4, offload_cost=0.5), tmp_path), *out)
     with pytest.raises(ValueError, match="bins must be an integer from 1 to 255"):
         export("c", "--bins", "1000", *out)
     with pytest.raises(ValueError, match="offload_unseen must be True"):
         export("c", "--state", saved(HILCB(4, offload_cost=0.5, offload_unseen=False), tmp_path), *out)
-    with pytest.raises(ValueError, match="--offload-cost must be a number from 0 to 1, or 'learned'"):
+    with pytest.raises(UsageError, match="--offload-cost must be a number from 0 to 1, or 'learned'"):
         export("c", "--offload-cost", "dear", *out)
-    with pytest.raises(TypeError, match="decides by chance"):
+    with pytest.raises(UsageError, match="decides by chance"):
         export("table", "--state", saved(Thompson(4, offload_cost=0.5), tmp_path), *out)
     (tmp_path / "state.json").write_text("[")
     with pytest.raises(InvalidState, match="holds no state"):

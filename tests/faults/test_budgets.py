@@ -68,7 +68,7 @@ def scattered(device: Device, chance: random.Random, number: int) -> float:
 def sought(device: Device, chance: random.Random, number: int) -> float:
     """An adversary who looks into the device, and takes a bin that would be offloaded if it finds one."""
     policy, bins = device.policy, chance.sample(range(16), 3)
-    wanted = [bin for bin in bins if policy._offloads(policy.table, bin, policy.time + 1)]
+    wanted = [bin for bin in bins if policy.functions.offloads(policy.table, bin, policy.time + 1)]
     return ((wanted or bins)[0] + 0.5) / 16
 
 

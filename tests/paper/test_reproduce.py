@@ -8,14 +8,14 @@ import pytest
 
 from hinge._html import Curve, Panel
 from hinge.errors import UnknownName
-from hinge.paper.claims import CLAIMS, HEDGE, LITE, MONO, beats_hedge, flat_run_time, growth_errors
+from hinge.paper.claims import CLAIMS, HEDGE, LITE, MONO, beats_hedge, flat_run_time, growth_errors, repeats
 from hinge.paper.figures import (
     EXPERIMENTS,
     PAPER_TABLES,
     PAPER_TRACES,
     QUICK,
+    Figure,
     Lab,
-    Result,
     Scale,
     explanation,
 )
@@ -37,6 +37,7 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_quick_tables_agree_with_the_committed_ones(lab: Lab, tmp_path: Path) -> None:
     experiment = next(experiment for experiment in EXPERIMENTS if experiment.name == "tables")
     experiment.find(lab).write(tmp_path / "tables.csv")
@@ -48,6 +49,7 @@ def test_quick_tables_agree_with_the_committed_ones(lab: Lab, tmp_path: Path) ->
         assert float(quick["accuracy"]) == pytest.approx(float(full["accuracy"]), abs=ACCURACY)
 
 
+@pytest.mark.slow
 def test_quick_claims_agree_with_the_committed_ones(lab: Lab) -> None:
     committed = {row["claim"]: row["holds"] == "True" for row in rows(RESULTS / "claims.csv")}
     assert len(committed) == len(CLAIMS) == 10
@@ -63,6 +65,7 @@ def test_every_experiment_has_committed_numbers() -> None:
         assert len(rows(RESULTS / f"{experiment.name}.csv")) >= 9, experiment.name
 
 
+@pytest.mark.slow
 def test_a_claim_fails_where_the_numbers_say_so(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     real = lab.known
 
@@ -72,6 +75,14 @@ def test_a_claim_fails_where_the_numbers_say_so(lab: Lab, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(lab, "known", swapped)
     assert not beats_hedge(lab).holds
+
+
+@pytest.mark.parametrize(
+    ("name", "deterministic", "anytime"),
+    [("hi-lcb", True, True), ("hedge-hi", False, False), ("thompson", False, True)],  # a horizon sets Hedge-HI's rates
+)
+def test_randomness_and_horizons_are_found_out(name: str, deterministic: bool, anytime: bool, lab: Lab) -> None:
+    assert repeats(name, lab.source(PAPER_TRACES["CIFAR-10"]), 2000, seed=3) == (deterministic, anytime)
 
 
 def test_growth_tells_a_logarithm_from_a_power() -> None:
@@ -106,7 +117,7 @@ def test_an_unknown_experiment_is_named() -> None:
 
 
 def test_the_page_stands_alone_and_escapes_what_it_shows() -> None:
-    result = Result([Panel("<b>", "x", "y", [Curve("a", [0.0, 1.0], [1.0, 2.0], [0.1, 0.1])])])
+    result = Figure([Panel("<b>", "x", "y", [Curve("a", [0.0, 1.0], [1.0, 2.0], [0.1, 0.1])])])
     html = page({EXPERIMENTS[2]: result}, [], ["<script>"])
     assert "<script src=" not in html
     assert "&lt;script&gt;" in html

@@ -145,11 +145,13 @@ def test_a_batch_is_decided_as_one_by_one(kind: type[KL | PooledKL], known: bool
 def with_evidence(
     policy: KL | PooledKL | HILCBLite, offloads: list[int], agreements: list[int], time: int, mean_cost: float = 0.5
 ) -> KL | PooledKL | HILCBLite:
-    """The policy as it is at that time after these offloads."""
+    """The policy as it is at that time after these offloads, which another device may have made."""
     total = sum(offloads)
-    state = policy.state() | {"time": time, "learned": total}
+    state = policy.state() | {"time": time}
     costs = [float(total), mean_cost * total, mean_cost**2 * total][: len(state["evidence"]["costs"])]
     state["evidence"] = {"offloads": offloads, "agreements": [float(a) for a in agreements], "costs": costs}
+    other = {"time": total, "learned": total, "as_of": time, "alarms": [], "evidence": state["evidence"]}
+    state["merged"] = {"another": other}
     return type(policy).restore(json.loads(json.dumps(state)))
 
 

@@ -16,6 +16,7 @@ from hinge.oip.messages import build_request
 from hinge.oip.tensors import Tensor
 
 TIMEOUT_S = 20.0
+HOST = "Host: localhost\r\n"
 IMAGE = np.arange(784, dtype=np.uint32).astype(np.uint8).reshape(1, 28, 28)
 
 

@@ -60,7 +60,7 @@ def attack(source: Adaptive, policy: Policy, uniforms: list[float], costs: list[
         losses: list[float] = []
         for f in agreement:
             gap = 1.0 - f - mean_cost
-            offloads = policy._offloads(policy.table, len(losses), policy.time + 1)
+            offloads = policy.functions.offloads(policy.table, len(losses), policy.time + 1)
             losses.append(max(0.0, -gap if offloads else gap))
         bin = losses.index(max(losses))
         yield bin, uniform < agreement[bin], cost, 1.0 - agreement[bin] - mean_cost

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hinge.errors import InvalidTrace
-from hinge.traces import Trace, read_trace, write_trace
+from hinge.traces import Trace, files, read_trace, write_trace
 from hinge.traces.files import replacing
 
 pandas: Any = import_module("pandas")
@@ -338,3 +338,73 @@ def test_a_pipe_is_written_to_and_never_replaced(tmp_path: Path) -> None:
     finally:
         os.close(reader)
     assert pipe.is_fifo()
+
+
+# Files of strangers
+
+
+def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log.csv")
+    with pytest.raises(InvalidTrace, match=r"log\.csv: not a file$"):
+        read_trace(tmp_path / "log.csv")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npz", ".parquet"])
+def test_a_file_name_is_shown_without_what_controls_a_terminal(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"\x1b]0;title\x07{suffix}"
+    path.write_text("confidence,local\n")
+    with pytest.raises(InvalidTrace) as caught:
+        read_trace(path)
+    assert str(caught.value).isprintable()
+    with pytest.raises(ValueError, match="no format") as refused:
+        read_trace(tmp_path / "\x1b[2J.txt")
+    assert str(refused.value).isprintable()
+
+
+def test_a_header_of_many_columns_is_read_in_one_pass(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    names = [f"feature {number}" for number in range(10_000)]
+    row = ",".join(["0.5", "1", "1", *["0"] * len(names)])
+    path.write_text(",".join(["confidence", "local", "remote", *names]) + "\n" + row + "\n")
+    assert len(read_trace(path)) == 1
+    path.write_text(",".join(["confidence", "local", "remote", *names, *names]) + "\n")
+    with pytest.raises(InvalidTrace, match=r"line 1: there may be 16384 columns, got 20003$"):
+        read_trace(path)
+
+
+@pytest.fixture
+def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAX_BYTES", 2**22)
+
+
+@pytest.mark.usefixtures("little_room")
+def test_an_npz_file_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    path, rows = tmp_path / "log.npz", 2**18
+    np.savez_compressed(path, confidence=np.zeros(rows), local=np.zeros(rows, int), remote=np.zeros(rows, int))
+    assert path.stat().st_size < 2**16
+    with pytest.raises(InvalidTrace, match=r"may take 4194304 bytes of memory, this one takes 6\d{6}$"):
+        read_trace(path)
+
+
+def test_an_npz_array_that_holds_less_than_it_says_is_refused(tmp_path: Path) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (2**40,)})
+    with zipfile.ZipFile(tmp_path / "log.npz", "w") as file:
+        for name in ("confidence", "local", "remote"):
+            file.writestr(f"{name}.npy", header.getvalue() + bytes(80))
+    with pytest.raises(InvalidTrace, match=r"array confidence cannot be read as npz \(it holds less than it says\)"):
+        read_trace(tmp_path / "log.npz")
+
+
+@pytest.mark.usefixtures("little_room")
+def test_a_parquet_file_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    rows, path = 2**15, tmp_path / "log.parquet"
+    arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    answers = arrow.DictionaryArray.from_arrays(arrow.array(np.zeros(rows, np.int32)), arrow.array(["x" * 1000]))
+    long = {"confidence": np.zeros(rows), "local": answers, "remote": answers}
+    wide = {f"c{number}": np.zeros(rows, np.int8) for number in range(20)}
+    for columns in (long, wide):
+        parquet.write_table(arrow.table(columns), path)
+        assert path.stat().st_size < 2**15
+        with pytest.raises(InvalidTrace, match=r"may take 4194304 bytes of memory, this one takes \d+$"):
+            read_trace(path)

@@ -16,7 +16,7 @@ def modes_of(twin: Twin) -> tuple[str, ...]:
 
 def hashes(twin: Twin, samples: int) -> list[int]:
     """What `stream.c` prints: a hash of the decisions, and one of all that was learned besides."""
-    found = decisions_hash(twin.table, twin._offloads, twin._learns, samples)
+    found = decisions_hash(twin.table, twin.functions.offloads, twin.functions.learns, samples)
     return [found, evidence_hash(twin.table, found)]
 
 

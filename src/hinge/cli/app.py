@@ -1,19 +1,153 @@
-"""The command line as a whole: the table of contents, and how errors reach a person."""
+"""The command line as a whole: its sub-commands, each imported when it is called, and how errors reach the user.
+
+A mistake of the user's (`HingeError`, Typer's own errors, a file that cannot be opened, a missing extra) is one line on
+standard error, with exit code 2. Anything else is a bug: one line that says so, with exit code 1. `--debug` adds the
+traceback to both.
+"""
 
 import os
 import sys
+import traceback
+from contextlib import suppress
+from importlib import import_module
+from inspect import getdoc
+from typing import Any
 
 import typer
+import typer.core
+import typer.main
 
 from hinge import __version__
-from hinge.cli.contents import Contents
-from hinge.cli.refusing import REFUSALS, USAGE, line_about
+from hinge._checks import did_you_mean
+from hinge.errors import HingeError, InvalidArgument, UnknownName, printable
 
-# Typer's word for it: --show-completion takes the name of the shell, rather than guess it from the processes around.
-os.environ.setdefault("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+CHAPTERS = {  # what `hinge --help` lists; the first line of each command's own help, too
+    "Try it": {
+        "demo": "Watch a device and an edge server at work.",
+        "list": "List the policies, and the traces that come along.",
+    },
+    "Measure": {
+        "evaluate": "What would every policy have cost on your log?",
+        "simulate": "Run one policy many times, for its regret.",
+        "reproduce": "Every figure, table and claim of the paper.",
+    },
+    "Run": {
+        "new": "Write a file of settings to start from.",
+        "device": "Answer samples, asking the remote at need.",
+        "serve": "Serve models over HTTP, for devices to ask.",
+        "state": "Look at, move or merge what a device has learned.",
+    },
+    "Firmware": {"export": "Write a policy as C, for a microcontroller."},
+}
+COMMANDS = {name: about for chapter in CHAPTERS.values() for name, about in chapter.items()}
+
+_EXAMPLE = "\n\nExample: "
+_LONGEST = 1000  # characters of an error
+_FAILED, _REFUSED, _UNREAD = 1, 2, 141  # exit codes; the last is 128 and the number of SIGPIPE
+
+
+class Command(typer.core.TyperCommand):
+    """A command whose help ends with an example, and whose errors name the option that the user gave."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.help, _, self.example = (self.help or "").partition(_EXAMPLE)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """The example on a line of its own, to be copied."""
+        if self.example:
+            formatter.write(f"\nExample:\n  {' '.join(self.example.split())}\n")
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command. A library error about an argument names the option by which the user set it."""
+        try:
+            return super().invoke(ctx)
+        except InvalidArgument as error:
+            names = [each.name for each in self.params]
+            ends = [name for name in names if name.endswith(f"_{error.name}")]  # Limits.batch is --max-batch
+            name = error.name if error.name in names else ends[0] if len(ends) == 1 else None
+            if name is None:
+                raise
+            option = next(each for each in self.params if each.name == name)
+            raise HingeError(f"{_given_as(ctx, option)} {error.problem}") from error
+
+
+class Group(typer.core.TyperGroup):
+    """Commands under one name, which alone shows its help."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Without arguments, show the help."""
+        return super().parse_args(ctx, args or ([] if ctx.resilient_parsing else ["--help"]))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that the first word names."""
+        known = self.list_commands(ctx)
+        if args[0] not in known and not ctx.resilient_parsing:  # shell completion asks about unfinished words
+            raise UnknownName(f"no command is called {args[0]!r}{did_you_mean(args[0], known)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The commands with the first sentence of their help, uncut."""
+        with formatter.section("Commands"):
+            commands: dict[str, Any] = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+            formatter.write_dl([(name, each.get_short_help_str(_LONGEST)) for name, each in commands.items()])
+
+
+class Root(Group):
+    """All commands; only the one that is called is imported."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the order of the chapters."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A stand-in that can be listed, with its name and help, but not run."""
+        return typer.core.TyperCommand(cmd_name, help=COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that the first word names, imported."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load(name) if name else None, rest
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """The chapters, one command to a line, and then the options."""
+        width = max(map(len, COMMANDS))
+        for heading, chapter in CHAPTERS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), about) for name, about in chapter.items()])
+        super().format_options(ctx, formatter)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Nothing: the chapters have them."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command. A reader that leaves, as `head` does, ends it like the system ends other programs."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            with suppress(OSError, ValueError):  # or Python complains when it flushes at the end
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(_UNREAD) from None
+
+
+def load(name: str) -> Any:
+    """A command, or a group of commands, from its module."""
+    found = import_module(f"hinge.cli.{name}").command
+    if isinstance(found, typer.Typer):
+        for each in found.registered_commands:
+            each.cls = Command
+        found.info.cls, found.info.help = Group, COMMANDS[name]
+        loaded: Any = typer.main.get_group(found)
+    else:
+        shell = typer.Typer(add_completion=False, rich_markup_mode=None)
+        shell.command(name, cls=Command, help=f"{COMMANDS[name]}\n\n{getdoc(found)}")(found)
+        loaded = typer.main.get_command(shell)
+    loaded.name = name
+    return loaded
+
 
 app = typer.Typer(
-    cls=Contents,
+    cls=Root,
     help="Hinge decides when a local answer is good enough, and when to ask the remote model.",
     epilog="'hinge COMMAND --help' explains a command and ends with an example.",
     rich_markup_mode=None,
@@ -29,16 +163,64 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _main(
+    ctx: typer.Context,
     version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show the version."),
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
 ) -> None:
-    pass
+    ctx.obj["debug"] = debug
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command; returns its exit code: 2 if something is wrong with what it was given, 141 if its reader left."""
+    """Run a command and return its exit code."""
+    settings: dict[str, Any] = {"debug": False}
     try:
-        code = app(arguments, prog_name="hinge", standalone_mode=False)
+        code = app(arguments, prog_name="hinge", standalone_mode=False, obj=settings)
         return code if isinstance(code, int) else 0
-    except (USAGE, *REFUSALS, ImportError, MemoryError) as error:
-        print(f"hinge: {line_about(error)}", file=sys.stderr)
-    return 2
+    except Exception as error:
+        if settings["debug"]:
+            traceback.print_exception(error)
+        line, code = _explain(error, " ".join(arguments))
+        print(f"hinge: {printable(line, _LONGEST)}", file=sys.stderr)
+        return code
+
+
+def _explain(error: Exception, arguments: str) -> tuple[str, int]:
+    """What to say of an error, and the exit code."""
+    if isinstance(error, typer.TyperException):
+        return _usage(error), _REFUSED
+    if isinstance(error, HingeError):
+        return str(error), _REFUSED
+    if isinstance(error, MemoryError):
+        return f"out of memory: {error}", _REFUSED
+    if isinstance(error, ImportError) and not (error.name or "").startswith("hinge"):
+        hint = "" if "pip install" in str(error) else ": pip install 'hinge-gate[all]'"
+        return f"{error}{hint}", _REFUSED
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}", _REFUSED
+    what, how = f"{type(error).__name__}: {error}", f"'hinge --debug {arguments}' shows where"
+    if isinstance(error, OSError) and error.errno:
+        return f"{what}; {how}", _FAILED
+    return f"this is a bug in Hinge, please report it: {what}; {how}", _FAILED
+
+
+def _usage(error: Any) -> str:
+    """What is wrong with the command line, or with the file of settings that stands in for it."""
+    ctx, option = getattr(error, "ctx", None), getattr(error, "param", None)
+    if ctx is None:
+        return str(error.format_message())
+    if option is not None and _is_from_file(ctx, option):
+        return f"{_given_as(ctx, option)}: {error.message}"
+    wrong, options = getattr(error, "option_name", None), [name for each in ctx.command.params for name in each.opts]
+    if wrong and wrong not in options:
+        return f"no option is called {wrong!r}{did_you_mean(wrong, [name for name in options if name[:2] == '--'])}"
+    return f"{error.format_message().rstrip('.')}; see '{ctx.command_path} --help'"
+
+
+def _given_as(ctx: Any, option: Any) -> str:
+    """The option as the user wrote it: on the command line, or in a file of settings."""
+    return f"{ctx.params['config']}: {option.name}" if _is_from_file(ctx, option) else str(option.opts[0])
+
+
+def _is_from_file(ctx: Any, option: Any) -> bool:
+    source = ctx.get_parameter_source(option.name)
+    return source is not None and source.name == "DEFAULT_MAP"

@@ -1,13 +1,106 @@
-"""The options that most commands share: one name, one meaning, one place."""
+"""Options that several commands share, and the file of settings that may stand in for them."""
 
+import inspect
+import tomllib
 from pathlib import Path
-from typing import Annotated
+from types import NoneType, UnionType
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 import typer
+from typer.models import ArgumentInfo
 
+from hinge._checks import did_you_mean
+from hinge.errors import HingeError
 from hinge.policies import policy_names
-from hinge.simulation.sources import BimodalCosts, FixedCosts, OffloadCosts
-from hinge.traces import Trace, load_trace, read_trace, trace_names
+from hinge.simulation.evaluate import LEARNED
+
+SECTIONS = ("device", "serve")  # of a file of settings
+_CONFIG = "config"  # the option that names the file, which cannot be set in it
+
+
+class UsageError(HingeError):
+    """Options that do not go together, or a value that cannot be used."""
+
+
+# -- a file of settings -----------------------------------------------------------------------------------------------
+
+
+class Setting(NamedTuple):
+    """An option or argument of a command, as it can be set in a file."""
+
+    kind: type
+    default: Any
+    help: str
+    positional: bool
+
+
+def settings_of(command: Any) -> dict[str, Setting]:
+    """What can be set of a command, by name, from the signature of its function."""
+    parameters = inspect.signature(command.callback).parameters
+    return {name: _setting(parameter) for name, parameter in parameters.items() if name != _CONFIG}
+
+
+def _setting(parameter: inspect.Parameter) -> Setting:
+    annotation, described = get_args(parameter.annotation)  # Annotated[str | None, typer.Option(…)]
+    kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    kind = next(get_origin(each) or each for each in kinds if each is not NoneType)
+    return Setting(kind, parameter.default, described.help, isinstance(described, ArgumentInfo))
+
+
+def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
+    """Make the section of the command in a TOML file Click's defaults, so that the command line goes before it."""
+    if path is None or ctx.resilient_parsing:
+        return path
+    section, known = str(ctx.info_name), settings_of(ctx.command)
+    content = _parsed(path)
+    for name, part in content.items():
+        if not isinstance(part, dict):
+            where = f"be a section, [{name}]" if name in SECTIONS else "stand below [device] or [serve]"
+            raise UsageError(f"{path}: {name!r} must {where}")
+        if name not in SECTIONS:
+            raise UsageError(f"{path}: no section is called {name!r}{did_you_mean(name, SECTIONS)}")
+    defaults = {}
+    for name, value in content.get(section, {}).items():
+        if name not in known:
+            raise UsageError(f"{path}: no setting of [{section}] is called {name!r}{did_you_mean(name, known)}")
+        defaults[name] = _value(path, name, value, known[name])
+    ctx.default_map = defaults
+    return path
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: is not text in UTF-8") from None
+    except tomllib.TOMLDecodeError as error:  # says where
+        raise UsageError(f"{path}: {error}") from None
+    except (ValueError, RecursionError):  # numbers of thousands of digits, lists in lists in lists
+        raise UsageError(f"{path}: a value is too large to be read") from None
+
+
+def _value(path: Path, name: str, value: Any, setting: Setting) -> str | list[str]:
+    """The value as it would be typed, so that one parser reads both. Paths start from the folder of the file."""
+    if isinstance(value, list) != (setting.kind is list) or isinstance(value, dict):
+        raise UsageError(f"{path}: {name} must be {'a list' if setting.kind is list else 'one value'}, got {value!r}")
+    if isinstance(value, list):
+        return [_located(path.parent, each, setting) for each in value]
+    return _located(path.parent, value, setting)
+
+
+def _located(folder: Path, value: Any, setting: Setting) -> str:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if setting.kind is Path:
+        return str(folder / text)
+    if not setting.positional or text in ("-", setting.default):
+        return text
+    name, sign, place = text.rpartition("=")  # a model may be NAME=PATH
+    path = Path(place)
+    looks_like_one = path.suffix or len(path.parts) > 1 or (folder / path).exists()
+    return f"{name}{sign}{folder / path}" if looks_like_one else text
+
+
+# -- options ----------------------------------------------------------------------------------------------------------
 
 
 def complete_policies(incomplete: str) -> list[str]:
@@ -19,13 +112,6 @@ def complete_policies(incomplete: str) -> list[str]:
 Policy = Annotated[
     str, typer.Option(help="The policy, by name; see 'hinge list policies'.", autocompletion=policy_names)
 ]
-Policies = Annotated[
-    str, typer.Option(help="Policies by name, separated by commas, or 'all'.", autocompletion=complete_policies)
-]
-TraceName = Annotated[
-    str,
-    typer.Option("--trace", help="A trace by name (see 'hinge list traces'), or a file.", autocompletion=trace_names),
-]
 OffloadCost = Annotated[
     str | None,
     typer.Option(
@@ -35,45 +121,29 @@ OffloadCost = Annotated[
     ),
 ]
 Alpha = Annotated[float, typer.Option(help="The exploration parameter of the paper's policies.")]
-Bins = Annotated[int, typer.Option(help="How many bins confidences are sorted into.")]
-Horizon = Annotated[int, typer.Option(help="Samples in each run.")]
-Runs = Annotated[int, typer.Option(help="Runs to average over.")]
-Seed = Annotated[int, typer.Option(help="The seed: the same seed gives the same figures.")]
+Bins = Annotated[int, typer.Option(min=1, help="How many bins confidences are sorted into.")]
+Runs = Annotated[int, typer.Option(min=1, help="Runs to average over.")]
+Seed = Annotated[int, typer.Option(min=0, help="The seed: the same seed gives the same figures.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
-Config = Annotated[
-    Path | None, typer.Option(help="A file of settings, as by 'hinge new'; what the command line says goes before it.")
-]
 Out = Annotated[Path | None, typer.Option(help="Also write the figures at every checkpoint to this CSV file.")]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        is_eager=True,
+        callback=read_config,
+        help="A file of settings, as by 'hinge new'; what the command line says goes before it.",
+    ),
+]
 
 
-def find_trace(name: str) -> Trace:
-    """A trace by its name in the catalog, or from a file: whatever has a suffix or a folder is a file."""
-    path = Path(name)
-    if path.suffix or len(path.parts) > 1:
-        return read_trace(path)
-    return load_trace(name)
-
-
-def known_cost(text: str | None, trace: Trace) -> float | None:
-    """The number in `--offload-cost`, or None for costs that have to be learned."""
-    if text == "learned" or (text is None and trace.cost is not None):
-        return None
-    return 0.5 if text is None else cost_number(text)
-
-
-def cost_number(text: str) -> float:
-    """The number in `--offload-cost`."""
+def offload_cost(text: str | None) -> float | str | None:
+    """The value of `--offload-cost`: a number, 'learned', or None if it was not given."""
+    if text is None or text == LEARNED:
+        return text
     try:
         number = float(text)
     except ValueError:
-        raise ValueError(f"--offload-cost must be a number from 0 to 1, or 'learned', got {text!r}") from None
+        raise UsageError(f"--offload-cost must be a number from 0 to 1, or 'learned', got {text!r}") from None
     if not 0 <= number <= 1:  # nor NaN
-        raise ValueError(f"--offload-cost must be from 0 to 1, got {text}")
+        raise UsageError(f"--offload-cost must be from 0 to 1, got {text}")
     return number
-
-
-def costs_for(trace: Trace, offload_cost: float | None) -> OffloadCosts | None:
-    """What offloads cost: the given number; or, to be learned, what the trace recorded or the paper's 0.45 and 0.55."""
-    if offload_cost is not None:
-        return FixedCosts(offload_cost)
-    return BimodalCosts() if trace.cost is None else None

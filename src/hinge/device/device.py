@@ -27,7 +27,7 @@ from hinge.device.resilience import Breaker, RetryBudget
 from hinge.device.status import Status, StatusTracker
 from hinge.device.store import MemoryStore, SqliteStore
 from hinge.gate import Gate
-from hinge.models.base import LocalModel, Scoring
+from hinge.models.base import Classifier, LocalModel
 from hinge.policies.policy import Explanation, Policy, State
 from hinge.remotes.function import for_threads
 
@@ -110,7 +110,7 @@ class BaseDevice(ABC):
         if not isinstance(model, LocalModel):
             if not callable(model):
                 raise TypeError(f"Device: local must be a model or a function from sample to scores, got {model!r}")
-            model = Scoring(model, self.gate.confidence, self._labels)
+            model = Classifier(model, self.gate.confidence, self._labels)
         self._local = model
 
     @property

@@ -206,7 +206,8 @@ class Offloader:
         if offload.attempt is not None:
             self._breaker.succeeded(offload.attempt, now)
             offload.attempt = None
-        cost = self._cost(offload, reply.bytes, now)
+        known = reply.cost is not None
+        cost = real("Reply", "cost", reply.cost, 0, 1) if known else self._cost(offload, reply.bytes, now)
         offload.ended = True
         for judged, agrees in zip(offload.judged, agreed, strict=True):
             if judged.decision.offload:

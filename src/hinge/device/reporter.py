@@ -26,7 +26,6 @@ from copy import deepcopy
 from functools import lru_cache
 from threading import Event, Lock, Thread
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +35,10 @@ from hinge.bins import Bins
 from hinge.device.answer import Answer
 from hinge.device.device import BaseDevice
 from hinge.device.status import Status
-from hinge.errors import InvalidMessage, RemoteFailed
-from hinge.oip.json import json_message, model_name
-from hinge.policies.budgets import Budgeted
+from hinge.errors import InvalidMessage, InvalidValue, RemoteFailed
+from hinge.oip.access import bearer, check_url
+from hinge.oip.json import json_message
+from hinge.oip.messages import model_name
 from hinge.policies.policy import Explanation, Policy
 from hinge.remotes import Deadline
 from hinge.remotes.http import HttpClient, Request, Response
@@ -100,15 +100,12 @@ def copy_of(device: BaseDevice) -> Policy:
 def licences(policy: Policy) -> list[Explanation]:
     """What is known of every bin, and until when it is accepted, budgets aside.
 
-    A budget explains a bin by trying on a copy of itself, which for many bins would take long.
-
     >>> from hinge import Isotonic, at_most
     >>> [licence.offload_probability for licence in licences(at_most(Isotonic(bins=2, offload_cost=0.5), 0.1))]
     [1.0, 1.0]
     """
-    while isinstance(policy, Budgeted):
-        policy = policy.inside
-    return [policy.explain(bin) for bin in range(policy.bins)]
+    free = policy.unlimited
+    return [free.explain(bin) for bin in range(policy.bins)]
 
 
 SIDE = 64  # pixels at most, each way
@@ -190,7 +187,7 @@ class Reporter:
     ) -> None:
         self._every_s = positive("Reporter", "every_s", every_s)
         self._device, self._name = device, _checked_name(name)
-        self._http = HttpClient(_checked_url(url), {} if token is None else {"Authorization": f"Bearer {token}"})
+        self._http = HttpClient(check_url("Reporter", url), bearer("Reporter", token))
         bins = device.policy.bins
         self._lock = Lock()
         self._seen, self._in_bin, self._hindsight = 0, [0] * bins, Hindsight(bins)
@@ -359,11 +356,4 @@ def _checked_name(name: str) -> str:
     try:
         return model_name(name, "name")
     except InvalidMessage as error:
-        raise ValueError(f"Reporter: {error}") from None
-
-
-def _checked_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"Reporter: url must start with http:// or https:// and name a host, got {url!r}")
-    return url
+        raise InvalidValue("Reporter", "name", str(error).removeprefix("name ")) from None

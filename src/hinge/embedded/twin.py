@@ -10,8 +10,8 @@ import math
 from typing import NamedTuple
 
 from hinge._checks import real, whole
-from hinge.policies import FOREVER, HILCB, HILCBLite
-from hinge.policies.expiry import Wholes, whole_column
+from hinge.errors import InvalidValue
+from hinge.policies import FOREVER, HILCB, HILCBLite, Wholes, whole_column
 
 MOST_BINS = 255  # a bin is a byte, and one value is left for a bin too high
 ONE = 2**32  # the unit of all fractions
@@ -246,9 +246,9 @@ class LiteTwin(HILCBLite):
         self.constants = constants(bins, alpha, offload_cost)
         table = _table(self.constants, monotone=False, learned=offload_cost is None)
         if offload_cost is None:
-            self._start(table, offloads_fixed, learn_fixed_cost, rebuild_fixed_cost)
+            self.start(table, offloads_fixed, learn_fixed_cost, rebuild_fixed_cost)
         else:
-            self._start(table, offloads_fixed, learn_fixed_lite, rebuild_fixed_lite)
+            self.start(table, offloads_fixed, learn_fixed_lite, rebuild_fixed_lite)
 
     def expiry(self, bin: int) -> int:
         return _public(super().expiry(bin))
@@ -262,9 +262,9 @@ class MonotoneTwin(HILCB):
         self.constants = constants(bins, alpha, offload_cost)
         table = _table(self.constants, monotone=True, learned=offload_cost is None)
         if offload_cost is None:
-            self._start(table, offloads_fixed, learn_fixed_cost, rebuild_fixed_cost)
+            self.start(table, offloads_fixed, learn_fixed_cost, rebuild_fixed_cost)
         else:
-            self._start(table, offloads_fixed, learn_fixed_monotone, rebuild_fixed_monotone)
+            self.start(table, offloads_fixed, learn_fixed_monotone, rebuild_fixed_monotone)
 
     def expiry(self, bin: int) -> int:
         return _public(super().expiry(bin))
@@ -282,7 +282,7 @@ def twin_of(policy: HILCB | HILCBLite) -> Twin:
     True
     """
     if isinstance(policy, HILCB) and not policy.offload_unseen:
-        raise ValueError(f"{policy.name}: a microcontroller offloads every bin once: offload_unseen must be True")
+        raise InvalidValue(policy.name, "offload_unseen", "must be True: a microcontroller offloads every bin once")
     kind = MonotoneTwin if isinstance(policy, HILCB) else LiteTwin
     twin: Twin = kind(policy.bins, policy.alpha, policy.offload_cost)
     twin.time, twin.learned = policy.time, policy.learned

@@ -1,5 +1,1 @@
 """Models that run in this process."""
-
-
-
-

@@ -1,15 +1,17 @@
-"""A local model's answer: the label that scores highest, and how sure the model is of it.
+"""Local models: what a device asks, a function of yours as one, a recorded one, and what files of every format share.
 
-What local models of every format share: a sample goes in as the model's one input, its scores come out.
-
-A recorded stream in place of a local model: a sample is the number of a row.
+A local model gives `(label, confidence)` for a sample. `Classifier` makes one of a function from sample to scores: the
+label is the class that scores highest, the confidence comes from all scores (`hinge.confidence`). Models from files are
+such functions: the sample goes in as the model's one input, the scores come out.
 """
 
 from __future__ import annotations
 
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
 from math import exp, inf
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -18,28 +20,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge.confidence import ConfidenceMeasure, max_softmax, softmax_temperature
-from hinge.errors import InvalidModel
+from hinge.errors import InvalidModel, printable
 from hinge.oip.tensors import cast
 from hinge.traces import Trace
 
-_SHORT = 64  # classes up to which numbers one by one are quicker than an array
+MAX_FILE_BYTES = 2**31 - 1  # Protocol Buffers end there, and so do flat buffers
+
+_FEW = 64  # classes up to which Python's numbers are quicker than numpy's arrays
+_EXP_LIMIT = 700.0  # exp of this, and the sum of a million of it, is a float
 
 
 @runtime_checkable
 class LocalModel(Protocol):
-    """A local model that says itself how sure it is; a function from sample to scores is made into one by `Scoring`."""
+    """A local model that reports its own confidence; `Classifier` makes one of a function from sample to scores."""
 
     def answer(self, sample: Any) -> tuple[Any, float]: ...
 
     def answer_many(self, samples: Sequence[Any]) -> Sequence[tuple[Any, float]]: ...
 
 
-class Scoring:
-    """A function from sample to scores as a local model, whose labels are class indices or the names given.
+class Classifier:
+    """A function from sample to scores as a local model; labels are class indices, or the names given.
 
     A function with a method `many`, from samples to an array of scores with a row for each, is asked for batches.
 
-    >>> Scoring(lambda sample: [0.0, sample], labels=["cat", "dog"]).answer(2.0)
+    >>> Classifier(lambda sample: [0.0, sample], labels=["cat", "dog"]).answer(2.0)
     ('dog', 0.8807970779778823)
     """
 
@@ -51,17 +56,31 @@ class Scoring:
     ) -> None:
         self.scores, self._measure, self._labels = scores, confidence, labels
         self._many = getattr(scores, "many", None)
-        self._temperature = softmax_temperature(confidence)  # None: another measure, which takes longer
+        self._temperature = softmax_temperature(confidence)  # None: another measure, which is slower
 
     def answer(self, sample: Any) -> tuple[Any, float]:
-        """The answer to one sample."""
-        scores = self.scores(sample)
+        """The label and confidence of one sample."""
+        return self._judged(self.scores(sample))
+
+    def answer_many(self, samples: Sequence[Any]) -> Sequence[tuple[Any, float]]:
+        """The labels and confidences of many samples, each as `answer` gives it."""
+        if self._many is None or len(samples) == 0:
+            return [self.answer(sample) for sample in samples]
+        scores: NDArray[Any] = self._many(samples)
+        if len(scores) != len(samples):
+            raise ValueError(
+                f"Classifier: scores must have a row for each of {len(samples)} samples, got {len(scores)}"
+            )
+        return [self._judged(row) for row in scores]
+
+    def _judged(self, scores: Any) -> tuple[Any, float]:
         best = -1
-        if self._temperature is not None and len(scores) <= _SHORT:
-            values = scores.tolist() if isinstance(scores, np.ndarray) else list(scores)
-            best, confidence = _top(values, self._temperature)
-        elif self._temperature is not None:
-            best, confidence = _top_of_many(np.asarray(scores), self._temperature)
+        if self._temperature is not None:
+            if len(scores) > _FEW:
+                best, confidence = _top_of_many(np.asarray(scores), self._temperature)
+            else:
+                values = scores.tolist() if isinstance(scores, np.ndarray) else list(scores)
+                best, confidence = _top_of_few(values, self._temperature)
         if best < 0:
             confidence = float(self._measure(scores))  # refuses scores that are no finite numbers, and says why
             best = int(np.argmax(scores))
@@ -73,27 +92,13 @@ class Scoring:
             raise ValueError(f"Device: labels must name {classes} classes, as the local model has, got {len(labels)}")
         return labels[best]
 
-    def answer_many(self, samples: Sequence[Any]) -> Sequence[tuple[Any, float]]:
-        """The answers to many samples, each as `answer` gives it."""
-        if self._many is None or len(samples) == 0:
-            return [self.answer(sample) for sample in samples]
-        scores: NDArray[Any] = self._many(samples)
-        if len(scores) != len(samples):
-            raise ValueError(f"Scoring: scores must have a row for each of {len(samples)} samples, got {len(scores)}")
-        rows = Scoring(_same, self._measure, self._labels)
-        return [rows.answer(row) for row in scores]
 
-
-def _same(scores: Any) -> Any:
-    return scores
-
-
-def _top(scores: list[Any], temperature: float = 1.0) -> tuple[int, float]:
+def _top_of_few(scores: list[Any], temperature: float = 1.0) -> tuple[int, float]:
     """The best class and its softmax `1 / sum_k exp(s_k - max s)`; class -1 where a score is no finite number.
 
-    >>> _top([0.0, 1.0])
+    >>> _top_of_few([0.0, 1.0])
     (1, 0.7310585786300049)
-    >>> _top([0.0, float("nan")])[0], _top([0.0, float("-inf")])[0], _top([[1.0], [2.0]])[0]
+    >>> _top_of_few([0.0, float("nan")])[0], _top_of_few([0.0, float("-inf")])[0], _top_of_few([[1.0], [2.0]])[0]
     (-1, -1, -1)
     """
     try:
@@ -111,27 +116,56 @@ def _top(scores: list[Any], temperature: float = 1.0) -> tuple[int, float]:
 
 
 def _top_of_many(scores: NDArray[Any], temperature: float = 1.0) -> tuple[int, float]:
-    """The same for an array of many classes.
+    """The same as `exp(max s) / sum_k exp(s_k)`; class -1 also where a score is too large for that.
+
+    Five calls of numpy, 2.9 µs for 1 000 classes. To subtract the largest score first, and to use `min` and `sum`
+    instead of `argmin` and `dot`, takes 5.7 µs.
 
     >>> _top_of_many(np.array([0.0, 1.0]))
     (1, 0.7310585786300049)
-    >>> _top_of_many(np.array([0.0, np.nan]))[0], _top_of_many(np.array([0.0, np.inf]))[0]
+    >>> _top_of_many(np.array([0.0, np.nan]))[0], _top_of_many(np.array([0.0, -np.inf]))[0]
     (-1, -1)
     """
     if scores.ndim != 1 or scores.dtype.kind != "f":
         return -1, 0.0
-    values = scores.astype(np.float64)
     if temperature != 1.0:
-        values /= temperature
-    best = int(values.argmax())
-    if not -inf < values.min() <= values[best] < inf:  # also false where one is NaN
+        scores = np.divide(scores, temperature, dtype=np.float64)
+    best = int(scores.argmax())
+    high = scores.item(best)
+    if not -_EXP_LIMIT < scores.item(scores.argmin()) <= high < _EXP_LIMIT:  # also false where one is NaN
         return -1, 0.0
-    values -= values[best]
-    np.exp(values, out=values)
-    return best, 1.0 / float(values.sum())
+    weights = scores.astype(np.float64)
+    np.exp(weights, weights)
+    return best, exp(high) / weights.dot(_ones(len(weights))).item()
 
 
-MAX_FILE_BYTES = 2**31 - 1  # Protocol Buffers end there, and so do flat buffers
+@lru_cache(maxsize=4)
+def _ones(count: int) -> NDArray[np.float64]:
+    return np.ones(count)
+
+
+class Recorded:
+    """Answers as the local model did whose answers a trace holds: a sample is the number of a row, modulo their count.
+
+    >>> from hinge import load_trace
+    >>> Recorded(load_trace("fashion")).answer(0)
+    (9, 0.9842391368790809)
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._labels, self._confidences = trace.local.tolist(), trace.confidence.tolist()
+
+    def answer(self, sample: Any) -> tuple[Any, float]:
+        """What the local model said of that row; its number may be an array of one, as a server wants it."""
+        row = (sample if isinstance(sample, int) else int(sample.item())) % len(self._labels)
+        return self._labels[row], self._confidences[row]
+
+    def answer_many(self, samples: Sequence[Any]) -> list[tuple[Any, float]]:
+        """What it said of many."""
+        return [self.answer(sample) for sample in samples]
+
+
+# -- models from files ------------------------------------------------------------------------------------------------
 
 
 class OneInput:
@@ -185,7 +219,7 @@ class OneInput:
 
 
 class FileModel(ABC):
-    """A model from a file, as a function from sample to scores; each format says how its scores are found."""
+    """A model from a file, as a function from sample to scores; a subclass for each format runs it."""
 
     def __init__(self, path: str | Path, input: OneInput) -> None:
         self.path, self.input = Path(path), input
@@ -212,8 +246,23 @@ class FileModel(ABC):
     def _scores(self, input: NDArray[Any]) -> NDArray[Any]: ...
 
 
+@contextmanager
+def loading(path: str | Path, problem: Callable[[Exception], str]) -> Iterator[None]:
+    """Turn whatever a runtime raises while it loads a file into `InvalidModel`: such errors have no common base.
+
+    `problem` finds in an error what is wrong. A package that is not installed stays an `ImportError`.
+    """
+    try:
+        yield
+    except (InvalidModel, ImportError):
+        raise
+    except Exception as error:
+        found = printable(problem(error) or type(error).__name__)
+        raise InvalidModel(f"{path}: the model cannot be run: {found}") from None
+
+
 def read_file(path: Path) -> bytes:
-    """What is in a model's file.
+    """The content of a model's file.
 
     >>> read_file(Path("missing.tflite"))
     Traceback (most recent call last):
@@ -221,7 +270,7 @@ def read_file(path: Path) -> bytes:
     """
     try:
         found = path.stat()
-        if not stat.S_ISREG(found.st_mode):  # reading a pipe would wait for ever
+        if not stat.S_ISREG(found.st_mode):  # reading a pipe would never end
             raise InvalidModel(f"{path}: not a file")
         if found.st_size > MAX_FILE_BYTES:
             raise InvalidModel(f"{path}: a model may have {MAX_FILE_BYTES} bytes, got {found.st_size}")
@@ -245,25 +294,4 @@ def check_ends(path: str | Path, inputs: int, outputs: int) -> None:
 
 def first_line(error: Exception) -> str:
     """The first line of what a runtime says is wrong."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-class Recorded:
-    """Answers as the local model did whose answers a trace holds; after the last row comes the first again.
-
-    >>> from hinge import load_trace
-    >>> Recorded(load_trace("fashion")).answer(0)
-    (9, 0.9842391368790809)
-    """
-
-    def __init__(self, trace: Trace) -> None:
-        self._labels, self._confidences = trace.local.tolist(), trace.confidence.tolist()
-
-    def answer(self, sample: Any) -> tuple[Any, float]:
-        """What the local model said of the row of that number, which may be an array of one, as a server wants it."""
-        row = (sample if isinstance(sample, int) else int(sample.item())) % len(self._labels)
-        return self._labels[row], self._confidences[row]
-
-    def answer_many(self, samples: Sequence[Any]) -> list[tuple[Any, float]]:
-        """What it said of many."""
-        return [self.answer(sample) for sample in samples]
+    return next(iter(str(error).strip().splitlines()), "")

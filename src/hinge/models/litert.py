@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge._checks import whole
-from hinge.errors import InvalidModel
-from hinge.models.base import FileModel, OneInput, check_ends, first_line, read_file
+from hinge.models.base import FileModel, OneInput, check_ends, first_line, loading, read_file
 
 
 class LiteRTModel(FileModel):
@@ -28,14 +27,12 @@ class LiteRTModel(FileModel):
     def __init__(self, path: str | Path, *, threads: int = 1) -> None:
         content = read_file(Path(path))
         whole("LiteRTModel", "threads", threads, 1)
-        try:
+        with loading(path, first_line):
             self._own = _Own(content, threads)
-        except (RuntimeError, ValueError) as error:
-            raise InvalidModel(f"{path}: the model cannot be run: {first_line(error)[:200]}") from None
-        inputs, outputs = self._own.interpreter.get_input_details(), self._own.interpreter.get_output_details()
-        check_ends(path, len(inputs), len(outputs))
-        super().__init__(path, _input(str(path), inputs[0]))
-        self._from, self._to, self._scale = inputs[0]["index"], outputs[0]["index"], _scale(outputs[0])
+            inputs, outputs = self._own.interpreter.get_input_details(), self._own.interpreter.get_output_details()
+            check_ends(path, len(inputs), len(outputs))
+            super().__init__(path, _input(str(path), inputs[0]))
+            self._from, self._to, self._scale = inputs[0]["index"], outputs[0]["index"], _scale(outputs[0])
 
     def _scores(self, input: NDArray[Any]) -> NDArray[Any]:
         interpreter = self._own.resized(self._from, input.shape)
@@ -46,9 +43,9 @@ class LiteRTModel(FileModel):
 
 
 class _Own(threading.local):
-    """Each thread's own interpreter, made when the thread first asks: one cannot be shared, and a lock is slower.
+    """An interpreter for each thread, made at its first call: interpreters are not thread-safe, and a lock is slower.
 
-    The weights are not copied, as all of them read the same bytes.
+    The weights are not copied: all interpreters read the same bytes.
     """
 
     def __init__(self, content: bytes, threads: int) -> None:
@@ -83,7 +80,7 @@ class _Scale(NamedTuple):
 
 
 class _QuantisedInput(OneInput):
-    """An input of integers that stand for real numbers: which of the two other integers are is anyone's guess."""
+    """An input of integers that stand for real numbers; other integers are refused, as they could be either."""
 
     def __init__(self, owner: str, shape: tuple[int, ...], dtype: np.dtype[Any], scale: _Scale) -> None:
         super().__init__(owner, shape, dtype)

@@ -1,31 +1,31 @@
-"""ONNX models from files that need not be trusted: looked through before they run, and run from the bytes looked at.
+"""Local models in the ONNX format, run by onnxruntime; their files need not be trusted.
 
-A model may keep its weights in other files, which it names by path ("external data"); a model from a stranger could so
-have any file read (CVE-2024-27318 and its kin). Such models are refused. To find them without opening anything, the
-file is walked as what it is, a tree of Protocol Buffers messages; the tables below say where in it tensors may be.
-
-Local models in the ONNX format, run by onnxruntime.
+A file is looked through before it is loaded, and loaded from the bytes that were looked at. A model may keep weights in
+other files, which it names by path ("external data"): one from a stranger could so have any file read (CVE-2024-27318
+and its kin), and is refused. Functions that call each other may stand for more nodes than any machine could load, so
+nodes are counted as if every call were expanded. For both, the file is walked as what it is, a tree of Protocol Buffers
+messages; the tables below say where in it tensors, nodes and functions are.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import NDArray
+
 from hinge.errors import InvalidMessage, InvalidModel
-from hinge.models.base import first_line, read_file
+from hinge.models.base import FileModel, OneInput, check_ends, first_line, loading, read_file
 from hinge.oip.protobuf import fields
-from hinge.oip.tensors import TensorSpec
+from hinge.oip.tensors import TensorSpec, dtype_of
 
 if TYPE_CHECKING:
     import onnxruntime
-from numpy.typing import NDArray
-
-from hinge.models.base import FileModel, OneInput, check_ends
-from hinge.oip.tensors import dtype_of
 
 MAX_DEPTH = 64  # of messages in messages; a graph inside a graph takes three
+MAX_NODES = 2**17  # of all graphs, once functions are expanded where they are called
 SMALL_MODEL_BYTES = 16 * 2**20  # up to here, sharing the work among threads costs more than it saves
 
 _DATATYPES = {
@@ -34,7 +34,7 @@ _DATATYPES = {
     "float16": "FP16", "float": "FP32", "double": "FP64", "string": "BYTES",
 }  # fmt: skip
 
-# Field numbers of onnx.proto that lead to tensors, and what kind of message they hold.
+# Field numbers of onnx.proto that lead to tensors and nodes, and what kind of message they hold.
 _FIELDS: dict[str, dict[int, str]] = {
     "model": {7: "graph", 20: "training", 25: "function"},
     "graph": {1: "node", 5: "tensor", 15: "sparse"},
@@ -45,6 +45,10 @@ _FIELDS: dict[str, dict[int, str]] = {
     "sparse": {1: "tensor", 2: "tensor"},
 }
 _EXTERNAL_DATA, _DATA_LOCATION = 13, 14  # fields of a tensor
+_NAMES = {"node": (4, 7), "function": (1, 10)}  # fields of what a node calls, or a function is called: name and domain
+
+_Name = tuple[bytes, bytes]
+_MAIN: _Name = (b"", b"")  # in place of a function: the graphs of the model itself
 
 
 def open_session(path: str | Path, *, threads: int | None = None) -> onnxruntime.InferenceSession:
@@ -66,10 +70,9 @@ def open_session(path: str | Path, *, threads: int | None = None) -> onnxruntime
     options.log_severity_level = 4  # what goes wrong is raised; it need not be printed, too
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # threads that wait leave the core alone
     options.add_session_config_entry("session.load_model_format", "ONNX")  # nothing but what was checked
-    try:
-        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # its errors have no common base
-        raise InvalidModel(f"{path}: the model cannot be run: {_problem(error)}") from None
+    with loading(path, _problem):
+        # Without the fallback, which prints to standard output and tries the same provider again.
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"], enable_fallback=0)
 
 
 def input_specs(session: onnxruntime.InferenceSession) -> tuple[TensorSpec, ...]:
@@ -93,48 +96,80 @@ def output_specs(session: onnxruntime.InferenceSession) -> tuple[TensorSpec, ...
 
 
 def check_content(content: bytes, owner: str) -> None:
-    """Refuse a model that is damaged, or that keeps data in other files.
+    """Refuse a model that is damaged, keeps data in other files, or stands for too many nodes.
 
     >>> check_content(b"\\x08", "m.onnx")
     Traceback (most recent call last):
     hinge.errors.InvalidModel: m.onnx: not an ONNX model, or a damaged one
     """
     try:
-        graphs = _walk(memoryview(content))
+        nodes = _Walk(memoryview(content)).nodes()
     except ValueError:
-        graphs = 0
+        raise InvalidModel(f"{owner}: not an ONNX model, or a damaged one") from None
     except _External:
         raise InvalidModel(
             f"{owner}: the model keeps data in other files, which is refused; save it as one file"
         ) from None
-    if not graphs:
-        raise InvalidModel(f"{owner}: not an ONNX model, or a damaged one")
-
-
-class _Damaged(ValueError):
-    """No tree of messages, or one that is too deep."""
+    if nodes > MAX_NODES:
+        raise InvalidModel(f"{owner}: a model may have {MAX_NODES} nodes with its functions expanded, this has more")
 
 
 class _External(Exception):
     """A tensor's data is elsewhere."""
 
 
-def _walk(content: memoryview) -> int:
-    """Look at every message that may hold a tensor, and count the graphs."""
-    graphs = 0
-    waiting = [("model", content, 1)]
-    while waiting:
-        kind, message, depth = waiting.pop()
-        graphs += kind == "graph"
-        if depth > MAX_DEPTH:
-            raise _Damaged
-        inner = _FIELDS.get(kind, {})
-        for number, value in fields(message):
-            if kind == "tensor":
-                _check_tensor(number, value)
-            elif number in inner and isinstance(value, memoryview):
-                waiting.append((inner[number], value, depth + 1))
-    return graphs
+class _Walk:
+    """All messages of a model that may hold a tensor or a node: what each function, and the model itself, calls."""
+
+    def __init__(self, content: memoryview) -> None:
+        self._calls: dict[_Name, Counter[_Name]] = {_MAIN: Counter()}
+        graphs = 0
+        waiting = [("model", content, 1, _MAIN)]
+        while waiting:
+            kind, message, depth, within = waiting.pop()
+            graphs += kind == "graph"
+            if depth > MAX_DEPTH:
+                raise ValueError("nested too deep")
+            found = list(fields(message))
+            if kind == "function":
+                within = _name(kind, found)
+                self._calls.setdefault(within, Counter())
+            elif kind == "node":
+                self._calls[within][_name(kind, found)] += 1
+            inner = _FIELDS.get(kind, {})
+            for number, value in found:
+                if kind == "tensor":
+                    _check_tensor(number, value)
+                elif number in inner and isinstance(value, memoryview):
+                    waiting.append((inner[number], value, depth + 1, within))
+        if not graphs:
+            raise ValueError("no graph")
+
+    def nodes(self) -> int:
+        """How many nodes the model has once every call of a function is expanded, or one more than it may have."""
+        counts: dict[_Name, int] = {}
+        path = {_MAIN: None}  # in order: what is being counted, each called by the one before
+        while path:
+            current = next(reversed(path))
+            called = self._calls[current]
+            missing = next((name for name in called if name in self._calls and name not in counts), None)
+            if missing in path:
+                raise ValueError("a function calls itself")
+            if missing is None:
+                total = sum(times * (1 + counts.get(name, 0)) for name, times in called.items())
+                counts[current] = min(total, MAX_NODES + 1)
+                del path[current]
+            else:
+                path[missing] = None
+        return counts[_MAIN]
+
+
+def _name(kind: str, found: list[tuple[int, memoryview | int]]) -> _Name:
+    name, domain = (
+        b"".join(bytes(value) for number, value in found if number == wanted and isinstance(value, memoryview))
+        for wanted in _NAMES[kind]
+    )
+    return name, b"" if domain == b"ai.onnx" else domain  # two names of the same
 
 
 def _check_tensor(number: int, value: memoryview | int) -> None:
@@ -155,7 +190,7 @@ def _spec(role: str, node: Any) -> TensorSpec:
 
 def _problem(error: Exception) -> str:
     """What the runtime says is wrong, without its codes and the places in its source."""
-    return re.sub(r"^/\S+:\d+ .*\) ", "", first_line(error).rpartition(" : ")[2])[:200]
+    return re.sub(r"^/\S+:\d+ .*\) ", "", first_line(error).rpartition(" : ")[2])
 
 
 class OnnxModel(FileModel):
@@ -172,7 +207,8 @@ class OnnxModel(FileModel):
 
     def __init__(self, path: str | Path, *, output: str | None = None, threads: int | None = None) -> None:
         session = open_session(path, threads=threads)
-        inputs, outputs = input_specs(session), output_specs(session)
+        with loading(path, _problem):
+            inputs, outputs = input_specs(session), output_specs(session)
         check_ends(path, len(inputs), len(outputs))
         names = [spec.name for spec in outputs]
         if output is not None and output not in names:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge.errors import InvalidModel
-from hinge.models.base import FileModel, OneInput, check_ends, read_file
+from hinge.models.base import FileModel, OneInput, check_ends, loading, read_file
 from hinge.models.onnx import SMALL_MODEL_BYTES, check_content
 
 if TYPE_CHECKING:
@@ -32,13 +32,11 @@ class OpenVINOModel(FileModel):
 
     def __init__(self, path: str | Path) -> None:
         content, weights = _files(Path(path))
-        try:
+        with loading(path, _last_line):
             model = _compiled(_read(content, weights), small=len(weights or content) <= SMALL_MODEL_BYTES)
-        except RuntimeError as error:
-            raise InvalidModel(f"{path}: the model cannot be run: {_last_line(error)}") from None
-        check_ends(path, len(model.inputs), len(model.outputs))
-        super().__init__(path, _input(str(path), model.inputs[0]))
-        self._own = _Own(model)
+            check_ends(path, len(model.inputs), len(model.outputs))
+            super().__init__(path, _input(str(path), model.inputs[0]))
+            self._own = _Own(model)
 
     def _scores(self, input: NDArray[Any]) -> NDArray[Any]:
         # The input is read where it lies, which halves the time of a small model; the scores are a copy.
@@ -47,7 +45,7 @@ class OpenVINOModel(FileModel):
 
 
 class _Own(threading.local):
-    """Each thread's own request, made when the thread first asks: one cannot be shared."""
+    """An infer request for each thread, made at its first call: requests are not thread-safe."""
 
     def __init__(self, model: openvino.CompiledModel) -> None:
         self.request = model.create_infer_request()
@@ -94,5 +92,4 @@ def _input(owner: str, port: Any) -> OneInput:
 
 def _last_line(error: Exception) -> str:
     """What is wrong; the lines before say where in OpenVINO."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[-1][:200]
+    return next(reversed(str(error).strip().splitlines()), "")

@@ -66,3 +66,12 @@ def check_token(owner: str, token: object, *, least: int = 1) -> str:
         enough = f", at least {least} characters" if least > 1 else ""
         raise InvalidValue(owner, "token", f"must be printable ASCII without spaces{enough}")
     return token
+
+
+def bearer(owner: str, token: object) -> dict[str, str]:
+    """The header that shows a token; without one, none.
+
+    >>> bearer("OpenInference", "secret"), bearer("OpenInference", None)
+    ({'Authorization': 'Bearer secret'}, {})
+    """
+    return {} if token is None else {"Authorization": f"Bearer {check_token(owner, token)}"}

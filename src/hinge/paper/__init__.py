@@ -1,5 +1,1 @@
-"""Every figure, table and claim of the paper, and ours beside them."""
-
-
-
-
+"""The paper, reproduced: every figure, table and claim, and ours beside them."""

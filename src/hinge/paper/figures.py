@@ -1,11 +1,7 @@
-"""What an experiment finds: numbers for a file, and curves for a plot.
-
-The simulations behind the figures: each is run once, whoever asks for it.
+"""Every figure and table of the paper, and ours beside them, from simulations that are each run once.
 
 The paper's settings are |Φ| = 16, T = 100 000, 100 runs, α = 0.52, and offload cost 0.5, known or drawn from 0.45 and
-0.55.
-
-Every figure and table of the paper, and ours beside them: one short entry each.
+0.55. `EXPERIMENTS` lists what there is; an entry computes its `Figure` from the simulations of a `Lab`.
 """
 
 import csv
@@ -48,8 +44,8 @@ from hinge.traces import load_trace
 
 
 @dataclass(frozen=True)
-class Result:
-    """The panels of a figure, or the rows of a table."""
+class Figure:
+    """Numbers for a file and curves for a plot: the panels of a figure, or the rows of a table."""
 
     panels: Sequence[Panel] = ()
     columns: Sequence[str] = ()
@@ -96,7 +92,7 @@ QUICK = Scale(runs=20, costs=(0.0, 0.2, 0.5, 0.8, 1.0), alphas=(0.52, 1.0), long
 
 
 class Lab:
-    """Runs simulations at a scale, and remembers what they found."""
+    """Runs the simulations behind the figures at a given scale, and caches their results."""
 
     def __init__(self, scale: Scale = FULL, progress: Progress | None = None) -> None:
         self.scale, self._progress = scale, progress
@@ -192,7 +188,7 @@ class Experiment:
     name: str
     title: str
     note: str
-    find: Callable[[Lab], Result]
+    find: Callable[[Lab], Figure]
 
 
 def over_time(results: Results, figure: str) -> list[Curve]:
@@ -214,7 +210,7 @@ def over(xs: tuple[float, ...], find: Callable[[float], Results], figure: str) -
     return curves
 
 
-def agreement_by_confidence(lab: Lab) -> Result:
+def agreement_by_confidence(lab: Lab) -> Figure:
     """Agreement of each bin, and how many samples it has."""
     panels = []
     for title, trace in PAPER_TRACES.items():
@@ -226,10 +222,10 @@ def agreement_by_confidence(lab: Lab) -> Result:
         curve = Curve("agreement", centres, source.agreement[seen].tolist(), half.tolist())
         arrivals = Curve("share of samples", centres, source.weights[seen].tolist())
         panels.append(Panel(title, "confidence", "agreement with remote", [curve, arrivals]))
-    return Result(panels)
+    return Figure(panels)
 
 
-def run_time_by_bins(lab: Lab) -> Result:
+def run_time_by_bins(lab: Lab) -> Figure:
     """Nanoseconds per sample of the compiled loops."""
     sizes = (16, 64, 256, 1024)
     makers: dict[str, Callable[[int], Policy]] = {
@@ -241,7 +237,7 @@ def run_time_by_bins(lab: Lab) -> Result:
     for name, make in makers.items():
         times = [lab.timed(f"{name}, {bins} bins", make(bins), run_time) for bins in sizes]
         curves.append(Curve(name, [float(bins) for bins in sizes], times))
-    return Result([Panel("Time per sample", "bins", "nanoseconds", curves, log_x=True, log_y=True)])
+    return Figure([Panel("Time per sample", "bins", "nanoseconds", curves, log_x=True, log_y=True)])
 
 
 def run_time(policy: Policy) -> float:
@@ -256,24 +252,22 @@ def run_time(policy: Policy) -> float:
     return min(taken) / TIMED * 1e9
 
 
-def on_every_set(x: str, y: str, find: Callable[[str], list[Curve]], log_x: bool = False, suffix: str = "") -> Result:
+def on_every_set(x: str, y: str, find: Callable[[str], list[Curve]], log_x: bool = False, suffix: str = "") -> Figure:
     """A panel for each of the paper's three sets."""
-    return Result(
-        [Panel(f"{title}{suffix}", x, y, find(trace), log_x=log_x) for title, trace in PAPER_TRACES.items()]
-    )
+    return Figure([Panel(f"{title}{suffix}", x, y, find(trace), log_x=log_x) for title, trace in PAPER_TRACES.items()])
 
 
-def regret_over_time(lab: Lab) -> Result:
+def regret_over_time(lab: Lab) -> Figure:
     """The paper's policies on its three sets, known cost."""
     return on_every_set("time", "regret", lambda trace: over_time(lab.known(trace), "regret"))
 
 
-def regret_over_time_learned(lab: Lab) -> Result:
+def regret_over_time_learned(lab: Lab) -> Figure:
     """The same with costs that have to be learned."""
     return on_every_set("time", "regret", lambda trace: over_time(lab.learned(trace), "regret"))
 
 
-def regret_by_cost(lab: Lab) -> Result:
+def regret_by_cost(lab: Lab) -> Figure:
     """Regret at the horizon for every cost."""
     costs = lab.scale.costs
     return on_every_set(
@@ -281,30 +275,30 @@ def regret_by_cost(lab: Lab) -> Result:
     )
 
 
-def regret_by_alpha(lab: Lab) -> Result:
+def regret_by_alpha(lab: Lab) -> Figure:
     """Regret at the horizon for every α."""
     alphas = lab.scale.alphas
     return on_every_set("α", "regret", lambda trace: over(alphas, lambda alpha: lab.by_alpha(trace, alpha), "regret"))
 
 
-def long_horizons(lab: Lab) -> Result:
+def long_horizons(lab: Lab) -> Figure:
     """Regret over a hundred times the paper's horizon."""
     return on_every_set("time", "regret", lambda trace: over_time(lab.long(trace), "regret"), log_x=True)
 
 
-def many_bins(lab: Lab) -> Result:
+def many_bins(lab: Lab) -> Figure:
     """Regret with 256 bins."""
     return on_every_set(
         "time", "regret", lambda trace: over_time(lab.known(trace, bins=256), "regret"), suffix=", 256 bins"
     )
 
 
-def true_cost_over_time(lab: Lab) -> Result:
+def true_cost_over_time(lab: Lab) -> Figure:
     """Mean cost with the truth in place of the remote's answer."""
     results = lab.known(PAPER_TRACES["CIFAR-100"])
     over_times = over_time(results, "true_cost_per_sample")
     by_cost = over(lab.scale.costs, lambda cost: lab.known(PAPER_TRACES["CIFAR-100"], cost), "true_cost_per_sample")
-    return Result(
+    return Figure(
         [
             Panel("CIFAR-100, cost 0.5", "time", "true cost per sample", over_times, log_x=True),
             Panel("CIFAR-100, at the horizon", "offload cost", "true cost per sample", by_cost),
@@ -312,16 +306,16 @@ def true_cost_over_time(lab: Lab) -> Result:
     )
 
 
-def true_cost_by_alpha(lab: Lab) -> Result:
+def true_cost_by_alpha(lab: Lab) -> Figure:
     """The same at the horizon for every α."""
     trace = PAPER_TRACES["CIFAR-100"]
     curves = over(lab.scale.alphas, lambda alpha: lab.by_alpha(trace, alpha), "true_cost_per_sample")
-    return Result([Panel("CIFAR-100", "α", "true cost per sample", curves)])
+    return Figure([Panel("CIFAR-100", "α", "true cost per sample", curves)])
 
 
-def bounds(lab: Lab) -> Result:
+def bounds(lab: Lab) -> Figure:
     """What was measured between the bounds."""
-    return Result([bounds_on(lab, title, trace) for title, trace in PAPER_TRACES.items()])
+    return Figure([bounds_on(lab, title, trace) for title, trace in PAPER_TRACES.items()])
 
 
 def bounds_on(lab: Lab, title: str, trace: str) -> Panel:
@@ -345,7 +339,7 @@ def repaired_bound(problem: Problem, horizon: int) -> float:
     return stochastic_bound(problem, horizon=horizon, alpha=ALPHA) + forced
 
 
-def adversaries(lab: Lab) -> Result:
+def adversaries(lab: Lab) -> Figure:
     """Regret under arrivals that an adversary chose."""
     source = lab.source(PAPER_TRACES["CIFAR-10"])
     setting = (np.maximum.accumulate(source.agreement), FixedCosts(COST), np.maximum(source.weights, 1e-4))
@@ -364,7 +358,7 @@ def adversaries(lab: Lab) -> Result:
         results = lab.on(f"adaptive {name}", Adaptive(*setting), {name: policy})
         adaptive += over_time(results, "regret")
     panels.append(Panel("adaptive adversary", "time", "regret", adaptive))
-    return Result(panels)
+    return Figure(panels)
 
 
 PAPER_TABLES = {  # offloaded share and accuracy in per cent, as printed in Tables I and II
@@ -380,7 +374,7 @@ PAPER_TABLES = {  # offloaded share and accuracy in per cent, as printed in Tabl
 }
 
 
-def tables(lab: Lab) -> Result:
+def tables(lab: Lab) -> Figure:
     """Tables I and II, ours beside the paper's, with the reason where they differ."""
     columns = (
         *("set", "trace", "policy", "paper_offloaded", "offloaded", "paper_accuracy", "accuracy"),
@@ -394,7 +388,7 @@ def tables(lab: Lab) -> Result:
         agreement, error = float(source.trace.agreement), calibration_error(source)
         figures = (paper[0], round(ours[0], 4), paper[1], round(ours[1], 2), round(agreement, 4), round(error, 4))
         rows.append([title, PAPER_TRACES[title], policy, *figures, explanation(policy, paper, ours, source)])
-    return Result(columns=columns, rows=rows)
+    return Figure(columns=columns, rows=rows)
 
 
 def calibration_error(source: Replay) -> float:

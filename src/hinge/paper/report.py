@@ -8,7 +8,7 @@ import plotly  # noqa: F401  # drawn with when the page is made; a missing extra
 
 from hinge._html import document, draw, plot, section
 from hinge.paper.claims import Claim
-from hinge.paper.figures import Experiment, Result
+from hinge.paper.figures import Experiment, Figure
 
 STYLE = """
 .holds { color: #00664a; font-weight: 600 } .fails { color: #b03a00; font-weight: 600 }
@@ -20,7 +20,7 @@ STYLE = """
 """
 
 
-def page(found: Mapping[Experiment, Result], claims: Sequence[Claim], about: Sequence[str]) -> str:
+def page(found: Mapping[Experiment, Figure], claims: Sequence[Claim], about: Sequence[str]) -> str:
     """The report as HTML that needs nothing else: no network, no other file."""
     links = " ".join(f'<a href="#{experiment.name}">{escape(experiment.title)}</a>' for experiment in found)
     sections = [_section(experiment, result) for experiment, result in found.items()]
@@ -43,12 +43,12 @@ def _verdict(claim: Claim) -> str:
     return "holds" if claim.holds else "fails"
 
 
-def _section(experiment: Experiment, result: Result) -> str:
+def _section(experiment: Experiment, result: Figure) -> str:
     body = table(result) if result.columns else plot(experiment.name, draw(result.panels))
     return section(experiment.name, experiment.title, experiment.note, body)
 
 
-def table(result: Result) -> str:
+def table(result: Figure) -> str:
     """The rows of a result."""
     head = "".join(f"<th>{escape(column.replace('_', ' '))}</th>" for column in result.columns)
     rows = ["".join(_cell(value) for value in row) for row in result.rows]

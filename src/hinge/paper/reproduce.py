@@ -8,7 +8,7 @@ from pathlib import Path
 from hinge._checks import did_you_mean
 from hinge.errors import UnknownName
 from hinge.paper.claims import CLAIMS, Claim
-from hinge.paper.figures import EXPERIMENTS, FULL, Experiment, Lab, Result, Scale
+from hinge.paper.figures import EXPERIMENTS, FULL, Experiment, Figure, Lab, Scale
 
 Progress = Callable[[str], None]
 
@@ -30,7 +30,7 @@ def chosen(name: str) -> Sequence[Experiment]:
 
 def reproduce(
     name: str, out: Path, scale: Scale = FULL, progress: Progress | None = None
-) -> tuple[dict[Experiment, Result], list[Claim]]:
+) -> tuple[dict[Experiment, Figure], list[Claim]]:
     """Run experiments and write what they found: a CSV each, a page to look at, and for `all` the claims.
 
     The page is `report.html` for `all`, and named after the experiment otherwise.

@@ -1,4 +1,4 @@
-"""Every policy, one family per file; `base` says what a policy is, `expiry` what the deterministic ones share."""
+"""Every policy, one family per file, and what a policy of your own is made of (docs/add-a-policy.md)."""
 
 from hinge.policies.budgets import AtMost, OnBudget, at_most, on_budget
 from hinge.policies.drift import (
@@ -7,7 +7,7 @@ from hinge.policies.drift import (
     SlidingWindowHILCB,
     SlidingWindowIsotonic,
 )
-from hinge.policies.expiry import FOREVER, ExpiryPolicy
+from hinge.policies.expiry import FOREVER, ExpiryPolicy, has_expired
 from hinge.policies.hedge import HILF, HILN, AdaHedgeG, HedgeG, HedgeHI, HedgeHIRestart
 from hinge.policies.hi_lcb import HILCB, HILCBLite
 from hinge.policies.isotonic import Isotonic
@@ -18,14 +18,21 @@ from hinge.policies.policy import (
     Decision,
     Decisions,
     Explanation,
+    Functions,
     Need,
     Policy,
+    Reals,
+    State,
+    Wholes,
     build,
+    note_nothing,
     policy_class,
     policy_names,
+    real_column,
     restore,
+    whole_column,
 )
-from hinge.policies.random import RandomisedPolicy
+from hinge.policies.random import RandomisedPolicy, uniform
 from hinge.policies.static import AlwaysLocal, AlwaysRemote, Logistic, Offline, Oracle, Static
 from hinge.policies.thompson import Thompson
 
@@ -46,6 +53,7 @@ __all__ = [
     "DiscountedIsotonic",
     "ExpiryPolicy",
     "Explanation",
+    "Functions",
     "HILCBLite",
     "HedgeG",
     "HedgeHI",
@@ -60,14 +68,22 @@ __all__ = [
     "Policy",
     "PooledKL",
     "RandomisedPolicy",
+    "Reals",
     "SlidingWindowHILCB",
     "SlidingWindowIsotonic",
+    "State",
     "Static",
     "Thompson",
+    "Wholes",
     "at_most",
     "build",
+    "has_expired",
+    "note_nothing",
     "on_budget",
     "policy_class",
     "policy_names",
+    "real_column",
     "restore",
+    "uniform",
+    "whole_column",
 ]

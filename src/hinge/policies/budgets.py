@@ -1,21 +1,14 @@
-"""Putting real functions in the place of stand-ins.
+"""Budgets: a policy around another that limits what it spends on offloads. `at_most` is hard, `on_budget` a price.
 
-Compiled code cannot take functions as arguments, and a policy's functions are to be compiled. So a loop, or a policy
-around another, is written with stand-ins, and copied with the real functions under their names.
+A budget is built from the functions of the policy inside by a closure (`limited`, `priced`), which Python and numba run
+alike; its table holds the table of the policy inside.
 
-A policy around another: what the budgets of `limits` and `prices` share.
+**A hard limit.** `AtMost` remembers when each of the last L offloads leaves the window; while the oldest of them is
+still in it, samples are accepted, whatever the policy inside would do. Hence no window of `window` samples, wherever it
+begins, holds more than L = ⌊offloads × window⌋ of them, against any input.
 
-Their functions are written around stand-ins for those of the policy inside, and their table holds its table.
-
-A hard limit on offloads.
-
-It remembers when each of the last L offloads leaves the window; while the oldest of them is still in it, samples are
-accepted, whatever the policy inside would do. Hence no window of `window` samples, wherever it begins, holds more than
-L = ⌊offloads × window⌋ of them, against any input.
-
-A price that meets a budget.
-
-It adds λ ≥ 0 to what an offload costs, and every `review` samples moves it by the dual step
+**A price that meets a budget.** `OnBudget` adds λ ≥ 0 to what an offload costs, and every `review` samples moves it by
+the dual step
 
     λ ← max(0, λ + rate_t (spent - target × review)),      rate_t = max(rate, 0.2 / √t)
 
@@ -26,97 +19,49 @@ review, and as every excess has been added to λ, at no more than its rate, what
     target × T + (1 + rate_t × review) / rate + review
 
 against any input. A cost that is not known is booked as 1 when an offload is decided, and what it was less is refunded
-when its feedback comes, so that feedback which is late or missing cannot break the bound. Devices that share one ledger
-share one budget; the bound is then for those that start together, since rate_t must only fall.
+when its feedback arrives, so that feedback which is late or missing cannot break the bound. Devices that share one
+ledger share one budget; the bound is then for those that start together, since rate_t must only fall.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
-from types import FunctionType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self
 
-from hinge._checks import positive, real, whole
-from hinge.errors import InvalidState
-from hinge.policies.expiry import Reals, Wholes, real_column, whole_column
-from hinge.policies.policy import ACCEPTED, Decision, Evidence, Explanation, Policy, State, policy_class
-
-
-def bound_to(function: Callable[..., Any], **real: Callable[..., Any]) -> FunctionType:
-    """A copy of a function, and of those it calls in its own module, that knows these functions by these names.
-
-    >>> def price(): return 0
-    >>> def total(count): return count * price()
-    >>> bound_to(total, price=lambda: 7)(3)
-    21
-    """
-    original = plain(function)
-    names = {**original.__globals__, **real}
-    for name, value in original.__globals__.items():
-        if name not in real and isinstance(value, FunctionType) and value.__globals__ is original.__globals__:
-            names[name] = FunctionType(value.__code__, names, value.__name__, value.__defaults__)
-            names[name].__qualname__ = f"{value.__qualname__}[{', '.join(f.__qualname__ for f in real.values())}]"
-    copy = names.get(original.__name__)
-    return copy if isinstance(copy, FunctionType) else FunctionType(original.__code__, names, original.__name__)
-
-
-def plain(function: Callable[..., Any]) -> FunctionType:
-    """The function, if it is one that can be copied and compiled."""
-    if not isinstance(function, FunctionType):
-        raise TypeError(f"a policy's functions must be plain functions, got {function!r}")
-    return function
-
-
-Self = TypeVar("Self", bound="Budgeted")
-
-
-def inner_offloads(table: Any, bin: int, time: int) -> bool:
-    """Stands for the policy's own."""
-    raise NotImplementedError
-
-
-def inner_notes(table: Any, bin: int, time: int) -> None:
-    """Stands for the policy's own."""
-    raise NotImplementedError
-
-
-def inner_learns(table: Any, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Stands for the policy's own."""
-    raise NotImplementedError
-
-
-def inner_rebuilds(table: Any) -> None:
-    """Stands for the policy's own."""
-    raise NotImplementedError
-
-
-@cache
-def around(
-    function: Callable[..., Any],
-    offloads: Callable[..., bool],
-    notes: Callable[..., None],
-    learns: Callable[..., None],
-    rebuilds: Callable[..., None],
-) -> Callable[..., Any]:
-    """A function around those of the policy inside; one and the same for the same, so that it is compiled once."""
-    inner = {"inner_offloads": offloads, "inner_notes": notes, "inner_learns": learns, "inner_rebuilds": rebuilds}
-    return bound_to(function, **inner)
+from hinge._checks import positive, real, shown, whole
+from hinge.errors import InvalidState, InvalidValue
+from hinge.policies.policy import (
+    ACCEPTED,
+    Decision,
+    Evidence,
+    Explanation,
+    Functions,
+    Policy,
+    Reals,
+    State,
+    Wholes,
+    policy_class,
+    real_column,
+    whole_column,
+)
 
 
 class Budgeted(Policy):
     """A policy around another, whose clock, evidence and open decisions it takes over: ask this one from now on."""
 
-    wraps = True
-    _own: tuple[str, ...]  # fields of the table that are not the inner policy's
+    _own: tuple[str, ...]  # columns of the table that are not the inner policy's
 
     def _enclose(self, policy: Policy | Mapping[str, Any]) -> Policy:
         owner = type(self).__name__
         inner = _built(owner, policy)
-        if inner.needs or not inner.can_be_overruled:
+        if not inner.limitable:
             raise TypeError(f"{owner}: policy must learn from offloads alone, and not by their chance, got {inner!r}")
-        if inner.enclosed:
+        if inner._enclosed:
             raise ValueError(f"{owner}: policy must not be inside another already, got {inner!r}")
-        inner.enclosed = True
+        inner._enclosed = True
         super().__init__(inner.bins, inner.offload_cost)
         self.policy, self._inner = {"policy": inner.name, "parameters": inner.parameters}, inner
         self.id, self.time, self.learned = inner.id, inner.time, inner.learned
@@ -127,13 +72,6 @@ class Budgeted(Policy):
         self.spent = (*self._own, *(f"inner.{field}" for field in inner.spent))
         return inner
 
-    def _surround(self, *functions: Callable[..., Any]) -> None:
-        self._offloads, self._notes, self._learns = (around(function, *self._functions()) for function in functions)
-
-    def _functions(self) -> tuple[Callable[..., Any], ...]:
-        inner = self._inner
-        return inner._offloads, inner._notes, inner._learns, inner._rebuilds or rebuild_nothing
-
     def decide(self, bin: int) -> Decision:
         bin = self._checked_bin(bin)
         self.time = time = self.time + 1
@@ -143,14 +81,16 @@ class Budgeted(Policy):
         return self._await(True, bin, time)
 
     def explain(self, bin: int) -> Explanation:
-        bin = self._checked_bin(bin)
-        copy = type(self).restore(self.state())  # to decide may review the price, and to explain changes nothing
-        offload = copy._offloads(copy.table, bin, copy.time + 1)
-        why = copy._now().explain(bin)
-        if why.offload_probability > 0.0 and not offload and copy._refuses():
-            return Explanation(bin, 0.0, why.offloads, why.agreement, None, None, copy._refusal_to_spend(bin))
-        reason = f"{why.reason[:-1]}; {copy._terms()}."
-        return Explanation(bin, float(offload), why.offloads, why.agreement, why.expiry, why.samples_left, reason)
+        with self._as_decided_next():
+            why = self._now().explain(bin)
+            if why.offload_probability > 0.0 and self._refuses():
+                return Explanation(bin, 0.0, why.offloads, why.agreement, None, None, self._refusal_to_spend(bin))
+            return replace(why, reason=f"{why.reason[:-1]}; {self._terms()}.")
+
+    @contextmanager
+    def _as_decided_next(self) -> Iterator[None]:
+        """The table as it will be when the next sample is decided, for the length of a `with` block."""
+        yield
 
     def share(self, other: "Budgeted") -> None:
         """Let the budget inside be one with that inside another policy of the same kind; see `OnBudget.share`."""
@@ -178,25 +118,29 @@ class Budgeted(Policy):
         """The policy that this one is around."""
         return self._now()
 
+    @property
+    def unlimited(self) -> Policy:
+        return self._now().unlimited
+
     def _now(self) -> Policy:
         """The policy inside, its clock set."""
         self._inner.time = self.time
         return self._inner
 
-    def fresh(self: Self, seed: int | None = None) -> Self:
+    def fresh(self, seed: int | None = None) -> Self:
         own = {name: value for name, value in self.parameters.items() if name != "policy"}
-        policy: Self = type(self)(**{**own, "policy": self._inner.fresh(seed)})
-        return policy
+        return type(self)(**{**own, "policy": self._inner.fresh(seed)})
 
     def __reduce__(self) -> Any:
-        return type(self).restore, (self.state(),)  # functions made here cannot be pickled
+        return type(self).restore, (self.state(),)  # closures cannot be sent to another process
 
     def _check_like(self, theirs: Mapping[str, Any]) -> None:
         described = theirs.get("policy")
         if not isinstance(described, Mapping) or described.get("policy") != self._inner.name:
             wanted = f"{type(self).__name__}: other_state must be around {self._inner.name!r}"
-            raise InvalidState(f"{wanted}, got {described!r}")
-        self._inner._check_like(described["parameters"])
+            raise InvalidState(f"{wanted}, got {shown(described)}")
+        parameters = described.get("parameters")
+        self._inner._check_like(parameters if isinstance(parameters, Mapping) else {})
 
     def _column(self, field: str) -> Any:
         if field in self._own:
@@ -224,21 +168,17 @@ class Budgeted(Policy):
     def _refresh(self) -> None:
         self._now()._refresh()
 
+    @abstractmethod
     def _refuses(self) -> bool:
         """Whether there is nothing to spend at present."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _refusal_to_spend(self, bin: int) -> str:
         """Why a sample is accepted that the policy inside would offload."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _terms(self) -> str:
         """What the budget says at present."""
-        raise NotImplementedError
-
-
-def rebuild_nothing(table: Any) -> None:
-    """The policy inside has nothing that is derived from its evidence."""
 
 
 def _built(owner: str, policy: Policy | Mapping[str, Any]) -> Policy:
@@ -246,9 +186,12 @@ def _built(owner: str, policy: Policy | Mapping[str, Any]) -> Policy:
     if isinstance(policy, Policy):
         return policy
     if not isinstance(policy, Mapping) or not isinstance(policy.get("parameters"), Mapping):
-        raise TypeError(f"{owner}: policy must be a policy, got {policy!r}")
+        raise TypeError(f"{owner}: policy must be a policy, got {shown(policy)}")
     built: Policy = policy_class(str(policy.get("policy")))(**policy["parameters"])
     return built
+
+
+# -- a hard limit -----------------------------------------------------------------------------------------------------
 
 
 class LimitTable(NamedTuple):
@@ -260,21 +203,26 @@ class LimitTable(NamedTuple):
     window: int
 
 
-def offloads_within(table: LimitTable, bin: int, time: int) -> bool:
-    """Offload as the policy inside does, where the window has room."""
-    return bool(time >= table.leaves[table.oldest[0]] and inner_offloads(table.inner, bin, time))
+@cache  # the same functions for the same policy inside, so that they are compiled once
+def limited(inner: Functions) -> Functions:
+    """The functions of a policy within a limit."""
+    inner_offloads, inner_notes, inner_learns = inner
 
+    def offloads_within(table: LimitTable, bin: int, time: int) -> bool:
+        """Offload as the policy inside does, where the window has room."""
+        return bool(time >= table.leaves[table.oldest[0]] and inner_offloads(table.inner, bin, time))
 
-def note_within(table: LimitTable, bin: int, time: int) -> None:
-    """The offload takes the place of the oldest."""
-    inner_notes(table.inner, bin, time)
-    table.leaves[table.oldest[0]] = time + table.window
-    table.oldest[0] = (table.oldest[0] + 1) % len(table.leaves)
+    def note_within(table: LimitTable, bin: int, time: int) -> None:
+        """Replace the oldest offload by this one."""
+        inner_notes(table.inner, bin, time)
+        table.leaves[table.oldest[0]] = time + table.window
+        table.oldest[0] = (table.oldest[0] + 1) % len(table.leaves)
 
+    def learn_within(table: LimitTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+        """The policy inside learns."""
+        inner_learns(table.inner, bin, agreed, cost, time, now)
 
-def learn_within(table: LimitTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """The policy inside learns."""
-    inner_learns(table.inner, bin, agreed, cost, time, now)
+    return Functions(offloads_within, note_within, learn_within)
 
 
 class AtMost(Budgeted):
@@ -295,14 +243,18 @@ class AtMost(Budgeted):
         self.window = whole(owner, "window", window, 1, 2**31)
         limit = math.floor(self.offloads * self.window + 1e-9)  # 0.29 × 100 is 28.999999999999996
         if limit < 1:
-            raise ValueError(f"{owner}: offloads must allow one in {window} samples at least, got {offloads!r}")
-        self.table = LimitTable(inner.table, whole_column(limit), whole_column(1), self.window)
-        self._surround(offloads_within, note_within, learn_within)
+            raise InvalidValue(owner, "offloads", f"must allow one in {window} samples at least, got {offloads!r}")
+        table = LimitTable(inner.table, whole_column(limit), whole_column(1), self.window)
+        functions = limited(inner.functions)
+        self.start(table, functions.offloads, functions.learns, notes=functions.notes)
 
     def _refresh(self) -> None:
         super()._refresh()
-        if self.table.oldest[0] >= len(self.table.leaves):
-            raise InvalidState(f"{type(self).__name__}: state has {self.table.oldest[0]} as 'oldest'")
+        leaves, oldest = self.table.leaves, self.table.oldest[0]
+        if oldest >= len(leaves):
+            raise InvalidState(f"{type(self).__name__}: state has {oldest} as 'oldest'")
+        if max(leaves) > self.time + self.window:
+            raise InvalidState(f"{type(self).__name__}: state has an offload from the future in 'leaves'")
 
     def _refuses(self) -> bool:
         return bool(self.time + 1 < self.table.leaves[self.table.oldest[0]])
@@ -329,14 +281,18 @@ def at_most(policy: Policy, offloads: float = 0.2, window: int = 1000) -> AtMost
     return AtMost(policy, offloads, window)
 
 
+# -- a price ----------------------------------------------------------------------------------------------------------
+
 QUICK = 0.2  # how long the first steps are
+PRICE, BOOKED, REFUNDED = 0, 1, 2  # the entries of the ledger: λ, and what was booked and refunded since the review
+LEDGER = 3
 
 
 class PriceTable(NamedTuple):
     """The table of the policy inside, and the ledger."""
 
     inner: Any
-    ledger: Reals  # λ, and what was booked and refunded since the last review; devices may share it
+    ledger: Reals  # devices may share it
     reviewed: Wholes  # when the price was last reviewed
     known_cost: float  # what an offload costs inside, or 0 where that is learned
     books: float  # what an offload is booked for when it is decided
@@ -346,43 +302,51 @@ class PriceTable(NamedTuple):
     review: int
 
 
-def offloads_priced(table: PriceTable, bin: int, time: int) -> bool:
-    """Offload as the policy inside does at the present price."""
-    if time >= table.reviewed[0] + table.review:
-        settle(table, time)
-    return bool(table.ledger[0] < 1.0 and inner_offloads(table.inner, bin, time))
-
-
-def settle(table: PriceTable, time: int) -> None:
-    """Review the price, and let the policy inside see it."""
+def review_price(table: PriceTable, time: int) -> None:
+    """Move the price by what was spent since the last review."""
     reviews = (time - table.reviewed[0]) // table.review
     allowed = table.target * table.review * reviews
     rate = max(table.rate, QUICK / math.sqrt(time))
-    spent = table.ledger[1] - table.ledger[2]
-    table.ledger[0] = max(0.0, table.ledger[0] + rate * (spent - allowed))
-    table.ledger[1] = table.ledger[2] = 0.0
+    spent = table.ledger[BOOKED] - table.ledger[REFUNDED]
+    table.ledger[PRICE] = max(0.0, table.ledger[PRICE] + rate * (spent - allowed))
+    table.ledger[BOOKED] = table.ledger[REFUNDED] = 0.0
     table.reviewed[0] += reviews * table.review
-    if table.ledger[0] + table.known_cost != table.inner.price[0]:
-        put_price(table)
 
 
-def put_price(table: PriceTable) -> None:
-    """Raise the cost of an offload by λ, for the policy inside."""
-    table.inner.price[0] = table.known_cost + table.ledger[0]
-    inner_rebuilds(table.inner)
+@cache
+def priced(inner: Functions, inner_rebuilds: Callable[..., None]) -> tuple[Functions, Callable[..., None]]:
+    """The functions of a policy at a price, and the one that sets the price inside."""
+    inner_offloads, inner_notes, inner_learns = inner
+
+    def set_price(table: PriceTable) -> None:
+        """Raise the cost of an offload by λ, for the policy inside."""
+        table.inner.price[0] = table.known_cost + table.ledger[PRICE]
+        inner_rebuilds(table.inner)
+
+    def offloads_priced(table: PriceTable, bin: int, time: int) -> bool:
+        """Offload as the policy inside does at the present price."""
+        if time >= table.reviewed[0] + table.review:
+            review_price(table, time)
+            if table.ledger[PRICE] + table.known_cost != table.inner.price[0]:
+                set_price(table)
+        return bool(table.ledger[PRICE] < 1.0 and inner_offloads(table.inner, bin, time))
+
+    def note_priced(table: PriceTable, bin: int, time: int) -> None:
+        """Book what the offload costs, or the most that it can."""
+        inner_notes(table.inner, bin, time)
+        table.ledger[BOOKED] += table.books
+
+    def learn_priced(table: PriceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+        """Refund what the offload was booked for too much; the policy inside learns."""
+        if table.refunds:
+            table.ledger[REFUNDED] += table.books - cost
+        inner_learns(table.inner, bin, agreed, cost, time, now)
+
+    return Functions(offloads_priced, note_priced, learn_priced), set_price
 
 
-def note_priced(table: PriceTable, bin: int, time: int) -> None:
-    """Book what the offload costs, or the most that it can."""
-    inner_notes(table.inner, bin, time)
-    table.ledger[1] += table.books
-
-
-def learn_priced(table: PriceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Refund what the offload was booked for too much; the policy inside learns."""
-    if table.refunds:
-        table.ledger[2] += table.books - cost
-    inner_learns(table.inner, bin, agreed, cost, time, now)
+def rebuild_nothing(table: Any) -> None:
+    """Nothing is derived from the evidence."""
 
 
 class OnBudget(Budgeted):
@@ -406,7 +370,7 @@ class OnBudget(Budgeted):
         review: int = 10,
     ) -> None:
         inner, owner = self._enclose(policy), type(self).__name__
-        if not hasattr(inner.table, "price"):
+        if inner.price_column is None:
             wanted = f"{owner}: policy must weigh a price that can be moved, as hi-lcb and isotonic do"
             raise TypeError(f"{wanted}, got {inner!r}")
         if (offloads is None) == (cost is None):
@@ -415,9 +379,9 @@ class OnBudget(Budgeted):
         self.cost = None if cost is None else real(owner, "cost", cost, 0, 1)
         self.rate, self.review = positive(owner, "rate", rate), whole(owner, "review", review, 1, 2**31)
         known = inner.offload_cost
-        self.table = PriceTable(
+        table = PriceTable(
             inner=inner.table,
-            ledger=real_column(3),
+            ledger=real_column(LEDGER),
             reviewed=whole_column(1, self.time),
             known_cost=known or 0.0,
             books=known if self.cost is not None and known is not None else 1.0,
@@ -426,12 +390,32 @@ class OnBudget(Budgeted):
             rate=self.rate,
             review=self.review,
         )
-        self._surround(offloads_priced, note_priced, learn_priced)
+        functions, self._set_price = priced(inner.functions, inner._rebuilds or rebuild_nothing)
+        self.start(table, functions.offloads, functions.learns, notes=functions.notes)
 
     @property
     def price(self) -> float:
         """λ: what an offload costs at present beyond its cost, as a share of a wrong answer."""
-        return float(self.table.ledger[0])
+        return float(self.table.ledger[PRICE])
+
+    @contextmanager
+    def _as_decided_next(self) -> Iterator[None]:
+        """The price as it will be after the review that may come before the next sample."""
+        table, time = self.table, self.time + 1
+        if time < table.reviewed[0] + table.review:
+            yield
+            return
+        ledger, reviewed, before = table.ledger[:], table.reviewed[0], table.ledger[PRICE]
+        review_price(table, time)
+        moved = table.ledger[PRICE] != before
+        try:
+            if moved:
+                self._set_price(table)
+            yield
+        finally:
+            table.ledger[:], table.reviewed[0] = ledger, reviewed
+            if moved:
+                self._set_price(table)
 
     def share(self, other: Budgeted) -> None:
         """Spend from the ledger of another device: what both may spend is then one budget.
@@ -448,7 +432,7 @@ class OnBudget(Budgeted):
         if (self.offloads, self.cost) != (other.offloads, other.cost):
             goals = f"offloads={self.offloads}, cost={self.cost}"
             raise ValueError(f"{owner}: other must have {goals} too, got offloads={other.offloads}, cost={other.cost}")
-        if self.enclosed:
+        if self._enclosed:
             raise ValueError(f"{owner}: the policy around this one has to share, as this one is inside it")
         self._share(other)
 
@@ -457,7 +441,9 @@ class OnBudget(Budgeted):
 
     def _refresh(self) -> None:
         super()._refresh()
-        around(put_price, *self._functions())(self.table)
+        if self.table.reviewed[0] > self.time:
+            raise InvalidState(f"{type(self).__name__}: state has a review from the future")
+        self._set_price(self.table)
 
     def _refuses(self) -> bool:
         return self.price >= 1.0

@@ -1,27 +1,24 @@
-"""Evidence that ages, and how long a licence lasts that rests on it.
+"""Policies for streams that change: HI-LCB and Isotonic with evidence that ages, audits and an alarm. Grade A: derived
+here.
 
-While a policy accepts it learns nothing, so that after a change its licences would be wrong for as long as they last.
-Evidence that ages while the clock runs makes licences end by themselves:
+**Ageing.** While a policy accepts it learns nothing, so that after a change its licences would be wrong for as long as
+they last. Evidence that ages while the clock runs makes licences end by themselves:
 
     discounted       an offload counts (1 - 1/memory)^age
     sliding window   an offload counts 1 until it is `memory` samples old; forgotten in sixteenths (panes) of that
 
-and what the policy doubts is `memory` samples long, not `t`. Within a pane evidence only fades and doubt only grows, so
-that they cross at most once, which is found by halving; a licence is looked at again at the next pane.
+and the time in the doubt is `memory` at most, not `t`. Within a pane evidence only fades and doubt only grows, so that
+they cross at most once, which is found by bisection; a licence is checked again at the next pane.
 
-Noticing a change: Page's test (Biometrika 1954) on what offloads reveal.
+**Audits.** When an audit is due, the next sample that would be accepted is offloaded all the same, whichever bin it
+lies in; from one audit to the next are 1/audit samples at least, whether feedback arrives or not.
 
-The test sums the log-likelihood ratio of "bins on this side of break-even have come to it" against "they agree as they
-did", and starts again from 0 whenever that is negative. By Lorden's inequality a sum that exceeds log(10 memory) does
-so by chance once in 10 memories of offloads at most if what was believed was right; it is an estimate, so that this is
-a guide and no guarantee (the tests count). Then all evidence of agreement, and every licence with it, is dropped at
-once. Learned costs are watched in the same way, for a quarter less or more.
-
-HI-LCB and Isotonic for a world that changes: with discounted evidence, or with a sliding window. Grade A: derived
-here. `ageing` says how evidence ages, and `alarm` how a change is noticed.
-
-*Audit*: where it is due, the next sample that would be accepted is offloaded all the same, whichever bin it lies in;
-from one audit to the next are 1/audit samples at least, whatever becomes of them.
+**The alarm** is Page's test (Biometrika 1954) on what offloads reveal. It sums the log-likelihood ratio of "bins on
+this side of break-even have come to it" against "they agree as they did", and starts again from 0 whenever that is
+negative. By Lorden's inequality a sum that exceeds log(10 memory) does so by chance once in 10 memories of offloads at
+most if what was believed was right; it is an estimate, so that this is a guide and no guarantee (the tests count). Then
+all evidence of agreement, and every licence with it, is dropped at once. Learned costs are watched in the same way, for
+a quarter less or more.
 """
 
 import math
@@ -31,22 +28,30 @@ from typing import ClassVar, NamedTuple
 
 from hinge._checks import positive, real, whole
 from hinge.errors import InvalidState
-from hinge.policies.expiry import (
-    FOREVER,
-    ExpiryPolicy,
-    Reals,
-    Wholes,
-    drop_all,
-    drop_filled,
-    fill,
-    real_column,
-    whole_column,
+from hinge.policies.expiry import COST_SUMS, COUNT, FOREVER, SQUARES, SUM, ExpiryPolicy, drop_all, drop_filled, fill
+from hinge.policies.isotonic import (
+    break_even,
+    checked_stakes,
+    doubt,
+    first_of_class,
+    fit_bin,
+    lowest_cost,
+    named,
+    on_scale,
+    together,
 )
-from hinge.policies.isotonic import break_even, checked_stakes, doubt, first_of_class, fit_bin, lowest_cost, on_scale
-from hinge.policies.policy import Evidence, State
+from hinge.policies.policy import Evidence, Reals, State, Wholes, real_column, whole_column
 
+MEMORY = 50_000
+AUDIT = 0.001
 PANES = 16  # parts in which a window is forgotten
 LASTS = 64  # memories after which no evidence is left: a licence that still holds needs none
+EDGE = 0.01  # means nearer to 0 or 1 than this count as this
+SURE = 10.0  # no false alarm in so many memories, at least
+
+FELL, ROSE, CHEAPER, DEARER = 0, 1, 2, 3  # Page's sums: what is suspected of agreement, and of the cost
+AGREEMENT, COST = 0, 1  # what an alarm drops
+BREAK_EVEN, LOWEST = 0, 1  # for which q, and from which bin on, the isotonic fit was last made
 
 
 class AgeingTable(NamedTuple):
@@ -60,10 +65,10 @@ class AgeingTable(NamedTuple):
     pane_costs: Reals
     clock: Wholes  # the time (discounted) or the pane (window) that the evidence is as of
     viewed: Wholes  # the pane for which the sums were last taken (window)
-    due: Wholes  # from when on the next sample that would be accepted is audited
-    forgotten: Wholes  # when an alarm last dropped the evidence of agreement, and of costs
+    due: Wholes  # the time from which the next sample that would be accepted is audited
+    forgotten: Wholes  # when an alarm last dropped the evidence, of AGREEMENT and of COST
     alarms: Wholes  # how often
-    alarm: Reals  # Page's sums: agreement fell, agreement rose, the cost fell, the cost rose
+    alarm: Reals  # Page's sums: FELL, ROSE, CHEAPER, DEARER
     expiry: Wholes
     filled: Wholes
     first: Wholes  # the isotonic fit, as in IsotonicTable
@@ -71,7 +76,7 @@ class AgeingTable(NamedTuple):
     total: Reals
     evidence: Reals
     support: Reals
-    fitted: Reals  # for which q, and from which bin on, the fit was last made
+    fitted: Reals  # BREAK_EVEN and LOWEST of the fit
     found: Wholes  # up to which bin it was made
     price: Reals
     stakes: Reals
@@ -98,7 +103,7 @@ def fade(table: AgeingTable, now: int) -> None:
         table.agreements[i] *= left
     for i in range(len(table.costs)):
         table.costs[i] *= left
-    table.clock[0], table.fitted[0] = now, -1.0
+    table.clock[0], table.fitted[BREAK_EVEN] = now, -1.0
 
 
 def shift(column: Reals, panes: int) -> None:
@@ -132,7 +137,7 @@ def view(table: AgeingTable, time: int) -> float:
         add_panes(table.pane_agreements, panes, table.agreements)
         add_panes(table.pane_costs, panes, table.costs)
         table.viewed[0] = pane
-        table.fitted[0] = -1.0
+        table.fitted[BREAK_EVEN] = -1.0
     return 1.0
 
 
@@ -151,8 +156,8 @@ def add_panes(column: Reals, panes: int, sums: Reals) -> None:
 def weigh(table: AgeingTable, bin: int, q: float) -> None:
     """Find evidence and support of the bins up to this one, unless they were found since the last offload."""
     start = first_of_class(table, bin)
-    if table.fitted[0] != q or table.fitted[1] != start:
-        table.fitted[0], table.fitted[1], table.found[0] = q, start, start
+    if table.fitted[BREAK_EVEN] != q or table.fitted[LOWEST] != start:
+        table.fitted[BREAK_EVEN], table.fitted[LOWEST], table.found[0] = q, start, start
     for i in range(table.found[0], bin + 1):
         if table.isotonic:
             fit_bin(table, i, table.offloads[i], table.agreements[i], q)
@@ -175,12 +180,12 @@ def cost_at(table: AgeingTable, left: float, reach: int) -> float:
     """The offload cost if it is known, else its lower bound from the costs that are left."""
     if len(table.costs) == 0:
         return table.price[0]
-    offloads = table.costs[0] * left
+    offloads = table.costs[COUNT] * left
     if offloads <= 0.0:
         return -1.0
-    mean = table.costs[1] / table.costs[0]
+    mean = table.costs[SUM] / table.costs[COUNT]
     if table.isotonic:
-        variance = max(0.0, table.costs[2] / table.costs[0] - mean * mean)
+        variance = max(0.0, table.costs[SQUARES] / table.costs[COUNT] - mean * mean)
         return table.price[0] + lowest_cost(mean, variance, offloads, reach, table.alpha)
     return table.price[0] + mean - math.sqrt(table.alpha * math.log(reach) / offloads)
 
@@ -234,8 +239,7 @@ def halve(table: AgeingTable, bin: int, good: int, bad: int) -> int:
     return bad
 
 
-EDGE = 0.01  # means nearer to 0 or 1 than this count as this
-SURE = 10.0  # no false alarm in so many memories, at least
+# -- the alarm --------------------------------------------------------------------------------------------------------
 
 
 def watch(table: AgeingTable, bin: int, agreed: float, cost: float, now: int) -> None:
@@ -243,12 +247,12 @@ def watch(table: AgeingTable, bin: int, agreed: float, cost: float, now: int) ->
     view(table, now)
     price = table.price[0]
     if len(table.costs) > 0:
-        if table.costs[0] <= 0.0:
+        if table.costs[COUNT] <= 0.0:
             return
-        mean = table.costs[1] / table.costs[0]
-        fell = mean > EDGE and doubts(table, 2, cost, mean, 0.75 * mean)
-        rose = mean < 1.0 - EDGE and doubts(table, 3, cost, mean, 0.75 * mean + 0.25)
-        if fell or rose:
+        mean = table.costs[SUM] / table.costs[COUNT]
+        cheaper = mean > EDGE and doubts(table, CHEAPER, cost, mean, 0.75 * mean)
+        dearer = mean < 1.0 - EDGE and doubts(table, DEARER, cost, mean, 0.75 * mean + 0.25)
+        if cheaper or dearer:
             forget_costs(table, now)
             return
         price += mean
@@ -260,13 +264,13 @@ def watch(table: AgeingTable, bin: int, agreed: float, cost: float, now: int) ->
     if table.isotonic:
         seen, agreements = table.weight[bin], table.total[bin]
     believed = (agreements + 1.0) / (seen + 2.0)
-    if doubts(table, 0 if believed > q else 1, agreed, believed, q):
+    if doubts(table, FELL if believed > q else ROSE, agreed, believed, q):
         forget_agreement(table, now)
 
 
 def doubts(table: AgeingTable, alarm: int, seen: float, believed: float, other: float) -> bool:
     """Add what was seen to one of Page's sums: does it speak for another mean than the one believed in?"""
-    # Who believed in never or always would be shaken by a single sample; nearer to the other mean, it takes a few.
+    # A belief of 0 or 1 would be refuted by a single sample; nearer to the other mean, it takes a few.
     believed = min(max(believed, min(EDGE, other / 2.0)), max(1.0 - EDGE, (1.0 + other) / 2.0))
     ratio = seen * math.log(other / believed) + (1.0 - seen) * math.log((1.0 - other) / (1.0 - believed))
     table.alarm[alarm] = max(0.0, table.alarm[alarm] + ratio)
@@ -279,28 +283,27 @@ def forget_agreement(table: AgeingTable, now: int) -> None:
     clear(table.agreements)
     clear(table.pane_offloads)
     clear(table.pane_agreements)
-    table.alarm[0] = table.alarm[1] = 0.0
-    table.forgotten[0] = now
-    table.alarms[0] += 1
+    table.alarm[FELL] = table.alarm[ROSE] = 0.0
+    table.forgotten[AGREEMENT] = now
+    table.alarms[AGREEMENT] += 1
 
 
 def forget_costs(table: AgeingTable, now: int) -> None:
     """Drop what offloads have cost."""
     clear(table.costs)
     clear(table.pane_costs)
-    table.alarm[2] = table.alarm[3] = 0.0
-    table.forgotten[1] = now
-    table.alarms[1] += 1
+    table.alarm[CHEAPER] = table.alarm[DEARER] = 0.0
+    table.forgotten[COST] = now
+    table.alarms[COST] += 1
 
 
 def clear(column: Reals) -> None:
-    """Nothing is known."""
+    """Set a column to 0."""
     for i in range(len(column)):
         column[i] = 0.0
 
 
-MEMORY = 50_000
-AUDIT = 0.001
+# -- deciding and learning --------------------------------------------------------------------------------------------
 
 
 def offloads_ageing(table: AgeingTable, bin: int, time: int) -> bool:
@@ -329,7 +332,7 @@ def note_audit(table: AgeingTable, bin: int, time: int) -> None:
 def drop_found(table: AgeingTable) -> None:
     """Forget the expiries, and the fit, found since the last offload."""
     drop_filled(table)
-    table.fitted[0] = -1.0
+    table.fitted[BREAK_EVEN] = -1.0
 
 
 def learn_ageing(table: AgeingTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
@@ -345,7 +348,7 @@ def learn_ageing(table: AgeingTable, bin: int, agreed: float, cost: float, time:
         roll(table, now)
     if now - time <= table.memory // PANES:
         watch(table, bin, agreed, cost, now)
-    if time > max(table.forgotten[0], table.forgotten[1]):
+    if time > max(table.forgotten[AGREEMENT], table.forgotten[COST]):
         count_aged(table, bin, agreed, cost, time, now)
     drop_found(table)
 
@@ -370,19 +373,19 @@ def add(
     offloads[at] += weight
     agreements[at] += weight * agreed
     if len(costs) > 0:
-        costs[costs_at] += weight
-        costs[costs_at + 1] += weight * cost
-        costs[costs_at + 2] += weight * cost * cost
+        costs[costs_at + COUNT] += weight
+        costs[costs_at + SUM] += weight * cost
+        costs[costs_at + SQUARES] += weight * cost * cost
 
 
 def rebuild_ageing(table: AgeingTable) -> None:
     """Forget all that is derived from the evidence."""
     drop_all(table)
-    table.fitted[0], table.viewed[0] = -1.0, -1
+    table.fitted[BREAK_EVEN], table.viewed[0] = -1.0, -1
 
 
 class Forgetting(ExpiryPolicy):
-    """What the four policies share: a memory, audits, an alarm."""
+    """A memory, audits and an alarm: discounted or in a window, with the bounds of HI-LCB or those of Isotonic."""
 
     carried: tuple[str, ...] = ("clock", "due", "forgotten", "alarms", "alarm")
     merges_on: tuple[str, ...] = ("bins", "memory", "stakes")
@@ -405,10 +408,13 @@ class Forgetting(ExpiryPolicy):
         self.memory = whole(owner, "memory", memory, PANES, FOREVER)
         self.audit = real(owner, "audit", audit, 0, 1)
         self.stakes = checked_stakes(owner, stakes, self.bins)
-        self._start(self._table(), offloads_ageing, learn_ageing, rebuild_ageing, note_audit)
+        prefix = "pane_" if self._windowed else ""
+        self.evidence = tuple(f"{prefix}{field}" for field in ("offloads", "agreements", "costs"))
+        table = self._table()
+        self.start(table, offloads_ageing, learn_ageing, rebuild_ageing, note_audit, table.price)
 
     def _table(self) -> AgeingTable:
-        costs, panes = 0 if self.offload_cost is not None else 3, PANES if self._windowed else 0
+        costs, panes = 0 if self.offload_cost is not None else COST_SUMS, PANES if self._windowed else 0
         interval = math.ceil(min(1.0 / self.audit, FOREVER)) if self.audit else 0
         return AgeingTable(
             offloads=real_column(self.bins),
@@ -451,8 +457,7 @@ class Forgetting(ExpiryPolicy):
     @property
     def alarms(self) -> dict[str, int]:
         """How often all evidence of agreement was dropped, and how often all evidence of costs."""
-        agreement, costs = self.table.alarms
-        return {"agreement": int(agreement), "cost": int(costs)}
+        return {"agreement": int(self.table.alarms[AGREEMENT]), "cost": int(self.table.alarms[COST])}
 
     def _alarms(self) -> list[int]:
         return list(self.table.alarms)
@@ -472,12 +477,32 @@ class Forgetting(ExpiryPolicy):
         if any(len(snapshot["alarms"]) != 2 for snapshot in self._merged.values()):
             raise InvalidState(f"{type(self).__name__}: state has merged evidence without its two counts of alarms")
 
+    def _as_of(self) -> int:
+        return int(self.table.clock[0] * max(self.table.pane, 1))
+
+    def _catch_up(self) -> int:
+        if self._windowed:
+            roll(self.table, self.time)
+        else:
+            fade(self.table, self.time)
+        return self.time
+
+    def _aged(self, evidence: Evidence, since: int) -> Evidence:
+        if not self._windowed:
+            left = left_after(self.table, self.time - since)
+            return {field: [value * left for value in values] for field, values in evidence.items()}
+        panes = self.time // self.table.pane - since // self.table.pane
+        aged = {field: array("d", values) for field, values in evidence.items()}
+        for column in aged.values():
+            shift(column, panes)
+        return {field: list(column) for field, column in aged.items()}
+
     def _counts(self, bin: int) -> tuple[float, float]:
         left = view(self.table, self.time)
         return self.table.offloads[bin] * left, self.table.agreements[bin] * left
 
     def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:
-        seen = f"{agreements:.1f} of {offloads:.1f} recent offloads agreed" if offloads >= 0.05 else "nothing recent"
+        seen = self._seen(bin, offloads, agreements)
         if left == 0:
             return f"Bin {bin} is offloaded: {seen}; {self._lacking(bin)}."
         price = f"evidence fades over {self.memory} samples"
@@ -488,52 +513,26 @@ class Forgetting(ExpiryPolicy):
         when = "never checked again" if left is None else f"checked again in {left} sample{'s' * (left != 1)}"
         return f"Bin {bin} is accepted: {seen}; {when}, as {price}."
 
+    def _seen(self, bin: int, offloads: float, agreements: float) -> str:
+        own = f"{agreements:.1f} of {offloads:.1f} recent offloads agreed" if offloads >= 0.05 else "nothing recent"
+        time = self.time + 1
+        left = view(self.table, time)
+        q = break_even(self.table, bin, cost_at(self.table, left, min(time, self.memory)))
+        if not self._isotonic or not 0.0 < q < 1.0:
+            return own
+        weigh(self.table, bin, q)
+        low, high, all_offloads, all_agreements = together(self.table, bin)
+        if low > high or low == high == bin:
+            return own
+        return f"{own} ({named(low, high)}: {all_agreements * left:.1f} of {all_offloads * left:.1f})"
+
     def _lacking(self, bin: int) -> str:
         licensed = holds(self.table, bin, self.time + 1)
         return "an audit is due" if licensed else super()._lacking(bin)
 
 
-class Discounted(Forgetting):
-    """Evidence that counts (1 - 1/memory)^age."""
-
-    evidence: tuple[str, ...] = ("offloads", "agreements", "costs")
-    _windowed = False
-
-    def _as_of(self) -> int:
-        return int(self.table.clock[0])
-
-    def _catch_up(self) -> int:
-        fade(self.table, self.time)
-        return self.time
-
-    def _aged(self, evidence: Evidence, since: int) -> Evidence:
-        left = left_after(self.table, self.time - since)
-        return {field: [value * left for value in values] for field, values in evidence.items()}
-
-
-class SlidingWindow(Forgetting):
-    """Evidence that counts until it is as old as the memory is long."""
-
-    evidence: tuple[str, ...] = ("pane_offloads", "pane_agreements", "pane_costs")
-    _windowed = True
-
-    def _as_of(self) -> int:
-        return int(self.table.clock[0] * self.table.pane)
-
-    def _catch_up(self) -> int:
-        roll(self.table, self.time)
-        return self.time
-
-    def _aged(self, evidence: Evidence, since: int) -> Evidence:
-        panes = self.time // self.table.pane - since // self.table.pane
-        aged = {field: array("d", values) for field, values in evidence.items()}
-        for column in aged.values():
-            shift(column, panes)
-        return {field: list(column) for field, column in aged.items()}
-
-
-class DiscountedIsotonic(Discounted):
-    """Isotonic with discounted evidence: the policy for a world that changes.
+class DiscountedIsotonic(Forgetting):
+    """Isotonic with discounted evidence: the policy for a stream that changes.
 
     Evidence fades over `memory` samples, and licences end with it; at most a share `audit` of all samples is offloaded
     to check on a licence; an alarm drops all that offloads contradict. That is the price.
@@ -549,10 +548,10 @@ class DiscountedIsotonic(Discounted):
     """
 
     name = "discounted-isotonic"
-    _isotonic = True
+    _windowed, _isotonic = False, True
 
 
-class DiscountedHILCB(Discounted):
+class DiscountedHILCB(Forgetting):
     """HI-LCB with discounted evidence, and without the paper's forced offload of bins that were never seen.
 
     >>> DiscountedHILCB(bins=16, offload_cost=0.5, memory=5000).decide(3).offload
@@ -560,10 +559,10 @@ class DiscountedHILCB(Discounted):
     """
 
     name = "discounted-hi-lcb"
-    _isotonic = False
+    _windowed, _isotonic = False, False
 
 
-class SlidingWindowIsotonic(SlidingWindow):
+class SlidingWindowIsotonic(Forgetting):
     """Isotonic on the offloads of the last `memory` samples.
 
     >>> SlidingWindowIsotonic(bins=16, offload_cost=0.5, memory=5000).decide(3).offload
@@ -571,10 +570,10 @@ class SlidingWindowIsotonic(SlidingWindow):
     """
 
     name = "sliding-window-isotonic"
-    _isotonic = True
+    _windowed, _isotonic = True, True
 
 
-class SlidingWindowHILCB(SlidingWindow):
+class SlidingWindowHILCB(Forgetting):
     """HI-LCB on the offloads of the last `memory` samples, without its forced offload of bins that were never seen.
 
     >>> SlidingWindowHILCB(bins=16, offload_cost=0.5, memory=5000).decide(3).offload
@@ -582,4 +581,4 @@ class SlidingWindowHILCB(SlidingWindow):
     """
 
     name = "sliding-window-hi-lcb"
-    _isotonic = False
+    _windowed, _isotonic = True, False

@@ -1,6 +1,4 @@
-"""The columns of a policy's table: plain typed arrays, 8 bytes a bin, as compiled code wants them too.
-
-The shared table: every bin holds a licence to answer locally, and the licence expires.
+"""Policies that decide by expiry: every bin holds a licence to answer locally, and the licence expires.
 
 While a policy accepts it learns nothing, so nothing that it knows changes but the clock, and its confidence bounds only
 fall as the clock goes on. Hence there is one number per bin, its *expiry*, with
@@ -11,42 +9,31 @@ and only an offload moves it. Deciding is one load and one compare; a policy is 
 """
 
 import math
-from array import array
-from collections.abc import Callable, Iterable, MutableSequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from hinge.policies.policy import ACCEPTED, Decision, Decisions, Explanation, Policy, note_nothing
+from hinge.policies.policy import (
+    ACCEPTED,
+    Decision,
+    Decisions,
+    Explanation,
+    Policy,
+    Reals,
+    Wholes,
+    note_nothing,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 
-Wholes = MutableSequence[int]
-Reals = MutableSequence[float]
-
-
-def whole_column(length: int, value: int = 0) -> Wholes:
-    """A column of integers.
-
-    >>> whole_column(3)
-    array('q', [0, 0, 0])
-    """
-    return array("q", [value]) * length
-
-
-def real_column(length: int, value: float = 0.0) -> Reals:
-    """A column of real numbers.
-
-    >>> real_column(2, 1.0)
-    array('d', [1.0, 1.0])
-    """
-    return array("d", [value]) * length
-
-
 FOREVER = 2**62  # a time that no clock reaches
 _BLOCK = 32_768  # samples of a batch decided at a time: what they need stays in the cache
 _LONGEST = 42.0  # e^42 < 2^62
+
+COUNT, SUM, SQUARES = 0, 1, 2  # the entries of a column of costs: their number, sum and sum of squares
+COST_SUMS = 3
 
 
 def expiry_from(evidence: float) -> int:
@@ -71,11 +58,11 @@ def count(table: Any, bin: int, agreed: float) -> None:
 
 
 def count_cost(table: Any, cost: float) -> None:
-    """Add what an offload cost to the evidence: number, sum and squared sum. A known cost needs no evidence."""
+    """Add what an offload cost to the evidence. A known cost needs no evidence."""
     costs = table.costs
-    costs[0] += 1.0
-    costs[1] += cost
-    costs[2] += cost * cost
+    costs[COUNT] += 1.0
+    costs[SUM] += cost
+    costs[SQUARES] += cost * cost
 
 
 def has_expired(table: Any, bin: int, time: int) -> bool:
@@ -117,26 +104,26 @@ def fill(table: Any, bin: int, expiry: int) -> None:
 class ExpiryPolicy(Policy):
     """A deterministic policy: its table has an `expiry` for each bin.
 
-    Where an offload moves the bounds of a few bins only, `_learns` writes their new expiries. Where it moves all of
-    them, `_learns` drops the expiries that were found since the last offload (`learn_and_drop`), and `_offloads` finds
-    one anew when its bin comes up (`fill`). Either way an expiry in the table is never too late; where the exact one is
-    dear, it may be too early, and is looked at again when it comes (`expiry` then says the exact one).
+    Where an offload moves the bounds of a few bins only, `learns` writes their new expiries, and `offloads` is
+    `has_expired`. Where it moves all of them, `learns` drops the expiries that were found since the last offload
+    (`learn_and_drop`), and `offloads` finds one again when its bin comes up (`fill`). Either way an expiry in the table
+    is never too late; where the exact one is slow to find it may be too early, and is found again when it is reached
+    (the method `expiry` then returns the exact one).
     """
 
     _expiry: Wholes
 
-    def _start(
+    def start(
         self,
         table: Any,
         offloads: Callable[..., bool],
         learns: Callable[..., None],
         rebuilds: Callable[..., None] | None = None,
         notes: Callable[..., None] = note_nothing,
+        price: Reals | None = None,
     ) -> None:
-        """Set the table and the functions on it; `rebuilds(table)` finds all that is derived from the evidence."""
-        self.table, self._offloads, self._learns = table, offloads, learns
-        self._rebuilds, self._notes = rebuilds, notes
-        self._expiry = table.expiry  # one look-up fewer for each sample
+        super().start(table, offloads, learns, rebuilds, notes, price)
+        self._expiry = table.expiry  # one attribute lookup fewer for each sample
         self._batch: tuple[int, NDArray[np.int64] | None] = (0, None)
 
     def decide(self, bin: int) -> Decision:
@@ -191,8 +178,7 @@ class ExpiryPolicy(Policy):
 
     def _rebuild(self) -> None:
         self._batch = (0, None)
-        if self._rebuilds:
-            self._rebuilds(self.table)
+        super()._rebuild()
 
     def explain(self, bin: int) -> Explanation:
         expiry = self.expiry(bin)
@@ -215,13 +201,17 @@ class ExpiryPolicy(Policy):
         return self.table.offloads[bin], self.table.agreements[bin]
 
     def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:
-        seen = f"local agreed in {agreements:g} of {offloads:g} offloads" if offloads else "no offload of it seen yet"
+        seen = self._seen(bin, offloads, agreements)
         if left is None:
             free = "" if offloads else ", and a wrong answer costs no more than an offload"
             return f"Bin {bin} is accepted for good: {seen}{free}."
         if left:
             return f"Bin {bin} is accepted: {seen}; checked again in {left} sample{'s' * (left != 1)}."
         return f"Bin {bin} is offloaded: {seen}; {self._lacking(bin)}."
+
+    def _seen(self, bin: int, offloads: float, agreements: float) -> str:
+        """What speaks for or against a licence."""
+        return f"local agreed in {agreements:g} of {offloads:g} offloads" if offloads else "no offload of it seen yet"
 
     def _lacking(self, bin: int) -> str:
         """Why a bin has no licence."""

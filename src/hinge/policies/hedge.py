@@ -1,42 +1,35 @@
-"""Exponential weights over thresholds: what Hedge-HI, HIL-F, HIL-N, Hedge-G and AdaHedge-G share.
+"""Exponential weights over thresholds: Hedge-HI, HIL-F, HIL-N, Hedge-G and AdaHedge-G.
 
 Expert k = 0 … bins offloads iff bin < k. An expert's weight is prior · exp(-learning rate · its loss so far). Losses
 are the evidence. Weights are carried along by multiplication, which is cheaper than an exponential for each expert at
-each sample; before they get too small they are taken anew from the losses, relative to the best expert, so that they
-neither overflow nor vanish.
+each sample; before they get too small they are computed again from the losses, relative to the best expert, so that
+they neither overflow nor vanish. All are grade B, reconstructed from published abstracts and regret bounds: structure
+sure, constants less so.
 
-Hedge-HI (MobiHoc 2024) and a version with restarts: exponential weights with an exploration coin.
-
-Grade B, reconstructed from the published abstract and its regret bound O(T^(2/3) N^(1/3)); structure sure, constants
-less so. In every slot one expert is drawn by weight and one coin E with chance ε; offload iff the expert does or E.
-Every expert then suffers the pseudo-loss
+**Hedge-HI** (MobiHoc 2024; regret bound O(T^(2/3) N^(1/3))). In every slot one expert is drawn by weight and one coin E
+with chance ε; offload iff the expert does or E. Every expert then suffers the pseudo-loss
 
     Γ if it offloads, else 1{E} · e / ε          (e = 1 where local disagrees with remote)
 
 which is unbiased: accepting costs e, and the coin reveals e with chance ε. From the regret bound
 ε T + A/η + η T / (2ε):   η = (2A² / T²)^(1/3),   ε = min(1, √(η/2)). The horizon T must be known in advance. The
 value of A is not known to us; of three that suggest themselves, N ln 2 comes nearest to Tables I and II of the paper.
-The offload cost Γ is needed in every slot: either it is known, or the driver tells it (`needs`).
+The offload cost Γ is needed in every slot: either it is known, or the policy must be told (`needs`).
 
-Hedge-G and AdaHedge-G (UAI 2025, stochastically partitioning experts, one dimension): experts that split.
+**HIL-F and HIL-N** (arXiv 2304.00891; bounds √(T ln(1/λ)/2) and O(T^(2/3) ln(1/λ)^(1/3)); λ is the smallest gap between
+two confidences, here 1/bins). Thresholds θ are uniform on [0, 1]; those between two neighbouring confidences behave
+alike, so on bins they are bins + 1 experts whose priors are the widths of those intervals (a bin's confidence is its
+centre, so the outermost two are half as wide). HIL-F sees the loss of every expert in every slot: Γ if it offloads,
+else e. That is more than a device can know; it is a reference, not a competitor. HIL-N pays for what it knows, with
+Hedge-HI's exploration coin and pseudo-losses.
 
-Grade B, reconstructed from the published abstract. At first all thresholds are one expert. A confidence seen for the
-first time splits the interval of thresholds it falls into, and both children inherit the parent's loss (its weight, not
-a share of it). All thresholds of an interval have suffered the same, so it is enough to keep the losses of all bins + 1
-thresholds, and to bring the threshold at a bin into play when the bin is first seen. Full feedback, as HIL-F.
-
-AdaHedge-G needs no horizon and no rate: its learning rate is ln N / (the mixability gap summed so far), for N experts
-in play; the gap of a slot is the mean loss minus the mix loss -ln(Σ share · exp(-rate · loss)) / rate.
-
-HIL-F and HIL-N (arXiv 2304.00891): exponential weights over a continuum of thresholds.
-
-Grade B, reconstructed from the published abstract and regret bounds √(T ln(1/λ)/2) and O(T^(2/3) ln(1/λ)^(1/3)); λ is
-the smallest gap between two confidences, here 1/bins. Thresholds θ are uniform on [0, 1]; those between two
-neighbouring confidences behave alike, so on bins they are bins + 1 experts whose priors are the widths of those
-intervals (a bin's confidence is its centre, so the outermost two are half as wide).
-
-HIL-F sees the loss of every expert in every slot: Γ if it offloads, else e. That is more than a device can know; it is
-a reference, not a competitor. HIL-N pays for what it knows, with Hedge-HI's exploration coin and pseudo-losses.
+**Hedge-G and AdaHedge-G** (UAI 2025, stochastically partitioning experts, one dimension). At first all thresholds are
+one expert. A confidence seen for the first time splits the interval of thresholds it falls into, and both children
+inherit the parent's loss (its weight, not a share of it). All thresholds of an interval have suffered the same, so it
+is enough to keep the losses of all bins + 1 thresholds, and to bring the threshold at a bin into play when the bin is
+first seen. Full feedback, as HIL-F. AdaHedge-G needs no horizon and no rate: its learning rate is ln N / (the
+mixability gap summed so far), for N experts in play; the gap of a slot is the mean loss minus the mix loss
+-ln(Σ share · exp(-rate · loss)) / rate.
 """
 
 import math
@@ -45,11 +38,14 @@ from typing import NamedTuple
 
 from hinge._checks import positive, real, whole
 from hinge.errors import UnknownName
-from hinge.policies.expiry import Reals, real_column
-from hinge.policies.policy import Need
+from hinge.policies.expiry import FOREVER
+from hinge.policies.policy import Need, Reals, real_column
 from hinge.policies.random import RandomisedPolicy, uniform
 
 _TINY = 1e-100  # below it weights are taken anew: there is room for 200 more orders of magnitude
+
+
+RATE, EXPLORATION = 0, 1  # the entries of the column `rates`
 
 
 class ThresholdTable(NamedTuple):
@@ -61,7 +57,7 @@ class ThresholdTable(NamedTuple):
     gap: Reals  # the mixability gap, summed (AdaHedge-G)
     weights: Reals  # of each expert, up to a common factor
     prior: Reals  # of each expert; 0: not in play
-    rates: Reals  # learning rate, exploration
+    rates: Reals  # RATE (the learning rate) and EXPLORATION
     offload_cost: float  # NaN: told in every slot
     seed: int
     complexity: float  # A of the regret bound (Hedge-HI-Restart)
@@ -79,7 +75,7 @@ def threshold_table(
 ) -> ThresholdTable:
     """A table without evidence, whose bins + 1 experts are equally likely."""
     rates = real_column(2)
-    rates[0], rates[1] = learning_rate, exploration
+    rates[RATE], rates[EXPLORATION] = learning_rate, exploration
     return ThresholdTable(
         losses=real_column(bins + 1),
         baseline=real_column(bins + 1),
@@ -107,7 +103,7 @@ def best_loss(table: ThresholdTable) -> float:
 def weight_of(table: ThresholdTable, k: int, best: float) -> float:
     """prior · exp(-learning rate · loss), relative to the best expert. A rate may be infinite: follow the leader."""
     lag = table.losses[k] - table.baseline[k] - best
-    return table.prior[k] * math.exp(-table.rates[0] * lag) if lag > 0.0 else table.prior[k]
+    return table.prior[k] * math.exp(-table.rates[RATE] * lag) if lag > 0.0 else table.prior[k]
 
 
 def reweigh(table: ThresholdTable) -> None:
@@ -147,7 +143,7 @@ def share_offloading_from_losses(table: ThresholdTable, bin: int) -> float:
 def charge_offloading(table: ThresholdTable, bin: int, loss: float) -> None:
     """Charge every expert who would have offloaded this bin."""
     losses, weights = table.losses, table.weights
-    factor = math.exp(-table.rates[0] * loss) if loss > 0.0 else 1.0
+    factor = math.exp(-table.rates[RATE] * loss) if loss > 0.0 else 1.0
     for k in range(bin + 1, len(losses)):
         losses[k] += loss
         weights[k] *= factor
@@ -156,7 +152,7 @@ def charge_offloading(table: ThresholdTable, bin: int, loss: float) -> None:
 def charge_accepting(table: ThresholdTable, bin: int, loss: float) -> None:
     """Charge every expert who would have accepted this bin."""
     losses, weights = table.losses, table.weights
-    factor = math.exp(-table.rates[0] * loss) if loss > 0.0 else 1.0
+    factor = math.exp(-table.rates[RATE] * loss) if loss > 0.0 else 1.0
     for k in range(bin + 1):
         losses[k] += loss
         weights[k] *= factor
@@ -166,32 +162,32 @@ class ThresholdPolicy(RandomisedPolicy):
     """A randomised policy whose experts are thresholds."""
 
     assumes_monotone = True
-    can_be_overruled = False  # what an offload reveals is weighed by its chance
     evidence: tuple[str, ...] = ("losses",)
     carried: tuple[str, ...] = ("weights",)
     merges_on = ("bins", "offload_cost")
     table: ThresholdTable
 
-    def _rebuild(self) -> None:
-        reweigh(self.table)
+    @property
+    def limitable(self) -> bool:
+        return False  # what an offload reveals is weighed by its probability
 
-    def _rates(
-        self, horizon: int, defaults: tuple[float, float], learning_rate: float | None, exploration: float | None
-    ) -> None:
-        """Take in a known horizon, and the rates that follow from it unless they are given."""
+    def _table(
+        self, horizon: int, defaults: tuple[float, float], learning_rate: float | None, exploration: float | None = None
+    ) -> ThresholdTable:
+        """The table for a known horizon, at the rates that follow from it unless they are given."""
         owner = type(self).__name__
-        self.horizon = whole(owner, "horizon", horizon, 1)
+        self.horizon = horizon
         self.learning_rate = defaults[0] if learning_rate is None else positive(owner, "learning_rate", learning_rate)
         self.exploration = defaults[1] if exploration is None else real(owner, "exploration", exploration, 0, 1)
-        self.table = threshold_table(self.bins, self.offload_cost, self.seed, self.learning_rate, self.exploration)
+        return threshold_table(self.bins, self.offload_cost, self.seed, self.learning_rate, self.exploration)
 
     def offload_probability(self, bin: int) -> float:
         bin = self._checked_bin(bin)
-        exploration = self.table.rates[1]
+        exploration = self.table.rates[EXPLORATION]
         return exploration + (1.0 - exploration) * share_offloading_from_losses(self.table, bin)
 
     def _ground(self, bin: int) -> str:
-        share, exploration = share_offloading_from_losses(self.table, bin), self.table.rates[1]
+        share, exploration = share_offloading_from_losses(self.table, bin), self.table.rates[EXPLORATION]
         return f"thresholds above it hold {share:.3g} of the weight, and exploration takes {exploration:.3g}"
 
 
@@ -204,7 +200,7 @@ COMPLEXITIES: dict[str, Callable[[int], float]] = {  # A in the regret bound: ho
 
 def explores(table: ThresholdTable, time: int) -> bool:
     """The exploration coin of a slot; it can be looked at again when the feedback comes."""
-    return uniform(table.seed, time, 1) < table.rates[1]
+    return uniform(table.seed, time, 1) < table.rates[EXPLORATION]
 
 
 def offloads_hedge(table: ThresholdTable, bin: int, time: int) -> bool:
@@ -220,7 +216,7 @@ def learn_hedge(table: ThresholdTable, bin: int, agreed: float, cost: float, tim
     if math.isnan(table.offload_cost):
         charge_offloading(table, bin, cost)
     if explores(table, time):
-        charge_accepting(table, bin, (1.0 - agreed) / table.rates[1])
+        charge_accepting(table, bin, (1.0 - agreed) / table.rates[EXPLORATION])
 
 
 def optimal_rates(complexity: float, horizon: float) -> tuple[float, float]:
@@ -259,10 +255,10 @@ class HedgeHI(ThresholdPolicy):
         super().__init__(bins, offload_cost, seed)
         self.complexity = complexity
         amount = complexity_of(type(self).__name__, complexity, self.bins)
-        horizon = whole(type(self).__name__, "horizon", horizon, 1)
-        self._rates(horizon, optimal_rates(amount, horizon), learning_rate, exploration)
+        horizon = whole(type(self).__name__, "horizon", horizon, 1, FOREVER)
         self.needs = cost_needs(self.offload_cost)
-        self._offloads, self._learns = offloads_hedge, learn_hedge
+        table = self._table(horizon, optimal_rates(amount, horizon), learning_rate, exploration)
+        self.start(table, offloads_hedge, learn_hedge, reweigh)
 
 
 def complexity_of(owner: str, name: str, bins: int) -> float:
@@ -299,7 +295,7 @@ def offloads_restart(table: ThresholdTable, bin: int, time: int) -> bool:
     if time == start:
         for k in range(len(table.losses)):
             table.baseline[k] = table.losses[k]
-        table.rates[0], table.rates[1] = optimal_rates(table.complexity, length)
+        table.rates[RATE], table.rates[EXPLORATION] = optimal_rates(table.complexity, length)
         reweigh(table)
     return offloads_hedge(table, bin, time)
 
@@ -334,16 +330,16 @@ class HedgeHIRestart(ThresholdPolicy):
         super().__init__(bins, offload_cost, seed)
         owner = type(self).__name__
         self.complexity = complexity
-        self.first_epoch = whole(owner, "first_epoch", first_epoch, 1)
+        self.first_epoch = whole(owner, "first_epoch", first_epoch, 1, FOREVER)
         self.needs = cost_needs(self.offload_cost)
         amount = complexity_of(owner, complexity, self.bins)
         rates = optimal_rates(amount, self.first_epoch)
-        self.table = threshold_table(self.bins, self.offload_cost, self.seed, *rates, amount, self.first_epoch)
-        self._offloads, self._learns = offloads_restart, learn_restart
+        table = threshold_table(self.bins, self.offload_cost, self.seed, *rates, amount, self.first_epoch)
+        self.start(table, offloads_restart, learn_restart)
 
     def _rebuild(self) -> None:
         length = epoch_of(self.first_epoch, max(1, self.time))[1]
-        self.table.rates[0], self.table.rates[1] = optimal_rates(self.table.complexity, length)
+        self.table.rates[RATE], self.table.rates[EXPLORATION] = optimal_rates(self.table.complexity, length)
         reweigh(self.table)
 
     def offload_probability(self, bin: int) -> float:
@@ -381,14 +377,14 @@ def adapt(table: ThresholdTable) -> None:
     for k in range(len(table.prior)):
         if table.prior[k] > 0.0:
             experts += 1
-    table.rates[0] = math.log(experts) / table.gap[0] if table.gap[0] > 0.0 else math.inf
+    table.rates[RATE] = math.log(experts) / table.gap[0] if table.gap[0] > 0.0 else math.inf
     reweigh(table)
 
 
 def learn_adaptive(table: ThresholdTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
     """Add the mixability gap of the slot, then charge every expert."""
     adapt(table)
-    table.gap[0] += mixability_gap(share_offloading(table, bin), cost, 1.0 - agreed, table.rates[0])
+    table.gap[0] += mixability_gap(share_offloading(table, bin), cost, 1.0 - agreed, table.rates[RATE])
     learn_all(table, bin, agreed, cost, time, now)
 
 
@@ -430,15 +426,10 @@ class HedgeG(ThresholdPolicy):
         seed: int = 0,
     ) -> None:
         super().__init__(bins, offload_cost, seed)
-        horizon = whole(type(self).__name__, "horizon", horizon, 1)
+        horizon = whole(type(self).__name__, "horizon", horizon, 1, FOREVER)
         rate = math.sqrt(8.0 * math.log(self.bins + 1) / horizon)
-        self._rates(horizon, (rate, 0.0), learning_rate, None)
-        self._offloads, self._learns = offloads_splitting, learn_all
-        self._rebuild()
-
-    def _rebuild(self) -> None:
-        play_seen(self.table)
-        reweigh(self.table)
+        self.start(self._table(horizon, (rate, 0.0), learning_rate), offloads_splitting, learn_all, rebuild_splitting)
+        rebuild_splitting(self.table)
 
     def offload_probability(self, bin: int) -> float:
         return split_share(self.table, self._checked_bin(bin))
@@ -460,13 +451,9 @@ class AdaHedgeG(ThresholdPolicy):
 
     def __init__(self, bins: int = 16, offload_cost: float | None = None, seed: int = 0) -> None:
         super().__init__(bins, offload_cost, seed)
-        self.table = threshold_table(self.bins, self.offload_cost, self.seed, math.inf)
-        self._offloads, self._learns = offloads_adaptive, learn_adaptive
-        self._rebuild()
-
-    def _rebuild(self) -> None:
-        play_seen(self.table)
-        adapt(self.table)
+        table = threshold_table(self.bins, self.offload_cost, self.seed, math.inf)
+        self.start(table, offloads_adaptive, learn_adaptive, rebuild_adaptive)
+        rebuild_adaptive(table)
 
     def offload_probability(self, bin: int) -> float:
         return split_share(self.table, self._checked_bin(bin), adapt_rate=True)
@@ -478,6 +465,18 @@ def play_seen(table: ThresholdTable) -> None:
     table.prior[bins] = 1.0
     for bin in range(bins):
         table.prior[bin] = 1.0 if table.seen[bin] > 0.0 else 0.0
+
+
+def rebuild_splitting(table: ThresholdTable) -> None:
+    """Hedge-G: find thresholds in play and weights again."""
+    play_seen(table)
+    reweigh(table)
+
+
+def rebuild_adaptive(table: ThresholdTable) -> None:
+    """AdaHedge-G: find thresholds in play, the rate and weights again."""
+    play_seen(table)
+    adapt(table)
 
 
 def split_share(table: ThresholdTable, bin: int, adapt_rate: bool = False) -> float:
@@ -540,10 +539,10 @@ class HILF(ThresholdPolicy):
         super().__init__(bins, offload_cost, seed)
         self.smallest_gap = smallest_gap
         amount = gap_complexity(type(self).__name__, smallest_gap, self.bins)
-        horizon = whole(type(self).__name__, "horizon", horizon, 1)
-        self._rates(horizon, (math.sqrt(8.0 * amount / horizon), 0.0), learning_rate, None)
-        interval_prior(self.table)
-        self._offloads, self._learns = offloads_by_share, learn_all
+        horizon = whole(type(self).__name__, "horizon", horizon, 1, FOREVER)
+        table = self._table(horizon, (math.sqrt(8.0 * amount / horizon), 0.0), learning_rate)
+        interval_prior(table)
+        self.start(table, offloads_by_share, learn_all, reweigh)
 
 
 class HILN(ThresholdPolicy):
@@ -569,8 +568,8 @@ class HILN(ThresholdPolicy):
         super().__init__(bins, offload_cost, seed)
         self.smallest_gap = smallest_gap
         amount = gap_complexity(type(self).__name__, smallest_gap, self.bins)
-        horizon = whole(type(self).__name__, "horizon", horizon, 1)
-        self._rates(horizon, optimal_rates(amount, horizon), learning_rate, exploration)
+        horizon = whole(type(self).__name__, "horizon", horizon, 1, FOREVER)
         self.needs = cost_needs(self.offload_cost)
-        interval_prior(self.table)
-        self._offloads, self._learns = offloads_hedge, learn_hedge
+        table = self._table(horizon, optimal_rates(amount, horizon), learning_rate, exploration)
+        interval_prior(table)
+        self.start(table, offloads_hedge, learn_hedge, reweigh)

@@ -22,18 +22,18 @@ from typing import NamedTuple
 
 from hinge._checks import positive, truth
 from hinge.policies.expiry import (
+    COST_SUMS,
+    COUNT,
+    SUM,
     ExpiryPolicy,
-    Reals,
-    Wholes,
     count,
     drop_all,
     expiry_from,
     fill,
     has_expired,
     learn_and_drop,
-    real_column,
-    whole_column,
 )
+from hinge.policies.policy import Reals, Wholes, real_column, whole_column
 
 
 class LicenceTable(NamedTuple):
@@ -41,7 +41,7 @@ class LicenceTable(NamedTuple):
 
     offloads: Reals  # n_i
     agreements: Reals  # n_i · f_i
-    costs: Reals  # m, the sum and the squared sum of the costs (learned cost)
+    costs: Reals  # COUNT (m), SUM and SQUARES of the costs (learned cost)
     expiry: Wholes
     own: Wholes  # the expiry that bin i's own evidence gives (HI-LCB, known cost)
     best: Wholes  # the latest of own[0..i] (HI-LCB, known cost)
@@ -62,8 +62,8 @@ def known_evidence(table: LicenceTable, bin: int) -> float:
 
 def learned_evidence(table: LicenceTable, bin: int) -> float:
     """((f + c - 1)⁺ / (1/√n + 1/√m))² / α of a bin that has been offloaded."""
-    offloads, total = table.offloads[bin], table.costs[0]
-    surplus = table.costs[1] / total + table.price[0] - (1.0 - table.agreements[bin] / offloads)
+    offloads, total = table.offloads[bin], table.costs[COUNT]
+    surplus = table.costs[SUM] / total + table.price[0] - (1.0 - table.agreements[bin] / offloads)
     ratio = surplus / (1.0 / math.sqrt(offloads) + 1.0 / math.sqrt(total))
     return ratio * ratio / table.alpha if surplus > 0.0 else 0.0
 
@@ -135,7 +135,7 @@ def offloads_monotone(table: LicenceTable, bin: int, time: int) -> bool:
     """HI-LCB with a learned cost: look at the strongest evidence up to the bin if its licence is not in the table."""
     if time < table.expiry[bin]:
         return False
-    if table.expiry[bin] > 0 or table.costs[0] == 0.0 or (table.offload_unseen and table.offloads[bin] == 0):
+    if table.expiry[bin] > 0 or table.costs[COUNT] == 0.0 or (table.offload_unseen and table.offloads[bin] == 0):
         return True
     find_strength(table, bin)
     fill(table, bin, expiry_from(table.strength[bin] * table.strength[bin] / table.alpha))
@@ -145,8 +145,8 @@ def offloads_monotone(table: LicenceTable, bin: int, time: int) -> bool:
 def find_strength(table: LicenceTable, bin: int) -> None:
     """Continue the running maximum of (f + c - 1)⁺ / (1/√n + 1/√m) from where it ends to this bin."""
     offloads, agreements, strength = table.offloads, table.agreements, table.strength
-    total = table.costs[0]
-    cost, width = table.costs[1] / total + table.price[0], 1.0 / math.sqrt(total)
+    total = table.costs[COUNT]
+    cost, width = table.costs[SUM] / total + table.price[0], 1.0 / math.sqrt(total)
     start = table.found[0]
     running = strength[start - 1] if start > 0 else 0.0
     for i in range(start, bin + 1):
@@ -193,9 +193,9 @@ class HILCBLite(ExpiryPolicy):
         self.alpha = positive(type(self).__name__, "alpha", alpha)
         table = _table(self.bins, self.alpha, self.offload_cost, offload_unseen=True, monotone=False)
         if self.offload_cost is None:
-            self._start(table, offloads_lite, learn_and_drop, drop_all)
+            self.start(table, offloads_lite, learn_and_drop, drop_all, price=table.price)
         else:
-            self._start(table, has_expired, learn_lite, rebuild_lite)
+            self.start(table, has_expired, learn_lite, rebuild_lite, price=table.price)
 
 
 class HILCB(ExpiryPolicy):
@@ -225,9 +225,9 @@ class HILCB(ExpiryPolicy):
         self.offload_unseen = truth(type(self).__name__, "offload_unseen", offload_unseen)
         table = _table(self.bins, self.alpha, self.offload_cost, self.offload_unseen, monotone=True)
         if self.offload_cost is None:
-            self._start(table, offloads_monotone, learn_monotone_cost, rebuild_monotone_cost)
+            self.start(table, offloads_monotone, learn_monotone_cost, rebuild_monotone_cost, price=table.price)
         else:
-            self._start(table, has_expired, learn_monotone, rebuild_monotone)
+            self.start(table, has_expired, learn_monotone, rebuild_monotone, price=table.price)
 
 
 def _table(bins: int, alpha: float, offload_cost: float | None, offload_unseen: bool, monotone: bool) -> LicenceTable:
@@ -235,7 +235,7 @@ def _table(bins: int, alpha: float, offload_cost: float | None, offload_unseen: 
     return LicenceTable(
         offloads=real_column(bins),
         agreements=real_column(bins),
-        costs=real_column(3 if learned else 0),
+        costs=real_column(COST_SUMS if learned else 0),
         expiry=whole_column(bins),
         own=whole_column(bins if monotone and not learned else 0),
         best=whole_column(bins if monotone and not learned else 0),

@@ -20,7 +20,7 @@ class has bins of its own, agreement rises within each class, and what is judged
 against q = 1 - offload cost / stake: the same question, on the scale on which the evidence speaks loudest.
 
 The fit of bins 0 … i is a block that ends with i on top of the fit of the bins before that block. So each bin keeps
-its own top block, and after an offload the fit is redone from its bin upwards, as far as anything changes.
+its own top block, and after an offload the fit is redone from its bin upwards, as far as evidence can change.
 """
 
 import math
@@ -30,19 +30,20 @@ from typing import Any, NamedTuple
 
 from hinge._checks import positive, real
 from hinge.policies.expiry import (
+    COST_SUMS,
+    COUNT,
     FOREVER,
+    SQUARES,
+    SUM,
     ExpiryPolicy,
-    Reals,
-    Wholes,
     count,
     drop_all,
     fill,
     has_expired,
     learn_and_drop,
-    real_column,
-    whole_column,
 )
 from hinge.policies.kl import surplus_evidence
+from hinge.policies.policy import Reals, Wholes, real_column, whole_column
 
 LEAST = 0.5  # evidence that even the first licence needs
 _TIE = 1e-12  # a block whose mean is q but for rounding says nothing
@@ -84,7 +85,7 @@ def on_scale(table: Any, bin: int, agreed: float) -> float:
 
 
 def fit_bin(table: Any, i: int, offloads: float, agreements: float, q: float) -> bool:
-    """Redo the fit of the bins up to i from that of the bins before; tells whether anything changed."""
+    """Fit the bins up to i, from the fit of the bins before; returns whether their evidence or support changed."""
     bottom, first, weight, total = first_of_class(table, i), i, offloads, agreements
     while first > bottom and table.total[first - 1] * weight >= total * table.weight[first - 1]:
         # An unseen bin weighs nothing: it joins the block below, and what joins it is that block itself.
@@ -96,12 +97,15 @@ def fit_bin(table: Any, i: int, offloads: float, agreements: float, q: float) ->
     own = block_evidence(weight, total, q)
     if own > 0.0:
         evidence, support = evidence + own, support + weight
-    same = first == table.first[i] and weight == table.weight[i] and total == table.total[i]
-    if same and evidence == table.evidence[i] and support == table.support[i]:
-        return False
+    changed = bool(evidence != table.evidence[i] or support != table.support[i])
     table.first[i], table.weight[i], table.total[i] = first, weight, total
     table.evidence[i], table.support[i] = evidence, support
-    return True
+    return changed
+
+
+def silent(table: Any, i: int, q: float) -> bool:
+    """Whether the top block of the fit up to i has a mean of q at most, so that no block of that fit is evidence."""
+    return bool(table.total[i] <= (q + _TIE) * table.weight[i])
 
 
 def block_evidence(offloads: float, agreements: float, q: float) -> float:
@@ -113,6 +117,31 @@ def block_evidence(offloads: float, agreements: float, q: float) -> float:
     if offloads <= 0.0 or agreements <= (q + _TIE) * offloads:
         return 0.0
     return surplus_evidence(offloads + 2.0, agreements + 1.0, q)
+
+
+def together(table: Any, bin: int) -> tuple[int, int, float, float]:
+    """The evidence for a bin by the present fit: lowest and highest bin seen that are part of it, offloads, agreements.
+
+    There is none if the lowest bin is above the highest.
+    """
+    low, high, offloads, agreements, i = bin + 1, bin, 0.0, 0.0, bin
+    bottom = first_of_class(table, bin)
+    while i >= bottom and table.support[i] > 0.0:
+        first = table.first[i]
+        if first == bottom or table.support[i] > table.support[first - 1]:  # this block counts
+            high = high if offloads else i
+            low, offloads, agreements = first, offloads + table.weight[i], agreements + table.total[i]
+        i = first - 1
+    while low < high and table.offloads[low] == 0.0:
+        low += 1
+    while low < high and table.offloads[high] == 0.0:
+        high -= 1
+    return low, high, offloads, agreements
+
+
+def named(low: int, high: int) -> str:
+    """A range of bins, in words."""
+    return f"bins {low}–{high} together" if low < high else f"bin {low}"
 
 
 def doubt(time: int, support: float, alpha: float) -> float:
@@ -153,13 +182,19 @@ def expiry_of(evidence: float, support: float, alpha: float) -> int:
 
 
 def learn_isotonic(table: IsotonicTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Known cost: redo the fit from the offloaded bin upwards, as far as it changes."""
+    """Known cost: redo the fit from the offloaded bin upwards.
+
+    A block pools only with blocks below whose mean is no lower. Hence one that is evidence never pools with a silent
+    one, and a fit whose top block was silent and stays so leaves all fits above it as they are.
+    """
     count(table, bin, on_scale(table, bin, agreed))
     q = break_even(table, bin, table.price[0])
     for i in range(bin, first_of_class(table, bin) + len(table.expiry) // len(table.stakes)):
-        if not fit_bin(table, i, table.offloads[i], table.agreements[i], q):
+        was_silent = silent(table, i, q)
+        if fit_bin(table, i, table.offloads[i], table.agreements[i], q):
+            table.expiry[i] = licence(table, i, q)
+        if was_silent and silent(table, i, q):
             return
-        table.expiry[i] = licence(table, i, q)
 
 
 def licence(table: IsotonicTable, i: int, q: float) -> int:
@@ -180,17 +215,26 @@ def learn_with_cost(table: IsotonicTable, bin: int, agreed: float, cost: float, 
     learn_and_drop(table, bin, on_scale(table, bin, agreed), cost, time, now)
 
 
+def fit_up_to(table: IsotonicTable, bin: int, time: int) -> float:
+    """Learned cost: fit the bins up to this one for q at the cost's lower bound at that time; returns q.
+
+    There is nothing to fit, and nothing is, where q is not between 0 and 1.
+    """
+    offloads = table.costs[COUNT]
+    mean = table.costs[SUM] / offloads
+    variance = max(0.0, table.costs[SQUARES] / offloads - mean * mean)
+    q = break_even(table, bin, table.price[0] + lowest_cost(mean, variance, offloads, time, table.alpha))
+    if 0.0 < q < 1.0:
+        for i in range(first_of_class(table, bin), bin + 1):
+            fit_bin(table, i, table.offloads[i], table.agreements[i], q)
+    return q
+
+
 def holds(table: IsotonicTable, bin: int, time: int) -> bool:
     """Learned cost: whether the evidence, with the cost's lower bound at that time, licenses a bin."""
-    offloads = table.costs[0]
-    mean = table.costs[1] / offloads
-    variance = max(0.0, table.costs[2] / offloads - mean * mean)
-    cost = table.price[0] + lowest_cost(mean, variance, offloads, time, table.alpha)
-    q = break_even(table, bin, cost)
+    q = fit_up_to(table, bin, time)
     if q <= 0.0 or q >= 1.0:
         return q <= 0.0
-    for i in range(first_of_class(table, bin), bin + 1):
-        fit_bin(table, i, table.offloads[i], table.agreements[i], q)
     support = table.support[bin]
     return support > 0.0 and table.evidence[bin] > doubt(time, support, table.alpha)
 
@@ -199,7 +243,7 @@ def offloads_isotonic(table: IsotonicTable, bin: int, time: int) -> bool:
     """Learned cost: every offload moves every licence, so that one is only looked at for a while ahead."""
     if time < table.expiry[bin]:
         return False
-    if table.costs[0] == 0.0 or not holds(table, bin, time):
+    if table.costs[COUNT] == 0.0 or not holds(table, bin, time):
         return True
     if table.expiry[bin] == 0:
         fill(table, bin, 0)
@@ -246,7 +290,7 @@ class Isotonic(ExpiryPolicy):
     ...     if decision.offload:
     ...         policy.learn(decision, agreed=True)
     >>> print(policy.explain(14))
-    Bin 14 is accepted: no offload of it seen yet; checked again in 161 samples.
+    Bin 14 is accepted: no offload of it seen yet (bins 10–12 together: 6 of 6); checked again in 161 samples.
 
     `stakes` says what a wrong answer of each class costs at most, for bins by class (`hinge.ClassBins`); `agreed` stays
     one minus the price of an answer (`hinge.CostMatrix`). A class worth less than an offload is never offloaded.
@@ -278,7 +322,7 @@ class Isotonic(ExpiryPolicy):
         table = IsotonicTable(
             offloads=real_column(self.bins),
             agreements=real_column(self.bins),
-            costs=real_column(3 if learned else 0),
+            costs=real_column(COST_SUMS if learned else 0),
             expiry=whole_column(self.bins),
             filled=whole_column(self.bins + 1 if learned else 0),
             first=whole_column(self.bins),
@@ -291,10 +335,21 @@ class Isotonic(ExpiryPolicy):
             alpha=self.alpha,
         )
         if learned:
-            self._start(table, offloads_isotonic, learn_with_cost, drop_all)
+            self.start(table, offloads_isotonic, learn_with_cost, drop_all, price=table.price)
         else:
-            self._start(table, has_expired, learn_isotonic, rebuild_isotonic)
+            self.start(table, has_expired, learn_isotonic, rebuild_isotonic, price=table.price)
             rebuild_isotonic(table)
+
+    def _seen(self, bin: int, offloads: float, agreements: float) -> str:
+        own = super()._seen(bin, offloads, agreements)
+        if self.offload_cost is None:
+            costs = self.table.costs[COUNT]
+            if costs == 0.0 or not 0.0 < fit_up_to(self.table, bin, self.time + 1) < 1.0:
+                return own
+        low, high, all_offloads, all_agreements = together(self.table, bin)
+        if low > high or low == high == bin:
+            return own
+        return f"{own} ({named(low, high)}: {all_agreements:g} of {all_offloads:g})"
 
     def expiry(self, bin: int) -> int:
         found = super().expiry(bin)

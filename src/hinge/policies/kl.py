@@ -17,19 +17,19 @@ from typing import NamedTuple
 
 from hinge._checks import positive
 from hinge.policies.expiry import (
+    COST_SUMS,
+    COUNT,
     FOREVER,
+    SUM,
     ExpiryPolicy,
-    Reals,
-    Wholes,
     count,
     drop_all,
     expiry_from,
     fill,
     has_expired,
     learn_and_drop,
-    real_column,
-    whole_column,
 )
+from hinge.policies.policy import Reals, Wholes, real_column, whole_column
 
 
 class KLTable(NamedTuple):
@@ -48,16 +48,30 @@ class KLTable(NamedTuple):
 
 
 def divergence(p: float, q: float) -> float:
-    """kl(p, q) = p log(p/q) + (1-p) log((1-p)/(1-q)), the divergence between two coins.
+    """kl(p, q) = p log(p/q) + (1-p) log((1-p)/(1-q)), the divergence between two coins; accurate also for p near q.
+
+    Infinite where q rules out what p allows: q = 0 < p or q = 1 > p.
 
     >>> round(divergence(0.75, 0.5), 6), divergence(0.5, 0.5), divergence(0.5, 0.0)
     (0.130812, 0.0, inf)
     """
     if (p > 0.0 and q <= 0.0) or (p < 1.0 and q >= 1.0):
         return math.inf
-    heads = p * math.log(p / q) if p > 0.0 else 0.0
-    tails = (1.0 - p) * math.log((1.0 - p) / (1.0 - q)) if p < 1.0 else 0.0
-    return heads + tails
+    if p <= 0.0 or p >= 1.0:
+        return -math.log1p(-q) if p <= 0.0 else -math.log(q)
+    if abs(p - q) > 0.03 * max(p, 1.0 - p):
+        return p * math.log(p / q) + (1.0 - p) * math.log((1.0 - p) / (1.0 - q))
+    # Here the formula as written loses its digits. The two linear parts cancel, and keep both sides ≥ 0.
+    return one_side(p, q) + one_side(1.0 - p, 1.0 - q)
+
+
+def one_side(p: float, q: float) -> float:
+    """p log(p/q) + q - p: by a series for p near q."""
+    x = (q - p) / p
+    if abs(x) > 0.03:
+        return p * math.log(p / q) + q - p
+    tail = 1 / 8 - x * (1 / 9 - x * (1 / 10 - x * (1 / 11 - x / 12)))
+    return p * x * x * (1 / 2 - x * (1 / 3 - x * (1 / 4 - x * (1 / 5 - x * (1 / 6 - x * (1 / 7 - x * tail))))))
 
 
 def surplus_evidence(offloads: float, agreements: float, q: float) -> float:
@@ -142,8 +156,8 @@ def offloads_pooled(table: KLTable, bin: int, time: int) -> bool:
 
 def holds(table: KLTable, bin: int, log_time: float) -> bool:
     """Whether the bound of a bin, with the cost's lower bound, licenses it at a time."""
-    total = table.costs[0]
-    lower_cost = table.price[0] + table.costs[1] / total - math.sqrt(table.alpha * log_time / total)
+    total = table.costs[COUNT]
+    lower_cost = table.price[0] + table.costs[SUM] / total - math.sqrt(table.alpha * log_time / total)
     return lower_cost > 0.0 and evidence_at(table, bin, 1.0 - lower_cost) > 2.0 * table.alpha * log_time
 
 
@@ -151,7 +165,7 @@ def offloads_learned(table: KLTable, bin: int, time: int) -> bool:
     """Learned cost: the bound only falls with time, so that the time at which it gives way can be searched for."""
     if time < table.expiry[bin]:
         return False
-    if table.expiry[bin] > 0 or table.costs[0] == 0.0 or not holds(table, bin, math.log(time)):
+    if table.expiry[bin] > 0 or table.costs[COUNT] == 0.0 or not holds(table, bin, math.log(time)):
         return True
     fill(table, bin, end_of_licence(table, bin, time))
     return False
@@ -184,7 +198,7 @@ class _KLPolicy(ExpiryPolicy):
         table = KLTable(
             offloads=real_column(self.bins),
             agreements=real_column(self.bins),
-            costs=real_column(3 if learned else 0),
+            costs=real_column(COST_SUMS if learned else 0),
             expiry=whole_column(self.bins),
             filled=whole_column(self.bins + 1 if learned or self._pooled else 0),
             block_offloads=real_column(self.bins if self._pooled else 0),
@@ -194,11 +208,11 @@ class _KLPolicy(ExpiryPolicy):
             pooled=self._pooled,
         )
         if learned:
-            self._start(table, offloads_learned, learn_and_drop, drop_all)
+            self.start(table, offloads_learned, learn_and_drop, drop_all, price=table.price)
         elif self._pooled:
-            self._start(table, offloads_pooled, learn_and_drop, drop_all)
+            self.start(table, offloads_pooled, learn_and_drop, drop_all, price=table.price)
         else:
-            self._start(table, has_expired, learn_own, rebuild_own)
+            self.start(table, has_expired, learn_own, rebuild_own, price=table.price)
 
 
 class KL(_KLPolicy):

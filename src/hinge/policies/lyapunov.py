@@ -7,7 +7,7 @@ cifar10-vgg16 and fashion. The queue holds what was spent beyond the budget,
     Q ← max(0, Q + spent - budget)          after every sample
 
 and an offload that spends c is charged Q c, an accepted sample V e (e = 1 where local disagrees with remote; the remote
-is taken to be right, as everywhere in Hinge), both divided by V + Q_max c. Q / V is thus a price, as λ is in `prices`;
+is taken to be right, as everywhere in Hinge), both divided by V + Q_max c. Q / V is thus a price, as λ is in `budgets`;
 what else an offload costs is not weighed. Where c is known, an expert who offloads is charged at once; what an offload
 reveals is divided by the chance p ≥ exploration of that offload:
 
@@ -21,8 +21,9 @@ import math
 from typing import Any, NamedTuple
 
 from hinge._checks import positive, real, whole
-from hinge.policies.expiry import Reals, Wholes, real_column, whole_column
+from hinge.errors import InvalidState
 from hinge.policies.hedge import (
+    EXPLORATION,
     ThresholdTable,
     charge_accepting,
     charge_offloading,
@@ -31,6 +32,7 @@ from hinge.policies.hedge import (
     share_offloading_from_losses,
     threshold_table,
 )
+from hinge.policies.policy import Reals, Wholes, real_column, whole_column
 from hinge.policies.random import RandomisedPolicy, uniform
 
 
@@ -50,7 +52,7 @@ class LyapunovTable(NamedTuple):
 def offloads_within_queue(table: LyapunovTable, bin: int, time: int) -> bool:
     """Follow an expert drawn by weight, or explore. Where it is known what an offload spends, it is charged at once."""
     settle_queue(table, time)
-    exploration = table.experts.rates[1]
+    exploration = table.experts.rates[EXPLORATION]
     chance = exploration + (1.0 - exploration) * share_offloading(table.experts, bin)
     table.chances[time % len(table.chances)] = chance
     if not math.isnan(table.spends):
@@ -59,7 +61,7 @@ def offloads_within_queue(table: LyapunovTable, bin: int, time: int) -> bool:
 
 
 def settle_queue(table: LyapunovTable, time: int) -> None:
-    """Let the queue fall by the budget of the samples since it was last looked at."""
+    """Let the queue fall by the budget of the samples since it was last updated."""
     table.queue[0] = max(0.0, table.queue[0] - table.budget * (time - table.settled[0]))
     table.settled[0] = time
 
@@ -72,13 +74,18 @@ def note_spent(table: LyapunovTable, bin: int, time: int) -> None:
 
 def learn_queued(table: LyapunovTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
     """Charge the experts who would have accepted; those who offload too, if what an offload spends was not known."""
-    if now - time < len(table.chances):
-        chance = table.chances[time % len(table.chances)]
+    chance = table.chances[time % len(table.chances)]
+    if now - time < len(table.chances) and chance > 0.0:
         charge_accepting(table.experts, bin, table.tradeoff * (1.0 - agreed) / chance / table.scale)
         if math.isnan(table.spends):
             charge_offloading(table.experts, bin, table.queue[0] * cost / chance / table.scale)
     if math.isnan(table.spends):
         table.queue[0] += cost
+
+
+def rebuild_experts(table: LyapunovTable) -> None:
+    """Find the weights of the experts again."""
+    reweigh(table.experts)
 
 
 class LyapunovEXP4(RandomisedPolicy):
@@ -101,7 +108,6 @@ class LyapunovEXP4(RandomisedPolicy):
 
     name = "lyapunov-exp4"
     assumes_monotone = True
-    can_be_overruled = False  # what an offload reveals is weighed by its chance
     keeps_budget = True
     evidence = ("losses",)
     carried = ("weights", "queue", "settled", "chances")
@@ -135,7 +141,7 @@ class LyapunovEXP4(RandomisedPolicy):
         self.tradeoff = max(1.0, 500.0 * most * most) if tradeoff is None else positive(owner, "tradeoff", tradeoff)
         self.queue_limit = _queue_limit(owner, queue_limit, self.tradeoff, most)
         experts = threshold_table(self.bins, self.offload_cost, self.seed, self.learning_rate, self.exploration)
-        self.table = LyapunovTable(
+        table = LyapunovTable(
             experts=experts,
             queue=real_column(1),
             settled=whole_column(1),
@@ -147,7 +153,11 @@ class LyapunovEXP4(RandomisedPolicy):
         )
         self.weighs_cost = self.cost is not None
         self.order_matters = ("losses",) if math.isnan(spends) else ()  # the queue is that of the time of the feedback
-        self._offloads, self._notes, self._learns = offloads_within_queue, note_spent, learn_queued
+        self.start(table, offloads_within_queue, learn_queued, rebuild_experts, note_spent)
+
+    @property
+    def limitable(self) -> bool:
+        return False  # what an offload reveals is weighed by its probability
 
     @property
     def queue(self) -> float:
@@ -189,8 +199,12 @@ class LyapunovEXP4(RandomisedPolicy):
     def _column(self, field: str) -> Any:
         return getattr(self.table if hasattr(self.table, field) else self.table.experts, field)
 
-    def _rebuild(self) -> None:
-        reweigh(self.table.experts)
+    def _refresh(self) -> None:
+        super()._refresh()
+        if self.table.settled[0] > self.time:
+            raise InvalidState(f"{type(self).__name__}: state has a queue from the future")
+        if max(self.table.chances) > 1.0:
+            raise InvalidState(f"{type(self).__name__}: state has {max(self.table.chances)} in 'chances'")
 
 
 def _queue_limit(owner: str, given: float | None, tradeoff: float, spends: float) -> float:

@@ -1,45 +1,61 @@
-"""The record of a decision, of a batch of decisions, and of the reason for one.
+"""What every policy is: a clock, a table, functions on that table, and a state to save, restore and merge.
 
-Saving a policy, and continuing it elsewhere.
+A policy keeps everything it knows in `table`, a named tuple of typed arrays (`whole_column`, `real_column`) and
+numbers. Its functions,
 
-Adding up what several policies have learned.
-
-Evidence is a set of sums, so merging is addition. It is kept by its source, the policy that gathered it, so that every
-source counts once, by whichever route its evidence came.
-
-What every policy is: a clock, a table, functions on that table, and a way to save it all.
-
-A policy keeps everything it knows in `table`, a named tuple of typed arrays (see `columns`) and numbers. Its functions,
-
-    offloads(table, bin, time) -> bool                       # what it would decide; changes nothing that matters
-    notes(table, bin, time) -> None                          # an offload is decided: what that changes at once
+    offloads(table, bin, time) -> bool                       # what it would decide; changes nothing that is saved
+    notes(table, bin, time) -> None                          # an offload was decided: what that changes at once
     learns(table, bin, agreed, cost, time, now) -> None      # decided at `time`, learned at `now`
 
-are module-level functions in the subset of Python that numba compiles. The objects here call them as they are; the
-simulator compiles the same functions and calls them on numpy's arrays. Most policies have nothing to note.
+are plain functions in the subset of Python that numba compiles. The objects here call them as they are; the simulator
+compiles the same functions and calls them on numpy's arrays.
 
-Names turn into policies here, and nowhere else.
+What was learned is a set of sums (the columns named in `evidence`), so that merging is addition. Evidence is kept by
+its source, the policy that gathered it: every source counts once, by whichever route its state arrives. Everything else
+in the table is derived from the evidence, or saved as it is (`carried`).
+
+Names turn into policies in `build`, `restore` and `policy_class`, and nowhere else.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 import hashlib
 import inspect
 import secrets
 from abc import ABC, abstractmethod
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
-from hinge._checks import did_you_mean, positive, real, whole
-from hinge.errors import InvalidDecision, InvalidState, UnknownName
+from hinge._checks import did_you_mean, positive, real, shown, whole
+from hinge.errors import InvalidDecision, InvalidState, InvalidType, UnknownName
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Wholes = MutableSequence[int]
+Reals = MutableSequence[float]
+
+
+def whole_column(length: int, value: int = 0) -> Wholes:
+    """A column of integers, 8 bytes each, as compiled code takes it too.
+
+    >>> whole_column(3)
+    array('q', [0, 0, 0])
+    """
+    return array("q", [value]) * length
+
+
+def real_column(length: int, value: float = 0.0) -> Reals:
+    """A column of real numbers, 8 bytes each.
+
+    >>> real_column(2, 1.0)
+    array('d', [1.0, 1.0])
+    """
+    return array("d", [value]) * length
 
 
 class Decision(NamedTuple):
@@ -56,6 +72,7 @@ class Decision(NamedTuple):
 
 
 ACCEPTED = Decision(offload=False)
+_new = tuple.__new__  # creates a Decision in half the time of Decision(…)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,373 +121,68 @@ class Explanation:
         return self.reason
 
 
-STATE_VERSION = 1
-_ROUNDING = 1e-6  # agreements may be sums of prices
-
-State = dict[str, Any]
-Evidence = dict[str, list[float]]
-
-
-class Saved(ABC):
-    """The part of a policy that turns it into plain data and back.
-
-    What was learned is a set of sums (the fields of the table named in `evidence`); everything else in the table is
-    derived from them by `_rebuild`.
-    """
-
-    name: ClassVar[str]
-    evidence: tuple[str, ...] = ()  # fields of the table that are sums of what was learned
-    carried: tuple[str, ...] = ()  # derived fields that remember rounding: saved as they are
-    spent: tuple[str, ...] = ()  # the carried fields that hold what a budget has spent: a rollback leaves them alone
-    order_matters: tuple[str, ...] = ()  # fields of the evidence that depend on the order of the feedback
-
-    id: str
-    time: int
-    learned: int
-    table: Any
-    _pending: OrderedDict[int, Decision]
-    _merged: dict[str, State]
-
-    @abstractmethod
-    def _checked_bin(self, bin: object) -> int: ...
-
-    @abstractmethod
-    def _await(self, offload: bool, bin: int, time: int) -> Decision: ...
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The constructor's arguments: enough to build the same policy anew."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def fresh(self, seed: int | None = None) -> Self:
-        """The same policy before its first sample; a randomised one takes the new seed if one is given."""
-        parameters = self.parameters
-        if seed is not None and "seed" in parameters:
-            parameters["seed"] = seed
-        return type(self)(**parameters)
-
-    def state(self) -> State:
-        """All that the policy knows, as a dict that JSON can hold; `restore` continues bit-identically from it."""
-        return {
-            "hinge_state": STATE_VERSION,
-            "policy": self.name,
-            "id": self.id,
-            "parameters": self.parameters,
-            "merged": {source: _copied(snapshot) for source, snapshot in self._merged.items()},
-            **self.progress(),
-        }
-
-    def progress(self) -> State:
-        """The part of `state` that deciding and learning change; merging changes the rest, too."""
-        return {
-            "time": self.time,
-            "learned": self.learned,
-            "as_of": self._as_of(),
-            "alarms": self._alarms(),
-            "evidence": {field: list(self._column(field)) for field in self.evidence},
-            "carried": {field: list(self._column(field)) for field in self.carried},
-            "pending": [[decision.time, decision.bin, decision.offload] for decision in self._pending.values()],
-        }
-
-    @classmethod
-    def restore(cls, state: Mapping[str, Any]) -> Self:
-        """The policy that `state()` described."""
-        parameters = cls._checked_header(state)["parameters"]
-        try:
-            policy = cls(**parameters)
-        except (TypeError, ValueError, MemoryError, OverflowError) as error:
-            problem = str(error) or type(error).__name__
-            raise InvalidState(f"{cls.__name__}: state has impossible parameters: {problem}") from error
-        policy._fill(state)
-        return policy
-
-    def _column(self, field: str) -> Any:
-        """A field of the table that is saved."""
-        return getattr(self.table, field)
-
-    def _as_of(self) -> int:
-        """The time that the evidence in the table is as of."""
-        return self.time
-
-    def _alarms(self) -> list[int]:
-        """How often evidence was dropped, by kind; for policies that forget."""
-        return []
-
-    @abstractmethod
-    def _rebuild(self) -> None:
-        """Bring the derived fields of the table in line with its evidence."""
-
-    def _fill(self, state: Mapping[str, Any]) -> None:
-        self.id = _text(state, "id")
-        self.time, self.learned = _count(state, "time"), _count(state, "learned")
-        self._merged = {source: self._snapshot(snapshot) for source, snapshot in _mapping(state, "merged").items()}
-        for field, values in self._snapshot(state)["evidence"].items():
-            column = self._column(field)
-            column[:] = array(column.typecode, values)
-        pending = state.get("pending", [])
-        if not isinstance(pending, list):
-            raise InvalidState(f"{type(self).__name__}: pending must be a list, got {pending!r}")
-        for entry in pending:
-            self._restore_pending(entry)
-        self._rebuild()
-        for field in self.carried:
-            column = self._column(field)
-            column[:] = array(column.typecode, self._checked_field(_mapping(state, "carried"), field))
-        self._refresh()
-
-    def _refresh(self) -> None:
-        """Check what was restored, and bring in line what depends on carried fields."""
-        for source, snapshot in self._merged.items():
-            if snapshot["as_of"] > self.time:
-                raise InvalidState(f"{type(self).__name__}: state has evidence of {source!r} from the future")
-
-    def _restore_pending(self, entry: object) -> None:
-        if not (isinstance(entry, list | tuple) and len(entry) == 3 and isinstance(entry[2], bool)):
-            raise InvalidState(f"{type(self).__name__}: state has an impossible pending decision: {entry!r}")
-        try:
-            bin, time = self._checked_bin(entry[1]), whole(type(self).__name__, "time", entry[0], 1, self.time)
-        except (TypeError, ValueError) as error:
-            raise InvalidState(f"{type(self).__name__}: state has an impossible pending decision: {error}") from error
-        self._await(entry[2], bin, time)
-
-    def _snapshot(self, state: Mapping[str, Any]) -> State:
-        """The evidence in a state or in one source's part of it, checked and copied."""
-        evidence = _mapping(state, "evidence")
-        checked = {field: self._checked_field(evidence, field) for field in self.evidence}
-        for pane in ("", "pane_"):
-            both = zip(checked.get(f"{pane}agreements", []), checked.get(f"{pane}offloads", []), strict=False)
-            for position, (agreed, seen) in enumerate(both):
-                if agreed > seen + _ROUNDING:
-                    raise InvalidState(f"{type(self).__name__}: state has {agreed} agreements of {seen} at {position}")
-        time, learned = _count(state, "time"), _count(state, "learned")
-        as_of = _count(state, "as_of") if "as_of" in state else time
-        alarms = state.get("alarms", [])
-        if not isinstance(alarms, list) or not all(type(count) is int and count >= 0 for count in alarms):
-            raise InvalidState(f"{type(self).__name__}: alarms must be a list of counts, got {alarms!r}")
-        return {"time": time, "learned": learned, "as_of": as_of, "alarms": list(alarms), "evidence": checked}
-
-    def _checked_field(self, evidence: Mapping[str, Any], field: str) -> list[float]:
-        values, column = evidence.get(field), self._column(field)
-        if not isinstance(values, list) or len(values) != len(column):
-            raise InvalidState(f"{type(self).__name__}: state needs {len(column)} numbers as {field!r}")
-        kinds, limit = ((int,), 2**62) if column.typecode == "q" else ((int, float), 1e308)
-        for value in values:
-            if type(value) not in kinds or not 0 <= value <= limit:  # nor NaN
-                raise InvalidState(f"{type(self).__name__}: state has {value!r} in {field!r}")
-        return list(values)
-
-    @classmethod
-    def _checked_header(cls, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        if not isinstance(state, Mapping):
-            raise TypeError(f"{cls.__name__}: state must be a dict as state() returns it, got {state!r}")
-        version = state.get("hinge_state")
-        if type(version) is not int or version < 1:
-            raise InvalidState(f"{cls.__name__}: state must have a 'hinge_state' version, got {version!r}")
-        if version > STATE_VERSION:
-            raise InvalidState(f"{cls.__name__}: state is of version {version}; this Hinge reads up to {STATE_VERSION}")
-        if state.get("policy") != cls.name:
-            raise InvalidState(f"{cls.__name__}: state must be of policy {cls.name!r}, got {state.get('policy')!r}")
-        _mapping(state, "parameters")
-        return state
-
-
-def _copied(snapshot: State) -> State:
-    evidence = {field: list(values) for field, values in snapshot["evidence"].items()}
-    return {**snapshot, "evidence": evidence}
-
-
-def _mapping(state: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = state.get(key)
-    if not isinstance(value, Mapping):
-        raise InvalidState(f"state: {key} must be a dict, got {value!r}")
-    return value
-
-
-def _count(state: Mapping[str, Any], key: str) -> int:
-    value = state.get(key)
-    if type(value) is not int or value < 0:
-        raise InvalidState(f"state: {key} must be a count, got {value!r}")
-    return value
-
-
-def _text(state: Mapping[str, Any], key: str) -> str:
-    value = state.get(key)
-    if not isinstance(value, str) or not value:
-        raise InvalidState(f"state: {key} must be a name, got {value!r}")
-    return value
-
-
-class Merging(Saved):
-    """The part of a policy that takes in what others know."""
-
-    merges_on: tuple[str, ...] = ("bins",)  # parameters two policies must share to add up their evidence
-
-    def merge(self, other_state: Mapping[str, Any]) -> None:
-        """Add the evidence in another device's state to this policy's own.
-
-        States may come in any order, by any route and repeatedly: of each source the latest evidence seen counts, once.
-        Where evidence ages, theirs is as old here as it is there.
-        """
-        self._take_all(other_state, 1.0)
-
-    def warm_start(self, state: Mapping[str, Any], weight: float) -> None:
-        """Start from what another policy knows: each of its offloads counts as `weight` of one.
-
-        A weight of 1 trusts it like one's own; the less alike the two worlds are, the smaller the weight should be. It
-        gives way to the other's evidence itself, should that be merged later.
-
-        >>> from hinge import Isotonic
-        >>> veteran, novice = Isotonic(bins=2, offload_cost=0.5), Isotonic(bins=2, offload_cost=0.5)
-        >>> for decision in veteran.decide_many([1] * 20):
-        ...     veteran.learn(decision, agreed=True)
-        >>> novice.warm_start(veteran.state(), weight=0.5)
-        >>> print(novice.explain(1))
-        Bin 1 is accepted: local agreed in 10 of 10 offloads; checked again in 4812 samples.
-        """
-        self._take_all(state, positive(type(self).__name__, "weight", weight))
-
-    def _take_all(self, state: Mapping[str, Any], weight: float) -> None:
-        self._check_like(type(self)._checked_header(state)["parameters"])
-        other = type(self).restore(state)
-        for field in self.evidence:
-            mine, theirs = len(self._column(field)), len(other._column(field))
-            if mine and mine != theirs:
-                wanted = f"{type(self).__name__}: other_state must have {mine} numbers as {field!r}"
-                raise InvalidState(f"{wanted}, got {theirs}: whether the cost is learned must be the same")
-        now = self._catch_up()
-        for source, snapshot in other._sources().items():
-            self._take(source, snapshot, weight, now)
-        self._rebuild()
-
-    def _check_like(self, theirs: Mapping[str, Any]) -> None:
-        """Evidence can be added only between policies that mean the same by it."""
-        for name in self.merges_on:
-            if getattr(self, name) != theirs.get(name):
-                wanted = f"{type(self).__name__}: other_state must have {name}={getattr(self, name)!r}"
-                raise InvalidState(f"{wanted}, got {theirs.get(name)!r}")
-
-    def _take(self, source: str, snapshot: State, weight: float, now: int) -> None:
-        """Count the evidence of a source, in place of what was known of it before."""
-        evidence = {field: self._weighed(field, snapshot["evidence"][field], weight) for field in self.evidence}
-        known = self._merged.get(source)
-        before = self._left(known) if known else {field: [] for field in self.evidence}
-        if source == self.id or (known and (*_age(known), _amount(before)) >= (*_age(snapshot), _amount(evidence))):
-            return
-        for field in self.evidence:
-            _add(self._column(field), evidence[field])
-            _subtract(self._column(field), before[field])
-        self._merged[source] = {**snapshot, "evidence": evidence, "as_of": now, "alarms": self._alarms()}
-
-    def _weighed(self, field: str, values: list[float], weight: float) -> list[float]:
-        column = self._column(field)
-        if weight != 1.0 and column.typecode == "q":
-            raise TypeError(f"{type(self).__name__}: weight must be 1, as {field!r} are whole numbers, got {weight!r}")
-        scaled = values if weight == 1.0 else [weight * value for value in values]
-        return list(scaled) if len(column) else []  # costs are of no use where the cost is known
-
-    def _sources(self) -> dict[str, State]:
-        """What this policy knows at present, taken apart by who gathered it."""
-        total = {field: list(self._column(field)) for field in self.evidence}
-        own = self._aged(total, self._as_of())
-        sources = {}
-        for source, snapshot in self._merged.items():
-            evidence = self._left(snapshot)
-            sources[source] = {**snapshot, "evidence": evidence}
-            for field, values in own.items():
-                _subtract(values, evidence[field])
-        return {self.id: {"time": self.time, "learned": self.learned, "evidence": own}, **sources}
-
-    # -- evidence that ages; by default it does not -------------------------------------------------------------------
-
-    def _catch_up(self) -> int:
-        """Bring the evidence in the table to the present; returns that time."""
-        return self.time
-
-    def _left(self, snapshot: State) -> Evidence:
-        """What is left at present of what was once merged."""
-        return self._aged(snapshot["evidence"], snapshot["as_of"])
-
-    def _aged(self, evidence: Evidence, since: int) -> Evidence:
-        """What is left at present of evidence as of an earlier time."""
-        return {field: list(values) for field, values in evidence.items()}
-
-
-def _add(total: MutableSequence[float], values: Sequence[float]) -> None:
-    for position, value in enumerate(values):
-        total[position] += value
-
-
-def _subtract(total: MutableSequence[float], values: Sequence[float]) -> None:
-    for position, value in enumerate(values):
-        left = total[position] - value
-        total[position] = left if left > 1e-9 * value else 0 * left  # sums leave a rounding error
-
-
-def _age(snapshot: State) -> tuple[int, int]:
-    """Of two states of one source, the later has seen more samples, and learned from more of them."""
-    return snapshot["time"], snapshot["learned"]
-
-
-def _amount(evidence: Evidence) -> float:
-    """Of two copies of one state, the one that has faded less, or has the larger weight, is the larger."""
-    return sum(map(sum, evidence.values()))
-
-
-def note_nothing(table: Any, bin: int, time: int) -> None:
-    """An offload changes nothing until its feedback comes."""
-
-
-_new = tuple.__new__  # half the price of Decision(…)
-OUTSTANDING = 65_536  # decisions that may wait for feedback at once; beyond that the oldest are given up
-
-
 class Need(Enum):
-    """What a policy must be told, in every slot, beyond what an offload reveals."""
+    """What a policy must be told about every sample, beyond what an offload reveals."""
 
     COST = "the offload cost of every sample"
     AGREEMENT = "whether local agrees with remote on every sample"
 
 
+def note_nothing(table: Any, bin: int, time: int) -> None:
+    """An offload changes nothing until its feedback arrives."""
+
+
 class Functions(NamedTuple):
-    """A policy's functions on its table; the docstring of this module has their signatures."""
+    """The functions of a policy on its table: plain functions, for the simulator and for budgets to call."""
 
     offloads: Callable[..., bool]
     notes: Callable[..., None]
     learns: Callable[..., None]
 
 
-class Policy(Merging):
+STATE_VERSION = 1
+OUTSTANDING = 65_536  # decisions that may wait for feedback at once; beyond that the oldest are dropped
+MOST_SAMPLES = 2**53  # that a state may speak of: larger counts are not exact in a float, and nothing lives so long
+_ROUNDING = 1e-6  # agreements may be sums of prices
+_LARGEST = 1e300  # a number in a state: sums of a few of them are finite still
+
+State = dict[str, Any]
+Evidence = dict[str, list[float]]
+Made = TypeVar("Made", bound="Policy")
+
+_registry: dict[str, type["Policy"]] = {}
+
+
+class Policy(ABC):
     """Decides, sample by sample, whether to accept the local answer, and learns from offloads.
 
-    A subclass with a `name` is registered under it. Its constructor's parameters are also its public attributes.
+    A subclass with a `name` is registered under it. Its constructor's parameters are also its public attributes, and
+    the constructor ends with `start`. Not thread-safe: `hinge.Device` locks its policy.
     """
 
     name: ClassVar[str]
-    registry: ClassVar[dict[str, type["Policy"]]] = {}
-    needs: frozenset[Need] = frozenset()
-    wraps: ClassVar[bool] = False  # whether it is built around another policy
-    can_be_overruled: ClassVar[bool] = True  # whether it may be refused an offload without learning wrongly
-    enclosed: bool = False  # whether it is inside another policy
-    keeps_budget: ClassVar[bool] = False  # whether it has a budget to keep, and so another goal than the least cost
-    weighs_cost: bool = True  # whether what an offload cost is of any use to it
+    evidence: tuple[str, ...] = ()  # columns that are sums of what was learned: saved, and added up by `merge`
+    carried: tuple[str, ...] = ()  # columns that cannot be derived from the evidence: saved as they are
+    spent: tuple[str, ...] = ()  # carried columns that hold what a budget has spent: a rollback leaves them alone
+    order_matters: tuple[str, ...] = ()  # columns of the evidence that depend on the order of the feedback
+    merges_on: tuple[str, ...] = ("bins",)  # parameters that two policies must share to add up their evidence
+    needs: frozenset[Need] = frozenset()  # what it must be told about accepted samples
+    weighs_cost: bool = True  # whether it uses what an offload cost
     assumes_monotone: bool = False  # whether it relies on agreement not falling with confidence
+    keeps_budget: ClassVar[bool] = False  # whether it keeps a budget, and so has another goal than the least cost
 
     bins: int
     offload_cost: float | None
     table: Any
-    _offloads: Callable[..., bool]
-    _notes: Callable[..., None] = staticmethod(note_nothing)
-    _learns: Callable[..., None]
-    _rebuilds: Callable[..., None] | None = None  # finds anew all that is derived from the evidence
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         if "name" not in cls.__dict__:
             return
-        known = Policy.registry.get(cls.name)
+        known = _registry.get(cls.name)
         if known and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise ValueError(f"{cls.__qualname__}: the name {cls.name!r} is that of {known.__qualname__} already")
-        Policy.registry[cls.name] = cls
+        _registry[cls.name] = cls
 
     def __init__(self, bins: int, offload_cost: float | None) -> None:
         owner = type(self).__name__
@@ -479,13 +191,55 @@ class Policy(Merging):
         self.time = 0
         self.learned = 0
         self.id = secrets.token_hex(8)
-        self._pending: OrderedDict[int, Decision] = OrderedDict()  # oldest first, and the oldest is quick to drop
+        self._pending: OrderedDict[int, Decision] = OrderedDict()  # oldest first, so that the oldest is quick to drop
         self._merged: dict[str, State] = {}
+        self._enclosed = False  # whether a budget has taken over its clock and its open decisions
+
+    def start(
+        self,
+        table: Any,
+        offloads: Callable[..., bool],
+        learns: Callable[..., None],
+        rebuilds: Callable[..., None] | None = None,
+        notes: Callable[..., None] = note_nothing,
+        price: Reals | None = None,
+    ) -> None:
+        """Set the table and the functions on it; a constructor ends with this.
+
+        `rebuilds(table)` derives everything from the evidence, after a restore or a merge. `price` is the column
+        `table.price`, if there is one: a budget may raise what an offload costs there, and then rebuilds.
+        """
+        self.table, self.price_column = table, price
+        self._offloads, self._notes, self._learns, self._rebuilds = offloads, notes, learns, rebuilds
 
     @property
     def functions(self) -> Functions:
-        """The functions that decide and learn, for programs that run them on a copy of the table."""
+        """The functions on the table that `start` was given, for programs that run them on a copy of the table."""
         return Functions(self._offloads, self._notes, self._learns)
+
+    # -- being built --------------------------------------------------------------------------------------------------
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The constructor's arguments: enough to build the same policy anew."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    @classmethod
+    def settings(cls) -> frozenset[str]:
+        """The names of everything it can be built from: those of `parameters`, and `history` if it can be fitted."""
+        return frozenset(inspect.signature(cls).parameters)
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> "Policy":
+        """The policy built from settings that may hold more than it needs."""
+        return made(cls, cls, settings)
+
+    def fresh(self, seed: int | None = None) -> Self:
+        """The same policy before its first sample; a randomised one gets the new seed if one is given."""
+        parameters = self.parameters
+        if seed is not None and "seed" in parameters:
+            parameters["seed"] = seed
+        return type(self)(**parameters)
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
@@ -531,7 +285,7 @@ class Policy(Merging):
     # -- learning -----------------------------------------------------------------------------------------------------
 
     def learn(self, decision: Decision, agreed: float | None = None, cost: float | None = None) -> None:
-        """Take in what an offload revealed: whether local agreed with remote, and what the offload cost.
+        """Learn what an offload revealed: whether local agreed with remote, and what the offload cost.
 
         Feedback may come in any order and with any delay, once for each decision. `agreed` is True or False, or, where
         wrong answers have different prices (`hinge.costs.CostMatrix`), one minus the price of this one. `cost` is
@@ -545,7 +299,7 @@ class Policy(Merging):
         self._learns(self.table, decision.bin, agreement, price, time, self.time)
 
     def forget(self, decision: Decision) -> None:
-        """Wait no longer for the feedback of a decision, which is as if it had never been due.
+        """Stop waiting for the feedback of a decision; nothing is learned from it.
 
         >>> from hinge import Isotonic
         >>> policy = Isotonic(bins=16, offload_cost=0.5)
@@ -563,6 +317,29 @@ class Policy(Merging):
         if time is None or self._pending.get(time) != decision:
             raise InvalidDecision(f"{type(self).__name__}: {self._refusal(decision)}, got {decision!r}")
         return time
+
+    def _refusal(self, decision: Decision) -> str:
+        if decision.time is None:
+            return "decision was accepted and teaches nothing"
+        if decision.policy != self.id:
+            return "decision must come from this policy"
+        return "decision must be waiting for feedback (learned before, or too many came after it)"
+
+    def _checked_agreement(self, decision: Decision, agreed: float | None) -> float:
+        if agreed is True or agreed is False:
+            return float(agreed)
+        if agreed is None and not decision.offload and Need.AGREEMENT not in self.needs:
+            return 0.0  # unknown for an accepted sample, and not used
+        if type(agreed).__name__ in ("bool", "bool_"):  # numpy's booleans
+            return float(bool(agreed))
+        return real(type(self).__name__, "agreed", agreed, 0, 1)
+
+    def _checked_cost(self, decision: Decision, cost: float | None) -> float:
+        if cost is not None:
+            return real(type(self).__name__, "cost", cost, 0, 1)
+        if self.offload_cost is None and self.weighs_cost and (decision.offload or Need.COST in self.needs):
+            raise TypeError(f"{type(self).__name__}: cost must be a number, as the offload cost is learned, got None")
+        return self.offload_cost or 0.0
 
     def learn_log(
         self,
@@ -603,32 +380,25 @@ class Policy(Merging):
             digest.update(f"{decision.bin} {float(agrees)!r} {None if cost is None else float(cost)!r};".encode())
         self.warm_start({**reader.state(), "id": f"log {digest.hexdigest()[:16]}"}, weight)
 
-    def _refusal(self, decision: Decision) -> str:
-        if decision.time is None:
-            return "decision was accepted and teaches nothing"
-        if decision.policy != self.id:
-            return "decision must come from this policy"
-        return "decision must be waiting for feedback (learned before, or too many came after it)"
+    # -- what others ask ----------------------------------------------------------------------------------------------
 
-    def _checked_agreement(self, decision: Decision, agreed: float | None) -> float:
-        if agreed is True or agreed is False:
-            return float(agreed)
-        if agreed is None and not decision.offload and Need.AGREEMENT not in self.needs:
-            return 0.0  # nobody knows, and the policy does not look
-        if type(agreed).__name__ in ("bool", "bool_"):  # numpy's booleans
-            return float(bool(agreed))
-        return real(type(self).__name__, "agreed", agreed, 0, 1)
+    @abstractmethod
+    def explain(self, bin: int) -> Explanation:
+        """Why the next sample of this bin would be accepted or offloaded, in numbers and as one sentence."""
 
-    def _checked_cost(self, decision: Decision, cost: float | None) -> float:
-        if cost is not None:
-            return real(type(self).__name__, "cost", cost, 0, 1)
-        if self.offload_cost is None and self.weighs_cost and (decision.offload or Need.COST in self.needs):
-            raise TypeError(f"{type(self).__name__}: cost must be a number, as the offload cost is learned, got None")
-        return self.offload_cost or 0.0
+    @property
+    def unlimited(self) -> "Policy":
+        """The policy without the budgets around it; itself, unless it is one."""
+        return self
+
+    @property
+    def limitable(self) -> bool:
+        """Whether a budget may refuse its offloads: it learns from offloads alone, and not by their probability."""
+        return not self.needs
 
     @property
     def alarms(self) -> dict[str, int]:
-        """How often the policy found the world changed and dropped what it knew, by what had changed."""
+        """How often the policy noticed a change and dropped what it knew, by what had changed."""
         return {}
 
     @property
@@ -636,24 +406,332 @@ class Policy(Merging):
         """Whether a budget leaves nothing to spend at present, so that samples are accepted that want offloading."""
         return False
 
-    # -- explaining ---------------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def explain(self, bin: int) -> Explanation:
-        """Why the next sample of this bin would be accepted or offloaded, in numbers and as one sentence."""
-
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
         return f"{type(self).__name__}({settings})"
 
+    # -- state --------------------------------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """All that the policy knows, as a dict that JSON can hold; `restore` continues bit-identically from it."""
+        return {
+            "hinge_state": STATE_VERSION,
+            "policy": self.name,
+            "id": self.id,
+            "parameters": self.parameters,
+            "merged": {source: _copied(snapshot) for source, snapshot in self._merged.items()},
+            **self.progress(),
+        }
+
+    def progress(self) -> State:
+        """The part of `state` that deciding and learning change; merging changes the rest, too."""
+        return {
+            "time": self.time,
+            "learned": self.learned,
+            "as_of": self._as_of(),
+            "alarms": self._alarms(),
+            "evidence": {field: list(self._column(field)) for field in self.evidence},
+            "carried": {field: list(self._column(field)) for field in self.carried},
+            "pending": [[decision.time, decision.bin, decision.offload] for decision in self._pending.values()],
+        }
+
+    @classmethod
+    def restore(cls, state: Mapping[str, Any]) -> Self:
+        """The policy that `state()` described; raises `InvalidState` for one that no policy can have written."""
+        parameters = cls._checked_header(state)["parameters"]
+        try:
+            policy = cls(**parameters)
+        except Exception as error:  # parameters from a file may make a constructor, also a user's, fail in any way
+            problem = f"{error}"[:200] or type(error).__name__
+            raise InvalidState(f"{cls.__name__}: state has impossible parameters: {problem}") from error
+        policy._fill(state)
+        return policy
+
+    def _column(self, field: str) -> Any:
+        """A column of the table that is saved."""
+        return getattr(self.table, field)
+
+    def _as_of(self) -> int:
+        """The time that the evidence in the table is as of."""
+        return self.time
+
+    def _alarms(self) -> list[int]:
+        """How often evidence was dropped, by kind; for policies that forget."""
+        return []
+
+    def _rebuild(self) -> None:
+        """Derive the rest of the table from the evidence."""
+        if self._rebuilds:
+            self._rebuilds(self.table)
+
+    def _fill(self, state: Mapping[str, Any]) -> None:
+        self.id = _text(state, "id")
+        self.time, self.learned = _count(state, "time"), _count(state, "learned")
+        self._merged = {source: self._snapshot(snapshot) for source, snapshot in _mapping(state, "merged").items()}
+        evidence = self._snapshot(state)["evidence"]
+        others = sum(_offloads_in(snapshot["evidence"]) for snapshot in self._merged.values())
+        self._check_amount(evidence, self.learned + others)
+        for field, values in evidence.items():
+            column = self._column(field)
+            column[:] = array(column.typecode, values)
+        pending = state.get("pending", [])
+        if not isinstance(pending, list):
+            raise InvalidState(f"{type(self).__name__}: pending must be a list, got {shown(pending)}")
+        for entry in pending:
+            self._restore_pending(entry)
+        self._rebuild()
+        for field in self.carried:
+            column = self._column(field)
+            column[:] = array(column.typecode, self._checked_field(_mapping(state, "carried"), field))
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Check what was restored, and derive what depends on carried columns."""
+        for source, snapshot in self._merged.items():
+            if snapshot["as_of"] > self.time:
+                raise InvalidState(f"{type(self).__name__}: state has evidence of {shown(source)} from the future")
+
+    def _restore_pending(self, entry: object) -> None:
+        if not (isinstance(entry, list | tuple) and len(entry) == 3 and isinstance(entry[2], bool)):
+            raise InvalidState(f"{type(self).__name__}: state has an impossible pending decision: {shown(entry)}")
+        try:
+            bin, time = self._checked_bin(entry[1]), whole(type(self).__name__, "time", entry[0], 1, self.time)
+        except (TypeError, ValueError) as error:
+            raise InvalidState(f"{type(self).__name__}: state has an impossible pending decision: {error}") from error
+        self._await(entry[2], bin, time)
+
+    def _snapshot(self, state: Mapping[str, Any]) -> State:
+        """The evidence in a state or in one source's part of it, checked and copied."""
+        if not isinstance(state, Mapping):
+            raise InvalidState(f"{type(self).__name__}: state must hold dicts as 'merged', got {shown(state)}")
+        evidence = _mapping(state, "evidence")
+        checked = {field: self._checked_field(evidence, field) for field in self.evidence}
+        problem = _contradiction(checked)
+        time, learned = _count(state, "time"), _count(state, "learned")
+        if learned > time:
+            problem = f"{learned} learned of {time} samples"
+        if problem:
+            raise InvalidState(f"{type(self).__name__}: state has {problem}")
+        as_of = _count(state, "as_of") if "as_of" in state else time
+        alarms = state.get("alarms", [])
+        if not isinstance(alarms, list) or not all(type(count) is int and 0 <= count <= time for count in alarms):
+            raise InvalidState(f"{type(self).__name__}: alarms must be a list of counts, got {shown(alarms)}")
+        return {"time": time, "learned": learned, "as_of": as_of, "alarms": list(alarms), "evidence": checked}
+
+    def _checked_field(self, evidence: Mapping[str, Any], field: str) -> list[float]:
+        values, column = evidence.get(field), self._column(field)
+        if not isinstance(values, list) or len(values) != len(column):
+            raise InvalidState(f"{type(self).__name__}: state needs {len(column)} numbers as {field!r}")
+        kinds, limit = ((int,), 2**62) if column.typecode == "q" else ((int, float), _LARGEST)
+        for value in values:
+            if type(value) not in kinds or not 0 <= value <= limit:  # nor NaN
+                raise InvalidState(f"{type(self).__name__}: state has {shown(value)} in {field!r}")
+        return list(values)
+
+    def _check_amount(self, evidence: Evidence, learned: float, source: str = "") -> None:
+        """Evidence cannot count more offloads than were learned from."""
+        counted = _offloads_in(evidence)
+        if counted > learned * (1.0 + 1e-9) + _ROUNDING:
+            of = f" of {shown(source)}" if source else ""
+            raise InvalidState(f"{type(self).__name__}: state counts {counted:g} offloads{of}, but {learned:g} learned")
+
+    @classmethod
+    def _checked_header(cls, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not isinstance(state, Mapping):
+            raise TypeError(f"{cls.__name__}: state must be a dict as state() returns it, got {shown(state)}")
+        version = state.get("hinge_state")
+        if type(version) is not int or version < 1:
+            raise InvalidState(f"{cls.__name__}: state must have a 'hinge_state' version, got {shown(version)}")
+        if version > STATE_VERSION:
+            newer = f"state is of version {shown(version)}; this Hinge reads up to {STATE_VERSION}"
+            raise InvalidState(f"{cls.__name__}: {newer}")
+        if state.get("policy") != cls.name:
+            raise InvalidState(
+                f"{cls.__name__}: state must be of policy {cls.name!r}, got {shown(state.get('policy'))}"
+            )
+        if not all(isinstance(name, str) for name in _mapping(state, "parameters")):
+            raise InvalidState(f"{cls.__name__}: state has impossible parameters: {shown(state['parameters'])}")
+        return state
+
+    # -- merging ------------------------------------------------------------------------------------------------------
+
+    def merge(self, other_state: Mapping[str, Any]) -> None:
+        """Add the evidence in another device's state to this policy's own.
+
+        States may come in any order, by any route and repeatedly: of each source the latest evidence seen counts, once.
+        What a state says about this policy itself is ignored. Evidence that ages is as old here as it is there.
+        """
+        self._take_all(other_state, 1.0)
+
+    def warm_start(self, state: Mapping[str, Any], weight: float) -> None:
+        """Start from what another policy knows: each of its offloads counts as `weight` of one.
+
+        A weight of 1 trusts it like one's own; the less alike the two streams are, the smaller the weight should be. It
+        gives way to the other's evidence itself, should that be merged later.
+
+        >>> from hinge import HILCBLite
+        >>> veteran, novice = HILCBLite(bins=2, offload_cost=0.5), HILCBLite(bins=2, offload_cost=0.5)
+        >>> for decision in veteran.decide_many([1] * 20):
+        ...     veteran.learn(decision, agreed=True)
+        >>> novice.warm_start(veteran.state(), weight=0.5)
+        >>> print(novice.explain(1))
+        Bin 1 is accepted: local agreed in 10 of 10 offloads; checked again in 122 samples.
+        """
+        self._take_all(state, positive(type(self).__name__, "weight", weight))
+
+    def _take_all(self, state: Mapping[str, Any], weight: float) -> None:
+        self._check_like(type(self)._checked_header(state)["parameters"])
+        other = type(self).restore(state)
+        for field in self.evidence:
+            mine, theirs = len(self._column(field)), len(other._column(field))
+            if mine and mine != theirs:
+                wanted = f"{type(self).__name__}: other_state must have {mine} numbers as {field!r}"
+                raise InvalidState(f"{wanted}, got {theirs}: whether the cost is learned must be the same")
+        sources = other._sources()
+        for source, snapshot in sources.items():
+            self._check_amount(snapshot["evidence"], snapshot["learned"], source)
+        now = self._catch_up()
+        for source, snapshot in sources.items():
+            self._take(source, snapshot, weight, now)
+        self._rebuild()
+
+    def _check_like(self, theirs: Mapping[str, Any]) -> None:
+        """Evidence can be added only between policies that mean the same by it."""
+        for name in self.merges_on:
+            if getattr(self, name) != theirs.get(name):
+                wanted = f"{type(self).__name__}: other_state must have {name}={getattr(self, name)!r}"
+                raise InvalidState(f"{wanted}, got {shown(theirs.get(name))}")
+
+    def _take(self, source: str, snapshot: State, weight: float, now: int) -> None:
+        """Count the evidence of a source, in place of what was known of it before."""
+        evidence = {field: self._weighed(field, snapshot["evidence"][field], weight) for field in self.evidence}
+        known = self._merged.get(source)
+        before = self._left(known) if known else {field: [] for field in self.evidence}
+        if source == self.id or (known and (*_age(known), _amount(before)) >= (*_age(snapshot), _amount(evidence))):
+            return
+        for field in self.evidence:
+            _add(self._column(field), evidence[field])
+            _subtract(self._column(field), before[field])
+        self._merged[source] = {**snapshot, "evidence": evidence, "as_of": now, "alarms": self._alarms()}
+
+    def _weighed(self, field: str, values: list[float], weight: float) -> list[float]:
+        column = self._column(field)
+        if weight != 1.0 and column.typecode == "q":
+            raise TypeError(f"{type(self).__name__}: weight must be 1, as {field!r} are whole numbers, got {weight!r}")
+        scaled = values if weight == 1.0 else [weight * value for value in values]
+        return list(scaled) if len(column) else []  # costs are of no use where the cost is known
+
+    def _sources(self) -> dict[str, State]:
+        """What this policy knows at present, by the policy that gathered it."""
+        total = {field: list(self._column(field)) for field in self.evidence}
+        own = self._aged(total, self._as_of())
+        sources = {}
+        for source, snapshot in self._merged.items():
+            evidence = self._left(snapshot)
+            sources[source] = {**snapshot, "evidence": evidence}
+            for field, values in own.items():
+                _subtract(values, evidence[field])
+        return {self.id: {"time": self.time, "learned": self.learned, "evidence": own}, **sources}
+
+    def _catch_up(self) -> int:
+        """Bring evidence that ages to the present; returns that time."""
+        return self.time
+
+    def _left(self, snapshot: State) -> Evidence:
+        """What is left at present of what was once merged."""
+        return self._aged(snapshot["evidence"], snapshot["as_of"])
+
+    def _aged(self, evidence: Evidence, since: int) -> Evidence:
+        """What is left at present of evidence as of an earlier time."""
+        return {field: list(values) for field, values in evidence.items()}
+
+
+def _add(total: MutableSequence[float], values: Sequence[float]) -> None:
+    for position, value in enumerate(values):
+        total[position] += value
+
+
+def _subtract(total: MutableSequence[float], values: Sequence[float]) -> None:
+    for position, value in enumerate(values):
+        left = total[position] - value
+        total[position] = left if left > 1e-9 * value else 0 * left  # sums leave a rounding error
+
+
+def _age(snapshot: State) -> tuple[int, int]:
+    """Of two states of one source, the later has seen more samples, and learned from more of them."""
+    return snapshot["time"], snapshot["learned"]
+
+
+def _amount(evidence: Evidence) -> float:
+    """Of two copies of one state, the one that has faded less, or has the larger weight, is the larger."""
+    return sum(map(sum, evidence.values()))
+
+
+def _offloads_in(evidence: Evidence) -> float:
+    """The offloads that evidence counts; 0 where a policy does not count them."""
+    return max(sum(evidence.get("offloads", ())), sum(evidence.get("pane_offloads", ())))
+
+
+def _contradiction(evidence: Evidence) -> str | None:
+    """What no feedback can have added up to: agreements ≤ offloads, and 0 ≤ cost² ≤ cost ≤ 1 for each cost."""
+    for pane in ("", "pane_"):
+        offloads, agreements = evidence.get(f"{pane}offloads", []), evidence.get(f"{pane}agreements", [])
+        for position, (agreed, seen) in enumerate(zip(agreements, offloads, strict=False)):
+            if agreed > seen * (1.0 + 1e-9) + _ROUNDING:
+                return f"{agreed} agreements of {seen} at {position}"
+        costs = evidence.get(f"{pane}costs", [])
+        for sums in zip(costs[::3], costs[1::3], costs[2::3], strict=False):  # number, sum, sum of squares
+            if any(less > more * (1.0 + 1e-9) + _ROUNDING for more, less in pairwise(sums)):
+                return f"impossible sums of costs: {sums}"
+    return None
+
+
+def _copied(snapshot: State) -> State:
+    evidence = {field: list(values) for field, values in snapshot["evidence"].items()}
+    return {**snapshot, "evidence": evidence}
+
+
+def _mapping(state: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = state.get(key)
+    if not isinstance(value, Mapping):
+        raise InvalidState(f"state: {key} must be a dict, got {shown(value)}")
+    return value
+
+
+def _count(state: Mapping[str, Any], key: str) -> int:
+    value = state.get(key)
+    if type(value) is not int or not 0 <= value <= MOST_SAMPLES:
+        raise InvalidState(f"state: {key} must be a count, got {shown(value)}")
+    return value
+
+
+def _text(state: Mapping[str, Any], key: str) -> str:
+    value = state.get(key)
+    if not isinstance(value, str) or not value:
+        raise InvalidState(f"state: {key} must be a name, got {shown(value)}")
+    return value
+
+
+def made(kind: type[Made], maker: Callable[..., Made], settings: Mapping[str, Any], hint: str = "") -> Made:
+    """What a constructor or a `fit` makes of the settings that it knows; raises `TypeError` if some are missing."""
+    parameters = inspect.signature(maker).parameters
+    missing = [
+        parameter.name
+        for parameter in parameters.values()
+        if parameter.default is parameter.empty and parameter.name not in settings
+    ]
+    if missing:
+        raise InvalidType(kind.name, ", ".join(missing), f"must be given{hint}")
+    return maker(**{key: value for key, value in settings.items() if key in parameters})
+
 
 def policy_names() -> list[str]:
-    """The names of all policies that stand by themselves, those that users have defined included.
+    """The names of all policies, those that users have defined included; not those of budgets, which need a policy.
 
-    >>> "hi-lcb" in policy_names()
-    True
+    >>> "hi-lcb" in policy_names(), "at-most" in policy_names()
+    (True, False)
     """
-    return sorted(name for name, policy in Policy.registry.items() if not policy.wraps)
+    return sorted(name for name, policy in _registry.items() if "policy" not in policy.settings())
 
 
 def policy_class(name: str) -> type[Policy]:
@@ -663,51 +741,34 @@ def policy_class(name: str) -> type[Policy]:
     Traceback (most recent call last):
     hinge.errors.UnknownName: no policy is called 'hi-lbc'; did you mean 'hi-lcb'?
     """
-    if name in Policy.registry:
-        return Policy.registry[name]
-    raise UnknownName(f"no policy is called {name!r}{did_you_mean(name, policy_names())}")
+    if name in _registry:
+        return _registry[name]
+    raise UnknownName(f"no policy is called {shown(name)}{did_you_mean(name, policy_names())}")
 
 
 def build(name: str, **settings: Any) -> Policy:
-    """A policy by name, from settings that may hold more than it needs: it takes those that it knows.
+    """A policy by name, from settings that may hold more than it needs; it uses those that it knows.
 
-    A policy that is fitted on labelled history takes `history` and `agreed`; one that cannot be built from what there
-    is says what is missing.
+    A policy that is fitted on labelled history needs `history` and `agreed`; one that cannot be built says what is
+    missing.
 
     >>> build("hi-lcb", bins=16, alpha=0.52, offload_cost=0.5, horizon=1000, seed=1)
     HILCB(bins=16, alpha=0.52, offload_cost=0.5, offload_unseen=True)
     """
     chosen = policy_class(name)
-    known = {key for policy in Policy.registry.values() for key in _settings(policy)}
+    known = {key for policy in _registry.values() for key in policy.settings()}
     for key in settings:
         if key not in known:
             raise TypeError(f"build: no policy has a setting {key!r}{did_you_mean(key, known)}")
-    maker = getattr(chosen, "fit", chosen) if "history" in settings else chosen
-    parameters = inspect.signature(maker).parameters
-    missing = [
-        parameter.name
-        for parameter in parameters.values()
-        if parameter.default is parameter.empty and parameter.name not in settings
-    ]
-    if missing:
-        hint = "; it is fitted on labelled history" if hasattr(chosen, "fit") else ""
-        raise TypeError(f"{name}: needs {', '.join(missing)}{hint}")
-    policy: Policy = maker(**{key: value for key, value in settings.items() if key in parameters})
-    return policy
-
-
-def _settings(policy: type[Policy]) -> set[str]:
-    """What a policy can be built from, by its constructor or by fitting it."""
-    makers = [policy, getattr(policy, "fit", policy)]
-    return {name for maker in makers for name in inspect.signature(maker).parameters}
+    return chosen.from_settings(settings)
 
 
 def restore(state: Mapping[str, Any]) -> Policy:
-    """The policy that a saved state describes, whichever it is.
+    """The policy that a saved state describes.
 
     >>> restore(build("kl", bins=8, offload_cost=0.3).state()).name
     'kl'
     """
     if not isinstance(state, Mapping) or not isinstance(state.get("policy"), str):
-        raise InvalidState(f"state must be a dict that names its policy, got {state!r}")
+        raise InvalidState(f"state must be a dict that names its policy, got {shown(state)}")
     return policy_class(state["policy"]).restore(state)

@@ -1,10 +1,10 @@
-"""The one source of randomness: a counter-based generator, the same in Python and in compiled code.
+"""Policies that decide at random, and their one source of randomness: a counter-based generator.
 
 Philox-2x32 with seven rounds (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011)
 turns a seed and a time into a uniform number. A policy therefore has no generator state to save: its seed and its clock
-say everything, and a decision can be looked at again later.
+say everything, and a draw can be repeated later.
 
-Policies that decide by chance: a stated probability of offloading, and a seed.
+`RandomisedPolicy` is the base of the policies that use it: a stated probability of offloading, and a seed.
 """
 
 from abc import abstractmethod

@@ -1,17 +1,18 @@
-"""Policies that never learn: a fixed threshold, the two extremes, and the oracle π* (Lemma 1 of the paper). Grade A.
+"""Policies that never learn. Grade A.
 
-Decision modules fitted once on labelled history, then fixed. Grade A.
-
-They need what HI-LCB does without: past samples with both answers, from the same stream. `fit` takes them as two
-sequences, the bins and whether local agreed with remote.
+A fixed threshold, the two extremes, the oracle π* (Lemma 1 of the paper), and two decision modules that are fitted once
+on labelled history (`FittedPolicy`).
 """
 
+import inspect
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from hinge._checks import real, whole
-from hinge.policies.expiry import FOREVER, ExpiryPolicy, Wholes, has_expired, whole_column
+from hinge.policies.expiry import FOREVER, ExpiryPolicy, has_expired
+from hinge.policies.policy import Policy, Wholes, made, whole_column
 
 
 class FixedTable(NamedTuple):
@@ -21,11 +22,11 @@ class FixedTable(NamedTuple):
 
 
 def learn_nothing(table: Any, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """What happens changes nothing."""
+    """Feedback changes nothing."""
 
 
 class FixedPolicy(ExpiryPolicy):
-    """A policy whose decision for each bin is settled from the start."""
+    """A policy whose decision for each bin is fixed from the start."""
 
     weighs_cost = False
 
@@ -33,7 +34,7 @@ class FixedPolicy(ExpiryPolicy):
         table = FixedTable(whole_column(self.bins))
         for bin, accept in enumerate(accepted):
             table.expiry[bin] = FOREVER if accept else 0
-        self._start(table, has_expired, learn_nothing)
+        self.start(table, has_expired, learn_nothing)
 
     def _counts(self, bin: int) -> tuple[float, float] | None:
         return None
@@ -47,7 +48,7 @@ class FixedPolicy(ExpiryPolicy):
 
 
 def confidence_threshold(owner: str, bins: int, offload_cost: float | None) -> int:
-    """The first bin whose confidence, taken at its word, makes accepting cheaper: its lowest value exceeds 1 - cost."""
+    """The first bin whose lowest confidence exceeds 1 - cost: accepting is cheaper there if confidence is agreement."""
     cost = real(owner, "offload_cost", offload_cost, 0, 1)
     return next((bin for bin in range(bins) if bin / bins > 1.0 - cost), bins)
 
@@ -55,8 +56,8 @@ def confidence_threshold(owner: str, bins: int, offload_cost: float | None) -> i
 class Static(FixedPolicy):
     """A fixed threshold: bins below it are offloaded.
 
-    Without a threshold the confidence is taken at its word, as is right for a calibrated one: temperature scaling with
-    a fixed threshold (arXiv 2406.09424) is this policy on `temperature(T)(max_softmax)`.
+    Without a threshold the confidence counts as the probability of agreement, as is right for a calibrated one:
+    temperature scaling with a fixed threshold (arXiv 2406.09424) is this policy on `temperature(T)(max_softmax)`.
 
     >>> [Static(bins=4, threshold=3).decide(bin).offload for bin in range(4)]
     [True, True, True, False]
@@ -139,9 +140,6 @@ class Oracle(FixedPolicy):
         return "accepting is cheaper where 1 - agreement < offload cost"
 
 
-Fitted = TypeVar("Fitted", bound="Logistic")
-
-
 def tally(owner: str, history: Sequence[int], agreed: Sequence[float], bins: int) -> tuple[list[int], list[float]]:
     """Samples and agreements of each bin in a labelled history."""
     if len(history) != len(agreed):
@@ -157,7 +155,29 @@ def tally(owner: str, history: Sequence[int], agreed: Sequence[float], bins: int
     return samples, agreements
 
 
-class Offline(FixedPolicy):
+class FittedPolicy(FixedPolicy):
+    """A decision module that is fitted once on labelled history from the same stream, which HI-LCB does without."""
+
+    assumes_monotone = True
+
+    @classmethod
+    @abstractmethod
+    def fit(
+        cls, history: Sequence[int], agreed: Sequence[float], bins: int = 16, offload_cost: float = 0.5
+    ) -> "FittedPolicy":
+        """The policy for a history: the bins of its samples, and whether local agreed with remote in each."""
+
+    @classmethod
+    def settings(cls) -> frozenset[str]:
+        return super().settings() | frozenset(inspect.signature(cls.fit).parameters)
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Policy:
+        maker: Any = cls.fit if "history" in settings else cls
+        return made(cls, maker, settings, hint="; it is fitted on labelled history")
+
+
+class Offline(FittedPolicy):
     """The threshold that costs least on labelled history (arXiv 2304.11763): bins below it are offloaded.
 
     >>> policy = Offline.fit([0, 1, 2, 3, 3], [False, False, True, True, True], bins=4, offload_cost=0.5)
@@ -166,7 +186,6 @@ class Offline(FixedPolicy):
     """
 
     name = "offline"
-    assumes_monotone = True
 
     def __init__(self, threshold: int, bins: int = 16, offload_cost: float | None = None) -> None:
         super().__init__(bins, offload_cost)
@@ -193,7 +212,7 @@ class Offline(FixedPolicy):
         return f"threshold {self.threshold} was cheapest on the history"
 
 
-class Logistic(FixedPolicy):
+class Logistic(FittedPolicy):
     """The logistic decision module (arXiv 2407.11061) on bins: accept iff σ(intercept + slope · φ) > 1 - offload cost.
 
     φ is the centre of the bin. On the raw scores, with its two published features, the module is
@@ -205,20 +224,19 @@ class Logistic(FixedPolicy):
     """
 
     name = "logistic"
-    assumes_monotone = True
 
     def __init__(self, intercept: float, slope: float, bins: int = 16, offload_cost: float = 0.5) -> None:
         owner = type(self).__name__
         super().__init__(bins, real(owner, "offload_cost", offload_cost, 0, 1))
         self.intercept, self.slope = real(owner, "intercept", intercept), real(owner, "slope", slope)
-        chances = [sigmoid(self.intercept + self.slope * (bin + 0.5) / self.bins) for bin in range(self.bins)]
-        self._settle([1.0 - chance < offload_cost for chance in chances])
+        margins = [self.intercept + self.slope * (bin + 0.5) / self.bins for bin in range(self.bins)]
+        self._settle([1.0 - sigmoid(margin) < offload_cost for margin in margins])
 
     @classmethod
     def fit(
-        cls: type[Fitted], history: Sequence[int], agreed: Sequence[float], bins: int = 16, offload_cost: float = 0.5
-    ) -> Fitted:
-        """Maximum likelihood, by Newton's method, with a whiff of regularisation for histories without any error."""
+        cls, history: Sequence[int], agreed: Sequence[float], bins: int = 16, offload_cost: float = 0.5
+    ) -> "Logistic":
+        """Maximum likelihood, slightly regularised for histories without any error."""
         bins = whole(cls.__name__, "bins", bins, 1)
         samples, agreements = tally(cls.__name__, history, agreed, bins)
         intercept, slope = fit_logistic_curve([(bin + 0.5) / bins for bin in range(bins)], samples, agreements)
@@ -240,7 +258,10 @@ def sigmoid(x: float) -> float:
 def fit_logistic_curve(
     positions: Sequence[float], samples: Sequence[int], agreements: Sequence[float], ridge: float = 1e-3
 ) -> tuple[float, float]:
-    """Intercept and slope that maximise Σ a log σ + (n - a) log(1 - σ) - ridge/2 · (intercept² + slope²)."""
+    """Intercept and slope that maximise Σ a log σ + (n - a) log(1 - σ) - ridge/2 · (intercept² + slope²), by Newton.
+
+    `hinge.confidence.fit_logistic` does so for many rows and three weights, with numpy, which policies do without.
+    """
     intercept = slope = 0.0
     for _ in range(100):
         gradient = [-ridge * intercept, -ridge * slope]

@@ -12,7 +12,8 @@ which changes only when an offload is learned. A learned cost enters through its
 import math
 from typing import NamedTuple
 
-from hinge.policies.expiry import Reals, count, count_cost, real_column
+from hinge.policies.expiry import COST_SUMS, COUNT, SUM, count, count_cost
+from hinge.policies.policy import Reals, real_column
 from hinge.policies.random import RandomisedPolicy, uniform
 
 
@@ -44,9 +45,10 @@ def beta_cdf(x: float, a: float, b: float) -> float:
 
 def beta_fraction(x: float, a: float, b: float) -> float:
     """The continued fraction of I_x(a, b), evaluated forwards by the modified Lentz method."""
-    front = math.exp(
+    log_front = (
         math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x) - math.log(a)
     )
+    front = math.exp(min(log_front, 700.0))  # with 10^15 offloads the sum may round to anything
     fraction, upper, lower = 1.0, 1.0, 0.0
     for step in range(1, 20_000):
         m = step // 2
@@ -71,9 +73,9 @@ def chance(table: PosteriorTable, bin: int) -> float:
     """The probability with which the posterior of a bin falls to q or below."""
     cost = table.offload_cost
     if table.learned:
-        if table.costs[0] == 0.0:
+        if table.costs[COUNT] == 0.0:
             return 1.0  # no cost seen yet: nothing to weigh a wrong answer against
-        cost = table.costs[1] / table.costs[0]
+        cost = table.costs[SUM] / table.costs[COUNT]
     agreements = table.agreements[bin]
     return beta_cdf(1.0 - cost, 1.0 + agreements, 1.0 + table.offloads[bin] - agreements)
 
@@ -93,6 +95,13 @@ def learn_thompson(table: PosteriorTable, bin: int, agreed: float, cost: float, 
         table.chances[bin] = chance(table, bin)
 
 
+def rebuild_thompson(table: PosteriorTable) -> None:
+    """Find the probability of every bin again; with a learned cost none is kept."""
+    if not table.learned:
+        for bin in range(len(table.chances)):
+            table.chances[bin] = chance(table, bin)
+
+
 class Thompson(RandomisedPolicy):
     """Thompson sampling with a uniform prior on the agreement of each bin.
 
@@ -106,23 +115,17 @@ class Thompson(RandomisedPolicy):
 
     def __init__(self, bins: int = 16, offload_cost: float | None = None, seed: int = 0) -> None:
         super().__init__(bins, offload_cost, seed)
-        self.table = PosteriorTable(
+        table = PosteriorTable(
             offloads=real_column(self.bins),
             agreements=real_column(self.bins),
-            costs=real_column(0 if self.offload_cost is not None else 3),
+            costs=real_column(0 if self.offload_cost is not None else COST_SUMS),
             chances=real_column(self.bins),
             offload_cost=math.nan if self.offload_cost is None else self.offload_cost,
             learned=self.offload_cost is None,
             seed=self.seed,
         )
-        self._offloads, self._learns = offloads_thompson, learn_thompson
-        self._rebuild()
-
-    def _rebuild(self) -> None:
-        if self.table.learned:
-            return
-        for bin in range(self.bins):
-            self.table.chances[bin] = chance(self.table, bin)
+        self.start(table, offloads_thompson, learn_thompson, rebuild_thompson)
+        rebuild_thompson(table)
 
     def offload_probability(self, bin: int) -> float:
         return chance(self.table, self._checked_bin(bin))

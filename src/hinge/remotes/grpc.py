@@ -13,13 +13,15 @@ from typing import Any, NamedTuple
 from hinge._fork import renew_after_fork
 from hinge.errors import (
     InvalidMessage,
+    InvalidValue,
     RemoteError,
     RemoteInvalid,
     RemoteLate,
     RemoteRefused,
     RemoteUnreachable,
 )
-from hinge.oip.json import MAX_BODY_BYTES, check_token, shown
+from hinge.oip.access import check_token
+from hinge.oip.json import MAX_BODY_BYTES, shown
 from hinge.oip.messages import ModelMetadata, ServerMetadata
 from hinge.remotes import Deadline
 from hinge.remotes.open_inference import Known, ServedModel
@@ -75,7 +77,7 @@ class OpenInferenceGrpc(ServedModel):
         credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         if not target or target.startswith(("http:", "https:")):
-            raise ValueError(f"OpenInferenceGrpc: target must be host:port, got {target!r}")
+            raise InvalidValue("OpenInferenceGrpc", "target", f"must be host:port, got {target!r}")
         self.target = target
         super().__init__(_Channel(target, token, credentials), model, version, input, output)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,17 +16,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import urlsplit
 
 import numpy as np
 
 from hinge.errors import InvalidMessage, RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused
-from hinge.oip.json import MAX_BODY_BYTES, check_token, model_name, read_json, shown
+from hinge.oip.access import bearer, check_url
+from hinge.oip.json import MAX_BODY_BYTES, shown
 from hinge.oip.messages import (
     ModelMetadata,
     ServerMetadata,
     build_request,
     inference_path,
+    model_name,
+    parse_error,
     parse_model_metadata,
     parse_response,
     parse_server_metadata,
@@ -354,9 +355,9 @@ class OpenInference(ServedModel):
         token: str | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self.url, self._path, self._binary = _checked_url(url), inference_path(model, version), binary
+        self.url, self._path, self._binary = check_url("OpenInference", url), inference_path(model, version), binary
         self._has_token = token is not None
-        headers = {} if token is None else {"Authorization": f"Bearer {check_token('OpenInference', token)}"}
+        headers = bearer("OpenInference", token)
         super().__init__(HttpClient(self.url, headers, tls), model, version, input, output)
 
     def __repr__(self) -> str:
@@ -407,16 +408,6 @@ class OpenInference(ServedModel):
             raise _failure(response)(problem) from error
 
 
-def _checked_url(url: str) -> str:
-    """The address of a server, perhaps below a path; nothing in it may be taken for another part of a request."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"OpenInference: url must start with http:// or https:// and name a host, got {url!r}")
-    if parts.query or parts.fragment or parts.username is not None or not re.fullmatch(r"[!-~]+", url):
-        raise ValueError(f"OpenInference: url must have no spaces, query, fragment, user or password, got {url!r}")
-    return url.rstrip("/")
-
-
 def _failure(response: Response) -> type[RemoteFailed]:
     """The kind of failure: a server that is about to start, or a proxy before it, may answer otherwise soon."""
     return RemoteError if response.status >= 500 else RemoteInvalid
@@ -424,9 +415,5 @@ def _failure(response: Response) -> type[RemoteFailed]:
 
 def _complaint(response: Response) -> str:
     """The status, and how the server explains it."""
-    try:
-        fields = read_json(response.body)
-        problem = fields.get("error", fields.get("detail", ""))
-    except InvalidMessage:
-        problem = ""
+    problem = parse_error(response.body)
     return f"HTTP {response.status}" + (f", {shown(problem, most=120)}" if problem else "")

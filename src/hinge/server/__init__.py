@@ -1,10 +1,9 @@
 """The edge server: ONNX models behind the Open Inference Protocol over HTTP.
 
-    call (one HTTP request) → Application → Service (a model under its name) → Batcher → Model
+connections → app → batching → models
 """
 
-from hinge.server.access import Tls
 from hinge.server.limits import Limits
-from hinge.server.running import Server
+from hinge.server.server import Server, Tls
 
 __all__ = ["Limits", "Server", "Tls"]

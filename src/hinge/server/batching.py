@@ -1,55 +1,75 @@
-"""Runs a model in threads of its own, and joins the requests that arrive while all of them are busy.
+"""Runs a model in threads, and joins the requests that arrive while all threads are busy into batches.
 
-Nobody waits for company: a request that finds a thread free starts at once. Those that find none queue up, and the next
-thread takes all of them that fit together. If a joined run fails, its requests are run one by one, so that each is
-answered for itself.
+A request that finds a thread free starts at once. Those that find none are queued, and the next free thread runs all of
+them that fit into one batch. If a batch fails, its requests are run one by one, so that each is answered for itself.
 
-Nor does anybody wait for all of a large request: it is run in slices, and between two of them whoever came meanwhile
-has a turn. What nobody waits for any more is taken out of the queue, and ended where it runs.
+A request with more rows than a batch is run in slices; between two slices, queued requests have a turn. A request that
+is cancelled leaves the queue, or is terminated where it runs.
 """
 
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from hinge.server.model import Model, Tensors, run_options
-from hinge.server.refusal import ending
+from hinge.oip.tensors import Tensor
+from hinge.server.limits import shutting_down
 
+Tensors = Mapping[str, Tensor]
 Form = tuple[tuple[str, tuple[int, ...]], ...]
 Outcome = Tensors | Exception | None  # None: there is more of it to run
 
 
-@dataclass(eq=False)
+class Runnable(Protocol):
+    """What a batcher runs: `hinge.server.models.Model`."""
+
+    @property
+    def batchable(self) -> bool:
+        """Whether it treats the rows of its tensors one by one."""
+
+    @property
+    def run_options(self) -> Callable[[], Any]:
+        """Makes options for a run, which ends early once `terminate` is set in them."""
+
+    def run(self, inputs: Tensors, options: Any) -> Tensors:
+        """The outputs."""
+
+    def run_together(self, requests: list[Tensors], rows: list[int], options: Any) -> list[Tensors]:
+        """The outputs of each of several requests, from one run."""
+
+    def joined(self, parts: list[Tensors], rows: int) -> Tensors:
+        """The outputs of one request, from those of its slices."""
+
+@dataclass(eq=False, slots=True)
 class _Job:
     inputs: Tensors
     rows: int  # 0: neither joined nor sliced
-    form: Form  # names and shapes of what makes a row; those of the same form can be joined
+    form: Form  # names and shapes of what makes a row; jobs of the same form can be joined
     answer: "asyncio.Future[Tensors]"
-    model: Model | None = None  # the one that has begun with it; all slices are run on the same
+    model: Runnable | None = None  # the one that has begun with it: all slices are run on the same
     parts: list[Tensors] = field(default_factory=list)  # outputs of the slices that were run
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Turn:
-    """What a thread is given: jobs to be run together, or one, of which it runs slices until somebody waits."""
+    """What a thread is given: jobs to be run together, or one, of which it runs slices until others are queued."""
 
-    model: Model
+    model: Runnable
     jobs: list[_Job]
-    options: Any = field(default_factory=run_options)
+    options: Any
 
 
 Inbox: TypeAlias = "SimpleQueue[_Turn | None]"
 
 
 class Batcher:
-    """The queue before a model. All but the running itself happens in the event loop that it was made in."""
+    """The queue before a model. Only the runs happen in threads; all else in the event loop that it was made in."""
 
-    def __init__(self, model: Model, *, workers: int, batch: int, observe: Callable[[float], None]) -> None:
+    def __init__(self, model: Runnable, *, workers: int, batch: int, observe: Callable[[float], None]) -> None:
         self.model = model
         self._batch = batch
         self._observe = observe
@@ -60,7 +80,7 @@ class Batcher:
         self._turns: set[_Turn] = set()  # what runs
         self._inboxes: list[Inbox] = [SimpleQueue() for _ in range(workers)]
         self._idle = list(self._inboxes)  # a stack: the thread that ran last has the model in its caches
-        self._ending = False
+        self._closing = False
         self._threads = [
             threading.Thread(target=self._serve, args=(inbox,), name="model", daemon=True) for inbox in self._inboxes
         ]
@@ -73,12 +93,13 @@ class Batcher:
         return len(self._waiting)
 
     def run(self, inputs: Tensors) -> "asyncio.Future[Tensors]":
-        """The outputs, when they are there; who wants them no more cancels."""
-        rows = self.model.rows(inputs) if self._batch > 1 else 0
+        """The outputs, in a future that may be cancelled."""
+        sizes = {tensor.shape[0] for tensor in inputs.values()} if self.model.batchable and self._batch > 1 else ()
+        rows = next(iter(sizes)) if len(sizes) == 1 else 0
         form = tuple((name, tensor.shape[1:]) for name, tensor in inputs.items()) if rows else ()
         job = _Job(inputs, rows, form, self._loop.create_future())
-        if self._ending:
-            job.answer.set_exception(ending())
+        if self._closing:
+            job.answer.set_exception(shutting_down())
             return job.answer
         job.answer.add_done_callback(partial(self._drop, job))
         self._waiting.append(job)
@@ -86,8 +107,8 @@ class Batcher:
         return job.answer
 
     def abandon(self) -> None:
-        """Refuse whoever still waits, and end what is being run."""
-        self._ending = True
+        """Refuse what is queued, and terminate what is running."""
+        self._closing = True
         for turn in self._turns:
             turn.options.terminate = True
         waiting = [*self._waiting, *self._begun]
@@ -95,10 +116,10 @@ class Batcher:
         self._begun.clear()
         for job in waiting:
             if not job.answer.done():
-                job.answer.set_exception(ending())
+                job.answer.set_exception(shutting_down())
 
     def close(self) -> None:
-        """End the threads. (A program that ends while one of them is in the middle of a run would crash.)"""
+        """Stop the threads. (A process that ends while one of them is in the middle of a run would crash.)"""
         self.abandon()
         for inbox in self._inboxes:
             inbox.put(None)
@@ -106,7 +127,7 @@ class Batcher:
             thread.join(timeout=5)
 
     def _drop(self, job: _Job, answer: "asyncio.Future[Tensors]") -> None:
-        """Waste no time and no memory on a request that was cancelled."""
+        """Remove a job that was cancelled."""
         if not answer.cancelled():
             return
         for queue in (self._waiting, self._begun):
@@ -125,15 +146,15 @@ class Batcher:
             self._idle.pop().put(turn)
 
     def _next(self) -> _Turn:
-        """Those who have not begun, and the large ones that have, take turns: neither waits for all of the other."""
+        """Queued jobs, and large ones that have begun, take turns."""
         begun = bool(self._begun) and (self._begun_next or not self._waiting)
         first = (self._begun if begun else self._waiting).popleft()
         self._begun_next = not self._is_large(first)
         first.model = first.model or self.model
-        return _Turn(first.model, [first, *self._company(first)])
+        return _Turn(first.model, [first, *self._joinable(first)], first.model.run_options())
 
-    def _company(self, first: _Job) -> list[_Job]:
-        """Those in the queue that can be run together with the first."""
+    def _joinable(self, first: _Job) -> list[_Job]:
+        """The jobs of the queue that can be run together with the first; they leave the queue."""
         rows, jobs = first.rows, list[_Job]()
         if first.rows and not self._is_large(first) and self._waiting:
             left: deque[_Job] = deque()
@@ -152,14 +173,14 @@ class Batcher:
     def _finish(self, inbox: Inbox, turn: _Turn, outcomes: list[Outcome]) -> None:
         self._turns.discard(turn)
         self._idle.append(inbox)
-        if outcomes[0] is None and not self._ending and not turn.jobs[0].answer.done():
+        if outcomes[0] is None and not self._closing and not turn.jobs[0].answer.done():
             self._begun.append(turn.jobs[0])
         self._start()
         for job, outcome in zip(turn.jobs, outcomes, strict=True):
-            if job.answer.done():  # cancelled: nobody waits for it any more
+            if job.answer.done():  # cancelled
                 continue
-            if self._ending and not isinstance(outcome, dict):
-                job.answer.set_exception(ending())
+            if self._closing and (outcome is None or isinstance(outcome, Exception)):
+                job.answer.set_exception(shutting_down())
             elif isinstance(outcome, Exception):
                 job.answer.set_exception(outcome)
             elif outcome is not None:
@@ -172,9 +193,9 @@ class Batcher:
             outcomes = self._outcomes(turn)
             try:
                 self._loop.call_soon_threadsafe(self._finish, inbox, turn, outcomes)
-            except RuntimeError:  # the loop was closed without waiting for us
+            except RuntimeError:  # the loop was closed without waiting for this thread
                 return
-            del turn, outcomes  # an idle thread holds on to nothing
+            del turn, outcomes  # an idle thread keeps no tensors
 
     def _outcomes(self, turn: _Turn) -> list[Outcome]:
         if len(turn.jobs) > 1:
@@ -182,7 +203,7 @@ class Batcher:
             self._observe(sum(rows))
             try:
                 return list(turn.model.run_together([job.inputs for job in turn.jobs], rows, turn.options))
-            except Exception:  # whichever of them it was, the others must not suffer
+            except Exception:  # one of them may be at fault: the others are run without it
                 return [self._outcome(turn, job) for job in turn.jobs]
         if not self._is_large(turn.jobs[0]):
             self._observe(max(turn.jobs[0].rows, 1))
@@ -195,7 +216,7 @@ class Batcher:
             return error
 
     def _slices(self, turn: _Turn, job: _Job) -> Tensors | None:
-        """Run slices of a large request until all are run, or somebody waits for the thread, or nobody for them."""
+        """Run slices of a large job until it is done or cancelled, or others are queued."""
         while True:
             start = len(job.parts) * self._batch
             end = min(start + self._batch, job.rows)
@@ -204,5 +225,5 @@ class Batcher:
             job.parts.append(turn.model.run(part, turn.options))
             if end == job.rows:
                 return turn.model.joined(job.parts, job.rows)
-            if self._waiting or self._begun or self._ending or job.answer.done():
+            if self._waiting or self._begun or self._closing or job.answer.done():
                 return None

@@ -1,15 +1,73 @@
-"""How much of the server its clients may take up."""
+"""Limits on what clients may take up, and the refusals with which those are answered that exceed them."""
 
+from __future__ import annotations
+
+import asyncio
+import http
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from hinge._checks import positive, whole
+from hinge.errors import HingeError
 from hinge.oip.json import MAX_BODY_BYTES
 
 MAX_HEAD_BYTES = 16 * 2**10  # of a request's address and headers
 MAX_HEADERS = 100
-MAX_CHUNKS = 2**14  # of a body that comes in chunks: 4 KiB each would fill the largest
 FREE_PIECES = 64  # pieces in which a body may arrive, however small they are
 MIN_PIECE_BYTES = 256  # beyond those, how large they must be on average
+FREE_FRAMING_BYTES = 2 * MAX_HEAD_BYTES  # of headers and chunk sizes; beyond, a body must be at least as large as they
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Headers = tuple[tuple[str, str], ...]
+
+
+class Refusal(HingeError):
+    """A request that is refused: an HTTP status, what the client is told, and the reason as the metrics' label.
+
+    The text is for strangers: it holds nothing of the server's files, models or code.
+    """
+
+    def __init__(self, status: int, reason: str, problem: str, headers: Headers = ()) -> None:
+        super().__init__(problem)
+        self.status = status
+        self.reason = reason
+        self.headers = headers
+
+    @property
+    def body(self) -> bytes:
+        """The error as JSON."""
+        return msgspec.json.encode({"error": str(self)})
+
+    def http(self, id: str) -> bytes:
+        """The whole answer, for a connection on which no request has begun.
+
+        >>> Refusal(408, "too slow", "too slow").http("1").splitlines()[0]
+        b'HTTP/1.1 408 Request Timeout'
+        """
+        body = self.body
+        headers = {"content-type": "application/json", "content-length": str(len(body)), "x-request-id": id}
+        headers |= {"connection": "close", **dict(self.headers)}
+        lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+        return f"HTTP/1.1 {self.status} {http.HTTPStatus(self.status).phrase}\r\n{''.join(lines)}\r\n".encode() + body
+
+
+def overloaded(problem: str) -> Refusal:
+    """The server has too much to do; the client may retry in a second."""
+    return Refusal(503, "overloaded", problem, (("retry-after", "1"),))
+
+
+def shutting_down() -> Refusal:
+    """The server is draining."""
+    return overloaded("the server is shutting down")
+
+
+def disconnected() -> Refusal:
+    """The client has hung up; the status is for the log."""
+    return Refusal(499, "disconnected", "the client closed the connection")
 
 
 @dataclass(frozen=True)
@@ -31,3 +89,92 @@ class Limits:
         for name in ("requests", "connections", "held_bytes", "batch"):
             whole("Limits", name, getattr(self, name), 1)
         positive("Limits", "receive_s", self.receive_s)
+
+
+class Admission:
+    """The requests in flight and the bytes of their bodies, counted against limits."""
+
+    def __init__(self, *, requests: int, held_bytes: int, body_bytes: int, receive_s: float) -> None:
+        self.requests = 0
+        self._bytes = 0
+        self._max_requests, self._max_bytes, self._max_body = requests, held_bytes, body_bytes
+        self._receive_s = receive_s
+
+    @contextmanager
+    def request(self) -> Iterator[Body]:
+        """Admit one request until it is answered."""
+        if self.requests >= self._max_requests:
+            raise overloaded(f"{self._max_requests} requests are in flight")
+        body = Body(self)
+        self.requests += 1
+        try:
+            yield body
+        finally:
+            self.requests -= 1
+            self._bytes -= body.bytes
+
+    def check(self, body: int, more: int) -> None:
+        """Refuse so many more bytes of a body, if they are too many."""
+        if body + more > self._max_body:
+            raise Refusal(413, "too large", f"a body may have {self._max_body} bytes")
+        if self._bytes + more > self._max_bytes:
+            raise overloaded(f"{self._bytes} bytes of requests are in memory")
+
+    def add(self, more: int) -> None:
+        """Count bytes that have arrived."""
+        self._bytes += more
+
+    async def before_timeout(self, receive: Receive, end: float) -> MutableMapping[str, Any]:
+        """The next message. (A timer costs less than the task that `wait_for` makes.)"""
+        task, late = asyncio.current_task(), False
+
+        def expire() -> None:
+            nonlocal late
+            late = True
+            if task is not None:
+                task.cancel()
+
+        timer = asyncio.get_running_loop().call_at(end, expire)
+        try:
+            return await receive()
+        except asyncio.CancelledError:
+            if not late:
+                raise
+            raise Refusal(408, "too slow", "the body did not arrive in time") from None
+        finally:
+            timer.cancel()
+
+    def deadline(self) -> float:
+        """When a body must have arrived that begins now."""
+        return asyncio.get_running_loop().time() + self._receive_s
+
+
+class Body:
+    """The body of an admitted request."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self.bytes = 0
+        self.complete = False
+
+    async def receive(self, receive: Receive, declared: int | None, received: Callable[[], int]) -> bytes:
+        """All of it. `declared` is its Content-Length; `received` gives the bytes that came, framing included."""
+        if declared is not None:
+            self._admission.check(0, declared)
+        end = self._admission.deadline()
+        pieces: list[bytes] = []
+        while not self.complete:
+            message = await self._admission.before_timeout(receive, end)
+            if message["type"] != "http.request":
+                raise disconnected()
+            piece: bytes = message.get("body", b"")
+            self._admission.check(self.bytes, len(piece))
+            self._admission.add(len(piece))
+            self.bytes += len(piece)
+            pieces.append(piece)
+            self.complete = not message.get("more_body", False)
+            if len(pieces) > FREE_PIECES and self.bytes < len(pieces) * MIN_PIECE_BYTES:
+                raise Refusal(400, "tiny pieces", "the body comes in too many pieces that are too small")
+            if not self.complete and received() > 2 * self.bytes + FREE_FRAMING_BYTES:
+                raise Refusal(400, "tiny pieces", "the body comes in chunks that are too small")
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)

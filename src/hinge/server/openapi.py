@@ -1,41 +1,132 @@
-"""What the server offers, in the words of OpenAPI."""
+"""The operations of the server, and their description by OpenAPI.
 
-from collections.abc import Sequence
+`OPERATIONS` is the one list of what the server offers: the application makes its routes from it, and `describe` the
+description. Schemas come from the structs that read and write the messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import Struct
+
 from hinge import __version__
-from hinge.oip.json import MAX_BODY_BYTES, MAX_TEXT
-from hinge.oip.tensors import DATATYPES, MAX_RANK
-from hinge.server.report import REPORT
-from hinge.server.service import VERSION
+from hinge.oip.json import MAX_BODY_BYTES
+from hinge.oip.messages import ErrorBody, ModelBody, RequestBody, ResponseBody, ServerBody, schemas
+from hinge.server.live import DeviceName, Report
+from hinge.server.models import VERSION
 
 Json = dict[str, Any]
 
+
+class Live(Struct):
+    """Whether the server runs."""
+
+    live: bool
+
+
+class Ready(Struct):
+    """Whether the server takes requests."""
+
+    ready: bool
+
+
+class ModelReady(Struct):
+    """Whether a model takes requests."""
+
+    name: str
+    ready: bool
+
+
+class Reported(Struct):
+    """The device whose report was taken."""
+
+    device: DeviceName
+
+
+class Description(Struct):
+    """A description by OpenAPI."""
+
+    openapi: str
+    paths: dict[str, Any]
+
+
 PROBLEMS = {
-    400: "The request makes no sense, or not to this model.",
+    400: "The request makes no sense, or not to this model; or it is not HTTP.",
     401: "A token is needed.",
+    403: "Another address reports under that name, or this one reports too many devices.",
     404: "There is no such model or path.",
-    405: "The path takes another method.",
     408: "The request did not arrive in time.",
     413: "The body is too large.",
-    415: "The body is compressed, or not of the type that is taken.",
+    415: "The body is compressed, or not of a type that is taken.",
+    421: "The Host header does not name this machine.",
+    431: "The headers are too large, or too many.",
     500: "The server or the model failed.",
-    503: "Too much to do, or shutting down; come back after Retry-After seconds.",
+    503: "Too much to do, or shutting down; retry after Retry-After seconds.",
 }
-_TEXT: Json = {"type": "string", "minLength": 1, "maxLength": MAX_TEXT}
-_SHAPE: Json = {"type": "array", "maxItems": MAX_RANK, "items": {"type": "integer", "minimum": 0}}
-_PARAMETERS: Json = {"type": "object", "additionalProperties": True}
+ALWAYS = (400, 408, 431, 500, 503)  # whatever is asked for
+PAGE = {"/": "index.html"} | {
+    f"/hinge/{name}": name for name in ("style.css", "page.js", "stream.js", "charts.js", "parts.js", "numbers.js")
+}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One method of one path."""
+
+    method: str
+    path: str
+    handler: str  # of the application
+    summary: str
+    result: type[Struct] | str  # a struct of JSON, or a content type
+    problems: tuple[int, ...] = ()  # besides those that are always possible
+    body: type[Struct] | None = None
+    open: bool = False  # needs no token
+
+
+_OF_A_MODEL = (
+    Operation("GET", "", "model", "What the model takes and gives", ModelBody, (404,)),
+    Operation("GET", "/ready", "model_ready", "Whether the model takes requests", ModelReady, (404,)),
+    Operation("POST", "/infer", "infer", "Run the model", ResponseBody, (404, 413, 415), RequestBody),
+)
+OPERATIONS = (
+    Operation("GET", "/v2", "server", "What the server is", ServerBody),
+    Operation("GET", "/v2/", "server", "What the server is", ServerBody),
+    Operation("GET", "/v2/health/live", "live", "Whether the server runs", Live, open=True),
+    Operation("GET", "/v2/health/ready", "ready", "Whether the server takes requests", Ready, open=True),
+    *(
+        replace(operation, path=f"/v2/models/{{model}}{version}{operation.path}")
+        for version in ("", "/versions/{version}")
+        for operation in _OF_A_MODEL
+    ),
+    Operation("GET", "/metrics", "metrics", "Counts for Prometheus", "text/plain"),
+    Operation("GET", "/openapi.json", "openapi", "This description", Description),
+    Operation(
+        "POST", "/hinge/devices/{device}", "report", "Report how a device fares", Reported, (403, 413, 415), Report
+    ),
+    Operation("GET", "/hinge/events", "events", "What the page shows, as it changes", "text/event-stream"),
+    *(Operation("GET", path, "page", f"The live page: {name}", CONTENT, open=True) for path, name, CONTENT in (
+        (path, name, {"html": "text/html", "js": "text/javascript", "css": "text/css"}[name.rpartition(".")[2]])
+        for path, name in PAGE.items()
+    )),
+)  # fmt: skip
 
 
 def describe(models: Sequence[str], *, guarded: bool) -> Json:
-    """The description of a server with these models, where all but the health checks need a token if it is guarded.
+    """The description of a server with these models; if it is guarded, most operations need a token.
 
     >>> sorted(describe(["fashion"], guarded=False)["paths"])[:3]
-    ['/hinge/devices/{device}', '/metrics', '/openapi.json']
+    ['/', '/hinge/charts.js', '/hinge/devices/{device}']
     """
-    components: Json = {"schemas": _SCHEMAS, "parameters": _path_parameters(models)}
+    components: Json = {"schemas": schemas(Live, Ready, ModelReady, Report, Reported, Description)}
     if guarded:
         components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    paths: Json = {}
+    for operation in OPERATIONS:
+        described = paths.setdefault(operation.path, {"parameters": list(_parameters(operation.path, models))})
+        described[operation.method.lower()] = _operation(operation, guarded)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -43,143 +134,65 @@ def describe(models: Sequence[str], *, guarded: bool) -> Json:
             "version": __version__,
             "description": "ONNX models behind the Open Inference Protocol v2.",
         },
-        "paths": _paths(guarded),
+        "paths": paths,
         "components": components,
         "security": [{"token": []}] if guarded else [],
     }
 
 
-def _paths(guarded: bool) -> Json:
-    paths: Json = {
-        "/v2": {"get": _get("What the server is", "ServerMetadata", guarded)},
-        "/v2/health/live": {"get": _health("Whether the server runs", "Live", ())},
-        "/v2/health/ready": {"get": _health("Whether the server takes requests", "Ready", (503,))},
-        "/metrics": {"get": _answers("Counts for Prometheus", {"text/plain": {}}, _needed(guarded))},
-        "/openapi.json": {"get": _get("This description", "Description", guarded)},
-        "/hinge/devices/{device}": {"parameters": [_DEVICE], "post": _report(guarded)},
+def statuses(operation: Operation, guarded: bool) -> list[int]:
+    """The statuses with which an operation may be answered, besides 200."""
+    access = () if guarded and operation.open else (401,) if guarded else (421,)
+    return sorted({*ALWAYS, *operation.problems, *access})
+
+
+def _operation(operation: Operation, guarded: bool) -> Json:
+    error = {"application/json": _ref(ErrorBody), "text/plain": {}}  # text where the request is not HTTP
+    header = {"X-Request-Id": {"schema": {"type": "string"}, "description": "The request's id in the log."}}
+    responses: Json = {"200": {"description": operation.summary, "content": _content(operation), "headers": header}}
+    for status in statuses(operation, guarded):
+        responses[str(status)] = {"description": PROBLEMS[status], "content": error}
+    if operation.result is Ready:
+        either = {"anyOf": [_ref(Ready)["schema"], _ref(ErrorBody)["schema"]]}
+        responses["503"] = {"description": "Shutting down.", "content": {"application/json": {"schema": either}}}
+    described: Json = {"summary": operation.summary, "responses": responses}
+    if operation.open:
+        described["security"] = []
+    if operation.body is not None:
+        described["requestBody"] = {"required": True, "content": {"application/json": _ref(operation.body)}}
+    if operation.handler == "infer":
+        described["requestBody"]["description"] = (
+            "JSON; or JSON of Inference-Header-Content-Length bytes and, behind it, tensors as binary data."
+        )
+        described["parameters"] = [
+            {
+                "name": "Inference-Header-Content-Length",
+                "in": "header",
+                "schema": {"type": "integer", "minimum": 0, "maximum": MAX_BODY_BYTES},
+                "description": "Where binary data begins.",
+            }
+        ]
+    return described
+
+
+def _content(operation: Operation) -> Json:
+    if isinstance(operation.result, str):
+        return {operation.result: {}}
+    binary: Json = {"application/octet-stream": {}} if operation.handler == "infer" else {}
+    return {"application/json": _ref(operation.result), **binary}
+
+
+def _ref(struct: type[Struct]) -> Json:
+    return {"schema": {"$ref": f"#/components/schemas/{struct.__name__}"}}
+
+
+def _parameters(path: str, models: Sequence[str]) -> Iterator[Json]:
+    name = {"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}$"}  # and some that begin with a dot
+    known: Json = {
+        "model": {"type": "string", "enum": list(models)},
+        "version": {"type": "string", "enum": [VERSION]},
+        "device": name,
     }
-    one, version = ({"$ref": f"#/components/parameters/{name}"} for name in ("Model", "Version"))
-    bases = {"/v2/models/{model}": [one], "/v2/models/{model}/versions/{version}": [one, version]}
-    for base, where in bases.items():
-        problems = (*_needed(guarded), 404)
-        about = {"get": _get("What the model takes and gives", "ModelMetadata", guarded, problems)}
-        ready = {"get": _get("Whether the model takes requests", "ModelReady", guarded, problems)}
-        paths |= {
-            base: {"parameters": where, **about},
-            f"{base}/ready": {"parameters": where, **ready},
-            f"{base}/infer": {"parameters": where, "post": _infer(guarded)},
-        }
-    return paths
-
-
-def _infer(guarded: bool) -> Json:
-    problems = (400, *_needed(guarded), 404, 408, 413, 415, 500, 503)
-    content = {"application/json": _schema("Response"), "application/octet-stream": {}}
-    about = "JSON; or JSON of Inference-Header-Content-Length bytes and, behind it, tensors as binary data."
-    length = {
-        "name": "Inference-Header-Content-Length",
-        "in": "header",
-        "schema": {"type": "integer", "minimum": 0, "maximum": MAX_BODY_BYTES},
-        "description": "Where binary data begins.",
-    }
-    return {
-        **_answers("Run the model", content, problems),
-        "parameters": [length],
-        "requestBody": {
-            "required": True,
-            "description": about,
-            "content": {"application/json": _schema("Request")},
-        },
-    }
-
-
-def _report(guarded: bool) -> Json:
-    problems = (400, *_needed(guarded), 408, 413, 415, 503)
-    return {
-        **_answers("How a device fares, for the live page", {"application/json": _schema("Reported")}, problems),
-        "requestBody": {"required": True, "content": {"application/json": _schema("Report")}},
-    }
-
-
-def _needed(guarded: bool) -> tuple[int, ...]:
-    return (401,) if guarded else ()
-
-
-def _get(what: str, schema: str, guarded: bool, problems: tuple[int, ...] | None = None) -> Json:
-    return _answers(what, {"application/json": _schema(schema)}, _needed(guarded) if problems is None else problems)
-
-
-def _health(what: str, schema: str, also: tuple[int, ...]) -> Json:
-    content = {"application/json": _schema(schema)}
-    answers = {str(status): {"description": what, "content": content} for status in (200, *also)}
-    return {"summary": what, "responses": answers, "security": []}
-
-
-def _answers(what: str, content: Json, problems: tuple[int, ...]) -> Json:
-    error = {"application/json": _schema("Error")}
-    header = {"X-Request-Id": {"schema": {"type": "string"}, "description": "The request's name in the log."}}
-    responses: Json = {"200": {"description": what, "content": content, "headers": header}}
-    for status in problems:
-        responses[str(status)] = {"description": PROBLEMS[status], "content": error, "headers": header}
-    return {"summary": what, "responses": responses}
-
-
-def _schema(name: str) -> Json:
-    return {"schema": {"$ref": f"#/components/schemas/{name}"}}
-
-
-def _path_parameters(models: Sequence[str]) -> Json:
-    def parameter(name: str, values: Sequence[str]) -> Json:
-        return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "enum": list(values)}}
-
-    return {"Model": parameter("model", models), "Version": parameter("version", [VERSION])}
-
-
-def _object(required: Sequence[str], **properties: Json) -> Json:
-    return {"type": "object", "required": list(required), "properties": properties}
-
-
-def _list(of: Json) -> Json:
-    return {"type": "array", "items": of}
-
-
-def _tensor(*required: str) -> Json:
-    described = {"name": _TEXT, "datatype": {"type": "string", "enum": list(DATATYPES)}}
-    return _object(
-        ("name", "shape", "datatype", *required), **described, shape=_SHAPE, parameters=_PARAMETERS, data=_list({})
-    )
-
-
-_NAME: Json = {"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}$"}  # and more, that begin with a dot
-_DEVICE: Json = {"name": "device", "in": "path", "required": True, "schema": _NAME}
-_SPECS = _list(_object(("name", "datatype", "shape"), name=_TEXT, datatype=_TEXT, shape=_list({"type": "integer"})))
-_SCHEMAS: Json = {
-    "Description": _object(("openapi", "paths")),
-    "Error": _object(("error",), error={"type": "string"}),
-    "Live": _object(("live",), live={"type": "boolean"}),
-    "Ready": _object(("ready",), ready={"type": "boolean"}),
-    "ModelReady": _object(("name", "ready"), name=_TEXT, ready={"type": "boolean"}),
-    "ServerMetadata": _object(
-        ("name", "version", "extensions"), name=_TEXT, version=_TEXT, extensions=_list({"type": "string"})
-    ),
-    "ModelMetadata": _object(
-        ("name", "platform", "inputs", "outputs"),
-        name=_TEXT,
-        platform=_TEXT,
-        versions=_list(_TEXT),
-        inputs=_SPECS,
-        outputs=_SPECS,
-    ),
-    "Report": REPORT.schema(),
-    "Reported": _object(("device",), device=_NAME),
-    "Request": _object(
-        ("inputs",),
-        id={"type": "string", "maxLength": MAX_TEXT},
-        parameters=_PARAMETERS,
-        inputs=_list(_tensor()),
-        outputs=_list(_object(("name",), name=_TEXT, parameters=_PARAMETERS)),
-    ),
-    "Response": _object(
-        ("model_name", "outputs"), model_name=_TEXT, model_version=_TEXT, id=_TEXT, outputs=_list(_tensor())
-    ),
-}
+    for parameter, schema in known.items():
+        if f"{{{parameter}}}" in path:
+            yield {"name": parameter, "in": "path", "required": True, "schema": schema}

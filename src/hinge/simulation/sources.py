@@ -24,6 +24,12 @@ from hinge.bins import Bins
 from hinge.costs import WrongCost
 from hinge.traces import Trace
 
+__all__ = [
+    *("Adaptive", "Change", "Drifting", "Gradual", "InOrder", "Periodic", "Replay", "Resampled", "Samples"),
+    *("Scheduled", "Shuffled", "Source", "Sudden", "Synthetic", "blocks", "rare_first", "sorted_down", "sorted_up"),
+    *("BimodalCosts", "FixedCosts", "LognormalCosts", "OffloadCosts", "RecordedCosts"),
+]
+
 CHUNK = 16_384  # samples generated at a time: small enough for the cache, large enough to amortise numpy's calls
 
 Reals = NDArray[np.float64]

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge._checks import real, whole
+from hinge.policies.kl import divergence
 from hinge.theory.problem import Problem, arrival_weights
 
 
@@ -38,20 +39,7 @@ def bernoulli_kl(p: float, q: float) -> float:
     """
     p = real("bernoulli_kl", "p", p, 0, 1)
     q = real("bernoulli_kl", "q", q, 0, 1)
-    # The two linear parts q − p and p − q cancel, so adding them changes nothing but keeps every part ≥ 0.
-    return _part(p, q) + _part(1 - p, 1 - q)
-
-
-def _part(p: float, q: float) -> float:
-    """p log(p/q) + q − p, one outcome's share of the divergence."""
-    if p == 0:
-        return q
-    if q == 0:
-        return math.inf
-    x = (q - p) / p
-    if abs(x) > 0.1:
-        return p * (math.log(p) - math.log(q)) + q - p
-    return p * x * x * sum((-x) ** k / (k + 2) for k in range(16))  # x − log(1 + x), which cancels for small x
+    return divergence(p, q)
 
 
 def adversarial_bound(problem: Problem, *, horizon: int, alpha: float) -> float:

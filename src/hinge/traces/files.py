@@ -1,37 +1,34 @@
-"""A trace's name and provenance as one JSON text, for the formats that can hold one.
-
-Traces as CSV: a header with confidence,local,remote[,label][,cost] in any order, then one line per sample.
-
-Numbers are written so that they read back bit by bit. Fields are stripped of surrounding blanks. Labels are integers
-where every label in the file is one (without leading zeros, as 01 and 1 may differ), else all of them are text; 3.0 is
-the 3 that another program has written as a float. Other columns are ignored. Name and provenance have no place in a
-CSV; a trace that is read is named after its file.
-
-Reading converts whole columns, a block of lines at a time. Only if something is wrong it goes through the file again,
-line by line, to say where.
-
-Traces as npz: one compressed array per column, and `metadata` for name and provenance.
-
-Also reads what `numpy.savez` makes of two models' saved outputs: local_logits, remote_logits and, if known, labels.
-Nothing is ever unpickled.
-
-Traces as Parquet: one column each, name and provenance in the schema's metadata. Needs pyarrow.
-
-Traces on disk, by the end of the file's name.
+"""Traces in files, by the end of the file's name.
 
     .csv        readable anywhere; keeps the columns bit by bit, but neither name nor provenance
     .npz        compact; keeps everything
     .parquet    for data frames; keeps everything; needs `hinge-gate[parquet]`
+
+CSV: a header with confidence,local,remote[,label][,cost] in any order, then one line per sample. Numbers are written so
+that they read back bit by bit. Fields are stripped of surrounding blanks. Labels are integers where every label in the
+file is one (without leading zeros, as 01 and 1 may differ), else all of them are text; 3.0 is the 3 that another
+program has written as a float. Other columns are ignored; a trace that is read is named after its file. Reading
+converts whole columns, a block of lines at a time; only if something is wrong it reads again, to find the line.
+
+npz: one compressed array per column, and `metadata` for name and provenance, as JSON. Also reads what `numpy.savez`
+makes of two models' saved outputs: local_logits, remote_logits and, if known, labels. Nothing is ever unpickled.
+
+Parquet: one column each, name and provenance in the schema's metadata.
+
+A small file may stand for a large table. What it would take once it is unpacked is checked before it is (`MAX_BYTES`).
 """
 
 import csv
 import errno
 import io
 import json
+import math
 import os
 import re
 import secrets
 import shutil
+import stat
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -42,10 +39,11 @@ from reprlib import Repr
 from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
+from numpy.lib import format
 from numpy.typing import NDArray
 
 from hinge._checks import did_you_mean
-from hinge.errors import InvalidTrace
+from hinge.errors import InvalidTrace, UnknownName, printable
 from hinge.traces.trace import (
     INTEGERS,
     NEEDED,
@@ -59,6 +57,9 @@ from hinge.traces.trace import (
     trace_from_table,
 )
 
+MAX_BYTES = 2**31  # of a table, unpacked
+MAX_COLUMNS = 2**14
+
 
 def packed(trace: Trace) -> str:
     """Name and provenance, as JSON.
@@ -71,12 +72,23 @@ def packed(trace: Trace) -> str:
 
 def trace_in_file(where: str, names: Sequence[str], table: Table, metadata: str | None, otherwise: str) -> Trace:
     """The trace that a file holds; it is called `otherwise` if the file has no metadata, as one made elsewhere."""
+    _check_width(where, len(names))
     more = {"name": otherwise} if metadata is None else _unpacked(where, metadata)
     try:
         return trace_from_table(where, names, table, **more)
     except (TypeError, ValueError) as error:
         named = str(error).startswith(where)
         raise InvalidTrace(str(error) if named else f"{where}: {error}") from error
+
+
+def _check_width(where: str, columns: int) -> None:
+    if columns > MAX_COLUMNS:
+        raise InvalidTrace(f"{where}: there may be {MAX_COLUMNS} columns, got {columns}")
+
+
+def _check_size(where: str, size: int) -> None:
+    if size > MAX_BYTES:
+        raise InvalidTrace(f"{where}: a trace may take {MAX_BYTES} bytes of memory, this one takes {size}")
 
 
 def _unpacked(where: str, metadata: str) -> dict[str, Any]:
@@ -159,6 +171,7 @@ def _header(where: str, reader: Iterator[Row]) -> list[str]:
     names = [name.strip() for name in next(reader, [])]
     if not any(names):
         raise InvalidTrace(f"{where}, line 1: there must be a header, {','.join(NEEDED)}[,{'][,'.join(OPTIONAL)}]")
+    _check_width(f"{where}, line 1", len(names))
     check_names(f"{where}, line 1", names, NEEDED, OPTIONAL)
     return names
 
@@ -308,23 +321,35 @@ class _Arrays:
         self._where = where
         content = io.BytesIO(stream.read())  # so that whatever fails from here on is the file's fault, not the disk's
         try:
-            self._arrays: Any = np.load(content, allow_pickle=False)
-            if isinstance(self._arrays, np.ndarray):
+            if content.getvalue().startswith(format.MAGIC_PREFIX):
                 raise ValueError("it is a single array")
-            self.names: Sequence[str] = list(self._arrays.files)
+            self._file = zipfile.ZipFile(content)
+            members = self._file.infolist()
         except Exception as error:
             raise self._damaged("it", error) from error
+        self._members = {member.filename.removesuffix(".npy"): member for member in members}
+        self.names: Sequence[str] = list(self._members)
+        _check_size(where, sum(member.file_size for member in members))
 
     def __getitem__(self, name: str, /) -> NDArray[Any]:
         try:
-            array: NDArray[Any] = self._arrays[name]
+            member = self._members[name]
+            with self._file.open(member) as stream:
+                version = format.read_magic(stream)
+                read = format.read_array_header_1_0 if version == (1, 0) else format.read_array_header_2_0
+                shape, _, dtype = read(stream)
+            if math.prod(shape) * dtype.itemsize > member.file_size and not dtype.hasobject:
+                raise ValueError("it holds less than it says")
+            with self._file.open(member) as stream:
+                array: NDArray[Any] = format.read_array(stream, allow_pickle=False)
         except Exception as error:
-            raise self._damaged(f"array {name}", error) from error
+            raise self._damaged(f"array {printable(name, 60)}", error) from error
         return array
 
     def _damaged(self, what: str, error: Exception) -> InvalidTrace:
         # Broken bytes surface anywhere in numpy, zipfile and zlib, with an error of any class.
-        return InvalidTrace(f"{self._where}: {what} cannot be read as npz ({error or type(error).__name__})")
+        problem = printable(error) or type(error).__name__
+        return InvalidTrace(f"{self._where}: {what} cannot be read as npz ({problem})")
 
 
 _SCHEMA_KEY = b"hinge"
@@ -335,13 +360,22 @@ def read_parquet(where: str, stream: IO[bytes]) -> Trace:
     arrow, parquet = _pyarrow("pyarrow"), _pyarrow("pyarrow.parquet")
     content = io.BytesIO(stream.read())  # so that whatever fails from here on is the file's fault, not the disk's
     try:
-        table = parquet.ParquetFile(content).read()
+        schema = parquet.ParquetFile(content).schema_arrow
+        texts = [field.name for field in schema if field.type in (arrow.string(), arrow.large_string())]
+        file = parquet.ParquetFile(content, read_dictionary=texts)  # text that repeats is kept once
+        found = file.metadata
+        groups = sum(found.row_group(number).total_byte_size for number in range(found.num_row_groups))
+        _check_size(where, max(groups, found.num_rows * found.num_columns * np.dtype(np.float64).itemsize))
+        table = file.read()
         metadata = (table.schema.metadata or {}).get(_SCHEMA_KEY)
         text = None if metadata is None else metadata.decode()
-        columns = _Columns(arrow, table)
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InvalidTrace(f"{where}: cannot be read as Parquet ({error})") from error
-    return trace_in_file(where, table.column_names, columns, text, Path(where).stem)
+        raise _no_parquet(where, error) from error
+    return trace_in_file(where, table.column_names, _Columns(where, arrow, table), text, Path(where).stem)
+
+
+def _no_parquet(where: str, error: Exception) -> InvalidTrace:
+    return InvalidTrace(f"{where}: cannot be read as Parquet ({printable(error)})")
 
 
 def write_parquet(trace: Trace, stream: IO[bytes]) -> None:
@@ -352,16 +386,22 @@ def write_parquet(trace: Trace, stream: IO[bytes]) -> None:
 
 
 class _Columns:
-    """The columns of a table of Arrow as arrays."""
+    """The columns of a table of Arrow as arrays, whose every defect is an `InvalidTrace`."""
 
-    def __init__(self, arrow: Any, table: Any) -> None:
-        self._arrow, self._table = arrow, table
+    def __init__(self, where: str, arrow: Any, table: Any) -> None:
+        self._where, self._arrow, self._table = where, arrow, table
 
     def __getitem__(self, name: str, /) -> Any:
-        column = self._table.column(name)
-        if self._arrow.types.is_dictionary(column.type):  # categories, as frames keep repeated text
-            column = column.cast(column.type.value_type)
-        return column.to_numpy(zero_copy_only=False)
+        try:
+            column = self._table.column(name)
+            if self._arrow.types.is_dictionary(column.type):  # categories, as frames keep repeated text
+                texts = chain.from_iterable(part.dictionary.to_pylist() for part in column.chunks)
+                longest = max((len(str(text)) for text in texts), default=0)
+                _check_size(self._where, len(column) * longest * np.dtype("U1").itemsize)
+                column = column.cast(column.type.value_type)
+            return column.to_numpy(zero_copy_only=False)
+        except (self._arrow.ArrowException, KeyError) as error:  # KeyError: two columns of one name
+            raise _no_parquet(self._where, error) from error
 
 
 def _pyarrow(module: str) -> Any:
@@ -393,9 +433,17 @@ def read_trace(path: str | PathLike[str]) -> Trace:
     >>> read_trace(path)
     <Trace 'log': 2 samples, confidence, local, remote, agreement 0.500>
     """
-    format = _format("read_trace", path)
-    with open(path, "rb") as stream:
-        return format.read(os.fspath(path), stream)
+    form = _format("read_trace", path)
+    where = printable(os.fspath(path), 4096)  # which may hold anything but zeros
+    with open(path, "rb", opener=_open_at_once) as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise InvalidTrace(f"{where}: not a file")
+        return form.read(where, stream)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """A pipe is opened without waiting for a writer."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def write_trace(trace: Trace, path: str | PathLike[str]) -> None:
@@ -410,15 +458,16 @@ def write_trace(trace: Trace, path: str | PathLike[str]) -> None:
     """
     if not isinstance(trace, Trace):
         raise TypeError(f"write_trace: trace must be a Trace, got {trace!r}")
-    format = _format("write_trace", path)
+    form = _format("write_trace", path)
     with replacing(path) as stream:
-        format.write(trace, stream)
+        form.write(trace, stream)
 
 
 def _format(owner: str, path: str | PathLike[str]) -> _Format:
     suffix = Path(path).suffix.lower()
     if suffix not in _FORMATS:
-        raise ValueError(f"{owner}: {path}: no format of traces ends in {suffix!r}{did_you_mean(suffix, _FORMATS)}")
+        where = f"{owner}: {printable(path, 4096)}"
+        raise UnknownName(f"{where}: no format of traces ends in {suffix!r}{did_you_mean(suffix, _FORMATS)}")
     return _FORMATS[suffix]
 
 

@@ -12,6 +12,7 @@ A recorded stream: for every sample what the local and the remote model said, an
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -23,7 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hinge._checks import did_you_mean, real
+from hinge._checks import did_you_mean, real, shown
 from hinge.bins import Bins
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.errors import InvalidTrace
@@ -46,12 +47,12 @@ def check_names(where: str, names: Sequence[str], needed: Collection[str], optio
     Traceback (most recent call last):
     hinge.errors.InvalidTrace: log.csv: unknown column 'lable'; did you mean 'label'?
     """
-    known = [*needed, *optional]
+    known, counts = [*needed, *optional], Counter(names)
+    absent = [column for column in known if column not in counts]
     for name in names:
-        absent = [column for column in known if column not in names]
         if name not in known and get_close_matches(name.lower(), absent, cutoff=0.75):
-            raise InvalidTrace(f"{where}: unknown column {name!r}{did_you_mean(name.lower(), absent)}")
-        if name in known and names.count(name) > 1:
+            raise InvalidTrace(f"{where}: unknown column {shown(name)}{did_you_mean(name.lower(), absent)}")
+        if name in known and counts[name] > 1:
             raise InvalidTrace(f"{where}: column {name!r} comes twice")
     for name in needed:
         if name not in names:

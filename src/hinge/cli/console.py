@@ -1,0 +1,191 @@
+"""What commands print: tables, progress and warnings for people, JSON for programs, curves for a file.
+
+Text from outside (file names, labels, what a remote says) goes through `hinge.errors.printable`, and is never read as
+Rich markup: it can neither move the cursor nor flood the terminal.
+"""
+
+import csv
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from hinge.errors import printable
+from hinge.simulation import Record, interval
+from hinge.simulation.engine import Progress as Report
+from hinge.simulation.kernel import numba_installed
+
+INFORMED = ("adahedge-g", "hedge-g", "hil-f", "logistic", "offline", "oracle")
+INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
+_LONGEST = 1000  # characters of a line
+
+COLUMNS: tuple[tuple[str, str, str, str | None], ...] = (  # heading, key in JSON, format, key of what follows ±
+    ("offloaded", "offload_fraction", "{:.3f}", None),
+    ("agrees", "accuracy", "{:.2%}", None),
+    ("cost", "cost_per_sample", "{:.4f}", None),
+    ("regret", "regret", "{:.1f}", "regret_ci95"),
+    ("true acc.", "true_accuracy", "{:.2%}", None),
+    ("shuffled cost", "shuffled_cost_per_sample", "{:.4f}", "shuffled_spread"),
+)
+
+
+class _Console(Console):
+    """A console that raises when its reader has left, so that the command ends as others do."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+out = _Console()
+err = _Console(stderr=True)
+
+
+# -- lines ------------------------------------------------------------------------------------------------------------
+
+
+def say(text: str, style: str | None = None) -> None:
+    """A line on standard output, not wrapped."""
+    out.print(printable(text, _LONGEST), style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def note(text: str, style: str | None = None) -> None:
+    """A line on standard error, not wrapped."""
+    err.print(printable(text, _LONGEST), style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def warn(problem: str) -> None:
+    """A line on standard error about a problem that does not end the command."""
+    note(f"hinge: {problem}")
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "sample"), counted(2, "sample")
+    ('1 sample', '2 samples')
+    """
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+# -- JSON and CSV -----------------------------------------------------------------------------------------------------
+
+
+def print_json(data: Mapping[str, Any]) -> None:
+    """One JSON object, with null for what is not a number."""
+    print(json.dumps(_plain(data), indent=2, allow_nan=False))
+
+
+def print_json_line(data: Mapping[str, Any]) -> None:
+    """One JSON object in a line of its own, flushed."""
+    sys.stdout.write(json.dumps(_plain(data), allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_curves(path: Path, records: Mapping[str, Record]) -> None:
+    """The figures of every policy at every checkpoint, as CSV."""
+    fields = ("regret", "realised_regret", "offload_fraction", "accuracy", "cost_per_sample")
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["policy", "time", *(column for field in fields for column in (field, f"{field}_ci95"))])
+        for name, record in records.items():
+            series = [getattr(record, field) for field in fields]
+            for position, time in enumerate(record.times.tolist()):
+                figures = [number for values in series for number in interval(values[:, position])]
+                writer.writerow([name, time, *("" if math.isnan(number) else number for number in figures)])
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def table(*headings: str, right: bool = False, title: str | None = None, show_header: bool = True) -> Table:
+    """An empty table: the first column to the left and never wrapped, the others to the right if asked for."""
+    made = Table(
+        title=None if title is None else printable(title),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        show_header=show_header,
+    )
+    for position, heading in enumerate(headings):
+        made.add_column(heading, justify="right" if right and position else "left", no_wrap=right or not position)
+    return made
+
+
+def print_table(filled: Table) -> None:
+    """A table in full: no figure is cut, even where the terminal is narrower or the output goes to a file."""
+    wide = _Console(file=out.file, width=1000)
+    wide.width = max(out.width, Measurement.get(wide, wide.options, filled).maximum)
+    wide.print(filled, markup=False)
+
+
+def print_figures(title: str, figures: Sequence[Mapping[str, Any]]) -> None:
+    """A table with a row for each policy, and the columns that any of them has."""
+    columns = [column for column in COLUMNS if any(row.get(column[1]) is not None for row in figures)]
+    filled = table("policy", *(heading for heading, *_ in columns), right=True, title=title)
+    for row in figures:
+        name = row["policy"] + (" *" if row["policy"] in INFORMED else "")
+        filled.add_row(name, *(_cell(row, *column[1:]) for column in columns))
+    print_table(filled)
+
+
+def _cell(row: Mapping[str, Any], key: str, form: str, spread: str | None) -> str:
+    if row.get(key) is None:
+        return ""
+    around = row.get(spread) if spread else None
+    return form.format(row[key]) + ("" if around is None else f" ± {form.format(around)}")
+
+
+# -- progress ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Report]:
+    """A progress bar on standard error if it is a terminal; until the first run is done it says why."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    label = printable(label)
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(f"{label}: compiling, the first time" if numba_installed() else label, total=None)
+        with interruptible():
+            yield lambda done, total: bar.update(task, description=label, completed=done, total=total)
+
+
+@contextmanager
+def status(label: str) -> Iterator[Callable[[str], None]]:
+    """What is being done now, on standard error if it is a terminal."""
+    with err.status(label) if err.is_terminal else nullcontext() as line, interruptible():
+        yield lambda text: line.update(text) if line else None
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C ends a command with one line."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note("hinge: interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def end_interrupted(what: str) -> None:
+    """Say that the results are those of a part of the work, and exit."""
+    note(f"Interrupted: {what}")
+    raise typer.Exit(INTERRUPTED)

@@ -1,0 +1,525 @@
+"""The command `demo`: a device and an edge server at work on real images, with other policies beside them."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import webbrowser
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import typer
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+
+from hinge import fashion
+from hinge.bins import UniformBins
+from hinge.cli import console, options
+from hinge.cli.device import StopSignals
+from hinge.cli.device_samples import Case
+from hinge.cli.device_view import Figures, LiveView, Output, ProgressLines, Seen, View, Warnings
+from hinge.device.answer import Answer
+from hinge.device.device import Device
+from hinge.device.reporter import copy_of, licences
+from hinge.device.status import Status
+from hinge.errors import HingeError
+from hinge.ledger import Ledger
+from hinge.policies import Policy
+from hinge.policies.policy import Explanation
+from hinge.remotes import Deadline
+from hinge.simulation import checkpoints, lineup, run_seeds
+from hinge.simulation.engine import policy_seed
+from hinge.simulation.sources import FixedCosts, InOrder
+from hinge.traces import load_trace
+from hinge.traces.files import replacing
+
+FLAGSHIP = "isotonic"  # what the device decides by
+SHADOWS = ("hi-lcb", "hi-lcb-lite", "hedge-hi")
+BOUNDS = ("always-local", "always-remote", "oracle")
+MODEL = "fashion"
+BINS = 16
+DEADLINE_S = 5.0  # of a request: long, so that a busy machine does not spoil the comparison of policies
+
+_NEEDED = ("onnxruntime", "h11", "uvicorn", "prometheus_client", "plotly")
+_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+_POINTS = 200  # of a curve
+_EXAMPLES = 13  # of each source, at most
+_WARM_UP, _TIMED_LOCAL, _TIMED_REMOTE = 5, 1_000, 200  # answers: first ones are slow, as caches are cold
+_PROGRESS_S, _COMPARE_S = 1.0, 0.5  # between two lines of progress, and two comparisons on the page
+_SLOWEST_S = 0.15  # between the first two samples that are watched; 10 000 take a hundred times as long
+_SHORTEST_S = 0.002  # a shorter sleep is not worth it
+
+T = TypeVar("T")
+
+
+def command(
+    samples: Annotated[int, typer.Option(min=1, help="Images to stream; from the first again after 10 000.")] = 10_000,
+    offload_cost: Annotated[float, typer.Option(min=0, max=1, help="What an offload costs, from 0 to 1.")] = 0.5,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="The port of the edge server; 0 takes any that is free.")
+    ] = 0,
+    page: Annotated[
+        bool, typer.Option("--page", help="Open the live page, and keep it up after the run until Ctrl-C.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="The report to write, one page of HTML.")] = Path("hinge-demo.html"),
+    json: options.Json = False,
+) -> None:
+    """Real images are streamed through a device, beside other policies, and a report is written.
+
+    The server is a process of its own, with the Fashion-MNIST model that comes with Hinge; the device asks it over
+    HTTP. It decides by isotonic; hi-lcb, hi-lcb-lite and hedge-hi run in shadow. In a terminal, or with --page, the
+    images come slowly enough to be watched.
+
+    Example: hinge demo --out demo.html
+    """
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise ImportError(f"the demo needs {', '.join(missing)}: pip install 'hinge-gate[cli,device,server,report]'")
+    if out.is_dir() or not out.parent.is_dir():
+        raise options.UsageError(f"--out {out}: must be a file in a folder that exists")
+    with console.interruptible(), ExitStack() as stack:
+        with console.status("starting the edge server"):
+            url = stack.enter_context(edge_server(port))
+        outcome, stopped_by = _perform(url, samples, offload_cost, page, json, stack)
+        _print_end(outcome, out, stopped_by, json)
+        if page:
+            _wait_for_interrupt(url)
+
+
+def _perform(
+    url: str, samples: int, offload_cost: float, page: bool, json: bool, stack: ExitStack
+) -> tuple["Outcome", int | None]:
+    from hinge import OnnxModel, OpenInference
+
+    source = recorded(offload_cost)
+    comparison = Comparison(source, samples, offload_cost)
+    local, remote = OnnxModel(fashion.local_model()), OpenInference(url, model=MODEL)
+    device = Device(local, remote, comparison.flagship, labels=fashion.CLASSES, deadline_s=DEADLINE_S)
+    stack.enter_context(device)
+    with console.status("measuring both models"):
+        timing = measure(device, remote, cases(source, samples), comparison)
+    outcome = Outcome(samples, offload_cost, comparison, Figures(BINS), timing, Examples(samples))
+    reporter: Any = None
+    if page:
+        from hinge.device.reporter import Reporter
+
+        reporter = stack.enter_context(Reporter(device, url, "demo"))
+        _open_page(f"{url}/")
+    return outcome, run(device, source, outcome, reporter, json)
+
+
+def _print_end(outcome: "Outcome", out: Path, stopped_by: int | None, json: bool) -> None:
+    """Write the report of a run that was not interrupted, and print what was found."""
+    from hinge.cli.demo_report import page_of, print_outcome
+
+    if stopped_by is None:
+        with console.status("writing the report"), replacing(out) as stream:
+            stream.write(page_of(outcome).encode())
+    if json:
+        console.print_json({**outcome.as_dict(), "report": str(out) if stopped_by is None else None})
+    elif outcome.figures.samples:
+        print_outcome(outcome)
+    if stopped_by is not None:
+        console.note("Interrupted: this is what was done. No report was written.")
+        raise typer.Exit(128 + stopped_by)
+    if not json:
+        console.say(f"Look at {out}")
+
+
+def _open_page(url: str) -> None:
+    """Say where the page is, and open it if there is a display: a browser in this terminal would be in the way."""
+    console.note(f"Live page: {url}")
+    if sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _DISPLAYS):
+        webbrowser.open(url)
+
+
+def _wait_for_interrupt(url: str) -> None:
+    with suppress(KeyboardInterrupt):
+        console.note(f"The live page stays at {url}/ until Ctrl-C")
+        while True:
+            time.sleep(60)
+
+
+# -- the edge server --------------------------------------------------------------------------------------------------
+
+_ANNOUNCED = f"Serving {MODEL} at "
+_START_S = 60.0
+_STOP_S = 10.0
+_POLL_S = 0.02
+
+
+@contextmanager
+def edge_server(port: int) -> Iterator[str]:
+    """Serve the remote model in a process of its own while the block runs; yields the address of the server."""
+    arguments = [sys.executable, "-m", "hinge", "serve", MODEL, "--port", str(port), "--log-level", "warning"]
+    environment = {name: value for name, value in os.environ.items() if name != "HINGE_TOKEN"}  # the demo shows none
+    with tempfile.TemporaryDirectory(prefix="hinge-demo-", ignore_cleanup_errors=True) as folder, _unwound_by_signals():
+        log = Path(folder, "server.log")
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                arguments, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
+        try:
+            yield _address(process, log)
+        finally:
+            process.terminate()
+            try:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_STOP_S)
+            finally:  # also after a second Ctrl-C
+                process.kill()
+                process.wait()
+
+
+def _address(process: "subprocess.Popen[bytes]", log: Path) -> str:
+    """Wait until the server prints its address."""
+    end = time.monotonic() + _START_S
+    while True:
+        ended = process.poll() is not None
+        lines = log.read_text("utf-8", "replace").splitlines()
+        for line in lines:
+            if line.startswith(_ANNOUNCED):
+                return line.removeprefix(_ANNOUNCED)
+        if ended:
+            why = lines[-1].removeprefix("hinge: ") if lines else f"it ended with status {process.returncode}"
+            raise HingeError(f"the edge server did not start: {why}")
+        if time.monotonic() > end:
+            raise HingeError(f"the edge server did not start in {_START_S:.0f} s")
+        time.sleep(_POLL_S)
+
+
+@contextmanager
+def _unwound_by_signals() -> Iterator[None]:
+    """While the block runs, SIGTERM and SIGHUP raise SystemExit, so that the server is stopped."""
+    kinds = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {kind: signal.signal(kind, _exit) for kind in kinds}
+    try:
+        yield
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+
+def _exit(kind: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + kind)
+
+
+# -- the images, and what is recorded of them -------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """What is recorded of a sample; the names are those of `hinge.simulation.sources.Samples`."""
+
+    bin: int
+    agreed: float
+    cost: float
+    gap: float
+    local_right: bool
+    remote_right: bool
+
+
+def recorded(offload_cost: float) -> InOrder:
+    """What both models said of the images, as the simulator sees it."""
+    return InOrder(load_trace("fashion"), UniformBins(BINS), FixedCosts(offload_cost))
+
+
+def rows(source: InOrder, samples: int) -> Iterator[Row]:
+    """The record of each sample."""
+    for chunk in source.stream(0, samples):
+        columns = [[] if column is None else column.tolist() for column in chunk]
+        yield from map(Row, *columns)
+
+
+def cases(source: InOrder, samples: int) -> Iterator[Case]:
+    """The images, with the true labels and what the remote said of them; from the first again after the last."""
+    images, labels = fashion.labelled_images()
+    remote = source.trace.remote.tolist()
+    for number in range(samples):
+        row = number % len(images)
+        yield Case(images[row], fashion.CLASSES[labels[row]], fashion.CLASSES[int(remote[row])])
+
+
+def paced(items: Iterable[T]) -> Iterator[T]:
+    """The items slowly enough to be watched, and most slowly at first, while there is most to learn."""
+    began = time.monotonic()
+    for number, item in enumerate(items):
+        left = _SLOWEST_S * number**0.5 - (time.monotonic() - began)
+        if left > _SHORTEST_S:
+            time.sleep(left)
+        yield item
+
+
+# -- the policies side by side ----------------------------------------------------------------------------------------
+
+
+class History:
+    """The ledger of one policy, and how its sums grew."""
+
+    def __init__(self, samples: int) -> None:
+        self._every = max(1, samples // _POINTS)
+        self.ledger = Ledger()
+        self.times: list[int] = []
+        self.regrets: list[float] = []
+        self.offloads: list[int] = []
+
+    def add(self, row: Row, offloaded: bool, agreed: float, right: bool) -> None:
+        """Count a sample: whether it was offloaded, and how good the answer to it was."""
+        if offloaded:
+            self.ledger.offload(row.cost, gap=row.gap, right=right)
+        else:
+            self.ledger.accept(agreed, gap=row.gap, right=right)
+        if self.ledger.samples % self._every == 0:
+            self.times.append(self.ledger.samples)
+            self.regrets.append(self.ledger.regret)
+            self.offloads.append(self.ledger.offloads)
+
+
+class Comparison:
+    """The device's policy beside others in shadow, which learn from the record what the remote would have said."""
+
+    def __init__(self, source: InOrder, samples: int, offload_cost: float) -> None:
+        names = (*BOUNDS, FLAGSHIP, *SHADOWS)
+        ready = lineup(names, source, offload_cost=offload_cost, horizon=samples)
+        seed = policy_seed(run_seeds(0, 1)[0])  # as the first run of 'hinge evaluate'
+        fresh = {name: policy.fresh(seed) for name, policy in ready.items()}
+        self.flagship: Policy = fresh.pop(FLAGSHIP)  # which the device drives
+        self.histories = {name: History(samples) for name in names}
+        self.checked = self.differences = self.elsewhere = 0
+        self._shadows = [(policy, self.histories[name]) for name, policy in fresh.items()]
+
+    def add(self, row: Row, case: Case, answer: Answer) -> None:
+        """Count what the device did, and what each of the others would have done."""
+        offloaded, as_recorded = answer.source == "remote", answer.label == case.remote
+        self.histories[FLAGSHIP].add(row, offloaded, float(as_recorded), answer.label == case.truth)
+        self.elsewhere += answer.bin != row.bin
+        if offloaded:
+            self.check(as_recorded)
+        for policy, history in self._shadows:
+            decision = policy.decide(row.bin)
+            if decision.offload:
+                policy.learn(decision, row.agreed, row.cost)
+            history.add(row, decision.offload, row.agreed, row.remote_right if decision.offload else row.local_right)
+
+    def check(self, as_recorded: bool) -> None:
+        """Count an answer of the live remote, and whether it is the recorded one."""
+        self.checked += 1
+        self.differences += not as_recorded
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The figures of every policy."""
+        return [{"policy": name, **history.ledger.figures()} for name, history in self.histories.items()]
+
+
+class SideBySide:
+    """The policies, a line each, below the view of the device."""
+
+    lines = 3 + len(SHADOWS)  # with one above, and the heading
+
+    def __init__(self, comparison: Comparison) -> None:
+        self._comparison = comparison
+
+    def __rich__(self) -> RenderableType:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        table.add_column("side by side", no_wrap=True)
+        for heading in ("offloaded", "cost per sample", "regret", "accuracy"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for name in (FLAGSHIP, *SHADOWS):
+            figures = self._comparison.histories[name].ledger.figures()
+            part, accuracy = figures["offload_fraction"] or 0.0, figures["true_accuracy"] or 0.0
+            cost, regret = figures["cost_per_sample"] or 0.0, figures["regret"] or 0.0
+            shown = f"{name}, live" if name == FLAGSHIP else f"{name}, in shadow"
+            style = "green" if name == FLAGSHIP else None
+            table.add_row(shown, f"{part:.1%}", f"{cost:.4f}", f"{regret:.1f}", f"{accuracy:.1%}", style=style)
+        return Padding(table, (1, 0, 0, 0))
+
+
+# -- timing -----------------------------------------------------------------------------------------------------------
+
+
+class Timing:
+    """Milliseconds of a sample: of each model by itself, and by what the device took to accept and to offload.
+
+    >>> timing = Timing(local_ms=1.0, remote_ms=2.0, requests=200)
+    >>> timing.estimate_ms(offload_fraction=0.5)
+    2.0
+    >>> timing.add(False, 0.001), timing.add(True, 0.007)
+    (None, None)
+    >>> timing.estimate_ms(0.5), timing.estimate_ms(0.25)
+    (4.0, 2.5)
+    """
+
+    def __init__(self, local_ms: float, remote_ms: float, requests: int) -> None:
+        self.local_ms, self.remote_ms = local_ms, remote_ms
+        self.requests = requests  # over which the remote was measured
+        self._accepted = self._offloaded = 0
+        self._accepted_s = self._offloaded_s = 0.0
+
+    def add(self, offloaded: bool, seconds: float) -> None:
+        """Count a sample of the device."""
+        if offloaded:
+            self._offloaded += 1
+            self._offloaded_s += seconds
+        else:
+            self._accepted += 1
+            self._accepted_s += seconds
+
+    def estimate_ms(self, offload_fraction: float) -> float:
+        """What a device takes for a sample if it offloads this share; for this very device, what it took."""
+        accepted, offloaded = self.local_ms, self.local_ms + self.remote_ms
+        if self._accepted:
+            accepted = 1000 * self._accepted_s / self._accepted
+        if self._offloaded:
+            offloaded = 1000 * self._offloaded_s / self._offloaded
+        return (1.0 - offload_fraction) * accepted + offload_fraction * offloaded
+
+
+def measure(device: Device, remote: Any, cases: Iterator[Case], comparison: Comparison) -> Timing:
+    """Ask both models about the first images, the remote about a part of them; its answers are checked, too."""
+    first = list(islice(cases, _TIMED_LOCAL))
+    asked = first[:: max(1, len(first) // _TIMED_REMOTE)][:_TIMED_REMOTE]
+    for case in asked[:_WARM_UP]:
+        device.local.answer(case.sample)
+        _ask(remote, case)
+    began = time.perf_counter()
+    for case in first:
+        device.local.answer(case.sample)
+    local_s = (time.perf_counter() - began) / len(first)
+    began = time.perf_counter()
+    answers = [(case, _ask(remote, case)) for case in asked]
+    remote_s = (time.perf_counter() - began) / len(asked)
+    for case, label in answers:
+        comparison.check(label == case.remote)
+    return Timing(1000 * local_s, 1000 * remote_s, len(asked))
+
+
+def _ask(remote: Any, case: Case) -> str:
+    label = remote.ask([case.sample], Deadline.after(DEADLINE_S, time.monotonic())).labels[0]
+    return fashion.CLASSES[int(label)]
+
+
+# -- the run ----------------------------------------------------------------------------------------------------------
+
+
+class Example(NamedTuple):
+    """An answer to look at, with the reason that held when it was given."""
+
+    number: int
+    case: Case
+    answer: Answer
+    reason: str
+
+
+class Examples:
+    """Some of the answers: of each source, most from the beginning, where most is learned."""
+
+    def __init__(self, samples: int) -> None:
+        self._due = {source: checkpoints(samples, _EXAMPLES).tolist() for source in ("local", "remote")}
+        self.kept: list[Example] = []
+
+    def add(self, seen: Seen) -> None:
+        """Keep an answer, if one is due."""
+        number, case, answer = seen
+        due = self._due[answer.source]
+        if not due or number + 1 < due[0]:
+            return
+        while due and due[0] <= number + 1:
+            del due[0]
+        self.kept.append(Example(number, case, answer, answer.reason))
+
+
+@dataclass
+class Outcome:
+    """What a demo has found."""
+
+    wanted: int  # samples
+    offload_cost: float
+    comparison: Comparison
+    figures: Figures
+    timing: Timing
+    examples: Examples
+    seconds: float = 0.0
+    status: Status | None = None  # of the device, in the end
+    licences: Sequence[Explanation] = field(default_factory=list)
+
+    @property
+    def faults(self) -> dict[str, int]:
+        """Answers that the remote could not give, by the kind of failure."""
+        return self.status.fell_back if self.status else {}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The figures of every policy, with the milliseconds that a sample takes: measured, or else estimated."""
+        measured = {"always-local": self.timing.local_ms, "always-remote": self.timing.remote_ms}
+        rows = self.comparison.rows()
+        for row in rows:
+            name = row["policy"]
+            estimate = self.timing.estimate_ms(row["offload_fraction"] or 0.0)
+            row["latency_ms"] = measured.get(name, estimate)
+            row["latency_estimated"] = name not in (*measured, FLAGSHIP)
+        return rows
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        compared = self.comparison
+        return {
+            "samples": self.figures.samples,
+            "complete": self.figures.samples == self.wanted,
+            "seconds": self.seconds,
+            "offload_cost": self.offload_cost,
+            "bins": len(self.licences),
+            "remote_answers": {"checked": compared.checked, "not_as_recorded": compared.differences},
+            "bins_not_as_recorded": compared.elsewhere,
+            "faults": self.faults,
+            "policies": self.rows(),
+        }
+
+
+def run(device: Device, source: InOrder, outcome: Outcome, reporter: Any, json: bool) -> int | None:
+    """Answer all images, or those until a signal comes, which is returned."""
+    signals, wanted, comparison = StopSignals(), outcome.wanted, outcome.comparison
+    stream: Iterable[tuple[Row, Case]] = zip(rows(source, wanted), cases(source, wanted), strict=True)
+    if reporter is not None or (console.out.is_terminal and not json):
+        stream = paced(stream)
+    output, began, compared = _output(device, outcome, json), time.monotonic(), 0.0
+    with output, signals:
+        for row, case in signals.until_stopped(stream):
+            seen = _answer(device, row, case, outcome)
+            output.show(seen)
+            if reporter is not None:  # the remote's label stands for the truth, as in the figures of the others
+                reporter.saw(seen.answer, picture=case.sample, truth=case.remote)
+                if time.monotonic() - compared > _COMPARE_S:
+                    compared = time.monotonic()
+                    reporter.compare(comparison.rows())
+    if reporter is not None:
+        reporter.compare(comparison.rows())
+    outcome.seconds = time.monotonic() - began
+    outcome.status, outcome.licences = device.status, licences(copy_of(device))
+    return signals.stopped_by
+
+
+def _answer(device: Device, row: Row, case: Case, outcome: Outcome) -> Seen:
+    began = time.perf_counter()
+    answer = device.infer(case.sample)
+    seconds = time.perf_counter() - began
+    outcome.timing.add(answer.source == "remote", seconds)
+    seen = outcome.figures.add(case, answer, 1000 * seconds)
+    outcome.comparison.add(row, case, answer)
+    outcome.examples.add(seen)
+    return seen
+
+
+def _output(device: Device, outcome: Outcome, json: bool) -> Output:
+    if json:
+        return Warnings()
+    if not console.out.is_terminal:
+        return ProgressLines(device, outcome.figures, _PROGRESS_S)
+    title = f"hinge demo, {device.policy.name}"
+    return LiveView(View(device, outcome.figures, title, outcome.wanted, SideBySide(outcome.comparison)))

@@ -1,0 +1,359 @@
+"""The command `device`: a device run over samples, from the first answer to the summary."""
+
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any, Literal, TypeVar
+
+import typer
+
+from hinge.cli import console, options
+from hinge.cli.device_models import Fit, set_up
+from hinge.cli.device_samples import Case
+from hinge.cli.device_view import Figures, JsonLines, Output, output_for, print_summary
+from hinge.cli.options import UsageError
+from hinge.costs import FixedCost, MeasuredCost, OffloadCost
+from hinge.device.device import Device
+from hinge.device.reporter import Reporter
+from hinge.device.store import CLOSED
+from hinge.errors import RemoteFailed
+from hinge.oip.access import read_token
+from hinge.policies import Policy, build, policy_class
+from hinge.policies import at_most as limited
+from hinge.traces import trace_names
+
+_METRICS_HOST = "127.0.0.1"
+_ORACLE = "oracle"
+_PRICES = "--wrong-answer and a --price-per-call, --price-per-ms or --price-per-byte"
+
+Shadow = Literal["local", "remote"]
+T = TypeVar("T")
+
+
+def command(
+    samples: Annotated[
+        str,
+        typer.Argument(
+            help="A folder of images, an .npz or .npy file, '-' for raw frames on standard input, a trace by name or "
+            "file, or 'fashion' for the images that come with Hinge.",
+            autocompletion=trace_names,
+        ),
+    ] = "fashion",
+    local: Annotated[Path | None, typer.Option(help="The local model: .onnx, .tflite or .xml (OpenVINO).")] = None,
+    remote: Annotated[
+        str | None, typer.Option(help="The server of the remote model: http://, https:// or grpc://.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="The name of the remote model on its server.")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file with the token to show the server; or set HINGE_TOKEN.")
+    ] = None,
+    policy: options.Policy = "isotonic",
+    offload_cost: Annotated[
+        str | None,
+        typer.Option(
+            help="What an offload costs, from 0 to 1; or 'learned', by the prices. Without it: learned where there "
+            "are prices, or a trace that recorded costs; else 0.5."
+        ),
+    ] = None,
+    price_per_call: Annotated[
+        float | None, typer.Option(min=0, help="The price of an offload as such, in any unit.")
+    ] = None,
+    price_per_ms: Annotated[
+        float | None, typer.Option(min=0, help="The price of a millisecond, in the same unit.")
+    ] = None,
+    price_per_byte: Annotated[float | None, typer.Option(min=0, help="The price of a byte, in the same unit.")] = None,
+    wrong_answer: Annotated[float | None, typer.Option(help="The price of a wrong answer, in the same unit.")] = None,
+    alpha: options.Alpha = 0.52,
+    bins: options.Bins = 16,
+    seed: options.Seed = 0,
+    at_most: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Offload at most this share of any 1000 samples in a row.")
+    ] = None,
+    deadline_s: Annotated[float, typer.Option(help="Seconds from an offload until the local answer stands.")] = 0.2,
+    batch: Annotated[int, typer.Option(min=1, help="Samples that are decided together, and sent together.")] = 1,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="End after this many samples; some policies have to know how many.")
+    ] = None,
+    state: Annotated[Path | None, typer.Option(help="The folder in which the policy survives.")] = None,
+    shadow: Annotated[
+        Shadow | None, typer.Option(help="Answer always by 'local', or always by 'remote', and learn.")
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65_535, help="Serve metrics for Prometheus at this port of 127.0.0.1; 0 takes any that is free."
+        ),
+    ] = None,
+    report: Annotated[
+        str | None, typer.Option(help="Show this device, under this name, on the live page of the remote's server.")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for every answer, and then the summary.")
+    ] = False,
+    config: options.Config = None,
+) -> None:
+    """A device answers samples with the local model, and asks the remote where that is worth its cost.
+
+    Example: hinge device --local local.onnx --remote http://edge:8080 --model remote images/
+    """
+    if state is not None and state.exists() and not state.is_dir():
+        raise UsageError(f"{state} is not a folder")
+    prices = Prices(price_per_call, price_per_ms, price_per_byte, wrong_answer)
+    with console.interruptible(), ExitStack() as stack:
+        token = read_token(token_file)
+        setup = set_up(samples, local, remote, model, token)
+        stack.enter_context(closing(setup.remote))
+        known, price = price_of(offload_cost, prices, setup.recorded)
+        horizon = min((n for n in (setup.stream.length, limit) if n is not None), default=None)
+        parameters = {"offload_cost": known, "alpha": alpha, "bins": bins, "seed": seed}
+        chosen = policy_of(policy, parameters, horizon, at_most)
+        device = Device(
+            setup.local,
+            setup.remote,
+            chosen,
+            labels=setup.stream.classes,
+            batch=batch,
+            deadline_s=deadline_s,
+            price=price,
+            state=state,
+            shadow=shadow,
+        )
+        stack.enter_context(closing(device))
+        if metrics_port is not None:
+            stack.enter_context(serve_metrics(device, metrics_port))
+        reporter = None if report is None else stack.enter_context(report_to(device, remote, report, token))
+        run = Run(device, setup.fit, reporter, batch)
+        title = f"hinge device {samples}, {policy}, remote {setup.where}"
+        output = JsonLines() if json else output_for(device, run.figures, title, horizon)
+        run.answer_all(islice(setup.stream.cases, limit), output)
+    run.print_end(shadow, json)  # of a device that is closed, so that nothing is in flight
+
+
+class Run:
+    """One run of a device over its samples."""
+
+    def __init__(self, device: Device, fit: Fit | None, reporter: Reporter | None, batch: int) -> None:
+        self._device, self._fit, self._reporter, self._batch = device, fit, reporter, batch
+        self.figures = Figures(device.policy.bins)
+        self._signals = StopSignals()
+        self._misfit: RemoteFailed | None = None
+        self._warned = False  # of reports that do not arrive
+        self._seconds = 0.0
+
+    def answer_all(self, cases: Iterable[Case], output: Output) -> None:
+        """Answer the samples, until they end, a signal comes, or the remote turns out to be one that cannot answer."""
+        began = time.monotonic()
+        with output, self._signals:
+            for part in _batches(self._signals.until_stopped(cases), self._batch):
+                self._answer(part, output)
+                if not self._fits():
+                    break
+        self._seconds = time.monotonic() - began
+
+    def _answer(self, part: list[Case], output: Output) -> None:
+        began = time.perf_counter()
+        if self._batch == 1:
+            answers = [self._device.infer(part[0].sample)]
+        else:
+            answers = self._device.infer_many([case.sample for case in part])
+        latency_ms = 1000 * (time.perf_counter() - began)
+        for case, answer in zip(part, answers, strict=True):
+            output.show(self.figures.add(case, answer, latency_ms))
+            if self._reporter is not None:
+                self._reporter.saw(answer, picture=case.sample, truth=case.truth)
+        self._warn_of_reports()
+
+    def _fits(self) -> bool:
+        try:
+            if self._fit is not None and not self._fit.checked:
+                self._fit.check_again(self._device.status)
+        except RemoteFailed as error:
+            self._misfit = error
+        return self._misfit is None
+
+    def _warn_of_reports(self) -> None:
+        """Say once that reports do not arrive; the answers do."""
+        problem = None if self._reporter is None else self._reporter.problem
+        if problem is not None and not self._warned:
+            self._warned = True
+            console.warn(f"--report: {problem}")
+
+    def print_end(self, shadow: str | None, json: bool) -> None:
+        """Print the summary; raise what ended the run early."""
+        self._warn_of_reports()
+        status, stopped_by = self._device.status, self._signals.stopped_by
+        if status.not_durable == CLOSED:
+            status = replace(status, not_durable=None)
+        figures = self.figures.as_dict(status, self._seconds)
+        if json:
+            complete = stopped_by is None and self._misfit is None
+            known = {"policy": self._device.policy.name, "shadow": shadow, "complete": complete}
+            console.print_json_line({"summary": {**known, **figures}})
+        else:
+            print_summary(figures, behind=shadow == "local")
+        if self._misfit is not None:
+            raise self._misfit
+        if stopped_by is not None:
+            console.note("Interrupted: this is what was done.")
+            raise typer.Exit(128 + stopped_by)
+
+
+def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    source = iter(items)
+    while part := list(islice(source, size)):
+        yield part
+
+
+class StopSignals:
+    """Ends a run at SIGINT or SIGTERM between two samples, never within one, so that what was decided is also learned.
+
+    >>> with StopSignals() as signals:
+    ...     for number in signals.until_stopped(range(10)):
+    ...         if number == 2:
+    ...             signal.raise_signal(signal.SIGINT)
+    >>> number, signals.stopped_by
+    (2, 2)
+    """
+
+    def __init__(self) -> None:
+        self.stopped_by: int | None = None
+        self._waiting = False
+        self._before: dict[int, Any] = {}
+
+    def until_stopped(self, items: Iterable[T]) -> Iterator[T]:
+        """The items until a signal comes, which also ends the wait for the next."""
+        source = iter(items)
+        try:
+            while True:
+                self._waiting = True
+                if self.stopped_by is not None:
+                    return
+                item = next(source)
+                self._waiting = False
+                yield item
+        except (StopIteration, KeyboardInterrupt):
+            return
+        finally:
+            self._waiting = False
+
+    def __enter__(self) -> "StopSignals":
+        self._before = {kind: signal.signal(kind, self._stop) for kind in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for kind, handler in self._before.items():
+            signal.signal(kind, handler)
+
+    def _stop(self, kind: int, frame: FrameType | None) -> None:
+        again, self.stopped_by = self.stopped_by is not None, kind
+        if self._waiting or again:  # a second signal does not wait
+            self._waiting = False
+            raise KeyboardInterrupt
+
+
+# -- policy and price -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a call, a millisecond and a byte of an offload cost, and a wrong answer, in one unit."""
+
+    per_call: float | None = None
+    per_ms: float | None = None
+    per_byte: float | None = None
+    wrong_answer: float | None = None
+
+    def measured(self) -> MeasuredCost | None:
+        """The price list; None if none was given."""
+        given = [price for price in (self.per_call, self.per_ms, self.per_byte) if price is not None]
+        if not given and self.wrong_answer is None:
+            return None
+        if not given or self.wrong_answer is None:
+            raise UsageError(f"prices need both {_PRICES}")
+        per_call, per_ms, per_byte = self.per_call or 0.0, self.per_ms or 0.0, self.per_byte or 0.0
+        return MeasuredCost(wrong_answer=self.wrong_answer, per_call=per_call, per_ms=per_ms, per_byte=per_byte)
+
+
+def price_of(text: str | None, prices: Prices, recorded: OffloadCost | None) -> tuple[float | None, OffloadCost]:
+    """The offload cost that the policy knows, None if it is learned, and what an offload is charged.
+
+    >>> price_of(None, Prices(), None)
+    (0.5, FixedCost(offload_cost=0.5))
+    >>> price_of("learned", Prices(), None)
+    Traceback (most recent call last):
+    hinge.cli.options.UsageError: --offload-cost learned needs prices: --wrong-answer and a --price-per-call, ...
+    """
+    measured, known = prices.measured(), options.offload_cost(text)
+    if isinstance(known, float):
+        if measured:
+            raise UsageError(f"--offload-cost is known to be {text}, and yet there are prices: give one of them")
+        return known, FixedCost(known)
+    price = measured or recorded
+    if price:
+        return None, price
+    if known is not None:
+        raise UsageError(f"--offload-cost learned needs prices: {_PRICES}")
+    return 0.5, FixedCost(0.5)
+
+
+def policy_of(name: str, parameters: dict[str, Any], horizon: int | None, most: float | None) -> Policy:
+    """The policy of that name, within a budget if there is one; some need to know how many samples will come.
+
+    >>> policy_of("oracle", {"bins": 16, "offload_cost": 0.5}, None, None)
+    Traceback (most recent call last):
+    hinge.cli.options.UsageError: oracle cannot run on a device: it must be told how often local agrees, in every bin
+    """
+    kind = policy_class(name)
+    if name == _ORACLE or "history" in kind.settings():
+        what = "how often local agrees, in every bin" if name == _ORACLE else "what was fitted on labelled history"
+        raise UsageError(f"{name} cannot run on a device: it must be told {what}")
+    policy = build(name, **parameters, **({} if horizon is None else {"horizon": horizon}))
+    if policy.needs:
+        needs = " and ".join(sorted(need.value for need in policy.needs))
+        raise UsageError(f"{name} cannot run on a device: it must be told {needs}")
+    if most is None:
+        return policy
+    if not policy.limitable:
+        raise UsageError(f"--at-most cannot be used with {policy.name}, which learns by the chance of an offload")
+    return limited(policy, most)
+
+
+# -- metrics and reports ----------------------------------------------------------------------------------------------
+
+
+def report_to(device: Device, url: str | None, name: str, token: str | None) -> Reporter:
+    """Report to the server of the remote, and say where to look."""
+    if url is None or not url.startswith(("http://", "https://")):
+        raise UsageError("--report needs a --remote that begins with http:// or https://, whose page shows the device")
+    reporter = Reporter(device, url, name, token=token)
+    console.note(f"Reporting to the live page at {url.rstrip('/')}/")
+    return reporter
+
+
+@contextmanager
+def serve_metrics(device: Device, port: int) -> Iterator[None]:
+    """Serve the metrics while the block runs, and say where."""
+    try:
+        from prometheus_client import CollectorRegistry, start_http_server
+
+        from hinge.device.metrics import DeviceCollector
+    except ImportError as error:
+        raise ImportError(f"metrics need prometheus-client ({error}): pip install 'hinge-gate[metrics]'") from error
+    registry = CollectorRegistry()
+    registry.register(DeviceCollector(device))
+    try:
+        server, thread = start_http_server(port, addr=_METRICS_HOST, registry=registry)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, f"--metrics-port {port}") from error
+    console.note(f"Metrics at http://{_METRICS_HOST}:{server.server_port}/metrics")
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

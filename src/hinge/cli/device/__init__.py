@@ -1,1 +1,0 @@
-"""The command `device`: a device run over images, arrays, frames or a trace, and what a person sees of it."""

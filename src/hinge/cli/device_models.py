@@ -1,0 +1,267 @@
+"""The models of `hinge device`, found to fit each other and the samples before the first one is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from hinge import fashion
+from hinge._checks import did_you_mean
+from hinge.cli import console
+from hinge.cli.device_samples import (
+    Stream,
+    from_array,
+    from_arrays,
+    from_fashion,
+    from_frames,
+    from_images,
+    from_trace,
+    is_trace,
+)
+from hinge.cli.options import UsageError
+from hinge.costs import FixedCost, OffloadCost
+from hinge.device.status import Status
+from hinge.errors import (
+    InvalidModel,
+    RemoteFailed,
+    RemoteInvalid,
+    RemoteLate,
+    RemoteRefused,
+    RemoteUnreachable,
+    UnknownName,
+)
+from hinge.models.base import Recorded
+from hinge.remotes import Deadline, Reply
+from hinge.simulation.evaluate import as_trace
+from hinge.traces import Trace, trace_names
+
+_FASHION = "fashion"
+_MOST_CLASSES = 20  # that are named, one by one
+
+# Imported when they are needed, as each needs an extra of its own.
+_LOCAL = {
+    ".onnx": ("hinge.models.onnx", "OnnxModel"),
+    ".tflite": ("hinge.models.litert", "LiteRTModel"),
+    ".xml": ("hinge.models.openvino", "OpenVINOModel"),
+}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Models, samples, and what an offload costs on average where that was recorded."""
+
+    local: Any
+    remote: Any
+    stream: Stream
+    recorded: OffloadCost | None = None
+    fit: Fit | None = None  # of a remote on a server
+    where: str = "in this process"  # the remote is
+
+
+def set_up(samples: str, local: Path | None, url: str | None, model: str | None, token: str | None) -> Setup:
+    """Open what the command line names, and refuse what cannot work."""
+    if url is None and model is not None:
+        raise UsageError("--model needs --remote")
+    trace = _trace(samples)
+    if trace is not None:
+        return _replay(trace, local, url, model, token)
+    if local is None and samples != _FASHION:
+        raise UsageError("--local must name a model, as these samples come without one")
+    opened = open_local(local or fashion.local_model())
+    stream = _stream(samples, opened)
+    classes = _class_count(opened, stream.example)
+    _check_labels(samples, stream, classes, opened)
+    if url is None and samples == _FASHION:
+        return Setup(opened, InProcess(open_local(fashion.remote_model())), stream)
+    if url is None:
+        raise UsageError("--remote must name a server, as these samples come without a remote model")
+    if stream.classes is not None and samples != _FASHION:
+        _name_classes(stream.classes)
+    return _asking(opened, url, model or (_FASHION if samples == _FASHION else None), token, stream, classes)
+
+
+def _trace(samples: str) -> Trace | None:
+    """The trace that these samples are, if they are one."""
+    path = Path(samples)
+    if samples in ("-", _FASHION) or path.is_dir():
+        return None
+    suffix = path.suffix.lower()
+    if suffix == ".npy" or (suffix == ".npz" and not is_trace(path)):
+        return None
+    if not path.suffix and samples not in trace_names():
+        known = did_you_mean(samples, ["-", *trace_names()])
+        raise UnknownName(f"there is no folder and no trace {samples!r}{known}")
+    return as_trace(samples)
+
+
+def _replay(trace: Trace, local: Path | None, url: str | None, model: str | None, token: str | None) -> Setup:
+    if local is not None:
+        raise UsageError(f"--local must not be given, as trace {trace.name!r} has the local answers")
+    stream = from_trace(trace)
+    if url is not None:
+        return _asking(Recorded(trace), url, model, token, stream)
+    mean = None if trace.cost is None else FixedCost(float(trace.cost.mean()))  # each reply knows its own
+    return Setup(Recorded(trace), Replayed(trace), stream, mean, where="in the trace")
+
+
+def _stream(samples: str, local: Any) -> Stream:
+    if samples == _FASHION:
+        return from_fashion()
+    if samples == "-":
+        return from_frames(local.input)
+    path = Path(samples)
+    if path.is_dir():
+        return from_images(path, local.input)
+    return from_array(path) if path.suffix.lower() == ".npy" else from_arrays(path)
+
+
+def _asking(
+    local: Any, url: str, model: str | None, token: str | None, stream: Stream, classes: int | None = None
+) -> Setup:
+    """The setup with a remote on a server."""
+    if model is None:
+        raise UsageError("--model must name the model on the server")
+    remote = open_remote(url, model, token)
+    fit = Fit(remote, url, stream.example, classes)
+    try:
+        fit.check_at_start()
+    except BaseException:
+        remote.close()
+        raise
+    return Setup(local, remote, stream, fit=fit, where=f"at {url}")
+
+
+# -- local models -----------------------------------------------------------------------------------------------------
+
+
+def open_local(path: Path) -> Any:
+    """The local model in a file, by the end of its name."""
+    suffix = path.suffix.lower()
+    if suffix not in _LOCAL:
+        raise UnknownName(f"--local {path}: no format of models ends in {suffix!r}{did_you_mean(suffix, _LOCAL)}")
+    module, kind = _LOCAL[suffix]
+    return getattr(import_module(module), kind)(path)
+
+
+def _class_count(local: Any, example: Any) -> int:
+    """How many classes a local model has; raises `InvalidModel` unless it takes such samples, and scores them."""
+    local.check(example)
+    scores = local(example)
+    if scores.ndim != 1 or len(scores) < 2:
+        raise InvalidModel(f"{local.path}: the model must score two classes or more, it gives {list(scores.shape)}")
+    return len(scores)
+
+
+def _check_labels(samples: str, stream: Stream, classes: int, local: Any) -> None:
+    if stream.classes is not None and len(stream.classes) != classes:
+        folders = console.counted(len(stream.classes), "folder")
+        found = f"{samples}: {folders} do not fit the {classes} classes of {local.path}"
+        raise InvalidModel(f"{found}; call them by the numbers of their classes")
+    wrong = [truth for truth in stream.truths if truth not in range(classes)]
+    if wrong:
+        known = f"the classes of {local.path} are 0 to {classes - 1}"
+        raise InvalidModel(f"{samples}: there is a label {str(wrong[0])[:40]!r}, but {known}")
+
+
+def _name_classes(names: Sequence[str]) -> None:
+    """Folders are numbered in the order of their names, which need not be the model's: the user can check it."""
+    named = [f"class {number} is {name!r}" for number, name in enumerate(names)]
+    shown = named if len(named) <= _MOST_CLASSES else [*named[: _MOST_CLASSES - 1], "…", named[-1]]
+    console.warn(", ".join(shown))
+
+
+# -- remotes ----------------------------------------------------------------------------------------------------------
+
+
+def open_remote(url: str, model: str, token: str | None) -> Any:
+    """The model of that name on the server at a URL."""
+    extra = "grpc" if url.startswith("grpc://") else "device"
+    if not url.startswith(("http://", "https://", "grpc://")):
+        raise UnknownName(f"--remote {url}: must start with http://, https:// or grpc://")
+    try:
+        from hinge.remotes.open_inference import OpenInference
+
+        return OpenInference(url, model, token=token)
+    except ModuleNotFoundError as error:
+        hint = f"pip install 'hinge-gate[{extra}]'"
+        raise ImportError(f"a remote needs the extra {extra!r} ({error}): {hint}") from None
+
+
+class InProcess:
+    """A model that runs here, as a remote."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
+        """The classes that score highest."""
+        return Reply(self._model.many(samples).argmax(axis=1).tolist())
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+
+class Replayed:
+    """The remote of a trace: its recorded labels, at the recorded costs if there are some."""
+
+    keeps_deadline = True
+
+    def __init__(self, trace: Trace) -> None:
+        self._labels, self._costs = trace.remote.tolist(), trace.cost
+
+    def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
+        """What the remote said of these rows, and what they cost on average."""
+        rows = [int(sample.item()) for sample in samples]
+        cost = None if self._costs is None else float(self._costs[rows].mean())
+        return Reply([self._labels[row] for row in rows], cost=cost)
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+
+class Fit:
+    """Whether a remote on a server has the model, takes such samples, and has as many classes as the local one.
+
+    A remote that could never answer is refused. One that is away at the start may come later, and is checked then.
+    """
+
+    def __init__(self, remote: Any, url: str, example: Any, classes: int | None) -> None:
+        self._remote, self._url, self._example, self._classes = remote, url, example, classes
+        self._replies = 0  # that the last check had seen
+        self.checked = False  # and found to fit
+
+    def check_at_start(self) -> None:
+        """Raise `RemoteFailed` unless the remote fits; one that is away is only mentioned."""
+        try:
+            self._check()
+        except (RemoteUnreachable, RemoteLate) as error:
+            console.warn(f"{error}; answering locally until it comes")
+
+    def check_again(self, status: Status) -> None:
+        """Check a remote that was away, if it has replied since the last check."""
+        misfits = sum(status.fell_back.get(kind.kind, 0) for kind in (RemoteInvalid, RemoteRefused))
+        replies = status.answered_by_remote + misfits
+        if self.checked or replies == self._replies:
+            return
+        self._replies = replies
+        try:
+            self._check()
+        except RemoteInvalid:
+            raise
+        except RemoteFailed:  # it may be about to start
+            pass
+
+    def _check(self) -> None:
+        try:
+            classes = self._remote.check(self._example)
+            if None not in (classes, self._classes) and classes != self._classes:
+                found = f"model {self._remote.model!r} has {classes} classes, the local model {self._classes}"
+                raise RemoteInvalid(found)
+        except RemoteFailed as error:
+            named = str(error).startswith((self._url.rstrip("/"), urlsplit(self._url).netloc))
+            raise type(error)(str(error) if named else f"{self._url}: {error}") from error
+        self.checked = True

@@ -1,0 +1,437 @@
+"""What `hinge device` shows: figures of the run so far, a live view or a line now and then, JSON lines, a summary."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from hinge.cli import console
+from hinge.cli.device_samples import Case
+from hinge.device.answer import Answer
+from hinge.device.device import Device
+from hinge.device.reporter import copy_of, licences
+from hinge.device.status import Status
+from hinge.errors import BreakerOpen, printable
+from hinge.ledger import Ledger, share
+from hinge.policies.policy import Explanation
+
+_STEP = math.log(1.01)  # latencies are counted by logarithm, in steps of a hundredth
+_EVERY_S = 5.0  # between two lines of progress
+_AGAIN_S = 60.0  # between two warnings of the same
+_UPDATES = 4  # of the view, per second
+_AROUND = 13  # lines that are neither bins nor answers, an alarm among them
+_BESIDE_BARS = 70  # columns that are no bars, if licences have room to be read
+_WINDOW = 20  # updates over which the speed is taken: five seconds
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+
+
+# -- figures ----------------------------------------------------------------------------------------------------------
+
+
+class Seen(NamedTuple):
+    """A sample that was answered."""
+
+    number: int
+    case: Case
+    answer: Answer
+
+
+class Figures:
+    """The figures of a run so far, in memory that does not grow with it."""
+
+    def __init__(self, bins: int) -> None:
+        self._ledger = Ledger(bins)  # without costs, which the device's status has: some are paid after the answer
+        self._latencies: Counter[int] = Counter()
+        self.last: deque[Seen] = deque(maxlen=8)
+
+    @property
+    def samples(self) -> int:
+        """Samples answered."""
+        return self._ledger.samples
+
+    @property
+    def offloads(self) -> int:
+        """Samples that the policy decided to offload."""
+        return self._ledger.offloads
+
+    @property
+    def in_bin(self) -> list[int]:
+        """Samples in each bin."""
+        return [sum(counts) for counts in zip(self._ledger.accepted, self._ledger.offloaded, strict=True)]
+
+    def add(self, case: Case, answer: Answer, latency_ms: float) -> Seen:
+        """Count an answer, and how long it took."""
+        seen = Seen(self.samples, case, answer)
+        agreed = None if case.remote is None else float(answer.label == case.remote)
+        right = None if case.truth is None else bool(answer.label == case.truth)
+        if answer.decision.offload:
+            self._ledger.offload(0.0, agreed=agreed, right=right, bin=answer.bin)
+        else:
+            self._ledger.accept(agreed, right=right, bin=answer.bin)
+        self._latencies[round(math.log(max(latency_ms, 1e-6)) / _STEP)] += 1
+        self.last.append(seen)
+        return seen
+
+    def latency_ms(self, part: float) -> float | None:
+        """The time within which this part of the answers came, to a hundredth of it.
+
+        >>> Figures(bins=1).latency_ms(0.5) is None
+        True
+        """
+        left = part * self._latencies.total()
+        for step, count in sorted(self._latencies.items()):
+            left -= count
+            if left <= 0:
+                return math.exp(step * _STEP)
+        return None
+
+    def as_dict(self, status: Status, seconds: float) -> dict[str, Any]:
+        """The summary, named as in the other commands; None stands for what is not known."""
+        samples, sums = self.samples, self._ledger.figures()
+        paid = share(status.offload_cost, samples)
+        return {
+            "samples": samples,
+            "seconds": seconds,
+            "offloads": self.offloads,
+            "offload_fraction": sums["offload_fraction"],
+            "asked": asked(status),
+            "answered_by_remote": status.answered_by_remote,
+            "fell_back": status.fell_back,
+            "dropped": status.dropped,
+            "agreement": share(status.agreed, status.answered_by_remote),
+            "offload_cost": status.offload_cost,
+            "offload_cost_per_sample": paid,
+            "accuracy": sums["accuracy"],
+            "cost_per_sample": _sum(sums["cost_per_sample"], paid),
+            "true_accuracy": sums["true_accuracy"],
+            "true_cost_per_sample": _sum(sums["true_cost_per_sample"], paid),
+            "latency_ms_p50": self.latency_ms(0.5),
+            "latency_ms_p99": self.latency_ms(0.99),
+            "breaker": status.breaker,
+            "last_fault": status.last_fault,
+            "not_durable": status.not_durable,
+            "alarms": status.alarms,
+        }
+
+
+def asked(status: Status) -> int:
+    """For how many samples the remote was asked; those that found the breaker open were not sent."""
+    return status.answered_by_remote + sum(status.fell_back.values()) - status.fell_back.get(BreakerOpen.kind, 0)
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
+
+
+# -- while it runs ----------------------------------------------------------------------------------------------------
+
+
+class Output(Protocol):
+    """Gets every answer, while its block runs."""
+
+    def show(self, seen: Seen) -> None: ...
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class _Message(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return f"hinge: {printable(record.getMessage(), 1000)}"
+
+
+class Warnings:
+    """Prints the device's warnings on standard error, the same one at most once a minute, and no answers."""
+
+    def __init__(self) -> None:
+        self._handler = logging.StreamHandler()
+        self._handler.setFormatter(_Message())
+        self._handler.addFilter(self._is_new)
+        self._printed: dict[str, float] = {}
+
+    def _is_new(self, record: logging.LogRecord) -> bool:
+        text, now = record.getMessage(), time.monotonic()
+        if record.levelno < logging.WARNING or now < self._printed.get(text, -math.inf) + _AGAIN_S:
+            return False
+        self._printed[text] = now
+        return True
+
+    def show(self, seen: Seen) -> None:
+        """Nothing."""
+
+    def __enter__(self) -> None:
+        logging.getLogger("hinge").addHandler(self._handler)
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("hinge").removeHandler(self._handler)
+
+
+class JsonLines(Warnings):
+    """A JSON object for every answer."""
+
+    def show(self, seen: Seen) -> None:
+        """Print the answer."""
+        number, case, answer = seen
+        known = {"name": case.name, "truth": case.truth}
+        known = {key: value for key, value in known.items() if value is not None}
+        console.print_json_line({"sample": number, **answer.as_dict(), **known})
+
+
+class ProgressLines(Warnings):
+    """A line on standard error every few seconds."""
+
+    def __init__(self, device: Device, figures: Figures, every_s: float | None = None) -> None:
+        super().__init__()
+        self._device, self._figures = device, figures
+        self._every_s = _EVERY_S if every_s is None else every_s
+        self._began = self._printed_at = time.monotonic()
+
+    def show(self, seen: Seen) -> None:
+        """Print the figures so far, if it is time."""
+        now, figures, status = time.monotonic(), self._figures, self._device.status
+        if now - self._printed_at < self._every_s:
+            return
+        self._printed_at = now
+        speed, part = figures.samples / (now - self._began), figures.offloads / figures.samples
+        why = "" if status.breaker == "closed" or status.last_fault is None else f" ({status.last_fault})"
+        line = f"{console.counted(figures.samples, 'sample')}, {speed:.0f} per second, {part:.1%} offloaded"
+        console.note(f"{line}, breaker {status.breaker}{why}")
+
+
+class LiveView:
+    """The view in a terminal, which is erased in the end."""
+
+    def __init__(self, view: View) -> None:
+        self._live = Live(view, console=console.out, refresh_per_second=_UPDATES, transient=True)
+        self._quiet = logging.NullHandler()  # alarms are in the view
+
+    def show(self, seen: Seen) -> None:
+        """Nothing: the view is drawn from the figures, a few times a second."""
+
+    def __enter__(self) -> None:
+        logging.getLogger("hinge").addHandler(self._quiet)
+        self._live.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+        logging.getLogger("hinge").removeHandler(self._quiet)
+
+
+def output_for(device: Device, figures: Figures, title: str, length: int | None) -> Output:
+    """The live view in a terminal, else lines."""
+    if console.out.is_terminal:
+        return LiveView(View(device, figures, title, length))
+    return ProgressLines(device, figures)
+
+
+# -- the view ---------------------------------------------------------------------------------------------------------
+
+
+class Beside(Protocol):
+    """What is shown beside the device, in so many lines."""
+
+    lines: int
+
+    def __rich__(self) -> RenderableType: ...
+
+
+class View:
+    """A device at work: its figures, the licences of its bins, and its last answers. Drawn a few times a second."""
+
+    def __init__(
+        self, device: Device, figures: Figures, title: str, length: int | None, beside: Beside | None = None
+    ) -> None:
+        self._device, self._figures, self._title, self._length = device, figures, printable(title), length
+        self._beside = beside
+        self._began = time.monotonic()
+        self._updates: deque[tuple[float, int]] = deque([(self._began, 0)], maxlen=_WINDOW)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        height = console.size.height - _AROUND - (self._beside.lines if self._beside else 0)
+        bins, answers = len(self._figures.in_bin), max(2, min(len(self._figures.last), height // 3))
+        if height - answers < bins <= height - 2:
+            answers = height - bins  # fewer, so that each bin has a row of its own
+        rows = max(1, height - answers)
+        yield Group(
+            self._heading(options.max_width),
+            self._state(self._device.status),
+            *([self._beside] if self._beside else []),
+            self._bins(rows, options.max_width),
+            self._answers(list(self._figures.last)[-answers:]),
+            Text(" "),  # where the terminal echoes Ctrl-C
+        )
+
+    def _heading(self, width: int) -> RenderableType:
+        seconds = int(time.monotonic() - self._began)
+        clock = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        title = Text(self._title, style="bold", no_wrap=True, overflow="ellipsis")
+        title.truncate(max(1, width - len(clock) - 1), overflow="ellipsis", pad=True)
+        return title.append(f" {clock}", style="default")
+
+    def _state(self, status: Status) -> RenderableType:
+        figures = self._figures
+        of = "" if self._length is None else f" of {_count(self._length)}"
+        cost = f"{status.offload_cost:.1f}, {_ratio(status.offload_cost, figures.samples, '{:.4f}')} per sample"
+        agreement = _ratio(status.agreed, status.answered_by_remote, "{:.1%}")
+        table = Table.grid(padding=(0, 2, 0, 0))
+        for _ in range(2):
+            table.add_column(no_wrap=True, min_width=12)
+            table.add_column(no_wrap=True)
+        table.add_row("samples", f"{_count(figures.samples)}{of}", "per second", _count(round(self._speed())))
+        offloaded = f"{_count(figures.offloads)}, {_ratio(figures.offloads, figures.samples, '{:.1%}')}"
+        table.add_row("offloads", offloaded, "local agreed", f"{agreement} of remote's answers")
+        table.add_row("offload cost", cost, "state", _durability(status))
+        alone = Table.grid(padding=(0, 2, 0, 0))  # rows that would be cut, had they another beside them
+        alone.add_column(no_wrap=True, min_width=12)
+        alone.add_column(no_wrap=True, overflow="ellipsis")
+        alone.add_row("remote", _remote(status))
+        alone.add_row("fell back", _kinds(status.fell_back))
+        alarms = [Text(printable(f"alarms: {_kinds(status.alarms)}"), style="red")] if status.alarms else []
+        return Group(table, alone, *alarms)
+
+    def _speed(self) -> float:
+        """Samples per second, lately."""
+        now, samples = time.monotonic(), self._figures.samples
+        self._updates.append((now, samples))
+        then, before = self._updates[0]
+        return (samples - before) / (now - then) if now > then else 0.0
+
+    def _bins(self, rows: int, width: int) -> RenderableType:
+        counts = self._figures.in_bin
+        together = -(-len(counts) // rows)  # bins to a row, where there are more than rows
+        known, spent = licences(copy_of(self._device)), self._device.policy.exhausted
+        room = max(7, min(40, width - _BESIDE_BARS))
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), width=width)
+        table.add_column("confidence", no_wrap=True, width=11)
+        table.add_column("samples", no_wrap=True, width=room)
+        table.add_column("", justify="right", no_wrap=True, width=6)
+        table.add_column("agreed", justify="right", no_wrap=True, width=13)
+        table.add_column("licence", no_wrap=True, overflow="ellipsis", ratio=1)
+        for first in range(0, len(counts), together):
+            bins = range(first, min(first + together, len(counts)))
+            part = sum(counts[first : bins.stop]) / max(1, self._figures.samples)
+            span = f"{first / len(counts):.2f} – {bins.stop / len(counts):.2f}"
+            evidence, licence = _licence(known[first : bins.stop], spent)
+            table.add_row(span, _bar(part, room), f"{part:.1%}", evidence, licence)
+        return table
+
+    def _answers(self, last: Sequence[Seen]) -> RenderableType:
+        table = Table.grid(padding=(0, 1, 0, 0), expand=True)
+        table.add_column(justify="right", no_wrap=True, min_width=len(str(self._figures.samples)))
+        table.add_column(no_wrap=True, width=6)
+        table.add_column(no_wrap=True, width=14, overflow="ellipsis")
+        table.add_column(no_wrap=True, ratio=1, overflow="ellipsis")
+        for number, _, answer in last:
+            style = "cyan" if answer.source == "remote" else "yellow" if answer.fault else "green"
+            reason = Text(printable(answer.reason), style="dim")
+            table.add_row(str(number), Text(answer.source, style), Text(printable(answer.label)), reason)
+        return table
+
+
+def _licence(bins: Sequence[Explanation], spent: bool) -> tuple[str, Text]:
+    """How often local agreed in these bins, and until when they are accepted; with a budget that is spent, all are."""
+    offloads = sum(each.offloads or 0 for each in bins)
+    agreements = sum((each.offloads or 0) * (each.agreement or 0) for each in bins)
+    evidence = f"{agreements:.4g} of {offloads:.4g}" if offloads else ""
+    accepted = [each for each in bins if each.offload_probability == 0.0]
+    if not accepted:
+        chance = max(each.offload_probability for each in bins)
+        offloaded = "none" if chance == 1.0 else f"offloaded by chance, {chance:.2f}"
+        return evidence, Text("none; the budget is spent", "yellow") if spent else Text(offloaded, "dim")
+    left = [each.samples_left for each in accepted if each.samples_left is not None]
+    until = f"{_count(min(left))} sample{'s' * (min(left) != 1)} left" if left else "for good"
+    some = "" if len(accepted) == len(bins) else f"{len(accepted)} of {len(bins)} bins, "
+    return evidence, Text(some + until, style="green")
+
+
+def _bar(share: float, width: int) -> Text:
+    eighths = round(share * width * 8)
+    if share and not eighths:
+        eighths = 1
+    return Text(("█" * (eighths // 8) + _BLOCKS[eighths % 8]).rstrip().ljust(width), style="blue")
+
+
+def _remote(status: Status) -> Text:
+    fault = printable(status.last_fault)
+    if status.breaker != "closed":
+        return Text(f"fails: breaker {status.breaker}; {fault}", style="red", overflow="ellipsis")
+    if not status.attempts.succeeded:
+        return Text(f"failed: {fault}" if status.last_fault else "not asked yet", style="yellow")
+    again = f"answers again; failed last: {fault}" if status.attempts.opened else "answers"
+    return Text(again, style="green", overflow="ellipsis")
+
+
+def _durability(status: Status) -> Text:
+    if status.not_durable is not None:
+        return Text(printable(status.not_durable), style="red")
+    return Text("safe on disk", style="green") if status.on_disk else Text("in memory only")
+
+
+def _kinds(counts: dict[str, int]) -> str:
+    return ", ".join(f"{kind} {_count(count)}" for kind, count in sorted(counts.items())) or "never"
+
+
+def _count(number: int) -> str:
+    """A count that can be read.
+
+    >>> _count(1234567), _count(16466999000)
+    ('1 234 567', '1.6e+10')
+    """
+    return f"{number:,}".replace(",", " ") if number < 10**9 else f"{number:.1e}"
+
+
+def _ratio(part: float, whole: float, form: str) -> str:
+    return form.format(part / whole) if whole else "–"
+
+
+# -- in the end -------------------------------------------------------------------------------------------------------
+
+
+def print_summary(figures: dict[str, Any], behind: bool) -> None:
+    """The figures of a run that are known, as a table; `behind`: the remote was asked after the local answer."""
+    table = console.table("", "", right=True, show_header=False)
+    for name, form, key in _ROWS:
+        value = figures[key]
+        if isinstance(value, dict):
+            for kind, count in sorted(value.items()):
+                table.add_row(f"{name}: {kind}", str(count))
+        elif value is not None and (value or key != "dropped"):
+            name += " behind the caller" if behind and key == "asked" else ""
+            table.add_row(name, printable(form.format(value)))
+    console.print_table(table)
+    if figures["last_fault"] is not None:
+        console.say(f"The remote failed last: {figures['last_fault']}")
+
+
+_ROWS = (  # what it is called, its format, and its key in JSON
+    ("samples", "{}", "samples"),
+    ("seconds", "{:.1f}", "seconds"),
+    ("offloads", "{}", "offloads"),
+    ("offloads, of all samples", "{:.2%}", "offload_fraction"),
+    ("asked", "{}", "asked"),
+    ("answered by the remote", "{}", "answered_by_remote"),
+    ("fell back", "{}", "fell_back"),
+    ("dropped", "{}", "dropped"),
+    ("local agreed, of the remote's answers", "{:.2%}", "agreement"),
+    ("offload cost per sample", "{:.4f}", "offload_cost_per_sample"),
+    ("cost per sample", "{:.4f}", "cost_per_sample"),
+    ("agrees with the remote", "{:.2%}", "accuracy"),
+    ("true accuracy", "{:.2%}", "true_accuracy"),
+    ("true cost per sample", "{:.4f}", "true_cost_per_sample"),
+    ("milliseconds, half within", "{:.3g}", "latency_ms_p50"),
+    ("milliseconds, 99 % within", "{:.3g}", "latency_ms_p99"),
+    ("breaker", "{}", "breaker"),
+    ("not durable", "{}", "not_durable"),
+    ("alarms", "{}", "alarms"),
+)

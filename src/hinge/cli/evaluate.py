@@ -1,0 +1,117 @@
+"""The command `evaluate`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from hinge.cli import console, options
+from hinge.policies import policy_class, policy_names
+from hinge.simulation.evaluate import Evaluation, evaluate
+from hinge.traces import trace_names
+
+_DIPS_NAMED = 5
+_POLICIES_NAMED = 4
+
+
+def command(
+    trace: Annotated[
+        str,
+        typer.Argument(
+            help="A file (confidence,local,remote[,label][,cost]), or a trace by name.", autocompletion=trace_names
+        ),
+    ],
+    policies: Annotated[
+        str,
+        typer.Option(
+            help="Policies by name, separated by commas, or 'all'.", autocompletion=options.complete_policies
+        ),
+    ] = "all",
+    offload_cost: options.OffloadCost = None,
+    alpha: options.Alpha = 0.52,
+    bins: options.Bins = 16,
+    horizon: Annotated[
+        int | None, typer.Option(min=1, help="Draw this many samples; without it: once, in order.")
+    ] = None,
+    runs: options.Runs = 20,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    out: options.Out = None,
+) -> None:
+    """Without --horizon the log is replayed once, in its own order, and then in shuffled orders to show how much the
+    order matters. With --horizon samples are drawn from it with replacement. The offline and logistic modules are
+    fitted on the log itself, in hindsight. A warning says where agreement falls with confidence, which misleads some
+    policies.
+
+    Example: hinge evaluate log.csv --offload-cost 0.5 --policies isotonic,hi-lcb
+    """
+    with console.progress(f"policies on {trace}") as report:
+        found = evaluate(
+            trace,
+            policies,
+            options.offload_cost(offload_cost),
+            bins=bins,
+            alpha=alpha,
+            horizon=horizon,
+            runs=runs,
+            seed=seed,
+            progress=report,
+        )
+    figures, samples = found.figures(), len(found.trace)
+    if out:
+        console.write_curves(out, found)
+    if json:
+        settings = {"trace": trace, "samples": samples, "bins": bins, "offload_cost": found.offload_cost}
+        settings |= {"alpha": alpha, "seed": seed}
+        console.print_json({**settings, "policies": figures, "warnings": found.warnings()})
+    else:
+        order = "in order" if horizon is None else f"drawn {console.counted(horizon, 'time')} with replacement"
+        by_cost = sorted(figures, key=lambda row: float(row["cost_per_sample"]))
+        console.print_figures(f"{trace}: {console.counted(samples, 'sample')}, {order}", by_cost)
+        _print_legend(figures)
+        _print_dips(found, bins)
+    if not found.complete:
+        console.end_interrupted("these are the runs that were done.")
+
+
+def _print_legend(figures: Sequence[Mapping[str, Any]]) -> None:
+    """What the marks in the table mean."""
+    if any(row["policy"] in console.INFORMED for row in figures):
+        console.say("* knows more than a device can: fitted on this very log, told about every sample, or the truth")
+    if any(row.get("regret_ci95") is not None for row in figures):
+        console.say("regret ± half of its 95 % interval")
+    if any(row.get("shuffled_spread") is not None for row in figures):
+        console.say("shuffled cost ± standard deviation over orders")
+
+
+def _print_dips(found: Evaluation, bins: int) -> None:
+    """A warning, on standard error, about the dip that would cost most and the policies that it may mislead."""
+    if not found.dips:
+        return
+    worst, *others = sorted(found.dips, key=lambda dip: -dip.price * dip.rows)
+    here, below = _span(worst.bin, worst.last_bin, bins), _span(worst.below_bin, worst.below_last_bin, bins)
+    shares = f"{100 * worst.agreement:.1f} % of {worst.rows} rows agree there"
+    lines = [f"Warning: agreement falls with confidence, most clearly in {here}: {shares},"]
+    lines[0] += f" but {100 * worst.below_agreement:.1f} % of {worst.below_rows} in {below}."
+    if others:
+        spans = [_span(dip.bin, dip.last_bin, bins) for dip in others]
+        few = spans if len(spans) <= _DIPS_NAMED else [*spans[: _DIPS_NAMED - 1], "others"]
+        lines[0] += f" It falls in {_listed(few)} too."
+    misled = sorted(name for name, policy in found.policies.items() if getattr(policy, "assumes_monotone", False))
+    if misled:
+        who = _listed(misled) if len(misled) <= _POLICIES_NAMED else f"{len(misled)} of these policies"
+        lines.append(f"{who} assume{'s' * (len(misled) == 1)} that it never falls, and may accept such samples")
+        lines[-1] += f" wrongly, at {worst.price:.2g} each: compare the costs above."
+    kinds = {name: policy_class(name) for name in policy_names()}
+    single = [name for name, kind in kinds.items() if kind.weighs_cost and not kind.assumes_monotone]
+    for line in (*lines, f"{_listed(single)} judge each bin by itself."):
+        console.note(line, style="yellow")
+
+
+def _span(first: int, last: int, bins: int) -> str:
+    confidences = f"(confidence {first / bins:.3g} to {(last + 1) / bins:.3g})"
+    return f"bin {first} {confidences}" if first == last else f"bins {first} to {last} {confidences}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -1,0 +1,77 @@
+"""The command `serve`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from hinge.cli import options
+from hinge.cli.options import UsageError
+from hinge.oip.access import read_token
+
+if TYPE_CHECKING:
+    from hinge.server import Tls
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+WATCH_S = 2.0
+
+
+def command(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(help="ONNX models: PATH, NAME=PATH, or one that comes with Hinge: 'fashion', 'fashion-local'."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to serve at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 takes any that is free.")] = 8080,
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file with the token that clients must show; or set HINGE_TOKEN.")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="The server's certificate, for TLS.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="The key of that certificate.")] = None,
+    client_ca: Annotated[Path | None, typer.Option(help="Who signs clients' certificates, for mutual TLS.")] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Let others in without token or certificate.")] = False,
+    max_batch: Annotated[
+        int, typer.Option(min=1, help="Rows that a model is given at once; 1: join no requests.")
+    ] = 64,
+    threads: Annotated[int | None, typer.Option(min=0, help="Threads of one run of a model; 0: one per core.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Load a model again when its file changes.")] = False,
+    drain_s: Annotated[float, typer.Option(help="Seconds to finish requests in when told to end.")] = 10.0,
+    log_level: Annotated[LogLevel, typer.Option(help="The least severe events that are logged.")] = "info",
+    config: options.Config = None,
+) -> None:
+    """The models are ONNX files; the protocol is the Open Inference Protocol.
+
+    Example: hinge serve fashion --port 8080
+    """
+    try:
+        from hinge.server import Limits, Server
+        from hinge.server.server import MIN_TOKEN
+    except ModuleNotFoundError as error:
+        raise ImportError(f"serving needs the extra 'server' ({error}): pip install 'hinge-gate[server]'") from None
+    if not models:
+        raise UsageError("there must be a model to serve, such as 'fashion'; see 'hinge serve --help'")
+    server = Server(
+        models,
+        host=host,
+        port=port,
+        token=read_token(token_file, least=MIN_TOKEN),
+        tls=_tls(tls_cert, tls_key, client_ca),
+        insecure=insecure,
+        limits=Limits(batch=max_batch),
+        threads=threads,
+        watch_s=WATCH_S if watch else None,
+        drain_s=drain_s,
+        log_level=log_level,
+    )
+    names = ", ".join(place.name for place in server.places)
+    server.run(lambda url: print(f"Serving {names} at {url}\nThe live page is at {url}/", flush=True))
+
+
+def _tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> "Tls | None":
+    from hinge.server import Tls
+
+    if (cert is None) != (key is None):
+        raise UsageError("--tls-cert and --tls-key go together")
+    if client_ca is not None and cert is None:
+        raise UsageError("--client-ca needs --tls-cert and --tls-key")
+    return Tls(cert, key, client_ca) if cert and key else None

@@ -1,0 +1,191 @@
+"""The commands `state show`, `state rollback`, `state export` and `state merge`."""
+
+import json as json_format
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Table
+
+from hinge.cli import console as show
+from hinge.cli import options
+from hinge.device.database import Saved, read
+from hinge.device.store import SqliteStore
+from hinge.errors import InvalidState
+from hinge.gate import sealed, unsealed
+from hinge.policies.policy import State
+from hinge.traces.files import replacing
+
+Folder = Annotated[Path, typer.Argument(help="The folder given to a device as --state.", show_default=False)]
+
+command = states = typer.Typer(
+    help="Look at what a device has learned, take it elsewhere, or take it back.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@states.command("show")
+def show_command(folder: Folder, json: options.Json = False) -> None:
+    """Show what the policy in a folder knows, also while a device uses it.
+
+    Example: hinge state show state/
+    """
+    saved = read(folder)
+    figures = _figures(saved)
+    if json:
+        show.print_json(figures)
+        return
+    policy, gate = saved.policy, saved.newest.gate
+    show.out.print(f"{policy!r}", highlight=False, soft_wrap=True, markup=False)
+    if gate is not None:
+        made_with = f"bins {_brief(gate['bins'])}; confidence {_brief(gate['confidence'])}"
+        show.out.print(made_with, highlight=False, soft_wrap=True, markup=False)
+    if saved.used_by:
+        show.out.print(f"in use by process {saved.used_by}; as of its last write", highlight=False)
+    counts = f"{show.counted(policy.time, 'sample')}, {show.counted(policy.learned, 'offload')} learned from"
+    others = f"{figures['pending']} waiting for feedback; evidence of {show.counted(figures['merged'], 'other device')}"
+    show.out.print(f"{counts}, {others}", highlight=False, soft_wrap=True)
+    found = " ".join([f"Generation {saved.newest.number} was found.", *saved.notes])
+    show.out.print(found, highlight=False, soft_wrap=True, markup=False, style="yellow" if saved.notes else None)
+    for each in saved.earlier:
+        known = f"{show.counted(each.time, 'sample')}, {show.counted(each.learned, 'offload')} learned from"
+        line = f"--to {each.generation} goes back to {known}, before a {each.before}"
+        show.out.print(line, highlight=False, soft_wrap=True)
+    _print_bins(figures["bins"])
+
+
+@states.command("rollback")
+def rollback_command(
+    folder: Folder,
+    to: Annotated[
+        int | None, typer.Option(help="The generation to go back to, of those that 'hinge state show' lists.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Go back to before the last start or merge that changed anything.
+
+    What was learned since is taken back, the clock and what a budget has spent are not. Undo it with --to and the
+    generation that was left, until the next rollback.
+
+    Example: hinge state rollback state/
+    """
+    left = read(folder).newest.number  # to open a folder that is not there would make it
+    with SqliteStore(folder, seconds=None) as store:
+        reached, notes = store.rollback(to), store.notes
+    if json:
+        show.print_json({"from": left, "to": reached, "notes": notes})
+        return
+    found = " ".join([f"From generation {left} back to how generation {reached} ended.", *notes])
+    show.out.print(found, highlight=False, soft_wrap=True, markup=False)
+
+
+@states.command("export")
+def export_command(
+    folder: Folder,
+    out: Annotated[Path | None, typer.Option(help="The file to write; without it, standard output.")] = None,
+) -> None:
+    """Write what a folder holds as JSON with a checksum, for 'hinge state merge', 'hinge export' or hinge.restore.
+
+    Example: hinge state export state/ --out state.json
+    """
+    text = json_format.dumps(sealed(read(folder).newest.state()), allow_nan=False) + "\n"
+    if out is None:
+        print(text, end="")
+        return
+    with replacing(out) as stream:
+        stream.write(text.encode())
+
+
+@states.command("merge")
+def merge_command(
+    folder: Folder,
+    others: Annotated[list[Path], typer.Argument(help="Files by 'hinge state export', or other folders.")],
+    json: options.Json = False,
+) -> None:
+    """Add what other devices have learned: all of it, or if anything does not fit, nothing.
+
+    Each device counts once, by the latest of its states, however often they are merged.
+
+    Example: hinge state merge state/ kitchen.json hall.json
+    """
+    read(folder)  # to open a folder that is not there would make it
+    given = {path: _state_in(path) for path in others}
+    with SqliteStore(folder, seconds=None) as store:
+        before = store.generation
+        _check_all(store, given)
+        store.merge(*given.values())
+        sources = sorted(store.policy.state()["merged"])
+        figures = {"from": before, "to": store.generation, "sources": sources}
+    if json:
+        show.print_json(figures)
+        return
+    changed = f"generation {before} became {store.generation}" if before != store.generation else "nothing was new"
+    devices = show.counted(len(sources), "other device")
+    show.out.print(f"{folder}: {changed}; evidence of {devices}", highlight=False, soft_wrap=True)
+
+
+def _figures(saved: Saved) -> dict[str, Any]:
+    state, gate, policy = saved.newest.policy, saved.newest.gate or {}, saved.policy
+    return {
+        **{key: state[key] for key in ("policy", "parameters", "id", "time", "learned")},
+        "confidence": gate.get("confidence"),
+        "binning": gate.get("bins"),
+        "pending": len(state["pending"]),
+        "merged": len(state["merged"]),
+        "generation": saved.newest.number,
+        "notes": saved.notes,
+        "in_use_by": saved.used_by,
+        "bins": [asdict(policy.explain(bin)) for bin in range(policy.bins)],
+        "earlier": [each._asdict() for each in saved.earlier],
+    }
+
+
+def _brief(state: State) -> str:
+    """A measure or bins, as they are saved, in a few words."""
+    return f"{json_format.dumps(state):.200}"
+
+
+def _print_bins(bins: list[dict[str, Any]]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("bin", "offloads", "agreement", "expiry", "samples left"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for each in bins:
+        agreement = "" if each["agreement"] is None else f"{each['agreement']:.4f}"
+        offloads = "" if each["offloads"] is None else f"{each['offloads']:g}"
+        licensed = each["offload_probability"] == 0.0
+        expiry = "for good" if licensed and each["expiry"] is None else each["expiry"] if licensed else "none"
+        left = "" if each["samples_left"] is None or not licensed else str(each["samples_left"])
+        table.add_row(str(each["bin"]), offloads, agreement, str(expiry), left)
+    show.print_table(table)
+
+
+def _state_in(path: Path) -> State:
+    """The state in a file or in another folder."""
+    if path.is_dir():
+        return read(path).newest.state()
+    content = path.read_bytes()
+    try:
+        state = json_format.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InvalidState(f"{path}: holds no state: {error}") from error
+    if not isinstance(state, dict):
+        raise InvalidState(f"{path}: holds no state, but {str(state)[:40]!r}")
+    if "hinge_gate" in state and "crc32" not in state:
+        raise InvalidState(f"{path}: has no checksum, so that it was damaged or edited; export it again")
+    try:
+        return unsealed(state)
+    except InvalidState as error:
+        raise InvalidState(f"{path}: {error}") from error
+
+
+def _check_all(store: SqliteStore, given: dict[Path, State]) -> None:
+    """Merge into a copy first, so that a refusal names its file."""
+    trial = type(store.policy).restore(store.policy.state())
+    for path, state in given.items():
+        try:
+            trial.merge(store.fitting(state))
+        except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
+            raise InvalidState(f"{path}: {error}") from error

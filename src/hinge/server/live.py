@@ -1,0 +1,473 @@
+"""What the live page shows: the devices that report to this server, and the events that tell open pages of them.
+
+The structs describe a report (see `hinge.device.reporter`): they validate what arrives, and OpenAPI's schema is made
+from them. A page that reads slowly misses what is overtaken meanwhile, so that nothing piles up; one that does not read
+is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import ipaddress
+import struct
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import lru_cache
+from math import isnan, nan
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct, field
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.types import Receive, Scope, Send
+
+from hinge import __version__
+from hinge.device.reporter import MOST_BINS, MOST_COMPARED, NAME, RECENT
+from hinge.errors import InvalidMessage
+from hinge.oip.json import decoded
+from hinge.oip.tensors import MAX_TEXT
+from hinge.server.limits import Refusal, overloaded
+
+MAX_REPORT_BYTES = 2**20
+MAX_SIDE = 64  # pixels of a picture: a browser would spend seconds and memory on large ones
+MOST = 10**12  # the largest number; a chart of larger ones could not tell neighbours apart
+MOST_DEVICES = 64
+MOST_OF_ADDRESS = 32  # devices that one address may report, unless it is this machine's own
+FORGET_S = 60.0  # silence after which a device makes room for another, and its name is free
+POINTS = 600  # of a device's history
+MOST_LISTENERS = 32
+BEAT_S = 1.0  # between two events about the server, by which both sides notice that the other is gone
+STUCK_S = 10.0  # for a listener to read an event
+OWN = 5  # numbers of the device itself, with which a point begins
+
+Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
+Name = Annotated[str, Meta(min_length=1, max_length=NAME)]
+DeviceName = Annotated[str, Meta(max_length=64, pattern=r"^[A-Za-z0-9_.-]+$")]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Number = Annotated[float, Meta(ge=-MOST, le=MOST)]
+Positive = Annotated[float, Meta(ge=0, le=MOST)]
+Count = Annotated[int, Meta(ge=0, le=MOST)]
+Counts = Annotated[dict[Text, Count], Meta(max_length=16)]
+Picture = Annotated[str, Meta(max_length=2**15, pattern=r"^data:image/png;base64,[A-Za-z0-9+/=]+$")]
+
+
+class _Checked(Struct, forbid_unknown_fields=True):
+    """A part of a report: text in it is printable."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, str) and not value.isprintable():
+                raise ValueError(f"{name} must be printable")
+
+
+class DeviceStatus(_Checked):
+    """A device's counts."""
+
+    samples: Count
+    answered_by_remote: Count
+    agreed: Positive
+    fell_back: Counts
+    offload_cost: Positive
+    breaker: Literal["closed", "open", "probing"]
+    not_durable: Text | None
+    alarms: Counts
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not all(name.isprintable() for name in (*self.fell_back, *self.alarms)):
+            raise ValueError("names of counts must be printable")
+
+
+class BinReport(_Checked):
+    """A bin's confidences, evidence and licence."""
+
+    bin: Count
+    of_class: Text | None = field(name="class")
+    low: Share = field(name="from")
+    high: Share = field(name="to")
+    samples: Count
+    offloads: Positive | None
+    agreement: Share | None
+    expiry: Count | None
+    samples_left: Count | None
+    offload_probability: Share
+    licensed: bool
+
+
+class Compared(_Checked):
+    """Another policy beside the device's own."""
+
+    policy: Name
+    offload_fraction: Share | None
+    cost_per_sample: Number | None
+    regret: Number | None
+
+
+class RecentSample(_Checked):
+    """A sample and its answer."""
+
+    number: Count
+    label: Text
+    source: Literal["local", "remote"]
+    confidence: Share
+    bin: Count
+    decision: Literal["offload", "accept"]
+    cost: Share
+    fault: Text | None
+    reason: Text
+    truth: Text | None
+    picture: Picture | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.picture is not None:
+            _check_picture(self.picture)
+
+
+class Report(_Checked):
+    """How a device fares."""
+
+    device: DeviceName
+    policy: Name
+    offload_cost: Share | None
+    status: DeviceStatus
+    bins: Annotated[list[BinReport], Meta(max_length=MOST_BINS)]
+    cost_per_sample: Number | None
+    regret: Number | None
+    compare: Annotated[list[Compared], Meta(max_length=MOST_COMPARED)]
+    recent: Annotated[list[RecentSample], Meta(max_length=RECENT)]
+
+
+_DECODER = msgspec.json.Decoder(Report)
+
+# What the page draws over time: samples, offloads, offload cost, cost per sample and regret, then for each policy that
+# is compared its offload fraction, cost per sample and regret. What is not known is NaN.
+Point: TypeAlias = "array[float]"  # as a history of many devices is to be small
+
+
+class Figures(NamedTuple):
+    """The numbers of a report that go into the metrics and the history, and the event that shows it."""
+
+    samples: int
+    offloads: int
+    answered_by_remote: int
+    agreed: float
+    offload_cost: float
+    cost_per_sample: float | None
+    regret: float | None
+    breaker_open: bool
+    not_durable: bool
+    licensed_bins: int
+    fell_back: dict[str, int]
+    alarms: dict[str, int]
+    compared: tuple[str, ...]  # the policies beside the device's own
+    point: Point
+    event: bytes
+
+
+def read_report(name: str, body: bytes) -> Figures:
+    """The figures of a report of the device of that name; anything else raises `InvalidMessage`."""
+    report = decoded(body, _DECODER, MAX_REPORT_BYTES)
+    if report.device != name:
+        raise InvalidMessage("report: device must be the one that reports")
+    status = report.status
+    offloads = status.answered_by_remote + sum(status.fell_back.values())
+    numbers = [status.samples, offloads, status.offload_cost, report.cost_per_sample, report.regret]
+    for row in report.compare:
+        numbers += [row.offload_fraction, row.cost_per_sample, row.regret]
+    point = array("d", [nan if number is None else number for number in numbers])
+    return Figures(
+        samples=status.samples,
+        offloads=offloads,
+        answered_by_remote=status.answered_by_remote,
+        agreed=status.agreed,
+        offload_cost=status.offload_cost,
+        cost_per_sample=report.cost_per_sample,
+        regret=report.regret,
+        breaker_open=status.breaker != "closed",
+        not_durable=status.not_durable is not None,
+        licensed_bins=sum(each.licensed for each in report.bins),
+        fell_back=status.fell_back,
+        alarms=status.alarms,
+        compared=tuple(row.policy for row in report.compare),
+        point=point,
+        event=event("report", b'{"report":%s,"point":%s}' % (msgspec.json.encode(report), write_point(point))),
+    )
+
+
+@lru_cache(maxsize=1024)  # a device sends each picture many times
+def _check_picture(url: str) -> None:
+    """Refuse a PNG whose header does not say that it is small."""
+    try:
+        head = base64.b64decode(url.partition(",")[2][:44], validate=True)
+        signature, kind, width, height = struct.unpack(">8s4x4sII", head[:24])
+    except (binascii.Error, struct.error):
+        raise ValueError("picture must be a PNG") from None
+    if signature != b"\x89PNG\r\n\x1a\n" or kind != b"IHDR" or not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE):
+        raise ValueError(f"picture must be a PNG of at most {MAX_SIDE} x {MAX_SIDE} pixels")
+
+
+def write_point(point: Point) -> bytes:
+    """A point as JSON; nine digits are more than a chart can show.
+
+    >>> write_point(array("d", [3.0, nan, 1 / 3]))
+    b'[3,null,0.333333333]'
+    """
+    return b"[%s]" % ",".join(map(_number, point)).encode("ascii")
+
+
+def _number(number: float) -> str:
+    if isnan(number):
+        return "null"
+    return str(int(number)) if number.is_integer() else f"{number:.9g}"
+
+
+def event(kind: str, data: bytes) -> bytes:
+    """A server-sent event; the data is one line.
+
+    >>> event("server", b'{"models":[]}')
+    b'event: server\\ndata: {"models":[]}\\n\\n'
+    """
+    return b"event: %s\ndata: %s\n\n" % (kind.encode("ascii"), data)
+
+
+# -- devices -----------------------------------------------------------------------------------------------------------
+
+
+class Device:
+    """One device's last report and its history."""
+
+    def __init__(self, name: str, figures: Figures, address: str, now: float) -> None:
+        self._name = name
+        self.figures, self.address, self.heard = figures, address, now
+        self.points: list[Point] = [figures.point]
+        self._history: bytes | None = None  # the event, once a page needed it
+
+    def update(self, figures: Figures, address: str, now: float) -> None:
+        """Add a report."""
+        before, self.figures, self.address, self.heard = self.figures, figures, address, now
+        self._history = None
+        if figures.samples < before.samples:
+            self.points.clear()  # it began anew
+        if figures.samples == before.samples and self.points:
+            self.points.pop()  # nothing happened since
+        if figures.compared != before.compared:
+            self.points[:] = [point[:OWN] for point in self.points]  # the other figures were of other policies
+        self.points.append(figures.point)
+        if len(self.points) > POINTS:
+            del self.points[1:-1:2]  # what is long ago has larger steps
+
+    def report(self) -> bytes:
+        """The event with the last report."""
+        return self.figures.event
+
+    def history(self) -> bytes:
+        """The event with the history: the same bytes for all pages, until it changes."""
+        if self._history is None:
+            known = msgspec.json.encode({"device": self._name, "compared": self.figures.compared})
+            points = b",".join(map(write_point, self.points))
+            self._history = event("history", b'%s,"points":[%s]}' % (known[:-1], points))
+        return self._history
+
+
+_GAUGES = {
+    "samples": "Samples decided on",
+    "offloads": "Samples offloaded: answered by the remote, or fallen back",
+    "answered_by_remote": "Samples that the remote answered",
+    "agreed": "Answers of the remote in which local agreed",
+    "offload_cost": "What the answers of the remote cost, in wrong answers",
+    "cost_per_sample": "What an answer cost, mistakes included, where the true labels are known",
+    "regret": "How much more the answers cost than the oracle's, where the true labels are known",
+    "breaker_open": "Whether the circuit breaker keeps the remote from being asked",
+    "not_durable": "Whether what should be safe on disk is not",
+    "licensed_bins": "Bins that are answered locally at present",
+}
+
+
+class Reports(Collector):
+    """All devices, for the page and for the metrics. Changed in the event loop only."""
+
+    def __init__(self, requests: Callable[[], list[Any]], clock: Callable[[], float] = time.monotonic) -> None:
+        self.listeners = Listeners(self._greet, self._beat)
+        self.devices: dict[str, Device] = {}
+        self._requests, self._clock = requests, clock
+
+    def put(self, name: str, figures: Figures, address: str = "127.0.0.1") -> None:
+        """Add a report that came from an address, and send it to the open pages."""
+        now, device = self._clock(), self.devices.get(name)
+        if device is None:
+            self._make_room(address)
+            device = self.devices[name] = Device(name, figures, address, now)
+        else:
+            if device.address != address and now - device.heard < FORGET_S:
+                raise Refusal(403, "name taken", "another address reports a device of that name")
+            device.update(figures, address, now)
+        self.listeners.send(name, device.report)
+
+    def collect(self) -> Iterator[Metric]:
+        """The figures of the last reports, for Prometheus."""
+        known = [(name, device.figures, device.heard) for name, device in sorted(self.devices.items())]
+        for field_name, what in _GAUGES.items():
+            family = GaugeMetricFamily(f"hinge_device_{field_name}", what, labels=["device"])
+            for name, figures, _ in known:
+                value = getattr(figures, field_name)
+                if value is not None:
+                    family.add_metric([name], float(value))
+            yield family
+        for field_name, what, label in (
+            ("fell_back", "Samples answered locally as the remote failed", "kind"),
+            ("alarms", "Things that need a person", "alarm"),
+        ):
+            family = GaugeMetricFamily(f"hinge_device_{field_name}", what, labels=["device", label])
+            for name, figures, _ in known:
+                for kind, count in getattr(figures, field_name).items():
+                    family.add_metric([name, kind], float(count))
+            yield family
+        silence = GaugeMetricFamily("hinge_device_silent_seconds", "Since the last report", labels=["device"])
+        for name, _, heard in known:
+            silence.add_metric([name], self._clock() - heard)
+        yield silence
+
+    def _make_room(self, address: str) -> None:
+        held = sum(device.address == address for device in self.devices.values())
+        if held >= MOST_OF_ADDRESS and not is_loopback(address):
+            raise Refusal(403, "too many names", f"an address may report {MOST_OF_ADDRESS} devices")
+        if len(self.devices) < MOST_DEVICES:
+            return
+        name = min(self.devices, key=lambda each: self.devices[each].heard)
+        if self._clock() - self.devices[name].heard < FORGET_S:
+            raise overloaded(f"{MOST_DEVICES} devices report already")
+        del self.devices[name]
+
+    def _greet(self, listener: Listener) -> None:
+        """Send a new listener all there is."""
+        hello = event("hello", msgspec.json.encode({"version": __version__}))
+        listener.put("hello", lambda: hello)
+        for name, device in sorted(self.devices.items()):
+            listener.put(f"history of {name}", device.history)
+            listener.put(name, device.report)
+
+    def _beat(self) -> bytes:
+        now = self._clock()
+        silent = {name: round(now - device.heard, 1) for name, device in self.devices.items()}
+        return event("server", msgspec.json.encode({"requests": self._requests(), "silent_s": silent}))
+
+
+@lru_cache(maxsize=64)
+def is_loopback(address: str) -> bool:
+    """Whether an address is this machine's own."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+class Listener:
+    """One open page, and the events it has still to be sent: the latest of each subject.
+
+    It is the ASGI response that sends them.
+    """
+
+    def __init__(self, listeners: Listeners) -> None:
+        self.ended = False
+        self._listeners = listeners
+        self._pending: dict[str, Callable[[], bytes]] = {}  # events are written when they are sent
+        self._news = asyncio.Event()
+
+    def put(self, subject: str, write: Callable[[], bytes]) -> None:
+        """Queue an event in place of one on the same subject that has not been sent."""
+        self._pending[subject] = write
+        self._news.set()
+
+    def end(self) -> None:
+        """End the stream."""
+        self.ended = True
+        self._news.set()
+
+    async def next(self, wait_s: float) -> bytes | None:
+        """The event that has waited longest; None if there is none for so long."""
+        if not self._pending:
+            self._news.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._news.wait()
+        for subject in self._pending:
+            return self._pending.pop(subject)()
+        return None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until the page is closed, does not read, or the stream is ended."""
+        headers = [
+            (b"content-type", b"text/event-stream"),
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),  # a proxy that collects events would keep them from the page
+        ]
+        gone = asyncio.ensure_future(_disconnected(receive))
+        gone.add_done_callback(lambda _: self.end())
+        loop = asyncio.get_running_loop()
+        beat_at = loop.time()
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            while not self.ended:
+                if loop.time() >= beat_at:
+                    beat_at = loop.time() + BEAT_S
+                    self.put("server", self._listeners.beat)
+                news = await self.next(beat_at - loop.time())
+                if news is not None:
+                    async with asyncio.timeout(STUCK_S):
+                        await send({"type": "http.response.body", "body": news, "more_body": True})
+            async with asyncio.timeout(STUCK_S):
+                await send({"type": "http.response.body", "body": b""})
+        except (TimeoutError, OSError):
+            pass  # it does not read
+        finally:
+            gone.cancel()
+            self._listeners.remove(self)
+
+
+class Listeners:
+    """All open pages. To be used in the event loop."""
+
+    def __init__(self, greet: Callable[[Listener], None], beat: Callable[[], bytes]) -> None:
+        self._greet, self.beat = greet, beat
+        self._all: set[Listener] = set()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self) -> Listener:
+        """One more, if there is room."""
+        if len(self._all) >= MOST_LISTENERS:
+            raise overloaded(f"{MOST_LISTENERS} pages are open")
+        listener = Listener(self)
+        self._all.add(listener)
+        self._greet(listener)
+        return listener
+
+    def remove(self, listener: Listener) -> None:
+        """Forget one."""
+        self._all.discard(listener)
+
+    def send(self, subject: str, write: Callable[[], bytes]) -> None:
+        """Send an event to all."""
+        for listener in self._all:
+            listener.put(subject, write)
+
+    def end(self) -> None:
+        """End all streams."""
+        for listener in self._all:
+            listener.end()
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

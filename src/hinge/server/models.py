@@ -1,0 +1,290 @@
+"""The models that are served: loaded from files, run behind a queue each, and replaced when their files change.
+
+A new file is tried in a process of its own first, with limits on memory and time: a model that takes too much of
+either, or crashes, leaves the old one serving.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hinge import fashion
+from hinge._checks import did_you_mean
+from hinge.errors import InvalidMessage, InvalidModel, InvalidValue, UnknownName, printable
+from hinge.models.onnx import input_specs, open_session, output_specs
+from hinge.oip.messages import MAX_TENSORS, Message, ModelMetadata, build_model_metadata, model_name
+from hinge.oip.tensors import Tensor, TensorSpec, dtype_of
+from hinge.server.batching import Batcher, Tensors
+from hinge.server.limits import Limits, Refusal
+from hinge.server.observability import Log, Metrics
+
+VERSION = "1"  # the only one of each model: a new file replaces the old
+SHIPPED = {"fashion": fashion.remote_model, "fashion-local": fashion.local_model}
+TRIAL_S = 30.0  # for a new model to be loaded and run once
+TRIAL_BYTES = 2**30  # that it may take beyond eight times its file's size
+
+Stamp = tuple[int, int, int] | None  # what changes with a file's content; None: there is no file
+
+
+@dataclass(frozen=True)
+class Place:
+    """A model's name and the path of its file."""
+
+    name: str
+    path: Path
+
+    @classmethod
+    def parse(cls, text: str | Path) -> Place:
+        """Read NAME=PATH; or PATH, whose stem is the name; or the name of a model that comes with the package.
+
+        >>> Place.parse("digits=models/v2.onnx")
+        Place(name='digits', path=PosixPath('models/v2.onnx'))
+        >>> Place.parse("models/digits.onnx").name, Place.parse("fashion").name
+        ('digits', 'fashion')
+        """
+        named = re.fullmatch(r"([^/\\]*?)=(.*)", text, re.DOTALL) if isinstance(text, str) else None
+        path = Path(named[2] if named else text)
+        name = named[1] if named else path.stem
+        if not named and not path.suffix and len(path.parts) <= 1 and not path.is_file():
+            if path.name not in SHIPPED:
+                raise UnknownName(f"there is no model {path.name!r}{did_you_mean(path.name, SHIPPED)}")
+            name, path = path.name, SHIPPED[path.name]()
+        try:
+            return cls(model_name(name), path)
+        except InvalidMessage as error:
+            raise InvalidModel(f"{text}: {error}; give it one: NAME=PATH") from None
+
+
+def parse_places(texts: Sequence[str | Path]) -> tuple[Place, ...]:
+    """Read several, of different names."""
+    places = tuple(Place.parse(text) for text in texts)
+    if not places:
+        raise InvalidValue("Server", "models", "must be one model at least, got none")
+    names = [place.name for place in places]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        problem = f"must have different names, got {twice[0]!r} twice: give one as NAME=PATH"
+        raise InvalidValue("Server", "models", problem)
+    return places
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model that is loaded. One that is `batchable` treats the rows of its tensors one by one."""
+
+    session: Any
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    batchable: bool
+    run_options: Callable[[], Any]  # makes options for a run, which ends early once `terminate` is set in them
+    stamp: Stamp = None  # of the file it was loaded from
+
+    @classmethod
+    def load(cls, path: Path, threads: int | None = None) -> Model:
+        """The model in a file.
+
+        >>> from hinge.fashion import local_model
+        >>> Model.load(local_model()).batchable
+        True
+        """
+        found = stamp(path)  # before it is read: a later change will be noticed
+        session = open_session(path, threads=threads)
+        try:
+            inputs, outputs = input_specs(session), output_specs(session)
+        except InvalidModel as error:
+            raise InvalidModel(f"{path}: {error}") from None
+        if not 0 < len(inputs) <= MAX_TENSORS or not 0 < len(outputs) <= MAX_TENSORS:
+            raise InvalidModel(f"{path}: a model that is served has 1 to {MAX_TENSORS} inputs, and as many outputs")
+        axes = {node.shape[0] if node.shape else 0 for node in (*session.get_inputs(), *session.get_outputs())}
+        batchable = len(axes) == 1 and not isinstance(axes.pop(), int)  # one axis of any size, by one name
+        import onnxruntime  # here: `open_session` has explained its absence
+
+        return cls(session, inputs, outputs, batchable, onnxruntime.RunOptions, found)
+
+    def fits(self, other: Model) -> bool:
+        """Whether clients of the other can use this one without noticing."""
+        return self.inputs == other.inputs and self.outputs == other.outputs
+
+    def run(self, inputs: Tensors, options: Any) -> Tensors:
+        """The outputs."""
+        if any(tensor.dtype.kind == "O" for tensor in inputs.values()):
+            inputs = {name: _as_text(tensor) for name, tensor in inputs.items()}
+        outputs = self.session.run(None, inputs, options)
+        return {spec.name: output for spec, output in zip(self.outputs, outputs, strict=True)}
+
+    def run_together(self, requests: list[Tensors], rows: list[int], options: Any) -> list[Tensors]:
+        """The outputs of each of several requests, which differ only in their rows, from one run."""
+        joined = {name: np.concatenate([inputs[name] for inputs in requests]) for name in requests[0]}
+        outputs = self.run(joined, options)
+        ends = np.cumsum(rows).tolist()
+        self._check_rows(outputs, ends[-1])
+        spans = zip([0, *ends[:-1]], ends, strict=True)
+        return [{name: tensor[start:end] for name, tensor in outputs.items()} for start, end in spans]
+
+    def joined(self, parts: list[Tensors], rows: int) -> Tensors:
+        """The outputs of one request, from those of its slices."""
+        outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        self._check_rows(outputs, rows)
+        return outputs
+
+    def _check_rows(self, outputs: Tensors, rows: int) -> None:
+        if any(len(tensor) != rows for tensor in outputs.values()):
+            raise InvalidModel("the model's outputs do not have the rows of its inputs; serve it with --max-batch 1")
+
+
+def stamp(path: Path) -> Stamp:
+    """What distinguishes a file's content from what was there before."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _as_text(tensor: Tensor) -> Tensor:
+    """The tensor, with text in place of bytes, which onnxruntime would take for objects to print."""
+    if tensor.dtype.kind != "O":
+        return tensor
+    text = np.empty(tensor.shape, object)
+    try:
+        text.ravel()[:] = [element.decode("utf-8") for element in tensor.ravel().tolist()]
+    except UnicodeDecodeError:
+        raise Refusal(400, "invalid", "the model takes text, and an element of BYTES is not UTF-8") from None
+    return text
+
+
+class Service:
+    """A model under its name, with its queue. Made and used in the event loop."""
+
+    def __init__(self, place: Place, model: Model, *, workers: int, limits: Limits, metrics: Metrics) -> None:
+        self.place = place
+        self.name = place.name
+        self.model = model  # which the next requests are run on
+        observe = metrics.watch_model(self.name, lambda: self.batcher.queued)
+        self.batcher = Batcher(model, workers=workers, batch=limits.batch, observe=observe)
+        self.output_names = frozenset(spec.name for spec in model.outputs)
+
+    def replace(self, model: Model) -> None:
+        """Run the next requests on another model, if clients can use it without noticing."""
+        if not model.fits(self.model):
+            raise InvalidModel(f"{self.place.path}: its inputs or outputs are not those of the model it would replace")
+        self.model = self.batcher.model = model
+
+    def metadata(self) -> Message:
+        """What clients are told of the model."""
+        model = self.model
+        return build_model_metadata(
+            ModelMetadata(self.name, "onnxruntime_onnx", model.inputs, model.outputs, (VERSION,))
+        )
+
+
+class Watcher:
+    """Replaces models whose files changed and then stayed the same for one interval."""
+
+    def __init__(
+        self, services: Iterable[Service], interval_s: float, threads: int | None, metrics: Metrics, log: Log
+    ) -> None:
+        self._services = tuple(services)
+        self._interval_s = interval_s
+        self._threads = threads
+        self._metrics = metrics
+        self._log = log
+        self._tried = {service.name: service.model.stamp for service in self._services}
+        self._seen = dict(self._tried)
+
+    async def watch(self) -> None:
+        """Check all files in intervals, until cancelled."""
+        while True:
+            await asyncio.sleep(self._interval_s)
+            for service in self._services:
+                await self._check(service)
+
+    async def _check(self, service: Service) -> None:
+        found = await asyncio.to_thread(stamp, service.place.path)
+        still = found == self._seen[service.name]  # else it may be being written
+        self._seen[service.name] = found
+        if still and found != self._tried[service.name]:
+            self._tried[service.name] = found
+            await self._reload(service)
+
+    async def _reload(self, service: Service) -> None:
+        path = service.place.path
+        try:
+            await try_model(path)
+            model = await asyncio.to_thread(Model.load, path, self._threads)
+            if model.stamp != self._tried[service.name]:
+                raise InvalidModel(f"{path}: it changed while it was tried")
+            service.replace(model)
+        except Exception as error:  # no file may end the watch
+            self._metrics.loaded(service.name, well=False)
+            problem = str(error) if isinstance(error, InvalidModel) else type(error).__name__
+            self._log.write("error", "model not replaced", model=service.name, problem=problem)
+        else:
+            self._metrics.loaded(service.name, well=True)
+            self._log.write("info", "model replaced", model=service.name)
+
+
+async def try_model(path: Path) -> None:
+    """Load a model and run it once, in a process with limits on memory and time; raise `InvalidModel` if that fails."""
+    command = [sys.executable, "-c", "from hinge.server.models import _trial; _trial()", str(path), str(TRIAL_BYTES)]
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+
+    def watch() -> str:
+        try:
+            return process.communicate(timeout=TRIAL_S)[0]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return f"{path}: it was not loaded and run once in {TRIAL_S:g} s"
+
+    try:
+        said = await asyncio.to_thread(watch)
+    except asyncio.CancelledError:
+        process.kill()  # which ends the watching
+        raise
+    if process.returncode:
+        died = f"{path}: the process that tried it ended with status {process.returncode}"
+        raise InvalidModel(printable(said.strip() or died))
+
+
+def _trial() -> None:
+    """Load and run the model named on the command line; what is wrong with it is printed, with status 1."""
+    import onnxruntime  # noqa: F401  # before the limit: what it takes is not the model's
+
+    path, most = Path(sys.argv[1]), int(sys.argv[2])
+    try:
+        _limit_memory(most + 8 * path.stat().st_size)
+        model = Model.load(path, threads=1)
+        model.run({spec.name: _sample(spec) for spec in model.inputs}, model.run_options())
+    except InvalidModel as error:
+        sys.exit(print(error) or 1)
+    except Exception as error:
+        sys.exit(print(f"{path}: it failed on one sample: {type(error).__name__}") or 1)
+
+
+def _limit_memory(more: int) -> None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    pages = int(Path("/proc/self/statm").read_text().split()[0]) if sys.platform == "linux" else 0
+    limit = pages * resource.getpagesize() + more
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def _sample(spec: TensorSpec) -> Tensor:
+    """A tensor of zeros, or empty text, with one element along each axis of any size."""
+    shape = tuple(1 if size < 0 else size for size in spec.shape)
+    dtype = dtype_of(spec.datatype)
+    return np.full(shape, b"", object) if dtype.kind == "O" else np.zeros(shape, dtype)

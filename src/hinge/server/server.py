@@ -1,0 +1,340 @@
+"""The server as a whole: its settings, who may reach it, and its life from loading models to draining requests.
+
+The event loop runs in a thread of its own, also for `run`: the main thread only waits for signals, so that none of them
+can be kept waiting, and uvicorn leaves signals alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import math
+import os
+import signal
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import uvicorn
+
+from hinge._checks import real, whole
+from hinge.errors import InvalidValue
+from hinge.oip.access import check_token
+from hinge.server.app import App
+from hinge.server.connections import EventLoop, Listener
+from hinge.server.limits import Limits
+from hinge.server.live import Reports
+from hinge.server.models import Model, Place, Service, Watcher, parse_places
+from hinge.server.observability import Log, Metrics
+
+MIN_TOKEN = 16  # characters of a token
+START_S = 30.0
+KEEP_ALIVE_S = 75  # for which a connection may be idle: devices ask seldom, and connecting takes a round trip
+MAX_HEAD_BUFFER = 64 * 2**10  # of h11; headers are refused before they reach it
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
+
+
+@dataclass(frozen=True)
+class Tls:
+    """The files of a server that speaks TLS; with `client_ca`, clients need a certificate, too (mutual TLS)."""
+
+    cert: Path
+    key: Path
+    client_ca: Path | None = None
+
+    def __post_init__(self) -> None:
+        for path in filter(None, (self.cert, self.key, self.client_ca)):
+            Path(path).open("rb").close()
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self.cert, self.key)
+            context.load_verify_locations(self.client_ca or self.cert)
+        except ssl.SSLError as error:
+            raise InvalidValue("TLS", "key", f"must fit the certificate: {error.reason or error}") from None
+
+
+def listen(host: str, port: int, *, guarded: bool) -> socket.socket:
+    """A socket that listens at that address; one that others can reach only if clients are authenticated.
+
+    >>> listen("0.0.0.0", 0, guarded=False)
+    Traceback (most recent call last):
+    hinge.errors.InvalidValue: Server: host must be local, as 0.0.0.0 lets others in: give --token-file, ...
+    """
+    where = f"{host}:{port}"
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (OSError, UnicodeError):
+        raise InvalidValue("Server", "host", f"must be an address, and there is no {host!r}") from None
+    except OverflowError:
+        raise InvalidValue("Server", "port", f"must be from 0 to 65535, got {port}") from None
+    if not guarded and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
+        ways = "give --token-file, HINGE_TOKEN or --client-ca, or accept it with --insecure"
+        raise InvalidValue("Server", "host", f"must be local, as {host} lets others in: {ways}")
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, error.strerror, where) from None
+    return listener
+
+
+class Server:
+    """Serves models over HTTP, in the foreground with `run`, or in a thread from `start` to `close`.
+
+    See `docs/server.md`. As a context manager it starts and closes:
+
+    >>> from urllib.request import urlopen
+    >>> with Server(["fashion-local"]) as server:
+    ...     with urlopen(server.url + "/v2/models/fashion-local/ready") as answer:
+    ...         answer.read()
+    b'{"name":"fashion-local","ready":true}'
+
+    Each of `models` is NAME=PATH, PATH, or the name of a shipped model. Port 0 takes any that is free. `threads` are
+    those of one run of a model, `workers` its runs at the same time, one per core by default. Files are checked for
+    changes every `watch_s` seconds, if that is given.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[str | Path],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str | None = None,
+        tls: Tls | None = None,
+        insecure: bool = False,
+        limits: Limits | None = None,
+        threads: int | None = None,
+        workers: int | None = None,
+        watch_s: float | None = None,
+        drain_s: float = 10.0,
+        log_level: str = "warning",
+    ) -> None:
+        self.places = parse_places(models)
+        self._host, self._port = host, whole("Server", "port", port, 0, 65535)
+        self._token = None if token is None else check_token("Server", token, least=MIN_TOKEN)
+        self.tls, self._insecure = tls, insecure
+        self.limits = limits or Limits()
+        self._threads = None if threads is None else whole("Server", "threads", threads, 0, 1024)
+        self._workers = None if workers is None else whole("Server", "workers", workers, 1, 1024)
+        self._watch_s = None if watch_s is None else real("Server", "watch_s", watch_s, 0.01, 3600)
+        self.drain_s = real("Server", "drain_s", drain_s, 0, 3600)
+        self.log = Log(log_level)
+        self._run: _Run | None = None
+
+    def __repr__(self) -> str:
+        return f"Server({[place.name for place in self.places]}, host={self._host!r}, port={self._port})"
+
+    @property
+    def url(self) -> str:
+        """The address of a server that was started."""
+        if self._run is None:
+            raise RuntimeError("Server: it was not started")
+        return self._run.url
+
+    def start(self) -> None:
+        """Load the models and serve in a thread; returns once requests are taken."""
+        self._start()
+
+    def _start(self) -> _Run:
+        models = {place: Model.load(place.path, self._threads) for place in self.places}
+        mutual = self.tls is not None and self.tls.client_ca is not None
+        guarded = self._insecure or mutual or self._token is not None
+        self._run = _Run(self, models, listen(self._host, self._port, guarded=guarded))
+        self._run.start()
+        return self._run
+
+    def close(self) -> None:
+        """Drain: refuse new inferences, finish those in flight, and stop."""
+        if self._run is not None:
+            self._run.stop()
+            self._run.join()
+
+    def run(self, announce: Callable[[str], object] = str) -> None:
+        """Serve until SIGTERM, SIGINT or SIGHUP, then drain. `announce` is called with the address.
+
+        A second signal ends the draining. A server that cannot end in time ends the process, with status 1.
+        """
+        run = self._start()
+        in_main = threading.current_thread() is threading.main_thread()
+        before = {number: signal.signal(number, lambda *_: run.stop()) for number in SIGNALS if in_main}
+        try:
+            announce(self.url)
+            run.stopping.wait()
+        finally:
+            if not run.stopping.is_set():  # an error
+                run.stop()
+            if not run.join():
+                os._exit(1)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def __enter__(self) -> Server:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def make_app(self, models: Mapping[Place, Model], metrics: Metrics, listener: Listener) -> App:
+        """The application, with its services. Called in the server's event loop."""
+        reports = Reports(metrics.requests)
+        metrics.registry.register(reports)
+        workers = self._workers or os.cpu_count() or 1
+        services: dict[str, Service] = {}
+        for place, model in models.items():
+            metrics.loaded(place.name, well=True)
+            services[place.name] = Service(place, model, workers=workers, limits=self.limits, metrics=metrics)
+        return App(
+            services,
+            token=self._token,
+            insecure=self._insecure,
+            limits=self.limits,
+            metrics=metrics,
+            log=self.log,
+            reports=reports,
+            listener=listener,
+        )
+
+    def make_watcher(self, app: App, metrics: Metrics) -> Watcher | None:
+        """What replaces models whose files change, if that is wanted."""
+        if self._watch_s is None:
+            return None
+        return Watcher(app.services.values(), self._watch_s, self._threads, metrics, self.log)
+
+
+class _Run:
+    """One life of a server: an event loop in a thread."""
+
+    def __init__(self, server: Server, models: Mapping[Place, Model], listener: socket.socket) -> None:
+        self._server, self._models, self._socket = server, models, listener
+        host, port = listener.getsockname()[:2]
+        self.url = f"{'https' if server.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+        self.stopping = threading.Event()
+        self._stops = 0
+        self._started: Future[None] = Future()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._told_to_stop: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._main, name="hinge-server", daemon=True)
+
+    def start(self) -> None:
+        """Returns once requests are taken; raises what keeps the server from starting."""
+        self._thread.start()
+        try:
+            self._started.result(START_S)
+        except TimeoutError:
+            self.stop()
+            raise RuntimeError("Server: it did not start in time") from None
+
+    def stop(self) -> None:
+        """Begin to drain; the second time, stop draining. Thread-safe, and safe in a signal handler."""
+        self._stops += 1
+        self.stopping.set()
+        with suppress(RuntimeError):  # the loop is closed
+            if self._loop is not None and self._told_to_stop is not None:
+                self._loop.call_soon_threadsafe(self._told_to_stop.set)
+
+    def join(self) -> bool:
+        """Wait until the server has stopped; False if it does not."""
+        if self._thread.ident is not None:
+            self._thread.join(self._server.drain_s + 10)
+        return not self._thread.is_alive()
+
+    def _main(self) -> None:
+        failed: BaseException | None = None
+        try:
+            loop = EventLoop()
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                runner.run(self._serve(loop))
+        except BaseException as error:
+            failed = error
+        self._socket.close()
+        self._server.log.close()
+        self.stopping.set()
+        if failed is not None and self._started.done():
+            raise failed
+        if failed is not None:
+            self._started.set_exception(failed)
+
+    async def _serve(self, loop: EventLoop) -> None:
+        server, log, metrics = self._server, self._server.log, Metrics()
+        self._loop, self._told_to_stop = loop, stop = loop, asyncio.Event()
+        limits = server.limits
+        loop.listener = Listener(limit=limits.connections, receive_s=limits.receive_s, metrics=metrics, log=log)
+        loop.set_exception_handler(lambda _, context: log.write("error", "failed", problem=str(context["message"])))
+        app = server.make_app(self._models, metrics, loop.listener)
+        config = _config(app, server.tls)
+        http = uvicorn.Server(config)
+        serving = loop.create_task(http.serve(sockets=[self._socket]))
+        tasks: list[asyncio.Task[Any]] = [serving]
+        try:
+            await _either(serving, loop.listener.started)
+            log.write("info", "started", models=sorted(app.services))
+            watcher = server.make_watcher(app, metrics)
+            if watcher is not None:
+                tasks.append(loop.create_task(watcher.watch()))
+            self._started.set_result(None)
+            await _either(serving, stop)
+            end = loop.time() + server.drain_s
+            log.write("info", "ending", in_flight=app.inferences.requests)
+            app.drain()
+            while app.inferences.requests and loop.time() < end and self._stops < 2:
+                await asyncio.sleep(0.02)
+            if app.inferences.requests:
+                app.abandon()
+            config.timeout_graceful_shutdown = max(1, math.ceil(end - loop.time()))
+            http.should_exit = True
+            await serving
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            app.close()
+            log.write("info", "ended", unanswered=app.inferences.requests)
+
+
+async def _either(serving: asyncio.Task[None], event: asyncio.Event) -> None:
+    """Wait for the event; raise what ends the serving before it."""
+    waiting = asyncio.ensure_future(event.wait())
+    await asyncio.wait((serving, waiting), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if serving.done():
+        serving.result()
+        raise RuntimeError("Server: it stopped by itself")
+
+
+def _config(app: App, tls: Tls | None) -> uvicorn.Config:
+    mutual = tls is not None and tls.client_ca is not None
+    return uvicorn.Config(
+        app,
+        http="h11",  # which parses the next request on a connection only when the last one is answered
+        h11_max_incomplete_event_size=MAX_HEAD_BUFFER,
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        log_level="critical",  # what matters is in our own log
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        ssl_certfile=tls.cert if tls else None,
+        ssl_keyfile=tls.key if tls else None,
+        ssl_ca_certs=str(tls.client_ca) if tls and mutual else None,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if mutual else ssl.CERT_NONE,
+    )

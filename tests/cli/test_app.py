@@ -1,0 +1,360 @@
+"""The command line as a whole: help, completion, how errors are told, and the installed script."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hinge import __version__, policy_names
+from hinge.cli.app import CHAPTERS, COMMANDS, load, run
+from hinge.traces import Trace, trace_names, write_trace
+from tests.support.commands import FIGURES, SHORT, TRUE_FIGURES, Captured, refusal, script, shown
+
+HEAVY = ["numpy", "numba", "onnxruntime", "plotly", "uvicorn"]
+ALL = [
+    *("demo", "list", "evaluate", "simulate", "reproduce", "new", "device", "serve"),
+    *("state show", "state rollback", "state export", "state merge", "export c", "export table"),
+]
+WITHOUT_FIGURES = ["new", "serve", "state export"]  # the last writes nothing but JSON
+every_command = pytest.mark.parametrize("command", ALL)
+
+
+def python(code: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+# -- help -------------------------------------------------------------------------------------------------------------
+
+
+def test_help_is_a_table_of_contents(capsys: Captured) -> None:
+    lines = shown(capsys, "--help").splitlines()
+    places = [lines.index(f"{heading}:") for heading in (*CHAPTERS, "Options")]
+    assert places == sorted(places)
+    for heading, chapter in CHAPTERS.items():
+        for below, (name, about) in enumerate(chapter.items(), lines.index(f"{heading}:") + 1):
+            assert lines[below].split(maxsplit=1) == [name, about]
+            assert len(lines[below]) <= 80
+
+
+def test_hinge_alone_shows_the_help_and_so_does_a_group_alone(capsys: Captured) -> None:
+    assert shown(capsys) == shown(capsys, "--help")
+    assert shown(capsys, "state") == shown(capsys, "state", "--help")
+
+
+def test_the_contents_are_complete() -> None:
+    named = {name.split()[0] for name in ALL}
+    assert set(COMMANDS) == named
+    for name in ("state", "export"):
+        assert sorted(f"{name} {each}" for each in load(name).commands) == sorted(
+            each for each in ALL if each.startswith(f"{name} ")
+        )
+
+
+@every_command
+def test_every_help_ends_with_an_example_of_options_that_exist(command: str, capsys: Captured) -> None:
+    *_, heading, example = shown(capsys, *command.split(), "--help").splitlines()
+    assert heading == "Example:"
+    assert example.startswith(f"  hinge {command}")
+    assert shown(capsys, *shlex.split(example)[1:], "--help").splitlines()[-1] == example
+
+
+@every_command
+def test_every_command_with_figures_has_them_as_json(command: str, capsys: Captured) -> None:
+    assert ("--json" in shown(capsys, *command.split(), "--help")) == (command not in WITHOUT_FIGURES)
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], []])
+def test_the_first_word_comes_without_loading_the_rest(arguments: list[str]) -> None:
+    first, *_, loaded = python(
+        f"import json, sys; from hinge.cli.app import run; code = run({arguments})\n"
+        f"assert code == 0; print(json.dumps([name for name in {HEAVY} if name in sys.modules]))"
+    )
+    assert first == f"hinge {__version__}" or first.startswith("Usage: hinge")
+    assert json.loads(loaded) == []
+
+
+# -- completion -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_script(shell: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_HINGE_COMPLETE", f"source_{shell}")
+    with pytest.raises(SystemExit) as ended:
+        run([])
+    assert ended.value.code == 0
+    assert "_HINGE_COMPLETE" in capsys.readouterr().out
+
+
+def offered(monkeypatch: pytest.MonkeyPatch, capsys: Captured, typed: str) -> list[str]:
+    words = typed.split(" ")
+    settings = {"_HINGE_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
+    with monkeypatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit):
+            run([])
+    return capsys.readouterr().out.split()
+
+
+def test_the_shell_is_offered_commands_options_policies_and_traces(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    def completed(typed: str) -> list[str]:
+        return offered(monkeypatch, capsys, typed)
+
+    assert completed("hinge ") == list(COMMANDS)
+    assert completed("hinge state ro") == ["rollback"]
+    assert completed("hinge simulate --tr") == ["--trace"]
+    assert completed("hinge device --policy ") == policy_names()
+    assert completed("hinge evaluate --policies kl,hi-lcb-l") == ["kl,hi-lcb-lite"]
+    assert completed("hinge simulate --trace cifar10-") == [name for name in trace_names() if "cifar10-" in name[:8]]
+    assert completed("hinge evaluate ") == trace_names()
+    assert completed("hinge evaluate ./") == [], "so that the shell offers files"
+
+
+def test_to_list_commands_loads_none() -> None:
+    code = "import os, sys; os.environ |= dict(_HINGE_COMPLETE='complete_bash', COMP_WORDS='hinge s', COMP_CWORD='1')\n"
+    code += "from hinge.cli.app import run\ntry:\n    run([])\nexcept SystemExit:\n    print('numpy' in sys.modules)"
+    assert python(code)[-1] == "False"
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("state shwo", "no command is called 'shwo'; did you mean 'show'?"),
+        ("weather", "no command is called 'weather'; there are demo, device, evaluate, export, list, new, reproduce,"),
+        ("--verison", "no option is called '--verison'; did you mean '--version'?"),
+        ("device --dead-line 3", "no option is called '--dead-line'; did you mean '--deadline-s'?"),
+        ("serve fashon", "there is no model 'fashon'; did you mean 'fashion'?"),
+        ("serve", "there must be a model to serve, such as 'fashion'; see 'hinge serve --help'"),
+        ("evaluate", "Missing argument '"),
+        ("simulate --bins", "Option '--bins' requires an argument"),
+        ("device --price-per-ms -1 --wrong-answer 2", "Invalid value for '--price-per-ms'"),
+        ("export c --out firmware --alpha 0", "--alpha must be > 0, got 0.0"),
+    ],
+)
+def test_a_refusal_says_what_was_typed_and_what_was_meant(arguments: str, line: str, capsys: Captured) -> None:
+    assert refusal(capsys, *arguments.split()).startswith(f"hinge: {line}")
+
+
+@pytest.mark.parametrize("policy", policy_names())
+def test_no_refusal_names_what_lies_behind_an_option(policy: str, capsys: Captured) -> None:
+    for option, value in (("--bins", "0"), ("--horizon", "0"), ("--seed", "-1"), ("--alpha", "-1")):
+        arguments = ["simulate", "--policy", policy, "--horizon", "100", "--runs", "1", option, value]
+        if run(arguments) == 2:  # not every policy explores
+            line = capsys.readouterr().err
+            assert line.startswith((f"hinge: {option} must be ", f"hinge: Invalid value for '{option}'"))
+        else:
+            assert option == "--alpha"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("simulate --policy hi-lbc", "no policy is called 'hi-lbc'; did you mean 'hi-lcb'?"),
+        ("simulate --trace synthetic-cifra10", "no trace is called 'synthetic-cifra10'; did you mean"),
+        ("evaluate synthetic-cifar10 --policies hi-lcb,hedge-ih", "'hedge-ih'; did you mean 'hedge-hi'?"),
+        ("evaluate synthetic-cifar", "no trace is called 'synthetic-cifar'; did you mean"),
+        ("simulat", "no command is called 'simulat'; did you mean 'simulate'?"),
+        ("simulate --polcy hi-lcb", "no option is called '--polcy'; did you mean '--policy'?"),
+    ],
+)
+def test_unknown_names_say_what_was_meant(arguments: str, message: str, capsys: Captured) -> None:
+    assert message in refusal(capsys, *arguments.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--alpha 0", "--alpha must be > 0, got 0.0"),
+        ("--alpha -1", "--alpha must be > 0, got -1.0"),
+        ("--alpha nan", "--alpha must be > 0, got nan"),
+        ("--alpha high", "--alpha"),
+        ("--bins 0", "Invalid value for '--bins'"),
+        ("--bins 1.5", "--bins"),
+        ("--horizon 0", "Invalid value for '--horizon'"),
+        ("--runs 0", "Invalid value for '--runs'"),
+        ("--runs many", "--runs"),
+        ("--seed -1", "Invalid value for '--seed'"),
+        ("--offload-cost 2", "--offload-cost must be from 0 to 1, got 2"),
+        ("--offload-cost -0.1", "--offload-cost must be from 0 to 1, got -0.1"),
+        ("--offload-cost nan", "--offload-cost must be from 0 to 1, got nan"),
+        ("--offload-cost x", "--offload-cost must be a number from 0 to 1, or 'learned', got 'x'"),
+    ],
+)
+@pytest.mark.parametrize("command", ["simulate", "evaluate synthetic-cifar10"])
+def test_impossible_parameters_are_named(command: str, arguments: str, message: str, capsys: Captured) -> None:
+    assert message in refusal(capsys, *command.split(), *arguments.split())
+
+
+def test_a_refusal_names_the_program_once(capsys: Captured) -> None:
+    assert refusal(capsys, "simulate", "--offload-cost", "2").count("hinge:") == 1
+
+
+def test_more_bins_than_memory_are_refused_in_one_line(capsys: Captured) -> None:
+    assert "memory" in refusal(capsys, "simulate", "--bins", str(10**14), *SHORT).lower()
+
+
+def test_a_horizon_that_no_clock_reaches_is_named(capsys: Captured) -> None:
+    assert "horizon" in refusal(capsys, "simulate", "--horizon", str(10**20))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("missing.csv", None, "No such file or directory"),
+        ("empty.csv", b"", "there must be a header"),
+        ("short.csv", b"confidence,local,remote\n0.9,1\n", "line 2: 2 fields where the header has 3"),
+        ("lacking.csv", b"confidence,local\n0.9,1\n", "column 'remote' is missing"),
+        ("named.csv", b"conf,local,remote\n0.9,1,1\n", "(is it 'conf'?); needed are confidence, local, remote, found"),
+        ("misspelt.csv", b"confidence,local,remote,lable\n0.9,1,1,1\n", "did you mean 'label'?"),
+        ("range.csv", b"confidence,local,remote\n0.5,1,1\n1.9,1,1\n", "line 3, column confidence: '1.9'"),
+        ("cost.csv", b"confidence,local,remote,cost\n0.5,1,1,2\n", "line 2, column cost: '2'"),
+        ("bytes.csv", b"\xff\xfe\x00\x01", "line 1"),
+        ("junk.npz", b"junk", "cannot be read as npz"),
+        ("junk.parquet", b"junk", "cannot be read as Parquet"),
+        ("log.txt", b"junk", "no format of traces ends in '.txt'"),
+    ],
+)
+@pytest.mark.parametrize("command", ["evaluate", "simulate --trace"])
+def test_files_that_cannot_be_read_are_named(
+    command: str, name: str, content: bytes | None, message: str, capsys: Captured, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    line = refusal(capsys, *command.split(), str(path))
+    assert message in line
+    assert str(path) in line
+
+
+def test_a_folder_is_no_trace_and_no_place_for_figures(capsys: Captured, tmp_path: Path) -> None:
+    folder = tmp_path / "folder.csv"
+    folder.mkdir()
+    assert "Is a directory" in refusal(capsys, "evaluate", str(folder))
+    assert "Is a directory" in refusal(capsys, "simulate", *SHORT, "--out", str(folder))
+    assert "No such file" in refusal(capsys, "simulate", *SHORT, "--out", str(tmp_path / "none" / "out.csv"))
+
+
+def test_arguments_that_are_missing_or_too_many_are_refused(capsys: Captured) -> None:
+    assert "trace" in refusal(capsys, "evaluate").lower()
+    assert "extra" in refusal(capsys, "simulate", "more")
+
+
+# -- bugs -------------------------------------------------------------------------------------------------------------
+
+
+def broken(*arguments: object, **settings: object) -> None:
+    nothing: Any = None
+    nothing[0]
+
+
+@pytest.mark.parametrize("error", [TypeError("odd"), ValueError("odd"), LookupError("odd"), OSError("odd")])
+def test_an_error_of_ours_is_called_a_bug(error: Exception, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*arguments: object, **settings: object) -> None:
+        raise error
+
+    monkeypatch.setattr("hinge.cli.simulate.simulate", fails)
+    assert run(["simulate", "--runs", "1"]) == 1
+    captured = capsys.readouterr()
+    assert captured.err == (
+        f"hinge: this is a bug in Hinge, please report it: {type(error).__name__}: odd; "
+        "'hinge --debug simulate --runs 1' shows where\n"
+    )
+    assert captured.out == ""
+
+
+def test_debug_shows_where(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hinge.cli.simulate.simulate", broken)
+    assert run(["--debug", "simulate", "--runs", "1"]) == 1
+    err = capsys.readouterr().err
+    assert "Traceback (most recent call last):" in err
+    assert ", in broken" in err
+    assert err.splitlines()[-1].startswith("hinge: this is a bug")
+    assert run(["--debug", "simulate", "--policy", "hi-lbc"]) == 2
+    err = capsys.readouterr().err
+    assert "hinge.errors.UnknownName" in err
+    assert err.endswith("hinge: no policy is called 'hi-lbc'; did you mean 'hi-lcb'?\n")
+
+
+def test_an_error_of_the_system_is_no_bug(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*arguments: object, **settings: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("hinge.cli.simulate.simulate", fails)
+    assert run(["simulate"]) == 1
+    assert capsys.readouterr().err == (
+        "hinge: OSError: [Errno 28] No space left on device; 'hinge --debug simulate' shows where\n"
+    )
+
+
+def test_a_missing_extra_is_named_with_its_remedy(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    monkeypatch.delitem(sys.modules, "hinge.models.onnx", raising=False)
+    assert "pip install 'hinge-gate[" in refusal(capsys, "device", "--limit", "1")
+
+
+def test_what_comes_from_outside_cannot_move_the_cursor(capsys: Captured, tmp_path: Path) -> None:
+    for arguments in (
+        ["simulate", "--trace", f"{tmp_path}/a\x1b[2Jb.csv"],
+        ["\x1b]0;title\x07"],
+        ["device", "--\x1b[2J"],
+        ["evaluate", "line\nline"],
+    ):
+        assert refusal(capsys, *arguments).isprintable()
+    assert len(refusal(capsys, "evaluate", "x" * 100_000)) < 1100
+
+
+# -- the installed command --------------------------------------------------------------------------------------------
+
+
+def test_the_installed_command_simulates() -> None:
+    done = script("simulate", *SHORT, "--seed", "5", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    again = script("simulate", *SHORT, "--seed", "5", "--json")
+    assert done.stdout == again.stdout
+    assert set(json.loads(done.stdout)) >= FIGURES | TRUE_FIGURES
+
+
+def test_the_installed_command_refuses_in_one_line() -> None:
+    done = script("simulate", "--policy", "hi-lbc")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "hinge: no policy is called 'hi-lbc'; did you mean 'hi-lcb'?\n"
+
+
+def test_the_installed_command_evaluates_a_log_and_says_its_version(tmp_path: Path) -> None:
+    chance = np.random.default_rng(2)
+    trace = Trace(chance.random(300), chance.integers(0, 2, 300), np.ones(300, int), cost=chance.random(300))
+    write_trace(trace, tmp_path / "log.npz")
+    done = script("evaluate", str(tmp_path / "log.npz"), "--offload-cost", "learned", "--runs", "2", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(json.loads(done.stdout)["policies"]) == len(policy_names()) - 1  # a budget is another goal
+    assert script("--version").stdout == f"hinge {__version__}\n"
+
+
+def test_no_figure_is_cut_off_in_a_terminal_of_eighty_columns() -> None:
+    done = script("evaluate", "synthetic-cifar10", "--runs", "2")
+    assert "always-remote" in done.stdout
+    assert "…" not in done.stdout
+
+
+def test_the_package_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "hinge", "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"hinge {__version__}\n")
+
+
+def test_help_says_how_and_no_command_at_all_says_the_same() -> None:
+    helped = script("--help")
+    assert helped.returncode == 0
+    assert all(name in helped.stdout for name in ("simulate", "evaluate", "list"))
+    bare = script()
+    assert (bare.stdout + bare.stderr).startswith("Usage: hinge")

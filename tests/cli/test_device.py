@@ -1,0 +1,460 @@
+"""The command `device`: what it answers, from what samples, and what it prints of it."""
+
+import io
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Queue
+from threading import Thread
+from typing import IO, Any
+
+import numpy as np
+import pytest
+
+from hinge import Device, FixedCost, Gate, Isotonic, OnnxModel, UniformBins, fashion, load_trace, read_trace, simulate
+from hinge.cli.app import run
+from hinge.cli.device import Run
+from hinge.cli.device_samples import Case
+from hinge.cli.device_view import Warnings
+from hinge.device.store import SqliteStore
+from hinge.oip.tensors import TensorSpec
+from hinge.policies import AlwaysLocal
+from hinge.server import Server
+from hinge.simulation import lineup
+from hinge.simulation.sources import FixedCosts, InOrder
+from hinge.traces import Trace, write_trace
+from tests.server.clients import ask
+from tests.support.commands import INSTALLED, Captured, refusal
+from tests.support.loopback import OipServer
+
+WAIT_S = 30
+
+PATIENT = ["--deadline-s", "30", "--json"]
+IMAGES, LABELS = fashion.labelled_images()
+REMOTE = OnnxModel(fashion.remote_model())
+
+
+def served(model: str = "remote") -> OipServer:
+    """The remote model that comes with Hinge, on a server."""
+    return OipServer(
+        lambda inputs: {"scores": REMOTE.many(list(inputs["image"]))},
+        inputs=[TensorSpec("image", "UINT8", (-1, 28, 28))],
+        outputs=[TensorSpec("scores", "FP32", (-1, 10))],
+        model=model,
+        binary=True,
+    )
+
+
+def device(capsys: Captured, *arguments: str) -> tuple[list[dict[str, Any]], dict[str, Any], str]:
+    """The answers of a run, its summary, and what it says on standard error."""
+    assert run(["device", *arguments, *PATIENT]) == 0
+    captured = capsys.readouterr()
+    *answers, last = [json.loads(line) for line in captured.out.splitlines()]
+    assert [answer["sample"] for answer in answers] == list(range(len(answers)))
+    assert last["summary"]["samples"] == len(answers)
+    return answers, last["summary"], captured.err
+
+
+def offloads(answers: list[dict[str, Any]]) -> list[bool]:
+    return [answer["decision"] == "offload" for answer in answers]
+
+
+def refused(capsys: Captured, *arguments: str) -> str:
+    return refusal(capsys, "device", *arguments)
+
+
+def own_models(server: OipServer) -> list[str]:
+    return ["--local", str(fashion.local_model()), "--remote", server.url, "--model", "remote"]
+
+
+# -- traces -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["hi-lcb", "isotonic"])
+def test_a_trace_is_decided_as_the_simulator_decides_it(name: str, capsys: Captured) -> None:
+    trace = load_trace("cifar10-vgg16")
+    answers, summary, err = device(capsys, "cifar10-vgg16", "--policy", name, "--offload-cost", "0.5")
+    source = InOrder(trace, UniformBins(16), FixedCosts(0.5))
+    policies = lineup([name], source, offload_cost=0.5, horizon=len(trace))
+    record = simulate(policies, source, len(trace), record_decisions=True)[name]
+    decisions = record.runs[0].decisions
+    assert decisions is not None
+    assert offloads(answers) == decisions.tolist()
+    assert (err, summary["complete"], summary["policy"]) == ("", True, name)
+    figures = record.summary()
+    for key in ("offload_fraction", "accuracy", "cost_per_sample", "true_accuracy", "true_cost_per_sample"):
+        assert summary[key] == pytest.approx(figures[key]), key
+
+
+def test_a_trace_with_a_real_remote_is_decided_the_same(capsys: Captured) -> None:
+    trace = load_trace("cifar10-vgg16")
+    with OipServer.of_labels(trace.remote.tolist(), 10, binary=True) as server:
+        real = ["--remote", server.url, "--model", "remote"]
+        answers, summary, _ = device(capsys, "cifar10-vgg16", "--limit", "3000", *real)
+    alone, _, _ = device(capsys, "cifar10-vgg16", "--limit", "3000")
+    assert [answer["label"] for answer in answers] == [answer["label"] for answer in alone]
+    assert offloads(answers) == offloads(alone)
+    assert server.inferences == summary["answered_by_remote"] == sum(offloads(answers))
+
+
+def test_recorded_costs_are_learned(capsys: Captured, tmp_path: Path) -> None:
+    chance = np.random.default_rng(3)
+    trace = Trace(chance.random(600), ["cat"] * 600, chance.choice(["cat", "dog"], 600), cost=chance.random(600))
+    write_trace(trace, tmp_path / "log.npz")
+    answers, summary, _ = device(capsys, str(tmp_path / "log.npz"), "--policy", "hi-lcb")
+    trace = read_trace(tmp_path / "log.npz")
+    source = InOrder(trace, UniformBins(16))
+    record = simulate(lineup(["hi-lcb"], source, offload_cost=None, horizon=600), source, 600, record_decisions=True)
+    decisions = record["hi-lcb"].runs[0].decisions
+    assert decisions is not None
+    assert offloads(answers) == decisions.tolist()
+    assert summary["cost_per_sample"] == pytest.approx(record["hi-lcb"].summary()["cost_per_sample"])
+    assert summary["true_accuracy"] is None
+
+
+# -- images, arrays, frames -------------------------------------------------------------------------------------------
+
+
+def test_the_shipped_images_and_models_need_nothing_else(capsys: Captured) -> None:
+    answers, summary, err = device(capsys, "--limit", "400")
+    assert err == ""
+    assert {answer["label"] for answer in answers} <= set(fashion.CLASSES)
+    assert [answer["truth"] for answer in answers] == [fashion.CLASSES[label] for label in LABELS[:400]]
+    right = [answer["label"] == answer["truth"] for answer in answers]
+    assert summary["true_accuracy"] == sum(right) / 400 > 0.9
+    assert 0 < summary["answered_by_remote"] == sum(offloads(answers)) < 200
+    assert summary["agreement"] is not None
+    assert summary["latency_ms_p50"] <= summary["latency_ms_p99"]
+    with served("fashion") as server:
+        again, _, _ = device(capsys, "fashion", "--limit", "400", "--remote", server.url)
+    assert [answer["label"] for answer in again] == [answer["label"] for answer in answers]
+
+
+@pytest.fixture
+def arrays(tmp_path: Path) -> Path:
+    """A hundred images and their labels in a file."""
+    path = tmp_path / "samples.npz"
+    np.savez(path, other=np.zeros(3), images=IMAGES[:100], labels=LABELS[:100])
+    return path
+
+
+def test_arrays_images_and_frames_are_answered_alike(
+    capsys: Captured, arrays: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from PIL import Image
+
+    for number, (image, label) in enumerate(zip(IMAGES[:100], LABELS[:100], strict=True)):
+        folder = tmp_path / "images" / str(label)
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(folder / f"{number:03}.png")
+    (tmp_path / "images" / "3" / "broken.png").write_bytes(b"no image")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(IMAGES[:100].tobytes() + b"more")))
+    with served() as server:
+        models = [*own_models(server), "--policy", "always-remote"]
+        from_arrays, summary, err = device(capsys, str(arrays), *models)
+        assert (err, summary["true_accuracy"]) == ("", np.mean([a["label"] == a["truth"] for a in from_arrays]))
+        from_images, same, err = device(capsys, str(tmp_path / "images"), *models)
+        assert "broken.png: cannot be read as an image, and is left out" in err
+        from_frames, frames, err = device(capsys, "-", *models)
+        assert err == "hinge: the last frame is cut short, at 4 of 784 bytes\n"
+    labels = [answer["label"] for answer in from_arrays]
+    assert [answer["label"] for answer in from_frames] == labels
+    assert frames["true_accuracy"] is None
+    assert same["true_accuracy"] == summary["true_accuracy"]
+    order = [int(Path(answer["name"]).stem) for answer in from_images]
+    assert [answer["label"] for answer in from_images] == [labels[number] for number in order]
+    assert [answer["name"] for answer in from_images] == sorted(answer["name"] for answer in from_images)
+
+
+@pytest.mark.parametrize(("content", "cut"), [(b"", ""), (b"part", ", but 4 of its 784 bytes")])
+def test_a_camera_that_sends_no_frame_is_refused(
+    content: bytes, cut: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    with served() as server:
+        problem = refusal(capsys, "device", "-", *own_models(server))
+    assert problem == f"hinge: no frame on standard input{cut}"
+
+
+def test_a_single_array_is_answered_as_it_is(capsys: Captured, tmp_path: Path) -> None:
+    np.save(tmp_path / "samples.npy", IMAGES[:5])
+    with served() as server:
+        answers, summary, _ = device(capsys, str(tmp_path / "samples.npy"), *own_models(server))
+    assert (len(answers), summary["true_accuracy"]) == (5, None)
+
+
+def test_folders_by_name_are_told_with_their_numbers(capsys: Captured, tmp_path: Path) -> None:
+    from PIL import Image
+
+    for number in range(10):
+        (tmp_path / f"kind {number}").mkdir()
+        Image.fromarray(IMAGES[number]).save(tmp_path / f"kind {number}" / "a.png")
+    with served() as server:
+        _, _, err = device(capsys, str(tmp_path), *own_models(server))
+    told = ", ".join(f"class {number} is 'kind {number}'" for number in range(10))
+    assert err == f"hinge: {told}\n"
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_samples_are_sent_together(capsys: Captured, arrays: Path) -> None:
+    with served() as server:
+        settings = ["--policy", "always-remote", "--batch", "30"]
+        answers, summary, _ = device(capsys, str(arrays), *own_models(server), *settings)
+        assert (server.inferences, summary["answered_by_remote"]) == (4, 100)
+    assert all(answer["source"] == "remote" for answer in answers)
+
+
+def test_a_budget_holds(capsys: Captured) -> None:
+    answers, summary, err = device(capsys, "fashion", "--limit", "300", "--policy", "always-remote", "--at-most", "0.1")
+    assert offloads(answers) == [True] * 100 + [False] * 200
+    assert err == "hinge: the offload budget is exhausted\n"
+    assert summary["alarms"] == {"the offload budget is exhausted": 1}
+
+
+def test_prices_are_learned(capsys: Captured) -> None:
+    prices = ["--price-per-call", "3", "--wrong-answer", "12"]
+    answers, summary, _ = device(capsys, "--limit", "50", "--policy", "hi-lcb", *prices)
+    assert {answer["cost"] for answer in answers if answer["offloaded"]} == {0.25}
+    assert summary["offload_cost"] == 0.25 * summary["answered_by_remote"]
+
+
+@pytest.mark.parametrize("who", ["local", "remote"])
+def test_in_shadow_one_answers_and_the_policy_learns(who: str, capsys: Captured, tmp_path: Path) -> None:
+    answers, summary, _ = device(capsys, "--limit", "60", "--shadow", who, "--state", str(tmp_path))
+    assert {answer["source"] for answer in answers} == {who}
+    assert 0 < summary["offload_fraction"] < 1
+    assert summary["shadow"] == who
+    assert summary["asked"] == summary["answered_by_remote"] == (60 if who == "remote" else summary["offloads"])
+    assert run(["state", "show", str(tmp_path), "--json"]) == 0
+    assert 0 < json.loads(capsys.readouterr().out)["learned"] <= summary["offloads"]
+
+
+def test_a_device_goes_on_from_its_state(capsys: Captured, tmp_path: Path) -> None:
+    settings = ["cifar10-vgg16", "--policy", "hi-lcb", "--state", str(tmp_path)]
+    once, summary, _ = device(capsys, *settings, "--limit", "500")
+    assert summary["not_durable"] is None
+    device(capsys, *settings, "--limit", "500")
+    assert run(["state", "show", str(tmp_path), "--json"]) == 0
+    state = json.loads(capsys.readouterr().out)
+    assert state["time"] == 1000
+    assert state["learned"] > sum(offloads(once))
+
+
+def test_a_remote_that_is_away_is_mentioned_and_waited_for(capsys: Captured, arrays: Path) -> None:
+    with served() as server:
+        gone = own_models(server)
+    answers, summary, err = device(capsys, str(arrays), *gone, "--policy", "always-remote")
+    first, *rest = err.splitlines()
+    assert first.startswith(f"hinge: {gone[3]}: cannot be reached: ")
+    assert first.endswith("; answering locally until it comes")
+    assert rest == ["hinge: the breaker opened: cannot be reached: [Errno 111] Connection refused"]
+    assert (summary["asked"], summary["last_fault"]) == (3, "cannot be reached: [Errno 111] Connection refused")
+    assert summary["offloads"] == summary["asked"] + summary["fell_back"]["breaker"]
+    assert {answer["source"] for answer in answers} == {"local"}
+    assert sum(summary["fell_back"].values()) == 100
+    assert summary["breaker"] == "open"
+
+
+def test_a_remote_over_grpc_is_asked_at_its_address(capsys: Captured, arrays: Path) -> None:
+    away = ["--local", str(fashion.local_model()), "--remote", "grpc://127.0.0.1:9", "--model", "remote"]
+    _, summary, err = device(capsys, str(arrays), *away, "--limit", "3")
+    assert err.startswith("hinge: grpc://127.0.0.1:9: cannot be reached: ")
+    assert sum(summary["fell_back"].values()) == 3
+
+
+# -- for people -------------------------------------------------------------------------------------------------------
+
+
+def test_a_summary_for_people(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hinge.cli.device_view._EVERY_S", 0.0)
+    assert run(["device", "--limit", "50"]) == 0
+    captured = capsys.readouterr()
+    for text in ("samples", "50", "offloads", "asked ", "true accuracy", "milliseconds, 99 % within", "closed"):
+        assert text in captured.out
+    assert "memory" not in captured.out, "nobody asked for more"
+    assert captured.err.count("\n") == 50
+    assert captured.err.startswith("1 sample, ")
+
+
+def test_the_summary_of_a_shadow_says_who_was_not_asked_for(capsys: Captured) -> None:
+    assert run(["device", "--limit", "20", "--shadow", "local", "--deadline-s", "30"]) == 0
+    assert "asked behind the caller" in capsys.readouterr().out
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--policy", "isotnic"], "did you mean 'isotonic'"),
+        (["--policy", "hil-f"], "hil-f cannot run on a device: it must be told"),
+        (["--policy", "oracle"], "oracle cannot run on a device: it must be told how often local agrees"),
+        (["--policy", "logistic"], "logistic cannot run on a device: it must be told what was fitted"),
+        (["--policy", "hedge-hi", "--at-most", "0.1"], "--at-most cannot be used with hedge-hi, which learns by"),
+        (["--model", "remote"], "--model needs --remote"),
+        (["--state", __file__], "test_device.py is not a folder"),
+        (["--offload-cost", "2"], "from 0 to 1"),
+        (["--offload-cost", "learned"], "needs prices"),
+        (["--price-per-ms", "1"], "--wrong-answer"),
+        (["--wrong-answer", "1"], "--price-per-call"),
+        (["--offload-cost", "0.5", "--price-per-ms", "1", "--wrong-answer", "9"], "give one of them"),
+        (["--at-most", "2"], "Invalid value for '--at-most'"),
+        (["--deadline-s", "0"], "--deadline-s must be > 0, got 0.0"),
+        (["--batch", "0"], "Invalid value for '--batch'"),
+        (["--limit", "0"], "Invalid value for '--limit'"),
+        (["--shadow", "both"], "Invalid value for '--shadow'"),
+        (["--metrics-port", "70000"], "Invalid value for '--metrics-port'"),
+    ],
+)
+def test_settings_that_make_no_sense(arguments: list[str], problem: str, capsys: Captured) -> None:
+    assert problem in refused(capsys, *arguments)
+
+
+def test_a_state_of_another_policy_or_in_use(capsys: Captured, tmp_path: Path) -> None:
+    with SqliteStore(tmp_path, Gate(Isotonic(bins=8, offload_cost=0.5)), seconds=None):
+        assert "in use by process" in refused(capsys, "--state", str(tmp_path), "--bins", "8")
+    assert "or use another folder" in refused(capsys, "--state", str(tmp_path), "--bins", "16")
+
+
+def test_a_port_that_is_taken(capsys: Captured) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert refused(capsys, "--metrics-port", str(port)) == f"hinge: --metrics-port {port}: Address already in use"
+
+
+# -- a device while it runs -------------------------------------------------------------------------------------------
+
+
+class Camera:
+    """The installed command, fed with frames through a pipe that stays open."""
+
+    def __init__(self, *arguments: str) -> None:
+        models = ["--local", str(fashion.local_model()), "--remote", "http://127.0.0.1:9", "--model", "remote"]
+        self.process = subprocess.Popen(
+            [str(INSTALLED), "device", "-", *models, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self.out, self.err = self._lines(self.process.stdout), self._lines(self.process.stderr)
+
+    def _lines(self, stream: IO[bytes] | None) -> "Queue[str]":
+        lines: Queue[str] = Queue()
+
+        def read() -> None:
+            assert stream is not None
+            for line in stream:
+                lines.put(line.decode())
+
+        Thread(target=read, daemon=True).start()
+        return lines
+
+    def send(self, frames: int) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(IMAGES[:frames].tobytes())
+        self.process.stdin.flush()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(WAIT_S)
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+@pytest.fixture
+def camera(tmp_path: Path) -> Iterator[Camera]:
+    camera = Camera("--json", "--state", str(tmp_path / "state"), "--metrics-port", "0")
+    yield camera
+    camera.close()
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_a_device_that_waits_is_ended_cleanly(
+    kind: signal.Signals, camera: Camera, capsys: Captured, tmp_path: Path
+) -> None:
+    camera.send(20)
+    answers = [json.loads(camera.out.get(timeout=WAIT_S)) for _ in range(20)]
+    assert [answer["source"] for answer in answers] == ["local"] * 20
+    camera.process.send_signal(kind)
+    summary = json.loads(camera.out.get(timeout=WAIT_S))["summary"]
+    assert camera.process.wait(WAIT_S) == 128 + kind
+    assert (summary["samples"], summary["complete"], summary["not_durable"]) == (20, False, None)
+    assert run(["state", "show", str(tmp_path / "state"), "--json"]) == 0
+    state = json.loads(capsys.readouterr().out)
+    assert (state["time"], state["notes"], state["in_use_by"]) == (20, [], None)
+
+
+def test_metrics_are_served_while_a_device_runs(camera: Camera, capsys: Captured, tmp_path: Path) -> None:
+    lines = [camera.err.get(timeout=WAIT_S) for _ in range(2)]
+    url = next(line for line in lines if line.startswith("Metrics at ")).split()[-1]
+    camera.send(7)
+    for _ in range(7):
+        camera.out.get(timeout=WAIT_S)
+    with urllib.request.urlopen(url, timeout=WAIT_S) as page:
+        metrics = page.read().decode()
+    assert "hinge_samples_total 7.0" in metrics
+    assert "hinge_durable 1.0" in metrics
+    assert run(["state", "show", str(tmp_path / "state"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["in_use_by"] == str(camera.process.pid)
+    assert camera.process.stdin is not None
+    camera.process.stdin.close()
+    assert camera.process.wait(WAIT_S) == 0
+
+
+def test_whoever_stops_reading_ends_it_quietly() -> None:
+    script = [str(INSTALLED), "device", "--limit", "2000", "--json"]
+    with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(WAIT_S) == 141
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+# -- reports ----------------------------------------------------------------------------------------------------------
+
+TOKEN = "0123456789abcdef"
+
+
+def test_it_reports_to_the_server_of_the_remote(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server(["fashion"], token=TOKEN, log_level="error") as server:
+        monkeypatch.setenv("HINGE_TOKEN", TOKEN)
+        arguments = ["--remote", server.url, "--report", "hall", "--limit", "50", "--deadline-s", "5", "--json"]
+        assert run(["device", *arguments]) == 0
+        assert f"Reporting to the live page at {server.url}/" in capsys.readouterr().err
+        metrics = ask(server.url, "/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).body.decode()
+        assert 'hinge_device_samples{device="hall"} 50.0' in metrics
+        assert 'hinge_device_regret{device="hall"}' in metrics, "the labels are known"
+
+
+def test_it_needs_a_page_to_report_to(capsys: Captured) -> None:
+    assert run(["device", "--report", "hall"]) == 2
+    assert "--report needs a --remote that begins with http" in capsys.readouterr().err
+
+
+class Unheard:
+    """A reporter whose server went away."""
+
+    problem: str | None = None
+
+    def saw(self, *answer: Any, **known: Any) -> None:
+        self.problem = "the server went away"
+
+
+def test_it_warns_once_of_reports_that_do_not_arrive(capsys: Captured) -> None:
+    reporter: Any = Unheard()
+    with Device(lambda sample: [0.0, sample], round, AlwaysLocal(bins=4), price=FixedCost(0.5)) as device:
+        Run(device, None, reporter, 1).answer_all([Case(1.0)] * 3, Warnings())
+    assert capsys.readouterr().err == "hinge: --report: the server went away\n"

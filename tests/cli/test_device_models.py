@@ -1,0 +1,266 @@
+"""The models of `hinge device`: what is refused before the first sample, and a remote that comes late."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hinge import Device, FixedCost, fashion
+from hinge.cli.app import run
+from hinge.cli.device_models import Fit
+from hinge.errors import RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused, RemoteUnreachable
+from hinge.oip.messages import ServerMetadata, build_server_metadata
+from hinge.oip.tensors import Tensor, TensorSpec
+from hinge.policies import AlwaysRemote
+from tests.support.commands import Captured, refusal
+from tests.support.loopback import OipServer
+
+LOCAL = ["--local", str(fashion.local_model())]
+
+
+class Guarded(BaseHTTPRequestHandler):
+    """Lets in who shows the token, and has no model at all; under /web it is a server of another kind."""
+
+    shown: list[str | None]
+
+    def do_GET(self) -> None:
+        self.shown.append(self.headers["Authorization"])
+        body, status = build_server_metadata(ServerMetadata("guarded", "1", ())).body, 200
+        if self.path.startswith("/web"):
+            body = b"<html>"
+        elif self.headers["Authorization"] != "Bearer the-right-token":
+            body, status = b'{"error": "who are you?"}', 401
+        elif self.path != "/v2":
+            body, status = b'{"error": "unknown"}', 404
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def guarded() -> Iterator[str]:
+    Guarded.shown = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Guarded) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join(10)
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> str:
+    np.savez(tmp_path / "samples.npz", x=np.zeros((3, 28, 28), np.uint8))
+    return str(tmp_path / "samples.npz")
+
+
+def nothing(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {}
+
+
+def refused(capsys: Captured, *arguments: str) -> str:
+    return refusal(capsys, "device", *arguments)
+
+
+@pytest.mark.parametrize("name", ["missing.onnx", "missing.tflite", "missing.xml"])
+def test_a_local_model_that_is_missing(name: str, capsys: Captured) -> None:
+    assert refused(capsys, "--local", name) == f"hinge: {name}: there is no such file"
+
+
+def test_a_local_model_that_is_damaged_or_of_no_known_format(capsys: Captured, tmp_path: Path) -> None:
+    (tmp_path / "damaged.onnx").write_bytes(fashion.local_model().read_bytes()[:5000])
+    assert "damaged.onnx" in refused(capsys, "--local", str(tmp_path / "damaged.onnx"))
+    assert "no format of models ends in '.pt'" in refused(capsys, "--local", "model.pt")
+
+
+def test_samples_that_do_not_fit_the_local_model(capsys: Captured, tmp_path: Path) -> None:
+    np.savez(tmp_path / "wide.npz", np.zeros((3, 28, 29), np.uint8))
+    problem = refused(capsys, str(tmp_path / "wide.npz"), *LOCAL)
+    assert "the model takes samples of shape [28, 28], the sample has [28, 29]" in problem
+    np.savez(tmp_path / "floats.npz", np.zeros((3, 28, 28)))
+    assert "the model takes uint8, the sample is float64" in refused(capsys, str(tmp_path / "floats.npz"), *LOCAL)
+
+
+def test_samples_that_do_not_fit_the_remote_model(capsys: Captured, samples: str) -> None:
+    with OipServer(nothing, inputs=[TensorSpec("image", "UINT8", (-1, 32, 32))]) as server:
+        problem = refused(capsys, samples, *LOCAL, "--remote", server.url, "--model", "remote")
+    assert problem == f"hinge: {server.url}: tensor 'image': shape must be [-1, 32, 32], got [1, 28, 28]"
+
+
+def test_a_remote_with_other_classes(capsys: Captured, samples: str) -> None:
+    image, scores = TensorSpec("image", "UINT8", (-1, 28, 28)), TensorSpec("scores", "FP32", (-1, 7))
+    with OipServer(nothing, inputs=[image], outputs=[scores]) as server:
+        problem = refused(capsys, samples, *LOCAL, "--remote", server.url, "--model", "remote")
+    assert problem == f"hinge: {server.url}: model 'remote' has 7 classes, the local model 10"
+
+
+class Late:
+    """A remote that is away at the start, and when it comes has no such model."""
+
+    model = "remote"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def check(self, sample: Any) -> None:
+        raise self.fault()
+
+    def ask(self, samples: Any, deadline: Any) -> Any:
+        self.asked += 1
+        raise self.fault()
+
+    def fault(self) -> RemoteFailed:
+        if self.asked < 2:
+            return RemoteUnreachable("cannot be reached")
+        return RemoteInvalid("http://edge has no model 'remote'")
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_server_that_comes_late_without_the_model(
+    capsys: Captured, samples: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hinge.cli.device_models.open_remote", lambda *_: Late())
+    folder = str(tmp_path / "state")
+    remote = ["--remote", "http://edge", "--model", "remote", "--state", folder, "--json"]
+    assert run(["device", samples, *LOCAL, *remote]) == 2
+    captured = capsys.readouterr()
+    away, refused = captured.err.splitlines()
+    assert away == "hinge: http://edge: cannot be reached; answering locally until it comes"
+    assert refused == "hinge: http://edge has no model 'remote'"
+    summary = json.loads(captured.out.splitlines()[-1])["summary"]
+    assert (summary["samples"], summary["complete"]) == (1, False)
+    assert run(["state", "show", folder]) == 0
+
+
+def test_a_server_without_the_model(capsys: Captured, samples: str) -> None:
+    with OipServer(nothing) as server:
+        problem = refused(capsys, samples, *LOCAL, "--remote", server.url, "--model", "other")
+    assert problem == f"hinge: {server.url} has no model 'other': HTTP 404, 'no such page'"
+
+
+def test_a_server_of_another_kind(capsys: Captured, samples: str, guarded: str) -> None:
+    problem = refused(capsys, samples, *LOCAL, "--remote", f"{guarded}/web", "--model", "remote")
+    assert f"{guarded}/web does not speak the Open Inference Protocol" in problem
+
+
+def test_a_token_comes_from_a_file_or_the_environment_and_a_wrong_one_is_refused(
+    capsys: Captured, samples: str, guarded: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = [samples, *LOCAL, "--remote", guarded, "--model", "remote"]
+    wanted = f"hinge: {guarded} wants a token: --token-file or HINGE_TOKEN, in Python token=…"
+    assert refused(capsys, *remote) == wanted
+    problem = f"hinge: {guarded} refuses the token: HTTP 401, 'who are you?'"
+    monkeypatch.setenv("HINGE_TOKEN", "a-wrong-token")
+    assert refused(capsys, *remote) == problem
+    (tmp_path / "token").write_text("the-right-token\n")
+    assert "has no model 'remote'" in refused(capsys, *remote, "--token-file", str(tmp_path / "token"))
+    assert Guarded.shown == [None, "Bearer a-wrong-token", *["Bearer the-right-token"] * 2]
+    (tmp_path / "token").write_text("two words")
+    assert "without spaces" in refused(capsys, *remote, "--token-file", str(tmp_path / "token"))
+
+
+def test_what_has_to_be_named(capsys: Captured, samples: str) -> None:
+    assert "--local must name a model" in refused(capsys, samples)
+    assert "--remote must name a server" in refused(capsys, samples, *LOCAL)
+    assert "--model must name" in refused(capsys, samples, *LOCAL, "--remote", "http://127.0.0.1:9")
+    assert "must start with http://" in refused(capsys, "--remote", "ftp://127.0.0.1")
+    assert "--local must not be given" in refused(capsys, "cifar10-vgg16", *LOCAL)
+
+
+# -- a remote that is away at the start -------------------------------------------------------------------------------
+
+AWAY = RemoteUnreachable("cannot be reached")
+STARTING = RemoteError("http://edge has no model 'remote': HTTP 503")
+MISFIT = RemoteInvalid("tensor 'image': shape must be [-1, 32, 32], got [1, 28, 28]")
+
+
+class Checked:
+    """A remote whose checks and answers follow a script: an error to raise, or how many classes it has."""
+
+    model = "remote"
+
+    def __init__(self, *outcomes: RemoteFailed | int) -> None:
+        self.outcomes = list(outcomes)
+
+    def check(self, sample: Any) -> int:
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, RemoteFailed):
+            raise outcome
+        return outcome
+
+
+def device(fault: RemoteFailed | None) -> Device:
+    """A device whose remote answers, or fails in that way."""
+
+    class Remote:
+        def ask(self, samples: Any, deadline: Any) -> Any:
+            raise fault or RemoteRefused("never")
+
+        def close(self) -> None:
+            pass
+
+    return Device(lambda sample: [0.0, sample], Remote(), AlwaysRemote(bins=4), price=FixedCost(0.5), deadline_s=30)
+
+
+def arrived(remote: Checked, capsys: Captured) -> Fit:
+    fit = Fit(remote, "http://edge", 1.0, 10)
+    fit.check_at_start()
+    assert capsys.readouterr().err.endswith("answering locally until it comes\n")
+    assert not fit.checked
+    return fit
+
+
+def test_a_remote_that_stays_away_is_not_checked_again(capsys: Captured) -> None:
+    fit = arrived(Checked(AWAY), capsys)
+    with device(AWAY) as away:
+        for _ in range(10):
+            away.infer(1.0)
+            fit.check_again(away.status)
+    assert not fit.checked
+
+
+def test_a_remote_that_comes_is_checked_once(capsys: Captured) -> None:
+    remote = Checked(AWAY, 10)
+    fit = arrived(remote, capsys)
+    with device(None) as refusing:
+        refusing.infer(1.0)
+        fit.check_again(refusing.status)
+    assert fit.checked
+    assert remote.outcomes == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "problem"),
+    [(MISFIT, "http://edge: tensor 'image'"), (7, "http://edge: model 'remote' has 7 classes, the local model 10")],
+)
+def test_one_that_does_not_fit_is_refused(outcome: RemoteFailed | int, problem: str, capsys: Captured) -> None:
+    fit = arrived(Checked(AWAY, outcome), capsys)
+    with device(MISFIT) as misfit:
+        misfit.infer(1.0)
+        with pytest.raises(RemoteFailed, match=problem):
+            fit.check_again(misfit.status)
+
+
+def test_one_that_is_about_to_start_is_looked_at_again_when_it_has_said_more(capsys: Captured) -> None:
+    remote = Checked(AWAY, STARTING, 10)
+    fit = arrived(remote, capsys)
+    with device(None) as refusing:
+        refusing.infer(1.0)
+        fit.check_again(refusing.status)
+        fit.check_again(refusing.status)
+        assert remote.outcomes == [10]
+        refusing.infer(1.0)
+        fit.check_again(refusing.status)
+    assert fit.checked

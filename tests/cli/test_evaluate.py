@@ -1,0 +1,195 @@
+"""The command `evaluate`."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hinge import policy_names
+from hinge.cli.app import run
+from hinge.simulation import Results, simulate
+from tests.cli.test_simulate import InterruptedThreads
+from tests.support.commands import FIGURES, ROWS, SHORT, TRUE_FIGURES, Captured, answer, shown, write_log
+
+Log = Callable[..., str]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    """Writes a user's log, and returns its path."""
+    return lambda *columns, **settings: write_log(tmp_path / "log.csv", *columns, **settings)
+
+
+EXTREMES = ["--policies", "always-local,always-remote", "--bins", "2", "--runs", "5"]
+
+
+def test_evaluate_says_what_a_log_would_have_cost(log: Log, capsys: Captured) -> None:
+    path = log("confidence", "local", "remote")
+    data = answer(capsys, "evaluate", path, "--offload-cost", "0.4", *EXTREMES)
+    assert (data["trace"], data["samples"], data["bins"], data["offload_cost"]) == (path, 4, 2, 0.4)
+    local, remote = data["policies"]
+    assert set(local) == FIGURES | {"shuffled_cost_per_sample", "shuffled_spread"}
+    assert (local["policy"], local["horizon"], local["runs"], local["regret_ci95"]) == ("always-local", 4, 1, None)
+    assert (local["offload_fraction"], local["accuracy"], local["cost_per_sample"]) == (0, 0.75, 0.25)
+    assert (remote["offload_fraction"], remote["accuracy"]) == (1, 1)
+    assert remote["cost_per_sample"] == pytest.approx(0.4)
+    # Agreement is ½ in the lower bin and 1 in the upper: accepting costs ½ and 0 there, offloading 0.4.
+    assert local["regret"] == pytest.approx(2 * 0.1)
+    assert remote["regret"] == pytest.approx(2 * 0.4)
+    assert local["realised_regret"] == pytest.approx(1 - 2 * 0.4)
+    assert local["shuffled_cost_per_sample"] == pytest.approx(0.25)
+    assert local["shuffled_spread"] == pytest.approx(0)
+
+
+def test_evaluate_knows_the_truth_where_the_log_does(log: Log, capsys: Captured) -> None:
+    path = log("confidence", "local", "remote", "label")
+    local, remote = answer(capsys, "evaluate", path, "--offload-cost", "0.4", *EXTREMES)["policies"]
+    assert (local["true_accuracy"], remote["true_accuracy"]) == (0.5, 0.75)
+    assert local["true_cost_per_sample"] == pytest.approx(0.5)
+    assert remote["true_cost_per_sample"] == pytest.approx(0.25 + 0.4)  # Appendix B: what is paid, and wrong answers
+
+
+def test_evaluate_takes_recorded_costs_where_they_are_to_be_learned(log: Log, capsys: Captured) -> None:
+    path = log("cost", "remote", "local", "confidence")  # in any order
+    data = answer(capsys, "evaluate", path, "--offload-cost", "learned", *EXTREMES)
+    assert data["offload_cost"] is None
+    assert data["policies"][1]["cost_per_sample"] == pytest.approx(0.4)
+    without = answer(capsys, "evaluate", path, "--offload-cost", "0.3", *EXTREMES)
+    assert without["policies"][1]["cost_per_sample"] == pytest.approx(0.3)
+
+
+def test_evaluate_learns_the_paper_s_costs_where_none_were_recorded(log: Log, capsys: Captured) -> None:
+    path = log("confidence", "local", "remote", rows=ROWS * 500)
+    remote = answer(capsys, "evaluate", path, "--offload-cost", "learned", *EXTREMES)["policies"][1]
+    assert remote["cost_per_sample"] == pytest.approx(0.5, abs=0.006)
+    assert remote["cost_per_sample"] != 0.5
+
+
+def free_policies() -> list[str]:
+    """Those that `all` stands for: a budget is another goal."""
+    return [name for name in policy_names() if name != "lyapunov-exp4"]
+
+
+def test_evaluate_all_means_every_policy(log: Log, capsys: Captured) -> None:
+    path = log("confidence", "local", "remote", "label", rows=ROWS * 50)
+    data = answer(capsys, "evaluate", path, "--policies", "all", "--runs", "2", "--bins", "2", "--offload-cost", "0.4")
+    assert [figures["policy"] for figures in data["policies"]] == free_policies()
+    assert all(set(figures) >= FIGURES | TRUE_FIGURES for figures in data["policies"])
+    costs = {figures["policy"]: figures["cost_per_sample"] for figures in data["policies"]}
+    assert costs["oracle"] == costs["offline"] == pytest.approx(0.2)
+    assert costs["oracle"] < costs["always-local"] < costs["always-remote"]
+
+
+def test_evaluate_all_is_what_happens_without_a_choice(log: Log, capsys: Captured) -> None:
+    path = log("confidence", "local", "remote", rows=ROWS * 50)
+    assert answer(capsys, "evaluate", path) == answer(capsys, "evaluate", path, "--policies", "all")
+
+
+def test_evaluate_with_a_horizon_draws_with_replacement(log: Log, capsys: Captured) -> None:
+    path = log("confidence", "local", "remote", "label", rows=ROWS * 50)
+    chosen = ["--policies", " hi-lcb , hedge-hi", "--seed", "3", *SHORT]
+    data = answer(capsys, "evaluate", path, *chosen)
+    assert [figures["policy"] for figures in data["policies"]] == ["hi-lcb", "hedge-hi"]
+    for figures in data["policies"]:
+        assert set(figures) == FIGURES | TRUE_FIGURES
+        assert (figures["horizon"], figures["runs"]) == (2000, 3)
+        assert figures["regret_ci95"] > 0
+    assert data == answer(capsys, "evaluate", path, *chosen)
+
+
+def test_evaluate_prints_a_table_with_the_cheapest_first(log: Log, capsys: Captured) -> None:
+    path = log("confidence", "local", "remote", rows=ROWS * 50)
+    settings = ["--runs", "2", "--bins", "2", "--offload-cost", "0.4"]
+    assert run(["evaluate", path, "--policies", "always-remote,oracle,always-local", *settings]) == 0
+    out = capsys.readouterr().out
+    assert "200 samples, in order" in out.replace("\n", "")
+    names = [line.split()[0] for line in out.splitlines() if line.strip().startswith(("always", "oracle"))]
+    assert names == ["oracle", "always-local", "always-remote"]
+
+
+DIP = [(0.1, "dog", "cat"), *[(0.3, "cat", "cat")] * 9, (0.3, "dog", "cat"), *[(0.9, "dog", "cat")] * 3]
+DIP += [(0.9, "cat", "cat")] * 2  # of four bins: 0 % agree in bin 0, 90 % in bin 1, 40 % in bin 3
+BRIEF = ["--bins", "4", "--runs", "2", "--policies"]
+
+
+def test_evaluate_warns_where_agreement_falls_with_confidence(log: Log, capsys: Captured) -> None:
+    path = log("confidence", "local", "remote", rows=DIP * 50)
+    (warning,) = answer(capsys, "evaluate", path, *BRIEF, "hi-lcb")["warnings"]
+    assert warning["warning"] == "agreement falls with confidence"
+    assert (warning["bin"], warning["last_bin"], warning["rows"]) == (3, 3, 250)
+    assert (warning["below_bin"], warning["below_last_bin"], warning["below_rows"]) == (1, 1, 500)
+    assert (warning["agreement"], warning["below_agreement"], warning["crosses"]) == (0.4, 0.9, True)
+    assert warning["price"] == pytest.approx(0.1)
+    assert run(["evaluate", path, *BRIEF, "hi-lcb,kl,pooled-kl"]) == 0
+    *lines, last = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "Warning: agreement falls with confidence, most clearly in bin 3 (confidence 0.75 to 1): 40.0 % of 250 rows "
+        "agree there, but 90.0 % of 500 in bin 1 (confidence 0.25 to 0.5).",
+        "hi-lcb and pooled-kl assume that it never falls, and may accept such samples wrongly, at 0.1 each: compare "
+        "the costs above.",
+    ]
+    assert last == "hi-lcb-lite, kl and thompson judge each bin by itself."
+
+
+def test_evaluate_names_every_dip_and_nobody_who_is_not_misled(log: Log, capsys: Captured) -> None:
+    more = [*DIP, *[(0.6, "dog", "cat")] * 6, *[(0.6, "cat", "cat")] * 3]
+    path = log("confidence", "local", "remote", rows=more * 50)
+    assert run(["evaluate", path, *BRIEF, "kl,always-local"]) == 0
+    first, second = capsys.readouterr().err.splitlines()
+    assert "most clearly in bin 2 (confidence 0.5 to 0.75): 33.3 % of 450 rows" in first
+    assert first.endswith("It falls in bin 3 (confidence 0.75 to 1) too.")
+    assert second.endswith("judge each bin by itself.")
+
+
+@pytest.mark.parametrize(("times", "cost"), [(1, "0.5"), (50, "0.05"), (50, "0.7")])
+def test_evaluate_warns_of_no_dip_that_chance_explains_or_that_misleads_nobody(
+    times: int, cost: str, log: Log, capsys: Captured
+) -> None:
+    path = log("confidence", "local", "remote", rows=DIP * times)
+    assert answer(capsys, "evaluate", path, *BRIEF, "hi-lcb", "--offload-cost", cost)["warnings"] == []
+    assert run(["evaluate", path, *BRIEF, "hi-lcb", "--offload-cost", cost]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_recorded_costs_are_used_unless_another_is_given(capsys: Captured, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    lines = [f"0.{i % 9 + 1},{i % 2},1,0.9" for i in range(200)]
+    path.write_text("confidence,local,remote,cost\n" + "\n".join(lines) + "\n")
+    for given, cost in (([], 0.9), (["--offload-cost", "learned"], 0.9), (["--offload-cost", "0.25"], 0.25)):
+        found = answer(capsys, "evaluate", str(path), "--policies", "always-remote", "--runs", "2", *given)
+        assert found["policies"][0]["cost_per_sample"] == pytest.approx(cost)
+
+
+def test_one_sample_is_no_samples(capsys: Captured, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("confidence,local,remote\n0.9,1,1\n")
+    path, only = str(tmp_path / "log.csv"), ["--policies", "always-local"]
+    assert "log.csv: 1 sample, in order" in "".join(shown(capsys, "evaluate", path, *only).splitlines())
+    once = shown(capsys, "simulate", "--trace", "fashion", "--horizon", "5", "--runs", "1")
+    assert "fashion, horizon 5, 1 run " in once
+
+
+def test_labels_agree_with_and_without_a_decimal_point(capsys: Captured, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("confidence,local,remote\n0.9,3,3.0\n0.8,4,4.0\n")
+    data = answer(capsys, "evaluate", str(tmp_path / "log.csv"), "--policies", "always-local", "--runs", "1")
+    assert data["policies"][0]["accuracy"] == 1
+
+
+@pytest.mark.parametrize("done", [0, 1])
+def test_an_interrupt_among_the_shuffled_orders_keeps_the_order_that_is_done(
+    done: int, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def interrupted(*arguments: Any, **keywords: Any) -> Results:
+        calls.append(1)
+        if len(calls) == 2:
+            monkeypatch.setattr("hinge.simulation.engine.Threads", type("Few", (InterruptedThreads,), {"after": done}))
+        return simulate(*arguments, **keywords)
+
+    monkeypatch.setattr(sys.modules["hinge.simulation.evaluate"], "simulate", interrupted)
+    assert run(["evaluate", "synthetic-cifar10", "--policies", "hi-lcb", "--runs", "9", "--json"]) == 130
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["policies"][0]["horizon"] == 10_000

@@ -1,0 +1,214 @@
+"""Settings in a file: `hinge new` writes one, `device` and `serve` read it, and name it when it is wrong."""
+
+import inspect
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hinge import fashion
+from hinge.cli.app import load, run
+from hinge.cli.new import starter
+from hinge.cli.options import SECTIONS
+from tests.support.commands import Captured, refusal
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Writes a file of settings, and goes to its folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def written(text: str) -> Path:
+        path = Path("hinge.toml")
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return written
+
+
+def summary(capsys: Captured, *arguments: str) -> Any:
+    assert run(["device", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out.splitlines()[-1])["summary"]
+
+
+def served(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> dict[str, Any]:
+    """What the server is made with."""
+    made: dict[str, Any] = {}
+
+    class Server:
+        places = ()
+
+        def __init__(self, models: list[str], **settings: Any) -> None:
+            made.update(settings, models=models)
+
+        def run(self, tell: object) -> None:
+            pass
+
+    monkeypatch.setattr("hinge.server.Server", Server)
+    assert run(["serve", *arguments]) == 0
+    return made
+
+
+# -- new --------------------------------------------------------------------------------------------------------------
+
+
+def test_new_writes_a_file_that_works_as_it_is(
+    write: Write, capsys: Captured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["new"]) == 0
+    assert capsys.readouterr().out == "hinge.toml is written; try: hinge device --config hinge.toml\n"
+    assert summary(capsys, "--config", "hinge.toml", "--limit", "5")["samples"] == 5
+    assert served(monkeypatch, "--config", "hinge.toml")["models"] == ["fashion"]
+
+
+def test_new_leaves_a_file_alone(capsys: Captured, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("mine")
+    assert refusal(capsys, "new", str(tmp_path / "mine.toml")) == f"hinge: {tmp_path / 'mine.toml'}: File exists"
+    assert (tmp_path / "mine.toml").read_text() == "mine"
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_new_names_every_option_with_its_default(section: str, write: Write) -> None:
+    command = load(section)
+    parameters = inspect.signature(command.callback).parameters
+    defaults = {name: each.default for name, each in parameters.items()}
+    text = starter("hinge.toml")
+    in_section = text.partition(f"[{section}]\n")[2].partition("\n[")[0]
+    assert re.findall(r"^#?(\w+) = ", in_section, re.MULTILINE) == [name for name in parameters if name != "config"]
+    path = write(re.sub(r"^#(\w+ = [^…\n]*)$", r"\1", text, flags=re.MULTILINE))  # all that have a default, set to it
+    with command.make_context(section, ["--config", str(path)]) as context:
+        given = {"config": path, **({"models": ["fashion"]} if section == "serve" else {})}
+        assert context.params == defaults | given
+
+
+# -- device and serve -------------------------------------------------------------------------------------------------
+
+
+def test_the_command_line_goes_before_the_file(write: Write, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    serving = "[serve]\nmodels = ['fashion']\nport = 9\nwatch = true\n"
+    path = str(write(f"[device]\nlimit = 7\npolicy = 'always-local'\n{serving}"))
+    assert summary(capsys, "--config", path)["policy"] == "always-local"
+    both = summary(capsys, "--config", path, "--limit", "3", "--policy", "isotonic")
+    assert (both["samples"], both["policy"]) == (3, "isotonic")
+    same = summary(capsys, "--config", path, "--limit", "3", "--policy", "always-local")
+    assert (same["samples"], same["policy"]) == (3, "always-local")
+    made = served(monkeypatch, "--config", path, "--port", "8", "fashion-local")
+    assert (made["port"], made["models"]) == (8, ["fashion-local"])
+    assert made["watch_s"] is not None
+    assert served(monkeypatch, "--config", path)["port"] == 9
+
+
+def test_a_default_on_the_command_line_goes_before_the_file(write: Write, capsys: Captured) -> None:
+    path = str(write("[device]\nlimit = 3\npolicy = 'always-local'\n"))
+    assert summary(capsys, "--config", path, "--policy", "isotonic")["policy"] == "isotonic"
+
+
+def test_paths_start_from_the_folder_of_the_file(
+    write: Write, capsys: Captured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "etc" / "models").mkdir(parents=True)
+    shutil.copy(fashion.local_model(), tmp_path / "etc" / "models" / "local.onnx")
+    shutil.copy(fashion.local_model(), tmp_path / "etc" / "bare")
+    path = tmp_path / "etc" / "hinge.toml"
+    models = '["fashion", "models/local.onnx", "birds=models/local.onnx", "bare"]'
+    text = '[device]\nlocal = "models/local.onnx"\nstate = "state"\nlimit = 3\noffload_cost = 0.25\n[serve]\nmodels = '
+    path.write_text(text + models)
+    figures = summary(capsys, "--config", str(path))
+    assert figures["offload_cost"] == 0.25 * figures["answered_by_remote"]
+    assert (tmp_path / "etc" / "state").is_dir()
+    monkeypatch.chdir(tmp_path)
+    model = str(Path("etc", "models", "local.onnx"))
+    expected = ["fashion", model, f"birds={model}", str(Path("etc", "bare"))]
+    assert served(monkeypatch, "--config", "etc/hinge.toml")["models"] == expected
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[device]\n\n# why\nalhpa = 3\n", "no setting of [device] is called 'alhpa'; did you mean 'alpha'?"),
+        ("[device]\ntoken = 'secret'\n", "no setting of [device] is called 'token'; did you mean 'token_file'?"),
+        ("[serve]\nport = 1\n[devcie]\nlimit = 3\n", "no section is called 'devcie'; did you mean 'device'?"),
+        ("limit = 3\n[device]\n", "'limit' must stand below [device] or [serve]"),
+        ("\ndevice = 3\n", "'device' must be a section, [device]"),
+        ("[serve]\nlimit = 3\n[device]\nlimit = 'x'\n", "limit: "),
+        ("[device]\nlimit = true\n", "limit: "),
+        ("[device]\nlimit = 2.5\n", "limit: "),
+        ("[device]\nlimit = [3]\n", "limit must be one value, got [3]"),
+        ("[device]\nlimit = { a = 3 }\n", "limit must be one value, got {'a': 3}"),
+        ("[device]\nbins = 0\n", "bins: "),
+        ("[device]\nalpha = 'high'\n", "alpha: "),
+        ("[device]\nshadow = 'both'\n", "shadow: "),
+        ("[device]\njson = 'perhaps'\n", "json: "),
+        ("[device]\n'alpha' = -1\n", "alpha must be > 0, got -1.0"),
+        ("\ndevice = { alpha = -1 }\n", "alpha must be > 0, got -1.0"),
+        ("[device]\nlimit =\n", "Invalid value (at line 2, column 8)"),
+        ("[device]\nlimit = 3\nlimit = 4\n", "Cannot overwrite a value (at line 3, column 10)"),
+        ("[device]\nlimit = [3,\n", ""),
+        (f"[device]\nlimit = {'9' * 5000}\n", "a value is too large to be read"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_file(text: str, problem: str, write: Write, capsys: Captured) -> None:
+    assert refusal(capsys, "device", "--config", str(write(text))).startswith(f"hinge: hinge.toml: {problem}")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[serve]\nmodels = 'fashion'\n", "models must be a list, got 'fashion'"),
+        ("[serve]\nmodels = ['fashion']\nport = 70000\n", "port: "),
+        ("[serve]\nmodels = ['fashion']\nmax_batch = 0\n", "max_batch: "),
+    ],
+)
+def test_what_is_wrong_for_a_server_too(text: str, problem: str, write: Write, capsys: Captured) -> None:
+    assert refusal(capsys, "serve", "--config", str(write(text))).startswith(f"hinge: hinge.toml: {problem}")
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "problem"),
+    [
+        ("device", "policy = 'isotnic'", "no policy is called 'isotnic'; did you mean 'isotonic'?"),
+        ("device", "policy = 3", "no policy is called '3'"),
+        ("device", "local = 'none.onnx'", "none.onnx: there is no such file"),
+        ("device", "samples = 'none.npz'", "none.npz: No such file or directory"),
+        ("device", "bins = 4\noffload_cost = 2", "--offload-cost must be from 0 to 1, got 2"),
+        ("device", "offload_cost = 'dear'", "--offload-cost must be a number from 0 to 1, or 'learned', got 'dear'"),
+        ("serve", "models = ['fashion', 'fashon']", "there is no model 'fashon'; did you mean 'fashion'?"),
+        ("serve", "models = [3]", "there is no model '3'"),
+        ("serve", "models = ['fashion']\ntoken_file = 'none'", "none: No such file or directory"),
+    ],
+)
+def test_a_value_is_read_as_it_would_be_on_the_command_line(
+    command: str, text: str, problem: str, write: Write, capsys: Captured
+) -> None:
+    path = str(write(f"[{command}]\n{text}\n"))
+    assert refusal(capsys, command, "--config", path).startswith(f"hinge: {problem}")
+
+
+def test_no_setting_is_blamed_for_the_value_of_another(write: Write, capsys: Captured) -> None:
+    path = str(write("[device]\nstate = 'fashion2'\nsamples = 'fashion2'\n"))
+    problem = refusal(capsys, "device", "--config", path)
+    assert problem.startswith("hinge: there is no folder and no trace 'fashion2'")
+
+
+def test_a_value_from_the_command_line_is_not_blamed_on_the_file(write: Write, capsys: Captured) -> None:
+    path = str(write("[device]\nalpha = 0.6\n"))
+    assert refusal(capsys, "device", "--config", path, "--alpha", "-1") == "hinge: --alpha must be > 0, got -1.0"
+    path = str(write("[device]\nbins = 3\n"))
+    problem = refusal(capsys, "device", "--config", path, "--at-most", "3")
+    assert problem.startswith("hinge: Invalid value for '--at-most'")
+
+
+def test_a_file_that_is_not_there_or_no_text(write: Write, capsys: Captured) -> None:
+    assert refusal(capsys, "device", "--config", "none.toml") == "hinge: none.toml: No such file or directory"
+    write("").write_bytes(b"\xff\xfe")
+    assert refusal(capsys, "device", "--config", "hinge.toml") == "hinge: hinge.toml: is not text in UTF-8"

@@ -1,0 +1,126 @@
+"""The command `simulate`."""
+
+import csv
+import json
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from hinge import UniformBins, policy_names
+from hinge.cli.app import run
+from hinge.simulation import lineup, simulate
+from hinge.simulation.sources import FixedCosts, Resampled
+from hinge.traces import load_trace, write_trace
+from tests.support.commands import FIGURES, SHORT, TRUE_FIGURES, Captured, answer, refusal
+
+Result = TypeVar("Result")
+
+
+def test_simulate_prints_the_figures_of_a_simulation(capsys: Captured) -> None:
+    settings = ["--trace", "synthetic-cifar100", "--offload-cost", "0.4", "--alpha", "0.6", "--bins", "8"]
+    figures = answer(capsys, "simulate", "--policy", "hi-lcb-lite", *settings, *SHORT, "--seed", "5")
+    source = Resampled(load_trace("synthetic-cifar100"), UniformBins(8), FixedCosts(0.4))
+    policies = lineup(["hi-lcb-lite"], source, offload_cost=0.4, horizon=2000, alpha=0.6)
+    expected = simulate(policies, source, 2000, runs=3, seed=5)["hi-lcb-lite"].summary()
+    assert set(expected) == FIGURES | TRUE_FIGURES
+    assert {key: figures[key] for key in expected} == expected
+    assert figures["trace"] == "synthetic-cifar100"
+    assert (figures["alpha"], figures["bins"], figures["offload_cost"]) == (0.6, 8, 0.4)
+
+
+@pytest.mark.parametrize("policy", policy_names())
+def test_simulate_runs_every_policy(policy: str, capsys: Captured) -> None:
+    for cost in ("0.5", "learned"):
+        figures = answer(capsys, "simulate", "--policy", policy, "--offload-cost", cost, *SHORT)
+        assert set(figures) >= FIGURES | TRUE_FIGURES
+        assert (figures["policy"], figures["horizon"], figures["runs"]) == (policy, 2000, 3)
+        assert figures["regret"] >= 0
+        assert 0 <= figures["offload_fraction"] <= 1
+
+
+@pytest.mark.parametrize("policy", ["hi-lcb", "hedge-hi", "thompson"])
+def test_the_same_seed_prints_the_same(policy: str, capsys: Captured) -> None:
+    printed = []
+    for seed in ("7", "7", "8"):
+        assert run(["simulate", "--policy", policy, *SHORT, "--seed", seed, "--json"]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] != printed[2]
+
+
+def test_one_run_has_no_interval(capsys: Captured) -> None:
+    assert answer(capsys, "simulate", "--horizon", "100", "--runs", "1")["regret_ci95"] is None
+
+
+def test_simulate_prints_a_table_for_people(capsys: Captured) -> None:
+    assert run(["simulate", *SHORT]) == 0
+    out = capsys.readouterr().out
+    for text in ("cifar10-vgg16, horizon 2000, 3 runs", "policy", "isotonic", "regret", "±"):
+        assert text in out
+
+
+@pytest.mark.parametrize("command", [["simulate"], ["evaluate", "synthetic-cifar10", "--policies", "hi-lcb,kl"]])
+def test_the_figures_at_every_checkpoint_go_to_a_file(command: list[str], capsys: Captured, tmp_path: Path) -> None:
+    path = tmp_path / "curves.csv"
+    data = answer(capsys, *command, *SHORT, "--out", str(path))
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    final = {row["policy"]: row for row in rows if row["time"] == "2000"}
+    for figures in data.get("policies", [data]):
+        row = final[figures["policy"]]
+        for key in ("regret", "regret_ci95", "realised_regret", "offload_fraction", "accuracy", "cost_per_sample"):
+            assert float(row[key]) == pytest.approx(figures[key]), key
+        times = [int(row["time"]) for row in rows if row["policy"] == figures["policy"]]
+        assert times == sorted(set(times))
+        assert times[0] == 1
+
+
+def test_simulate_takes_a_file_for_a_trace(capsys: Captured, tmp_path: Path) -> None:
+    for suffix in ("csv", "npz", "parquet"):
+        path = tmp_path / f"copy.{suffix}"
+        write_trace(load_trace("synthetic-cifar10"), path)
+        figures = answer(capsys, "simulate", "--trace", str(path), *SHORT)
+        by_name = answer(capsys, "simulate", "--trace", "synthetic-cifar10", *SHORT)
+        assert figures["regret"] == by_name["regret"]
+
+
+def test_one_policy_at_a_time_is_simulated(capsys: Captured) -> None:
+    assert "takes one policy" in refusal(capsys, "simulate", "--policy", "all")
+
+
+# -- interrupts -------------------------------------------------------------------------------------------------------
+
+
+class InterruptedThreads:
+    """Threads whose user presses Ctrl-C after two runs."""
+
+    after = 2
+
+    def map(self, tasks: Sequence[Callable[[], Result]]) -> Iterator[Result]:
+        for task in tasks[: self.after]:
+            yield task()
+        signal.raise_signal(signal.SIGINT)
+
+
+class InterruptedAtOnce(InterruptedThreads):
+    after = 0
+
+
+def test_an_interrupt_prints_the_runs_that_are_done(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hinge.simulation.engine.Threads", InterruptedThreads)
+    assert run(["simulate", "--horizon", "100", "--runs", "9", "--json"]) == 130
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["runs"] == 2
+    assert "nterrupted" in captured.err
+
+
+def test_an_interrupt_before_anything_is_done_prints_no_figures(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hinge.simulation.engine.Threads", InterruptedAtOnce)
+    assert run(["simulate", "--horizon", "100", "--runs", "9", "--json"]) == 130
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "hinge: interrupted\n"

@@ -1,0 +1,234 @@
+"""The commands on a folder of state: what they show, change and refuse."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hinge import HILCB, Gate, Isotonic, Policy, at_most, margin, restore
+from hinge.cli.app import run
+from hinge.device.store import SqliteStore
+from hinge.gate import sealed
+from hinge.policies.policy import State
+from tests.device.disks import image
+from tests.support.commands import Captured, answer, refusal
+
+
+def isotonic() -> Isotonic:
+    return Isotonic(bins=16, offload_cost=0.5)
+
+
+def learn(folder: Path, policy: Policy, offloads: int = 5, agreed: bool = True) -> None:
+    """A device runs for a while, and ends."""
+    with SqliteStore(folder, Gate(policy), seconds=None) as store:
+        for _ in range(offloads):
+            decision = store.decide(2)
+            if decision.offload:
+                store.learn(decision, agreed=agreed)
+
+
+# -- show -------------------------------------------------------------------------------------------------------------
+
+
+def test_show_tells_what_the_policy_knows(capsys: Captured, tmp_path: Path) -> None:
+    learn(tmp_path, isotonic())
+    figures = answer(capsys, "state", "show", str(tmp_path))
+    with SqliteStore(tmp_path, seconds=None) as store:
+        policy = store.policy
+    assert (figures["policy"], figures["parameters"]["bins"]) == ("isotonic", 16)
+    assert (figures["time"], figures["learned"], figures["id"]) == (policy.time, policy.learned, policy.id)
+    assert (figures["generation"], figures["pending"], figures["merged"]) == (1, 0, 0)
+    assert (figures["notes"], figures["in_use_by"]) == ([], None)
+    assert (figures["confidence"], figures["binning"]["bins"]) == ({"name": "max_softmax"}, 16)
+    bin = figures["bins"][2]
+    assert (bin["offloads"], bin["agreement"]) == (policy.learned, 1.0)
+    assert bin["expiry"] == policy.explain(2).expiry
+    assert run(["state", "show", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "Isotonic(bins=16" in shown
+    assert "Generation 1 was found." in shown, "to open it begins none"
+    assert '"max_softmax"' in shown
+
+
+def test_show_works_on_a_folder_in_use_and_leaves_it_alone(capsys: Captured, tmp_path: Path) -> None:
+    with SqliteStore(tmp_path, Gate(isotonic()), seconds=None) as store:
+        store.learn(store.decide(3), agreed=True)
+        before = image(tmp_path)
+        figures = answer(capsys, "state", "show", str(tmp_path))
+        assert (figures["learned"], figures["bins"][3]["offloads"]) == (1, 1)
+        assert figures["in_use_by"] is not None
+        assert image(tmp_path) == before
+        assert run(["state", "show", str(tmp_path)]) == 0
+        assert "in use by process" in capsys.readouterr().out
+
+
+def test_show_says_what_is_damaged(capsys: Captured, tmp_path: Path) -> None:
+    learn(tmp_path, isotonic())
+    before = known(capsys, tmp_path)
+    (tmp_path / "state.db").write_bytes(b"{}")
+    figures = answer(capsys, "state", "show", str(tmp_path))
+    assert known(capsys, tmp_path) == before, "from the backup"
+    assert "state.db is damaged" in figures["notes"][0]
+
+
+def test_a_budget_is_shown_too(capsys: Captured, tmp_path: Path) -> None:
+    learn(tmp_path, at_most(isotonic(), offloads=0.002))
+    assert run(["state", "show", str(tmp_path)]) == 0
+    assert "AtMost" in capsys.readouterr().out
+
+
+# -- rollback ---------------------------------------------------------------------------------------------------------
+
+
+def test_rollback_goes_back_to_before_the_last_run(capsys: Captured, tmp_path: Path) -> None:
+    learn(tmp_path, isotonic())
+    good = known(capsys, tmp_path)
+    learn(tmp_path, isotonic(), offloads=50, agreed=False)
+    bad = known(capsys, tmp_path)
+    assert bad["learned"] > good["learned"]
+    assert answer(capsys, "state", "rollback", str(tmp_path)) == {"from": 2, "to": 1, "notes": []}
+    back = known(capsys, tmp_path)
+    assert (back["learned"], back["time"]) == (good["learned"], bad["time"]), "the clock goes on"
+    assert [bin["offloads"] for bin in back["bins"]] == [bin["offloads"] for bin in good["bins"]]
+    assert "no previous generation" in refusal(capsys, "state", "rollback", str(tmp_path))
+    learn(tmp_path, isotonic(), offloads=1)
+    assert run(["state", "rollback", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "From generation 4 back to how generation 3 ended.\n"
+    assert known(capsys, tmp_path)["learned"] == good["learned"]
+
+
+def test_show_lists_what_can_be_gone_back_to_and_rollback_goes_there(capsys: Captured, tmp_path: Path) -> None:
+    for _ in range(3):
+        learn(tmp_path, isotonic(), agreed=False)
+    answer(capsys, "state", "merge", str(tmp_path), str(exported(tmp_path)))
+    listed = answer(capsys, "state", "show", str(tmp_path))["earlier"]
+    assert [(each["generation"], each["before"], each["learned"]) for each in listed] == [
+        (3, "merge", 15), (2, "start", 10), (1, "start", 5),
+    ]  # fmt: skip
+    assert run(["state", "show", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "--to 3 goes back to 15 samples, 15 offloads learned from, before a merge" in shown
+    assert "--to 1 goes back to 5 samples, 5 offloads learned from, before a start" in shown
+    refused = refusal(capsys, "state", "rollback", str(tmp_path), "--to", "9")
+    assert "there are: 3, 2, 1" in refused
+    assert answer(capsys, "state", "rollback", str(tmp_path), "--to", "2")["to"] == 2
+    assert answer(capsys, "state", "show", str(tmp_path))["learned"] == 10
+
+
+def exported(folder: Path) -> Path:
+    """What another device knows, in a file."""
+    learn(folder / "other", isotonic(), agreed=False)
+    out = folder / "other.json"
+    assert run(["state", "export", str(folder / "other"), "--out", str(out)]) == 0
+    return out
+
+
+@pytest.mark.parametrize("command", [["rollback"], ["merge"]])
+def test_a_folder_in_use_is_left_alone(command: list[str], capsys: Captured, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    learn(other, isotonic())
+    with SqliteStore(tmp_path / "state", Gate(isotonic()), seconds=None):
+        more = [str(other)] if command == ["merge"] else []
+        assert "in use by process" in refusal(capsys, "state", *command, str(tmp_path / "state"), *more)
+
+
+@pytest.mark.parametrize("command", [["show"], ["rollback"], ["export"], ["merge"]])
+def test_folders_without_state_are_refused_and_not_made(command: list[str], capsys: Captured, tmp_path: Path) -> None:
+    more = [str(tmp_path / "other.json")] if command == ["merge"] else []
+    assert "No such file" in refusal(capsys, "state", *command, str(tmp_path / "nowhere"), *more)
+    assert not (tmp_path / "nowhere").exists()
+    (tmp_path / "empty").mkdir()
+    assert "empty" in refusal(capsys, "state", *command, str(tmp_path / "empty"), *more)
+    assert not list((tmp_path / "empty").iterdir())
+
+
+# -- export and merge -------------------------------------------------------------------------------------------------
+
+
+def test_an_export_is_the_state_with_a_checksum(capsys: Captured, tmp_path: Path) -> None:
+    learn(tmp_path / "state", isotonic())
+    out = tmp_path / "state.json"
+    assert run(["state", "export", str(tmp_path / "state"), "--out", str(out)]) == 0
+    state = json.loads(out.read_text())
+    gate = restore(state)
+    assert isinstance(gate, Gate)
+    assert sealed(gate.state()) == state
+    assert run(["state", "export", str(tmp_path / "state")]) == 0
+    assert json.loads(capsys.readouterr().out) == state
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["state", "state.json"]
+
+
+def test_no_flipped_bit_of_an_export_is_merged(capsys: Captured, tmp_path: Path) -> None:
+    learn(tmp_path / "state", isotonic())
+    whole, flipped = exported(tmp_path).read_bytes(), tmp_path / "flipped.json"
+    before = known(capsys, tmp_path / "state")
+    for position in range(0, len(whole) - 1, 5):
+        flipped.write_bytes(whole[:position] + bytes([whole[position] ^ (1 << position % 7)]) + whole[position + 1 :])
+        with suppress(ValueError):
+            if json.loads(flipped.read_bytes()) == json.loads(whole):
+                continue  # of the white space
+        assert str(flipped) in refusal(capsys, "state", "merge", str(tmp_path / "state"), str(flipped))
+    assert known(capsys, tmp_path / "state") == before
+
+
+def test_merging_adds_what_others_know_once(capsys: Captured, tmp_path: Path) -> None:
+    kitchen, hall, mine = (tmp_path / name for name in ("kitchen", "hall", "mine"))
+    for folder, offloads in ((kitchen, 4), (hall, 5), (mine, 6)):
+        learn(folder, isotonic(), offloads=offloads)
+    learned = {folder: known(capsys, folder)["bins"][2]["offloads"] for folder in (kitchen, hall, mine)}
+    out = tmp_path / "kitchen.json"
+    assert run(["state", "export", str(kitchen), "--out", str(out)]) == 0
+    merged = answer(capsys, "state", "merge", str(mine), str(out), str(hall))
+    assert len(merged["sources"]) == 2
+    assert merged["to"] > merged["from"]
+    assert known(capsys, mine)["bins"][2]["offloads"] == sum(learned.values())
+    assert run(["state", "merge", str(mine), str(out), str(hall)]) == 0
+    assert "nothing was new" in capsys.readouterr().out
+    answer(capsys, "state", "rollback", str(mine))
+    assert known(capsys, mine)["bins"][2]["offloads"] == learned[mine]
+
+
+def damaged(gate: State) -> dict[str, bytes]:
+    """Files that are no states of the policy in the folder, by what is to be said of them."""
+    state = gate["policy"]
+    evidence = {**state["evidence"], "offloads": [-1.0] * 16}
+    wrong = {
+        "must have bins=16": Isotonic(bins=8, offload_cost=0.5).state(),
+        "policy 'isotonic'": HILCB(bins=16, offload_cost=0.5).state(),
+        "in 'offloads'": {**state, "evidence": evidence},
+        "version 99": {**state, "hinge_state": 99},
+        "parameters": {**state, "parameters": None},
+        "made with confidence {'name': 'margin'}": sealed(Gate(isotonic(), confidence=margin).state()),
+        "does not match its checksum": {**gate, "crc32": "00000000"},
+        "has no checksum": {key: value for key, value in gate.items() if key != "crc32"},
+    }
+    files = {says: json.dumps(content).encode() for says, content in wrong.items()}
+    return {"holds no state": b"{", "but '[1, 2]'": b"[1, 2]", **files}
+
+
+def known(capsys: Captured, folder: Path) -> Any:
+    figures = answer(capsys, "state", "show", str(folder))
+    return {key: figures[key] for key in ("time", "learned", "merged", "bins")}
+
+
+def test_states_that_do_not_fit_change_nothing(capsys: Captured, tmp_path: Path) -> None:
+    folder, other, fine = tmp_path / "state", tmp_path / "other.json", tmp_path / "fine.json"
+    learn(folder, isotonic())
+    learn(tmp_path / "elsewhere", isotonic())
+    assert run(["state", "export", str(tmp_path / "elsewhere"), "--out", str(fine)]) == 0
+    before = known(capsys, folder)
+    for problem, content in damaged(json.loads(fine.read_text())).items():
+        other.write_bytes(content)
+        refused = refusal(capsys, "state", "merge", str(folder), str(fine), str(other))
+        assert problem in refused
+        assert str(other) in refused
+        assert known(capsys, folder) == before
+    assert "No such file" in refusal(capsys, "state", "merge", str(folder), str(tmp_path / "missing.json"))
+
+
+def test_the_commands_say_how_they_are_used(capsys: Captured) -> None:
+    assert run(["state", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("show", "rollback", "export", "merge"))

@@ -1,0 +1,162 @@
+"""The C on this machine: equal to its twin, clean under every check, whole under fuzzing."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hinge import UniformBins
+from hinge.embedded.export import C_FOLDER
+from hinge.embedded.twin import CLOCK_END, LATEST, LiteTwin, MonotoneTwin, Twin
+from tests.embedded.library import Library
+from tests.embedded.toolchains import ALL, available, need
+from tools.boards.sizes import MODES
+from tools.boards.streams import hashes, modes_of
+from tools.boards.targets import CLANG, HERE, HOST, HOSTS, STRICT, Target, defines
+
+TWINS = [LiteTwin, MonotoneTwin]
+SANITIZED = ("-g", "-O1", "-fsanitize=undefined,address", "-fno-sanitize-recover=all")
+FUZZED = 1_000_000 if ALL else 20_000
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Callable[[Twin], Library]:
+    need("gcc")
+    return lambda twin: Library(twin, tmp_path)
+
+
+@pytest.mark.parametrize("kind", TWINS)
+@pytest.mark.parametrize(
+    ("alpha", "offload_cost"), [(0.52, 0.5), (0.1, 0.31), (7.0, 0.97), (0.52, 1.0), (0.52, 0.0), (0.52, None)]
+)
+def test_the_c_learns_as_its_twin_from_any_counts(
+    kind: type[Twin], alpha: float, offload_cost: float | None, library: Callable[[Twin], Library]
+) -> None:
+    twin = kind(16, alpha, offload_cost)
+    c, chance = library(twin), np.random.default_rng(6)
+    for _ in range(2000):
+        bin, agreed, cost = int(chance.integers(16)), bool(chance.integers(2)), int(chance.integers(2**15 + 1))
+        offloads, agreements = any_counts(chance)
+        twin.table.offloads[bin], twin.table.agreements[bin] = offloads, agreements
+        c.state.bins[bin].offloads, c.state.bins[bin].agreements = offloads, agreements
+        if offload_cost is None:
+            twin.table.costs[0] = c.state.offloads = any_counts(chance)[0]
+            twin.table.costs[1] = c.state.costs = int(twin.table.costs[0] * chance.integers(2**15 + 1))
+        twin.functions.learns(twin.table, bin, float(agreed), cost / 2**15, 1, 1)
+        c.learn(bin, agreed, cost)
+        for field in ("expiry", "offloads", "agreements"):
+            assert c.column(field) == list(getattr(twin.table, field))
+        if offload_cost is None:
+            assert [c.state.offloads, c.state.costs] == list(twin.table.costs)
+
+
+def any_counts(chance: np.random.Generator) -> tuple[int, int]:
+    """Offloads of any magnitude that a counter holds, and agreements; often all of them."""
+    offloads = min(65535, int(2 ** chance.uniform(0, 16.1)) - 1)
+    return offloads, int(chance.integers(0, offloads + 1)) if chance.integers(4) else offloads
+
+
+def test_a_cost_above_one_counts_as_one(library: Callable[[Twin], Library]) -> None:
+    c = library(LiteTwin(1))
+    c.learn(0, True, 65535)
+    assert (c.state.costs, c.state.offloads) == (32768, 1)
+
+
+@pytest.mark.parametrize("expiry", [0, 1, CLOCK_END - 1, CLOCK_END, CLOCK_END + 1, LATEST])
+@pytest.mark.parametrize("time", [0, 1, CLOCK_END - 3, CLOCK_END - 1, CLOCK_END])
+def test_the_c_decides_as_its_twin_at_the_ends(expiry: int, time: int, library: Callable[[Twin], Library]) -> None:
+    twin = LiteTwin(1, offload_cost=0.5)
+    c = library(twin)
+    c.state.time, c.state.bins[0].expiry = time, expiry
+    twin.time, twin.table.expiry[0] = time, expiry
+    assert [c.decide(0) for _ in range(5)] == [twin.decide(0).offload for _ in range(5)]
+    assert c.state.time == min(twin.time, CLOCK_END)
+
+
+def test_a_bin_too_high_is_offloaded_and_teaches_nothing(library: Callable[[Twin], Library]) -> None:
+    c = library(LiteTwin(3, offload_cost=0.5))
+    for bin in range(3):
+        c.state.bins[bin].expiry = LATEST
+    assert [c.decide(bin) for bin in (2, 3, 255)] == [False, True, True]
+    before = bytes(c.state)
+    c.learn(3, True)
+    c.learn(255, False)
+    assert bytes(c.state) == before
+
+
+@pytest.mark.parametrize("bins", [1, 3, 16, 255])
+def test_bins_of_quantised_confidences_are_those_of_uniform_bins(bins: int, library: Callable[[Twin], Library]) -> None:
+    c, uniform = library(LiteTwin(bins, offload_cost=0.5)), UniformBins(bins)
+    for step in range(256):
+        assert c.bin_from_int8(step - 128) == uniform.bin(step / 256)
+
+
+@pytest.mark.parametrize("target", HOSTS, ids=lambda target: target.name)
+@pytest.mark.parametrize("kind", TWINS)
+@pytest.mark.parametrize("offload_cost", [0.45, None])
+def test_a_stream_is_decided_as_by_the_twin_under_sanitizers(
+    target: Target,
+    kind: type[Twin],
+    offload_cost: float | None,
+    tmp_path: Path,
+) -> None:
+    twin, samples = kind(16, 0.52, offload_cost), 20_000 if offload_cost is None else 100_000
+    program = tmp_path / "stream"
+    flags = (*SANITIZED, f"-DSAMPLES={samples}u", *defines(twin.constants, *modes_of(twin)))
+    available(target).build("stream.c", program, flags)
+    assert target.run(program) == hashes(twin, samples)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("target", HOSTS, ids=lambda target: target.name)
+def test_it_compiles_without_a_warning(target: Target, mode: str, tmp_path: Path) -> None:
+    flags = defines(LiteTwin(255, offload_cost=0.45).constants, *MODES[mode])
+    available(target).compile(HERE / "size.c", tmp_path / "size.o", ("-O2", *flags))
+
+
+def test_it_compiles_as_cpp(tmp_path: Path) -> None:
+    need("g++")
+    source = tmp_path / "sketch.cpp"
+    source.write_text('#define HINGE_IMPLEMENTATION\n#include "hinge.h"\n')
+    strict = [flag for flag in STRICT if not flag.startswith("-std")]
+    constants = defines(LiteTwin(16, offload_cost=0.45).constants, "HINGE_MONOTONE")
+    command = ["g++", "-std=c++11", *strict, *constants, f"-I{C_FOLDER}", "-c", str(source), "-o", str(tmp_path / "o")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_cppcheck_finds_nothing(mode: str) -> None:
+    need("cppcheck")
+    checks = ["--enable=warning,style,performance,portability", "--std=c99", "--error-exitcode=1", "--quiet"]
+    allowed = ["--suppress=unusedStructMember", "--suppress=missingIncludeSystem"]  # the state is read by its user
+    constants = defines(LiteTwin(16, offload_cost=0.45).constants, *MODES[mode])
+    command = ["cppcheck", *checks, *allowed, *constants, f"-I{C_FOLDER}", str(HERE / "size.c")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("kind", "offload_cost"), [(LiteTwin, 0.45), (MonotoneTwin, 0.45), (MonotoneTwin, None)])
+def test_fuzzed_inputs_break_nothing(kind: type[Twin], offload_cost: float | None, tmp_path: Path) -> None:
+    need(CLANG.compiler)
+    program, twin = tmp_path / "fuzz", kind(4, 0.52, offload_cost)
+    flags = ["-g", "-O1", "-fsanitize=fuzzer,undefined,address", "-fno-sanitize-recover=all", *STRICT]
+    constants = defines(twin.constants, *modes_of(twin))
+    source = str(Path(__file__).with_name("fuzz.c"))
+    command = [CLANG.compiler, *flags, *constants, f"-I{C_FOLDER}", source, "-o", str(program)]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if "libclang_rt.fuzzer" in built.stderr:
+        need("libclang_rt.fuzzer (libclang-rt-dev)")
+    assert built.returncode == 0, built.stderr
+    limits = [f"-runs={FUZZED}", "-seed=6", "-max_len=512", "-timeout=10", "-max_total_time=240", "-verbosity=1"]
+    done = subprocess.run([program, *limits], capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert f"Done {FUZZED}" in done.stderr
+
+
+def test_a_million_samples_are_decided_as_by_the_twin(tmp_path: Path) -> None:
+    twin = LiteTwin(16, 0.52, 0.5)
+    available(HOST).build("stream.c", tmp_path / "s", ("-Os", "-DSAMPLES=1000000u", *defines(twin.constants)))
+    assert HOST.run(tmp_path / "s") == hashes(twin, 1_000_000)

@@ -1,0 +1,157 @@
+"""The command `serve`: what it says, how it refuses, and how it ends."""
+
+import signal
+import socket
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hinge.cli.app import run
+from hinge.fashion import local_model
+from hinge.server.models import parse_places
+from tests.server import models
+from tests.server.clients import HOST, ask, connect, images, infer, read_reply, wait_for
+from tests.server.processes import WAIT_S, serving
+
+Captured = pytest.CaptureFixture[str]
+TOKEN = "0123456789abcdef"
+
+
+def refusal(capsys: Captured, *arguments: str) -> str:
+    """The one line with which the command fails, leaving standard output empty."""
+    assert run(["serve", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("hinge: ")
+    return captured.err.strip()
+
+
+def ended(process: "subprocess.Popen[str]") -> int:
+    return process.wait(timeout=WAIT_S)
+
+
+def begin_request(connection: socket.socket) -> bytes:
+    """Send all of a request but its last byte, which is returned."""
+    body = images().body
+    head = f"POST /v2/models/fashion-local/infer HTTP/1.1\r\n{HOST}Content-Length: {len(body)}\r\n\r\n"
+    connection.sendall(head.encode() + body[:-1])
+    return body[-1:]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_it_finishes_what_is_under_way_and_ends_well(number: signal.Signals) -> None:
+    with serving("fashion-local", "--drain-s", "20") as (process, url), connect(url) as connection:
+        last = begin_request(connection)
+        wait_for(url, "hinge_in_flight_requests 1.0")
+        process.send_signal(number)
+        end = time.monotonic() + WAIT_S
+        while ask(url, "/v2/health/ready").status != 503:
+            assert time.monotonic() < end
+        assert ask(url, "/v2/health/live").status == 200
+        assert infer(url, "fashion-local", images()).status == 503
+        connection.sendall(last)
+        assert read_reply(connection).status == 200
+        assert ended(process) == 0
+
+
+def test_it_does_not_wait_for_ever() -> None:
+    with serving("fashion-local", "--drain-s", "0.2") as (process, url), connect(url) as connection:
+        begin_request(connection)
+        wait_for(url, "hinge_in_flight_requests 1.0")
+        process.terminate()
+        assert ended(process) == 0
+
+
+def test_it_ends_well_in_the_middle_of_a_run() -> None:
+    many = images(np.zeros((20_000, 28, 28), np.uint8), binary=True)  # half a minute of work
+    with serving("fashion", "--drain-s", "0.2") as (process, url), ThreadPoolExecutor() as pool:
+        replies = [pool.submit(infer, url, "fashion", many) for _ in range(3)]
+        wait_for(url, "hinge_in_flight_requests 3.0")
+        process.terminate()
+        assert ended(process) == 0
+        assert {reply.result().status for reply in replies} == {503}
+
+
+def test_an_idle_server_ends_at_once_and_well() -> None:
+    with serving("fashion-local") as (process, url), connect(url):
+        process.terminate()
+        assert ended(process) == 0
+
+
+def test_it_says_where_it_serves_what(tmp_path: Path) -> None:
+    path = models.scaling(tmp_path / "m.onnx", 2.0)
+    with serving("fashion-local", str(path), f"n={path}", environment={"HINGE_TOKEN": TOKEN}) as (_, url):
+        assert url.startswith("http://127.0.0.1:")
+        shown = {"Authorization": f"Bearer {TOKEN}"}
+        for name in ("fashion-local", "m", "n"):
+            assert ask(url, f"/v2/models/{name}", headers=shown).json["name"] == name
+        assert ask(url, "/v2").status == 401
+
+
+def test_the_token_may_be_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(TOKEN)
+    with serving("fashion-local", "--token-file", str(tmp_path / "token")) as (_, url):
+        assert ask(url, "/v2").status == 401
+        assert ask(url, "/v2", headers={"Authorization": f"Bearer {TOKEN}"}).status == 200
+
+
+def test_a_port_in_use_is_one_line(capsys: Captured) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert refusal(capsys, "fashion-local", "--port", str(port)) == (
+            f"hinge: 127.0.0.1:{port}: Address already in use"
+        )
+
+
+def test_models_that_cannot_be_served_are_one_line(capsys: Captured, tmp_path: Path) -> None:
+    assert refusal(capsys, "missing.onnx") == "hinge: missing.onnx: there is no such file"
+    assert refusal(capsys, "fashoin") == "hinge: there is no model 'fashoin'; did you mean 'fashion'?"
+    assert refusal(capsys, f"a/b={local_model()}").endswith("there is no such file")
+    assert "NAME=PATH" in refusal(capsys, f"a b={local_model()}")
+    assert "different names, got 'fashion-local' twice" in refusal(capsys, "fashion-local", str(local_model()))
+    (tmp_path / "m.onnx").write_bytes(b"no model")
+    assert "not an ONNX model" in refusal(capsys, str(tmp_path / "m.onnx"))
+    external = models.save(tmp_path / "e.onnx", [], [], [], initializer=[models.external_tensor()])
+    assert "keeps data in other files" in refusal(capsys, str(external))
+    constant = models.save(tmp_path / "c.onnx", [], [], [])
+    assert refusal(capsys, str(constant))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--host", "0.0.0.0"], "lets others in"),
+        (["--host", "no such host"], "--host must be an address"),
+        (["--tls-cert", "a.pem"], "--tls-cert and --tls-key go together"),
+        (["--client-ca", "a.pem"], "--client-ca needs"),
+        (["--tls-cert", "a.pem", "--tls-key", "b.pem"], "a.pem: No such file"),
+        (["--token-file", "missing"], "missing: No such file"),
+        (["--port", "70000"], "Invalid value for '--port'"),
+        (["--max-batch", "0"], "Invalid value for '--max-batch'"),
+        (["--threads", "-1"], "Invalid value for '--threads'"),
+        (["--drain-s", "-1"], "--drain-s must be"),
+        (["--log-level", "loud"], "Invalid value for '--log-level'"),
+    ],
+)
+def test_options_that_make_no_sense_are_one_line(capsys: Captured, arguments: list[str], problem: str) -> None:
+    assert problem in refusal(capsys, "fashion-local", *arguments)
+
+
+def test_a_weak_token_is_refused_and_not_shown(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = "HINGE_TOKEN: token must be printable ASCII without spaces, at least 16 characters"
+    for token in ("", "hunter2 hunter2 hunter2", "hunter2"):
+        monkeypatch.setenv("HINGE_TOKEN", token)
+        assert refusal(capsys, "fashion-local") == f"hinge: {problem}"
+
+
+def test_names_come_from_where_they_should() -> None:
+    places = parse_places(["fashion", "x=models/a.onnx", "models/b.onnx", Path("c.onnx")])
+    assert [place.name for place in places] == ["fashion", "x", "b", "c"]
+    assert [str(place.path) for place in places[1:]] == ["models/a.onnx", "models/b.onnx", "c.onnx"]
+    with pytest.raises(ValueError, match="must be one model at least"):
+        parse_places([])

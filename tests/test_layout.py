@@ -1,0 +1,65 @@
+"""The tree is as the documentation says: tests mirror the package, and files are named by nouns."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "hinge"
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
+ACROSS = {"support", "faults", "fuzz", "attacks", "interop", "browser", "docs", "ray"}  # folders that test many modules
+WHOLE = {"package", "layout", "examples"}  # files that test the whole
+NOUNS = {"testing", "batching"}
+
+
+def mirrored(test: Path) -> bool:
+    """Whether a test is named for a module or package: test_store.py and test_store_damage.py for store.py."""
+    place = test.relative_to(ROOT / "tests")
+    folder = PACKAGE / place.parent
+    names = {path.stem for path in folder.iterdir() if path.suffix == ".py" or path.is_dir()}
+    stem = place.stem.removeprefix("test_")
+    return any(stem == name or stem.startswith(name + "_") for name in {*names, folder.name})
+
+
+def mirroring() -> list[Path]:
+    found = sorted((ROOT / "tests").rglob("test_*.py"))
+    return [path for path in found if path.relative_to(ROOT / "tests").parts[0] not in ACROSS]
+
+
+@pytest.mark.parametrize("test", mirroring(), ids=lambda test: test.relative_to(ROOT).as_posix())
+def test_tests_mirror_the_package(test: Path) -> None:
+    assert test.stem.removeprefix("test_") in WHOLE or mirrored(test)
+
+
+def test_modules_are_named_by_nouns() -> None:
+    gerunds = {path.stem for path in MODULES if path.stem.endswith("ing")}
+    assert gerunds <= NOUNS
+
+
+def test_no_name_is_used_three_times() -> None:
+    counts = Counter(path.stem for path in MODULES)
+    assert [name for name, count in counts.items() if count > 2] == []
+
+
+def listed(page: str) -> set[str]:
+    """The files and folders below src/hinge/ in a page's list of them."""
+    text = (ROOT / page).read_text("utf-8")
+    block = text.partition("    src/hinge/")[2].partition("\n\n")[0]
+    return set(re.findall(r"^ {6}(\w+(?:\.py|/))", block, re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/design.md"])
+def test_the_layout_on_the_page_is_that_of_the_tree(page: str) -> None:
+    there = {path.name for path in PACKAGE.glob("*.py")} | {
+        f"{path.parent.name}/" for path in PACKAGE.glob("*/__init__.py")
+    }
+    assert listed(page) == there - {"__init__.py", "__main__.py"}
+
+
+def test_the_design_names_the_modules_of_every_package() -> None:
+    text = (ROOT / "docs" / "design.md").read_text("utf-8")
+    block = text.partition("    src/hinge/")[2].partition("\n\n")[0]
+    names = set(re.findall(r"\w+", block))
+    assert sorted({path.stem for path in MODULES} - names - {"__main__"}) == []
