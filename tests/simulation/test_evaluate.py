@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import hinge
 from hinge import HILCB, Gate, Isotonic, Trace, UniformBins, load_trace, write_trace
-from hinge.cli.app import app
+from hinge.cli.app import run
 from hinge.errors import UnknownName
 from hinge.simulation import Evaluation, simulate
 from hinge.simulation.sources import FixedCosts, InOrder, Resampled
@@ -27,10 +26,10 @@ def uneven(rows: int = 3000) -> Trace:
     return Trace(confidence, agreed.astype(int), np.ones(rows, int), cost=np.where(confidence < 0.6, 0.2, 0.8))
 
 
-def printed(*arguments: str) -> dict[str, Any]:
-    result = CliRunner().invoke(app, ["evaluate", *arguments, "--json"])
-    assert result.exit_code == 0, result.output
-    figures: dict[str, Any] = json.loads(result.stdout)
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert run(["evaluate", *arguments, "--json"]) == 0
+    figures: dict[str, Any] = json.loads(capsys.readouterr().out)
     return figures
 
 
@@ -44,8 +43,10 @@ def printed(*arguments: str) -> dict[str, Any]:
     ],
     ids=["in order", "cost", "learned", "drawn"],
 )
-def test_the_function_gives_what_the_command_prints(options: list[str], settings: dict[str, Any]) -> None:
-    command = printed("synthetic-cifar10", "--policies", ",".join(NAMES), "--runs", "3", *options)
+def test_the_function_gives_what_the_command_prints(
+    options: list[str], settings: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = printed(capsys, "synthetic-cifar10", "--policies", ",".join(NAMES), "--runs", "3", *options)
     results = hinge.evaluate("synthetic-cifar10", NAMES, runs=3, **settings)
     assert results.figures() == command["policies"]
     assert results.warnings() == command["warnings"]
@@ -53,11 +54,12 @@ def test_the_function_gives_what_the_command_prints(options: list[str], settings
     assert results.complete
 
 
-def test_a_log_with_costs_is_learned_by_the_policies(tmp_path: Path) -> None:
+def test_a_log_with_costs_is_learned_by_the_policies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_trace(uneven(), tmp_path / "log.csv")
     results = hinge.evaluate(tmp_path / "log.csv", ["isotonic"], runs=2)
     assert results.offload_cost is None
-    assert results.figures() == printed(str(tmp_path / "log.csv"), "--policies", "isotonic", "--runs", "2")["policies"]
+    command = printed(capsys, str(tmp_path / "log.csv"), "--policies", "isotonic", "--runs", "2")
+    assert results.figures() == command["policies"]
 
 
 @pytest.mark.parametrize("kind", ["trace", "name", "file", "dict", "pandas", "polars"])
@@ -108,6 +110,7 @@ def test_a_dict_names_policies_apart() -> None:
         hinge.evaluate("synthetic-cifar10", ["hi-lcb", HILCB(offload_cost=0.5)], 0.5)
 
 
+@pytest.mark.slow
 def test_all_are_all_and_the_table_has_a_line_for_each() -> None:
     results = hinge.evaluate("synthetic-cifar10", offload_cost=0.5, runs=1, horizon=500)
     assert {"isotonic", "hi-lcb", "oracle", "always-local"} <= {*results}
