@@ -162,28 +162,28 @@ PROMISES = {
     ),
     "R3": Promise(
         "five failures, then one probe per interval, and back within one",
-        "`faults/test_outages.py`, `gate/test_outages.py` in simulated time",
+        "`faults/test_outages.py`, `device/test_outages.py` in simulated time",
         outages,
     ),
     "R4": Promise("what failed, came late or made no sense teaches nothing", "`faults/test_evidence.py`", evidence),
     "R5": Promise(
         "kill -9 at any instant loses nothing that was acknowledged",
-        "`faults/test_crashes.py`, `gate/test_store.py`",
+        "`faults/test_crashes.py`, `device/test_store.py`",
         crashes,
     ),
     "R6": Promise(
         "power loss at any write leaves a whole state, and no more is lost than stated",
-        "`gate/test_store.py`, `gate/test_store_damage.py`",
+        "`device/test_store.py`, `device/test_store_damage.py`",
         POWER,
     ),
     "R7": Promise(
         "a disk that is full or fails stops nothing, and is not trusted again",
-        "`faults/test_disks.py`, `gate/test_store.py`",
+        "`faults/test_disks.py`, `device/test_store.py`",
         disks,
     ),
     "R8": Promise(
         "holds for events in any order; merging is commutative, associative and idempotent",
-        "`faults/test_any_order.py`, `gate/test_store_stateful.py`, `test_conformance.py`",
+        "`faults/test_any_order.py`, `device/test_store_stateful.py`, `test_testing.py`",
         orders,
     ),
     "R9": Promise(
@@ -193,7 +193,7 @@ PROMISES = {
     ),
     "R10": Promise(
         "a broken model or state file leaves the old one serving",
-        "`faults/test_disks.py`, `gate/test_device.py`",
+        "`faults/test_disks.py`, `device/test_device.py`",
         broken,
     ),
     "S1": Promise("bound to this machine, or guarded by a token or TLS", "`server/`", SERVER),

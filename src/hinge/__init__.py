@@ -55,7 +55,6 @@ _MOVED = {
         "temperature",
     ),
     "hinge.costs": ("ZeroOneCost",),
-    "hinge.device.storage.store": ("Store",),
     "hinge.errors": (
         "InvalidDecision",
         "InvalidMessage",
@@ -139,7 +138,6 @@ if TYPE_CHECKING:
     from hinge.device.device import Device as Device
     from hinge.device.resilience import Breaker as Breaker
     from hinge.device.resilience import RetryBudget as RetryBudget
-    from hinge.device.storage.store import Store as Store
     from hinge.errors import HingeError as HingeError
     from hinge.errors import InvalidDecision as InvalidDecision
     from hinge.errors import InvalidMessage as InvalidMessage

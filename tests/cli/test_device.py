@@ -16,11 +16,12 @@ from typing import IO, Any
 import numpy as np
 import pytest
 
-from hinge import Device, FixedCost, Isotonic, OnnxModel, Store, UniformBins, fashion, load_trace, read_trace, simulate
+from hinge import Device, FixedCost, Gate, Isotonic, OnnxModel, UniformBins, fashion, load_trace, read_trace, simulate
 from hinge.cli.app import run
 from hinge.cli.device import Run
 from hinge.cli.device_samples import Case
 from hinge.cli.device_view import Warnings
+from hinge.device.store import SqliteStore
 from hinge.oip.tensors import TensorSpec
 from hinge.policies import AlwaysLocal
 from hinge.server import Server
@@ -318,9 +319,9 @@ def test_settings_that_make_no_sense(arguments: list[str], problem: str, capsys:
 
 
 def test_a_state_of_another_policy_or_in_use(capsys: Captured, tmp_path: Path) -> None:
-    with Store(tmp_path, Isotonic(bins=8, offload_cost=0.5), seconds=None):
+    with SqliteStore(tmp_path, Gate(Isotonic(bins=8, offload_cost=0.5)), seconds=None):
         assert "in use by process" in refused(capsys, "--state", str(tmp_path), "--bins", "8")
-    assert "use another folder" in refused(capsys, "--state", str(tmp_path), "--bins", "16")
+    assert "or use another folder" in refused(capsys, "--state", str(tmp_path), "--bins", "16")
 
 
 def test_a_port_that_is_taken(capsys: Captured) -> None:

@@ -28,7 +28,6 @@ from hinge import (
     MeasuredCost,
     OnnxModel,
     RetryBudget,
-    Store,
     Thompson,
     UniformBins,
     at_most,
@@ -249,8 +248,6 @@ def test_the_state_survives_the_process(tmp_path: Path) -> None:
         for sample in range(1000):
             device.infer(sample)
         before = content(device)
-        assert isinstance(device._store, Store)
-        assert device._store.sync()  # offloads were learned faster here than any network lets them come
         assert (device.status.on_disk, device.status.not_durable) == (True, None)
     with patient(LOCAL, Scripted(), policy(), state=tmp_path) as device:
         assert content(device) == before

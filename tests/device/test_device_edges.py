@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from hinge import AsyncDevice, Breaker, Device, MeasuredCost, OpenInference, Store
+from hinge import AsyncDevice, Breaker, Device, Gate, MeasuredCost, OpenInference
 from hinge.confidence import max_softmax, temperature
 from hinge.costs import FixedCost
+from hinge.device.store import SqliteStore
 from hinge.errors import RemoteLate, RemoteUnreachable
 from hinge.models.base import Classifier
 from hinge.oip.tensors import TensorSpec
@@ -173,7 +174,7 @@ def test_closing_lets_go_of_the_folder_whatever_happens(tmp_path: Path) -> None:
     device = patient(LOCAL, Stubborn(), policy(), state=tmp_path)
     with pytest.raises(OSError, match="cannot close"):
         device.close()
-    Store(tmp_path).close()
+    SqliteStore(tmp_path, Gate(policy())).close()
 
 
 def test_a_closed_device_says_so() -> None:

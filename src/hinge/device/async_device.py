@@ -7,11 +7,13 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 from hinge.device.answer import Answer
 from hinge.device.device import BaseDevice, Part
 from hinge.device.offload import Judged
+from hinge.device.store import SqliteStore
 from hinge.remotes.function import for_event_loop
 
 INLINE_S = 0.001  # a local model that takes longer runs in a worker thread: handing over takes about 0.1 ms
@@ -39,6 +41,9 @@ class AsyncDevice(BaseDevice):
 
     def _keeping_the_deadline(self, remote: Any) -> Any:
         return for_event_loop(remote, self._in_flight)
+
+    def _store_in(self, folder: str | Path) -> SqliteStore:
+        return SqliteStore(folder, self.gate, background=True)  # no disk is waited for in the event loop
 
     def after_fork(self) -> None:
         """The parent's threads and tasks are not the child's."""
@@ -77,7 +82,7 @@ class AsyncDevice(BaseDevice):
         finally:
             if self._workers is not None:
                 self._workers.shutdown(wait=False)
-            self._store.close()
+            await asyncio.to_thread(self._store.close)  # which waits for the disk
 
     async def __aenter__(self) -> AsyncDevice:
         return self

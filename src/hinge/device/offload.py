@@ -27,7 +27,7 @@ from hinge.costs import OffloadCost, WrongCost
 from hinge.device.answer import Answer
 from hinge.device.resilience import Attempt, Breaker, RetryBudget
 from hinge.device.status import StatusTracker
-from hinge.device.storage.memory import Keeper
+from hinge.device.store import MemoryStore
 from hinge.errors import (
     BreakerOpen,
     InvalidDecision,
@@ -73,7 +73,7 @@ class Offloader:
     def __init__(
         self,
         *,
-        store: Keeper,
+        store: MemoryStore,
         status: StatusTracker,
         explain: Callable[[int], Explanation],
         breaker: Breaker,

@@ -9,7 +9,7 @@ from threading import Lock
 
 from hinge._fork import renew_after_fork
 from hinge.device.resilience import Breaker, Counts
-from hinge.device.storage.memory import Keeper
+from hinge.device.store import MemoryStore
 from hinge.errors import BreakerOpen, RemoteFailed
 from hinge.policies.policy import Policy
 
@@ -39,7 +39,7 @@ class Status:
 class StatusTracker:
     """Counts the outcomes of offloads. Accepted samples are counted by the policy's clock alone. Thread-safe."""
 
-    def __init__(self, store: Keeper, breaker: Breaker) -> None:
+    def __init__(self, store: MemoryStore, breaker: Breaker) -> None:
         self._store, self._breaker = store, breaker
         self._began = store.policy.time
         self._remote, self._dropped, self._agreed, self._cost = 0, 0, 0.0, 0.0
@@ -72,7 +72,7 @@ class StatusTracker:
             if not isinstance(failure, BreakerOpen):
                 self.last_failure = failure
         if isinstance(failure, BreakerOpen):  # the breaker itself is as it was; only a budget may have run out
-            self._alarm("the offload budget is exhausted", self._store.look(_exhausted))
+            self._alarm("the offload budget is exhausted", self._store.locked(_exhausted))
         else:
             self._watch()
 
@@ -82,7 +82,7 @@ class StatusTracker:
             self._dropped += samples
 
     def _watch(self) -> None:
-        exhausted, changes = self._store.look(_exhausted_and_changes)
+        exhausted, changes = self._store.locked(_exhausted_and_changes)
         with self._lock:
             changed, self._changes = changes > self._changes, changes
             is_open = self._breaker.opened_at is not None
@@ -92,7 +92,7 @@ class StatusTracker:
         elif turned:
             log.warning("the remote answers again")
         self._alarm("the offload budget is exhausted", exhausted)
-        self._alarm("what is learned is not durable", self._store.reason is not None, self._store.reason)
+        self._alarm("what is learned is not durable", self._store.problem is not None, self._store.problem)
         self._alarm("the policy found the world changed, and forgot what it knew", changed)
 
     def _alarm(self, what: str, holds: bool, why: str | None = None, news: bool = False) -> None:
@@ -121,7 +121,7 @@ class StatusTracker:
                 breaker=self._breaker.state,
                 attempts=self._breaker.counts,
                 on_disk=self._store.on_disk,
-                not_durable=self._store.reason,
+                not_durable=self._store.problem,
                 alarms=dict(self._alarms),
             )
 

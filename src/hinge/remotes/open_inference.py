@@ -20,12 +20,13 @@ import numpy as np
 
 from hinge.errors import InvalidMessage, RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused
 from hinge.oip.access import bearer, check_url
-from hinge.oip.json import MAX_BODY_BYTES, model_name, shown
+from hinge.oip.json import MAX_BODY_BYTES, shown
 from hinge.oip.messages import (
     ModelMetadata,
     ServerMetadata,
     build_request,
     inference_path,
+    model_name,
     parse_error,
     parse_model_metadata,
     parse_response,

@@ -9,14 +9,16 @@ asyncio's public interfaces alone: uvicorn calls the event loop's `create_server
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 import ssl as tls
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from itertools import count
+from typing import Any, cast
 
 from hinge.errors import printable
-from hinge.server.limits import MAX_HEAD_BYTES, Refusal, disconnected, new_id
+from hinge.server.limits import MAX_HEAD_BYTES, Refusal, disconnected
 from hinge.server.observability import Log, Metrics
 
 try:
@@ -35,7 +37,13 @@ SWEEP_S = 0.25
 REFUSED = 64  # refused clients that may linger at the same time
 SPARE_FILES = 128  # descriptors for everything but connections
 
-Result = TypeVar("Result")
+_PROCESS = secrets.token_hex(4)
+_COUNT = count(1)
+
+
+def new_id() -> str:
+    """An id that no other request has, by which an answer and its line in the log are found."""
+    return f"{_PROCESS}-{next(_COUNT):x}"
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -77,16 +85,11 @@ class Connection(asyncio.BufferedProtocol):
         if self.gone:
             raise disconnected()
 
-    async def wait(self, result: asyncio.Future[Result]) -> Result:
-        """Await a result, which is cancelled if the client hangs up."""
+    def cancels(self, result: asyncio.Future[Any]) -> None:
+        """Cancel a result if the client hangs up, or has."""
         self._awaited = result
-        try:
-            return await result
-        except asyncio.CancelledError:
-            self.check()
-            raise
-        finally:
-            self._awaited = None
+        if self.gone:
+            result.cancel()
 
     # -- the asyncio protocol ------------------------------------------------------------------------------------------
 
@@ -275,10 +278,11 @@ class Listener:
         self.started.set()
         return self
 
-    def find(self, address: tuple[str, int] | None) -> Connection:
-        """The connection with that client; a new one, of no consequence, where there is none."""
-        found = self.by_address.get(address) if address else None
-        return found or Connection(self)
+    def begin(self, address: tuple[str, int] | None) -> Connection:
+        """The connection on which a client begins a request; a new one, of no consequence, where there is none."""
+        connection = (self.by_address.get(address) if address else None) or Connection(self)
+        connection.begin()
+        return connection
 
     def refused(self, status: int, reason: str, problem: str) -> str:
         """Count and log a refusal that the application does not see; returns its id."""

@@ -182,5 +182,5 @@ def test_refused_requests_are_in_the_log_with_their_path_and_what_was_wrong(
         ask(server.url, "/" + "x" * 1000)
         ask(server.url, "/v2", headers={"X-Large": "x" * 20_000})
     unknown, large = (json.loads(line) for line in capsys.readouterr().err.splitlines())
-    assert (unknown["path"], unknown["error"]) == ("/" + "x" * 254 + "…", "there is nothing at this path")
+    assert (unknown["path"], unknown["error"]) == ("/" + "x" * 198 + "…", "there is nothing at this path")
     assert (large["status"], large["error"]) == (431, "the headers are too large")
