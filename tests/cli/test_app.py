@@ -321,6 +321,8 @@ def test_what_comes_from_outside_cannot_move_the_cursor(capsys: Captured, tmp_pa
 # -- the installed command --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+@pytest.mark.server
 def test_the_installed_command_simulates() -> None:
     done = script("simulate", *SHORT, "--seed", "5", "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -329,12 +331,15 @@ def test_the_installed_command_simulates() -> None:
     assert set(json.loads(done.stdout)) >= FIGURES | TRUE_FIGURES
 
 
+@pytest.mark.server
 def test_the_installed_command_refuses_in_one_line() -> None:
     done = script("simulate", "--policy", "hi-lbc")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "hinge: no policy is called 'hi-lbc'; did you mean 'hi-lcb'?\n"
 
 
+@pytest.mark.slow
+@pytest.mark.server
 def test_the_installed_command_evaluates_a_log_and_says_its_version(tmp_path: Path) -> None:
     chance = np.random.default_rng(2)
     trace = Trace(chance.random(300), chance.integers(0, 2, 300), np.ones(300, int), cost=chance.random(300))
@@ -346,17 +351,21 @@ def test_the_installed_command_evaluates_a_log_and_says_its_version(tmp_path: Pa
     assert script("--version").stdout == f"hinge {__version__}\n"
 
 
+@pytest.mark.slow
+@pytest.mark.server
 def test_no_figure_is_cut_off_in_a_terminal_of_eighty_columns() -> None:
     done = script("evaluate", "synthetic-cifar10", "--runs", "2")
     assert "always-remote" in done.stdout
     assert "…" not in done.stdout
 
 
+@pytest.mark.server
 def test_the_package_runs_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "hinge", "--version"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"hinge {__version__}\n")
 
 
+@pytest.mark.server
 def test_help_says_how_and_no_command_at_all_says_the_same() -> None:
     helped = script("--help")
     assert helped.returncode == 0
