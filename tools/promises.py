@@ -173,7 +173,7 @@ PROMISES = {
     ),
     "R6": Promise(
         "power loss at any write leaves a whole state, and no more is lost than stated",
-        "`device/test_store.py`, `device/test_store_damage.py`",
+        "`device/test_store.py`, `device/test_database.py`",
         POWER,
     ),
     "R7": Promise(
