@@ -23,7 +23,6 @@ MARKERS = {  # by folder or file; single tests elsewhere are marked where they s
     "tests/paper": "slow",
     "tests/policies/test_policy_memory.py": "slow",
     "tests/server": "server",
-    "tests/simulation/test_kernel_equals_object.py": "slow",
     "tests/simulation/test_kernel_long_runs.py": "slow",
     "tests/simulation/test_engine_regret.py": "slow",
     "tests/test_examples.py": "slow",

@@ -104,7 +104,7 @@ def disks(figures: Figures) -> str:
     cases = figures["R7"]
     return (
         f"{number(total(cases, 'answered'))} samples while the disk failed in {len(cases)} ways, all answered and "
-        "learned; each time durable again by a new generation"
+        "learned; each time durable again by a new database"
     )
 
 
@@ -125,7 +125,7 @@ def fuzzed(figures: Figures) -> str:
 
 def broken(figures: Figures) -> str:
     """R10."""
-    return f"{len(figures['R10'])} kinds of damage: each time the generation before it served"
+    return f"{len(figures['R10'])} kinds of damage: each time the backup served"
 
 
 def budgets(figures: Figures) -> str:
@@ -147,6 +147,7 @@ def elsewhere(text: str) -> Callable[[Figures], str]:
 
 SERVER = elsewhere("see [server.md](server.md)")
 POWER = elsewhere("after every write of a recorded run; all of it in `make test`")
+FORMS = elsewhere("a folder of every form ever written is in `tests/device/folders`; all of it in `make test`")
 UNDONE = elsewhere("not done: merging trusts the states that it is given")
 
 PROMISES = {
@@ -173,7 +174,7 @@ PROMISES = {
     ),
     "R6": Promise(
         "power loss at any write leaves a whole state, and no more is lost than stated",
-        "`device/test_store.py`, `device/test_database.py`",
+        "`device/test_database.py`",
         POWER,
     ),
     "R7": Promise(
@@ -193,8 +194,14 @@ PROMISES = {
     ),
     "R10": Promise(
         "a broken model or state file leaves the old one serving",
-        "`faults/test_disks.py`, `device/test_device.py`",
+        "`faults/test_disks.py`, `device/test_database.py`",
         broken,
+    ),
+    "R11": Promise(
+        "a state by any older version opens with all that was learned; one made with other bins, measure or policy "
+        "is refused",
+        "`device/test_database.py`, `device/test_journal.py`, `test_gate.py`",
+        FORMS,
     ),
     "S1": Promise("bound to this machine, or guarded by a token or TLS", "`server/`", SERVER),
     "S2": Promise("limits hold before anything is allocated", "`server/`", SERVER),

@@ -145,5 +145,5 @@ class Kept(RuleBasedStateMachine):
             self.folder.cleanup()
 
 
-TestKept = Kept.TestCase
+TestKept = pytest.mark.slow(Kept.TestCase)
 TestKept.settings = settings(max_examples=60, stateful_step_count=25)

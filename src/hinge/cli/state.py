@@ -9,6 +9,7 @@ import typer
 from rich import box
 from rich.table import Table
 
+from hinge._files import replacing
 from hinge.cli import console as show
 from hinge.cli import options
 from hinge.device.database import Saved, read
@@ -16,7 +17,6 @@ from hinge.device.store import SqliteStore
 from hinge.errors import InvalidState
 from hinge.gate import sealed, unsealed
 from hinge.policies.policy import State
-from hinge.traces.files import replacing
 
 Folder = Annotated[Path, typer.Argument(help="The folder given to a device as --state.", show_default=False)]
 

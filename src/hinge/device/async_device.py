@@ -54,12 +54,14 @@ class AsyncDevice(BaseDevice):
     async def infer(self, sample: Any) -> Answer:
         """The answer to one sample."""
         self._check_open()
-        judged = self._decided(*await self._run_local(self._local.answer, sample, 1))
-        if self._waits(judged):
-            return (await self._offloader.ask_async(self._remote, [sample], [judged]))[0]
-        if judged.decision.offload:
+        label, confidence = await self._run_local(self._local.answer, sample, 1)
+        judged = self._decided(label, confidence)
+        if not judged.decision.offload and self._shadow != "remote":
+            return self._accepted(judged)
+        if self._shadow == "local":
             self._ask_in_background(sample, judged)
-        return self._accepted(judged)
+            return self._accepted(judged)
+        return (await self._offloader.ask_async(self._remote, [sample], [judged]))[0]
 
     async def infer_many(self, samples: Iterable[Any]) -> list[Answer]:
         """The answers to many samples, which are decided together: none of them learns from another."""

@@ -24,11 +24,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from hinge._files import replacing
 from hinge.device.journal import NewerVersion, old_files, read_old
 from hinge.errors import HingeError, InvalidState, UnknownName
 from hinge.gate import GATE_VERSION, sealed, unsealed
 from hinge.policies.policy import STATE_VERSION, Policy, State, restore
-from hinge.traces.files import replacing
 
 FORMAT = 1  # of the rows
 START, MERGE = "start", "merge"  # why a generation begins; a rollback is a start, too

@@ -224,12 +224,14 @@ class Device(BaseDevice):
     def infer(self, sample: Any) -> Answer:
         """The answer to one sample."""
         self._check_open()
-        judged = self._decided(*self._local.answer(sample))
-        if self._waits(judged):
-            return self._offloader.ask(self._remote, [sample], [judged])[0]
-        if judged.decision.offload:
+        label, confidence = self._local.answer(sample)
+        judged = self._decided(label, confidence)
+        if not judged.decision.offload and self._shadow != "remote":
+            return self._accepted(judged)
+        if self._shadow == "local":
             self._ask_in_background(sample, judged)
-        return self._accepted(judged)
+            return self._accepted(judged)
+        return self._offloader.ask(self._remote, [sample], [judged])[0]
 
     def infer_many(self, samples: Iterable[Any]) -> list[Answer]:
         """The answers to many samples, which are decided together: none of them learns from another."""

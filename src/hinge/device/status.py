@@ -66,15 +66,16 @@ class StatusTracker:
 
     def fell_back(self, failure: RemoteFailed, samples: int, cost: float) -> None:
         """So many samples got their local answer, as the remote failed; each paid for asking."""
+        was_open = isinstance(failure, BreakerOpen)
         with self._lock:
             self._fell_back[failure.kind] += samples
             self._cost += samples * cost
-            if not isinstance(failure, BreakerOpen):
+            if not was_open:
                 self.last_failure = failure
-        if isinstance(failure, BreakerOpen):  # the breaker itself is as it was; only a budget may have run out
-            self._alarm("the offload budget is exhausted", self._store.locked(_exhausted))
-        else:
+        if not was_open:
             self._watch()
+        elif self._store.locked(_exhausted):  # nothing else can have changed
+            self._alarm("the offload budget is exhausted")
 
     def dropped(self, samples: int) -> None:
         """So many samples' offloads were cancelled."""
@@ -88,17 +89,18 @@ class StatusTracker:
             is_open = self._breaker.opened_at is not None
             turned, self._is_open = is_open != self._is_open, is_open
         if is_open:
-            self._alarm("the breaker opened", True, str(self.last_failure), news=turned)
+            self._alarm("the breaker opened", str(self.last_failure), news=turned)
         elif turned:
             log.warning("the remote answers again")
-        self._alarm("the offload budget is exhausted", exhausted)
-        self._alarm("what is learned is not durable", self._store.problem is not None, self._store.problem)
-        self._alarm("the policy found the world changed, and forgot what it knew", changed)
+        if exhausted:
+            self._alarm("the offload budget is exhausted")
+        if self._store.problem is not None:
+            self._alarm("what is learned is not durable", self._store.problem)
+        if changed:
+            self._alarm("the policy found the world changed, and forgot what it knew")
 
-    def _alarm(self, what: str, holds: bool, why: str | None = None, news: bool = False) -> None:
+    def _alarm(self, what: str, why: str | None = None, news: bool = False) -> None:
         """Count and log it, once for as long as it comes back within `QUIET` samples; log it also if it is news."""
-        if not holds:
-            return
         now = self._store.policy.time
         with self._lock:
             last, self._last_alarm[what] = self._last_alarm.get(what, -QUIET), now
