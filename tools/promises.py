@@ -163,7 +163,7 @@ PROMISES = {
     ),
     "R3": Promise(
         "five failures, then one probe per interval, and back within one",
-        "`faults/test_outages.py`, `device/test_outages.py` in simulated time",
+        "`faults/test_outages.py`, `device/test_resilience_outages.py` in simulated time",
         outages,
     ),
     "R4": Promise("what failed, came late or made no sense teaches nothing", "`faults/test_evidence.py`", evidence),
