@@ -32,6 +32,7 @@ def test_simulate_prints_the_figures_of_a_simulation(capsys: Captured) -> None:
 
 
 @pytest.mark.parametrize("policy", policy_names())
+@pytest.mark.slow
 def test_simulate_runs_every_policy(policy: str, capsys: Captured) -> None:
     for cost in ("0.5", "learned"):
         figures = answer(capsys, "simulate", "--policy", policy, "--offload-cost", cost, *SHORT)
