@@ -1,4 +1,4 @@
-"""What keeping a policy on disk adds to an update: microseconds, with and without the store.
+"""What keeping a gate on disk adds to an update: microseconds, in memory and on disk.
 
     python benchmarks/store.py [--updates N] [--folder FOLDER]
 
@@ -13,8 +13,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter_ns, sleep
 
-from hinge import Isotonic, Policy, Thompson, at_most, on_budget
-from hinge.device.storage.store import Store
+from hinge import Gate, Isotonic, Policy, Thompson, at_most, on_budget
+from hinge.device.store import MemoryStore, SqliteStore
 
 ROUNDS = 5
 PAUSE_S = 0.0003  # between two updates: an offload takes longer than that
@@ -29,17 +29,17 @@ def policies() -> dict[str, Policy]:
     }
 
 
-def times_ns(decider: Policy | Store, updates: int) -> tuple[list[int], list[int]]:
+def times_ns(store: MemoryStore, updates: int) -> tuple[list[int], list[int]]:
     """Nanoseconds of each offload's decision, and of each update."""
     deciding, learning, bin = list[int](), list[int](), 0
     while len(learning) < updates:
         bin = (bin * 5 + 3) % 16
         began = perf_counter_ns()
-        decision = decider.decide(bin)
+        decision = store.decide(bin)
         decided = perf_counter_ns()
         if not decision.offload:
             continue
-        decider.learn(decision, agreed=bin % 3 == 0, cost=0.5)
+        store.learn(decision, agreed=bin % 3 == 0, cost=0.5)
         done = perf_counter_ns()
         deciding.append(decided - began)
         learning.append(done - decided)
@@ -57,17 +57,23 @@ def line(name: str, samples: list[int], bare: float) -> str:
 def compare(name: str, policy: Policy, updates: int, folder: Path) -> None:
     plain: tuple[list[int], list[int]] = [], []
     kept: tuple[list[int], list[int]] = [], []
-    alone = policy.fresh()
-    with Store(folder, policy) as store:
+    behind: tuple[list[int], list[int]] = [], []
+    memory = MemoryStore(Gate(policy.fresh()))
+    with (
+        SqliteStore(folder / "disk", Gate(policy.fresh())) as disk,
+        SqliteStore(folder / "thread", Gate(policy.fresh()), background=True) as thread,
+    ):
         for _ in range(ROUNDS):
-            for decider, all_times in ((alone, plain), (store, kept)):
-                for total, part in zip(all_times, times_ns(decider, updates // ROUNDS), strict=True):
+            for store, all_times in ((memory, plain), (disk, kept), (thread, behind)):
+                for total, part in zip(all_times, times_ns(store, updates // ROUNDS), strict=True):
                     total += part
-        durable, reason = store.durable, store.reason
-    print(f"{name}{'' if durable else f' (not durable: {reason})'}")
-    for what, without, with_store in zip(("decide, an offload", "learn"), plain, kept, strict=True):
-        print(line(f"{what}, without", without, median(without)))
-        print(line(f"{what}, with the store", with_store, median(without)))
+        problem = disk.problem or thread.problem
+    print(f"{name}{'' if problem is None else f' (not durable: {problem})'}")
+    for what, without, with_disk, with_thread in zip(("decide, an offload", "learn"), plain, kept, behind, strict=True):
+        bare = median(without)
+        print(line(f"{what}, in memory", without, bare))
+        print(line(f"{what}, on disk", with_disk, bare))
+        print(line(f"{what}, on disk by the thread", with_thread, bare))
 
 
 def main() -> None:

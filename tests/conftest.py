@@ -9,15 +9,23 @@ import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).parents[1]
-MARKERS = {  # by folder; single tests elsewhere are marked where they stand
-    "docs": "docs",
+MARKERS = {  # by folder or file; single tests elsewhere are marked where they stand
     "README.md": "docs",
+    "docs": "docs",
+    "tests/browser": "server",
+    "tests/device/test_device_equals_simulator.py": "slow",
     "tests/docs": "docs",
     "tests/embedded": "embedded",
-    "tests/interop": "peers",
-    "tests/browser": "server",
     "tests/faults": "slow",
     "tests/fuzz": "slow",
+    "tests/interop": "peers",
+    "tests/oip/test_messages_fuzz.py": "slow",
+    "tests/paper": "slow",
+    "tests/policies/test_policy_memory.py": "slow",
+    "tests/server": "server",
+    "tests/simulation/test_kernel_long_runs.py": "slow",
+    "tests/simulation/test_engine_regret.py": "slow",
+    "tests/test_examples.py": "slow",
 }
 
 # `fixed` tries the same examples every time, so that a failure is the change's; `make test-random` tries others.

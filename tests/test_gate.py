@@ -128,7 +128,7 @@ def test_the_state_of_another_gate_is_refused_in_one_sentence(other: Gate, says:
     with pytest.raises(InvalidState) as refused:
         Gate(offload_cost=0.5).resume(through_json(other.state()))
     assert says in str(refused.value)
-    assert str(refused.value).endswith("give the gate the same, or start from a new state")
+    assert str(refused.value).endswith("give the gate the same, or use another folder or file for its state")
     assert "\n" not in str(refused.value)
 
 

@@ -104,7 +104,7 @@ def disks(figures: Figures) -> str:
     cases = figures["R7"]
     return (
         f"{number(total(cases, 'answered'))} samples while the disk failed in {len(cases)} ways, all answered and "
-        "learned; each time durable again by a new generation"
+        "learned; each time durable again by a new database"
     )
 
 
@@ -125,7 +125,7 @@ def fuzzed(figures: Figures) -> str:
 
 def broken(figures: Figures) -> str:
     """R10."""
-    return f"{len(figures['R10'])} kinds of damage: each time the generation before it served"
+    return f"{len(figures['R10'])} kinds of damage: each time the backup served"
 
 
 def budgets(figures: Figures) -> str:
@@ -147,6 +147,8 @@ def elsewhere(text: str) -> Callable[[Figures], str]:
 
 SERVER = elsewhere("see [server.md](server.md)")
 POWER = elsewhere("after every write of a recorded run; all of it in `make test`")
+FORMS = elsewhere("a folder of every form ever written is in `tests/device/folders`; all of it in `make test`")
+ATTACKED = elsewhere("all of it in `make test`")
 UNDONE = elsewhere("not done: merging trusts the states that it is given")
 
 PROMISES = {
@@ -162,28 +164,28 @@ PROMISES = {
     ),
     "R3": Promise(
         "five failures, then one probe per interval, and back within one",
-        "`faults/test_outages.py`, `gate/test_outages.py` in simulated time",
+        "`faults/test_outages.py`, `device/test_resilience_outages.py` in simulated time",
         outages,
     ),
     "R4": Promise("what failed, came late or made no sense teaches nothing", "`faults/test_evidence.py`", evidence),
     "R5": Promise(
         "kill -9 at any instant loses nothing that was acknowledged",
-        "`faults/test_crashes.py`, `gate/test_store.py`",
+        "`faults/test_crashes.py`, `device/test_store.py`",
         crashes,
     ),
     "R6": Promise(
         "power loss at any write leaves a whole state, and no more is lost than stated",
-        "`gate/test_store.py`, `gate/test_store_damage.py`",
+        "`device/test_database.py`",
         POWER,
     ),
     "R7": Promise(
         "a disk that is full or fails stops nothing, and is not trusted again",
-        "`faults/test_disks.py`, `gate/test_store.py`",
+        "`faults/test_disks.py`, `device/test_store.py`",
         disks,
     ),
     "R8": Promise(
         "holds for events in any order; merging is commutative, associative and idempotent",
-        "`faults/test_any_order.py`, `gate/test_store_stateful.py`, `test_conformance.py`",
+        "`faults/test_any_order.py`, `device/test_store_stateful.py`, `test_testing.py`",
         orders,
     ),
     "R9": Promise(
@@ -193,8 +195,19 @@ PROMISES = {
     ),
     "R10": Promise(
         "a broken model or state file leaves the old one serving",
-        "`faults/test_disks.py`, `gate/test_device.py`",
+        "`faults/test_disks.py`, `device/test_database.py`",
         broken,
+    ),
+    "R11": Promise(
+        "a state by any older version opens with all that was learned; one made with other bins, measure or policy "
+        "is refused",
+        "`device/test_database.py`, `device/test_journal.py`, `test_gate.py`",
+        FORMS,
+    ),
+    "R12": Promise(
+        "the deadline holds for remotes of the user's own; a slow local model delays no other answer",
+        "`attacks/test_device.py`",
+        ATTACKED,
     ),
     "S1": Promise("bound to this machine, or guarded by a token or TLS", "`server/`", SERVER),
     "S2": Promise("limits hold before anything is allocated", "`server/`", SERVER),

@@ -2,6 +2,7 @@
 
     python tools/tree.py                                          # this tree
     python tools/tree.py --before DIR --markdown benchmarks/results/tree.md
+    python tools/tree.py --show http                              # the calls of one offload over HTTP, file by file
 
 A change of file is a call of a function in src/hinge whose predecessor, on any thread, was in another file. Each figure
 is the median over repeated samples, counted with `sys.setprofile` in a process of its own, which imports `hinge` from
@@ -55,22 +56,31 @@ class Recorder:
     """Records the file of each call of a function in the package, in all threads that start after it."""
 
     def __init__(self, package: Path) -> None:
-        self._package, self._files = str(package), list[str]()
+        self._package, self._calls = str(package), list[tuple[str, str]]()
+        self.last: list[tuple[str, str]] = []
         threading.setprofile(self._on_event)
         sys.setprofile(self._on_event)
 
     def _on_event(self, frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and (name := frame.f_code.co_filename).startswith(self._package):
-            self._files.append(name)
+            self._calls.append((name, frame.f_code.co_name))
 
     def clear(self) -> None:
         """Forget what was recorded."""
-        self._files.clear()
+        self._calls.clear()
 
     def passed(self) -> Passed:
         """What was recorded since `clear`."""
-        files = self._files[:]
+        self.last = self._calls[:]
+        files = [file for file, _ in self.last]
         return Passed(len(files), len(set(files)), sum(a != b for a, b in itertools.pairwise(files)))
+
+    def shown(self) -> str:
+        """The last calls that were counted, a line for each stay in a file."""
+        stays = itertools.groupby(self.last, key=lambda call: call[0])
+        return "\n".join(
+            f"{file[len(self._package) + 1 :]}: {', '.join(name for _, name in stay)}" for file, stay in stays
+        )
 
 
 def size(tree: Path) -> Size:
@@ -149,7 +159,7 @@ def served_request(recorder: Recorder) -> Passed:
             time.sleep(0.05)
             if number >= REQUESTS // 2:
                 found.append(recorder.passed())
-        sys.__stdout__ and print(json.dumps(_median(found)), file=sys.__stdout__, flush=True)
+        print(recorder.shown(), json.dumps(_median(found)), sep="\n", file=sys.__stdout__, flush=True)
         os._exit(0)  # the server would serve for ever
 
     threading.Thread(target=ask, daemon=True).start()
@@ -226,7 +236,7 @@ def _served() -> Iterator[int]:
 def count(tree: Path, kind: str) -> Passed:
     """What one sample of a kind passes through in a tree."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
-    command = [sys.executable, str(Path(__file__).resolve()), "--count", kind]
+    command = [sys.executable, str(Path(__file__).resolve()), "--show", kind]
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -268,13 +278,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--before", type=Path, help="another tree, to stand beside this one")
     parser.add_argument("--markdown", type=Path, help="also write the table there")
-    parser.add_argument("--count", choices=COUNTED, help=argparse.SUPPRESS)
+    parser.add_argument("--show", choices=COUNTED, help="only show the calls of one sample, file by file")
     given = parser.parse_args()
-    if given.count:
+    if given.show:
         import hinge
 
         recorder = Recorder(Path(hinge.__file__).parent)
-        print(json.dumps(COUNTED[given.count][1](recorder)))
+        passed = COUNTED[given.show][1](recorder)
+        print(recorder.shown(), json.dumps(passed), sep="\n")
         return
     after = rows(ROOT)
     before = rows(given.before.resolve()) if given.before else None

@@ -149,7 +149,7 @@ class Gate:
         >>> Gate(offload_cost=0.5).resume(Gate(offload_cost=0.5, confidence=margin).state())
         Traceback (most recent call last):
         hinge.errors.InvalidState: Gate: the state was made with confidence {'name': 'margin'}, and this gate has \
-{'name': 'max_softmax'}: give the gate the same, or start from a new state
+{'name': 'max_softmax'}: give the gate the same, or use another folder or file for its state
         """
         held: Mapping[str, Any] = state
         if isinstance(state, Mapping) and "hinge_gate" in state:
@@ -167,7 +167,7 @@ class Gate:
         if _plain(held) != _plain(mine):
             raise InvalidState(
                 f"Gate: the state was made with {what} {held}, and this gate has {mine}: "
-                "give the gate the same, or start from a new state"
+                "give the gate the same, or use another folder or file for its state"
             )
 
     def __repr__(self) -> str:
@@ -184,12 +184,13 @@ def restore(state: Mapping[str, Any]) -> Any:
     """
     if isinstance(state, Mapping) and "hinge_gate" in state:
         return Gate.restore(state)
-    return restore_policy(state)
+    return restore_policy(unsealed(state))
 
 
 def policy_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The state of the policy in a gate's state, or in a policy's own."""
-    held = state.get("policy") if isinstance(state, Mapping) and "hinge_gate" in state else state
+    """The state of the policy in a gate's state, or in a policy's own, its checksum verified."""
+    whole = unsealed(state)
+    held = whole.get("policy") if "hinge_gate" in whole else whole
     if not isinstance(held, Mapping):
         raise InvalidState(f"Gate: state must hold that of a policy, got {held!r:.200}")
     return held
@@ -212,6 +213,8 @@ def unsealed(state: Mapping[str, Any]) -> State:
     Traceback (most recent call last):
     hinge.errors.InvalidState: the state does not match its checksum: it was damaged or edited
     """
+    if not isinstance(state, Mapping):
+        raise InvalidState(f"a state must be a dict, got {state!r:.200}")
     if "crc32" in state:
         try:
             whole = sealed(state)["crc32"] == state["crc32"]

@@ -16,11 +16,12 @@ from typing import IO, Any
 import numpy as np
 import pytest
 
-from hinge import Device, FixedCost, Isotonic, OnnxModel, Store, UniformBins, fashion, load_trace, read_trace, simulate
+from hinge import Device, FixedCost, Gate, Isotonic, OnnxModel, UniformBins, fashion, load_trace, read_trace, simulate
 from hinge.cli.app import run
 from hinge.cli.device import Run
 from hinge.cli.device_samples import Case
 from hinge.cli.device_view import Warnings
+from hinge.device.store import SqliteStore
 from hinge.oip.tensors import TensorSpec
 from hinge.policies import AlwaysLocal
 from hinge.server import Server
@@ -90,6 +91,7 @@ def test_a_trace_is_decided_as_the_simulator_decides_it(name: str, capsys: Captu
         assert summary[key] == pytest.approx(figures[key]), key
 
 
+@pytest.mark.slow
 def test_a_trace_with_a_real_remote_is_decided_the_same(capsys: Captured) -> None:
     trace = load_trace("cifar10-vgg16")
     with OipServer.of_labels(trace.remote.tolist(), 10, binary=True) as server:
@@ -318,9 +320,9 @@ def test_settings_that_make_no_sense(arguments: list[str], problem: str, capsys:
 
 
 def test_a_state_of_another_policy_or_in_use(capsys: Captured, tmp_path: Path) -> None:
-    with Store(tmp_path, Isotonic(bins=8, offload_cost=0.5), seconds=None):
+    with SqliteStore(tmp_path, Gate(Isotonic(bins=8, offload_cost=0.5)), seconds=None):
         assert "in use by process" in refused(capsys, "--state", str(tmp_path), "--bins", "8")
-    assert "use another folder" in refused(capsys, "--state", str(tmp_path), "--bins", "16")
+    assert "or use another folder" in refused(capsys, "--state", str(tmp_path), "--bins", "16")
 
 
 def test_a_port_that_is_taken(capsys: Captured) -> None:
@@ -379,6 +381,7 @@ def camera(tmp_path: Path) -> Iterator[Camera]:
 
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.server
 def test_a_device_that_waits_is_ended_cleanly(
     kind: signal.Signals, camera: Camera, capsys: Captured, tmp_path: Path
 ) -> None:
@@ -394,6 +397,7 @@ def test_a_device_that_waits_is_ended_cleanly(
     assert (state["time"], state["notes"], state["in_use_by"]) == (20, [], None)
 
 
+@pytest.mark.server
 def test_metrics_are_served_while_a_device_runs(camera: Camera, capsys: Captured, tmp_path: Path) -> None:
     lines = [camera.err.get(timeout=WAIT_S) for _ in range(2)]
     url = next(line for line in lines if line.startswith("Metrics at ")).split()[-1]
@@ -411,6 +415,7 @@ def test_metrics_are_served_while_a_device_runs(camera: Camera, capsys: Captured
     assert camera.process.wait(WAIT_S) == 0
 
 
+@pytest.mark.server
 def test_whoever_stops_reading_ends_it_quietly() -> None:
     script = [str(INSTALLED), "device", "--limit", "2000", "--json"]
     with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -427,6 +432,7 @@ def test_whoever_stops_reading_ends_it_quietly() -> None:
 TOKEN = "0123456789abcdef"
 
 
+@pytest.mark.server
 def test_it_reports_to_the_server_of_the_remote(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(["fashion"], token=TOKEN, log_level="error") as server:
         monkeypatch.setenv("HINGE_TOKEN", TOKEN)

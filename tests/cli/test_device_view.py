@@ -5,11 +5,12 @@ import io
 import pytest
 from rich.console import Console
 
-from hinge import AlwaysRemote, Device, FixedCost, Isotonic, Policy, Thompson, at_most, fashion
+from hinge import Device, FixedCost, Isotonic, Policy, Thompson, at_most, fashion
 from hinge.cli import console as output
 from hinge.cli.app import run
 from hinge.cli.device_samples import Case
-from hinge.cli.device_view import Figures, View
+from hinge.cli.device_view import Figures, JsonLines, Output, ProgressLines, View, print_summary
+from hinge.policies import AlwaysRemote
 from tests.support.commands import Captured
 
 WAIT_S = 30
@@ -79,3 +80,30 @@ def test_in_a_terminal_the_view_gives_way_to_the_summary(capsys: Captured, monke
     assert "alarms: the offload budget is exhausted 1" in shown
     assert "milliseconds, 99 % within" in shown.rpartition("\x1b")[2]
     assert capsys.readouterr().err == ""
+
+
+EVIL = "\x1b]0;owned\x07\x1b[2J [red]text[/red] " + "x" * 100_000
+
+
+def test_what_a_remote_says_is_escaped_and_cut(capsys: Captured, caplog: pytest.LogCaptureFixture) -> None:
+    def remote(sample: float) -> int:
+        raise OSError(EVIL)
+
+    console = terminal(120, 40)
+    with Device(lambda sample: [0.0, sample], remote, AlwaysRemote(bins=4), price=FixedCost(0.5)) as device:
+        figures = Figures(4)
+        outputs: list[Output] = [ProgressLines(device, figures, 0.0), JsonLines()]
+        for output in outputs:
+            with output:
+                for _ in range(10):
+                    output.show(figures.add(Case(1.0, name=EVIL), device.infer(1.0), 1.0))
+        console.print(View(device, figures, f"hinge device {EVIL}", None))
+        print_summary(figures.as_dict(device.status, 1.0), behind=False)
+    assert isinstance(console.file, io.StringIO)
+    captured = capsys.readouterr()
+    for shown in (console.file.getvalue(), captured.out, captured.err):
+        assert "\x1b" not in shown
+        assert "\x07" not in shown
+    assert r"\x1b]0;owned\x07" in console.file.getvalue()
+    assert "[red]text[/red]" in captured.err, "it is no markup"
+    assert max(map(len, captured.err.splitlines())) < 1200

@@ -1,13 +1,18 @@
 """The commands on a folder of state: what they show, change and refuse."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hinge import HILCB, Isotonic, Policy, Store, at_most, restore
+from hinge import HILCB, Gate, Isotonic, Policy, at_most, margin, restore
 from hinge.cli.app import run
+from hinge.device.store import SqliteStore
+from hinge.gate import sealed
+from hinge.policies.policy import State
+from tests.device.disks import image
 from tests.support.commands import Captured, answer, refusal
 
 
@@ -17,7 +22,7 @@ def isotonic() -> Isotonic:
 
 def learn(folder: Path, policy: Policy, offloads: int = 5, agreed: bool = True) -> None:
     """A device runs for a while, and ends."""
-    with Store(folder, policy, seconds=None) as store:
+    with SqliteStore(folder, Gate(policy), seconds=None) as store:
         for _ in range(offloads):
             decision = store.decide(2)
             if decision.offload:
@@ -30,41 +35,42 @@ def learn(folder: Path, policy: Policy, offloads: int = 5, agreed: bool = True) 
 def test_show_tells_what_the_policy_knows(capsys: Captured, tmp_path: Path) -> None:
     learn(tmp_path, isotonic())
     figures = answer(capsys, "state", "show", str(tmp_path))
-    with Store(tmp_path, seconds=None) as store:
+    with SqliteStore(tmp_path, seconds=None) as store:
         policy = store.policy
     assert (figures["policy"], figures["parameters"]["bins"]) == ("isotonic", 16)
     assert (figures["time"], figures["learned"], figures["id"]) == (policy.time, policy.learned, policy.id)
     assert (figures["generation"], figures["pending"], figures["merged"]) == (1, 0, 0)
-    assert (figures["notes"], figures["damaged"], figures["in_use_by"]) == ([], [], None)
+    assert (figures["notes"], figures["in_use_by"]) == ([], None)
+    assert (figures["confidence"], figures["binning"]["bins"]) == ({"name": "max_softmax"}, 16)
     bin = figures["bins"][2]
     assert (bin["offloads"], bin["agreement"]) == (policy.learned, 1.0)
     assert bin["expiry"] == policy.explain(2).expiry
     assert run(["state", "show", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert "Isotonic(bins=16" in shown
-    assert "Generation 2" in shown, "the store above began one"
+    assert "Generation 1 was found." in shown, "to open it begins none"
+    assert '"max_softmax"' in shown
 
 
 def test_show_works_on_a_folder_in_use_and_leaves_it_alone(capsys: Captured, tmp_path: Path) -> None:
-    with Store(tmp_path, isotonic(), seconds=None) as store:
+    with SqliteStore(tmp_path, Gate(isotonic()), seconds=None) as store:
         store.learn(store.decide(3), agreed=True)
-        before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        before = image(tmp_path)
         figures = answer(capsys, "state", "show", str(tmp_path))
         assert (figures["learned"], figures["bins"][3]["offloads"]) == (1, 1)
         assert figures["in_use_by"] is not None
-        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+        assert image(tmp_path) == before
         assert run(["state", "show", str(tmp_path)]) == 0
         assert "in use by process" in capsys.readouterr().out
 
 
 def test_show_says_what_is_damaged(capsys: Captured, tmp_path: Path) -> None:
     learn(tmp_path, isotonic())
-    learn(tmp_path, isotonic())
-    (tmp_path / "snapshot-00000002.json").write_bytes(b"{}")
+    before = known(capsys, tmp_path)
+    (tmp_path / "state.db").write_bytes(b"{}")
     figures = answer(capsys, "state", "show", str(tmp_path))
-    assert figures["generation"] == 1
-    assert "snapshot-00000002.json" in figures["damaged"]
-    assert figures["notes"]
+    assert known(capsys, tmp_path) == before, "from the backup"
+    assert "state.db is damaged" in figures["notes"][0]
 
 
 def test_a_budget_is_shown_too(capsys: Captured, tmp_path: Path) -> None:
@@ -77,21 +83,20 @@ def test_a_budget_is_shown_too(capsys: Captured, tmp_path: Path) -> None:
 
 
 def test_rollback_goes_back_to_before_the_last_run(capsys: Captured, tmp_path: Path) -> None:
-    policy = isotonic()
-    learn(tmp_path, policy)
-    good = answer(capsys, "state", "show", str(tmp_path))
+    learn(tmp_path, isotonic())
+    good = known(capsys, tmp_path)
     learn(tmp_path, isotonic(), offloads=50, agreed=False)
-    bad = answer(capsys, "state", "show", str(tmp_path))
+    bad = known(capsys, tmp_path)
     assert bad["learned"] > good["learned"]
-    back = {"from": 2, "to": 1, "records": good["records"], "notes": []}
-    assert answer(capsys, "state", "rollback", str(tmp_path)) == back
-    assert answer(capsys, "state", "show", str(tmp_path)) == good
-    assert (tmp_path / "snapshot-00000002.json.rolled-back").is_file()
+    assert answer(capsys, "state", "rollback", str(tmp_path)) == {"from": 2, "to": 1, "notes": []}
+    back = known(capsys, tmp_path)
+    assert (back["learned"], back["time"]) == (good["learned"], bad["time"]), "the clock goes on"
+    assert [bin["offloads"] for bin in back["bins"]] == [bin["offloads"] for bin in good["bins"]]
     assert "no previous generation" in refusal(capsys, "state", "rollback", str(tmp_path))
     learn(tmp_path, isotonic(), offloads=1)
     assert run(["state", "rollback", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.startswith("From generation 3 back to before it. Generation 1 was found")
-    assert answer(capsys, "state", "show", str(tmp_path)) == good
+    assert capsys.readouterr().out == "From generation 4 back to how generation 3 ended.\n"
+    assert known(capsys, tmp_path)["learned"] == good["learned"]
 
 
 def test_show_lists_what_can_be_gone_back_to_and_rollback_goes_there(capsys: Captured, tmp_path: Path) -> None:
@@ -100,14 +105,14 @@ def test_show_lists_what_can_be_gone_back_to_and_rollback_goes_there(capsys: Cap
     answer(capsys, "state", "merge", str(tmp_path), str(exported(tmp_path)))
     listed = answer(capsys, "state", "show", str(tmp_path))["earlier"]
     assert [(each["generation"], each["before"], each["learned"]) for each in listed] == [
-        (4, "merge", 15), (3, "start", 15), (2, "start", 10), (1, "start", 5),
+        (3, "merge", 15), (2, "start", 10), (1, "start", 5),
     ]  # fmt: skip
     assert run(["state", "show", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
-    assert "--to 4 goes back to 15 samples, 15 offloads learned from, before a merge" in shown
+    assert "--to 3 goes back to 15 samples, 15 offloads learned from, before a merge" in shown
     assert "--to 1 goes back to 5 samples, 5 offloads learned from, before a start" in shown
     refused = refusal(capsys, "state", "rollback", str(tmp_path), "--to", "9")
-    assert "those before the present one: 4, 3, 2, 1" in refused
+    assert "there are: 3, 2, 1" in refused
     assert answer(capsys, "state", "rollback", str(tmp_path), "--to", "2")["to"] == 2
     assert answer(capsys, "state", "show", str(tmp_path))["learned"] == 10
 
@@ -124,7 +129,7 @@ def exported(folder: Path) -> Path:
 def test_a_folder_in_use_is_left_alone(command: list[str], capsys: Captured, tmp_path: Path) -> None:
     other = tmp_path / "other"
     learn(other, isotonic())
-    with Store(tmp_path / "state", isotonic(), seconds=None):
+    with SqliteStore(tmp_path / "state", Gate(isotonic()), seconds=None):
         more = [str(other)] if command == ["merge"] else []
         assert "in use by process" in refusal(capsys, "state", *command, str(tmp_path / "state"), *more)
 
@@ -142,15 +147,30 @@ def test_folders_without_state_are_refused_and_not_made(command: list[str], caps
 # -- export and merge -------------------------------------------------------------------------------------------------
 
 
-def test_an_export_is_the_state(capsys: Captured, tmp_path: Path) -> None:
+def test_an_export_is_the_state_with_a_checksum(capsys: Captured, tmp_path: Path) -> None:
     learn(tmp_path / "state", isotonic())
     out = tmp_path / "state.json"
     assert run(["state", "export", str(tmp_path / "state"), "--out", str(out)]) == 0
     state = json.loads(out.read_text())
-    assert restore(state).state() == state
+    gate = restore(state)
+    assert isinstance(gate, Gate)
+    assert sealed(gate.state()) == state
     assert run(["state", "export", str(tmp_path / "state")]) == 0
     assert json.loads(capsys.readouterr().out) == state
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state", "state.json"]
+
+
+def test_no_flipped_bit_of_an_export_is_merged(capsys: Captured, tmp_path: Path) -> None:
+    learn(tmp_path / "state", isotonic())
+    whole, flipped = exported(tmp_path).read_bytes(), tmp_path / "flipped.json"
+    before = known(capsys, tmp_path / "state")
+    for position in range(0, len(whole) - 1, 5):
+        flipped.write_bytes(whole[:position] + bytes([whole[position] ^ (1 << position % 7)]) + whole[position + 1 :])
+        with suppress(ValueError):
+            if json.loads(flipped.read_bytes()) == json.loads(whole):
+                continue  # of the white space
+        assert str(flipped) in refusal(capsys, "state", "merge", str(tmp_path / "state"), str(flipped))
+    assert known(capsys, tmp_path / "state") == before
 
 
 def test_merging_adds_what_others_know_once(capsys: Captured, tmp_path: Path) -> None:
@@ -170,18 +190,25 @@ def test_merging_adds_what_others_know_once(capsys: Captured, tmp_path: Path) ->
     assert known(capsys, mine)["bins"][2]["offloads"] == learned[mine]
 
 
-def damaged(state: dict[str, Any]) -> dict[str, bytes]:
+def damaged(gate: State) -> dict[str, bytes]:
     """Files that are no states of the policy in the folder, by what is to be said of them."""
+    state = gate["policy"]
     evidence = {**state["evidence"], "offloads": [-1.0] * 16}
-    return {
-        "holds no state": b"{",
-        "but '[1, 2]'": b"[1, 2]",
-        "must have bins=16": json.dumps(Isotonic(bins=8, offload_cost=0.5).state()).encode(),
-        "policy 'isotonic'": json.dumps(HILCB(bins=16, offload_cost=0.5).state()).encode(),
-        "in 'offloads'": json.dumps({**state, "evidence": evidence}).encode(),
-        "version 99": json.dumps({**state, "hinge_state": 99}).encode(),
-        "parameters": json.dumps({**state, "parameters": None}).encode(),
+    many = {**state["evidence"], "offloads": [1e9] * 16}
+    wrong = {
+        "must have bins=16": Isotonic(bins=8, offload_cost=0.5).state(),
+        "policy 'isotonic'": HILCB(bins=16, offload_cost=0.5).state(),
+        "in 'offloads'": {**state, "evidence": evidence},
+        "offloads": {**state, "id": "liar", "evidence": many},
+        "time": {**state, "id": "liar", "time": 10**400},
+        "version 99": {**state, "hinge_state": 99},
+        "parameters": {**state, "parameters": None},
+        "made with confidence {'name': 'margin'}": sealed(Gate(isotonic(), confidence=margin).state()),
+        "does not match its checksum": {**gate, "crc32": "00000000"},
+        "has no checksum": {key: value for key, value in gate.items() if key != "crc32"},
     }
+    files = {says: json.dumps(content).encode() for says, content in wrong.items()}
+    return {"holds no state": b"{", "but '[1, 2]'": b"[1, 2]", **files}
 
 
 def known(capsys: Captured, folder: Path) -> Any:

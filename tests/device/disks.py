@@ -1,142 +1,100 @@
-"""Disks that forget, fail, or remember all that was done to them."""
+"""Disks that fail, and what a power loss or a crash leaves on one."""
 
-import errno
-import os
-from collections.abc import Callable, Iterator
+import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-from hinge.device.storage.disk import Disk
+import pytest
 
+from hinge import Gate
+from hinge.device import async_device, device
+from hinge.device.store import SqliteStore
 
-class QuickDisk(Disk):
-    """Does not wait for the platter: for tests that crash processes and not machines."""
-
-    def sync(self, handle: int) -> None:
-        pass
-
-    def sync_folder(self, folder: Path) -> None:
-        pass
+SYNCS, WRITES = ("PRAGMA wal_checkpoint",), ("UPDATE", "INSERT", "DELETE", "COMMIT", "BEGIN IMMEDIATE", "BEGIN; ")
+PROBLEMS = {"full": "database or disk is full", "I/O": "disk I/O error"}
 
 
-class Step(NamedTuple):
-    """One thing done to a disk, or a mark that the test left between them."""
+class FailingDisk:
+    """Opens databases that fail in what `failing` names, and minds that no connection is used after it failed."""
 
-    what: str
-    name: str = ""
-    data: bytes = b""
-    mark: int = 0
+    def __init__(self, problem: str) -> None:
+        self.problem, self.failing = problem, set[str]()
 
-
-class RecordingDisk(QuickDisk):
-    """Writes down what is done."""
-
-    def __init__(self) -> None:
-        self.steps: list[Step] = []
-        self.meanwhile: Callable[[], None] = lambda: None  # what goes on while a snapshot is written
-        self._names: dict[int, str] = {}
-
-    def open(self, path: Path) -> int:
-        handle = super().open(path)
-        self._names[handle] = path.name
-        self.steps.append(Step("open", path.name))
-        return handle
-
-    def write(self, handle: int, data: bytes) -> None:
-        super().write(handle, data)
-        self.steps.append(Step("write", self._names[handle], data))
-
-    def sync(self, handle: int) -> None:
-        self.steps.append(Step("sync", self._names[handle]))
-        if self._names[handle].endswith(".tmp"):
-            self.meanwhile()
-
-    def rename(self, old: Path, new: Path) -> None:
-        super().rename(old, new)
-        self.steps.append(Step("rename", old.name, new.name.encode()))
-
-    def remove(self, path: Path) -> None:
-        super().remove(path)
-        self.steps.append(Step("remove", path.name))
-
-    def sync_folder(self, folder: Path) -> None:
-        self.steps.append(Step("sync_folder"))
+    def __call__(self, path: Any, **options: Any) -> sqlite3.Connection:
+        # Reading what is there (a URI) and the lock go well.
+        if "open" in self.failing and not options.get("uri") and "state.db" in str(path):
+            raise sqlite3.OperationalError("unable to open database file")
+        connection: _Connection = sqlite3.connect(path, factory=_Connection, **options)
+        connection.disk = self
+        return connection
 
 
-class Inode:
-    """A file's bytes, and how many of them are safe."""
+class _Connection(sqlite3.Connection):
+    disk: FailingDisk
+    failed = False
 
-    def __init__(self) -> None:
-        self.data, self.safe = b"", 0
+    def _try(self, sql: str) -> None:
+        assert not self.failed, f"{sql} after it failed"
+        failing = self.disk.failing
+        if ("write" in failing and sql.startswith(WRITES)) or ("sync" in failing and sql.startswith(SYNCS)):
+            self.failed = True
+            raise sqlite3.OperationalError(PROBLEMS[self.disk.problem])
 
+    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+        self._try(sql)
+        return super().execute(sql, *parameters)
 
-class Machine:
-    """What a power loss after some steps may leave on the disk."""
+    def executemany(self, sql: str, parameters: Any) -> sqlite3.Cursor:
+        self._try(sql)
+        return super().executemany(sql, parameters)
 
-    def __init__(self) -> None:
-        self.names: dict[str, Inode] = {}  # as the running system sees them
-        self.safe_names: dict[str, Inode] = {}  # as the disk has them for sure
-
-    def do(self, step: Step) -> None:
-        if step.what == "open":
-            self.names.setdefault(step.name, Inode())
-        elif step.what == "write":
-            self.names[step.name].data += step.data
-        elif step.what == "sync":
-            self.names[step.name].safe = len(self.names[step.name].data)
-        elif step.what == "rename":
-            self.names[step.data.decode()] = self.names.pop(step.name)
-        elif step.what == "remove":
-            del self.names[step.name]
-        elif step.what == "sync_folder":
-            self.safe_names = dict(self.names)
-
-    def leftovers(self, last: Step) -> Iterator[dict[str, bytes]]:
-        """Everything, or everything but part of the last write; only what is safe; names without their data."""
-        whole = {name: inode.data for name, inode in self.names.items()}
-        yield whole
-        if last.what == "write":
-            for missing in {1, len(last.data) // 2, len(last.data) - 1, len(last.data)}:
-                yield {**whole, last.name: whole[last.name][: len(whole[last.name]) - missing]}
-        yield {name: inode.data[: inode.safe] for name, inode in self.safe_names.items()}
-        yield {name: inode.data[: inode.safe] for name, inode in self.names.items()}
-        yield {name: inode.data[: inode.safe].ljust(len(inode.data), b"\0") for name, inode in self.names.items()}
-        yield {name: inode.data for name, inode in self.safe_names.items()}
+    def executescript(self, sql: str) -> sqlite3.Cursor:
+        self._try(sql)
+        return super().executescript(sql)
 
 
-class FailingDisk(QuickDisk):
-    """Fails in what `failing` names, and minds that no file is written or synced after it failed."""
+def stores_of_devices(patch: pytest.MonkeyPatch, **options: Any) -> list[SqliteStore]:
+    """The stores of the devices that are made from now on, with these options and without a thread."""
+    made = list[SqliteStore]()
 
-    def __init__(self, code: int) -> None:
-        self.code, self.failing = code, set[str]()
-        self._paths: dict[int, Path] = {}
-        self._failed: set[Path] = set()
+    def make(folder: Path, gate: Gate, background: bool = False) -> SqliteStore:
+        made.append(SqliteStore(folder, gate, seconds=None, **options))
+        return made[-1]
 
-    def _try(self, what: str, path: Path | None = None) -> None:
-        assert path is None or path not in self._failed, f"{what} of {path} after it failed"
-        if what in self.failing:
-            if path:
-                self._failed.add(path)
-            raise OSError(self.code, os.strerror(self.code))
+    for module in (device, async_device):
+        patch.setattr(module, "SqliteStore", make)
+    return made
 
-    def open(self, path: Path) -> int:
-        self._try("open")
-        handle = super().open(path)
-        self._paths[handle] = path
-        return handle
 
-    def write(self, handle: int, data: bytes) -> None:
-        if "write" in self.failing and self.code == errno.ENOSPC:
-            super().write(handle, data[:5])  # what still fits
-        self._try("write", self._paths[handle])
-        super().write(handle, data)
+def image(folder: Path) -> dict[str, bytes]:
+    """The files of a state, as a process that is killed now leaves them."""
+    names = ("state.db", "state.db-wal", "backup.json")
+    return {name: (folder / name).read_bytes() for name in names if (folder / name).exists()}
 
-    def sync(self, handle: int) -> None:
-        self._try("sync", self._paths[handle])
 
-    def rename(self, old: Path, new: Path) -> None:
-        self._try("rename")
-        super().rename(old, new)
+def lay(folder: Path, files: dict[str, bytes]) -> Path:
+    """Put files into a folder, in the place of all that is there."""
+    folder.mkdir(exist_ok=True)
+    for path in folder.iterdir():
+        path.unlink()
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    return folder
 
-    def sync_folder(self, folder: Path) -> None:
-        self._try("sync_folder")
+
+def torn(before: dict[str, bytes], after: dict[str, bytes], step: int) -> Iterator[dict[str, bytes]]:
+    """What a power loss may leave of the writes between two images: the log cut, zeroed or half overwritten.
+
+    The log grows at its end, or begins anew from its start; the database changes only while the log is whole.
+    """
+    old, new = before.get("state.db-wal", b""), after.get("state.db-wal", b"")
+    same = next((k for k, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    for end in {*range(same, len(new) + 1, step), same, len(new)}:
+        yield {**after, "state.db-wal": new[:end]}
+        yield {**after, "state.db-wal": new[:end] + bytes(len(new) - end)}
+        yield {**after, "state.db-wal": new[:end] + old[end:]}
+    if before["state.db"] != after["state.db"] and old:
+        page = 4096
+        for end in range(0, len(after["state.db"]) + 1, page // 4):
+            yield {**after, "state.db-wal": old, "state.db": after["state.db"][:end] + before["state.db"][end:]}

@@ -11,17 +11,23 @@ from threading import Event, Thread
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from hinge import InvalidState, Isotonic
-from hinge.device.storage.store import Store
+from hinge import Gate, InvalidState, Isotonic
+from hinge.device.store import MemoryStore, SqliteStore
+from hinge.policies.policy import State
 
 
-def learn(store: Store, offloads: int) -> None:
+def gate() -> Gate:
+    return Gate(Isotonic(bins=16, offload_cost=0.5))
+
+
+def learn(store: MemoryStore, offloads: int) -> None:
     for _ in range(offloads):
         store.learn(store.decide(0), agreed=False)
 
 
-def child(store: Store, pipe: int) -> None:
+def child(store: SqliteStore, memory: MemoryStore, pipe: int) -> None:
     """Do all that would write."""
+    learn(memory, 10)
     learn(store, 100)
     synced = store.sync()
     store.merge(other())
@@ -30,40 +36,42 @@ def child(store: Store, pipe: int) -> None:
         refused = ""
     except InvalidState as error:
         refused = str(error)
-    told = {"learned": store.policy.learned, "synced": synced, "durable": store.durable, "reason": store.reason}
+    told = {"learned": store.policy.learned, "synced": synced, "durable": store.durable, "problem": store.problem}
     store.close()
     os.write(pipe, json.dumps({**told, "refused": refused}).encode())
 
 
-def other() -> dict[str, object]:
+def other() -> State:
     policy = Isotonic(bins=16, offload_cost=0.5)
     policy.learn(policy.decide(1), agreed=True)
     return policy.state()
 
 
-def fork(store: Store, pipe: int) -> int:
+def fork(store: SqliteStore, memory: MemoryStore, pipe: int) -> int:
     number = os.fork()
     if number == 0:
         try:
-            child(store, pipe)
+            child(store, memory, pipe)
         finally:
             os._exit(0)
     return number
 
 
-def forked_while_held(store: Store, pipe: int) -> int:
-    """Fork while another thread holds the store's locks."""
+def forked_while_held(store: SqliteStore, memory: MemoryStore, pipe: int) -> int:
+    """Fork while other threads hold the stores' locks."""
     held, done = Event(), Event()
 
     def hold() -> None:
-        with store._syncing, store._lock:
+        def wait(_: object) -> None:
             held.set()
             done.wait(20)
+
+        store.locked(lambda _: memory.locked(wait))
 
     thread = Thread(target=hold)
     thread.start()
     held.wait(20)
-    number = fork(store, pipe)
+    number = fork(store, memory, pipe)
     done.set()
     thread.join(20)
     return number
@@ -71,16 +79,16 @@ def forked_while_held(store: Store, pipe: int) -> int:
 
 def main() -> None:
     reading, writing = os.pipe()
-    store = Store(sys.argv[1], Isotonic(bins=16, offload_cost=0.5), seconds=0.001, every=4)
+    store, memory = SqliteStore(sys.argv[1], gate(), seconds=0.001), MemoryStore(gate())
     learn(store, 1)
-    number = (forked_while_held if sys.argv[2] == "held" else fork)(store, writing)
+    number = (forked_while_held if sys.argv[2] == "held" else fork)(store, memory, writing)
     learn(store, 20)
     os.waitpid(number, 0)
     learn(store, 20)
-    told = {"learned": store.policy.learned, "synced": store.sync(), "durable": store.durable, "reason": store.reason}
+    told = {"learned": store.policy.learned, "synced": store.sync(), "durable": store.durable, "problem": store.problem}
     waiting = fork_and_wait() if sys.argv[2] == "alive" else None
     store.close()
-    Store(sys.argv[1]).close()  # a child that is alive does not keep the folder
+    SqliteStore(sys.argv[1]).close()  # a child that is alive does not keep the folder
     if waiting is not None:
         os.kill(waiting, 9)
     os.close(writing)

@@ -1,4 +1,4 @@
-"""A process whose children keep a store each until they are killed. Prints how many records each had written.
+"""A process whose children keep a store each until they are killed. Prints how much each had learned.
 
     python killed.py FOLDER TIMES
 """
@@ -12,15 +12,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from hinge.device.storage import keeping
-from hinge.device.storage.store import Store
+from hinge import Gate
+from hinge.device.store import SqliteStore
 from tests.device.streams import POLICIES, play
 
 
 def keep(folder: Path, name: str, pipe: int) -> None:
-    store = Store(folder, POLICIES[name](), every=8, seconds=0.001)
-    for number, _ in enumerate(play(store, 3_000), 1):
-        os.write(pipe, number.to_bytes(4, "little"))
+    store = SqliteStore(folder, Gate(POLICIES[name]()), seconds=0.001)
+    learned = 0
+    os.write(pipe, learned.to_bytes(4, "little"))
+    for learns in play(store, 3_000):
+        if learns:
+            learned += 1
+            os.write(pipe, learned.to_bytes(4, "little"))
     time.sleep(60)
 
 
@@ -44,7 +48,6 @@ def kill_one(folder: Path, name: str, wait_s: float) -> int:
 
 
 def main() -> None:
-    keeping.LONGEST = 40  # so that many die while a generation gives way to the next; here, as tests import this file
     instants = random.Random(1)
     for number in range(int(sys.argv[2])):
         name = list(POLICIES)[number % len(POLICIES)]

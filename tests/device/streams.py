@@ -1,25 +1,14 @@
 """A stream of samples that is the same in every process, with feedback that is late, reordered or missing."""
 
+import json
 from collections.abc import Callable, Iterator
 from random import Random
+from typing import Any
 
-from hinge import (
-    HILF,
-    AdaHedgeG,
-    Decision,
-    DiscountedIsotonic,
-    HedgeHI,
-    HedgeHIRestart,
-    Isotonic,
-    LyapunovEXP4,
-    Need,
-    Policy,
-    SlidingWindowIsotonic,
-    Thompson,
-    at_most,
-    on_budget,
-)
-from hinge.device.storage.store import Store
+from hinge import Decision, DiscountedIsotonic, Isotonic, Policy, Thompson, at_most, on_budget
+from hinge.device.store import MemoryStore
+from hinge.policies import HILF, AdaHedgeG, HedgeHI, HedgeHIRestart, LyapunovEXP4, Need, SlidingWindowIsotonic
+from hinge.policies.policy import State
 
 BINS = 6
 POLICIES: dict[str, Callable[[], Policy]] = {
@@ -42,17 +31,15 @@ POLICIES: dict[str, Callable[[], Policy]] = {
 }
 
 
-def play(decider: Policy | Store, samples: int, seed: int = 0) -> Iterator[None]:
-    """Decide and learn; yields after everything that a journal records."""
-    policy = decider.policy if isinstance(decider, Store) else decider
-    recorded_all = isinstance(policy, HedgeHI | HedgeHIRestart | AdaHedgeG | LyapunovEXP4)
+def play(decider: Policy | MemoryStore, samples: int, seed: int = 0) -> Iterator[bool]:
+    """Decide and learn; yields False after every decision, and True after everything that is learned."""
+    policy = decider.policy if isinstance(decider, MemoryStore) else decider
     random, waiting = Random(seed), list[Decision]()
     for _ in range(samples):
         decision = decider.decide(random.randrange(BINS))
         if decision.time is not None:
             waiting.append(decision)
-        if decision.time is not None or recorded_all:
-            yield
+        yield False
         while waiting and random.random() < 0.6:
             late = waiting.pop(random.randrange(len(waiting)))
             if random.random() < 0.1:
@@ -60,4 +47,24 @@ def play(decider: Policy | Store, samples: int, seed: int = 0) -> Iterator[None]
             told = late.offload or Need.AGREEMENT in policy.needs
             agreed = random.random() < 0.3 + 0.1 * (late.bin or 0) if told else None
             decider.learn(late, agreed, cost=random.random())
-            yield
+            yield True
+
+
+def text(state: State) -> str:
+    """A state in a form in which equal texts are equal bits: floats are written in full."""
+    return json.dumps(state, sort_keys=True)
+
+
+def knowledge(policy: Policy) -> Any:
+    """What was learned, without the clock, pending decisions and what a budget has spent."""
+    state = json.loads(text(policy.state()))
+    carried = {field: values for field, values in state["carried"].items() if field not in policy.spent}
+    return [state[key] for key in ("policy", "id", "learned", "evidence", "merged", "parameters")], carried
+
+
+def peer(policy: Policy, seed: int) -> State:
+    """What another device with such a policy has learned."""
+    other = policy.fresh()
+    for _ in play(other, 40, seed):
+        pass
+    return other.state()

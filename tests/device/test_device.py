@@ -14,7 +14,6 @@ import pytest
 
 from hinge import (
     HILCB,
-    AlwaysRemote,
     Breaker,
     ClassBins,
     CostMatrix,
@@ -22,19 +21,17 @@ from hinge import (
     DiscountedIsotonic,
     FixedCost,
     Gate,
-    HedgeG,
-    InvalidModel,
     InvalidState,
     MeasuredCost,
     OnnxModel,
     RetryBudget,
-    Store,
     Thompson,
     UniformBins,
     at_most,
     fashion,
 )
-from hinge.errors import RemoteInvalid, RemoteLate, RemoteUnreachable
+from hinge.errors import InvalidModel, RemoteInvalid, RemoteLate, RemoteUnreachable
+from hinge.policies import AlwaysRemote, HedgeG
 from hinge.remotes import Reply
 from tests.device.worlds import KINDS, LOCAL, Scripted, policy, true_label
 
@@ -249,8 +246,6 @@ def test_the_state_survives_the_process(tmp_path: Path) -> None:
         for sample in range(1000):
             device.infer(sample)
         before = content(device)
-        assert isinstance(device._store, Store)
-        assert device._store.sync()  # offloads were learned faster here than any network lets them come
         assert (device.status.on_disk, device.status.not_durable) == (True, None)
     with patient(LOCAL, Scripted(), policy(), state=tmp_path) as device:
         assert content(device) == before

@@ -17,11 +17,10 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from hinge import AsyncDevice, Breaker, Device, MeasuredCost, OpenInference, Store
-from hinge.confidence import max_softmax, temperature
+from hinge import AsyncDevice, Breaker, Device, Gate, MeasuredCost, OpenInference
 from hinge.costs import FixedCost
+from hinge.device.store import SqliteStore
 from hinge.errors import RemoteLate, RemoteUnreachable
-from hinge.models.base import Classifier
 from hinge.oip.tensors import TensorSpec
 from hinge.remotes import Deadline, Reply
 from hinge.remotes.function import FunctionRemote, InThreads
@@ -173,7 +172,7 @@ def test_closing_lets_go_of_the_folder_whatever_happens(tmp_path: Path) -> None:
     device = patient(LOCAL, Stubborn(), policy(), state=tmp_path)
     with pytest.raises(OSError, match="cannot close"):
         device.close()
-    Store(tmp_path).close()
+    SqliteStore(tmp_path, Gate(policy())).close()
 
 
 def test_a_closed_device_says_so() -> None:
@@ -356,38 +355,3 @@ def test_an_address_that_swallows_leaves_time_for_the_next(kind: Any, monkeypatc
         remote = OpenInference("http://two.addresses:1", "remote")
         with kind(lambda _: [0.0, 0.1], remote, policy(), deadline_s=4) as device:
             assert device.infer(np.zeros(3, np.float32)).source == "remote"
-
-
-# -- confidence -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("classes", [2, 10, 64, 65, 1000])
-@pytest.mark.parametrize("kelvin", [1.0, 1.7])
-def test_the_quick_way_to_confidence_is_the_measure_itself(classes: int, kelvin: float) -> None:
-    measure = max_softmax if kelvin == 1.0 else temperature(kelvin)(max_softmax)
-    chance = np.random.default_rng(classes)
-    for _ in range(200):
-        scores = chance.normal(0, 5, classes).astype(np.float32)
-        for given in (scores, scores.tolist()):
-            label, confidence = Classifier(_same, measure).answer(given)
-            assert label == int(scores.argmax())
-            assert confidence == pytest.approx(measure(scores), rel=1e-14)
-
-
-@pytest.mark.parametrize("classes", [3, 100])
-def test_scores_that_are_no_numbers_are_refused_by_every_way(classes: int) -> None:
-    for wrong in (np.nan, np.inf, -np.inf):
-        scores = np.zeros(classes, np.float32)
-        scores[1] = wrong
-        with pytest.raises(ValueError, match="scores must be finite"):
-            Classifier(_same).answer(scores)
-
-
-def _same(scores: Any) -> Any:
-    return scores
-
-
-def test_as_many_names_as_classes() -> None:
-    for names in (["a"], ["a", "b", "c"]):
-        with pytest.raises(ValueError, match=f"must name 2 classes, as the local model has, got {len(names)}"):
-            Classifier(lambda _: [0.0, 1.0], labels=names).answer(None)

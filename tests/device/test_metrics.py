@@ -6,10 +6,10 @@ from typing import Any
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hinge import AlwaysRemote, AsyncDevice, Device, FixedCost, Isotonic
-from hinge.device import metrics
-from hinge.device.metrics import DeviceCollector
+from hinge import AsyncDevice, Device, FixedCost, Isotonic
+from hinge.device.metrics import METRICS, DeviceCollector
 from hinge.errors import RemoteInvalid
+from hinge.policies import AlwaysRemote
 
 
 def scores(sample: float) -> list[float]:
@@ -68,9 +68,19 @@ def test_every_name_is_documented_and_none_besides() -> None:
     device = AsyncDevice(scores, int, Isotonic(bins=4, offload_cost=0.5))
     families = list(text_string_to_metric_families(generate_latest(registered(device)).decode()))
     exposed = {f"{family.name}{'_total' * (family.type == 'counter')}" for family in families}
-    lines = (metrics.__doc__ or "").splitlines()
-    documented = {line.split()[0].partition("{")[0] for line in lines if line.startswith("    hinge_")}
-    assert exposed == documented
+    assert exposed == {name.partition("{")[0] for name in METRICS}
+
+
+def test_every_kind_of_failure_is_counted_from_the_start() -> None:
+    registry = registered(AsyncDevice(scores, int, Isotonic(bins=4, offload_cost=0.5)))
+    for kind in ("unreachable", "late", "error", "refused", "invalid", "breaker"):
+        assert value(registry, "hinge_fallbacks_total", kind=kind) == 0
+
+
+def test_the_page_has_the_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "device.md").read_text("utf-8")
+    for name, text in METRICS.items():
+        assert f"| `{name}` | {text} |" in page
 
 
 def test_registering_touches_nothing() -> None:

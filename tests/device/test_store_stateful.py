@@ -1,56 +1,60 @@
 """Decide, learn, late, twice, crash, reload, merge, roll back, in any order, beside a model that remembers states."""
 
+import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hinge import Decision, InvalidDecision, InvalidState, Need
-from hinge.device.storage.past import KEPT
-from hinge.device.storage.recovery import generations
-from hinge.device.storage.store import Store
-from tests.device.disks import QuickDisk
+from hinge import Decision, Gate, InvalidState
+from hinge.device.database import read
+from hinge.device.store import KEPT, SqliteStore
+from hinge.errors import InvalidDecision
+from hinge.policies import Need
+from tests.device.disks import image, lay
 from tests.device.pasts import Pasts
-from tests.device.streams import BINS, POLICIES
-from tests.device.test_store import crash, peer, text
+from tests.device.streams import BINS, POLICIES, knowledge, peer, text
+
+
+def known(store: SqliteStore) -> str:
+    return json.dumps(knowledge(store.policy), sort_keys=True)
 
 
 class Kept(RuleBasedStateMachine):
-    """The store against the states that the policy was in when a record or a snapshot was last written."""
+    """The store against the states that the policy was in when it was last written."""
 
     @initialize(name=st.sampled_from(list(POLICIES)))
     def start(self, name: str) -> None:
-        self.folder = TemporaryDirectory()
-        self.store = Store(Path(self.folder.name), POLICIES[name](), seconds=None, disk=QuickDisk())
+        self.folder, self.name, self.lives = TemporaryDirectory(), name, 0
+        self.store = SqliteStore(Path(self.folder.name) / "0", Gate(POLICIES[name]()), seconds=None)
         self.waiting: list[Decision] = []
         self.told: list[Decision] = []
-        self.pasts = Pasts(self.store.generation or 0)
+        self.pasts, self.begun, self.began = Pasts(self.store.generation), True, known(self.store)
         self.remember()
 
     def remember(self) -> None:
+        """The state is written."""
         self.last = text(self.store.policy.state())
 
-    def renewed(self, before: int | None, end: str, why: str | None) -> None:
-        if self.store.generation != before:
-            self.pasts.begin(self.store.generation or 0, end, why)
-            self.remember()
+    def changed(self) -> None:
+        """Something was written: the first time after a start, that begins a generation."""
+        if not self.begun:
+            self.pasts.begin(self.store.generation, self.began, "start")
+            self.begun = True
+        self.remember()
 
     @rule(bins=st.lists(st.integers(0, BINS - 1), min_size=1, max_size=12), batch=st.booleans())
     def decide(self, bins: list[int], batch: bool) -> None:
-        for decision in self.store.decide_many(bins) if batch else []:
-            self.waiting += [decision] if decision.time is not None else []
-        for bin in [] if batch else bins:
-            written = self.store._written
-            decision = self.store.decide(bin)
-            self.waiting += [decision] if decision.time is not None else []
-            if self.store._written > written:
-                self.remember()
-        if batch:
-            self.store._append(3, False, 0, self.store.policy.time)  # what close() writes: the clock
-            self.remember()
+        decisions = list(self.store.decide_many(bins)) if batch else [self.store.decide(bin) for bin in bins]
+        self.waiting += [decision for decision in decisions if decision.time is not None]
+        assert self.store.sync()
+        if any(decision.time is not None for decision in decisions):
+            self.changed()
+        self.remember()
 
     @precondition(lambda self: self.waiting)
     @rule(which=st.integers(0, 10**6), agreed=st.floats(0, 1), cost=st.floats(0, 1))
@@ -59,7 +63,7 @@ class Kept(RuleBasedStateMachine):
         told = decision.offload or Need.AGREEMENT in self.store.policy.needs
         self.store.learn(decision, agreed if told else None, cost)
         self.told.append(decision)
-        self.remember()
+        self.changed()
 
     @precondition(lambda self: self.waiting)
     @rule(which=st.integers(0, 10**6))
@@ -67,7 +71,8 @@ class Kept(RuleBasedStateMachine):
         decision = self.waiting.pop(which % len(self.waiting))
         self.store.forget(decision)
         self.told.append(decision)
-        self.remember()
+        assert self.store.sync()
+        self.changed()
 
     @precondition(lambda self: self.told)
     @rule(which=st.integers(0, 10**6))
@@ -77,48 +82,62 @@ class Kept(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 3))
     def merge(self, seed: int) -> None:
-        before, state = self.store.generation, self.last
+        before, end = self.store.generation, known(self.store)
         self.store.merge(peer(self.store.policy, seed))
-        self.renewed(before, state, "merge")
-
-    @rule()
-    def snapshot(self) -> None:
-        before, state = self.store.generation, self.last
-        self.store._renew()
-        self.renewed(before, state, None)
+        if self.store.generation != before:
+            self.pasts.begin(self.store.generation, end, "merge")
+            self.begun = True
+            self.remember()
 
     @rule()
     def crash(self) -> None:
-        folder, before = self.store.folder, self.store.generation
-        crash(self.store)
-        self.store = Store(folder, seconds=None, disk=QuickDisk())
+        self.lives += 1
+        self.open(lay(Path(self.folder.name) / str(self.lives), image(self.store.folder)))
+
+    @rule()
+    def restart(self) -> None:
+        self.store.close()
+        self.remember()
+        self.open(self.store.folder)
+
+    def open(self, folder: Path) -> None:
+        self.store = SqliteStore(folder, Gate(POLICIES[self.name]()), seconds=None)
         assert text(self.store.policy.state()) == self.last
-        assert not self.store.found.notes
-        self.renewed(before, self.last, "start")
+        assert not self.store.notes
+        self.begun, self.began = False, known(self.store)
 
     @rule()
     def roll_back(self) -> None:
-        earlier = self.pasts.earlier(text(self.store.policy.state()))
+        earlier = self.pasts.earlier(known(self.store))
         if earlier is None:
             with pytest.raises(InvalidState):
                 self.store.rollback()
             return
-        assert self.store.rollback().generation == earlier
-        assert text(self.store.policy.state()) == self.pasts.ends[earlier]
-        self.pasts.go_back(earlier, self.store.generation or 0)
+        time, left, end = self.store.policy.time, self.store.generation, known(self.store)
+        spent = {field: self.carried()[field] for field in self.store.policy.spent}
+        assert self.store.rollback() == earlier
+        assert known(self.store) == self.pasts.ends[earlier]
+        assert (self.store.policy.time, {field: self.carried()[field] for field in spent}) == (time, spent)
+        self.pasts.go_back(earlier, self.store.generation, left, end)
+        self.begun = True
         self.waiting, self.told = [], []  # of another past
         self.remember()
 
+    def carried(self) -> Any:
+        return self.store.policy.state()["carried"]
+
     @invariant()
     def is_durable(self) -> None:
-        assert not hasattr(self, "store") or self.store.sync()
+        if hasattr(self, "store"):
+            assert self.store.sync()
+            assert text(read(self.store.folder).policy.state()) == self.last
 
     @invariant()
     def keeps_what_may_be_gone_back_to(self) -> None:
         if hasattr(self, "store"):
-            held = generations([path.name for path in self.store.folder.iterdir()])
-            assert {self.store.generation, *self.pasts.ends} == set(held)
-            assert len(held) <= 2 + 2 * KEPT
+            held = {each.generation for each in read(self.store.folder).earlier}
+            assert held == {*self.pasts.ends}
+            assert len(held) <= 1 + 2 * KEPT
 
     def teardown(self) -> None:
         if hasattr(self, "store"):
@@ -126,5 +145,5 @@ class Kept(RuleBasedStateMachine):
             self.folder.cleanup()
 
 
-TestKept = Kept.TestCase
+TestKept = pytest.mark.slow(Kept.TestCase)
 TestKept.settings = settings(max_examples=60, stateful_step_count=25)

@@ -34,6 +34,10 @@ class Scripted:
         self.asked: list[list[int]] = []
         self.closed = False
 
+    def turn(self, rest: Reply | Exception | None) -> None:
+        """Answer in that way from now on."""
+        self._rest = rest
+
     def ask(self, samples: Sequence[int], deadline: Deadline) -> Reply:
         self.asked.append(list(samples))
         step = next(self._script, self._rest)

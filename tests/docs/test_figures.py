@@ -7,8 +7,9 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # its types are a package of their own
 from prometheus_client import CollectorRegistry
 
-from hinge import Device, Isotonic, policy_names
+from hinge import Device, Isotonic
 from hinge.device.metrics import DeviceCollector
+from hinge.policies import policy_names
 from hinge.server.observability import Metrics
 
 ROOT = Path(__file__).parents[2]
@@ -86,3 +87,10 @@ def test_the_policy_on_the_page_is_the_one_that_is_tested() -> None:
     for block in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S):
         for line in block.splitlines():
             assert line.strip() in written or line.startswith((">>>", "...")) or not line.strip(), line
+
+
+def test_the_tests_that_the_promises_name_are_there() -> None:
+    page = (ROOT / "docs" / "promises.md").read_text("utf-8")
+    named = set(re.findall(r"`([\w/]*test_\w+\.py)`", page))
+    assert len(named) > 10
+    assert [name for name in sorted(named) if not (ROOT / "tests" / name).is_file()] == []

@@ -19,8 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from hinge import Device, Policy
-from hinge.device.storage import keeping
-from hinge.device.storage.at_rest import look
+from hinge.device.database import read
 from tests.device.worlds import LOCAL, Scripted, policy
 from tests.faults.counts import LIVES
 
@@ -63,14 +62,14 @@ def killed(folder: Path, wait_s: float) -> tuple[int, int]:
 
 
 def main() -> None:
-    keeping.LONGEST = 40  # so that many die while a generation gives way to the next
     instants = random.Random(5)
     for number in range(int(sys.argv[2])):
         folder = Path(sys.argv[1]) / str(number // LIVES)
         learned, crc = killed(folder, instants.uniform(0.0, 0.05))
-        policy, found = look(folder)
-        outcome = {"told": learned, "held": policy.learned, "same": known(policy) == crc, "notes": found.notes}
-        print(json.dumps({**outcome, "generation": found.generation}), flush=True)
+        saved = read(folder)
+        policy = saved.policy
+        outcome = {"told": learned, "held": policy.learned, "same": known(policy) == crc, "notes": saved.notes}
+        print(json.dumps({**outcome, "generation": saved.newest.number}), flush=True)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,13 @@
 import json
 import resource
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from hinge import Device, Store
+from hinge import Device
 from tests.device.worlds import LOCAL, Scripted, policy, true_label
 
 
@@ -34,16 +35,16 @@ def main(folder: Path, samples: int, limit: int) -> None:
     limit_files(limit)
     seen: dict[str, Any] = {}
     with Device(LOCAL, Scripted(), policy(offload_cost=0.1), state=folder) as device:
-        store = device._store
-        assert isinstance(store, Store)
         seen["answered"] = infer(device, 0, samples)
         seen["while_limited"] = device.status.samples
         seen["not_durable"], seen["alarms"] = device.status.not_durable, device.status.alarms
-        seen["full_generation"] = store.generation
         limit_files(-1)
         seen["answered_after"] = infer(device, samples, samples)
-        seen["synced"] = store.sync()
-        seen["durable_after"], seen["generation"] = device.status.not_durable, store.generation
+        for _ in range(1000):  # until the thread has synced
+            if device.status.not_durable is None:
+                break
+            time.sleep(0.02)
+        seen["durable_after"] = device.status.not_durable
         seen["state"] = device.policy.state()
     print(json.dumps(seen))
 

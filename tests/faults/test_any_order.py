@@ -6,7 +6,6 @@ the store alone, with late and double feedback and with merges, whose laws the c
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,14 +15,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hinge import Breaker, Device, InvalidState, Policy, Store, at_most
-from hinge.device import device as core
+from hinge import Breaker, Device, InvalidState, Policy, at_most
 from hinge.errors import RemoteLate, RemoteUnreachable
 from hinge.policies.policy import restore
 from hinge.remotes import Reply
-from tests.device.disks import QuickDisk
+from tests.device.disks import image, lay, stores_of_devices
 from tests.device.pasts import Pasts
-from tests.device.test_store import crash
+from tests.device.streams import knowledge
 from tests.device.worlds import LOCAL, Scripted, policy, true_label
 from tests.faults.counts import either
 from tests.faults.figures import note
@@ -47,34 +45,41 @@ def text(policy: Policy) -> str:
     return json.dumps(policy.state(), sort_keys=True)
 
 
+def known(policy: Policy) -> str:
+    return json.dumps(knowledge(policy), sort_keys=True)
+
+
 class Lived(RuleBasedStateMachine):
     """A device against a policy that learns what the answers tell."""
 
     @initialize(name=st.sampled_from(sorted(POLICIES)))
     def start(self, name: str) -> None:
-        self.name, self.folder, self.remote = name, TemporaryDirectory(), Scripted()
-        self.open()
-        self.pasts = Pasts(self.store.generation or 0)
+        self.name, self.folder, self.remote, self.lives = name, TemporaryDirectory(), Scripted(), 0
+        self.open(Path(self.folder.name) / "0")
+        self.pasts, self.begun = Pasts(self.store.generation), True
         self.twin = restore(self.device.policy.state())
         self.remember()
 
-    def open(self) -> None:
+    def open(self, folder: Path) -> None:
         breaker = Breaker(failures=3, interval_s=3600, at_once=8)
-        self.remote = Scripted(rest=self.remote._rest)
+        self.remote = Scripted(rest=self.turned)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(core, "Store", partial(Store, seconds=None, disk=QuickDisk()))
-            state = Path(self.folder.name)
-            self.device = Device(LOCAL, self.remote, POLICIES[self.name](), state=state, breaker=breaker, batch=3)
-        store: Any = self.device._store
-        self.store: Store = store
+            stores = stores_of_devices(patch)
+            self.device = Device(LOCAL, self.remote, POLICIES[self.name](), state=folder, breaker=breaker, batch=3)
+        (self.store,) = stores
+        self.begun, self.began = False, known(self.device.policy)
+
+    turned: Any = None  # how the remote answers
 
     def remember(self) -> None:
-        """What a crash would leave: the state as of the last record."""
-        self.last, self.written = text(self.twin), self.store._written
+        """What a crash would leave: the state as it was last written."""
+        assert self.store.sync()
+        self.last = text(self.twin)
 
     @rule(outcome=st.sampled_from(range(len(OUTCOMES))))
     def turn(self, outcome: int) -> None:
-        self.remote._rest = OUTCOMES[outcome]
+        self.turned = OUTCOMES[outcome]
+        self.remote.turn(self.turned)
 
     @rule(sample=ROWS)
     def infer(self, sample: int) -> None:
@@ -95,44 +100,37 @@ class Lived(RuleBasedStateMachine):
                 self.twin.learn(decision, agreed=label == answer.label, cost=answer.cost)
             elif decision.offload:
                 self.twin.forget(decision)
-        if self.store._written > self.written:
-            if not decisions[-1].offload:  # the clock of those after the last offload is in no record
-                self.store._append(3, False, 0, self.twin.time)
-            self.remember()
-
-    @rule()
-    def snapshot(self) -> None:
-        self.renewed(self.store._renew, None)
+        if any(decision.offload for decision in decisions) and not self.begun:
+            self.pasts.begin(self.store.generation, self.began, "start")
+            self.begun = True
+        self.remember()
 
     @rule()
     def crash(self) -> None:
-        crash(self.store)
+        """The process is killed, and started again."""
+        self.lives += 1
+        self.open(lay(Path(self.folder.name) / str(self.lives), image(self.store.folder)))
         self.twin = restore(json.loads(self.last))
-        self.renewed(self.open, "start")
 
     @rule()
     def restart(self) -> None:
         self.device.close()
-        self.last = text(self.twin)
-        self.renewed(self.open, "start")
-
-    def renewed(self, change: Any, why: str | None) -> None:
-        before, known = self.store.generation, self.last
-        change()
-        if self.store.generation != before:
-            self.pasts.begin(self.store.generation or 0, known, why)
-        self.remember()
+        self.open(self.store.folder)
 
     @rule()
     def roll_back(self) -> None:
-        earlier = self.pasts.earlier(text(self.twin))
+        earlier = self.pasts.earlier(known(self.twin))
         if earlier is None:
             with pytest.raises(InvalidState):
                 self.store.rollback()
             return
+        left, end, time = self.store.generation, known(self.twin), self.twin.time
         self.store.rollback()
-        self.twin = restore(json.loads(self.pasts.ends[earlier]))
-        self.pasts.go_back(earlier, self.store.generation or 0)
+        assert known(self.device.policy) == self.pasts.ends[earlier]
+        assert self.device.policy.time == time
+        self.twin = restore(self.device.policy.state())
+        self.pasts.go_back(earlier, self.store.generation, left, end)
+        self.begun = True
         self.remember()
 
     @precondition(lambda self: hasattr(self, "device"))
@@ -141,7 +139,7 @@ class Lived(RuleBasedStateMachine):
         LIVED["steps"] += 1
         assert text(self.device.policy) == text(self.twin)
         assert self.store.sync()
-        assert not self.store.found.notes
+        assert not self.store.notes
 
     def teardown(self) -> None:
         if hasattr(self, "device"):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hinge import Answer, Policy
-from hinge.device.storage.at_rest import look
+from hinge.device.store import SqliteStore
 from hinge.policies.policy import restore
 from tests.device.worlds import KINDS, LOCAL, policy, true_label
 from tests.faults.counts import FAULTY, LATE
@@ -77,7 +77,8 @@ def test_r4_the_state_is_bit_identical_after_faulty_replies(kind: Any, on_disk: 
             assert (state["evidence"], state["pending"]) == (evidence, [])
             assert text(device.policy) == text(only_waited(before, answers))
     if on_disk:
-        assert text(look(tmp_path)[0]) == text(device.policy)
+        with SqliteStore(tmp_path) as store:
+            assert text(store.policy) == text(device.policy)
     note("R4", f"{NAMES[kind]}, {'on disk' if on_disk else 'in memory'}", replies=len(answers), faults=len(REPLIES))
 
 

@@ -69,8 +69,7 @@ def _seeds() -> list[bytes]:
     return [*seeds, _raw(f"404 Not Found\r\nContent-Length: {len(error)}", error)]
 
 
-SERVER = oip.ServerMetadata("s", "1", ("binary_tensor_data",))
-KNOWN = Known(SERVER, SIGNATURE)
+KNOWN = Known(True, SIGNATURE)
 
 
 def _remote() -> OpenInference:

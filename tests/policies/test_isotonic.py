@@ -144,11 +144,10 @@ def test_after_every_feedback_the_state_is_what_the_formula_says(
 
 def test_the_explanation_says_which_bins_are_evidence() -> None:
     policy = Isotonic(bins=8, offload_cost=0.5)
-    for bin in [3] * 6 + [4] * 6:
-        decision = policy.decide(bin)
-        if decision.offload:
-            policy.learn(decision, agreed=bin != 3 or policy.time > 1)
-    assert "no offload of it seen yet (bins 3–4 together: 7 of 8)" in str(policy.explain(7)), policy.explain(7)
+    for decision in policy.decide_many([3] * 4 + [4] * 4):
+        policy.learn(decision, agreed=decision.time != 1)
+    assert "no offload of it seen yet (bins 3–4 together: 7 of 8)" in str(policy.explain(7))
+    assert "local agreed in 4 of 4 offloads (bins 3–4 together: 7 of 8)" in str(policy.explain(4))
     assert str(policy.explain(2)).startswith("Bin 2 is offloaded: no offload of it seen yet;")
 
 

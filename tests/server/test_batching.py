@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnxruntime import RunOptions
 
 from hinge.oip.tensors import TensorSpec
 from hinge.server.batching import Batcher
@@ -40,7 +41,7 @@ def drive(job: Job, *, batch: int = 8, workers: int = 1, batchable: bool = True)
     gate, observed = Gate(), list[float]()
 
     async def main() -> None:
-        model = Model(gate, SPECS, (TensorSpec("y", "FP32", (-1, -1)),), batchable)
+        model = Model(gate, SPECS, (TensorSpec("y", "FP32", (-1, -1)),), batchable, RunOptions)
         batcher = Batcher(model, workers=workers, batch=batch, observe=observed.append)
         try:
             await asyncio.wait_for(job(batcher, gate), WAIT_S)
@@ -208,7 +209,7 @@ def stepwise(job: Callable[[Batcher, Steps], Awaitable[None]], *, batchable: boo
     steps = Steps()
 
     async def main() -> None:
-        model = Model(steps, SPECS, (TensorSpec("y", "FP32", (-1, -1)),), batchable)
+        model = Model(steps, SPECS, (TensorSpec("y", "FP32", (-1, -1)),), batchable, RunOptions)
         batcher = Batcher(model, workers=1, batch=2, observe=lambda _: None)
         try:
             await asyncio.wait_for(job(batcher, steps), WAIT_S)
@@ -295,7 +296,7 @@ def test_all_slices_of_a_request_are_run_on_one_model() -> None:
     async def job(batcher: Batcher, steps: Steps) -> None:
         large = batcher.run(row(*range(4)))
         await until(lambda: steps.seen == [0])
-        batcher.model = Model(Gate(), SPECS, (TensorSpec("y", "FP32", (-1, -1)),), True)
+        batcher.model = Model(Gate(), SPECS, (TensorSpec("y", "FP32", (-1, -1)),), True, RunOptions)
         steps.steps.release(2)
         assert await values(large) == [0, 2, 4, 6]
 

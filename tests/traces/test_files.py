@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hinge._files import replacing
 from hinge.errors import InvalidTrace
 from hinge.traces import Trace, files, read_trace, write_trace
-from hinge.traces.files import replacing
 
 pandas: Any = import_module("pandas")
 polars: Any = import_module("polars")

@@ -22,6 +22,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from hinge import fashion
+from hinge._files import replacing
 from hinge.bins import UniformBins
 from hinge.cli import console, options
 from hinge.cli.device import StopSignals
@@ -40,7 +41,6 @@ from hinge.simulation import checkpoints, lineup, run_seeds
 from hinge.simulation.engine import policy_seed
 from hinge.simulation.sources import FixedCosts, InOrder
 from hinge.traces import load_trace
-from hinge.traces.files import replacing
 
 FLAGSHIP = "isotonic"  # what the device decides by
 SHADOWS = ("hi-lcb", "hi-lcb-lite", "hedge-hi")

@@ -20,7 +20,7 @@ from hinge.cli.options import UsageError
 from hinge.costs import FixedCost, MeasuredCost, OffloadCost
 from hinge.device.device import Device
 from hinge.device.reporter import Reporter
-from hinge.device.storage.store import CLOSED
+from hinge.device.store import CLOSED
 from hinge.errors import RemoteFailed
 from hinge.oip.access import read_token
 from hinge.policies import Policy, build, policy_class

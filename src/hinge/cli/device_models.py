@@ -48,11 +48,6 @@ _LOCAL = {
     ".tflite": ("hinge.models.litert", "LiteRTModel"),
     ".xml": ("hinge.models.openvino", "OpenVINOModel"),
 }
-_REMOTE = {
-    "http": ("hinge.remotes.open_inference", "OpenInference"),
-    "https": ("hinge.remotes.open_inference", "OpenInference"),
-    "grpc": ("hinge.remotes.grpc", "OpenInferenceGrpc"),
-}
 
 
 @dataclass(frozen=True)
@@ -148,11 +143,8 @@ def open_local(path: Path) -> Any:
     suffix = path.suffix.lower()
     if suffix not in _LOCAL:
         raise UnknownName(f"--local {path}: no format of models ends in {suffix!r}{did_you_mean(suffix, _LOCAL)}")
-    return _imported(*_LOCAL[suffix])(path)
-
-
-def _imported(module: str, name: str) -> Any:
-    return getattr(import_module(module), name)
+    module, kind = _LOCAL[suffix]
+    return getattr(import_module(module), kind)(path)
 
 
 def _class_count(local: Any, example: Any) -> int:
@@ -187,14 +179,16 @@ def _name_classes(names: Sequence[str]) -> None:
 
 def open_remote(url: str, model: str, token: str | None) -> Any:
     """The model of that name on the server at a URL."""
-    scheme, address = urlsplit(url)[:2]
-    if scheme not in _REMOTE:
+    extra = "grpc" if url.startswith("grpc://") else "device"
+    if not url.startswith(("http://", "https://", "grpc://")):
         raise UnknownName(f"--remote {url}: must start with http://, https:// or grpc://")
     try:
-        kind = _imported(*_REMOTE[scheme])
+        from hinge.remotes.open_inference import OpenInference
+
+        return OpenInference(url, model, token=token)
     except ModuleNotFoundError as error:
-        raise ImportError(f"a remote needs the extra 'device' ({error}): pip install 'hinge-gate[device]'") from None
-    return kind(address if scheme == "grpc" else url, model, token=token)
+        hint = f"pip install 'hinge-gate[{extra}]'"
+        raise ImportError(f"a remote needs the extra {extra!r} ({error}): {hint}") from None
 
 
 class InProcess:

@@ -11,6 +11,7 @@ from hinge.cli.options import UsageError
 from hinge.embedded.export import export_c, export_table
 from hinge.embedded.twin import twin_of
 from hinge.errors import InvalidState
+from hinge.gate import policy_state
 from hinge.policies import HILCB, ExpiryPolicy, HILCBLite, Policy, build, restore
 
 Out = Annotated[Path, typer.Option(help="The folder to write to; files of the same names are replaced.")]
@@ -84,7 +85,7 @@ def _started(state: Path, given: dict[str, Any]) -> Policy:
 def _read(path: Path) -> Policy:
     content = path.read_bytes()
     try:
-        return restore(json_format.loads(content))
+        return restore(policy_state(json_format.loads(content)))
     except (ValueError, RecursionError) as error:
         raise InvalidState(f"{path}: holds no state: {error}") from error
 

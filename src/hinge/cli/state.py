@@ -9,54 +9,50 @@ import typer
 from rich import box
 from rich.table import Table
 
-from hinge.cli import console as show
-from hinge.cli import options
-from hinge.device.storage.at_rest import earlier, look, roll_back
-from hinge.device.storage.folder_lock import holder
-from hinge.device.storage.recovery import Found
-from hinge.device.storage.store import Store
+from hinge._files import replacing
+from hinge.cli import console, options
+from hinge.device.database import Saved, read
+from hinge.device.store import SqliteStore
 from hinge.errors import InvalidState
-from hinge.policies import Policy
+from hinge.gate import sealed, unsealed
 from hinge.policies.policy import State
-from hinge.traces.files import replacing
 
 Folder = Annotated[Path, typer.Argument(help="The folder given to a device as --state.", show_default=False)]
 
-command = states = typer.Typer(
-    help="Look at what a device has learned, take it elsewhere, or take it back.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+command = typer.Typer(rich_markup_mode=None)
 
 
-@states.command("show")
+@command.command("show")
 def show_command(folder: Folder, json: options.Json = False) -> None:
     """Show what the policy in a folder knows, also while a device uses it.
 
     Example: hinge state show state/
     """
-    policy, found = look(folder)
-    figures = _figures(policy, found, holder(folder))
-    figures["earlier"] = [each._asdict() for each in earlier(folder, found)]
+    saved = read(folder)
+    figures = _figures(saved)
     if json:
-        show.print_json(figures)
+        console.print_json(figures)
         return
-    show.out.print(f"{policy!r}", highlight=False, soft_wrap=True, markup=False)
-    using = figures["in_use_by"]
-    if using:
-        show.out.print(f"in use by process {using}; as of its last offload", highlight=False)
-    counts = f"{show.counted(policy.time, 'sample')}, {show.counted(policy.learned, 'offload')} learned from"
-    others = f"{figures['pending']} waiting for feedback; evidence of {show.counted(figures['merged'], 'other device')}"
-    show.out.print(f"{counts}, {others}", highlight=False, soft_wrap=True)
-    show.out.print(str(found), highlight=False, soft_wrap=True, style="yellow" if found.notes else None)
-    for each in figures["earlier"]:
-        why = f", before a {each['before']}" if each["before"] else ""
-        known = f"{show.counted(each['time'], 'sample')}, {show.counted(each['learned'], 'offload')} learned from"
-        show.out.print(f"--to {each['generation']} goes back to {known}{why}", highlight=False, soft_wrap=True)
+    policy, gate = saved.policy, saved.newest.gate
+    console.say(f"{policy!r}")
+    if gate is not None:
+        made_with = f"bins {_brief(gate['bins'])}; confidence {_brief(gate['confidence'])}"
+        console.say(made_with)
+    if saved.used_by:
+        console.say(f"in use by process {saved.used_by}; as of its last write")
+    counts = f"{console.counted(policy.time, 'sample')}, {console.counted(policy.learned, 'offload')} learned from"
+    others = console.counted(figures["merged"], "other device")
+    console.say(f"{counts}, {figures['pending']} waiting for feedback; evidence of {others}")
+    found = " ".join([f"Generation {saved.newest.number} was found.", *saved.notes])
+    console.say(found, style="yellow" if saved.notes else None)
+    for each in saved.earlier:
+        known = f"{console.counted(each.time, 'sample')}, {console.counted(each.learned, 'offload')} learned from"
+        line = f"--to {each.generation} goes back to {known}, before a {each.before}"
+        console.say(line)
     _print_bins(figures["bins"])
 
 
-@states.command("rollback")
+@command.command("rollback")
 def rollback_command(
     folder: Folder,
     to: Annotated[
@@ -64,29 +60,33 @@ def rollback_command(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Go back to before the last start or merge that changed anything; what is left stays in the folder, set aside.
+    """Go back to before the last start or merge that changed anything.
+
+    What was learned since is taken back, the clock and what a budget has spent are not. Undo it with --to and the
+    generation that was left, until the next rollback.
 
     Example: hinge state rollback state/
     """
-    look(folder)  # to lock a folder that holds no state would leave a file in it
-    left, found = roll_back(folder, to=to)
+    left = read(folder).newest.number  # to open a folder that is not there would make it
+    with SqliteStore(folder, seconds=None) as store:
+        reached, notes = store.rollback(to), store.notes
     if json:
-        show.print_json({"from": left, "to": found.generation, "records": found.records, "notes": found.notes})
+        console.print_json({"from": left, "to": reached, "notes": notes})
         return
-    show.out.print(f"From generation {left} back to before it. {found}", highlight=False, soft_wrap=True)
+    found = " ".join([f"From generation {left} back to how generation {reached} ended.", *notes])
+    console.say(found)
 
 
-@states.command("export")
+@command.command("export")
 def export_command(
     folder: Folder,
     out: Annotated[Path | None, typer.Option(help="The file to write; without it, standard output.")] = None,
 ) -> None:
-    """Write what the policy in a folder knows as JSON, for 'hinge state merge' or Policy.restore.
+    """Write what a folder holds as JSON with a checksum, for 'hinge state merge', 'hinge export' or hinge.restore.
 
     Example: hinge state export state/ --out state.json
     """
-    policy, _ = look(folder)
-    text = json_format.dumps(policy.state(), allow_nan=False) + "\n"
+    text = json_format.dumps(sealed(read(folder).newest.state()), allow_nan=False) + "\n"
     if out is None:
         print(text, end="")
         return
@@ -94,7 +94,7 @@ def export_command(
         stream.write(text.encode())
 
 
-@states.command("merge")
+@command.command("merge")
 def merge_command(
     folder: Folder,
     others: Annotated[list[Path], typer.Argument(help="Files by 'hinge state export', or other folders.")],
@@ -106,35 +106,41 @@ def merge_command(
 
     Example: hinge state merge state/ kitchen.json hall.json
     """
-    look(folder)  # to open a folder that is not there would make it
+    read(folder)  # to open a folder that is not there would make it
     given = {path: _state_in(path) for path in others}
-    with Store(folder, seconds=None) as store:
+    with SqliteStore(folder, seconds=None) as store:
         before = store.generation
-        _check_all(store.policy, given)
+        _check_all(store, given)
         store.merge(*given.values())
         sources = sorted(store.policy.state()["merged"])
         figures = {"from": before, "to": store.generation, "sources": sources}
     if json:
-        show.print_json(figures)
+        console.print_json(figures)
         return
     changed = f"generation {before} became {store.generation}" if before != store.generation else "nothing was new"
-    devices = show.counted(len(sources), "other device")
-    show.out.print(f"{folder}: {changed}; evidence of {devices}", highlight=False, soft_wrap=True)
+    devices = console.counted(len(sources), "other device")
+    console.say(f"{folder}: {changed}; evidence of {devices}")
 
 
-def _figures(policy: Policy, found: Found, using: str | None) -> dict[str, Any]:
-    state = policy.state()
+def _figures(saved: Saved) -> dict[str, Any]:
+    state, gate, policy = saved.newest.policy, saved.newest.gate or {}, saved.policy
     return {
         **{key: state[key] for key in ("policy", "parameters", "id", "time", "learned")},
+        "confidence": gate.get("confidence"),
+        "binning": gate.get("bins"),
         "pending": len(state["pending"]),
         "merged": len(state["merged"]),
-        "generation": found.generation,
-        "records": found.records,
-        "notes": found.notes,
-        "damaged": found.damaged,
-        "in_use_by": using,
+        "generation": saved.newest.number,
+        "notes": saved.notes,
+        "in_use_by": saved.used_by,
         "bins": [asdict(policy.explain(bin)) for bin in range(policy.bins)],
+        "earlier": [each._asdict() for each in saved.earlier],
     }
+
+
+def _brief(state: State) -> str:
+    """A measure or bins, as they are saved, in a few words."""
+    return f"{json_format.dumps(state):.200}"
 
 
 def _print_bins(bins: list[dict[str, Any]]) -> None:
@@ -148,13 +154,13 @@ def _print_bins(bins: list[dict[str, Any]]) -> None:
         expiry = "for good" if licensed and each["expiry"] is None else each["expiry"] if licensed else "none"
         left = "" if each["samples_left"] is None or not licensed else str(each["samples_left"])
         table.add_row(str(each["bin"]), offloads, agreement, str(expiry), left)
-    show.print_table(table)
+    console.print_table(table)
 
 
 def _state_in(path: Path) -> State:
     """The state in a file or in another folder."""
     if path.is_dir():
-        return look(path)[0].state()
+        return read(path).newest.state()
     content = path.read_bytes()
     try:
         state = json_format.loads(content)
@@ -162,14 +168,19 @@ def _state_in(path: Path) -> State:
         raise InvalidState(f"{path}: holds no state: {error}") from error
     if not isinstance(state, dict):
         raise InvalidState(f"{path}: holds no state, but {str(state)[:40]!r}")
-    return state
+    if "hinge_gate" in state and "crc32" not in state:
+        raise InvalidState(f"{path}: has no checksum, so that it was damaged or edited; export it again")
+    try:
+        return unsealed(state)
+    except InvalidState as error:
+        raise InvalidState(f"{path}: {error}") from error
 
 
-def _check_all(policy: Policy, given: dict[Path, State]) -> None:
+def _check_all(store: SqliteStore, given: dict[Path, State]) -> None:
     """Merge into a copy first, so that a refusal names its file."""
-    trial = type(policy).restore(policy.state())
+    trial = type(store.policy).restore(store.policy.state())
     for path, state in given.items():
         try:
-            trial.merge(state)
-        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            trial.merge(store.fitting(state))
+        except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
             raise InvalidState(f"{path}: {error}") from error

@@ -7,11 +7,13 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 from hinge.device.answer import Answer
-from hinge.device.device import BaseDevice, Part
+from hinge.device.device import BaseDevice, Part, closed
 from hinge.device.offload import Judged
+from hinge.device.store import SqliteStore
 from hinge.remotes.function import for_event_loop
 
 INLINE_S = 0.001  # a local model that takes longer runs in a worker thread: handing over takes about 0.1 ms
@@ -40,6 +42,9 @@ class AsyncDevice(BaseDevice):
     def _keeping_the_deadline(self, remote: Any) -> Any:
         return for_event_loop(remote, self._in_flight)
 
+    def _store_in(self, folder: str | Path) -> SqliteStore:
+        return SqliteStore(folder, self.gate, background=True)  # no disk is waited for in the event loop
+
     def after_fork(self) -> None:
         """The parent's threads and tasks are not the child's."""
         self._local_s: float | None = None  # how long the local model takes for one sample
@@ -48,17 +53,23 @@ class AsyncDevice(BaseDevice):
 
     async def infer(self, sample: Any) -> Answer:
         """The answer to one sample."""
-        self._check_open()
-        judged = self._decided(*await self._run_local(self._local.answer, sample, 1))
-        if self._waits(judged):
-            return (await self._offloader.ask_async(self._remote, [sample], [judged]))[0]
-        if judged.decision.offload:
+        if self._closed:
+            raise closed()
+        label, confidence = await self._run_local(self._local.answer, sample, 1)
+        bin = self._bin(confidence, label)
+        decision = self._store.decide(bin)
+        if not decision.offload and self._shadow != "remote":
+            return Answer(label, "local", confidence, bin, False, 0.0, decision, None, self._explain_bin)
+        judged = Judged(label, confidence, bin, decision)
+        if self._shadow == "local":
             self._ask_in_background(sample, judged)
-        return self._accepted(judged)
+            return self._accepted(judged)
+        return (await self._offloader.ask_async(self._remote, [sample], [judged]))[0]
 
     async def infer_many(self, samples: Iterable[Any]) -> list[Answer]:
         """The answers to many samples, which are decided together: none of them learns from another."""
-        self._check_open()
+        if self._closed:
+            raise closed()
         everything = list(samples)
         judged = self._decided_many(await self._run_local(self._local.answer_many, everything, len(everything)))
         parts = self._parts(everything, judged)
@@ -77,7 +88,7 @@ class AsyncDevice(BaseDevice):
         finally:
             if self._workers is not None:
                 self._workers.shutdown(wait=False)
-            self._store.close()
+            await asyncio.to_thread(self._store.close)  # which waits for the disk
 
     async def __aenter__(self) -> AsyncDevice:
         return self

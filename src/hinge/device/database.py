@@ -22,17 +22,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
+from hinge._files import replacing
 from hinge.device.journal import NewerVersion, old_files, read_old
 from hinge.errors import HingeError, InvalidState, UnknownName
 from hinge.gate import GATE_VERSION, sealed, unsealed
 from hinge.policies.policy import STATE_VERSION, Policy, State, restore
-from hinge.traces.files import replacing
 
 FORMAT = 1  # of the rows
 START, MERGE = "start", "merge"  # why a generation begins; a rollback is a start, too
 BUSY_S = 1.0  # how long to wait for a process that only looks at the folder
 
-encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+encode = msgspec.json.Encoder().encode  # a tenth of the time of json's, and learning pays for it
 Connect = Callable[..., sqlite3.Connection]
 Past = list[tuple[int, str]]  # generations, newest first, and why the next one began
 _SCHEMA = """
@@ -55,10 +57,8 @@ class Held(NamedTuple):
     number: int
     gate: State | None  # bins and confidence measure; None: from a version that did not save them
     policy: State
-    began: str  # why: START or MERGE
     past: Past  # the generations to go back to, newest first, and why the next one began
     aside: int | None  # the generation that the last rollback left
-    start: int  # CRC of the progress with which it began
 
     def state(self) -> State:
         """The gate's state, or the policy's where bins and measure are not known."""
@@ -81,6 +81,7 @@ class Files:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = self._connection(self._lock_file)
+            self._lock.execute("PRAGMA journal_mode=MEMORY")  # nothing is ever written to it
             self._lock.execute("BEGIN EXCLUSIVE")
         except (OSError, sqlite3.Error) as error:
             if _code(error) == sqlite3.SQLITE_BUSY:
@@ -156,7 +157,7 @@ class Files:
         """Replace the backup."""
         content = {"number": number, "content": json.loads(row.content), "progress": json.loads(row.progress)}
         with replacing(self.folder / "backup.json") as stream:
-            stream.write(encode(sealed(content)).encode())
+            stream.write(encode(sealed(content)))
 
     def gone(self) -> bool:
         """Whether the database or the lock is another file than was opened, or none."""
@@ -229,24 +230,22 @@ def _fill(connection: sqlite3.Connection, rows: Mapping[int, Row]) -> None:
         connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?)", bodies)
 
 
-def content_of(
-    gate: State | None, state: State, began: str, past: Past, aside: int | None, start: int
-) -> bytes:
+def content_of(gate: State | None, state: State, past: Past, aside: int | None) -> bytes:
     """The row of a generation that stays the same; see `Held` for its parts."""
     changing = {"time", "learned", "as_of", "alarms", "evidence", "carried", "pending"}
     fixed = {key: value for key, value in state.items() if key not in changing}
-    whole = {"gate": gate, "policy": fixed, "began": began, "past": past, "aside": aside, "start": start}
-    return encode(whole).encode()
+    return encode({"gate": gate, "policy": fixed, "past": past, "aside": aside})
 
 
 def parse(number: int, row: Row) -> Held:
     """A generation from its row; raises `ValueError` or `LookupError` where it makes no sense."""
     content, progress = json.loads(row.content), json.loads(row.progress)
-    if not isinstance(content, dict) or not isinstance(progress, dict):
+    gate, fixed, aside = content["gate"], content["policy"], content["aside"]
+    right = isinstance(gate, dict | None) and isinstance(fixed, dict) and isinstance(progress, dict)
+    if not right or not isinstance(aside, int | None):
         raise ValueError("no state")
     past = [(int(earlier), str(why)) for earlier, why in content["past"]]
-    policy = {**content["policy"], **progress}
-    return Held(number, content["gate"], policy, content["began"], past, content["aside"], content["start"])
+    return Held(number, gate, {**fixed, **progress}, past, aside)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -262,11 +261,14 @@ def read_rows(folder: Path, connect: Connect, mode: str) -> tuple[dict[int, Row]
         state, notes = read_old(folder)
         if state is None:
             return {}, notes
-        return {1: Row(content_of(None, state, START, [], None, 0), encode(state).encode())}, notes
+        return {1: Row(content_of(None, state, [], None), encode(state))}, notes
     rows, notes = _read_database(database, connect, mode)
     try:
-        held = unsealed(json.loads(backup.read_bytes()))
-        row = Row(encode(held["content"]).encode(), encode(held["progress"]).encode())
+        content = json.loads(backup.read_bytes())
+        held = unsealed(content)
+        if held == content:
+            raise ValueError("has no checksum")
+        row = Row(encode(held["content"]), encode(held["progress"]))
         if notes and held["number"] not in rows:
             rows[int(held["number"])] = row
     except FileNotFoundError:

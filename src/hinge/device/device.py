@@ -25,8 +25,7 @@ from hinge.device.answer import Answer
 from hinge.device.offload import Judged, Offloader
 from hinge.device.resilience import Breaker, RetryBudget
 from hinge.device.status import Status, StatusTracker
-from hinge.device.storage.memory import Keeper, Memory
-from hinge.device.storage.store import Store
+from hinge.device.store import MemoryStore, SqliteStore
 from hinge.gate import Gate
 from hinge.models.base import Classifier, LocalModel
 from hinge.policies.policy import Explanation, Policy, State
@@ -71,7 +70,7 @@ class BaseDevice(ABC):
         self.breaker = _checked_breaker(breaker, deadline_s, self._in_flight)
         self._remote = self._keeping_the_deadline(remote)
         self._bin = self.gate.bins.bin
-        self._store: Keeper = Memory(self.gate.policy) if state is None else Store(state, self.gate.policy)
+        self._store = MemoryStore(self.gate) if state is None else self._store_in(state)
         self._status = StatusTracker(self._store, self.breaker)
         self._offloader = Offloader(
             store=self._store,
@@ -92,6 +91,10 @@ class BaseDevice(ABC):
     @abstractmethod
     def _keeping_the_deadline(self, remote: Any) -> Any:
         """The remote in the form in which this kind of device asks it."""
+
+    @abstractmethod
+    def _store_in(self, folder: str | Path) -> SqliteStore:
+        """The state in a folder, written in a way that suits this kind of device."""
 
     @abstractmethod
     def after_fork(self) -> None:
@@ -131,17 +134,13 @@ class BaseDevice(ABC):
         return self._explain_bin(self._bin(confidence, label))
 
     def _explain_bin(self, bin: int) -> Explanation:
-        return self._store.look(lambda policy: policy.explain(bin))
+        return self._store.locked(lambda policy: policy.explain(bin))
 
     def state(self) -> State:
         """A snapshot of all that the policy knows, as its own `state` returns it. Thread-safe."""
-        return self._store.look(lambda policy: policy.state())
+        return self._store.locked(lambda policy: policy.state())
 
     # -- deciding -----------------------------------------------------------------------------------------------------
-
-    def _decided(self, label: Any, confidence: float) -> Judged:
-        bin = self._bin(confidence, label)
-        return Judged(label, confidence, bin, self._store.decide(bin))
 
     def _decided_many(self, answers: Sequence[tuple[Any, float]]) -> list[Judged]:
         bins = [self._bin(confidence, label) for label, confidence in answers]
@@ -173,10 +172,6 @@ class BaseDevice(ABC):
                 answers[place] = answer
         return answers
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise RuntimeError("Device: it is closed")
-
 
 class Device(BaseDevice):
     """A local model, a gate and a remote: answers every sample, and asks the remote where that is worth its cost.
@@ -203,8 +198,7 @@ class Device(BaseDevice):
     decided. `breaker` and `retries` limit the requests to a failing remote. `infer_many` asks for `batch` samples in
     one request. No more than `in_flight` requests are in flight at once, from all threads together; others wait.
 
-    Thread-safe. In a forked child, it has connections, threads and locks of its own; one with `state` belongs to the
-    process that made it.
+    Thread-safe. In a forked child, it has connections, threads and locks of its own, and what it learns is not saved.
     """
 
     _remote: Any
@@ -212,23 +206,32 @@ class Device(BaseDevice):
     def _keeping_the_deadline(self, remote: Any) -> Any:
         return for_threads(remote, self._in_flight)
 
+    def _store_in(self, folder: str | Path) -> SqliteStore:
+        return SqliteStore(folder, self.gate)
+
     def after_fork(self) -> None:
         """The parent's threads are not in the child."""
         self._background: set[Thread] = set()
 
     def infer(self, sample: Any) -> Answer:
         """The answer to one sample."""
-        self._check_open()
-        judged = self._decided(*self._local.answer(sample))
-        if self._waits(judged):
-            return self._offloader.ask(self._remote, [sample], [judged])[0]
-        if judged.decision.offload:
+        if self._closed:
+            raise closed()
+        label, confidence = self._local.answer(sample)
+        bin = self._bin(confidence, label)
+        decision = self._store.decide(bin)
+        if not decision.offload and self._shadow != "remote":
+            return Answer(label, "local", confidence, bin, False, 0.0, decision, None, self._explain_bin)
+        judged = Judged(label, confidence, bin, decision)
+        if self._shadow == "local":
             self._ask_in_background(sample, judged)
-        return self._accepted(judged)
+            return self._accepted(judged)
+        return self._offloader.ask(self._remote, [sample], [judged])[0]
 
     def infer_many(self, samples: Iterable[Any]) -> list[Answer]:
         """The answers to many samples, which are decided together: none of them learns from another."""
-        self._check_open()
+        if self._closed:
+            raise closed()
         everything = list(samples)
         judged = self._decided_many(self._local.answer_many(everything))
         parts = self._parts(everything, judged)
@@ -305,6 +308,11 @@ class Device(BaseDevice):
             except RuntimeError:  # the system has no thread left
                 self._background.discard(thread)
         self._offloader.cancel([judged])
+
+
+def closed() -> RuntimeError:
+    """What to raise where a closed device is asked."""
+    return RuntimeError("Device: it is closed")
 
 
 def _checked_gate(

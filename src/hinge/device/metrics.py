@@ -1,17 +1,6 @@
-"""A device's figures for Prometheus, read when they are asked for: the way of a sample does not know of them.
+"""A device's figures for Prometheus, read when they are scraped: answering costs no more for them.
 
-    hinge_samples_total                 samples decided on
-    hinge_offloads_total                samples offloaded: answered by the remote, or fallen back
-    hinge_fallbacks_total{kind}         samples answered locally as the remote failed: unreachable, late, error,
-                                        invalid, or breaker (it was left alone)
-    hinge_agreements_total              answers of the remote in which local agreed
-    hinge_offload_cost_total            what asking has cost, whether or not an answer came, in wrong answers
-    hinge_attempts_total{outcome}       times the remote was asked: succeeded, failed, unanswered or released
-    hinge_breaker_open                  1 while the remote is left alone, but for probes
-    hinge_breaker_opened_total          how often that began
-    hinge_learned_total                 offloads learned from, by the policy, since it was first made
-    hinge_durable                       1 while what is learned is safe on disk
-    hinge_alarms_total{alarm}           things that need a person
+`METRICS` is the table of them, from which the help texts and the one in `docs/device.md` come.
 """
 
 from __future__ import annotations
@@ -22,10 +11,25 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from hinge.device.device import BaseDevice
-from hinge.device.status import Status
+from hinge.errors import RemoteFailed
 
-_KINDS = ("unreachable", "late", "error", "refused", "invalid", "breaker")  # named from the start, so that they read 0
-_OUTCOMES = ("succeeded", "failed", "unanswered", "released")
+KINDS = tuple(failure.kind for failure in RemoteFailed.__subclasses__())  # all from the start, so that they read 0
+OUTCOMES = ("succeeded", "failed", "unanswered", "released")
+
+METRICS = {
+    "hinge_samples_total": "samples decided on",
+    "hinge_offloads_total": "samples offloaded: answered by the remote, or fallen back",
+    "hinge_fallbacks_total{kind}": f"samples answered locally as the remote failed, by kind: {', '.join(KINDS)}",
+    "hinge_agreements_total": "answers of the remote in which local agreed",
+    "hinge_offload_cost_total": "what asking has cost, whether or not an answer came, in wrong answers",
+    "hinge_attempts_total{outcome}": f"requests to the remote: {', '.join(OUTCOMES)}",
+    "hinge_breaker_open": "1 while the breaker is open or probing",
+    "hinge_breaker_opened_total": "how often the breaker opened",
+    "hinge_learned_total": "offloads learned from since the policy was first made",
+    "hinge_durable": "1 while what is learned is safe on disk",
+    "hinge_alarms_total{alarm}": "things that need a person",
+}
+_HELP = {name.partition("{")[0].removesuffix("_total"): text for name, text in METRICS.items()}
 
 
 class DeviceCollector(Collector):
@@ -47,43 +51,33 @@ class DeviceCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """All figures at one instant."""
         status, learned = self._device.status, self._device.policy.learned
-        offloads = status.answered_by_remote + sum(status.fell_back.values())
-        yield _count("hinge_samples", "Samples decided on", status.samples)
-        yield _count("hinge_offloads", "Samples offloaded: answered by the remote, or fallen back", offloads)
-        yield _counts("hinge_fallbacks", "Samples answered locally as the remote failed", "kind", _fallbacks(status))
-        yield _count("hinge_agreements", "Answers of the remote in which local agreed", status.agreed)
-        yield _count("hinge_offload_cost", "What asking the remote cost, in wrong answers", status.offload_cost)
-        yield _counts("hinge_attempts", "Times the remote was asked", "outcome", _attempts(status))
-        yield _gauge("hinge_breaker_open", "Whether the remote is left alone", status.breaker != "closed")
-        yield _count("hinge_breaker_opened", "Times the breaker opened", status.attempts.opened)
-        yield _count("hinge_learned", "Offloads learned from since the policy was first made", learned)
-        durable = status.on_disk and status.not_durable is None
-        yield _gauge("hinge_durable", "Whether what is learned is safe on disk", durable)
-        yield _counts("hinge_alarms", "Things that need a person", "alarm", status.alarms)
+        yield _count("hinge_samples", status.samples)
+        yield _count("hinge_offloads", status.answered_by_remote + sum(status.fell_back.values()))
+        yield _counts("hinge_fallbacks", "kind", dict.fromkeys(KINDS, 0) | status.fell_back)
+        yield _count("hinge_agreements", status.agreed)
+        yield _count("hinge_offload_cost", status.offload_cost)
+        yield _counts("hinge_attempts", "outcome", {each: getattr(status.attempts, each) for each in OUTCOMES})
+        yield _gauge("hinge_breaker_open", status.breaker != "closed")
+        yield _count("hinge_breaker_opened", status.attempts.opened)
+        yield _count("hinge_learned", learned)
+        yield _gauge("hinge_durable", status.on_disk and status.not_durable is None)
+        yield _counts("hinge_alarms", "alarm", status.alarms)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing in advance: registering does not touch the device."""
+        """Nothing in advance: registering does not read the device."""
         return []
 
 
-def _fallbacks(status: Status) -> dict[str, float]:
-    return dict.fromkeys(_KINDS, 0.0) | status.fell_back
+def _count(name: str, value: float) -> Metric:
+    return CounterMetricFamily(name, _HELP[name], value=float(value))
 
 
-def _attempts(status: Status) -> dict[str, float]:
-    return {outcome: getattr(status.attempts, outcome) for outcome in _OUTCOMES}
+def _gauge(name: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, _HELP[name], value=float(value))
 
 
-def _count(name: str, what: str, value: float) -> Metric:
-    return CounterMetricFamily(name, what, value=float(value))
-
-
-def _gauge(name: str, what: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, what, value=float(value))
-
-
-def _counts(name: str, what: str, label: str, values: Mapping[str, float]) -> Metric:
-    family = CounterMetricFamily(name, what, labels=[label])
+def _counts(name: str, label: str, values: Mapping[str, float]) -> Metric:
+    family = CounterMetricFamily(name, _HELP[name], labels=[label])
     for key, value in values.items():
         family.add_metric([key], value)
     return family

@@ -174,7 +174,7 @@ class Breaker:
         self._lock = Lock()
         self._under_way: dict[Attempt, None] = {}  # in the order they began, which is that of giving them up
         self._epoch = 0
-        self._opened_at: float | None = None
+        self.opened_at: float | None = None  # whatever probes have failed since; None while closed
         self._probe: Attempt | None = None
         self._last_began = -math.inf
         self._next_probe = math.inf
@@ -185,12 +185,10 @@ class Breaker:
     def refuse(self, now: float) -> Situation | None:
         """If the breaker is open and no probe is due, the situation, and the refusal is counted; else None.
 
-        The quick way to find that out before an attempt is prepared for; `begin` would refuse as well.
+        For whoever finds `opened_at` set: quicker than to prepare for an attempt, and be refused by `begin`.
         """
-        if self._opened_at is None:
-            return None
         with self._lock:
-            if self._opened_at is None or now >= self._next_probe:
+            if self.opened_at is None or now >= self._next_probe:
                 return None
             self._counted["refused"] += 1
             return self._situation(now)
@@ -203,7 +201,7 @@ class Breaker:
                 self._counted["refused"] += 1
                 return None
             self._counted["attempts"] += 1
-            attempt = Attempt(self._counted["attempts"], self._epoch, self._opened_at is not None, now)
+            attempt = Attempt(self._counted["attempts"], self._epoch, self.opened_at is not None, now)
             self._under_way[attempt] = None
             self._last_began = max(self._last_began, now)  # threads may come in with their times out of order
             if attempt.probe:
@@ -217,7 +215,7 @@ class Breaker:
         with self._lock:
             if self._ends(attempt, now, "succeeded"):
                 if attempt.probe:
-                    self._opened_at, self._probe, self._epoch = None, None, self._epoch + 1
+                    self.opened_at, self._probe, self._epoch = None, None, self._epoch + 1
                 self._failed_in_a_row = self._on_trust = 0
                 self._last_trusted = self._counted["attempts"]
 
@@ -241,14 +239,9 @@ class Breaker:
     def state(self) -> Literal["closed", "open", "probing"]:
         """As of the last attempt begun or reported."""
         with self._lock:
-            if self._opened_at is None:
+            if self.opened_at is None:
                 return "closed"
             return "open" if self._probe is None else "probing"
-
-    @property
-    def opened_at(self) -> float | None:
-        """When the breaker opened, whatever probes have failed since; None while it is closed."""
-        return self._opened_at
 
     @property
     def failed_in_a_row(self) -> int:
@@ -272,7 +265,7 @@ class Breaker:
 
     def _situation(self, now: float) -> Situation:
         failed = self.failures, self._failed_in_a_row, self._on_trust
-        if self._opened_at is None:
+        if self.opened_at is None:
             return Situation("closed", *failed, self._allows(now), 0.0)
         due = now >= self._next_probe  # also where a probe is in flight, which begin() then counts as failed
         if self._probe is None:
@@ -280,7 +273,7 @@ class Breaker:
         return Situation("probing", *failed, due, max(0.0, now - self._probe.began))
 
     def _allows(self, now: float) -> bool:
-        if self._opened_at is not None:
+        if self.opened_at is not None:
             return self._probe is None and now >= self._next_probe
         return self._on_trust < (self.failures if self._failed_in_a_row else self.at_once)
 
@@ -311,7 +304,7 @@ class Breaker:
         if attempt.probe:
             self._probe = None  # when the next is due was settled when this one began
         elif self._failed_in_a_row >= self.failures:
-            self._opened_at, self._epoch = now, self._epoch + 1
+            self.opened_at, self._epoch = now, self._epoch + 1
             # Not from now: the remote may have been back since the last attempt began.
             self._next_probe = self._last_began + self.interval_s
             self._counted["opened"] += 1

@@ -9,7 +9,7 @@ from threading import Lock
 
 from hinge._fork import renew_after_fork
 from hinge.device.resilience import Breaker, Counts
-from hinge.device.storage.memory import Keeper
+from hinge.device.store import MemoryStore
 from hinge.errors import BreakerOpen, RemoteFailed
 from hinge.policies.policy import Policy
 
@@ -39,7 +39,7 @@ class Status:
 class StatusTracker:
     """Counts the outcomes of offloads. Accepted samples are counted by the policy's clock alone. Thread-safe."""
 
-    def __init__(self, store: Keeper, breaker: Breaker) -> None:
+    def __init__(self, store: MemoryStore, breaker: Breaker) -> None:
         self._store, self._breaker = store, breaker
         self._began = store.policy.time
         self._remote, self._dropped, self._agreed, self._cost = 0, 0, 0.0, 0.0
@@ -66,15 +66,16 @@ class StatusTracker:
 
     def fell_back(self, failure: RemoteFailed, samples: int, cost: float) -> None:
         """So many samples got their local answer, as the remote failed; each paid for asking."""
+        was_open = isinstance(failure, BreakerOpen)
         with self._lock:
             self._fell_back[failure.kind] += samples
             self._cost += samples * cost
-            if not isinstance(failure, BreakerOpen):
+            if not was_open:
                 self.last_failure = failure
-        if isinstance(failure, BreakerOpen):  # the breaker itself is as it was; only a budget may have run out
-            self._alarm("the offload budget is exhausted", self._store.look(_exhausted))
-        else:
+        if not was_open:
             self._watch()
+        elif self._store.locked(_exhausted):  # nothing else can have changed
+            self._alarm("the offload budget is exhausted")
 
     def dropped(self, samples: int) -> None:
         """So many samples' offloads were cancelled."""
@@ -82,23 +83,24 @@ class StatusTracker:
             self._dropped += samples
 
     def _watch(self) -> None:
-        exhausted, changes = self._store.look(_exhausted_and_changes)
+        exhausted, changes = self._store.locked(_exhausted_and_changes)
         with self._lock:
             changed, self._changes = changes > self._changes, changes
             is_open = self._breaker.opened_at is not None
             turned, self._is_open = is_open != self._is_open, is_open
         if is_open:
-            self._alarm("the breaker opened", True, str(self.last_failure), news=turned)
+            self._alarm("the breaker opened", str(self.last_failure), news=turned)
         elif turned:
             log.warning("the remote answers again")
-        self._alarm("the offload budget is exhausted", exhausted)
-        self._alarm("what is learned is not durable", self._store.reason is not None, self._store.reason)
-        self._alarm("the policy found the world changed, and forgot what it knew", changed)
+        if exhausted:
+            self._alarm("the offload budget is exhausted")
+        if self._store.problem is not None:
+            self._alarm("what is learned is not durable", self._store.problem)
+        if changed:
+            self._alarm("the policy found the world changed, and forgot what it knew")
 
-    def _alarm(self, what: str, holds: bool, why: str | None = None, news: bool = False) -> None:
+    def _alarm(self, what: str, why: str | None = None, news: bool = False) -> None:
         """Count and log it, once for as long as it comes back within `QUIET` samples; log it also if it is news."""
-        if not holds:
-            return
         now = self._store.policy.time
         with self._lock:
             last, self._last_alarm[what] = self._last_alarm.get(what, -QUIET), now
@@ -121,7 +123,7 @@ class StatusTracker:
                 breaker=self._breaker.state,
                 attempts=self._breaker.counts,
                 on_disk=self._store.on_disk,
-                not_durable=self._store.reason,
+                not_durable=self._store.problem,
                 alarms=dict(self._alarms),
             )
 

@@ -23,18 +23,17 @@ spent. The generation that it leaves is kept until the next rollback.
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import time
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakSet, finalize, ref
+from weakref import finalize, ref
 
 from hinge._checks import positive
+from hinge._fork import renew_after_fork
 from hinge.device.database import (
     MERGE,
     START,
@@ -86,7 +85,7 @@ class MemoryStore:
         self._lock = Lock()
         self.gate: Gate | None = gate
         self.policy: Policy = gate.policy
-        _STORES.add(self)
+        renew_after_fork(self)
 
     @property
     def problem(self) -> str | None:
@@ -170,6 +169,7 @@ class SqliteStore(MemoryStore):
         self._lock, self._disk, self._syncing, self._wake = Lock(), Lock(), Lock(), Event()
         self._version = self._written = 0  # changes in memory, and how many of them are in the database
         self._clock = -1  # the policy's time in the database
+        self._whole = False  # whether the present generation is new, so that all rows have to be written
         self._writes = self._size = 0  # since the last sync; bytes of the last progress row
         self._behind: float | None = None  # since when there is something to sync
         self._backed_up: tuple[float, int] = (0.0, -1)  # when, and what had been learned
@@ -183,7 +183,7 @@ class SqliteStore(MemoryStore):
         except BaseException:
             self._finalizer()
             raise
-        _STORES.add(self)
+        renew_after_fork(self)
         self._thread: Thread | None = None
         if self._seconds is not None:
             arguments = (ref(self), self._wake, self._seconds)
@@ -208,27 +208,27 @@ class SqliteStore(MemoryStore):
                 self.notes.append("Nothing usable was found: the policy starts anew.")
         else:
             raise InvalidState(" ".join([f"{self.folder}: holds no state, and no gate was given.", *self.notes]))
-        self._next = max(rows, default=0) + 1
-        self._rows = {number: row for number, row in rows.items() if number <= self.generation}
-        known = self._rows.pop(self.generation, None)
-        sound = not self.notes and self._files.database.exists()
+        self._next, self._rows = max(rows, default=0) + 1, rows
         self._damaged = bool(self.notes)
         with self._disk:
-            if sound and held and known and held.began == START and zlib.crc32(known.progress) == held.start:
-                self._content = known.content  # nothing happened since the last start: it goes on
-                self._clock = self.policy.time
-                self._bring(self._files.open)
+            if held is None:
+                self._begin(START, None)
             else:
-                self._begin(START, known)
-                self._bring(self._open_and_insert if sound else self._rebuild)
+                self._begun = False  # a start that changes nothing begins no generation
+                self._content = content_of(self._described, held.policy, self._past, self._aside)
+                self._start, self._clock = self._end(), self.policy.time
+                self._rows = {number: row for number, row in rows.items() if number < held.number}
+            sound = held is not None and not self.notes and self._files.database.exists()
+            self._bring(self._files.open if sound else self._rebuild)
 
     def _bring(self, write: Callable[[], None]) -> None:
-        """Bring a new generation to the disk; if that fails, go on in memory. Needs `_disk`."""
-        try:
-            write()
-            self._back_up()
-        except (OSError, sqlite3.Error) as error:
-            self._fail(error)
+        """Bring a generation to the disk; if that fails, go on in memory. Needs `_disk`."""
+        if self._failure is None:
+            try:
+                write()
+                self._back_up()
+            except (OSError, sqlite3.Error) as error:
+                self._fail(error)
 
     # -- deciding and learning ----------------------------------------------------------------------------------------
 
@@ -236,7 +236,7 @@ class SqliteStore(MemoryStore):
         """Decide as the policy does; an offload under a budget is written down before it can be made."""
         with self._lock:
             decision = self.policy.decide(bin)
-            if not decision.offload:
+            if decision.time is None:  # accepted
                 return decision
             version = self._changed()
         if self.policy.spent:
@@ -247,6 +247,8 @@ class SqliteStore(MemoryStore):
         """Decide for a batch at once, as the policy does."""
         with self._lock:
             batch = self.policy.decide_many(bins)
+            if not (batch.offload.any() or (batch.accepted_wait and len(batch))):
+                return batch
             version = self._changed()
         if self.policy.spent:
             self._save(version)
@@ -290,9 +292,16 @@ class SqliteStore(MemoryStore):
                 self._fail(error)
 
     def _write(self) -> None:
-        """Write what learning changes of the present generation, unsynced. Needs `_disk`."""
+        """Write the present generation, unsynced: what learning changes, or all of it if it is new. Needs `_disk`."""
+        if not self._begun and self._version:
+            with self._lock:
+                self._begin(START, self._start)
         version, clock, row = self._present()
-        self._files.update(self.generation, row.progress)
+        if self._whole:
+            self._files.replace_rows({**self._rows, self.generation: row})
+            self._whole = False
+        else:
+            self._files.update(self.generation, row.progress)
         self._written, self._clock, self._size = version, clock, len(row.progress)
         self._writes += 1
         if self._writes == CHECKPOINT:
@@ -302,7 +311,7 @@ class SqliteStore(MemoryStore):
         """The version, the clock and the row of the present generation."""
         with self._lock:
             version, clock, progress = self._version, self.policy.time, self.policy.progress()
-        return version, clock, Row(self._content, encode(progress).encode())
+        return version, clock, Row(self._content, encode(progress))
 
     # -- the disk -----------------------------------------------------------------------------------------------------
 
@@ -399,23 +408,12 @@ class SqliteStore(MemoryStore):
             self._failure = f"the disk failed: {error}"
         self._files.abandon_writer()
 
-    def _open_and_insert(self) -> None:
-        self._files.open()
-        self._insert()
-
-    def _insert(self) -> None:
-        """Write the present generation, and how those before it ended, in one transaction. Needs `_disk`."""
-        if self._failure is None:
-            version, clock, row = self._present()
-            self._files.replace_rows({**self._rows, self.generation: row})
-            self._written, self._clock, self._size = version, clock, len(row.progress)
-
     def _rebuild(self) -> None:
         """Write a new database with all rows in the place of one that failed or is damaged. Needs `_disk`."""
         version, clock, row = self._present()
         self._files.rebuild({**self._rows, self.generation: row}, keep_old=self._damaged)
         self._written, self._clock, self._size = version, clock, len(row.progress)
-        self._failure, self._damaged = None, False
+        self._failure, self._damaged, self._whole = None, False, False
 
     def _back_up(self) -> None:
         if self._failure is None:
@@ -433,17 +431,15 @@ class SqliteStore(MemoryStore):
         self.generation, self._next = self._next, self._next + 1
         kept = {self._aside, *(number for number, _ in self._past)}
         self._rows = {number: row for number, row in self._rows.items() if number in kept}
-        progress = self.policy.progress()
-        self._content = content_of(
-            self._described, self.policy.state(), why, self._past, self._aside, zlib.crc32(encode(progress).encode())
-        )
+        self._content = content_of(self._described, self.policy.state(), self._past, self._aside)
+        self._begun = self._whole = True
 
     def merge(self, *other_states: Mapping[str, Any]) -> None:
         """Add the evidence in other devices' states, of gates or policies; if one is refused, none is added.
 
         States of gates with other bins or another confidence measure are refused.
         """
-        states = [self._fitting(state) for state in other_states]
+        states = [self.fitting(state) for state in other_states]
 
         def merge_all(policy: Policy) -> None:
             for state in states:
@@ -453,12 +449,13 @@ class SqliteStore(MemoryStore):
 
     def warm_start(self, state: Mapping[str, Any], weight: float) -> None:
         """Start the policy from what another knows; see `Policy.warm_start`."""
-        fitting = self._fitting(state)
+        fitting = self.fitting(state)
         self._change(lambda policy: policy.warm_start(fitting, weight))
 
-    def _fitting(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        held = unsealed(state) if isinstance(state, Mapping) else state
-        if isinstance(held, Mapping) and "hinge_gate" in held and self._described is not None:
+    def fitting(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The policy's state in a gate's or policy's, if it was made with these bins and this measure, or is silent."""
+        held = unsealed(state)
+        if "hinge_gate" in held and self._described is not None:
             for what in ("bins", "confidence"):
                 if held.get(what) != self._described[what]:
                     raise InvalidState(
@@ -479,7 +476,7 @@ class SqliteStore(MemoryStore):
                 change(self.policy)
                 self._begin(MERGE, end)
                 self._changed()
-            self._bring(self._insert)
+            self._bring(self._write)
 
     def rollback(self, to: int | None = None) -> int:
         """Go back to before the last start or merge that changed anything, or to how the generation `to` ended.
@@ -502,12 +499,12 @@ class SqliteStore(MemoryStore):
                         self.gate.policy = policy
                     self._begin(START, None)
                     self._changed()
-                self._bring(self._insert)
+                self._bring(self._write)
         return target.number
 
     def _end(self) -> Row:
         """How the present generation ends. Needs `_lock`."""
-        return Row(self._content, encode(self.policy.progress()).encode())
+        return Row(self._content, encode(self.policy.progress()))
 
     def _earlier(self, present: State, to: int | None) -> Held:
         """The generation to go back to. A start that nothing followed is passed over: it would change nothing."""
@@ -577,16 +574,4 @@ def _resumed(folder: Path, gate: Gate, state: State) -> Policy:
         raise InvalidState(f"{folder}: {str(error).removeprefix('Gate: ')}") from error
 
 
-# -- fork -------------------------------------------------------------------------------------------------------------
-
-_STORES: WeakSet[MemoryStore] = WeakSet()
-_INHERITED: list[Files] = []
-
-
-def _after_fork() -> None:
-    for store in list(_STORES):
-        store.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+_INHERITED: list[Files] = []  # of the parent, in a forked child

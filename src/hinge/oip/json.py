@@ -15,16 +15,10 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from hinge._checks import kind
 from hinge._checks import shown as shown
 from hinge.errors import InvalidMessage, printable
-from hinge.oip.access import check_token as check_token
-from hinge.oip.access import read_token as read_token
 from hinge.oip.tensors import MAX_BODY_BYTES as MAX_BODY_BYTES
 from hinge.oip.tensors import MAX_STRINGS, Tensor, datatype_of, dtype_of, objects, strings
-from hinge.oip.tensors import MAX_TEXT as MAX_TEXT
-from hinge.oip.tensors import model_name as model_name
-from hinge.oip.tensors import text as text
 
 MAX_JSON_BYTES = 16 * 2**20  # large tensors are for binary data; reading JSON takes more time and memory
 MAX_SMALL_BYTES = 2**20  # of metadata and of errors
@@ -83,39 +77,10 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[T], most: int = MAX_SMALL
     raise InvalidMessage(f"JSON: {problem}")  # out here, so that the error does not hold on to the body
 
 
-def read_json(body: bytes) -> dict[str, Any]:
-    """The fields of a JSON object of at most 1 MiB, for what has no type of its own.
-
-    >>> read_json(b'{"data": [NaN]}')
-    Traceback (most recent call last):
-    hinge.errors.InvalidMessage: JSON: malformed: invalid character (byte 10)
-    """
-    return decoded(body, _FIELDS)
-
-
 def _problem(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "no UTF-8"
     return printable(str(error).removeprefix("JSON is "), 160)
-
-
-_FIELDS = msgspec.json.Decoder(dict[str, Any])
-
-
-def mapping(owner: str, value: object) -> dict[str, object]:
-    """The value, if it is an object of JSON."""
-    if not isinstance(value, dict):
-        raise InvalidMessage(f"{owner} must be an object, got {kind(value)}")
-    return value
-
-
-def listing(owner: str, value: object, most: int) -> list[object]:
-    """The value, if it is a list of no more than so many."""
-    if not isinstance(value, list):
-        raise InvalidMessage(f"{owner} must be a list, got {kind(value)}")
-    if len(value) > most:
-        raise InvalidMessage(f"{owner} may be {most} at most, got {len(value)}")
-    return value
 
 
 # -- the data of tensors ----------------------------------------------------------------------------------------------
@@ -126,6 +91,7 @@ _COUNTED = 2**20  # bytes of data from which elements are counted before they ar
 _MANY = 4096  # elements from which `_floats` looks for numbers that msgspec needs 10 µs each to read
 _SLOW = re.compile(rb"e[-+]?0*[1-9][0-9][0-9]")  # such as 5e-324, which Python reads in 1 µs
 _ZEROS = b"0" * 40  # or the same without an exponent
+_SLOWLY = 2**16  # elements that may be read like this, which takes a tenth of a second
 _WIDEST = 64  # bytes of an integer of 64 bits, with room for blanks
 
 
@@ -159,7 +125,7 @@ def from_json(owner: str, data: bytes, datatype: str, shape: tuple[int, ...]) ->
     nested = _NESTED.match(data) is not None
     try:
         if dtype.kind == "f" and count > _MANY and not nested:
-            elements = _floats(data)
+            elements = _floats(data, count)
         else:
             elements = _decoder(datatype, max(len(shape), 1) if nested else 1).decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -181,10 +147,12 @@ def _check_count(owner: str, data: bytes, count: int, kind: str) -> None:
         raise InvalidMessage(f"{owner}: data has integers of more than {_WIDEST} characters")
 
 
-def _floats(data: bytes) -> list[float]:
+def _floats(data: bytes, count: int) -> list[float]:
     if b'"' in data or b"l" in data or b"u" in data:  # text, null, true or false
         raise ValueError("there is something else in it")
     if _ZEROS in data or b"E" in data or _SLOW.search(data):
+        if count > _SLOWLY:
+            raise ValueError(f"exponents of three digits may be in {_SLOWLY} elements, got {count}; send binary data")
         return [float(number) for number in data[1:-1].split(b",")]  # of valid JSON, of which only numbers are left
     numbers: list[float] = _decoder("FP64", 1).decode(data)
     return numbers

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -83,11 +84,11 @@ class InThreads:
     def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
         """The remote's reply, or its exception; raises `RemoteLate` at the deadline."""
         outcome: SimpleQueue[Outcome] = SimpleQueue()
-        if not self._permits.acquire(timeout=deadline.left()):
+        if not self._permits.acquire(timeout=_left(deadline)):
             raise _late()
         self._start(samples, deadline, outcome.put)
         try:
-            return _result(outcome.get(timeout=deadline.left()))
+            return _result(outcome.get(timeout=_left(deadline)))
         except Empty:
             raise _late() from None
 
@@ -101,7 +102,7 @@ class InThreads:
                 loop.call_soon_threadsafe(_set, future, outcome)
 
         try:
-            async with asyncio.timeout(deadline.left()):
+            async with asyncio.timeout(_left(deadline)):
                 while not self._permits.acquire(blocking=False):
                     await asyncio.sleep(_POLL_S)
                 self._start(samples, deadline, deliver)
@@ -149,7 +150,7 @@ class InTasks:
         task = asyncio.ensure_future(self._remote.ask_async(samples, deadline))
         try:
             # Unlike wait_for and timeout, wait returns also if the coroutine does not heed its cancellation.
-            await asyncio.wait([task], timeout=deadline.left())
+            await asyncio.wait([task], timeout=_left(deadline))
             if not task.done():
                 raise _late()
             if task.cancelled():
@@ -207,6 +208,10 @@ def _set(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
 def _discard(task: asyncio.Future[Reply]) -> None:
     if not task.cancelled():
         task.exception()  # marks it as retrieved: what a late request ends with is not logged
+
+
+def _left(deadline: Deadline) -> float:
+    return max(0.0, deadline.end_s - time.monotonic())
 
 
 def _late() -> RemoteLate:

@@ -14,18 +14,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from hinge.errors import InvalidMessage, RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused
 from hinge.oip.access import bearer, check_url
-from hinge.oip.json import MAX_BODY_BYTES, model_name, shown
+from hinge.oip.json import MAX_BODY_BYTES, shown
 from hinge.oip.messages import (
     ModelMetadata,
     ServerMetadata,
     build_request,
     inference_path,
+    model_name,
     parse_error,
     parse_model_metadata,
     parse_response,
@@ -49,10 +51,14 @@ class Signature:
     output: TensorSpec | str  # the one with the labels or scores; a name, where the metadata has no outputs
     outputs: tuple[TensorSpec, ...] = ()
 
-    @property
+    @cached_property
     def batches(self) -> bool:
         """Whether one request may hold many samples."""
         return all(spec.shape[:1] == (-1,) for spec in self.inputs)
+
+    @cached_property
+    def _dtypes(self) -> dict[str, np.dtype[Any]]:
+        return {spec.datatype: dtype_of(spec.datatype) for spec in self.inputs}
 
     @property
     def classes(self) -> int | None:
@@ -100,10 +106,11 @@ class Signature:
         values = [_value(spec, sample, len(self.inputs)) for sample in samples]
         alone = len(values) == 1 and len(spec.shape) == values[0].ndim  # the model has no axis for samples
         tensor: Tensor = values[0] if alone else np.stack(values)
-        dtype = dtype_of(spec.datatype)
+        dtype = self._dtypes[spec.datatype]
         if tensor.dtype != dtype and dtype.kind != "O":
             tensor = cast(f"tensor {spec.name!r}", tensor, dtype)
-        spec.check(tensor)
+        if tensor.dtype != dtype or not _fits(tensor.shape, spec.shape):
+            spec.check(tensor)  # says what is wrong
         return tensor
 
     def labels(self, outputs: Mapping[str, Tensor], samples: int) -> list[Any]:
@@ -143,6 +150,10 @@ def signature_of(metadata: ModelMetadata, input: str | None, output: str | None)
     return Signature(inputs, specs[0] if specs else str(output), metadata.outputs)
 
 
+def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    return len(shape) == len(wanted) and all(want in (-1, size) for want, size in zip(wanted, shape, strict=True))
+
+
 def _reply_bytes(spec: TensorSpec, samples: int) -> int:
     first, *rest = spec.shape or (1,)
     elements = (samples if first == -1 else first) * math.prod(_ANY_SIZE if size == -1 else size for size in rest)
@@ -167,7 +178,7 @@ def _named(rows: Tensor) -> list[Any]:
 class Known(NamedTuple):
     """What is known of a server and its model."""
 
-    server: ServerMetadata
+    binary: bool  # whether the server takes tensors as binary data
     signature: Signature
 
 
@@ -266,7 +277,7 @@ class ServedModel(ABC):
         return self._learned(server, model)
 
     def _learned(self, server: ServerMetadata, model: ModelMetadata) -> Known:
-        self._known = known = Known(server, signature_of(model, self._input, self._output))
+        self._known = known = Known(server.binary, signature_of(model, self._input, self._output))
         return known
 
     @contextmanager
@@ -369,7 +380,7 @@ class OpenInference(ServedModel):
         return metadata
 
     def _question(self, known: Known, samples: Sequence[Any], id: str) -> Request:
-        binary = known.server.binary if self._binary is None else self._binary
+        binary = known.binary if self._binary is None else self._binary
         message = build_request(known.signature.tensors(samples), id=id, binary=binary)
         return Request("POST", self._path, message, known.signature.reply_bytes(len(samples)))
 

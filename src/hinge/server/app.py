@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 from collections.abc import Mapping, MutableMapping
 from functools import cache, lru_cache
 from pathlib import Path
@@ -33,7 +34,7 @@ from hinge.oip.messages import (
     model_name,
     parse_request,
 )
-from hinge.server.connections import Connection, Listener
+from hinge.server.connections import Connection, Listener, new_id
 from hinge.server.limits import (
     MAX_HEAD_BYTES,
     MAX_HEADERS,
@@ -41,7 +42,6 @@ from hinge.server.limits import (
     Body,
     Limits,
     Refusal,
-    request_id,
     shutting_down,
 )
 from hinge.server.live import MAX_REPORT_BYTES, Reports, is_loopback, read_report
@@ -61,6 +61,7 @@ _WANTED = {
     b"authorization", b"content-encoding", b"content-length", b"content-type", b"host", b"origin", b"transfer-encoding",
     b"inference-header-content-length", b"x-request-id",
 }  # fmt: skip
+_ID = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 _SENT = (b"application/json", b"application/octet-stream")  # types of a request
 _PAGE_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
@@ -88,7 +89,8 @@ class Exchange:
             if name in _WANTED:
                 self.ambiguous = self.ambiguous or name in self.headers
                 self.headers[name] = value
-        self.id = request_id(self.headers.get(b"x-request-id"))
+        given = self.headers.get(b"x-request-id", b"")  # kept if it may stand in a log
+        self.id = given.decode("ascii") if _ID.fullmatch(given) else new_id()
         self.model = ""  # the one it concerns, once it is found among those that are served
         self.body: Body | None = None
         self.status = self.bytes_out = 0
@@ -201,8 +203,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         start = perf_counter()
-        exchange = Exchange(scope, send, self._listener.find(scope["client"]))
-        exchange.connection.begin()
+        exchange = Exchange(scope, send, self._listener.begin(scope["client"]))
         try:
             self._check_access(scope, exchange)
             service = self._paths.get(exchange.path)
@@ -360,9 +361,9 @@ class App:
             raise Refusal(415, "no JSON", "the content type must be application/json or application/octet-stream")
         if self.draining:
             raise shutting_down()
-        connection, reading = exchange.connection, None
+        connection, declared, reading = exchange.connection, exchange.declared, None
         with self.inferences.request() as exchange.body:
-            body = await exchange.body.receive(receive, exchange.declared, lambda: connection.received)
+            body = await exchange.body.receive(receive, declared, lambda: connection.received)
             if len(body) > FLOW_BYTES:  # uvicorn has stopped reading; a client that hangs up is noticed if it goes on
                 reading = asyncio.ensure_future(receive())
             try:
@@ -387,9 +388,13 @@ class App:
     async def _run(self, service: Service, exchange: Exchange, request: InferenceRequest) -> Message:
         connection = exchange.connection
         try:
-            connection.check()
-            outputs = await connection.wait(service.batcher.run(request.inputs))
+            result = service.batcher.run(request.inputs)
+            connection.cancels(result)
+            outputs = await result
         except Refusal:
+            raise
+        except asyncio.CancelledError:
+            connection.check()
             raise
         except Exception as error:
             # What the runtime says may show what the model is made of, so it stays in the log.

@@ -27,8 +27,13 @@ Outcome = Tensors | Exception | None  # None: there is more of it to run
 class Runnable(Protocol):
     """What a batcher runs: `hinge.server.models.Model`."""
 
-    def rows(self, inputs: Tensors) -> int:
-        """How many rows the inputs have; 0 where they cannot be joined with others."""
+    @property
+    def batchable(self) -> bool:
+        """Whether it treats the rows of its tensors one by one."""
+
+    @property
+    def run_options(self) -> Callable[[], Any]:
+        """Makes options for a run, which ends early once `terminate` is set in them."""
 
     def run(self, inputs: Tensors, options: Any) -> Tensors:
         """The outputs."""
@@ -38,10 +43,6 @@ class Runnable(Protocol):
 
     def joined(self, parts: list[Tensors], rows: int) -> Tensors:
         """The outputs of one request, from those of its slices."""
-
-    def run_options(self) -> Any:
-        """Options for a run, which ends early once `terminate` is set in them."""
-
 
 @dataclass(eq=False, slots=True)
 class _Job:
@@ -93,7 +94,8 @@ class Batcher:
 
     def run(self, inputs: Tensors) -> "asyncio.Future[Tensors]":
         """The outputs, in a future that may be cancelled."""
-        rows = self.model.rows(inputs) if self._batch > 1 else 0
+        sizes = {tensor.shape[0] for tensor in inputs.values()} if self.model.batchable and self._batch > 1 else ()
+        rows = next(iter(sizes)) if len(sizes) == 1 else 0
         form = tuple((name, tensor.shape[1:]) for name, tensor in inputs.items()) if rows else ()
         job = _Job(inputs, rows, form, self._loop.create_future())
         if self._closing:

@@ -9,14 +9,16 @@ asyncio's public interfaces alone: uvicorn calls the event loop's `create_server
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 import ssl as tls
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from itertools import count
+from typing import Any, cast
 
 from hinge.errors import printable
-from hinge.server.limits import MAX_HEAD_BYTES, Refusal, disconnected, new_id
+from hinge.server.limits import MAX_HEAD_BYTES, Refusal, disconnected
 from hinge.server.observability import Log, Metrics
 
 try:
@@ -28,6 +30,7 @@ except ImportError:  # Windows has neither
     from asyncio import SelectorEventLoop as _Loop  # type: ignore[assignment]  # either is an event loop
 
 READ_BYTES = 16 * 2**10  # of one connection in a turn of the event loop: tiny chunks cost up to 2 µs a byte
+MAX_PIPELINED = 16  # requests in what is read at once: 400 clients with hundreds each would take every turn
 HANDSHAKE_S = 10.0  # for a TLS handshake
 STUCK_S = 30.0  # for a client to read an answer that is waiting
 LINGER_S = 1.0  # in which a refused client may go on sending; closed at once, it would see a reset, not the answer
@@ -35,7 +38,13 @@ SWEEP_S = 0.25
 REFUSED = 64  # refused clients that may linger at the same time
 SPARE_FILES = 128  # descriptors for everything but connections
 
-Result = TypeVar("Result")
+_PROCESS = secrets.token_hex(4)
+_COUNT = count(1)
+
+
+def new_id() -> str:
+    """An id that no other request has, by which an answer and its line in the log are found."""
+    return f"{_PROCESS}-{next(_COUNT):x}"
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -52,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         self._since: float | None = None  # when the request began that has not arrived yet
         self._unread, self._unread_since = 0, 0.0
         self._active = self._discarding = False
+        self._in_read = 0  # requests that came with the last bytes
         self.received = 0  # bytes of the current request, headers included
         self.gone = False
 
@@ -59,6 +69,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def begin(self) -> None:
         """A request's headers have arrived."""
+        self._in_read += 1
+        if self._in_read > MAX_PIPELINED and self._transport is not None:
+            self._listener.refused(0, "pipelined", f"more than {MAX_PIPELINED} requests were pipelined")
+            self._transport.abort()
         self._active = True
         self._since = None
         self._listener.idle.pop(self, None)
@@ -77,16 +91,11 @@ class Connection(asyncio.BufferedProtocol):
         if self.gone:
             raise disconnected()
 
-    async def wait(self, result: asyncio.Future[Result]) -> Result:
-        """Await a result, which is cancelled if the client hangs up."""
+    def cancels(self, result: asyncio.Future[Any]) -> None:
+        """Cancel a result if the client hangs up, or has."""
         self._awaited = result
-        try:
-            return await result
-        except asyncio.CancelledError:
-            self.check()
-            raise
-        finally:
-            self._awaited = None
+        if self.gone:
+            result.cancel()
 
     # -- the asyncio protocol ------------------------------------------------------------------------------------------
 
@@ -109,6 +118,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._discarding or self._inner is None or self._transport is None:
             return
         self.received += nbytes
+        self._in_read = 0
         if not self._active and self._since is None:
             self._since = asyncio.get_running_loop().time()
         self._inner.data_received(bytes(memoryview(self._listener.buffer)[:nbytes]))
@@ -275,10 +285,11 @@ class Listener:
         self.started.set()
         return self
 
-    def find(self, address: tuple[str, int] | None) -> Connection:
-        """The connection with that client; a new one, of no consequence, where there is none."""
-        found = self.by_address.get(address) if address else None
-        return found or Connection(self)
+    def begin(self, address: tuple[str, int] | None) -> Connection:
+        """The connection on which a client begins a request; a new one, of no consequence, where there is none."""
+        connection = (self.by_address.get(address) if address else None) or Connection(self)
+        connection.begin()
+        return connection
 
     def refused(self, status: int, reason: str, problem: str) -> str:
         """Count and log a refusal that the application does not see; returns its id."""

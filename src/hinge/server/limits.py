@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import http
-import re
-import secrets
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 import msgspec
@@ -26,26 +23,6 @@ FREE_FRAMING_BYTES = 2 * MAX_HEAD_BYTES  # of headers and chunk sizes; beyond, a
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Headers = tuple[tuple[str, str], ...]
-
-_PROCESS = secrets.token_hex(4)
-_COUNT = count(1)
-_CLIENTS_ID = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
-
-
-def new_id() -> str:
-    """An id that no other request has, by which an answer and its line in the log are found."""
-    return f"{_PROCESS}-{next(_COUNT):x}"
-
-
-def request_id(header: bytes | None) -> str:
-    """The client's own id for its request, if it may stand in a log; else a new one.
-
-    >>> request_id(b"order-17")
-    'order-17'
-    """
-    if header is not None and _CLIENTS_ID.fullmatch(header):
-        return header.decode("ascii")
-    return new_id()
 
 
 class Refusal(HingeError):

@@ -29,7 +29,8 @@ from starlette.types import Receive, Scope, Send
 from hinge import __version__
 from hinge.device.reporter import MOST_BINS, MOST_COMPARED, NAME, RECENT
 from hinge.errors import InvalidMessage
-from hinge.oip.json import MAX_TEXT, decoded
+from hinge.oip.json import decoded
+from hinge.oip.tensors import MAX_TEXT
 from hinge.server.limits import Refusal, overloaded
 
 MAX_REPORT_BYTES = 2**20

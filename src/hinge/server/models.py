@@ -10,7 +10,7 @@ import asyncio
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,7 @@ class Model:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     batchable: bool
+    run_options: Callable[[], Any]  # makes options for a run, which ends early once `terminate` is set in them
     stamp: Stamp = None  # of the file it was loaded from
 
     @classmethod
@@ -105,16 +106,13 @@ class Model:
             raise InvalidModel(f"{path}: a model that is served has 1 to {MAX_TENSORS} inputs, and as many outputs")
         axes = {node.shape[0] if node.shape else 0 for node in (*session.get_inputs(), *session.get_outputs())}
         batchable = len(axes) == 1 and not isinstance(axes.pop(), int)  # one axis of any size, by one name
-        return cls(session, inputs, outputs, batchable, found)
+        import onnxruntime  # here: `open_session` has explained its absence
+
+        return cls(session, inputs, outputs, batchable, onnxruntime.RunOptions, found)
 
     def fits(self, other: Model) -> bool:
         """Whether clients of the other can use this one without noticing."""
         return self.inputs == other.inputs and self.outputs == other.outputs
-
-    def rows(self, inputs: Tensors) -> int:
-        """How many rows the inputs have; 0 where they cannot be joined with others."""
-        sizes = {tensor.shape[0] for tensor in inputs.values()} if self.batchable else set()
-        return sizes.pop() if len(sizes) == 1 else 0
 
     def run(self, inputs: Tensors, options: Any) -> Tensors:
         """The outputs."""
@@ -137,12 +135,6 @@ class Model:
         outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         self._check_rows(outputs, rows)
         return outputs
-
-    def run_options(self) -> Any:
-        """Options for a run, which ends early once `terminate` is set in them."""
-        import onnxruntime  # here, so that `open_session` explains its absence
-
-        return onnxruntime.RunOptions()
 
     def _check_rows(self, outputs: Tensors, rows: int) -> None:
         if any(len(tensor) != rows for tensor in outputs.values()):
@@ -247,17 +239,23 @@ async def try_model(path: Path) -> None:
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
+
+    def watch() -> str:
+        try:
+            return process.communicate(timeout=TRIAL_S)[0]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return f"{path}: it was not loaded and run once in {TRIAL_S:g} s"
+
     try:
-        said, _ = await asyncio.to_thread(process.communicate, timeout=TRIAL_S)
-    except subprocess.TimeoutExpired:
-        raise InvalidModel(f"{path}: it was not loaded and run once in {TRIAL_S:g} s") from None
-    finally:  # also if this is cancelled
-        process.kill()
-    if process.returncode == 0:
-        return
-    if said:
-        raise InvalidModel(printable(said.strip()))
-    raise InvalidModel(f"{path}: the process that tried it ended with status {process.returncode}")
+        said = await asyncio.to_thread(watch)
+    except asyncio.CancelledError:
+        process.kill()  # which ends the watching
+        raise
+    if process.returncode:
+        died = f"{path}: the process that tried it ended with status {process.returncode}"
+        raise InvalidModel(printable(said.strip() or died))
 
 
 def _trial() -> None:

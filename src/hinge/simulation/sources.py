@@ -190,6 +190,9 @@ class RecordedCosts(OffloadCosts):
         return self.recorded[rows]
 
     def mean_by_bin(self, row_bins: Wholes, bins: int) -> Reals:
+        if len(self.recorded) != len(row_bins):
+            wanted = f"RecordedCosts: costs must hold one for each of {len(row_bins)} rows"
+            raise ValueError(f"{wanted}, got {len(self.recorded)}")
         rows, paid = np.bincount(row_bins, minlength=bins), np.bincount(row_bins, self.recorded, bins)
         return np.where(rows > 0, paid / np.maximum(rows, 1), self.mean)
 
@@ -355,9 +358,6 @@ class Replay(ABC):
     ) -> None:
         if costs is None:
             costs = self._recorded_costs(trace)
-        if isinstance(costs, RecordedCosts) and len(costs.recorded) != len(trace):
-            wanted = f"{type(self).__name__}: costs must hold one for each of {len(trace)} rows"
-            raise ValueError(f"{wanted}, got {len(costs.recorded)}")
         self.trace, self.binning, self.costs = trace, binning, costs
         self.bins = binning.bins
         self._bins = trace.bins_by(binning)

@@ -19,18 +19,15 @@ A small file may stand for a large table. What it would take once it is unpacked
 """
 
 import csv
-import errno
 import io
 import json
 import math
 import os
 import re
-import secrets
-import shutil
 import stat
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
 from itertools import chain, islice
 from os import PathLike
@@ -43,6 +40,7 @@ from numpy.lib import format
 from numpy.typing import NDArray
 
 from hinge._checks import did_you_mean
+from hinge._files import replacing
 from hinge.errors import InvalidTrace, UnknownName, printable
 from hinge.traces.trace import (
     INTEGERS,
@@ -469,33 +467,3 @@ def _format(owner: str, path: str | PathLike[str]) -> _Format:
         where = f"{owner}: {printable(path, 4096)}"
         raise UnknownName(f"{where}: no format of traces ends in {suffix!r}{did_you_mean(suffix, _FORMATS)}")
     return _FORMATS[suffix]
-
-
-@contextmanager
-def replacing(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
-    """A new file beside the old one, which takes its place once all is written and on disk."""
-    target = os.path.realpath(path)  # replace what a link points at, not the link
-    if os.path.isdir(target):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-    if os.path.exists(target) and not os.path.isfile(target):  # a device or a pipe is written to, never replaced
-        with open(target, "wb") as stream:
-            yield stream
-        return
-    part = os.path.join(os.path.dirname(target), f".hinge-{secrets.token_hex(8)}.part")
-    try:
-        stream = open(part, "xb")  # noqa: SIM115  # closed before it is renamed, which Windows asks for
-    except OSError as error:
-        error.filename = os.fspath(path)  # the name that the caller knows
-        raise
-    try:
-        with stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        if os.path.exists(target):
-            shutil.copymode(target, part)  # what was private stays so
-        os.replace(part, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(part)
-        raise

@@ -1,13 +1,10 @@
-"""Columns of a trace: which there are, and what may stand in them.
+"""A recorded stream: for every sample the answers of the local and the remote model, and the local one's confidence.
 
     confidence, cost        numbers from 0 to 1, kept as float64
     local, remote, label    integers (kept as int64) or text, in all three the same
 
-Rows count from 0. A column that fails its check raises `InvalidTrace`, naming the column and the first bad row.
-
-Both models' scores, as a recording often keeps them, to the columns of a trace.
-
-A recorded stream: for every sample what the local and the remote model said, and how sure the local one was.
+A trace is made from columns, from a frame, or from the scores of both models. Rows count from 0. A column that fails
+its check raises `InvalidTrace`, which names the column and the first bad row.
 """
 
 from __future__ import annotations
@@ -40,8 +37,8 @@ _SHOWN = 80  # characters of a header that need not be ours
 
 
 def check_names(where: str, names: Sequence[str], needed: Collection[str], optional: Collection[str]) -> None:
-    """All that is needed, each once. Other columns are ignored, unless they look like a slip of the pen: a misspelt
-    `label` must not pass for a trace without one.
+    """Check that all needed columns are there, each once. Others are ignored, unless they look like a misspelt one: a
+    trace with a column `lable` must not pass for one without labels.
 
     >>> check_names("log.csv", ["confidence", "local", "remote", "lable"], NEEDED, OPTIONAL)
     Traceback (most recent call last):
@@ -364,8 +361,8 @@ class Trace:
     ) -> Trace:
         """A trace from a pandas or polars frame, or a dict, with columns confidence, local, remote[, label][, cost].
 
-        In place of confidence, local and remote it may have local_logits and remote_logits, a list in every row. Any
-        other column is an error: a misspelt one would otherwise be lost without a word.
+        In place of confidence, local and remote it may have local_logits and remote_logits, a list in every row. Other
+        columns are ignored, unless they look like a misspelt one, which is an error.
 
         >>> Trace.from_frame({"confidence": [0.9, 0.4], "local": [3, 1], "remote": [3, 2]}).agreed
         array([ True, False])

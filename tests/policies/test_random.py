@@ -1,0 +1,507 @@
+"""The randomised policies: laws of chance with stated tolerances, and their formulas recomputed independently.
+
+Seeds are fixed, so nothing here is flaky; a tolerance of five standard deviations says how surprised we would be.
+"""
+
+import copy
+import json
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hinge import Decision, Thompson
+from hinge.policies import HILF, HILN, AdaHedgeG, HedgeG, HedgeHI, HedgeHIRestart, Need, RandomisedPolicy
+from hinge.policies.random import philox, uniform
+from hinge.policies.thompson import beta_cdf
+from tests.policies.exponential_weights import Experts, adahedge_gap, centre, hedge_hi_rates
+
+BINS = 5
+KNOWN: dict[str, Callable[[], RandomisedPolicy]] = {
+    "thompson": lambda: Thompson(BINS, 0.4),
+    "hedge-hi": lambda: HedgeHI(500, BINS, 0.4),
+    "hedge-hi-restart": lambda: HedgeHIRestart(BINS, 0.4, first_epoch=64),
+    "hil-f": lambda: HILF(500, BINS, 0.4),
+    "hil-n": lambda: HILN(500, BINS, 0.4),
+    "hedge-g": lambda: HedgeG(500, BINS, 0.4),
+    "adahedge-g": lambda: AdaHedgeG(BINS, 0.4),
+}
+TOLD: dict[str, Callable[[], RandomisedPolicy]] = {
+    "thompson": lambda: Thompson(BINS),
+    "hedge-hi": lambda: HedgeHI(500, BINS),
+    "hedge-hi-restart": lambda: HedgeHIRestart(BINS, first_epoch=64),
+    "hil-f": lambda: HILF(500, BINS),
+    "hil-n": lambda: HILN(500, BINS),
+    "hedge-g": lambda: HedgeG(500, BINS),
+    "adahedge-g": lambda: AdaHedgeG(BINS),
+}
+EVERY = [pytest.param(make, id=f"{name}-known") for name, make in KNOWN.items()]
+EVERY += [pytest.param(make, id=f"{name}-told") for name, make in TOLD.items()]
+THRESHOLDS = [case for case in EVERY if "thompson" not in str(case.id)]
+every_policy = pytest.mark.parametrize("make", EVERY)
+
+
+def tell(policy: RandomisedPolicy, decision: Decision, agreed: bool, cost: float) -> None:
+    """Give a policy all that it may see of a slot, and no more."""
+    if decision.offload or Need.AGREEMENT in policy.needs:
+        policy.learn(decision, agreed, cost)
+    elif Need.COST in policy.needs:
+        policy.learn(decision, cost=cost)
+
+
+def drive(policy: RandomisedPolicy, slots: int, seed: int = 1) -> RandomisedPolicy:
+    rng = np.random.default_rng(seed)
+    for _ in range(slots):
+        bin = int(rng.integers(policy.bins))
+        agreed = bool(rng.random() < 0.3 + 0.6 * centre(bin, policy.bins))
+        tell(policy, policy.decide(bin), agreed, float(rng.choice([0.2, 0.6])))
+    return policy
+
+
+def reseeded(state: dict[str, Any], seed: int) -> Any:
+    return state | {"parameters": state["parameters"] | {"seed": seed}}
+
+
+def within(observed: float, expected: float, deviation: float, sigmas: float = 5.0) -> bool:
+    return abs(observed - expected) <= sigmas * deviation + 1e-12
+
+
+# -- how often they offload -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slots", [0, 7, 63, 64, 300])
+@every_policy
+def test_offloads_as_often_as_it_says(make: Callable[[], RandomisedPolicy], slots: int) -> None:
+    policy = drive(make(), slots)
+    state, kind, bin, draws = policy.state(), type(policy), slots % BINS, 2_000
+    chance = policy.offload_probability(bin)
+    assert chance == policy.explain(bin).offload_probability
+    offloads = sum(kind.restore(reseeded(state, seed)).decide(bin).offload for seed in range(draws))
+    assert within(offloads / draws, chance, math.sqrt(chance * (1 - chance) / draws))
+
+
+@pytest.mark.parametrize("name", ["thompson", "hil-f", "hedge-g", "adahedge-g"])
+def test_a_bin_never_seen_is_decided_by_the_probability_stated_before(name: str) -> None:
+    policy = KNOWN[name]()
+    for bin, agreed in ((0, False), (4, True), (4, False), (0, True)):
+        tell(policy, policy.decide(bin), agreed, 0.4)
+    state, chance = policy.state(), policy.offload_probability(2)
+    assert 0 < chance < 1
+    for seed in range(1_000):
+        decision = type(policy).restore(reseeded(state, seed)).decide(2)
+        assert decision.offload == (uniform(seed, policy.time + 1, 0) < chance)
+
+
+@every_policy
+def test_asking_for_the_probability_changes_nothing(make: Callable[[], RandomisedPolicy]) -> None:
+    asked, silent = make(), make()
+    rng = np.random.default_rng(2)
+    for _ in range(150):
+        bin, agreed = int(rng.integers(BINS)), bool(rng.random() < 0.5)
+        for other in range(BINS):
+            asked.offload_probability(other)
+            asked.explain(other)
+        decisions = asked.decide(bin), silent.decide(bin)
+        assert decisions[0].offload == decisions[1].offload
+        tell(asked, decisions[0], agreed, 0.4)
+        tell(silent, decisions[1], agreed, 0.4)
+    assert asked.state()["evidence"] == silent.state()["evidence"]
+
+
+@every_policy
+def test_seeds_differ_and_repeat(make: Callable[[], RandomisedPolicy]) -> None:
+    def offloads(policy: RandomisedPolicy) -> list[bool]:
+        made = []
+        for _ in range(200):
+            made.append(policy.decide(2))
+            tell(policy, made[-1], len(made) % 2 == 0, 0.5)
+        return [decision.offload for decision in made]
+
+    runs = [offloads(make().fresh(seed)) for seed in (3, 3, 4)]
+    assert runs[0] == runs[1] != runs[2]
+
+
+# -- pseudo-losses ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("agreed", [True, False])
+@pytest.mark.parametrize("told", [False, True], ids=["known", "told"])
+@pytest.mark.parametrize("kind", [HedgeHI, HILN])
+@pytest.mark.parametrize("slots", [0, 100])
+def test_pseudo_losses_are_unbiased(kind: type[HedgeHI | HILN], told: bool, agreed: bool, slots: int) -> None:
+    """Over the policy's own chance, an expert's loss grows by the cost where it offloads, else by e, on average."""
+    bin, cost, exploration, draws = 2, 0.4, 0.2, 3_000
+    start = drive(kind(500, BINS, None if told else cost, exploration=exploration), slots)
+    state = start.state()
+    before = np.array(state["evidence"]["losses"])
+    grown = np.zeros((draws, BINS + 1))
+    for seed in range(draws):
+        policy = kind.restore(reseeded(state, seed))
+        tell(policy, policy.decide(bin), agreed, cost)
+        grown[seed] = np.array(policy.state()["evidence"]["losses"]) - before
+    error = 0.0 if agreed else 1.0
+    deviation = math.sqrt(error * (1 / exploration - 1) / draws)
+    for expert in range(BINS + 1):
+        expected, spread = (cost, 0.0) if bin < expert else (error, deviation)
+        assert within(float(grown[:, expert].mean()), expected, spread)
+    assert set(np.round(grown[:, 0], 9)) == ({0.0} if agreed else {0.0, 1 / exploration})
+
+
+@pytest.mark.parametrize("make", THRESHOLDS)
+def test_losses_do_not_depend_on_the_order_of_feedback(make: Callable[[], RandomisedPolicy]) -> None:
+    """AdaHedge-G's gap does, as it must: it is a property of the weights at the time."""
+    losses = []
+    for reverse in (False, True):
+        policy, rng = make().fresh(seed=2), np.random.default_rng(9)
+        facts = [(policy.decide(int(rng.integers(BINS))), rng.random() < 0.5, float(rng.random())) for _ in range(50)]
+        for decision, agreed, cost in reversed(facts) if reverse else facts:
+            tell(policy, decision, bool(agreed), cost)
+        losses.append(policy.state()["evidence"]["losses"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-12)
+    assert sum(losses[0]) > 0
+
+
+@pytest.mark.parametrize("cost", [0.4, None], ids=["known", "told"])
+def test_feedback_from_an_earlier_epoch_does_not_count(cost: float | None) -> None:
+    policy = HedgeHIRestart(BINS, cost, first_epoch=8)
+    early = [policy.decide(2) for _ in range(8)]  # slots 1 to 8: the first epoch
+    policy.decide(2)
+    before = [policy.offload_probability(bin) for bin in range(BINS)]
+    for decision in early:
+        tell(policy, decision, agreed=False, cost=0.4)
+    assert [policy.offload_probability(bin) for bin in range(BINS)] == before
+
+
+# -- exponential weights, recomputed ----------------------------------------------------------------------------------
+
+
+def all_thresholds(bins: int) -> Experts:
+    """One expert between each two neighbouring confidences, all equally likely."""
+    return Experts([0.0, *(centre(bin, bins) for bin in range(bins)), 1.0], [1.0] * (bins + 1))
+
+
+class Story:
+    """Slots of a run: bin, confidence, error and cost, and what the policy's exploration coin showed."""
+
+    def __init__(self, policy: RandomisedPolicy, slots: int, fixed_cost: float | None) -> None:
+        self.policy, self.slots, self.rng = policy, slots, np.random.default_rng(slots)
+        self.fixed_cost = fixed_cost
+
+    def __iter__(self) -> Any:
+        for time in range(1, self.slots + 1):
+            bin = int(min(self.policy.bins - 1, self.rng.geometric(0.25) - 1))
+            error = float(self.rng.random() > 0.2 + 0.7 * centre(bin, self.policy.bins))
+            cost = float(self.rng.uniform(0.1, 0.7)) if self.fixed_cost is None else self.fixed_cost
+            yield time, bin, centre(bin, self.policy.bins), error, cost
+
+    def step(self, bin: int, error: float, cost: float, share: float) -> None:
+        """Decide and learn; the draw of the slot falls below the share of the weight, or it does not."""
+        decision = self.policy.decide(bin)
+        assert decision.offload == (uniform(self.policy.seed, self.policy.time, 0) < share)
+        tell(self.policy, decision, error == 0.0, cost)
+
+
+every_cost = pytest.mark.parametrize("cost", [0.35, None], ids=["known", "told"])
+SIZES = [1, 2, 16]
+every_size = pytest.mark.parametrize("bins", SIZES)
+
+
+@every_cost
+@every_size
+@pytest.mark.parametrize("complexity", ["N", "N ln 2", "ln(N+1)"])
+def test_hedge_hi_is_exponential_weights(bins: int, cost: float | None, complexity: str) -> None:
+    policy = HedgeHI(2_000, bins, cost, complexity, seed=9)
+    amount = {"N": bins, "N ln 2": bins * math.log(2), "ln(N+1)": math.log(bins + 1)}[complexity]
+    rate, exploration = hedge_hi_rates(amount, 2_000)
+    assert (policy.learning_rate, policy.exploration) == pytest.approx((rate, exploration), rel=1e-12)
+    follow_with_coin(policy, all_thresholds(bins), rate, exploration, cost)
+
+
+@every_cost
+@pytest.mark.parametrize("bins", [2, 16])
+def test_hil_n_is_exponential_weights_on_a_continuum(bins: int, cost: float | None) -> None:
+    policy = HILN(2_000, bins, cost, seed=5)
+    rate, exploration = hedge_hi_rates(math.log(bins), 2_000)  # ln(1/λ), λ = 1/bins
+    assert (policy.learning_rate, policy.exploration) == pytest.approx((rate, exploration), rel=1e-12)
+    follow_with_coin(policy, Experts([0.0, 1.0], [1.0]), rate, exploration, cost)
+
+
+def follow_with_coin(
+    policy: HedgeHI | HILN, experts: Experts, rate: float, exploration: float, cost: float | None
+) -> None:
+    story = Story(policy, 400, cost)
+    for time, bin, confidence, error, price in story:
+        experts.split(confidence, share_by_width=True)
+        share = experts.share(confidence, rate)
+        assert policy.offload_probability(bin) == pytest.approx(exploration + (1 - exploration) * share, rel=1e-9)
+        coin = uniform(policy.seed, time, 1) < exploration
+        drawn = uniform(policy.seed, time, 0) < share
+        decision = policy.decide(bin)
+        assert decision.offload == (drawn or coin)
+        tell(policy, decision, error == 0.0, price)
+        experts.charge(confidence, price, error / exploration if coin else 0.0)
+
+
+@every_cost
+def test_hedge_hi_restart_starts_afresh_in_epochs_of_doubling_length(cost: float | None) -> None:
+    policy, bins = HedgeHIRestart(4, cost, first_epoch=10, seed=3), 4
+    starts = {1: 10, 11: 20, 31: 40, 71: 80, 151: 160, 311: 320}  # first slot: length
+    story = Story(policy, 400, cost)
+    experts, rate, exploration = all_thresholds(bins), 0.0, 0.0
+    for time, bin, confidence, error, price in story:
+        if time in starts:
+            experts = all_thresholds(bins)
+            rate, exploration = hedge_hi_rates(bins * math.log(2), starts[time])
+        share = experts.share(confidence, rate)
+        expected = exploration + (1 - exploration) * share
+        assert policy.offload_probability(bin) == pytest.approx(expected, rel=1e-9)
+        coin = uniform(policy.seed, time, 1) < exploration
+        story.step(bin, error, price, share=1.0 if coin else share)
+        experts.charge(confidence, price, error / exploration if coin else 0.0)
+
+
+@every_cost
+@pytest.mark.parametrize("bins", [2, 16])
+def test_hil_f_is_exponential_weights_on_a_continuum(bins: int, cost: float | None) -> None:
+    policy, experts = HILF(1_000, bins, cost), Experts([0.0, 1.0], [1.0])
+    rate = math.sqrt(8 * math.log(bins) / 1_000)
+    assert policy.learning_rate == pytest.approx(rate, rel=1e-12)
+    story = Story(policy, 400, cost)
+    for _, bin, confidence, error, price in story:
+        experts.split(confidence, share_by_width=True)
+        share = experts.share(confidence, rate)
+        assert policy.offload_probability(bin) == pytest.approx(share, rel=1e-9)
+        story.step(bin, error, price, share)
+        experts.charge(confidence, price, error)
+
+
+@every_cost
+@every_size
+def test_hedge_g_splits_intervals_whose_children_inherit_the_weight(bins: int, cost: float | None) -> None:
+    policy, experts = HedgeG(1_000, bins, cost), Experts([0.0, 1.0], [1.0])
+    story = Story(policy, 400, cost)
+    for _, bin, confidence, error, price in story:
+        for other in range(bins):
+            seen_next = copy.deepcopy(experts)
+            seen_next.split(centre(other, bins), share_by_width=False)
+            share = seen_next.share(centre(other, bins), policy.learning_rate)
+            assert policy.offload_probability(other) == pytest.approx(share, rel=1e-9)
+        experts.split(confidence, share_by_width=False)
+        story.step(bin, error, price, experts.share(confidence, policy.learning_rate))
+        experts.charge(confidence, price, error)
+
+
+@every_cost
+@every_size
+def test_adahedge_g_learns_at_the_rate_of_the_gap(bins: int, cost: float | None) -> None:
+    policy, experts, gap = AdaHedgeG(bins, cost), Experts([0.0, 1.0], [1.0]), 0.0
+    story = Story(policy, 400, cost)
+    for _, bin, confidence, error, price in story:
+        experts.split(confidence, share_by_width=False)
+        rate = math.log(len(experts.loss)) / gap if gap > 0 else math.inf
+        weights, offloading = experts.weights(rate), experts.offloading(confidence)
+        share = float(weights[offloading].sum())
+        assert policy.offload_probability(bin) == pytest.approx(share, rel=1e-7)
+        story.step(bin, error, price, share)
+        gap += adahedge_gap(weights, np.where(offloading, price, error), rate)
+        experts.charge(confidence, price, error)
+    assert policy.state()["evidence"]["gap"][0] == pytest.approx(gap, rel=1e-7)
+
+
+# -- ten million samples and beyond -----------------------------------------------------------------------------------
+
+TOTALS = [
+    [0.0, 0.0, 0.0],
+    [1e7, 1e7, 1e7],
+    [0.0, 4e6, 1e7],  # the losses after 10⁷ samples that one expert gets all right and another all wrong
+    [1e7, 4e6, 0.0],
+    [1e7 / 0.004, 4e6, 1e7],  # pseudo-losses of 1/ε each
+    [1e12, 1e12 + 1.0, 0.0],
+    [0.0, 1e12, 1e300],
+]
+
+
+@pytest.mark.parametrize("losses", TOTALS, ids=str)
+@pytest.mark.parametrize("make", THRESHOLDS)
+def test_weights_neither_overflow_nor_vanish(make: Callable[[], RandomisedPolicy], losses: list[float]) -> None:
+    """From the losses that 10⁷ samples and more add up to, at the policy's own rate and at far larger ones."""
+    template = make()
+    for learning_rate in (None, 1e-12, 50.0, 1e12):
+        settings = template.parameters | {"bins": 2}
+        if learning_rate is not None and "learning_rate" in settings:
+            settings["learning_rate"] = learning_rate
+        state = type(template)(**settings).state() | {"time": 10**7, "learned": 10**7}
+        state["evidence"] |= {"losses": losses}
+        if "seen" in state["evidence"]:
+            state["evidence"]["seen"] = [5e6, 5e6]
+        for gap in (0.0, 1e-300, 3.7, 1e7) if "gap" in state["evidence"] else (0.0,):
+            state["evidence"] |= {"gap": [gap]} if "gap" in state["evidence"] else {}
+            policy = type(template).restore(state)
+            for slot in range(30):
+                chances = [policy.offload_probability(bin) for bin in range(2)]
+                assert 0 <= chances[1] <= chances[0] <= 1
+                tell(policy, policy.decide(slot % 2), slot % 3 == 0, 0.5)
+            json.dumps(policy.state(), allow_nan=False)
+
+
+@pytest.mark.parametrize("make", THRESHOLDS)
+def test_far_behind_means_out_of_play(make: Callable[[], RandomisedPolicy]) -> None:
+    settings = make().parameters | {"bins": 2}
+    for losses, offloads in (([0.0, 1e7, 1e7], 0.0), ([1e7, 1e7, 0.0], 1.0)):
+        state = type(make())(**settings).state() | {"time": 100}
+        state["evidence"] |= {"losses": losses}
+        if "seen" in state["evidence"]:
+            state["evidence"]["seen"] = [5e6, 5e6]
+        if "gap" in state["evidence"]:
+            state["evidence"]["gap"] = [100.0]
+        policy = type(make()).restore(state)
+        in_epoch = hedge_hi_rates(2 * math.log(2), 128)[1] if "first_epoch" in settings else 0.0
+        exploration = float(getattr(policy, "exploration", in_epoch))
+        assert policy.offload_probability(0) == pytest.approx(max(offloads, exploration), abs=1e-12)
+
+
+@pytest.mark.parametrize("make", THRESHOLDS)
+def test_a_long_run_stays_a_probability(make: Callable[[], RandomisedPolicy]) -> None:
+    template = make()
+    policy = type(template)(**template.parameters | {"bins": 2})
+    for slot in range(20_000):
+        tell(policy, policy.decide(slot & 1), slot % 5 != 0, 0.3)
+        if slot % 100 == 0:
+            assert 0 <= policy.offload_probability(1) <= policy.offload_probability(0) <= 1
+
+
+# -- Thompson ---------------------------------------------------------------------------------------------------------
+
+
+def binomial_tail(trials: int, chance: Fraction, at_least: int) -> Fraction:
+    terms = (math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k) for k in range(at_least, trials + 1))
+    return sum(terms, Fraction(0))
+
+
+def posterior(offloads: int, agreements: int, cost: float, learned: bool = False) -> Thompson:
+    state = Thompson(1, None if learned else cost).state() | {"time": offloads, "learned": offloads}
+    costs = [float(offloads), cost * offloads, cost**2 * offloads][: len(state["evidence"]["costs"])]
+    state["evidence"] = {"offloads": [offloads], "agreements": [float(agreements)], "costs": costs}
+    return Thompson.restore(state)
+
+
+@pytest.mark.parametrize("cost", [0.0, 1.0, 0.5, 0.25, 0.1, 0.9, 0.01])
+def test_thompson_offloads_by_the_exact_posterior(cost: float) -> None:
+    """P(Beta(1 + a, 1 + n - a) ≤ q) = P(Binomial(n + 1, q) ≥ a + 1), in fractions."""
+    q = Fraction(1.0 - cost)
+    for offloads in (0, 1, 2, 5, 20, 60):
+        for agreements in range(offloads + 1):
+            exact = float(binomial_tail(offloads + 1, q, agreements + 1))
+            chance = posterior(offloads, agreements, cost).offload_probability(0)
+            assert chance == pytest.approx(exact, rel=1e-9, abs=1e-15)
+
+
+def test_thompson_with_a_learned_cost_uses_its_mean() -> None:
+    assert Thompson(1).offload_probability(0) == 1.0  # nothing is known of the cost
+    for cost in (0.0, 1.0, 0.5, 0.25):
+        for offloads, agreements in ((1, 0), (1, 1), (12, 9), (60, 30)):
+            learned = posterior(offloads, agreements, cost, learned=True).offload_probability(0)
+            assert learned == pytest.approx(posterior(offloads, agreements, cost).offload_probability(0), rel=1e-12)
+
+
+def test_thompson_offloads_as_often_as_a_sampled_agreement_falls_short() -> None:
+    rng, draws = np.random.default_rng(4), 400_000
+    for offloads, agreements, cost in ((0, 0, 0.3), (3, 2, 0.5), (40, 31, 0.2), (500, 260, 0.5), (2_000, 1_790, 0.1)):
+        chance = posterior(offloads, agreements, cost).offload_probability(0)
+        short = float((rng.beta(1 + agreements, 1 + offloads - agreements, draws) <= 1 - cost).mean())
+        assert within(short, chance, math.sqrt(chance * (1 - chance) / draws))
+
+
+def test_posterior_of_large_counts() -> None:
+    """Against the binomial tail summed term by term in logarithms."""
+    for offloads, agreements, q in ((10_000, 8_000, 0.8), (10_000, 8_100, 0.8), (100_000, 50_100, 0.5)):
+        trials = offloads + 1
+        logs = [
+            math.lgamma(trials + 1) - math.lgamma(k + 1) - math.lgamma(trials - k + 1)
+            + k * math.log(q) + (trials - k) * math.log1p(-q)
+            for k in range(agreements + 1, trials + 1)
+        ]  # fmt: skip
+        tail = math.fsum(math.exp(term) for term in logs)
+        assert beta_cdf(q, 1 + agreements, 1 + offloads - agreements) == pytest.approx(tail, rel=1e-7)
+    for agreements in (0, 1, 500_000, 999_999, 1_000_000):
+        assert 0 <= beta_cdf(0.5, 1 + agreements, 1 + 1_000_000 - agreements) <= 1
+
+
+# -- the source of chance ---------------------------------------------------------------------------------------------
+
+VECTORS = [  # Random123's known answers for philox2x32: rounds, counter, key, output
+    (7, (0x00000000, 0x00000000), 0x00000000, (0x257A3673, 0xCD26BE2A)),
+    (7, (0xFFFFFFFF, 0xFFFFFFFF), 0xFFFFFFFF, (0xAB302C4D, 0x3DC9D239)),
+    (7, (0x243F6A88, 0x85A308D3), 0x13198A2E, (0xBEDBBE6B, 0xE4C770B3)),
+    (10, (0x00000000, 0x00000000), 0x00000000, (0xFF1DAE59, 0x6CD10DF2)),
+    (10, (0xFFFFFFFF, 0xFFFFFFFF), 0xFFFFFFFF, (0x2C3F628B, 0xAB4FD7AD)),
+    (10, (0x243F6A88, 0x85A308D3), 0x13198A2E, (0xDD7CE038, 0xF62A4C12)),
+]
+
+
+@pytest.mark.parametrize(("rounds", "counter", "key", "words"), VECTORS)
+def test_philox_gives_the_published_answers(
+    rounds: int, counter: tuple[int, int], key: int, words: tuple[int, int]
+) -> None:
+    assert philox(*counter, key, rounds) == words
+
+
+def test_uniform_is_made_of_53_bits_of_philox() -> None:
+    rng = np.random.default_rng(6)
+    for draw in [0, 1] * 250:
+        seed, time = int(rng.integers(2**32)), int(rng.integers(2**56))
+        low, high = philox(time % 2**32, (time // 2**32 * 256 + draw) % 2**32, seed, 7)
+        expected = Fraction(low // 2**5 * 2**26 + high // 2**6, 2**53)
+        assert Fraction(uniform(seed, time, draw)) == expected < 1
+
+
+def chi_square(counts: Any) -> float:
+    """Standard deviations by which a chi-square statistic of equally likely cells exceeds its mean."""
+    cells = np.asarray(counts, float).ravel()
+    expected = cells.sum() / cells.size
+    statistic = float(((cells - expected) ** 2).sum() / expected)
+    return (statistic - (cells.size - 1)) / math.sqrt(2 * (cells.size - 1))
+
+
+STREAMS = {
+    "times": lambda k: (7, k, 0),
+    "second draws": lambda k: (7, k, 1),
+    "late times": lambda k: (7, 2**32 - 20_000 + k, 0),
+    "seeds": lambda k: (k, 12, 0),
+    "distant seeds": lambda k: ((k * 2654435761) % 2**32, 1, 0),
+}
+
+
+@pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS)
+def test_uniform_is_uniform_and_serially_independent(stream: Callable[[int], tuple[int, int, int]]) -> None:
+    numbers = np.array([uniform(*stream(k)) for k in range(1, 40_001)])
+    assert 0 <= numbers.min() < 1e-3
+    assert 1 - 1e-3 < numbers.max() < 1
+    assert abs(chi_square(np.histogram(numbers, 250, (0, 1))[0])) < 5
+    assert within(float(numbers.mean()), 0.5, math.sqrt(1 / 12 / len(numbers)))
+    for lag in (1, 2, 3, 64):
+        independent(numbers[:-lag], numbers[lag:])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (STREAMS["times"], STREAMS["second draws"]),
+        (STREAMS["times"], lambda k: (8, k, 0)),
+        (STREAMS["times"], lambda k: (7 + 2**31, k, 0)),
+        (STREAMS["times"], lambda k: (7, k + 2**32, 0)),
+        (STREAMS["times"], lambda k: (7, 2 * k, 0)),
+    ],
+    ids=["draws", "neighbouring seeds", "seeds one bit apart", "times 2^32 apart", "doubled times"],
+)
+def test_streams_are_independent(one: Callable[[int], Any], other: Callable[[int], Any]) -> None:
+    columns = [np.array([uniform(*stream(k)) for k in range(1, 20_001)]) for stream in (one, other)]
+    independent(*columns)
+
+
+def independent(one: Any, other: Any) -> None:
+    assert within(float(np.corrcoef(one, other)[0, 1]), 0, 1 / math.sqrt(len(one)))
+    assert abs(chi_square(np.histogram2d(one, other, 16, ((0, 1), (0, 1)))[0])) < 5
