@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import __version__, policy_names
+from hinge import __version__
 from hinge.cli.app import CHAPTERS, COMMANDS, load, run
+from hinge.policies import policy_names
 from hinge.traces import Trace, trace_names, write_trace
 from tests.support.commands import FIGURES, SHORT, TRUE_FIGURES, Captured, refusal, script, shown
 

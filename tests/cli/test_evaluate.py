@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hinge import policy_names
 from hinge.cli.app import run
+from hinge.policies import policy_names
 from hinge.simulation import Results, simulate
 from tests.cli.test_simulate import InterruptedThreads
 from tests.support.commands import FIGURES, ROWS, SHORT, TRUE_FIGURES, Captured, answer, shown, write_log

@@ -9,8 +9,9 @@ from typing import TypeVar
 
 import pytest
 
-from hinge import UniformBins, policy_names
+from hinge import UniformBins
 from hinge.cli.app import run
+from hinge.policies import policy_names
 from hinge.simulation import lineup, simulate
 from hinge.simulation.sources import FixedCosts, Resampled
 from hinge.traces import load_trace, write_trace

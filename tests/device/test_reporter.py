@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hinge import HILCB, AlwaysLocal, AlwaysRemote, Device, FixedCost, Isotonic, Thompson, at_most
+from hinge import HILCB, Device, FixedCost, Isotonic, Thompson, at_most
 from hinge.bins import ClassBins, QuantileBins, UniformBins
 from hinge.device.reporter import RECENT, SIDE, Reporter, data_url, licences, small
+from hinge.policies import AlwaysLocal, AlwaysRemote
 
 WAIT_S = 20.0
 NOWHERE = "http://127.0.0.1:9"
