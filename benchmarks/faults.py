@@ -27,8 +27,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for benchmarks.â
 import numpy as np
 
 from benchmarks.report import Table, ratio
-from hinge import AlwaysRemote, AsyncDevice, Breaker, Device, FixedCost, OnnxModel, OpenInference, fashion
+from hinge import AsyncDevice, Breaker, Device, FixedCost, OnnxModel, OpenInference, fashion
 from hinge.oip.tensors import TensorSpec
+from hinge.policies import AlwaysRemote
 from tests.faults.figures import note
 from tests.faults.hanging import full_port
 from tests.faults.setting import tireless

@@ -6,8 +6,9 @@
 import argparse
 from pathlib import Path
 
-from hinge import HedgeHI, Policy, simulate
+from hinge import Policy, simulate
 from hinge.paper.figures import COST, PAPER_TABLES, PAPER_TRACES, Lab
+from hinge.policies import HedgeHI
 from hinge.policies.hedge import COMPLEXITIES
 
 HORIZON, RUNS = 100_000, 20

@@ -19,7 +19,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from hinge import HILCB, HILCBLite, Oracle, Policy
+from hinge import HILCB, HILCBLite, Policy
+from hinge.policies import Oracle
 from hinge.simulation import Threads, lineup, simulate
 from hinge.simulation.engine import Player
 from hinge.simulation.sources import FixedCosts, Samples, Synthetic

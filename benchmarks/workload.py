@@ -75,7 +75,7 @@ class Subject:
 
 def subjects() -> list[Subject]:
     """Every policy but those that forget, whose licences do not outlive the benchmark, and those on a budget."""
-    kinds = {name: hinge.policy_class(name) for name in hinge.policy_names()}
+    kinds = {name: hinge.policies.policy_class(name) for name in hinge.policies.policy_names()}
     lasting = [name for name, kind in kinds.items() if not issubclass(kind, Forgetting) and not kind.keeps_budget]
     return [*map(Subject, lasting), Subject("hi-lcb", None), Subject("hi-lcb-lite", None)]
 

@@ -53,8 +53,7 @@ def for_type_checkers() -> dict[str, str]:
     block = next(each for each in source.body if isinstance(each, ast.If))
     imports = [each for each in block.body if isinstance(each, ast.ImportFrom)]
     assert all(name.asname == name.name for each in imports for name in each.names)  # else it is not exported
-    moved = {name for names in vars(hinge)["_MOVED"].values() for name in names}
-    return {name.name: each.module or "" for each in imports for name in each.names if name.name not in moved}
+    return {name.name: each.module or "" for each in imports for name in each.names}
 
 
 def test_policies_run_without_numpy() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hinge import DiscountedIsotonic, Isotonic, at_most, build, on_budget, policy_names
-from hinge.policies import Decision, HILCBLite, Policy
+from hinge import DiscountedIsotonic, Isotonic, at_most, build, on_budget
+from hinge.policies import Decision, HILCBLite, Policy, policy_names
 from hinge.testing import CLAUSES, Clause, NotConforming, check_policy
 
 HISTORY = [0, 1, 2, 3, 4, 5, 6, 7] * 4

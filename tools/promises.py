@@ -148,6 +148,7 @@ def elsewhere(text: str) -> Callable[[Figures], str]:
 SERVER = elsewhere("see [server.md](server.md)")
 POWER = elsewhere("after every write of a recorded run; all of it in `make test`")
 FORMS = elsewhere("a folder of every form ever written is in `tests/device/folders`; all of it in `make test`")
+ATTACKED = elsewhere("all of it in `make test`")
 UNDONE = elsewhere("not done: merging trusts the states that it is given")
 
 PROMISES = {
@@ -163,7 +164,7 @@ PROMISES = {
     ),
     "R3": Promise(
         "five failures, then one probe per interval, and back within one",
-        "`faults/test_outages.py`, `device/test_outages.py` in simulated time",
+        "`faults/test_outages.py`, `device/test_resilience_outages.py` in simulated time",
         outages,
     ),
     "R4": Promise("what failed, came late or made no sense teaches nothing", "`faults/test_evidence.py`", evidence),
@@ -202,6 +203,11 @@ PROMISES = {
         "is refused",
         "`device/test_database.py`, `device/test_journal.py`, `test_gate.py`",
         FORMS,
+    ),
+    "R12": Promise(
+        "the deadline holds for remotes of the user's own; a slow local model delays no other answer",
+        "`attacks/test_device.py`",
+        ATTACKED,
     ),
     "S1": Promise("bound to this machine, or guarded by a token or TLS", "`server/`", SERVER),
     "S2": Promise("limits hold before anything is allocated", "`server/`", SERVER),

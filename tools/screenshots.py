@@ -13,11 +13,11 @@ from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 
-from hinge import AlwaysRemote, Device, Isotonic, UniformBins, fashion
+from hinge import Device, Isotonic, UniformBins, fashion
 from hinge.confidence import max_softmax
 from hinge.device.reporter import Reporter
 from hinge.models.onnx import OnnxModel
-from hinge.policies import Policy, build
+from hinge.policies import AlwaysRemote, Policy, build
 from hinge.remotes.open_inference import OpenInference
 from hinge.server import Server
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from benchmarks.goals import add
 from benchmarks.report import Table, ratio, span
-from hinge import AlwaysRemote, Device, FixedCost, OnnxModel, OpenInference, fashion
+from hinge import Device, FixedCost, OnnxModel, OpenInference, fashion
 from hinge.oip.json import Message
 from hinge.oip.messages import build_request, inference_path
+from hinge.policies import AlwaysRemote
 from hinge.remotes import Deadline
 from tools.peers.hinge import hinge
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hinge import HILCB, Isotonic, LyapunovEXP4, OnBudget, Policy, UniformBins, at_most, load_trace, on_budget, simulate
+from hinge import HILCB, Isotonic, Policy, UniformBins, at_most, load_trace, on_budget, simulate
+from hinge.policies import LyapunovEXP4, OnBudget
 from hinge.simulation import Record, Results, interval, run_seeds
 from hinge.simulation.sources import FixedCosts, Resampled
 

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hinge import UniformBins, load_trace, policy_class, simulate, trace_names
+from hinge import UniformBins, load_trace, simulate
+from hinge.policies import policy_class
 from hinge.simulation import interval, lineup
 from hinge.simulation.sources import FixedCosts, Replay, Resampled, Synthetic
 from hinge.theory import Problem, best_threshold, oracle_cost, significant_dips, threshold_costs
+from hinge.traces import trace_names
 
 HORIZON = 100_000
 POLICIES = ("hi-lcb", "pooled-kl", "isotonic", "hi-lcb-lite", "kl", "thompson")  # those that assume monotony first

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hinge import HILCB, KL, Isotonic, Policy, Thompson, simulate
+from hinge import HILCB, Isotonic, Policy, Thompson, simulate
+from hinge.policies import KL
 from hinge.policies.kl import divergence
 from hinge.policies.random import uniform
 from hinge.simulation import interval

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from benchmarks.probes import timed_samples
 from benchmarks.timing import Probe, Reading, clock
-from hinge import HILCB, HILN, HedgeHI, Isotonic, Policy, Thompson, UniformBins, load_trace, simulate
+from hinge import HILCB, Isotonic, Policy, Thompson, UniformBins, load_trace, simulate
+from hinge.policies import HILN, HedgeHI
 from hinge.simulation import interval, run_seeds
 from hinge.simulation.sources import FixedCosts, Resampled
 

@@ -7,10 +7,11 @@ knows that chance; so there regret is also told against the best static threshol
 import statistics
 from typing import NamedTuple
 
-from hinge import HILCB, Isotonic, UniformBins, load_trace, simulate, trace_names
+from hinge import HILCB, Isotonic, UniformBins, load_trace, simulate
 from hinge.simulation import interval
 from hinge.simulation.sources import BimodalCosts, FixedCosts, Resampled
 from hinge.theory import Problem, best_threshold, oracle_cost, structured_lower_bound, threshold_costs
+from hinge.traces import trace_names
 
 HORIZON = 100_000
 COSTS = tuple(round(0.1 * step, 1) for step in range(1, 10))

@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.regrets.floor import COSTS, HORIZONS, bayes_regret, floor_of
-from hinge import HILCB, Policy, UniformBins, load_trace, simulate, trace_names
+from hinge import HILCB, Policy, UniformBins, load_trace, simulate
 from hinge.policies import FOREVER, ExpiryPolicy, Reals, Wholes, has_expired, real_column, whole_column
 from hinge.policies.expiry import count
 from hinge.policies.kl import divergence
 from hinge.simulation.sources import FixedCosts, Resampled, Synthetic
+from hinge.traces import trace_names
 
 HORIZON, LONG = 100_000, 1_000_000
 BINS = 16

@@ -46,52 +46,6 @@ _NAMES = {
     "hinge.traces": ("Trace", "load_trace", "read_trace", "write_trace"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
-_MOVED = {
-    "hinge.bins": ("restore_bins",),
-    "hinge.confidence": (
-        "fit_logistic",
-        "fit_temperature",
-        "logistic",
-        "temperature",
-    ),
-    "hinge.costs": ("ZeroOneCost",),
-    "hinge.errors": (
-        "InvalidDecision",
-        "InvalidMessage",
-        "InvalidModel",
-        "InvalidTrace",
-        "UnknownName",
-    ),
-    "hinge.policies": (
-        "HILF",
-        "HILN",
-        "KL",
-        "AdaHedgeG",
-        "AlwaysLocal",
-        "AlwaysRemote",
-        "AtMost",
-        "Decisions",
-        "DiscountedHILCB",
-        "Explanation",
-        "HedgeG",
-        "HedgeHI",
-        "HedgeHIRestart",
-        "Logistic",
-        "LyapunovEXP4",
-        "Need",
-        "Offline",
-        "OnBudget",
-        "Oracle",
-        "PooledKL",
-        "SlidingWindowHILCB",
-        "SlidingWindowIsotonic",
-        "Static",
-        "policy_class",
-        "policy_names",
-    ),
-    "hinge.simulation": ("lineup",),
-    "hinge.traces": ("trace_names",),
-}  # to be removed
 _MODULES = (
     *("bins", "confidence", "costs", "device", "embedded", "errors", "fashion", "gate", "models", "paper", "policies"),
     *("remotes", "server", "simulation", "testing", "theory", "traces"),
@@ -121,65 +75,29 @@ if TYPE_CHECKING:
     from hinge.bins import ClassBins as ClassBins
     from hinge.bins import QuantileBins as QuantileBins
     from hinge.bins import UniformBins as UniformBins
-    from hinge.bins import restore_bins as restore_bins
     from hinge.confidence import entropy as entropy
-    from hinge.confidence import fit_logistic as fit_logistic
-    from hinge.confidence import fit_temperature as fit_temperature
-    from hinge.confidence import logistic as logistic
     from hinge.confidence import margin as margin
     from hinge.confidence import max_softmax as max_softmax
-    from hinge.confidence import temperature as temperature
     from hinge.costs import CostMatrix as CostMatrix
     from hinge.costs import FixedCost as FixedCost
     from hinge.costs import MeasuredCost as MeasuredCost
-    from hinge.costs import ZeroOneCost as ZeroOneCost
     from hinge.device.answer import Answer as Answer
     from hinge.device.async_device import AsyncDevice as AsyncDevice
     from hinge.device.device import Device as Device
     from hinge.device.resilience import Breaker as Breaker
     from hinge.device.resilience import RetryBudget as RetryBudget
     from hinge.errors import HingeError as HingeError
-    from hinge.errors import InvalidDecision as InvalidDecision
-    from hinge.errors import InvalidMessage as InvalidMessage
-    from hinge.errors import InvalidModel as InvalidModel
     from hinge.errors import InvalidState as InvalidState
-    from hinge.errors import InvalidTrace as InvalidTrace
     from hinge.errors import RemoteFailed as RemoteFailed
-    from hinge.errors import UnknownName as UnknownName
     from hinge.gate import Gate as Gate
     from hinge.gate import restore as restore
     from hinge.models.base import LocalModel as LocalModel
     from hinge.models.litert import LiteRTModel as LiteRTModel
     from hinge.models.onnx import OnnxModel as OnnxModel
     from hinge.models.openvino import OpenVINOModel as OpenVINOModel
-    from hinge.policies import HILF as HILF
-    from hinge.policies import HILN as HILN
-    from hinge.policies import KL as KL
-    from hinge.policies import AdaHedgeG as AdaHedgeG
-    from hinge.policies import AlwaysLocal as AlwaysLocal
-    from hinge.policies import AlwaysRemote as AlwaysRemote
-    from hinge.policies import AtMost as AtMost
     from hinge.policies import Decision as Decision
-    from hinge.policies import Decisions as Decisions
-    from hinge.policies import DiscountedHILCB as DiscountedHILCB
-    from hinge.policies import Explanation as Explanation
-    from hinge.policies import HedgeG as HedgeG
-    from hinge.policies import HedgeHI as HedgeHI
-    from hinge.policies import HedgeHIRestart as HedgeHIRestart
-    from hinge.policies import Logistic as Logistic
-    from hinge.policies import LyapunovEXP4 as LyapunovEXP4
-    from hinge.policies import Need as Need
-    from hinge.policies import Offline as Offline
-    from hinge.policies import OnBudget as OnBudget
-    from hinge.policies import Oracle as Oracle
     from hinge.policies import Policy as Policy
-    from hinge.policies import PooledKL as PooledKL
-    from hinge.policies import SlidingWindowHILCB as SlidingWindowHILCB
-    from hinge.policies import SlidingWindowIsotonic as SlidingWindowIsotonic
-    from hinge.policies import Static as Static
     from hinge.policies import build as build
-    from hinge.policies import policy_class as policy_class
-    from hinge.policies import policy_names as policy_names
     from hinge.policies.budgets import at_most as at_most
     from hinge.policies.budgets import on_budget as on_budget
     from hinge.policies.drift import DiscountedIsotonic as DiscountedIsotonic
@@ -195,12 +113,10 @@ if TYPE_CHECKING:
     from hinge.remotes.grpc import OpenInferenceGrpc as OpenInferenceGrpc
     from hinge.remotes.open_inference import OpenInference as OpenInference
     from hinge.simulation import evaluate as evaluate
-    from hinge.simulation import lineup as lineup
     from hinge.simulation import simulate as simulate
     from hinge.traces import Trace as Trace
     from hinge.traces import load_trace as load_trace
     from hinge.traces import read_trace as read_trace
-    from hinge.traces import trace_names as trace_names
     from hinge.traces import write_trace as write_trace
 else:  # hidden from type checkers, which would take every unknown name for defined
 
@@ -211,8 +127,6 @@ else:  # hidden from type checkers, which would take every unknown name for defi
             found = getattr(import_module(_HOMES[name]), name)
         elif name in _MODULES:
             found = import_module(f"hinge.{name}")
-        elif moved := [module for module, names in _MOVED.items() if name in names]:
-            found = getattr(import_module(moved[0]), name)
         else:
             raise AttributeError(f"module 'hinge' has no attribute {name!r}")
         globals()[name] = found  # found at once from now on

@@ -9,12 +9,12 @@ or, one test for each clause:
     def test_my_policy(clause):
         clause(MyPolicy(bins=16))
 
-A clause takes any instance of the policy, works on fresh copies of it, and raises `NotConforming` with what went wrong.
+A clause works on fresh copies of the policy it is given, and raises `NotConforming` with what went wrong.
 """
 
+import copy
 import json
 import math
-import pickle
 import random
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -44,7 +44,7 @@ def samples(policy: Policy, seed: int = 0) -> Iterator[Sample]:
 
 
 def play(policy: Policy, length: int, seed: int = 0) -> list[bool]:
-    """Drive a policy with immediate feedback, telling it what it may know; returns its decisions."""
+    """Drive a policy with immediate feedback; returns its decisions."""
     decisions = []
     for sample in islice(samples(policy, seed), length):
         decision = policy.decide(sample[0])
@@ -54,7 +54,7 @@ def play(policy: Policy, length: int, seed: int = 0) -> list[bool]:
 
 
 def tell(policy: Policy, decision: Decision, sample: Sample) -> None:
-    """Give the feedback that a policy is due: after an offload, or in every slot if it needs that."""
+    """Give the feedback that a policy expects: after an offload, or after every sample if it needs that."""
     _, agreed, cost = sample
     if decision.offload or Need.AGREEMENT in policy.needs:
         policy.learn(decision, agreed=agreed, cost=cost)
@@ -96,26 +96,26 @@ def refuses(policy: Policy, kinds: type[Exception] | tuple[type[Exception], ...]
 
 
 def restores_bit_identically(policy: Policy) -> None:
-    """A policy saved as JSON in the middle of a run, with feedback outstanding, goes on as if nothing had happened."""
+    """A policy saved as JSON in the middle of a run, with feedback outstanding, continues bit-identically."""
     _continues(policy, lambda used: type(used).restore(json.loads(json.dumps(used.state(), allow_nan=False))))
 
 
-def pickles_bit_identically(policy: Policy) -> None:
-    """The same by pickle, as process pools need it."""
-    _continues(policy, lambda used: pickle.loads(pickle.dumps(used)))
+def copies_bit_identically(policy: Policy) -> None:
+    """The same by `copy.deepcopy`, which copies as process pools do; the copy shares nothing with the original."""
+    _continues(policy, copy.deepcopy)
 
 
 def _continues(policy: Policy, copied: Callable[[Policy], Policy]) -> None:
     original = policy.fresh(6)
     play(original, 300)
     waiting = offloaded(original, 5)
-    copy = copied(original)
-    require(copy.state() == original.state(), "the state changed on the way")
-    for one in (original, copy):
+    twin = copied(original)
+    require(twin.state() == original.state(), "the state changed on the way")
+    for one in (original, twin):
         for decision, sample in waiting:
             tell(one, decision, sample)
-    require(play(original, 700, seed=8) == play(copy, 700, seed=8), "the copy decides differently")
-    require(copy.state() == original.state(), "the copy learned differently")
+    require(play(original, 700, seed=8) == play(twin, 700, seed=8), "the copy decides differently")
+    require(twin.state() == original.state(), "the copy learned differently")
 
 
 def damaged_states_are_refused(policy: Policy) -> None:
@@ -126,6 +126,7 @@ def damaged_states_are_refused(policy: Policy) -> None:
     damages: list[dict[str, Any]] = [{"hinge_state": state["hinge_state"] + 1}, {"hinge_state": None}, {"policy": "no"}]
     damages += [{key: None} for key in ("id", "time", "learned", "evidence", "merged", "parameters")]
     damages += [{"time": -1}, {"pending": [["x"]]}, {"pending": 5}, {"parameters": {"bins": -1}}]
+    damages += [{"time": 10**400}, {"learned": state["time"] + 1}, {"merged": {"other": None}}]
     for field, values in state["evidence"].items():
         for damaged in ([*values, 0], *([value] * len(values) for value in (-1, 10**400, "1"))):
             if damaged:
@@ -136,6 +137,31 @@ def damaged_states_are_refused(policy: Policy) -> None:
     nonsense: tuple[Any, ...] = (None, [], "state")
     for thing in nonsense:
         refuses(policy, (TypeError, InvalidState), f"state {thing!r}", lambda thing=thing: type(policy).restore(thing))
+
+
+def merge(device: Policy, state: Any) -> None:
+    """Merge a state that must not be refused."""
+    try:
+        device.merge(state)
+    except InvalidState as error:
+        raise NotConforming(f"a state of its own kind was refused: {error}") from error
+
+
+def only_itself_speaks_for_it(policy: Policy) -> None:
+    """What another state says about this policy is ignored, and a state that counts more than it learned is refused."""
+    device, other = policy.fresh(1), policy.fresh(2)
+    play(device, 200, 1)
+    play(other, 100, 2)
+    honest = other.state()
+    merge(other, {**device.state(), "time": device.time + 1000})
+    one, two = copy.deepcopy(device), copy.deepcopy(device)
+    merge(one, honest)
+    merge(two, other.state())
+    require(almost(one.state()["evidence"], two.state()["evidence"]), "it believed what was said in its own name")
+    evidence = honest["evidence"]
+    for field in {"offloads", "pane_offloads"} & {*evidence}:
+        many = {**honest, "evidence": {**evidence, field: [value + 10**6 for value in evidence[field]]}}
+        refuses(device, InvalidState, "a state that counts too much", lambda many=many: device.merge(many))
 
 
 def merging_adds_evidence(policy: Policy) -> None:
@@ -152,15 +178,15 @@ def merging_adds_evidence(policy: Policy) -> None:
     for order in ((0, 1, 2, 3), (3, 2, 0, 1), (1, 1, 3, 2, 0, 1)):
         device = policy.fresh(9)
         for which in order:
-            device.merge(states[which])
+            merge(device, states[which])
         merged.append(device.state()["evidence"])
     through = policy.fresh(8)
-    through.merge(states[0])
-    through.merge(states[1])
+    merge(through, states[0])
+    merge(through, states[1])
     device = policy.fresh(9)
-    device.merge(states[1])
-    device.merge(through.state())
-    device.merge(states[2])
+    merge(device, states[1])
+    merge(device, through.state())
+    merge(device, states[2])
     merged.append(device.state()["evidence"])
     for other in merged[1:]:
         require(almost(merged[0], other), "the order or the route of merging matters")
@@ -234,7 +260,7 @@ def batch_equals_one_by_one(policy: Policy) -> None:
 
 
 def extreme_bins(policy: Policy) -> None:
-    """The lowest and the highest bin are bins like any other."""
+    """The lowest and the highest bin can be decided and learned."""
     policy = policy.fresh(1)
     for bin in (0, policy.bins - 1):
         for agreed in (True, False, True):
@@ -242,7 +268,7 @@ def extreme_bins(policy: Policy) -> None:
 
 
 def wrong_bins_are_refused(policy: Policy) -> None:
-    """What is no bin is refused by name, and changes nothing."""
+    """A wrong bin is refused by name, and changes nothing."""
     policy = policy.fresh(1)
     play(policy, 20)
     for bin in (-1, policy.bins, 0.5, "3", None, math.nan, [1]):
@@ -258,10 +284,10 @@ def wrong_bins_are_refused(policy: Policy) -> None:
 def feedback_in_any_order(policy: Policy) -> None:
     """Feedback that is late and out of order teaches the same as feedback in order."""
     ordered, reordered = policy.fresh(4), policy.fresh(4)
-    for copy, backwards in ((ordered, False), (reordered, True)):
-        waiting = offloaded(copy, 40)
+    for device, backwards in ((ordered, False), (reordered, True)):
+        waiting = offloaded(device, 40)
         for decision, sample in reversed(waiting) if backwards else waiting:
-            tell(copy, decision, sample)
+            tell(device, decision, sample)
     one, other = content(ordered), content(reordered)
     for field in policy.order_matters:
         del one["evidence"][field], other["evidence"][field]
@@ -281,7 +307,7 @@ def late_feedback_reaches_its_bin(policy: Policy) -> None:
 
 
 def missing_feedback_is_bounded(policy: Policy) -> None:
-    """Feedback that never comes costs a bounded amount of memory, and nothing else."""
+    """Feedback that never arrives costs a bounded amount of memory, and nothing else."""
     policy = policy.fresh(1)
     bins = [0] * 1000
     for _ in range(OUTSTANDING // 1000 + 2):
@@ -315,12 +341,14 @@ def forgotten_feedback_is_refused(policy: Policy) -> None:
 
 
 def accepted_teaches_nothing(policy: Policy) -> None:
-    """Unless a policy needs to know more, an accepted sample cannot be learned from."""
+    """An accepted sample cannot be learned from; by a policy that must be told about it, once."""
     policy = policy.fresh(1)
-    for bin, _, _ in islice(samples(policy), 0 if policy.needs else 500):
-        decision = policy.decide(bin)
+    for sample in islice(samples(policy), 500):
+        decision = policy.decide(sample[0])
+        if decision.offload or policy.needs:
+            tell(policy, decision, sample)
         if not decision.offload:
-            refuses(policy, InvalidDecision, "an accepted decision", lambda d=decision: policy.learn(d, agreed=True))
+            refuses(policy, InvalidDecision, "an accepted decision", lambda d=decision: policy.learn(d, True, 0.5))
 
 
 def wrong_feedback_is_refused(policy: Policy) -> None:
@@ -353,11 +381,11 @@ def simulator_equals_object(policy: Policy) -> None:
     settings: dict[str, Any] = {"record_decisions": True, "executor": Threads(1), "machine_code": False}
     simulated = simulate({"policy": policy}, source, 500, seed=3, **settings)["policy"].runs[0].decisions
     seed = run_seeds(3, 1)[0]
-    copy, decided = policy.fresh(policy_seed(seed)), []
+    device, decided = policy.fresh(policy_seed(seed)), []
     for chunk in source.stream(seed, 500):
         for bin, agreed, cost in zip(chunk.bins.tolist(), chunk.agreed.tolist(), chunk.costs.tolist(), strict=True):
-            decision = copy.decide(bin)
-            tell(copy, decision, (bin, agreed == 1.0, cost))
+            decision = device.decide(bin)
+            tell(device, decision, (bin, agreed == 1.0, cost))
             decided.append(decision.offload)
     require(simulated is not None and simulated.tolist() == decided, "the simulator decides differently")
 
@@ -401,7 +429,7 @@ def wrong_parameters_are_refused(policy: Policy) -> None:
 
 
 def documented_with_an_example(policy: Policy) -> None:
-    """The class says what it is, with an example that can be run."""
+    """The class has a name, and a docstring with a runnable example."""
     require(">>>" in (type(policy).__doc__ or ""), f"{type(policy).__name__} has no example in its docstring")
     require(bool(type(policy).name), "the policy has no name")
 
@@ -423,8 +451,9 @@ CLAUSES: tuple[Clause, ...] = (
     simulator_equals_object,
     explanation_tells_the_truth,
     restores_bit_identically,
-    pickles_bit_identically,
+    copies_bit_identically,
     damaged_states_are_refused,
+    only_itself_speaks_for_it,
     merging_adds_evidence,
     unlike_states_do_not_merge,
     parameters_build_the_same,

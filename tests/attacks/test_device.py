@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import AlwaysRemote, AsyncDevice, Breaker, Device, FixedCost, Gate, OpenInference
+from hinge import AsyncDevice, Breaker, Device, FixedCost, Gate, OpenInference
 from hinge.errors import RemoteInvalid
 from hinge.oip.tensors import TensorSpec
+from hinge.policies import AlwaysRemote
 from hinge.remotes import Deadline, Reply
 from tests.device.worlds import KINDS, LOCAL, InLoop, policy, true_label
 from tests.faults.setting import each_kind, tireless
@@ -500,7 +501,8 @@ def test_m2_grpc_says_that_it_cannot_be_used_after_a_fork() -> None:
     with GrpcServer() as server:
         program = f"""
 import os, numpy as np
-from hinge import AlwaysRemote, Device, FixedCost, OpenInference
+from hinge import Device, FixedCost, OpenInference
+from hinge.policies import AlwaysRemote
 remote = OpenInference("grpc://{server.target}", "remote")
 device = Device(lambda _: [1.0, 0.0], remote, AlwaysRemote(16), price=FixedCost(0.5), deadline_s=10)
 print(device.infer(np.zeros(3, np.float32)).source, flush=True)
@@ -574,7 +576,8 @@ def test_l4_a_remote_that_was_out_of_reach_for_want_of_descriptors_is_reached_ag
         out = run_program(f"""
 import os, resource
 import numpy as np
-from hinge import AlwaysRemote, Device, FixedCost, OpenInference
+from hinge import Device, FixedCost, OpenInference
+from hinge.policies import AlwaysRemote
 device = Device(lambda _: [0.0, 0.1], OpenInference({url!r}, "remote"), AlwaysRemote(16), price=FixedCost(0.5),
                 deadline_s=10)
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -599,7 +602,8 @@ def test_l5_the_first_offload_imports_nothing() -> None:
         out = run_program(f"""
 import asyncio, sys
 import numpy as np
-from hinge import AlwaysRemote, AsyncDevice, Device, FixedCost, OpenInference
+from hinge import AsyncDevice, Device, FixedCost, OpenInference
+from hinge.policies import AlwaysRemote
 def made(kind):
     return kind(lambda _: [0.0, 0.1], OpenInference({server.url!r}, "remote"), AlwaysRemote(16),
                 price=FixedCost(0.5), deadline_s=10)
@@ -623,7 +627,8 @@ def test_l12_ctrl_c_loses_no_permits() -> None:
     """Interrupted again and again while it waits for its remote, a device still has room for as many requests."""
     out = run_program("""
 import os, signal, threading, time
-from hinge import AlwaysRemote, Breaker, Device, FixedCost
+from hinge import Breaker, Device, FixedCost
+from hinge.policies import AlwaysRemote
 breaker = Breaker(failures=10**9, at_once=10**9, interval_s=3600)
 device = Device(lambda _: [0.0, 0.1], lambda _: (time.sleep(0.002), 1)[1], AlwaysRemote(16), price=FixedCost(0.5),
                 breaker=breaker, in_flight=4, deadline_s=5)

@@ -56,6 +56,21 @@ def wait_until(url: str, name: str, least: float) -> None:
 # -- connections -------------------------------------------------------------------------------------------------------
 
 
+def test_h1_a_client_that_pipelines_much_is_let_go() -> None:
+    request = f"GET /v2/health/live HTTP/1.1\r\n{HOST}\r\n".encode()
+    with Server(["fashion-local"], log_level="error") as server:
+        for count, answered in ((10, 10), (300, 16)):
+            with connect(server.url) as client:
+                client.sendall(request * count)
+                received = b""
+                with suppress(ConnectionResetError):
+                    while received.count(b"HTTP/1.1 200") < min(count, 20) and (more := client.recv(2**16)):
+                        received += more
+            found = received.count(b"HTTP/1.1 200")
+            assert found == answered if count == answered else found <= answered
+        assert ask(server.url, "/v2/health/live").status == 200
+
+
 @pytest.mark.slow
 def test_h1_pipelined_requests_take_neither_memory_nor_the_health_check() -> None:
     """40 connections with 200 kB of requests each: it was 16 MiB for each of them, and a minute."""

@@ -31,6 +31,8 @@ from tests.support.commands import Captured, refusal
 
 WAIT_S = 30
 
+pytestmark = [pytest.mark.server, pytest.mark.slow]  # each demo starts a server and streams images
+
 ALL = (*BOUNDS, FLAGSHIP, *SHADOWS)
 SHORT = 600
 SAME = ("offload_fraction", "accuracy", "cost_per_sample", "regret", "true_accuracy")

@@ -91,6 +91,7 @@ def test_a_trace_is_decided_as_the_simulator_decides_it(name: str, capsys: Captu
         assert summary[key] == pytest.approx(figures[key]), key
 
 
+@pytest.mark.slow
 def test_a_trace_with_a_real_remote_is_decided_the_same(capsys: Captured) -> None:
     trace = load_trace("cifar10-vgg16")
     with OipServer.of_labels(trace.remote.tolist(), 10, binary=True) as server:
@@ -380,6 +381,7 @@ def camera(tmp_path: Path) -> Iterator[Camera]:
 
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.server
 def test_a_device_that_waits_is_ended_cleanly(
     kind: signal.Signals, camera: Camera, capsys: Captured, tmp_path: Path
 ) -> None:
@@ -395,6 +397,7 @@ def test_a_device_that_waits_is_ended_cleanly(
     assert (state["time"], state["notes"], state["in_use_by"]) == (20, [], None)
 
 
+@pytest.mark.server
 def test_metrics_are_served_while_a_device_runs(camera: Camera, capsys: Captured, tmp_path: Path) -> None:
     lines = [camera.err.get(timeout=WAIT_S) for _ in range(2)]
     url = next(line for line in lines if line.startswith("Metrics at ")).split()[-1]
@@ -412,6 +415,7 @@ def test_metrics_are_served_while_a_device_runs(camera: Camera, capsys: Captured
     assert camera.process.wait(WAIT_S) == 0
 
 
+@pytest.mark.server
 def test_whoever_stops_reading_ends_it_quietly() -> None:
     script = [str(INSTALLED), "device", "--limit", "2000", "--json"]
     with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -428,6 +432,7 @@ def test_whoever_stops_reading_ends_it_quietly() -> None:
 TOKEN = "0123456789abcdef"
 
 
+@pytest.mark.server
 def test_it_reports_to_the_server_of_the_remote(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(["fashion"], token=TOKEN, log_level="error") as server:
         monkeypatch.setenv("HINGE_TOKEN", TOKEN)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hinge import InvalidModel, fashion
+from hinge import fashion
 from hinge.cli.device_samples import from_images
+from hinge.errors import InvalidModel
 from hinge.models.base import OneInput
 from tests.support.commands import Captured, refusal
 

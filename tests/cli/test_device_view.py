@@ -5,11 +5,12 @@ import io
 import pytest
 from rich.console import Console
 
-from hinge import AlwaysRemote, Device, FixedCost, Isotonic, Policy, Thompson, at_most, fashion
+from hinge import Device, FixedCost, Isotonic, Policy, Thompson, at_most, fashion
 from hinge.cli import console as output
 from hinge.cli.app import run
 from hinge.cli.device_samples import Case
 from hinge.cli.device_view import Figures, JsonLines, Output, ProgressLines, View, print_summary
+from hinge.policies import AlwaysRemote
 from tests.support.commands import Captured
 
 WAIT_S = 30

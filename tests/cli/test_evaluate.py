@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hinge import policy_names
 from hinge.cli.app import run
+from hinge.policies import policy_names
 from hinge.simulation import Results, simulate
 from tests.cli.test_simulate import InterruptedThreads
 from tests.support.commands import FIGURES, ROWS, SHORT, TRUE_FIGURES, Captured, answer, shown, write_log
@@ -73,6 +73,7 @@ def free_policies() -> list[str]:
     return [name for name in policy_names() if name != "lyapunov-exp4"]
 
 
+@pytest.mark.slow
 def test_evaluate_all_means_every_policy(log: Log, capsys: Captured) -> None:
     path = log("confidence", "local", "remote", "label", rows=ROWS * 50)
     data = answer(capsys, "evaluate", path, "--policies", "all", "--runs", "2", "--bins", "2", "--offload-cost", "0.4")
@@ -83,6 +84,7 @@ def test_evaluate_all_means_every_policy(log: Log, capsys: Captured) -> None:
     assert costs["oracle"] < costs["always-local"] < costs["always-remote"]
 
 
+@pytest.mark.slow
 def test_evaluate_all_is_what_happens_without_a_choice(log: Log, capsys: Captured) -> None:
     path = log("confidence", "local", "remote", rows=ROWS * 50)
     assert answer(capsys, "evaluate", path) == answer(capsys, "evaluate", path, "--policies", "all")

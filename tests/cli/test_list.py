@@ -1,6 +1,6 @@
 """The command `list`."""
 
-from hinge import policy_names
+from hinge.policies import policy_names
 from hinge.traces import trace_names
 from tests.support.commands import Captured, answer, refusal, shown
 

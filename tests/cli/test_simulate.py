@@ -9,8 +9,9 @@ from typing import TypeVar
 
 import pytest
 
-from hinge import UniformBins, policy_names
+from hinge import UniformBins
 from hinge.cli.app import run
+from hinge.policies import policy_names
 from hinge.simulation import lineup, simulate
 from hinge.simulation.sources import FixedCosts, Resampled
 from hinge.traces import load_trace, write_trace
@@ -32,6 +33,7 @@ def test_simulate_prints_the_figures_of_a_simulation(capsys: Captured) -> None:
 
 
 @pytest.mark.parametrize("policy", policy_names())
+@pytest.mark.slow
 def test_simulate_runs_every_policy(policy: str, capsys: Captured) -> None:
     for cost in ("0.5", "learned"):
         figures = answer(capsys, "simulate", "--policy", policy, "--offload-cost", cost, *SHORT)

@@ -194,10 +194,13 @@ def damaged(gate: State) -> dict[str, bytes]:
     """Files that are no states of the policy in the folder, by what is to be said of them."""
     state = gate["policy"]
     evidence = {**state["evidence"], "offloads": [-1.0] * 16}
+    many = {**state["evidence"], "offloads": [1e9] * 16}
     wrong = {
         "must have bins=16": Isotonic(bins=8, offload_cost=0.5).state(),
         "policy 'isotonic'": HILCB(bins=16, offload_cost=0.5).state(),
         "in 'offloads'": {**state, "evidence": evidence},
+        "offloads": {**state, "id": "liar", "evidence": many},
+        "time": {**state, "id": "liar", "time": 10**400},
         "version 99": {**state, "hinge_state": 99},
         "parameters": {**state, "parameters": None},
         "made with confidence {'name': 'margin'}": sealed(Gate(isotonic(), confidence=margin).state()),

@@ -14,7 +14,6 @@ import pytest
 
 from hinge import (
     HILCB,
-    AlwaysRemote,
     Breaker,
     ClassBins,
     CostMatrix,
@@ -22,8 +21,6 @@ from hinge import (
     DiscountedIsotonic,
     FixedCost,
     Gate,
-    HedgeG,
-    InvalidModel,
     InvalidState,
     MeasuredCost,
     OnnxModel,
@@ -33,7 +30,8 @@ from hinge import (
     at_most,
     fashion,
 )
-from hinge.errors import RemoteInvalid, RemoteLate, RemoteUnreachable
+from hinge.errors import InvalidModel, RemoteInvalid, RemoteLate, RemoteUnreachable
+from hinge.policies import AlwaysRemote, HedgeG
 from hinge.remotes import Reply
 from tests.device.worlds import KINDS, LOCAL, Scripted, policy, true_label
 

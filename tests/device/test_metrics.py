@@ -6,9 +6,10 @@ from typing import Any
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hinge import AlwaysRemote, AsyncDevice, Device, FixedCost, Isotonic
+from hinge import AsyncDevice, Device, FixedCost, Isotonic
 from hinge.device.metrics import METRICS, DeviceCollector
 from hinge.errors import RemoteInvalid
+from hinge.policies import AlwaysRemote
 
 
 def scores(sample: float) -> list[float]:

@@ -7,8 +7,9 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # its types are a package of their own
 from prometheus_client import CollectorRegistry
 
-from hinge import Device, Isotonic, policy_names
+from hinge import Device, Isotonic
 from hinge.device.metrics import DeviceCollector
+from hinge.policies import policy_names
 from hinge.server.observability import Metrics
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from hinge import AlwaysRemote, Answer, Breaker, Device, FixedCost, OpenInference
+from hinge import Answer, Breaker, Device, FixedCost, OpenInference
+from hinge.policies import AlwaysRemote
 from tests.device.worlds import KINDS, LOCAL, true_label
 from tests.faults.counts import SENT, SENT_AS_JSON, SENT_BY_LOOP, SHIELDED, SWITCHED
 from tests.faults.figures import note

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hinge import AlwaysRemote, Device, FixedCost, Isotonic, Policy, at_most, on_budget
+from hinge import Device, FixedCost, Isotonic, Policy, at_most, on_budget
+from hinge.policies import AlwaysRemote
 from hinge.remotes import Deadline, Reply
 from tests.faults.counts import LIES
 from tests.faults.figures import note

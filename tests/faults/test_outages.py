@@ -1,4 +1,4 @@
-"""R3: what an outage costs, with a real device and proxy. `tests/device/test_outages.py` has it in simulated time."""
+"""R3: the cost of an outage, with a real device and proxy; in simulated time: `device/test_resilience_outages.py`."""
 
 import time
 from collections.abc import Callable
@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from hinge import AlwaysRemote, Answer, Breaker, Device, FixedCost
+from hinge import Answer, Breaker, Device, FixedCost
 from hinge.device.resilience import Attempt
+from hinge.policies import AlwaysRemote
 from tests.faults.counts import FULL, OUTAGE_S
 from tests.faults.figures import note
 from tests.faults.setting import each_kind, introduced, made, proxied, row

@@ -13,7 +13,8 @@ import openvino
 import pytest
 from numpy.typing import NDArray
 
-from hinge import Device, HILCBLite, InvalidModel, OnnxModel, fashion
+from hinge import Device, HILCBLite, OnnxModel, fashion
+from hinge.errors import InvalidModel
 from hinge.models.litert import LiteRTModel
 from hinge.models.openvino import OpenVINOModel
 from tests.models.tiny_tflite import WEIGHT_STEP, Quantised, Scale, tiny_tflite

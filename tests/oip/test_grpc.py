@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import InvalidMessage
+from hinge.errors import InvalidMessage
 from hinge.oip import grpc as messages
 from hinge.oip.grpc import MESSAGES, parse_response
 from hinge.oip.json import MAX_BODY_BYTES

@@ -8,19 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hinge import (
-    HILCB,
-    AlwaysRemote,
-    HedgeHI,
-    InvalidState,
-    Isotonic,
-    OnBudget,
-    Policy,
-    Static,
-    at_most,
-    on_budget,
-    simulate,
-)
+from hinge import HILCB, InvalidState, Isotonic, Policy, at_most, on_budget, simulate
+from hinge.policies import AlwaysRemote, HedgeHI, OnBudget, Static
 from hinge.simulation.sources import BimodalCosts, FixedCosts, Synthetic
 from hinge.testing import tell
 

@@ -8,14 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from hinge import (
-    DiscountedHILCB,
-    DiscountedIsotonic,
-    SlidingWindowHILCB,
-    SlidingWindowIsotonic,
-    build,
-    simulate,
-)
+from hinge import DiscountedIsotonic, build, simulate
+from hinge.policies import DiscountedHILCB, SlidingWindowHILCB, SlidingWindowIsotonic
 from hinge.policies.drift import PANES, Forgetting
 from hinge.policies.isotonic import doubt, lowest_cost
 from hinge.simulation.sources import Drifting, FixedCosts, Sudden, Synthetic

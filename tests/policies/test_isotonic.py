@@ -97,6 +97,60 @@ def test_the_incremental_fit_is_the_fit_from_scratch(
         assert (policy.expiry(bin) <= policy.time + 1) == expected
 
 
+STALE = (  # (bin, agreed) of 4 bins at cost 0.3: a refit that stopped at the first fit without a change kept old sums
+    "01 11 31 01 31 20 01 21 01 20 00 31 31 31 31 11 31 11 21 01 11 31 01 21 "
+    "11 20 11 31 00 10 01 31 21 21 21 01 11 10 00 00"
+)
+
+
+def test_higher_bins_follow_a_refit_that_they_pool_past() -> None:
+    policy, feedback = Isotonic(4, ALPHA, 0.3), [(int(pair[0]), pair[1] == "1") for pair in STALE.split()]
+    waiting = [policy.decide(bin) for bin, _ in feedback]
+    for decision, (_, agreed) in zip(waiting, feedback, strict=True):
+        policy.learn(decision, agreed=agreed)
+    assert policy.expiry(3) == Isotonic.restore(policy.state()).expiry(3) == 95
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    bins=st.integers(2, 12),
+    percent=st.integers(1, 99),
+    chance=st.randoms(use_true_random=False),
+    length=st.integers(1, 80),
+)
+def test_after_every_feedback_the_state_is_what_the_formula_says(
+    bins: int, percent: int, chance: random.Random, length: int
+) -> None:
+    """Live, restored and by the min-max formula, after each feedback, whatever the order."""
+    cost = Fraction(percent, 100)
+    policy = Isotonic(bins, ALPHA, float(cost))
+    rising = [chance.random() for _ in range(bins)]
+    waiting = list(policy.decide_many([chance.randrange(bins) for _ in range(length)]))
+    waiting = [decision for decision in waiting if decision.offload]
+    chance.shuffle(waiting)
+    offloads, agreements = [0] * bins, [0] * bins
+    for decision in waiting:
+        bin = decision.bin or 0
+        agreed = chance.random() < rising[bin]
+        policy.learn(decision, agreed=agreed)
+        offloads[bin] += 1
+        agreements[bin] += agreed
+        again = Isotonic.restore(policy.state())
+        assert [again.expiry(each) for each in range(bins)] == [policy.expiry(each) for each in range(bins)]
+        for each in range(bins):
+            expected = offloads_by_formula(offloads, agreements, each, cost, policy.time + 1)
+            assert (policy.expiry(each) <= policy.time + 1) == expected
+
+
+def test_the_explanation_says_which_bins_are_evidence() -> None:
+    policy = Isotonic(bins=8, offload_cost=0.5)
+    for decision in policy.decide_many([3] * 4 + [4] * 4):
+        policy.learn(decision, agreed=decision.time != 1)
+    assert "no offload of it seen yet (bins 3–4 together: 7 of 8)" in str(policy.explain(7))
+    assert "local agreed in 4 of 4 offloads (bins 3–4 together: 7 of 8)" in str(policy.explain(4))
+    assert str(policy.explain(2)).startswith("Bin 2 is offloaded: no offload of it seen yet;")
+
+
 def test_a_learned_cost_enters_through_its_bernstein_bound() -> None:
     chance, policy = random.Random(3), Isotonic(4, ALPHA)
     offloads, agreements, costs = [0] * 4, [0] * 4, [0.0]

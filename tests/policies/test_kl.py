@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hinge import KL, Decision, HILCBLite, PooledKL
+from hinge import Decision, HILCBLite
+from hinge.policies import KL, PooledKL
 from hinge.policies.kl import divergence
 
 Floats = NDArray[np.float64]

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import Isotonic, LyapunovEXP4, simulate
+from hinge import Isotonic, simulate
+from hinge.policies import LyapunovEXP4
 from hinge.policies.random import uniform
 from hinge.simulation.sources import BimodalCosts, FixedCosts, Synthetic
 

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from hinge import (
-    HILCB,
+from hinge import HILCB, HILCBLite, Policy, Thompson
+from hinge.policies import (
     HILF,
     HILN,
     KL,
@@ -19,11 +19,8 @@ from hinge import (
     HedgeG,
     HedgeHI,
     HedgeHIRestart,
-    HILCBLite,
     Need,
-    Policy,
     PooledKL,
-    Thompson,
 )
 from hinge.policies.policy import OUTSTANDING
 

@@ -3,19 +3,8 @@
 import numpy as np
 import pytest
 
-from hinge import (
-    HILCB,
-    DiscountedIsotonic,
-    HedgeHI,
-    InvalidState,
-    Isotonic,
-    Policy,
-    SlidingWindowIsotonic,
-    Thompson,
-    UniformBins,
-    at_most,
-    load_trace,
-)
+from hinge import HILCB, DiscountedIsotonic, InvalidState, Isotonic, Policy, Thompson, UniformBins, at_most, load_trace
+from hinge.policies import HedgeHI, SlidingWindowIsotonic
 from hinge.testing import play
 
 BINS, AGREED, COSTS = [0, 1, 3, 3, 2], [False, True, True, True, False], [0.5, 0.4, 0.5, 0.6, 0.5]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import HILF, HILN, AdaHedgeG, Decision, HedgeG, HedgeHI, HedgeHIRestart, Need, Thompson
-from hinge.policies import RandomisedPolicy
+from hinge import Decision, Thompson
+from hinge.policies import HILF, HILN, AdaHedgeG, HedgeG, HedgeHI, HedgeHIRestart, Need, RandomisedPolicy
 from hinge.policies.random import philox, uniform
 from hinge.policies.thompson import beta_cdf
 from tests.policies.exponential_weights import Experts, adahedge_gap, centre, hedge_hi_rates

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge import AlwaysLocal, AlwaysRemote, Logistic, Offline, Oracle, Policy, Static, build
+from hinge import Policy, build
+from hinge.policies import AlwaysLocal, AlwaysRemote, Logistic, Offline, Oracle, Static
 
 COSTS = [0.0, 0.1, 0.25, 0.3, 0.5, 0.7, 0.9, 1.0]
 histories = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=40)

@@ -4,8 +4,8 @@ from functools import cache
 
 import numpy as np
 
-from hinge import Policy, UniformBins, policy_class, policy_names
-from hinge.policies import ExpiryPolicy
+from hinge import Policy, UniformBins
+from hinge.policies import ExpiryPolicy, policy_class, policy_names
 from hinge.simulation import lineup, run_seeds
 from hinge.simulation.evaluate import INFORMED
 from hinge.simulation.sources import (

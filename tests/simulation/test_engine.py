@@ -8,7 +8,8 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from hinge import HILCB, AlwaysLocal, HedgeHI, HILCBLite, Policy, Thompson
+from hinge import HILCB, HILCBLite, Policy, Thompson
+from hinge.policies import AlwaysLocal, HedgeHI
 from hinge.simulation import Record, Results, Run, Threads, lineup, run_seeds, simulate
 from hinge.simulation.sources import Adaptive, BimodalCosts, FixedCosts, Samples, Source, Synthetic
 from tests.simulation.streams import sources

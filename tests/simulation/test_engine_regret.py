@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hinge import HILCB, HedgeHI, HILCBLite, Policy, UniformBins
+from hinge import HILCB, HILCBLite, Policy, UniformBins
+from hinge.policies import HedgeHI
 from hinge.simulation import Record, interval, simulate
 from hinge.simulation.sources import (
     Adaptive,

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from hinge import HILCB, AlwaysLocal, AlwaysRemote, HILCBLite, Policy, UniformBins
+from hinge import HILCB, HILCBLite, Policy, UniformBins
+from hinge.policies import AlwaysLocal, AlwaysRemote
 from hinge.simulation import checkpoints, interval, lineup, simulate
 from hinge.simulation.sources import Adaptive, BimodalCosts, Resampled, Synthetic
 from hinge.theory import Problem, regret_by_bin

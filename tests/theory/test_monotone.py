@@ -6,8 +6,10 @@ from math import comb
 import numpy as np
 import pytest
 
-from hinge import UniformBins, load_trace, policy_class, policy_names, trace_names
+from hinge import UniformBins, load_trace
+from hinge.policies import policy_class, policy_names
 from hinge.theory import Dip, monotone, significant_dips
+from hinge.traces import trace_names
 
 FLAT, RISING = np.full(16, 0.7), np.linspace(0.1, 0.95, 16)
 

@@ -6,7 +6,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from hinge import HILCB, KL, Isotonic, simulate
+from hinge import HILCB, Isotonic, simulate
+from hinge.policies import KL
 from hinge.simulation.sources import FixedCosts, Synthetic
 from hinge.theory import stopping_floor
 

@@ -10,8 +10,7 @@ from rich import box
 from rich.table import Table
 
 from hinge._files import replacing
-from hinge.cli import console as show
-from hinge.cli import options
+from hinge.cli import console, options
 from hinge.device.database import Saved, read
 from hinge.device.store import SqliteStore
 from hinge.errors import InvalidState
@@ -20,14 +19,10 @@ from hinge.policies.policy import State
 
 Folder = Annotated[Path, typer.Argument(help="The folder given to a device as --state.", show_default=False)]
 
-command = states = typer.Typer(
-    help="Look at what a device has learned, take it elsewhere, or take it back.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+command = typer.Typer(rich_markup_mode=None)
 
 
-@states.command("show")
+@command.command("show")
 def show_command(folder: Folder, json: options.Json = False) -> None:
     """Show what the policy in a folder knows, also while a device uses it.
 
@@ -36,28 +31,28 @@ def show_command(folder: Folder, json: options.Json = False) -> None:
     saved = read(folder)
     figures = _figures(saved)
     if json:
-        show.print_json(figures)
+        console.print_json(figures)
         return
     policy, gate = saved.policy, saved.newest.gate
-    show.out.print(f"{policy!r}", highlight=False, soft_wrap=True, markup=False)
+    console.say(f"{policy!r}")
     if gate is not None:
         made_with = f"bins {_brief(gate['bins'])}; confidence {_brief(gate['confidence'])}"
-        show.out.print(made_with, highlight=False, soft_wrap=True, markup=False)
+        console.say(made_with)
     if saved.used_by:
-        show.out.print(f"in use by process {saved.used_by}; as of its last write", highlight=False)
-    counts = f"{show.counted(policy.time, 'sample')}, {show.counted(policy.learned, 'offload')} learned from"
-    others = f"{figures['pending']} waiting for feedback; evidence of {show.counted(figures['merged'], 'other device')}"
-    show.out.print(f"{counts}, {others}", highlight=False, soft_wrap=True)
+        console.say(f"in use by process {saved.used_by}; as of its last write")
+    counts = f"{console.counted(policy.time, 'sample')}, {console.counted(policy.learned, 'offload')} learned from"
+    others = console.counted(figures["merged"], "other device")
+    console.say(f"{counts}, {figures['pending']} waiting for feedback; evidence of {others}")
     found = " ".join([f"Generation {saved.newest.number} was found.", *saved.notes])
-    show.out.print(found, highlight=False, soft_wrap=True, markup=False, style="yellow" if saved.notes else None)
+    console.say(found, style="yellow" if saved.notes else None)
     for each in saved.earlier:
-        known = f"{show.counted(each.time, 'sample')}, {show.counted(each.learned, 'offload')} learned from"
+        known = f"{console.counted(each.time, 'sample')}, {console.counted(each.learned, 'offload')} learned from"
         line = f"--to {each.generation} goes back to {known}, before a {each.before}"
-        show.out.print(line, highlight=False, soft_wrap=True)
+        console.say(line)
     _print_bins(figures["bins"])
 
 
-@states.command("rollback")
+@command.command("rollback")
 def rollback_command(
     folder: Folder,
     to: Annotated[
@@ -76,13 +71,13 @@ def rollback_command(
     with SqliteStore(folder, seconds=None) as store:
         reached, notes = store.rollback(to), store.notes
     if json:
-        show.print_json({"from": left, "to": reached, "notes": notes})
+        console.print_json({"from": left, "to": reached, "notes": notes})
         return
     found = " ".join([f"From generation {left} back to how generation {reached} ended.", *notes])
-    show.out.print(found, highlight=False, soft_wrap=True, markup=False)
+    console.say(found)
 
 
-@states.command("export")
+@command.command("export")
 def export_command(
     folder: Folder,
     out: Annotated[Path | None, typer.Option(help="The file to write; without it, standard output.")] = None,
@@ -99,7 +94,7 @@ def export_command(
         stream.write(text.encode())
 
 
-@states.command("merge")
+@command.command("merge")
 def merge_command(
     folder: Folder,
     others: Annotated[list[Path], typer.Argument(help="Files by 'hinge state export', or other folders.")],
@@ -120,11 +115,11 @@ def merge_command(
         sources = sorted(store.policy.state()["merged"])
         figures = {"from": before, "to": store.generation, "sources": sources}
     if json:
-        show.print_json(figures)
+        console.print_json(figures)
         return
     changed = f"generation {before} became {store.generation}" if before != store.generation else "nothing was new"
-    devices = show.counted(len(sources), "other device")
-    show.out.print(f"{folder}: {changed}; evidence of {devices}", highlight=False, soft_wrap=True)
+    devices = console.counted(len(sources), "other device")
+    console.say(f"{folder}: {changed}; evidence of {devices}")
 
 
 def _figures(saved: Saved) -> dict[str, Any]:
@@ -159,7 +154,7 @@ def _print_bins(bins: list[dict[str, Any]]) -> None:
         expiry = "for good" if licensed and each["expiry"] is None else each["expiry"] if licensed else "none"
         left = "" if each["samples_left"] is None or not licensed else str(each["samples_left"])
         table.add_row(str(each["bin"]), offloads, agreement, str(expiry), left)
-    show.print_table(table)
+    console.print_table(table)
 
 
 def _state_in(path: Path) -> State:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hinge.device.answer import Answer
-from hinge.device.device import BaseDevice, Part
+from hinge.device.device import BaseDevice, Part, closed
 from hinge.device.offload import Judged
 from hinge.device.store import SqliteStore
 from hinge.remotes.function import for_event_loop
@@ -53,11 +53,14 @@ class AsyncDevice(BaseDevice):
 
     async def infer(self, sample: Any) -> Answer:
         """The answer to one sample."""
-        self._check_open()
+        if self._closed:
+            raise closed()
         label, confidence = await self._run_local(self._local.answer, sample, 1)
-        judged = self._decided(label, confidence)
-        if not judged.decision.offload and self._shadow != "remote":
-            return self._accepted(judged)
+        bin = self._bin(confidence, label)
+        decision = self._store.decide(bin)
+        if not decision.offload and self._shadow != "remote":
+            return Answer(label, "local", confidence, bin, False, 0.0, decision, None, self._explain_bin)
+        judged = Judged(label, confidence, bin, decision)
         if self._shadow == "local":
             self._ask_in_background(sample, judged)
             return self._accepted(judged)
@@ -65,7 +68,8 @@ class AsyncDevice(BaseDevice):
 
     async def infer_many(self, samples: Iterable[Any]) -> list[Answer]:
         """The answers to many samples, which are decided together: none of them learns from another."""
-        self._check_open()
+        if self._closed:
+            raise closed()
         everything = list(samples)
         judged = self._decided_many(await self._run_local(self._local.answer_many, everything, len(everything)))
         parts = self._parts(everything, judged)

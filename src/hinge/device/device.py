@@ -142,10 +142,6 @@ class BaseDevice(ABC):
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
-    def _decided(self, label: Any, confidence: float) -> Judged:
-        bin = self._bin(confidence, label)
-        return Judged(label, confidence, bin, self._store.decide(bin))
-
     def _decided_many(self, answers: Sequence[tuple[Any, float]]) -> list[Judged]:
         bins = [self._bin(confidence, label) for label, confidence in answers]
         decisions = self._store.decide_many(bins)
@@ -175,10 +171,6 @@ class BaseDevice(ABC):
             for place, answer in zip(places, part, strict=True):
                 answers[place] = answer
         return answers
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise RuntimeError("Device: it is closed")
 
 
 class Device(BaseDevice):
@@ -223,11 +215,14 @@ class Device(BaseDevice):
 
     def infer(self, sample: Any) -> Answer:
         """The answer to one sample."""
-        self._check_open()
+        if self._closed:
+            raise closed()
         label, confidence = self._local.answer(sample)
-        judged = self._decided(label, confidence)
-        if not judged.decision.offload and self._shadow != "remote":
-            return self._accepted(judged)
+        bin = self._bin(confidence, label)
+        decision = self._store.decide(bin)
+        if not decision.offload and self._shadow != "remote":
+            return Answer(label, "local", confidence, bin, False, 0.0, decision, None, self._explain_bin)
+        judged = Judged(label, confidence, bin, decision)
         if self._shadow == "local":
             self._ask_in_background(sample, judged)
             return self._accepted(judged)
@@ -235,7 +230,8 @@ class Device(BaseDevice):
 
     def infer_many(self, samples: Iterable[Any]) -> list[Answer]:
         """The answers to many samples, which are decided together: none of them learns from another."""
-        self._check_open()
+        if self._closed:
+            raise closed()
         everything = list(samples)
         judged = self._decided_many(self._local.answer_many(everything))
         parts = self._parts(everything, judged)
@@ -312,6 +308,11 @@ class Device(BaseDevice):
             except RuntimeError:  # the system has no thread left
                 self._background.discard(thread)
         self._offloader.cancel([judged])
+
+
+def closed() -> RuntimeError:
+    """What to raise where a closed device is asked."""
+    return RuntimeError("Device: it is closed")
 
 
 def _checked_gate(

@@ -1,17 +1,7 @@
-"""What a device's answers cost, mistakes included, and what the best rule would have cost, seen from the end.
+"""Reports a device to a server twice a second, so that people can watch it: see `docs/page.md`.
 
-The oracle knows how often local is wrong in every bin, and answers there locally, or always offloads, whichever costs
-less. An accepted sample shows whether local was wrong, if its true label is known; an offloaded one is taken to be
-wrong as often as offloads of its bin disagreed.
-
-Looks into a device's policy without keeping its samples waiting: at a copy, made while nobody changes it.
-
-Samples as small pictures, for people who watch a device.
-
-Tells a server how a device fares, twice a second, so that people can watch it: see `docs/page.md`.
-
-What is reported is gathered in a thread of its own, from a copy of the policy. The way of a sample does not know of it,
-and whatever becomes of a report, nothing else does.
+Reports are made and sent in a thread of their own, from a snapshot of the policy. No answer waits for one, and a report
+that fails affects nothing else. Besides: what is known of every bin (`licences`), and samples as small pictures.
 """
 
 from __future__ import annotations
@@ -36,6 +26,7 @@ from hinge.device.answer import Answer
 from hinge.device.device import BaseDevice
 from hinge.device.status import Status
 from hinge.errors import InvalidMessage, InvalidValue, RemoteFailed
+from hinge.ledger import Ledger
 from hinge.oip.access import bearer, check_url
 from hinge.oip.json import json_message
 from hinge.oip.messages import model_name
@@ -44,55 +35,8 @@ from hinge.remotes import Deadline
 from hinge.remotes.http import HttpClient, Request, Response
 
 
-class Hindsight:
-    """Sums over samples whose true labels are known."""
-
-    def __init__(self, bins: int) -> None:
-        self._local, self._wrong, self._remote = [0] * bins, [0] * bins, [0] * bins
-        self._samples, self._offload_cost = 0, 0.0
-
-    def take(self, answer: Answer, truth: object) -> None:
-        """Count an answer. The remote's is right by definition, as in the paper."""
-        self._samples += 1
-        self._offload_cost += answer.cost
-        if answer.source == "remote":
-            self._remote[answer.bin] += 1
-        else:
-            self._local[answer.bin] += 1
-            self._wrong[answer.bin] += bool(answer.label != truth)
-
-    @property
-    def cost(self) -> float:
-        """What all answers cost."""
-        return self._offload_cost + sum(self._wrong)
-
-    @property
-    def cost_per_sample(self) -> float | None:
-        """What an answer cost on average; None if no truth was known."""
-        return self.cost / self._samples if self._samples else None
-
-    def regret(self, licences: Sequence[Explanation], offload_cost: float | None) -> float | None:
-        """How much more the answers cost than the oracle's; None if no truth was known, or nobody counts agreement."""
-        price = self._mean_cost() if offload_cost is None else offload_cost
-        if not self._samples or price is None or any(self._unknown(licence) for licence in licences):
-            return None
-        return self.cost - sum(self._least(licence, price) for licence in licences)
-
-    def _mean_cost(self) -> float | None:
-        offloads = sum(self._remote)
-        return self._offload_cost / offloads if offloads else None
-
-    def _unknown(self, licence: Explanation) -> bool:
-        return bool(self._remote[licence.bin]) and licence.agreement is None
-
-    def _least(self, licence: Explanation, price: float) -> float:
-        local, remote = self._local[licence.bin], self._remote[licence.bin]
-        wrong = self._wrong[licence.bin] + remote * (1.0 - (licence.agreement or 0.0))
-        return min(wrong, price * (local + remote))
-
-
 def copy_of(device: BaseDevice) -> Policy:
-    """The device's policy as it is now."""
+    """A snapshot of the device's policy, to read while the device goes on."""
     policy: Policy = type(device.policy).restore(device.state())
     return policy
 
@@ -190,7 +134,7 @@ class Reporter:
         self._http = HttpClient(check_url("Reporter", url), bearer("Reporter", token))
         bins = device.policy.bins
         self._lock = Lock()
-        self._seen, self._in_bin, self._hindsight = 0, [0] * bins, Hindsight(bins)
+        self._seen, self._in_bin, self._ledger = 0, [0] * bins, Ledger(bins)
         self._recent: deque[_Seen] = deque(maxlen=RECENT)
         self._compared: dict[str, Json] = {}
         self.problem: str | None = None  # the last one: the server could not be reached, or refused a report
@@ -205,8 +149,12 @@ class Reporter:
             self._recent.append(_Seen(self._seen, answer, pixels, truth))
             self._seen += 1
             self._in_bin[answer.bin] += 1
-            if truth is not None:
-                self._hindsight.take(answer, truth)
+            if truth is None:
+                return
+            if answer.source == "remote":  # right by definition, as in the paper
+                self._ledger.offload(answer.cost, bin=answer.bin)
+            else:
+                self._ledger.accept(float(answer.label == truth), cost=answer.cost, bin=answer.bin)
 
     def compare(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Show other policies beside this one: dicts of policy, offload_fraction, cost_per_sample and regret.
@@ -251,12 +199,12 @@ class Reporter:
     def report(self) -> Json:
         """How the device fares now."""
         with self._lock:  # first, so that the policy has learned from all that was seen
-            recent, in_bin, hindsight = list(self._recent), list(self._in_bin), deepcopy(self._hindsight)
+            recent, in_bin, ledger = list(self._recent), list(self._in_bin), deepcopy(self._ledger)
         policy = copy_of(self._device)
         known = licences(policy)
-        regret = hindsight.regret(known, policy.offload_cost)
+        regret = ledger.hindsight_regret([licence.agreement for licence in known], policy.offload_cost)
         compared = dict(self._compared)
-        judged = compared.pop(policy.name, {"cost_per_sample": hindsight.cost_per_sample, "regret": regret})
+        judged = compared.pop(policy.name, {"cost_per_sample": ledger.figures()["cost_per_sample"], "regret": regret})
         explain = lru_cache(maxsize=None)(policy.explain)  # which is dear where there is a budget
         return {
             "device": self._name,

@@ -255,7 +255,7 @@ class SqliteStore(MemoryStore):
         return batch
 
     def learn(self, decision: Decision, agreed: float | None = None, cost: float | None = None) -> None:
-        """Learn as the policy does, and write it down: about 30 µs for 16 bins."""
+        """Learn as the policy does, and write it down; `benchmarks/store.py` measures what that adds."""
         with self._lock:
             self.policy.learn(decision, agreed, cost)
             version = self._changed()

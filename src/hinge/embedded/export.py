@@ -6,6 +6,7 @@ from pathlib import Path
 from hinge import __version__
 from hinge._checks import whole
 from hinge.embedded.twin import CLOCK_END, LATEST, MOST_BINS, Twin
+from hinge.gate import Gate
 from hinge.policies import ExpiryPolicy
 
 C_FOLDER = Path(__file__).with_name("c")
@@ -41,8 +42,11 @@ def export_c(twin: Twin, folder: Path) -> list[Path]:
     return _write(folder, "learning/main.c", config)
 
 
-def export_table(policy: ExpiryPolicy, folder: Path) -> list[Path]:
-    """Write the library for a device that only looks up what a policy has learned elsewhere."""
+def export_table(source: ExpiryPolicy | Gate, folder: Path) -> list[Path]:
+    """Write the library for a device that only looks up what a policy, or a gate's, has learned elsewhere."""
+    policy = source.policy if isinstance(source, Gate) else source
+    if not isinstance(policy, ExpiryPolicy):
+        raise TypeError(f"{policy.name}: decides by chance, and has no table of expiries")
     bins = whole(policy.name, "bins", policy.bins, 1, MOST_BINS)
     # What has expired must stay so, also on a clock that has stopped before it.
     ends = [policy.expiry(bin) for bin in range(bins)]

@@ -1,9 +1,7 @@
-"""The arithmetic of `hinge.h` in whole numbers, step for step: fractions are in units of 2^-32.
+"""HI-LCB and HI-LCB-lite in the arithmetic of `hinge.h`, step for step: whole numbers, fractions in units of 2^-32.
 
-The reference of `hinge.h`: HI-LCB and HI-LCB-lite in the same whole numbers, step for step.
-
-The C must decide as these do, bit for bit. They are policies like any other, on the same table of expiries, so that
-the simulator tells how far fixed point is from floating point. The limits are those that `hinge.h` states.
+The C must decide as these policies do, bit for bit. They are policies like any other, on the same table of expiries, so
+that the simulator shows how far fixed point is from floating point. The limits are those that `hinge.h` states.
 """
 
 import math
@@ -11,6 +9,7 @@ from typing import NamedTuple
 
 from hinge._checks import real, whole
 from hinge.errors import InvalidValue
+from hinge.gate import Gate
 from hinge.policies import FOREVER, HILCB, HILCBLite, Wholes, whole_column
 
 MOST_BINS = 255  # a bin is a byte, and one value is left for a bin too high
@@ -273,14 +272,17 @@ class MonotoneTwin(HILCB):
 Twin = LiteTwin | MonotoneTwin
 
 
-def twin_of(policy: HILCB | HILCBLite) -> Twin:
-    """The twin that starts from all that a policy knows; what its counters cannot hold is scaled down to fit.
+def twin_of(source: HILCB | HILCBLite | Gate) -> Twin:
+    """The twin that starts from all that a policy, or a gate's, knows; what its counters cannot hold is scaled down.
 
     >>> policy = HILCBLite(bins=2, offload_cost=0.5)
     >>> policy.learn(policy.decide(1), agreed=True)
     >>> twin_of(policy).expiry(1) == policy.expiry(1)
     True
     """
+    policy = source.policy if isinstance(source, Gate) else source
+    if not isinstance(policy, HILCB | HILCBLite):
+        raise TypeError(f"{policy.name}: only hi-lcb and hi-lcb-lite learn on a device; try 'hinge export table'")
     if isinstance(policy, HILCB) and not policy.offload_unseen:
         raise InvalidValue(policy.name, "offload_unseen", "must be True: a microcontroller offloads every bin once")
     kind = MonotoneTwin if isinstance(policy, HILCB) else LiteTwin

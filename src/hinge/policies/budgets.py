@@ -228,7 +228,7 @@ def limited(inner: Functions) -> Functions:
 class AtMost(Budgeted):
     """A limit that holds in every window; see `at_most`.
 
-    >>> from hinge import AlwaysRemote
+    >>> from hinge.policies import AlwaysRemote
     >>> policy = at_most(AlwaysRemote(bins=16), offloads=0.25, window=8)
     >>> [policy.decide(3).offload for _ in range(10)]
     [True, True, False, False, False, False, False, False, True, True]

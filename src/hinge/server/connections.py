@@ -30,6 +30,7 @@ except ImportError:  # Windows has neither
     from asyncio import SelectorEventLoop as _Loop  # type: ignore[assignment]  # either is an event loop
 
 READ_BYTES = 16 * 2**10  # of one connection in a turn of the event loop: tiny chunks cost up to 2 µs a byte
+MAX_PIPELINED = 16  # requests in what is read at once: 400 clients with hundreds each would take every turn
 HANDSHAKE_S = 10.0  # for a TLS handshake
 STUCK_S = 30.0  # for a client to read an answer that is waiting
 LINGER_S = 1.0  # in which a refused client may go on sending; closed at once, it would see a reset, not the answer
@@ -60,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         self._since: float | None = None  # when the request began that has not arrived yet
         self._unread, self._unread_since = 0, 0.0
         self._active = self._discarding = False
+        self._in_read = 0  # requests that came with the last bytes
         self.received = 0  # bytes of the current request, headers included
         self.gone = False
 
@@ -67,6 +69,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def begin(self) -> None:
         """A request's headers have arrived."""
+        self._in_read += 1
+        if self._in_read > MAX_PIPELINED and self._transport is not None:
+            self._listener.refused(0, "pipelined", f"more than {MAX_PIPELINED} requests were pipelined")
+            self._transport.abort()
         self._active = True
         self._since = None
         self._listener.idle.pop(self, None)
@@ -112,6 +118,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._discarding or self._inner is None or self._transport is None:
             return
         self.received += nbytes
+        self._in_read = 0
         if not self._active and self._since is None:
             self._since = asyncio.get_running_loop().time()
         self._inner.data_received(bytes(memoryview(self._listener.buffer)[:nbytes]))
