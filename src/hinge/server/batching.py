@@ -5,7 +5,11 @@ them that fit into one batch. If a batch fails, its requests are run one by one,
 
 A request with more rows than a batch is run in slices; between two slices, queued requests have a turn. A request that
 is cancelled leaves the queue, or is terminated where it runs.
+
+A model that has proved quick is run in the event loop: to hand a request to a thread and back takes longer.
 """
+
+from __future__ import annotations
 
 import asyncio
 import threading
@@ -14,35 +18,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Protocol, TypeAlias
+from time import thread_time
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hinge.oip.tensors import Tensor
 from hinge.server.limits import shutting_down
 
+if TYPE_CHECKING:
+    from hinge.server.models import Model
+
+QUICK_S = 0.0005  # of processor time, for a run in the event loop: others wait for it
+QUICK_RUNS = 16  # that must have been quick before, and a hundred times as many after one that was not
+
 Tensors = Mapping[str, Tensor]
 Form = tuple[tuple[str, tuple[int, ...]], ...]
 Outcome = Tensors | Exception | None  # None: there is more of it to run
-
-
-class Runnable(Protocol):
-    """What a batcher runs: `hinge.server.models.Model`."""
-
-    @property
-    def batchable(self) -> bool:
-        """Whether it treats the rows of its tensors one by one."""
-
-    @property
-    def run_options(self) -> Callable[[], Any]:
-        """Makes options for a run, which ends early once `terminate` is set in them."""
-
-    def run(self, inputs: Tensors, options: Any) -> Tensors:
-        """The outputs."""
-
-    def run_together(self, requests: list[Tensors], rows: list[int], options: Any) -> list[Tensors]:
-        """The outputs of each of several requests, from one run."""
-
-    def joined(self, parts: list[Tensors], rows: int) -> Tensors:
-        """The outputs of one request, from those of its slices."""
 
 
 @dataclass(eq=False, slots=True)
@@ -50,8 +40,8 @@ class _Job:
     inputs: Tensors
     rows: int  # 0: neither joined nor sliced
     form: Form  # names and shapes of what makes a row; jobs of the same form can be joined
-    answer: "asyncio.Future[Tensors]"
-    model: Runnable | None = None  # the one that has begun with it: all slices are run on the same
+    answer: asyncio.Future[Tensors]
+    model: Model | None = None  # the one that has begun with it: all slices are run on the same
     parts: list[Tensors] = field(default_factory=list)  # outputs of the slices that were run
 
 
@@ -59,7 +49,7 @@ class _Job:
 class _Turn:
     """What a thread is given: jobs to be run together, or one, of which it runs slices until others are queued."""
 
-    model: Runnable
+    model: Model
     jobs: list[_Job]
     options: Any
 
@@ -70,7 +60,7 @@ Inbox: TypeAlias = "SimpleQueue[_Turn | None]"
 class Batcher:
     """The queue before a model. Only the runs happen in threads; all else in the event loop that it was made in."""
 
-    def __init__(self, model: Runnable, *, workers: int, batch: int, observe: Callable[[float], None]) -> None:
+    def __init__(self, model: Model, *, workers: int, batch: int, observe: Callable[[float], None]) -> None:
         self.model = model
         self._batch = batch
         self._observe = observe
@@ -82,6 +72,7 @@ class Batcher:
         self._inboxes: list[Inbox] = [SimpleQueue() for _ in range(workers)]
         self._idle = list(self._inboxes)  # a stack: the thread that ran last has the model in its caches
         self._closing = False
+        self._quick = 0  # runs of one row that were quick since one was not
         self._threads = [
             threading.Thread(target=self._serve, args=(inbox,), name="model", daemon=True) for inbox in self._inboxes
         ]
@@ -93,7 +84,28 @@ class Batcher:
         """How many requests wait that have not begun."""
         return len(self._waiting)
 
-    def run(self, inputs: Tensors) -> "asyncio.Future[Tensors]":
+    def replace(self, model: Model) -> None:
+        """Run the next requests on another model."""
+        self.model, self._quick = model, 0
+
+    def run_now(self, inputs: Tensors) -> Tensors | None:
+        """The outputs, from a run in the event loop; None if the model may not be quick, or is busy."""
+        if self._quick < QUICK_RUNS or self._turns or self._waiting or self._closing or not self.model.same_rows:
+            return None
+        for tensor in inputs.values():
+            if tensor.shape[:1] != (1,):
+                return None
+        start = thread_time()
+        outputs = self.model.run(inputs, None)
+        self._observe(1)
+        self._clock(thread_time() - start)
+        return outputs
+
+    def _clock(self, seconds: float) -> None:
+        """Note how long a run of one row took; a single slow one keeps the model from the event loop for long."""
+        self._quick = min(self._quick + 1, QUICK_RUNS) if seconds < QUICK_S else -100 * QUICK_RUNS
+
+    def run(self, inputs: Tensors) -> asyncio.Future[Tensors]:
         """The outputs, in a future that may be cancelled."""
         sizes = {tensor.shape[0] for tensor in inputs.values()} if self.model.batchable and self._batch > 1 else ()
         rows = next(iter(sizes)) if len(sizes) == 1 else 0
@@ -127,7 +139,7 @@ class Batcher:
         for thread in self._threads:
             thread.join(timeout=5)
 
-    def _drop(self, job: _Job, answer: "asyncio.Future[Tensors]") -> None:
+    def _drop(self, job: _Job, answer: asyncio.Future[Tensors]) -> None:
         """Remove a job that was cancelled."""
         if not answer.cancelled():
             return
@@ -206,9 +218,13 @@ class Batcher:
                 return list(turn.model.run_together([job.inputs for job in turn.jobs], rows, turn.options))
             except Exception:  # one of them may be at fault: the others are run without it
                 return [self._outcome(turn, job) for job in turn.jobs]
-        if not self._is_large(turn.jobs[0]):
-            self._observe(max(turn.jobs[0].rows, 1))
-        return [self._outcome(turn, turn.jobs[0])]
+        job, start = turn.jobs[0], thread_time()
+        if not self._is_large(job):
+            self._observe(max(job.rows, 1))
+        outcome = self._outcome(turn, job)
+        if job.rows <= 1:
+            self._clock(thread_time() - start)
+        return [outcome]
 
     def _outcome(self, turn: _Turn, job: _Job) -> Outcome:
         try:

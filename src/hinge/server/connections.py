@@ -38,13 +38,13 @@ SWEEP_S = 0.25
 REFUSED = 64  # refused clients that may linger at the same time
 SPARE_FILES = 128  # descriptors for everything but connections
 
-_PROCESS = secrets.token_hex(4)
+_PROCESS = secrets.token_hex(4).encode("ascii")
 _COUNT = count(1)
 
 
-def new_id() -> str:
+def new_id() -> bytes:
     """An id that no other request has, by which an answer and its line in the log are found."""
-    return f"{_PROCESS}-{next(_COUNT):x}"
+    return b"%s-%x" % (_PROCESS, next(_COUNT))
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -62,6 +62,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unread, self._unread_since = 0, 0.0
         self._active = self._discarding = False
         self._in_read = 0  # requests that came with the last bytes
+        self.request_id = b""
         self.received = 0  # bytes of the current request, headers included
         self.gone = False
 
@@ -75,6 +76,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
         self._active = True
         self._since = None
+        self.request_id = new_id()
         self._listener.idle.pop(self, None)
 
     def end(self, complete: bool) -> None:
@@ -293,7 +295,7 @@ class Listener:
 
     def refused(self, status: int, reason: str, problem: str) -> str:
         """Count and log a refusal that the application does not see; returns its id."""
-        id = new_id()
+        id = new_id().decode()
         self._metrics.refused(reason)
         self._log.write("warning", "refused", id=id, status=status, reason=reason, error=problem)
         return id
@@ -346,7 +348,9 @@ class Listener:
         self._say("too many connections", connections=self.limit)
         try:
             if plain and len(self._refused) < REFUSED:
-                client.send(Refusal(503, "connections", "too many connections", (("retry-after", "1"),)).http(new_id()))
+                client.send(
+                    Refusal(503, "connections", "too many connections", (("retry-after", "1"),)).http(new_id().decode())
+                )
                 client.shutdown(socket.SHUT_WR)
                 self._refused.add(client)
                 asyncio.get_running_loop().call_later(LINGER_S, self._let_go, client)
