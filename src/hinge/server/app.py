@@ -403,9 +403,6 @@ class App:
 
     async def _run(self, service: Service, exchange: Exchange, request: InferenceRequest) -> Tensors:
         try:
-            outputs = service.batcher.run_now(request.inputs)
-            if outputs is not None:
-                return outputs
             result = service.batcher.run(request.inputs)
             exchange.connection.cancels(result)
             return await result

@@ -27,7 +27,7 @@ from hinge.server.limits import shutting_down
 if TYPE_CHECKING:
     from hinge.server.models import Model
 
-QUICK_S = 0.0005  # of processor time, for a run in the event loop: others wait for it
+QUICK_S = 0.001  # of processor time, for a run in the event loop: others wait for it
 QUICK_RUNS = 16  # that must have been quick before, and a hundred times as many after one that was not
 
 Tensors = Mapping[str, Tensor]
@@ -72,7 +72,8 @@ class Batcher:
         self._inboxes: list[Inbox] = [SimpleQueue() for _ in range(workers)]
         self._idle = list(self._inboxes)  # a stack: the thread that ran last has the model in its caches
         self._closing = False
-        self._quick = 0  # runs of one row that were quick since one was not
+        self._quick = 0  # runs since one that was not quick
+        self._soon = False  # whether the event loop will run what is queued
         self._threads = [
             threading.Thread(target=self._serve, args=(inbox,), name="model", daemon=True) for inbox in self._inboxes
         ]
@@ -88,23 +89,6 @@ class Batcher:
         """Run the next requests on another model."""
         self.model, self._quick = model, 0
 
-    def run_now(self, inputs: Tensors) -> Tensors | None:
-        """The outputs, from a run in the event loop; None if the model may not be quick, or is busy."""
-        if self._quick < QUICK_RUNS or self._turns or self._waiting or self._closing or not self.model.same_rows:
-            return None
-        for tensor in inputs.values():
-            if tensor.shape[:1] != (1,):
-                return None
-        start = thread_time()
-        outputs = self.model.run(inputs, None)
-        self._observe(1)
-        self._clock(thread_time() - start)
-        return outputs
-
-    def _clock(self, seconds: float) -> None:
-        """Note how long a run of one row took; a single slow one keeps the model from the event loop for long."""
-        self._quick = min(self._quick + 1, QUICK_RUNS) if seconds < QUICK_S else -100 * QUICK_RUNS
-
     def run(self, inputs: Tensors) -> asyncio.Future[Tensors]:
         """The outputs, in a future that may be cancelled."""
         sizes = {tensor.shape[0] for tensor in inputs.values()} if self.model.batchable and self._batch > 1 else ()
@@ -116,7 +100,11 @@ class Batcher:
             return job.answer
         job.answer.add_done_callback(partial(self._drop, job))
         self._waiting.append(job)
-        self._start()
+        if self._quick < QUICK_RUNS or rows > 1 or self._turns or not self.model.same_rows:
+            self._start()
+        elif not self._soon:  # those that arrive in the same turn of the event loop join it
+            self._soon = True
+            self._loop.call_soon(self._run_here)
         return job.answer
 
     def abandon(self) -> None:
@@ -158,6 +146,14 @@ class Batcher:
             self._turns.add(turn)
             self._idle.pop().put(turn)
 
+    def _run_here(self) -> None:
+        """Run what is queued in the event loop, unless some of it may take long or a thread is running the model."""
+        self._soon = False
+        while self._waiting and not self._turns and self._quick >= QUICK_RUNS and self._waiting[0].rows <= 1:
+            turn = self._next()
+            self._deliver(turn, self._outcomes(turn))
+        self._start()
+
     def _next(self) -> _Turn:
         """Queued jobs, and large ones that have begun, take turns."""
         begun = bool(self._begun) and (self._begun_next or not self._waiting)
@@ -189,6 +185,9 @@ class Batcher:
         if outcomes[0] is None and not self._closing and not turn.jobs[0].answer.done():
             self._begun.append(turn.jobs[0])
         self._start()
+        self._deliver(turn, outcomes)
+
+    def _deliver(self, turn: _Turn, outcomes: list[Outcome]) -> None:
         for job, outcome in zip(turn.jobs, outcomes, strict=True):
             if job.answer.done():  # cancelled
                 continue
@@ -211,6 +210,13 @@ class Batcher:
             del turn, outcomes  # an idle thread keeps no tensors
 
     def _outcomes(self, turn: _Turn) -> list[Outcome]:
+        start = thread_time()
+        outcomes = self._run_turn(turn)
+        quick = thread_time() - start < QUICK_S
+        self._quick = min(self._quick + 1, QUICK_RUNS) if quick else -100 * QUICK_RUNS
+        return outcomes
+
+    def _run_turn(self, turn: _Turn) -> list[Outcome]:
         if len(turn.jobs) > 1:
             rows = [job.rows for job in turn.jobs]
             self._observe(sum(rows))
@@ -218,13 +224,9 @@ class Batcher:
                 return list(turn.model.run_together([job.inputs for job in turn.jobs], rows, turn.options))
             except Exception:  # one of them may be at fault: the others are run without it
                 return [self._outcome(turn, job) for job in turn.jobs]
-        job, start = turn.jobs[0], thread_time()
-        if not self._is_large(job):
-            self._observe(max(job.rows, 1))
-        outcome = self._outcome(turn, job)
-        if job.rows <= 1:
-            self._clock(thread_time() - start)
-        return [outcome]
+        if not self._is_large(turn.jobs[0]):
+            self._observe(max(turn.jobs[0].rows, 1))
+        return [self._outcome(turn, turn.jobs[0])]
 
     def _outcome(self, turn: _Turn, job: _Job) -> Outcome:
         try:

@@ -348,9 +348,8 @@ class Listener:
         self._say("too many connections", connections=self.limit)
         try:
             if plain and len(self._refused) < REFUSED:
-                client.send(
-                    Refusal(503, "connections", "too many connections", (("retry-after", "1"),)).http(new_id().decode())
-                )
+                refusal = Refusal(503, "connections", "too many connections", (("retry-after", "1"),))
+                client.send(refusal.http(new_id().decode()))
                 client.shutdown(socket.SHUT_WR)
                 self._refused.add(client)
                 asyncio.get_running_loop().call_later(LINGER_S, self._let_go, client)
