@@ -48,7 +48,7 @@ from hinge.server.limits import (
 from hinge.server.live import MAX_REPORT_BYTES, Reports, is_loopback, read_report
 from hinge.server.models import VERSION, Service
 from hinge.server.observability import Log, Metrics
-from hinge.server.openapi import OPERATIONS, PAGE, describe
+from hinge.server.openapi import OPERATIONS, PAGE, content_type, describe
 
 LARGE_JSON_BYTES = 32 * 2**10  # reading or writing more would keep other requests waiting for milliseconds
 LARGE_BYTES = 4 * 2**20  # of binary data
@@ -73,7 +73,6 @@ _PAGE_HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-cache",
 }
-_TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css"}
 
 
 class Exchange:
@@ -153,13 +152,12 @@ class App:
     def __init__(
         self,
         services: Mapping[str, Service],
-        *,
         token: str | None,
         insecure: bool,
+        *,
         limits: Limits,
         metrics: Metrics,
         log: Log,
-        reports: Reports,
         listener: Listener,
     ) -> None:
         self.services = services
@@ -173,7 +171,9 @@ class App:
         )
         self._token = token
         self._checks_host = token is None and not insecure
-        self._metrics, self._log, self._reports, self._listener = metrics, log, reports, listener
+        self._metrics, self._log, self._listener = metrics, log, listener
+        self._reports = Reports(metrics.requests)
+        metrics.registry.register(self._reports)
         self._large = asyncio.Lock()  # one large message at a time, or reading them could take all memory
         self._openapi = msgspec.json.encode(describe(sorted(services), guarded=token is not None))
         self._paths = {
@@ -189,7 +189,7 @@ class App:
     def drain(self) -> None:
         """Admit no more inferences, and end the event streams."""
         self.draining = True
-        self._reports.listeners.end()
+        self._reports.end_pages()
 
     def abandon(self) -> None:
         """Refuse the inferences that are still in flight."""
@@ -323,13 +323,13 @@ class App:
     async def page(self, request: Request) -> Response:
         """A file of the live page, which may load nothing but its own files."""
         name = PAGE[request.scope["path"]]
-        return Response(_page_file(name), headers={"content-type": _TYPES[Path(name).suffix], **_PAGE_HEADERS})
+        return Response(_page_file(name), headers=_PAGE_HEADERS, media_type=content_type(name))
 
     async def events(self, request: Request) -> ASGIApp:
         """The events of the live page."""
         if self.draining:
             raise shutting_down()
-        return Response(media_type="text/event-stream") if request.method == "HEAD" else self._reports.listeners.add()
+        return Response(media_type="text/event-stream") if request.method == "HEAD" else self._reports.open_page()
 
     async def report(self, request: Request) -> Response:
         """Take a device's report."""

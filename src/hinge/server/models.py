@@ -184,6 +184,7 @@ class Service:
         self.place = place
         self.name = place.name
         self.model = model  # which the next requests are run on
+        metrics.loaded(self.name, well=True)
         observe = metrics.watch_model(self.name, lambda: self.batcher.queued)
         self.batcher = Batcher(model, workers=workers, batch=limits.batch, observe=observe)
 
@@ -208,11 +209,8 @@ class Watcher:
     def __init__(
         self, services: Iterable[Service], interval_s: float, threads: int | None, metrics: Metrics, log: Log
     ) -> None:
-        self._services = tuple(services)
-        self._interval_s = interval_s
-        self._threads = threads
-        self._metrics = metrics
-        self._log = log
+        self._services, self._interval_s, self._threads = tuple(services), interval_s, threads
+        self._metrics, self._log = metrics, log
         self._tried = {service.name: service.model.stamp for service in self._services}
         self._seen = dict(self._tried)
 
