@@ -6,6 +6,7 @@ is refused at its first byte; limits hold before anything is allocated, and an e
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -13,17 +14,22 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
-from msgspec import Meta
+from msgspec import Meta, Raw
 
 from hinge._checks import shown as shown
 from hinge.errors import InvalidMessage, printable
 from hinge.oip.tensors import MAX_BODY_BYTES as MAX_BODY_BYTES
-from hinge.oip.tensors import MAX_STRINGS, Tensor, datatype_of, dtype_of, objects, strings
+from hinge.oip.tensors import MAX_RANK, MAX_STRINGS, Tensor, datatype_of, dtype_of, objects, strings
 
 MAX_JSON_BYTES = 16 * 2**20  # large tensors are for binary data; reading JSON takes more time and memory
 MAX_SMALL_BYTES = 2**20  # of metadata and of errors
 MAX_OBJECTS = 2**14  # opening braces in a message, of which one with the most tensors has some hundred
 MAX_ELEMENTS = 2**20  # of a tensor whose data is JSON
+
+JSON_LENGTH = "Inference-Header-Content-Length"  # the header of a message with binary data behind its JSON
+_JSON_LENGTH = JSON_LENGTH.lower()
+_SHAPE_BYTES = 2048  # of the JSON of a shape
+_SIZES = msgspec.json.Decoder(list[int])
 
 T = TypeVar("T")
 
@@ -75,6 +81,27 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[T], most: int = MAX_SMALL
     except RecursionError:
         problem = "nested too deep"
     raise InvalidMessage(f"JSON: {problem}")  # out here, so that the error does not hold on to the body
+
+
+def decoded_message(
+    headers: Mapping[str, str], body: bytes, decoder: msgspec.json.Decoder[T]
+) -> tuple[T, memoryview]:
+    """What a decoder makes of the JSON of a message, and the binary data behind that."""
+    limited(body)
+    lengths = [value for name, value in headers.items() if name.lower() == _JSON_LENGTH]
+    if not lengths:
+        return decoded(body, decoder, MAX_JSON_BYTES), memoryview(b"")
+    if len(lengths) > 1 or not re.fullmatch(r"[0-9]{1,9}", lengths[0]) or int(lengths[0]) > len(body):
+        raise InvalidMessage(f"{JSON_LENGTH} must be one number up to {len(body)}, got {shown(lengths[0])}")
+    length = int(lengths[0])
+    return decoded(body[:length], decoder, MAX_JSON_BYTES), memoryview(body)[length:]
+
+
+def decoded_shape(owner: str, sizes: Raw) -> list[int]:
+    """The sizes of a tensor, not checked yet; their JSON is not read where it is too long for a shape."""
+    if len(bytes(sizes)) > _SHAPE_BYTES:
+        raise InvalidMessage(f"{owner}: dimensions may be {MAX_RANK} at most, got more")
+    return decoded(bytes(sizes), _SIZES)
 
 
 def _problem(error: Exception) -> str:

@@ -13,8 +13,7 @@ size have passed, so that nothing is allocated for a tensor that is refused. NaN
 the receiver's to judge.
 """
 
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -23,8 +22,10 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from hinge.errors import InvalidMessage
 from hinge.oip.json import (
-    MAX_JSON_BYTES,
+    JSON_LENGTH,
     decoded,
+    decoded_message,
+    decoded_shape,
     from_json,
     json_message,
     limited,
@@ -43,8 +44,9 @@ from hinge.oip.tensors import (
     check_names,
     check_tensors,
     checked_shape,
-    datatype_of,
+    described,
     from_bytes,
+    owner_of,
     text,
     to_bytes,
 )
@@ -54,8 +56,6 @@ from hinge.oip.tensors import model_name as model_name
 MAX_TENSORS = 64  # inputs or outputs of one model
 MAX_NAMES = 256  # extensions of a server, versions of a model
 
-_JSON_LENGTH = "Inference-Header-Content-Length"
-_SHAPE_BYTES = 2048  # of the JSON of a shape, which need not be read if it has more
 _ABSENT = (b"", b"null")  # data in JSON that is not there
 
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
@@ -164,7 +164,6 @@ _RESPONSE = msgspec.json.Decoder(ResponseBody)
 _ERROR = msgspec.json.Decoder(ErrorBody)
 _SERVER = msgspec.json.Decoder(ServerBody)
 _MODEL = msgspec.json.Decoder(ModelBody)
-_SIZES = msgspec.json.Decoder(list[int])
 
 
 def schemas(*more: type[Struct]) -> dict[str, Any]:
@@ -349,7 +348,7 @@ def build_request(
         fields["outputs"] = [{"name": text("outputs: name", name), **form} for name in outputs]
     elif binary:
         fields["parameters"] = {"binary_data_output": True}
-    return _message(fields, "inputs", inputs, lambda _: binary)
+    return _message(fields, "inputs", inputs, inputs if binary else ())
 
 
 def parse_request(
@@ -363,8 +362,7 @@ def parse_request(
     >>> request.inputs["x"].tolist(), request.outputs
     ([[1.5, 2.0]], {'y': True})
     """
-    text_part, data = _parted(headers, body)
-    request = decoded(text_part, _REQUEST, MAX_JSON_BYTES)
+    request, data = decoded_message(headers, body, _REQUEST)
     id = text("request: id", request.id or "", empty=True)
     binary = bool(request.parameters and request.parameters.binary_data_output)
     names = [each.name for each in request.inputs]
@@ -393,7 +391,7 @@ def build_response(
         fields["id"] = text("response: id", request.id)
     check_tensors(outputs, request.outputs)
     wanted = {name: outputs[name] for name in request.outputs} or outputs
-    return _message(fields, "outputs", wanted, request.wants_binary)
+    return _message(fields, "outputs", wanted, {name for name in wanted if request.wants_binary(name)})
 
 
 def parse_response(
@@ -410,19 +408,22 @@ def parse_response(
     Traceback (most recent call last):
     hinge.errors.InvalidMessage: the response is to request '41', not to '42'
     """
-    text_part, data = _parted(headers, body)
-    response = decoded(text_part, _RESPONSE, MAX_JSON_BYTES)
+    response, data = decoded_message(headers, body, _RESPONSE)
     _refuse_error(response.error)
-    answered = text("response: id", response.id or "", empty=True)
-    if id and answered != id:
-        raise InvalidMessage(f"the response is to request {shown(answered)}, not to {shown(id)}")
-    served = "" if response.model_name is None else model_name(response.model_name, "response: model_name")
-    if model and served and served != model:
-        raise InvalidMessage(f"the response is of model {shown(served)}, not of {shown(model)}")
+    answered, served, version = response.id or "", response.model_name, response.model_version or ""
+    if answered != id:
+        text("response: id", answered, empty=True)
+        if id:
+            raise InvalidMessage(f"the response is to request {shown(answered)}, not to {shown(id)}")
+    if served is not None and served != model:
+        model_name(served, "response: model_name")
+        if model:
+            raise InvalidMessage(f"the response is of model {shown(served)}, not of {shown(model)}")
+    if version:
+        text("response: model_version", version)
     outputs = _read_tensors("outputs", response.outputs or (), data, expected)
     check_names(outputs, expected)
-    version = text("response: model_version", response.model_version or "", empty=True)
-    return InferenceResponse(outputs, served, version, answered)
+    return InferenceResponse(outputs, served or "", version, answered)
 
 
 def check_count(role: str, count: int) -> None:
@@ -432,16 +433,15 @@ def check_count(role: str, count: int) -> None:
 
 
 def _message(
-    fields: dict[str, object], role: str, tensors: Mapping[str, Tensor], is_binary: Callable[[str], bool]
+    fields: dict[str, object], role: str, tensors: Mapping[str, Tensor], binary: Collection[str]
 ) -> Message:
+    """A message with these tensors, those named in `binary` as binary data."""
     check_count(role, len(tensors))
     parts = []
     items = fields[role] = list[dict[str, object]]()
     for name, tensor in tensors.items():
-        owner = f"tensor {shown(text(f'{role}: name', name))}"
-        item: dict[str, object] = {"name": name, "shape": checked_shape(owner, tensor.shape)}
-        item["datatype"] = datatype_of(owner, tensor)
-        if is_binary(name):
+        owner, item = described(f"{role}:", name, tensor)
+        if name in binary:
             parts.append(to_bytes(owner, tensor))
             item["parameters"] = {"binary_data_size": len(parts[-1])}
         else:
@@ -450,20 +450,8 @@ def _message(
     if not parts:
         return json_message(fields)
     header = write_json(fields)
-    headers = {"Content-Type": "application/octet-stream", _JSON_LENGTH: str(len(header))}
+    headers = {"Content-Type": "application/octet-stream", JSON_LENGTH: str(len(header))}
     return Message(headers, limited(b"".join([header, *parts])))
-
-
-def _parted(headers: Mapping[str, str], body: bytes) -> tuple[bytes, memoryview]:
-    """The JSON of a message, and the binary data behind it."""
-    limited(body)
-    lengths = [value for name, value in headers.items() if name.lower() == _JSON_LENGTH.lower()]
-    if not lengths:
-        return body, memoryview(b"")
-    if len(lengths) > 1 or not re.fullmatch(r"[0-9]{1,9}", lengths[0]) or int(lengths[0]) > len(body):
-        raise InvalidMessage(f"{_JSON_LENGTH} must be one number up to {len(body)}, got {shown(lengths[0])}")
-    length = int(lengths[0])
-    return body[:length], memoryview(body)[length:]
 
 
 def _read_tensors(
@@ -475,8 +463,9 @@ def _read_tensors(
     specs = {spec.name: spec for spec in expected if isinstance(spec, TensorSpec)}
     tensors: dict[str, Tensor] = {}
     for body in bodies:
-        owner = f"tensor {shown(text(f'{role}: name', body.name))}"
-        datatype, shape = check_datatype(owner, body.datatype), _shape(owner, body.shape)
+        owner = owner_of(f"{role}:", body.name)
+        datatype = check_datatype(owner, body.datatype)
+        shape = checked_shape(owner, decoded_shape(owner, body.shape))
         if body.name in specs:
             specs[body.name].check_form(datatype, shape)
         in_json = b"" if body.data is UNSET else bytes(body.data)
@@ -493,13 +482,6 @@ def _read_tensors(
     if len(data):
         raise InvalidMessage(f"{role}: {len(data)} bytes of binary data belong to no tensor")
     return tensors
-
-
-def _shape(owner: str, sizes: Raw) -> tuple[int, ...]:
-    if len(bytes(sizes)) > _SHAPE_BYTES:
-        raise InvalidMessage(f"{owner}: dimensions may be {MAX_RANK} at most, got more")
-    shape: list[int] = decoded(bytes(sizes), _SIZES)
-    return checked_shape(owner, shape)
 
 
 def _requested(bodies: Sequence[OutputBody], binary: bool) -> dict[str, bool]:

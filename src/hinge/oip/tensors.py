@@ -53,25 +53,24 @@ class TensorSpec:
     shape: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        owner = f"tensor {shown(text('tensor name', self.name))}"
+        owner = owner_of("tensor", self.name)
         check_datatype(owner, self.datatype)
         object.__setattr__(self, "shape", checked_shape(owner, list(self.shape), low=-1))
 
     def check(self, tensor: Tensor) -> None:
         """Refuse a tensor of another datatype or shape."""
-        self.check_form(datatype_of(f"tensor {shown(self.name)}", tensor), tensor.shape)
+        self.check_form(datatype_of(f"tensor {self.name!r:.36}", tensor), tensor.shape)
 
     def check_form(self, datatype: str, shape: tuple[int, ...]) -> None:
         """Refuse another datatype or shape, before there is a tensor."""
-        owner = f"tensor {shown(self.name)}"
         if datatype != self.datatype:
-            raise InvalidMessage(f"{owner}: datatype must be {self.datatype}, got {datatype}")
+            raise InvalidMessage(f"tensor {shown(self.name)}: datatype must be {self.datatype}, got {datatype}")
         fits = len(shape) == len(self.shape) and all(
             size in (-1, got) for size, got in zip(self.shape, shape, strict=True)
         )
         if not fits:
             want, got = (shown(str(list(sizes))).strip("'") for sizes in (self.shape, shape))
-            raise InvalidMessage(f"{owner}: shape must be {want}, got {got}")
+            raise InvalidMessage(f"tensor {shown(self.name)}: shape must be {want}, got {got}")
 
 
 def text(owner: str, value: object, empty: bool = False) -> str:
@@ -79,6 +78,15 @@ def text(owner: str, value: object, empty: bool = False) -> str:
     if not isinstance(value, str) or not (value or empty) or len(value) > MAX_TEXT or not value.isprintable():
         raise InvalidMessage(f"{owner} must be 1 to {MAX_TEXT} printable characters, got {shown(value)}")
     return value
+
+
+def owner_of(role: str, name: object) -> str:
+    """A tensor as errors name it, if its name may stand there.
+
+    >>> owner_of("inputs", "x")
+    "tensor 'x'"
+    """
+    return f"tensor {text(f'{role} name', name)!r:.36}"
 
 
 def model_name(value: object, owner: str = "model name") -> str:
@@ -193,6 +201,13 @@ def to_bytes(owner: str, tensor: Tensor) -> bytes:
     if datatype != "BYTES":
         return tensor.astype(_TYPES[datatype], copy=False).tobytes()
     return b"".join(_LENGTH.pack(len(element)) + element for element in strings(owner, tensor))
+
+
+def described(role: str, name: str, tensor: Tensor) -> tuple[str, dict[str, object]]:
+    """A tensor as errors name it, and its name, shape and datatype as messages have them."""
+    owner = owner_of(role, name)
+    shape = checked_shape(owner, tensor.shape)
+    return owner, {"name": name, "shape": shape, "datatype": datatype_of(owner, tensor)}
 
 
 def from_bytes(owner: str, data: memoryview, datatype: str, shape: tuple[int, ...]) -> Tensor:
