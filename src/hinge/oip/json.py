@@ -83,9 +83,7 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[T], most: int = MAX_SMALL
     raise InvalidMessage(f"JSON: {problem}")  # out here, so that the error does not hold on to the body
 
 
-def decoded_message(
-    headers: Mapping[str, str], body: bytes, decoder: msgspec.json.Decoder[T]
-) -> tuple[T, memoryview]:
+def decoded_message(headers: Mapping[str, str], body: bytes, decoder: msgspec.json.Decoder[T]) -> tuple[T, memoryview]:
     """What a decoder makes of the JSON of a message, and the binary data behind that."""
     limited(body)
     lengths = [value for name, value in headers.items() if name.lower() == _JSON_LENGTH]

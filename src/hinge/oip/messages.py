@@ -432,9 +432,7 @@ def check_count(role: str, count: int) -> None:
         raise InvalidMessage(f"{role} must be 1 to {MAX_TENSORS}, got {count}")
 
 
-def _message(
-    fields: dict[str, object], role: str, tensors: Mapping[str, Tensor], binary: Collection[str]
-) -> Message:
+def _message(fields: dict[str, object], role: str, tensors: Mapping[str, Tensor], binary: Collection[str]) -> Message:
     """A message with these tensors, those named in `binary` as binary data."""
     check_count(role, len(tensors))
     parts = []
