@@ -1,6 +1,7 @@
 """Every registered policy keeps every clause; broken ones do not."""
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from hinge import DiscountedIsotonic, Isotonic, at_most, build, on_budget
 from hinge.policies import Decision, HILCBLite, Policy, policy_names
@@ -44,8 +45,16 @@ def label(policy: Policy) -> str:
     return f"{policy.name}-{inside['policy'] + '-' if inside else ''}{policy.offload_cost}"
 
 
+def slow_within_budgets(policies: list[Policy]) -> list[ParameterSet]:
+    """The policies as parameters; those around others are marked slow, as they are many."""
+    return [
+        pytest.param(policy, id=label(policy), marks=pytest.mark.slow if hasattr(policy, "policy") else ())
+        for policy in policies
+    ]
+
+
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
-@pytest.mark.parametrize("policy", prototypes(), ids=label)
+@pytest.mark.parametrize("policy", slow_within_budgets(prototypes()))
 def test_clause(policy: Policy, clause: Clause) -> None:
     clause(policy)
 

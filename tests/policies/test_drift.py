@@ -192,6 +192,7 @@ def test_a_rise_and_a_new_cost_are_noticed_too() -> None:
     assert 2_000 < other.table.forgotten[1] < 2_200
 
 
+@pytest.mark.slow
 def test_false_alarms_are_as_rare_as_stated() -> None:
     """Once in 10 memories of offloads at most: 40 runs of one memory each, all offloaded, can bear 12 (p < 0.001)."""
     alarms = 0

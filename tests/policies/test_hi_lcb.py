@@ -179,12 +179,14 @@ def test_each_variant_is_compared_on_a_million_samples() -> None:
     assert min(sum(map(sum, lengths.values())) for lengths in (SIZES, SLOWER)) >= 10**6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bins", SIZES)
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
 def test_decides_as_the_paper(variant: Variant, bins: int) -> None:
     compare(variant, bins, (SLOWER if variant.learned and not variant.lite else SIZES)[bins])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bins", FEWER)
 @pytest.mark.parametrize("variant", THRESHOLDS.values(), ids=THRESHOLDS)
 def test_decides_as_the_paper_without_the_first_offload_of_each_bin(variant: Variant, bins: int) -> None:
