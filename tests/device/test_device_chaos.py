@@ -13,8 +13,7 @@ import pytest
 
 from hinge.errors import InvalidMessage
 from hinge.oip import messages as oip
-from hinge.oip.json import MAX_BODY_BYTES
-from hinge.oip.tensors import Tensor
+from hinge.oip.tensors import MAX_BODY_BYTES, Tensor
 from tests.support.chaos import FLOOD_BYTES, ChaosProxy, Fault
 from tests.support.loopback import Loopback, OipServer
 
