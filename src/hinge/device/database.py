@@ -286,7 +286,9 @@ def _read_database(database: Path, connect: Connect, mode: str) -> tuple[dict[in
     # Without a log nobody writes, and SQLite need not make one to read.
     option = "immutable=1" if mode == "ro" and not Path(f"{database}-wal").exists() else f"mode={mode}"
     try:
-        connection = connect(f"{database.absolute().as_uri()}?{option}", uri=True, timeout=BUSY_S, isolation_level=None)
+        connection = connect(
+            f"{database.absolute().as_uri()}?{option}", uri=True, timeout=BUSY_S, isolation_level=None
+        )
         try:
             connection.execute("BEGIN")
             for table in ("generation", "progress"):

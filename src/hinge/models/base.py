@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from math import exp, inf
+from math import exp
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
