@@ -33,6 +33,7 @@ from hinge.policies.policy import (
     whole_column,
 )
 from hinge.policies.random import RandomisedPolicy, uniform
+from hinge.policies.sentinel import Sentinel
 from hinge.policies.static import AlwaysLocal, AlwaysRemote, Logistic, Offline, Oracle, Static
 from hinge.policies.thompson import Thompson
 
@@ -69,6 +70,7 @@ __all__ = [
     "PooledKL",
     "RandomisedPolicy",
     "Reals",
+    "Sentinel",
     "SlidingWindowHILCB",
     "SlidingWindowIsotonic",
     "State",
