@@ -1,5 +1,8 @@
 """Every registered policy keeps every clause; broken ones do not."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from hinge import DiscountedIsotonic, Isotonic, at_most, build, on_budget
@@ -44,8 +47,16 @@ def label(policy: Policy) -> str:
     return f"{policy.name}-{inside['policy'] + '-' if inside else ''}{policy.offload_cost}"
 
 
+def every_prototype() -> Iterator[Any]:
+    """One prototype of each policy is quick to try; the variants of it are tried in the full run."""
+    seen: set[str] = set()
+    for policy in prototypes():
+        yield pytest.param(policy, id=label(policy), marks=[pytest.mark.slow] if policy.name in seen else [])
+        seen.add(policy.name)
+
+
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
-@pytest.mark.parametrize("policy", prototypes(), ids=label)
+@pytest.mark.parametrize("policy", every_prototype())
 def test_clause(policy: Policy, clause: Clause) -> None:
     clause(policy)
 

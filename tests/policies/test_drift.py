@@ -87,7 +87,7 @@ def accepts(
     return support > 0 and evidence > doubt(reach, support, ALPHA)
 
 
-@pytest.mark.parametrize("cost", [0.5, 0.15, None])
+@pytest.mark.parametrize("cost", [0.5, pytest.param(0.15, marks=pytest.mark.slow), None])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_decision_follows_the_rule(kind: type[Forgetting], cost: float | None) -> None:
     """No alarm, no audit: every decision from all feedback ever, weighed by its age, some of it late."""

@@ -87,6 +87,7 @@ def test_losses_are_those_of_the_formula() -> None:
 # -- pseudo-losses ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agreed", [True, False])
 @every_kind
 def test_pseudo_losses_are_unbiased(kind: str, agreed: bool) -> None:

@@ -127,6 +127,7 @@ def test_seeds_differ_and_repeat(make: Callable[[], RandomisedPolicy]) -> None:
 # -- pseudo-losses ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agreed", [True, False])
 @pytest.mark.parametrize("told", [False, True], ids=["known", "told"])
 @pytest.mark.parametrize("kind", [HedgeHI, HILN])
