@@ -13,6 +13,7 @@ An offload, priced in one unit of your choosing (money, milliseconds, joules) an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -195,7 +196,10 @@ class MeasuredCost:
 
 def _checked_measures(owner: str, latency_ms: float, bytes: float, calls: float) -> list[float]:
     measures = {"latency_ms": latency_ms, "bytes": bytes, "calls": calls}
-    return [real(owner, name, measure, 0) for name, measure in measures.items()]
+    return [
+        measure if type(measure) is float and 0.0 <= measure < math.inf else real(owner, name, measure, 0)
+        for name, measure in measures.items()
+    ]
 
 
 def _checked_prices(prices: Iterable[Iterable[float]]) -> tuple[tuple[float, ...], ...]:
