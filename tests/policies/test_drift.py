@@ -87,6 +87,7 @@ def accepts(
     return support > 0 and evidence > doubt(reach, support, ALPHA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cost", [0.5, 0.15, None])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_decision_follows_the_rule(kind: type[Forgetting], cost: float | None) -> None:
@@ -284,6 +285,7 @@ def test_what_comes_too_late_raises_no_alarm() -> None:
     assert (policy.explain(1).offloads, policy.explain(1).agreement) == (1_000, 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_extreme_costs_raise_no_alarm(kind: type[Forgetting]) -> None:
     for cost in (0.0, 0.001, 0.5, 1.0):

@@ -111,6 +111,7 @@ def test_higher_bins_follow_a_refit_that_they_pool_past() -> None:
     assert policy.expiry(3) == Isotonic.restore(policy.state()).expiry(3) == 95
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     bins=st.integers(2, 12),

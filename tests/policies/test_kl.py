@@ -196,6 +196,7 @@ def test_equality_offloads(kind: type[KL | PooledKL], cost: float, alpha: float)
             assert [policy.decide(0).offload, policy.decide(0).offload] == [False, True]
 
 
+@pytest.mark.slow
 @every_kind
 @settings(max_examples=300)
 @given(

@@ -135,7 +135,8 @@ class ExpiryPolicy(Policy):
                 return ACCEPTED
         except (TypeError, IndexError):
             pass  # not a bin: _checked_bin says why
-        bin = self._checked_bin(bin)
+        if type(bin) is not int or not 0 <= bin < self.bins:
+            bin = self._checked_bin(bin)
         offload = self._offloads(self.table, bin, time)
         self.time = time
         if not offload:

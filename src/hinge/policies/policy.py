@@ -337,11 +337,11 @@ class Policy(ABC):
             return 0.0  # unknown for an accepted sample, and not used
         if type(agreed).__name__ in ("bool", "bool_"):  # numpy's booleans
             return float(bool(agreed))
-        return real(type(self).__name__, "agreed", agreed, 0, 1)
+        return _share(type(self).__name__, "agreed", agreed)
 
     def _checked_cost(self, decision: Decision, cost: float | None) -> float:
         if cost is not None:
-            return real(type(self).__name__, "cost", cost, 0, 1)
+            return _share(type(self).__name__, "cost", cost)
         if self.offload_cost is None and self.weighs_cost and (decision.offload or Need.COST in self.needs):
             raise TypeError(f"{type(self).__name__}: cost must be a number, as the offload cost is learned, got None")
         return self.offload_cost or 0.0
@@ -649,6 +649,11 @@ class Policy(ABC):
     def _aged(self, evidence: Evidence, since: int) -> Evidence:
         """What is left at present of evidence as of an earlier time."""
         return {field: list(values) for field, values in evidence.items()}
+
+
+def _share(owner: str, name: str, value: object) -> float:
+    """A number from 0 to 1."""
+    return value if type(value) is float and 0.0 <= value <= 1.0 else real(owner, name, value, 0, 1)
 
 
 def _add(total: MutableSequence[float], values: Sequence[float]) -> None:
