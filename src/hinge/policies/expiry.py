@@ -121,8 +121,9 @@ class ExpiryPolicy(Policy):
         rebuilds: Callable[..., None] | None = None,
         notes: Callable[..., None] = note_nothing,
         price: Reals | None = None,
+        accepts: Callable[..., None] = note_nothing,
     ) -> None:
-        super().start(table, offloads, learns, rebuilds, notes, price)
+        super().start(table, offloads, learns, rebuilds, notes, price, accepts)
         self._expiry = table.expiry  # one attribute lookup fewer for each sample
         self._batch: tuple[int, NDArray[np.int64] | None] = (0, None)
 

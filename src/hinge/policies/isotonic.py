@@ -68,18 +68,18 @@ class IsotonicTable(NamedTuple):
 
 def first_of_class(table: Any, bin: int) -> int:
     """The lowest bin of the class that a bin belongs to."""
-    return bin - bin % (len(table.expiry) // len(table.stakes))
+    return bin - bin % (len(table.offloads) // len(table.stakes))
 
 
 def break_even(table: Any, bin: int, cost: float) -> float:
     """q of the class that a bin belongs to: the agreement at which accepting costs as much as offloading."""
-    stake: float = table.stakes[bin * len(table.stakes) // len(table.expiry)]
+    stake: float = table.stakes[bin * len(table.stakes) // len(table.offloads)]
     return 0.0 if stake <= max(cost, 0.0) else 1.0 - cost / stake
 
 
 def on_scale(table: Any, bin: int, agreed: float) -> float:
     """One minus the price of an answer, as a share of the stake of its class."""
-    stake: float = table.stakes[bin * len(table.stakes) // len(table.expiry)]
+    stake: float = table.stakes[bin * len(table.stakes) // len(table.offloads)]
     return agreed if stake == 1.0 else max(0.0, 1.0 - (1.0 - agreed) / stake) if stake > 0.0 else 1.0
 
 
@@ -249,7 +249,7 @@ def learn_with_cost(table: IsotonicTable, bin: int, agreed: float, cost: float, 
     learn_and_drop(table, bin, on_scale(table, bin, agreed), cost, time, now)
 
 
-def fit_up_to(table: IsotonicTable, bin: int, time: int) -> float:
+def fit_up_to(table: Any, bin: int, time: int) -> float:
     """Learned cost: fit the bins up to this one for q at the cost's lower bound at that time; returns q.
 
     There is nothing to fit, and nothing is, where q is not between 0 and 1.

@@ -6,6 +6,7 @@ numbers. Its functions,
     offloads(table, bin, time) -> bool                       # what it would decide; changes nothing that is saved
     notes(table, bin, time) -> None                          # an offload was decided: what that changes at once
     learns(table, bin, agreed, cost, time, now) -> None      # decided at `time`, learned at `now`
+    accepts(table, bin, time) -> None                        # a sample was accepted; most policies do not count those
 
 are plain functions in the subset of Python that numba compiles. The objects here call them as they are; the simulator
 compiles the same functions and calls them on numpy's arrays.
@@ -138,6 +139,7 @@ class Functions(NamedTuple):
     offloads: Callable[..., bool]
     notes: Callable[..., None]
     learns: Callable[..., None]
+    accepts: Callable[..., None] = note_nothing
 
 
 STATE_VERSION = 1
@@ -204,6 +206,7 @@ class Policy(ABC):
         rebuilds: Callable[..., None] | None = None,
         notes: Callable[..., None] = note_nothing,
         price: Reals | None = None,
+        accepts: Callable[..., None] = note_nothing,
     ) -> None:
         """Set the table and the functions on it; a constructor ends with this.
 
@@ -212,11 +215,12 @@ class Policy(ABC):
         """
         self.table, self.price_column = table, price
         self._offloads, self._notes, self._learns, self._rebuilds = offloads, notes, learns, rebuilds
+        self._accepts = accepts
 
     @property
     def functions(self) -> Functions:
         """The functions on the table that `start` was given, for programs that run them on a copy of the table."""
-        return Functions(self._offloads, self._notes, self._learns)
+        return Functions(self._offloads, self._notes, self._learns, self._accepts)
 
     # -- being built --------------------------------------------------------------------------------------------------
 
