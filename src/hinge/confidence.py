@@ -214,7 +214,8 @@ def _slope(shifted: Floats, right: Floats, inverse: float) -> tuple[float, float
 def fit_logistic(scores: ArrayLike, agreed: ArrayLike) -> LogisticWeights:
     """Intercept, top1 and top2 for `logistic`, fitted to which local answers agreed with the remote's.
 
-    The features of a sample are 1, p_1 and p_2; see `likeliest_weights`.
+    With x = intercept + top1 * p_1 + top2 * p_2 minimises `sum_t log(1 + exp(x_t)) - agreed_t x_t` plus `RIDGE / 2`
+    times the sum of the squared weights, which keeps them finite where a line parts the samples, by Newton's method.
 
     >>> scores = [[4.0, 0.0, 0.0], [3.0, 0.0, 1.0], [1.0, 0.5, 0.0], [0.2, 0.0, 0.1]]
     >>> measure = logistic(*fit_logistic(scores, [True, True, False, False]))
@@ -224,38 +225,23 @@ def fit_logistic(scores: ArrayLike, agreed: ArrayLike) -> LogisticWeights:
     first, second = _top_two("fit_logistic", _checked("fit_logistic", scores, dims=(2,)))
     features = np.column_stack([np.ones_like(first), first, second])
     target = _checked_column("fit_logistic", "agreed", agreed, len(features), 1, "bfiu").astype(np.float64)
-    intercept, top1, top2 = likeliest_weights(features, np.ones(len(features)), target)
-    return intercept, top1, top2
-
-
-def likeliest_weights(features: ArrayLike, samples: ArrayLike, agreed: ArrayLike) -> list[float]:
-    """The weights of a logistic curve, for rows of features that stand for so many samples, so many of which agreed.
-
-    With x = features @ weights minimises `sum_t n_t log(1 + exp(x_t)) - a_t x_t` plus `RIDGE / 2` times the sum of the
-    squared weights, which keeps them finite where a line parts the samples, by Newton's method.
-
-    >>> [round(weight, 3) for weight in likeliest_weights([[1.0]], [4000], [3000])]  # sigma(1.099) = 3/4
-    [1.099]
-    """
-    rows, counts, agreements = (np.asarray(given, np.float64) for given in (features, samples, agreed))
-    weights = np.zeros(rows.shape[1])
+    weights = np.zeros(3)
 
     def objective(weights: Floats) -> float:
-        x = rows @ weights
-        return float((counts * np.logaddexp(0, x) - agreements * x).sum() + RIDGE / 2 * weights @ weights)
+        x = features @ weights
+        return float((np.logaddexp(0, x) - target * x).sum() + RIDGE / 2 * weights @ weights)
 
     for _ in range(100):
-        chance = _sigma(rows @ weights)
-        gradient = rows.T @ (counts * chance - agreements) + RIDGE * weights
-        hessian = (rows.T * (counts * chance * (1 - chance))) @ rows + RIDGE * np.eye(len(weights))
+        chance = _sigma(features @ weights)
+        gradient = features.T @ (chance - target) + RIDGE * weights
+        hessian = (features.T * (chance * (1 - chance))) @ features + RIDGE * np.eye(3)
         step = np.linalg.solve(hessian, gradient)
         while objective(weights - step) > objective(weights) and np.abs(step).max() > 1e-10:
             step /= 2
         weights -= step
         if np.abs(step).max() <= 1e-10 * (1 + np.abs(weights).max()):
             break
-    fitted: list[float] = weights.tolist()
-    return fitted
+    return float(weights[0]), float(weights[1]), float(weights[2])
 
 
 def _confidence(values: Floats) -> Any:

@@ -237,12 +237,9 @@ class Logistic(FittedPolicy):
         cls, history: Sequence[int], agreed: Sequence[float], bins: int = 16, offload_cost: float = 0.5
     ) -> "Logistic":
         """Maximum likelihood, slightly regularised for histories without any error."""
-        from hinge.confidence import likeliest_weights  # numpy, which deciding does without
-
         bins = whole(cls.__name__, "bins", bins, 1)
         samples, agreements = tally(cls.__name__, history, agreed, bins)
-        features = [[1.0, (bin + 0.5) / bins] for bin in range(bins)]
-        intercept, slope = likeliest_weights(features, samples, agreements)
+        intercept, slope = fit_logistic_curve([(bin + 0.5) / bins for bin in range(bins)], samples, agreements)
         return cls(intercept, slope, bins, offload_cost)
 
     def _rule(self) -> str:
@@ -256,3 +253,31 @@ def sigmoid(x: float) -> float:
     (0.5, 0.0)
     """
     return 1.0 / (1.0 + math.exp(-x)) if x >= 0 else math.exp(x) / (1.0 + math.exp(x))
+
+
+def fit_logistic_curve(
+    positions: Sequence[float], samples: Sequence[int], agreements: Sequence[float], ridge: float = 1e-3
+) -> tuple[float, float]:
+    """Intercept and slope that maximise Σ a log σ + (n - a) log(1 - σ) - ridge/2 · (intercept² + slope²), by Newton.
+
+    `hinge.confidence.fit_logistic` does so for many rows and three weights, with numpy, which policies do without.
+    """
+    intercept = slope = 0.0
+    for _ in range(100):
+        gradient = [-ridge * intercept, -ridge * slope]
+        curvature = [ridge, 0.0, ridge]
+        for x, n, a in zip(positions, samples, agreements, strict=True):
+            chance = sigmoid(intercept + slope * x)
+            residual, weight = a - n * chance, n * chance * (1.0 - chance)
+            gradient = [gradient[0] + residual, gradient[1] + residual * x]
+            curvature = [curvature[0] + weight, curvature[1] + weight * x, curvature[2] + weight * x * x]
+        determinant = curvature[0] * curvature[2] - curvature[1] ** 2
+        step = (
+            (curvature[2] * gradient[0] - curvature[1] * gradient[1]) / determinant,
+            (curvature[0] * gradient[1] - curvature[1] * gradient[0]) / determinant,
+        )
+        shrink = min(1.0, 5.0 / max(abs(step[0]), abs(step[1]), 1e-12))  # keeps the first steps from overshooting
+        intercept, slope = intercept + shrink * step[0], slope + shrink * step[1]
+        if max(abs(step[0]), abs(step[1])) < 1e-10:
+            break
+    return intercept, slope
