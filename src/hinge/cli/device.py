@@ -27,7 +27,6 @@ from hinge.policies import Policy, build, policy_class
 from hinge.policies import at_most as limited
 from hinge.traces import trace_names
 
-_METRICS_HOST = "127.0.0.1"
 _ORACLE = "oracle"
 _PRICES = "--wrong-answer and a --price-per-call, --price-per-ms or --price-per-byte"
 
@@ -339,21 +338,13 @@ def report_to(device: Device, url: str | None, name: str, token: str | None) -> 
 def serve_metrics(device: Device, port: int) -> Iterator[None]:
     """Serve the metrics while the block runs, and say where."""
     try:
-        from prometheus_client import CollectorRegistry, start_http_server
-
-        from hinge.device.metrics import DeviceCollector
+        from hinge.device.metrics import MetricsServer
     except ImportError as error:
         raise ImportError(f"metrics need prometheus-client ({error}): pip install 'hinge-gate[metrics]'") from error
-    registry = CollectorRegistry()
-    registry.register(DeviceCollector(device))
     try:
-        server, thread = start_http_server(port, addr=_METRICS_HOST, registry=registry)
+        server = MetricsServer(device, port)
     except OSError as error:
         raise OSError(error.errno, error.strerror, f"--metrics-port {port}") from error
-    console.note(f"Metrics at http://{_METRICS_HOST}:{server.server_port}/metrics")
-    try:
+    with server:
+        console.note(f"Metrics at {server.url}")
         yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -143,7 +143,7 @@ class Functions(NamedTuple):
 STATE_VERSION = 1
 OUTSTANDING = 65_536  # decisions that may wait for feedback at once; beyond that the oldest are dropped
 MOST_SAMPLES = 2**53  # that a state may speak of: larger counts are not exact in a float, and nothing lives so long
-MOST_BINS = 2**24
+MOST_SIZE = 2**20  # of anything that parameters size: a state of a few bytes must not ask for gigabytes
 _ROUNDING = 1e-6  # agreements may be sums of prices
 _LARGEST = 1e300  # a number in a state: sums of a few of them are finite still
 
@@ -187,7 +187,7 @@ class Policy(ABC):
 
     def __init__(self, bins: int, offload_cost: float | None) -> None:
         owner = type(self).__name__
-        self.bins = whole(owner, "bins", bins, 1, MOST_BINS)
+        self.bins = whole(owner, "bins", bins, 1, MOST_SIZE)
         self.offload_cost = None if offload_cost is None else real(owner, "offload_cost", offload_cost, 0, 1)
         self.time = 0
         self.learned = 0

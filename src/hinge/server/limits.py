@@ -19,6 +19,7 @@ MAX_HEAD_BYTES = 16 * 2**10  # of a request's address and headers
 MAX_HEADERS = 100
 FREE_PIECES = 64  # pieces in which a body may arrive, however small they are
 MIN_PIECE_BYTES = 256  # beyond those, how large they must be on average
+PATIENCE_S = 1.0  # for a body to arrive, before it must make room where the limits are reached
 FREE_FRAMING_BYTES = 2 * MAX_HEAD_BYTES  # of headers and chunk sizes; beyond, a body must be at least as large as they
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -92,61 +93,67 @@ class Limits:
 
 
 class Admission:
-    """The requests in flight and the bytes of their bodies, counted against limits."""
+    """The requests in flight and the bytes of their bodies, counted against limits.
+
+    At a limit, the body that has been arriving longest makes room, if it has had `PATIENCE_S`: clients that send slowly
+    cannot keep others out for longer.
+    """
 
     def __init__(self, *, requests: int, held_bytes: int, body_bytes: int, receive_s: float) -> None:
         self.requests = 0
         self._bytes = 0
         self._max_requests, self._max_bytes, self._max_body = requests, held_bytes, body_bytes
         self._receive_s = receive_s
+        self._arriving: dict[Body, None] = {}  # the oldest first
 
     @contextmanager
     def request(self) -> Iterator[Body]:
         """Admit one request until it is answered."""
-        if self.requests >= self._max_requests:
+        if self.requests >= self._max_requests and not self._make_room(None):
             raise overloaded(f"{self._max_requests} requests are in flight")
         body = Body(self)
         self.requests += 1
         try:
             yield body
         finally:
-            self.requests -= 1
-            self._bytes -= body.bytes
+            self.release(body)
 
-    def check(self, body: int, more: int) -> None:
+    def check(self, body: Body, more: int) -> None:
         """Refuse so many more bytes of a body, if they are too many."""
-        if body + more > self._max_body:
+        if body.bytes + more > self._max_body:
             raise Refusal(413, "too large", f"a body may have {self._max_body} bytes")
-        if self._bytes + more > self._max_bytes:
-            raise overloaded(f"{self._bytes} bytes of requests are in memory")
+        while self._bytes + more > self._max_bytes:
+            if not self._make_room(body):
+                raise overloaded(f"{self._bytes} bytes of requests are in memory")
 
     def add(self, more: int) -> None:
         """Count bytes that have arrived."""
         self._bytes += more
 
-    async def before_timeout(self, receive: Receive, end: float) -> MutableMapping[str, Any]:
-        """The next message. (A timer costs less than the task that `wait_for` makes.)"""
-        task, late = asyncio.current_task(), False
+    def release(self, body: Body) -> None:
+        """Count a request no longer; once is enough."""
+        self._arriving.pop(body, None)
+        if not body.released:
+            body.released = True
+            self.requests -= 1
+            self._bytes -= body.bytes
 
-        def expire() -> None:
-            nonlocal late
-            late = True
-            if task is not None:
-                task.cancel()
-
-        timer = asyncio.get_running_loop().call_at(end, expire)
+    @contextmanager
+    def arriving(self, body: Body) -> Iterator[float]:
+        """While a body arrives; gives when it must have arrived."""
+        self._arriving[body] = None
         try:
-            return await receive()
-        except asyncio.CancelledError:
-            if not late:
-                raise
-            raise Refusal(408, "too slow", "the body did not arrive in time") from None
+            yield body.since + self._receive_s
         finally:
-            timer.cancel()
+            self._arriving.pop(body, None)
 
-    def deadline(self) -> float:
-        """When a body must have arrived that begins now."""
-        return asyncio.get_running_loop().time() + self._receive_s
+    def _make_room(self, newcomer: Body | None) -> bool:
+        oldest = next((body for body in self._arriving if body is not newcomer), None)
+        if oldest is None or asyncio.get_running_loop().time() - oldest.since < PATIENCE_S:
+            return False
+        self.release(oldest)
+        oldest.interrupt(overloaded("the body arrives too slowly while others wait"))
+        return True
 
 
 class Body:
@@ -154,27 +161,54 @@ class Body:
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
+        self._task: asyncio.Task[Any] | None = None
+        self._refusal: Refusal | None = None
+        self.since = asyncio.get_running_loop().time()
         self.bytes = 0
         self.complete = False
+        self.released = False
+
+    def interrupt(self, refusal: Refusal) -> None:
+        """End the wait for the rest of it."""
+        if self._task is not None and self._refusal is None:
+            self._refusal = refusal
+            self._task.cancel()
 
     async def receive(self, receive: Receive, declared: int | None, received: Callable[[], int]) -> bytes:
         """All of it. `declared` is its Content-Length; `received` gives the bytes that came, framing included."""
         if declared is not None:
-            self._admission.check(0, declared)
-        end = self._admission.deadline()
+            self._admission.check(self, declared)
         pieces: list[bytes] = []
-        while not self.complete:
-            message = await self._admission.before_timeout(receive, end)
-            if message["type"] != "http.request":
-                raise disconnected()
-            piece: bytes = message.get("body", b"")
-            self._admission.check(self.bytes, len(piece))
-            self._admission.add(len(piece))
-            self.bytes += len(piece)
-            pieces.append(piece)
-            self.complete = not message.get("more_body", False)
-            if len(pieces) > FREE_PIECES and self.bytes < len(pieces) * MIN_PIECE_BYTES:
-                raise Refusal(400, "tiny pieces", "the body comes in too many pieces that are too small")
-            if not self.complete and received() > 2 * self.bytes + FREE_FRAMING_BYTES:
-                raise Refusal(400, "tiny pieces", "the body comes in chunks that are too small")
+        with self._admission.arriving(self) as end:
+            while not self.complete:
+                message = await self._before_timeout(receive, end)
+                if message["type"] != "http.request":
+                    raise disconnected()
+                piece: bytes = message.get("body", b"")
+                self._admission.check(self, len(piece))
+                self._admission.add(len(piece))
+                self.bytes += len(piece)
+                pieces.append(piece)
+                self.complete = not message.get("more_body", False)
+                if len(pieces) > FREE_PIECES and self.bytes < len(pieces) * MIN_PIECE_BYTES:
+                    raise Refusal(400, "tiny pieces", "the body comes in too many pieces that are too small")
+                if not self.complete and received() > 2 * self.bytes + FREE_FRAMING_BYTES:
+                    raise Refusal(400, "tiny pieces", "the body comes in chunks that are too small")
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def _before_timeout(self, receive: Receive, end: float) -> MutableMapping[str, Any]:
+        """The next message. (A timer costs less than the task that `wait_for` makes.)"""
+        self._task = asyncio.current_task()
+        late = Refusal(408, "too slow", "the body did not arrive in time")
+        timer = asyncio.get_running_loop().call_at(end, self.interrupt, late)
+        try:
+            return await receive()
+        except asyncio.CancelledError:
+            if self._refusal is None:
+                raise
+            if self._task is not None:
+                self._task.uncancel()
+            raise self._refusal from None
+        finally:
+            timer.cancel()
+            self._task = None
