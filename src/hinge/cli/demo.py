@@ -27,7 +27,7 @@ from hinge.bins import UniformBins
 from hinge.cli import console, options
 from hinge.cli.device import StopSignals
 from hinge.cli.device_samples import Case
-from hinge.cli.device_view import Figures, LiveView, Output, ProgressLines, Seen, View, Warnings
+from hinge.cli.device_view import Figures, LiveView, Output, ProgressLines, Seen, View
 from hinge.device.answer import Answer
 from hinge.device.device import Device
 from hinge.device.reporter import copy_of, licences
@@ -92,7 +92,10 @@ def command(
         outcome, stopped_by = _perform(url, samples, offload_cost, page, json, stack)
         _print_end(outcome, out, stopped_by, json)
         if page:
-            _wait_for_interrupt(url)
+            console.note(f"The live page stays at {url}/ until Ctrl-C")
+            with suppress(KeyboardInterrupt):
+                while True:
+                    time.sleep(60)
 
 
 def _perform(
@@ -140,13 +143,6 @@ def _open_page(url: str) -> None:
     console.note(f"Live page: {url}")
     if sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _DISPLAYS):
         webbrowser.open(url)
-
-
-def _wait_for_interrupt(url: str) -> None:
-    with suppress(KeyboardInterrupt):
-        console.note(f"The live page stays at {url}/ until Ctrl-C")
-        while True:
-            time.sleep(60)
 
 
 # -- the edge server --------------------------------------------------------------------------------------------------
@@ -322,8 +318,6 @@ class Comparison:
 class SideBySide:
     """The policies, a line each, below the view of the device."""
 
-    lines = 3 + len(SHADOWS)  # with one above, and the heading
-
     def __init__(self, comparison: Comparison) -> None:
         self._comparison = comparison
 
@@ -334,11 +328,9 @@ class SideBySide:
             table.add_column(heading, justify="right", no_wrap=True)
         for name in (FLAGSHIP, *SHADOWS):
             figures = self._comparison.histories[name].ledger.figures()
-            part, accuracy = figures["offload_fraction"] or 0.0, figures["true_accuracy"] or 0.0
-            cost, regret = figures["cost_per_sample"] or 0.0, figures["regret"] or 0.0
-            shown = f"{name}, live" if name == FLAGSHIP else f"{name}, in shadow"
-            style = "green" if name == FLAGSHIP else None
-            table.add_row(shown, f"{part:.1%}", f"{cost:.4f}", f"{regret:.1f}", f"{accuracy:.1%}", style=style)
+            shown, style = (f"{name}, live", "green") if name == FLAGSHIP else (f"{name}, in shadow", None)
+            forms = {"offload_fraction": ".1%", "cost_per_sample": ".4f", "regret": ".1f", "true_accuracy": ".1%"}
+            table.add_row(shown, *(f"{figures[key] or 0.0:{form}}" for key, form in forms.items()), style=style)
         return Padding(table, (1, 0, 0, 0))
 
 
@@ -360,25 +352,18 @@ class Timing:
     def __init__(self, local_ms: float, remote_ms: float, requests: int) -> None:
         self.local_ms, self.remote_ms = local_ms, remote_ms
         self.requests = requests  # over which the remote was measured
-        self._accepted = self._offloaded = 0
-        self._accepted_s = self._offloaded_s = 0.0
+        self._counts, self._seconds = [0, 0], [0.0, 0.0]  # of samples that were accepted, and offloaded
 
     def add(self, offloaded: bool, seconds: float) -> None:
         """Count a sample of the device."""
-        if offloaded:
-            self._offloaded += 1
-            self._offloaded_s += seconds
-        else:
-            self._accepted += 1
-            self._accepted_s += seconds
+        self._counts[offloaded] += 1
+        self._seconds[offloaded] += seconds
 
     def estimate_ms(self, offload_fraction: float) -> float:
         """What a device takes for a sample if it offloads this share; for this very device, what it took."""
-        accepted, offloaded = self.local_ms, self.local_ms + self.remote_ms
-        if self._accepted:
-            accepted = 1000 * self._accepted_s / self._accepted
-        if self._offloaded:
-            offloaded = 1000 * self._offloaded_s / self._offloaded
+        expected = (self.local_ms, self.local_ms + self.remote_ms)
+        kinds = zip(self._counts, self._seconds, expected, strict=True)
+        accepted, offloaded = (1000 * seconds / count if count else ms for count, seconds, ms in kinds)
         return (1.0 - offload_fraction) * accepted + offload_fraction * offloaded
 
 
@@ -409,31 +394,20 @@ def _ask(remote: Any, case: Case) -> str:
 # -- the run ----------------------------------------------------------------------------------------------------------
 
 
-class Example(NamedTuple):
-    """An answer to look at, with the reason that held when it was given."""
-
-    number: int
-    case: Case
-    answer: Answer
-    reason: str
-
-
 class Examples:
     """Some of the answers: of each source, most from the beginning, where most is learned."""
 
     def __init__(self, samples: int) -> None:
         self._due = {source: checkpoints(samples, _EXAMPLES).tolist() for source in ("local", "remote")}
-        self.kept: list[Example] = []
+        self.kept: list[tuple[Seen, str]] = []  # with the reasons that held when they were given
 
     def add(self, seen: Seen) -> None:
         """Keep an answer, if one is due."""
-        number, case, answer = seen
-        due = self._due[answer.source]
-        if not due or number + 1 < due[0]:
-            return
-        while due and due[0] <= number + 1:
-            del due[0]
-        self.kept.append(Example(number, case, answer, answer.reason))
+        due = self._due[seen.answer.source]
+        passed = sum(time <= seen.number + 1 for time in due)
+        if passed:
+            del due[:passed]
+            self.kept.append((seen, seen.answer.reason))
 
 
 @dataclass
@@ -518,7 +492,7 @@ def _answer(device: Device, row: Row, case: Case, outcome: Outcome) -> Seen:
 
 def _output(device: Device, outcome: Outcome, json: bool) -> Output:
     if json:
-        return Warnings()
+        return Output()
     if not console.out.is_terminal:
         return ProgressLines(device, outcome.figures, _PROGRESS_S)
     title = f"hinge demo, {device.policy.name}"

@@ -270,8 +270,8 @@ class SqliteStore(MemoryStore):
 
     def _back_up(self) -> None:
         with self._lock:
-            version, row = self._version, self._end()
-        self._files.back_up({**self._rows, self.generation: row})
+            version, rows = self._version, {**self._rows, self.generation: self._end()}
+        self._files.back_up(rows)
         self._backed_up = (time.monotonic(), version)
 
     def _attempt(self, *steps: Callable[[], None]) -> None:
