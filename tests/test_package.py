@@ -30,7 +30,7 @@ print(len(policy_names()))
 EXTRAS = """
 import sys
 for name in ("numba", "pyarrow", "typer", "rich", "plotly", "onnxruntime", "httpcore2", "grpc", "google.protobuf",
-             "ai_edge_litert", "openvino", "PIL", "prometheus_client", "uvicorn", "starlette", "ray"):
+             "ai_edge_litert", "openvino", "PIL", "prometheus_client", "uvicorn", "starlette"):
     sys.modules[name] = None
 """
 # What programs that follow the documentation import. A name may move to another module; it may not leave this list.

@@ -1,6 +1,7 @@
 """Every registered policy keeps every clause; broken ones do not."""
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from hinge import DiscountedIsotonic, Isotonic, at_most, build, on_budget
 from hinge.policies import Decision, HILCBLite, Policy, policy_names
@@ -44,8 +45,22 @@ def label(policy: Policy) -> str:
     return f"{policy.name}-{inside['policy'] + '-' if inside else ''}{policy.offload_cost}"
 
 
-@pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
-@pytest.mark.parametrize("policy", prototypes(), ids=label)
+def slow_within_budgets(policies: list[Policy]) -> list[ParameterSet]:
+    """The policies as parameters; those around others are marked slow, as they are many."""
+    return [
+        pytest.param(policy, id=label(policy), marks=pytest.mark.slow if hasattr(policy, "policy") else ())
+        for policy in policies
+    ]
+
+
+def slow_clauses() -> list[ParameterSet]:
+    """The clauses as parameters; the one that makes 65 536 decisions is marked slow."""
+    bounded = "missing_feedback_is_bounded"
+    return [pytest.param(c, id=c.__name__, marks=pytest.mark.slow if c.__name__ == bounded else ()) for c in CLAUSES]
+
+
+@pytest.mark.parametrize("clause", slow_clauses())
+@pytest.mark.parametrize("policy", slow_within_budgets(prototypes()))
 def test_clause(policy: Policy, clause: Clause) -> None:
     clause(policy)
 

@@ -149,6 +149,7 @@ def test_in_the_background_learning_does_not_wait_for_a_disk_that_hangs(tmp_path
     assert read(tmp_path).policy.learned == 51
 
 
+@pytest.mark.slow
 def test_kill_9_at_any_instant_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     command = [sys.executable, str(HERE / "killed.py"), str(tmp_path), "32"]
     lines = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout.splitlines()

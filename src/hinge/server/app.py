@@ -24,7 +24,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hinge import __version__
 from hinge.errors import InvalidMessage, printable
-from hinge.oip.json import MAX_BODY_BYTES
 from hinge.oip.messages import (
     InferenceRequest,
     Message,
@@ -34,6 +33,7 @@ from hinge.oip.messages import (
     model_name,
     parse_request,
 )
+from hinge.oip.tensors import MAX_BODY_BYTES
 from hinge.server.connections import Connection, Listener, new_id
 from hinge.server.limits import (
     MAX_HEAD_BYTES,

@@ -44,6 +44,7 @@ class Runnable(Protocol):
     def joined(self, parts: list[Tensors], rows: int) -> Tensors:
         """The outputs of one request, from those of its slices."""
 
+
 @dataclass(eq=False, slots=True)
 class _Job:
     inputs: Tensors

@@ -13,7 +13,7 @@ import msgspec
 
 from hinge._checks import positive, whole
 from hinge.errors import HingeError
-from hinge.oip.json import MAX_BODY_BYTES
+from hinge.oip.tensors import MAX_BODY_BYTES
 
 MAX_HEAD_BYTES = 16 * 2**10  # of a request's address and headers
 MAX_HEADERS = 100

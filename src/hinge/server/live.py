@@ -29,7 +29,7 @@ from starlette.types import Receive, Scope, Send
 from hinge import __version__
 from hinge.device.reporter import MOST_BINS, MOST_COMPARED, NAME, RECENT
 from hinge.errors import InvalidMessage
-from hinge.oip.json import decoded
+from hinge.oip.messages import decoded
 from hinge.oip.tensors import MAX_TEXT
 from hinge.server.limits import Refusal, overloaded
 

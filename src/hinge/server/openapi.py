@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import Struct
 
 from hinge import __version__
-from hinge.oip.json import MAX_BODY_BYTES
 from hinge.oip.messages import ErrorBody, ModelBody, RequestBody, ResponseBody, ServerBody, schemas
+from hinge.oip.tensors import MAX_BODY_BYTES
 from hinge.server.live import DeviceName, Report
 from hinge.server.models import VERSION
 
