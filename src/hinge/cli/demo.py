@@ -30,7 +30,7 @@ from hinge.cli.device_samples import Case
 from hinge.cli.device_view import Figures, LiveView, Output, ProgressLines, Seen, View
 from hinge.device.answer import Answer
 from hinge.device.device import Device
-from hinge.device.reporter import copy_of, licences
+from hinge.device.reporter import Reporter, copy_of, licences
 from hinge.device.status import Status
 from hinge.errors import HingeError
 from hinge.ledger import Ledger
@@ -84,40 +84,33 @@ def command(
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise ImportError(f"the demo needs {', '.join(missing)}: pip install 'hinge-gate[cli,device,server,report]'")
+    from hinge import OnnxModel, OpenInference
+
     if out.is_dir() or not out.parent.is_dir():
         raise options.UsageError(f"--out {out}: must be a file in a folder that exists")
     with console.interruptible(), ExitStack() as stack:
         with console.status("starting the edge server"):
             url = stack.enter_context(edge_server(port))
-        outcome, stopped_by = _perform(url, samples, offload_cost, page, json, stack)
-        _print_end(outcome, out, stopped_by, json)
+        source, reporter = recorded(offload_cost), None
+        comparison = Comparison(source, samples, offload_cost)
+        local, remote = OnnxModel(fashion.local_model()), OpenInference(url, model=MODEL)
+        device = Device(local, remote, comparison.flagship, labels=fashion.CLASSES, deadline_s=DEADLINE_S)
+        stack.enter_context(device)
+        with console.status("measuring both models"):
+            timing = measure(device, remote, cases(source, samples), comparison)
+        outcome = Outcome(samples, offload_cost, comparison, Figures(BINS), timing, Examples(samples))
+        if page:
+            reporter = stack.enter_context(Reporter(device, url, "demo"))
+            console.note(f"Live page: {url}/")
+            # a browser in this terminal would be in the way
+            if sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _DISPLAYS):
+                webbrowser.open(f"{url}/")
+        _print_end(outcome, out, run(device, source, outcome, reporter, json), json)
         if page:
             console.note(f"The live page stays at {url}/ until Ctrl-C")
             with suppress(KeyboardInterrupt):
                 while True:
                     time.sleep(60)
-
-
-def _perform(
-    url: str, samples: int, offload_cost: float, page: bool, json: bool, stack: ExitStack
-) -> tuple["Outcome", int | None]:
-    from hinge import OnnxModel, OpenInference
-
-    source = recorded(offload_cost)
-    comparison = Comparison(source, samples, offload_cost)
-    local, remote = OnnxModel(fashion.local_model()), OpenInference(url, model=MODEL)
-    device = Device(local, remote, comparison.flagship, labels=fashion.CLASSES, deadline_s=DEADLINE_S)
-    stack.enter_context(device)
-    with console.status("measuring both models"):
-        timing = measure(device, remote, cases(source, samples), comparison)
-    outcome = Outcome(samples, offload_cost, comparison, Figures(BINS), timing, Examples(samples))
-    reporter: Any = None
-    if page:
-        from hinge.device.reporter import Reporter
-
-        reporter = stack.enter_context(Reporter(device, url, "demo"))
-        _open_page(f"{url}/")
-    return outcome, run(device, source, outcome, reporter, json)
 
 
 def _print_end(outcome: "Outcome", out: Path, stopped_by: int | None, json: bool) -> None:
@@ -136,13 +129,6 @@ def _print_end(outcome: "Outcome", out: Path, stopped_by: int | None, json: bool
         raise typer.Exit(128 + stopped_by)
     if not json:
         console.say(f"Look at {out}")
-
-
-def _open_page(url: str) -> None:
-    """Say where the page is, and open it if there is a display: a browser in this terminal would be in the way."""
-    console.note(f"Live page: {url}")
-    if sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _DISPLAYS):
-        webbrowser.open(url)
 
 
 # -- the edge server --------------------------------------------------------------------------------------------------
@@ -314,22 +300,16 @@ class Comparison:
         """The figures of every policy."""
         return [{"policy": name, **history.ledger.figures()} for name, history in self.histories.items()]
 
-
-class SideBySide:
-    """The policies, a line each, below the view of the device."""
-
-    def __init__(self, comparison: Comparison) -> None:
-        self._comparison = comparison
-
     def __rich__(self) -> RenderableType:
+        """The policies that are live or in shadow, a line each, to be shown with the view of the device."""
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         table.add_column("side by side", no_wrap=True)
         for heading in ("offloaded", "cost per sample", "regret", "accuracy"):
             table.add_column(heading, justify="right", no_wrap=True)
+        forms = {"offload_fraction": ".1%", "cost_per_sample": ".4f", "regret": ".1f", "true_accuracy": ".1%"}
         for name in (FLAGSHIP, *SHADOWS):
-            figures = self._comparison.histories[name].ledger.figures()
+            figures = self.histories[name].ledger.figures()
             shown, style = (f"{name}, live", "green") if name == FLAGSHIP else (f"{name}, in shadow", None)
-            forms = {"offload_fraction": ".1%", "cost_per_sample": ".4f", "regret": ".1f", "true_accuracy": ".1%"}
             table.add_row(shown, *(f"{figures[key] or 0.0:{form}}" for key, form in forms.items()), style=style)
         return Padding(table, (1, 0, 0, 0))
 
@@ -456,7 +436,7 @@ class Outcome:
         }
 
 
-def run(device: Device, source: InOrder, outcome: Outcome, reporter: Any, json: bool) -> int | None:
+def run(device: Device, source: InOrder, outcome: Outcome, reporter: Reporter | None, json: bool) -> int | None:
     """Answer all images, or those until a signal comes, which is returned."""
     signals, wanted, comparison = StopSignals(), outcome.wanted, outcome.comparison
     stream: Iterable[tuple[Row, Case]] = zip(rows(source, wanted), cases(source, wanted), strict=True)
@@ -465,10 +445,16 @@ def run(device: Device, source: InOrder, outcome: Outcome, reporter: Any, json: 
     output, began, compared = _output(device, outcome, json), time.monotonic(), 0.0
     with output, signals:
         for row, case in signals.until_stopped(stream):
-            seen = _answer(device, row, case, outcome)
+            asked = time.perf_counter()
+            answer = device.infer(case.sample)
+            seconds = time.perf_counter() - asked
+            outcome.timing.add(answer.source == "remote", seconds)
+            comparison.add(row, case, answer)
+            seen = outcome.figures.add(case, answer, 1000 * seconds)
+            outcome.examples.add(seen)
             output.show(seen)
             if reporter is not None:  # the remote's label stands for the truth, as in the figures of the others
-                reporter.saw(seen.answer, picture=case.sample, truth=case.remote)
+                reporter.saw(answer, picture=case.sample, truth=case.remote)
                 if time.monotonic() - compared > _COMPARE_S:
                     compared = time.monotonic()
                     reporter.compare(comparison.rows())
@@ -479,21 +465,10 @@ def run(device: Device, source: InOrder, outcome: Outcome, reporter: Any, json: 
     return signals.stopped_by
 
 
-def _answer(device: Device, row: Row, case: Case, outcome: Outcome) -> Seen:
-    began = time.perf_counter()
-    answer = device.infer(case.sample)
-    seconds = time.perf_counter() - began
-    outcome.timing.add(answer.source == "remote", seconds)
-    seen = outcome.figures.add(case, answer, 1000 * seconds)
-    outcome.comparison.add(row, case, answer)
-    outcome.examples.add(seen)
-    return seen
-
-
 def _output(device: Device, outcome: Outcome, json: bool) -> Output:
     if json:
         return Output()
     if not console.out.is_terminal:
         return ProgressLines(device, outcome.figures, _PROGRESS_S)
     title = f"hinge demo, {device.policy.name}"
-    return LiveView(View(device, outcome.figures, title, outcome.wanted, SideBySide(outcome.comparison)))
+    return LiveView(View(device, outcome.figures, title, outcome.wanted, outcome.comparison))

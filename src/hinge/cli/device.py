@@ -15,7 +15,7 @@ import typer
 from hinge.cli import console, options
 from hinge.cli.device_models import Fit, set_up
 from hinge.cli.device_samples import Case
-from hinge.cli.device_view import Figures, JsonLines, Output, output_for, print_summary
+from hinge.cli.device_view import Figures, JsonLines, LiveView, Output, ProgressLines, View, print_summary
 from hinge.cli.options import UsageError
 from hinge.costs import FixedCost, MeasuredCost, OffloadCost
 from hinge.device.device import Device
@@ -129,7 +129,9 @@ def command(
         reporter = None if report is None else stack.enter_context(report_to(device, remote, report, token))
         run = Run(device, setup.fit, reporter, batch)
         title = f"hinge device {samples}, {policy}, remote {setup.where}"
-        output = JsonLines() if json else output_for(device, run.figures, title, horizon)
+        output: Output = JsonLines() if json else ProgressLines(device, run.figures)
+        if console.out.is_terminal and not json:
+            output = LiveView(View(device, run.figures, title, horizon))
         run.answer_all(islice(setup.stream.cases, limit), output)
     run.print_end(shadow, json)  # of a device that is closed, so that nothing is in flight
 

@@ -194,13 +194,6 @@ class LiveView(Output):
         super().__exit__()
 
 
-def output_for(device: Device, figures: Figures, title: str, length: int | None) -> Output:
-    """The live view in a terminal, else lines."""
-    if console.out.is_terminal:
-        return LiveView(View(device, figures, title, length))
-    return ProgressLines(device, figures)
-
-
 # -- the view ---------------------------------------------------------------------------------------------------------
 
 
