@@ -223,7 +223,7 @@ def test_a_disk_that_does_not_sync_is_not_called_durable(tmp_path: Path, monkeyp
         assert store.problem is None
         now = time.monotonic()
         monkeypatch.setattr(time, "monotonic", lambda: now + 20_000)
-        assert store.problem == ("the disk is slow: nothing was synced for 20000 s")
+        assert store.problem == "the disk is slow: nothing was synced for 20000 s"
         monkeypatch.undo()
         assert store.sync()
         assert store.problem is None

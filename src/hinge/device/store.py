@@ -26,6 +26,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -334,7 +335,8 @@ class SqliteStore(MemoryStore):
             self._closed = True
             with self._disk:
                 if safe:
-                    self._attempt(self._back_up)
+                    with suppress(OSError, sqlite3.Error):  # the state itself is on the disk
+                        self._back_up()
                 self._failure = self._failure or CLOSED
                 self._finalizer()
         if self._thread is not None:
