@@ -298,6 +298,47 @@ def test_a_store_that_is_dropped_keeps_no_thread_descriptor_or_lock(tmp_path: Pa
             assert store.policy.learned == 2
 
 
+FORK_DURING_A_CHANGE = """
+import os, sys, threading, time
+from hinge import Gate, Isotonic
+from hinge.device.store import MemoryStore
+
+store, halves, going = MemoryStore(Gate(Isotonic(bins=4, offload_cost=0.5))), [0, 0], True
+
+def change(policy):
+    halves[0] += 1
+    time.sleep(0.01)
+    halves[1] += 1
+
+def work():
+    while going:
+        store.locked(change)
+
+thread = threading.Thread(target=work)
+thread.start()
+while not halves[1]:
+    time.sleep(0.001)
+torn = 0
+for _ in range(10):
+    child = os.fork()
+    if child == 0:
+        store.learn(store.decide(1), agreed=True)
+        os._exit(halves[0] != halves[1])
+    torn += os.waitpid(child, 0)[1] != 0
+    time.sleep(0.003)
+going = False
+thread.join()
+print(torn, store.learn(store.decide(1), agreed=True))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_waits_for_a_change_of_the_policy_to_be_whole() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORK_DURING_A_CHANGE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("0 None\n", "")
+
+
 @pytest.mark.parametrize("how", ["plain", "held", "alive"])
 def test_after_a_fork_the_parent_goes_on_and_the_child_writes_nothing(how: str, tmp_path: Path) -> None:
     command = [sys.executable, str(HERE / "forked.py"), str(tmp_path), how]

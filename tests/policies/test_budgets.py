@@ -200,27 +200,6 @@ def test_a_budget_inside_a_limit_can_be_shared_also_after_restoring() -> None:
         at_most(Isotonic(8)).share(at_most(Isotonic(8)))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("learned", [False, True])
-@pytest.mark.parametrize("name", ["at most", "on budget", "both"])
-def test_compiled_and_object_decide_alike(name: str, learned: bool) -> None:
-    source = Synthetic(RISING, BimodalCosts(0.1, 0.3))
-    inside = Isotonic(8, offload_cost=None if learned else 0.2)
-    made: Policy = inside
-    if name != "at most":
-        made = on_budget(made, 0.2)
-    if name != "on budget":
-        made = at_most(made, 0.2, 100)
-    decided = [
-        simulate({"policy": made}, source, 20_000, seed=4, record_decisions=True, machine_code=code)["policy"]
-        .runs[0]
-        .decisions
-        for code in (True, False)
-    ]
-    assert decided[0] is not None
-    assert decided[0].tobytes() == np.asarray(decided[1]).tobytes()
-
-
 def test_a_policy_goes_on_under_its_budget() -> None:
     policy = Isotonic(8, offload_cost=0.5)
     waiting = [policy.decide(7) for _ in range(20)]

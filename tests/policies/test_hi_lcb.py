@@ -179,6 +179,11 @@ def test_each_variant_is_compared_on_a_million_samples() -> None:
     assert min(sum(map(sum, lengths.values())) for lengths in (SIZES, SLOWER)) >= 10**6
 
 
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
+def test_decides_as_the_paper_in_short(variant: Variant) -> None:
+    compare(variant, 16, [2_000] * 6)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("bins", SIZES)
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import finalize, ref
 
 from hinge._checks import positive
-from hinge._fork import renew_after_fork
+from hinge._fork import lock_during_fork, renew_after_fork
 from hinge.device.database import Connect, Files, Held, Past, Row, content_of, encode, newest, parse, read_rows
 from hinge.errors import InvalidState
 from hinge.gate import Gate, policy_state, unsealed
@@ -75,6 +75,12 @@ class MemoryStore:
         self.gate: Gate | None = gate
         self.policy: Policy = gate.policy
         renew_after_fork(self)
+        lock_during_fork(self)
+
+    @property
+    def lock(self) -> Lock:
+        """Guards the policy; held while the process forks, so that the child does not inherit half of a change."""
+        return self._lock
 
     @property
     def problem(self) -> str | None:
@@ -128,6 +134,12 @@ class MemoryStore:
         with self._lock:
             return function(self.policy)
 
+    def warnings(self) -> tuple[bool, int, str | None]:
+        """Whether the policy's budget is exhausted, how many changes of the world it has found, and `problem`."""
+        with self._lock:
+            exhausted, changes = self.policy.exhausted, sum(self.policy.alarms.values())
+        return exhausted, changes, self.problem
+
     def sync(self) -> bool:
         """Bring what was learned to the disk; returns whether it is there."""
         return False
@@ -136,7 +148,7 @@ class MemoryStore:
         """Release what the store holds."""
 
     def after_fork(self) -> None:
-        """In a forked child: replace locks that a thread of the parent may have held."""
+        """In a forked child: replace the lock, which a thread of the parent may hold still."""
         self._lock = Lock()
 
 
@@ -195,6 +207,7 @@ class SqliteStore(MemoryStore):
             self._finalizer()
             raise
         renew_after_fork(self)
+        lock_during_fork(self)
         self._thread: Thread | None = None
         if self._seconds is not None:
             arguments = (ref(self), self._wake, self._seconds)

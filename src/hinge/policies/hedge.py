@@ -142,18 +142,19 @@ def share_offloading_from_losses(table: ThresholdTable, bin: int) -> float:
 
 def charge_offloading(table: ThresholdTable, bin: int, loss: float) -> None:
     """Charge every expert who would have offloaded this bin."""
-    losses, weights = table.losses, table.weights
-    factor = math.exp(-table.rates[RATE] * loss) if loss > 0.0 else 1.0
-    for k in range(bin + 1, len(losses)):
-        losses[k] += loss
-        weights[k] *= factor
+    charge(table, bin + 1, len(table.losses), loss)
 
 
 def charge_accepting(table: ThresholdTable, bin: int, loss: float) -> None:
     """Charge every expert who would have accepted this bin."""
+    charge(table, 0, bin + 1, loss)
+
+
+def charge(table: ThresholdTable, first: int, end: int, loss: float) -> None:
+    """Add to the losses of some experts, and multiply their weights accordingly."""
     losses, weights = table.losses, table.weights
     factor = math.exp(-table.rates[RATE] * loss) if loss > 0.0 else 1.0
-    for k in range(bin + 1):
+    for k in range(first, end):
         losses[k] += loss
         weights[k] *= factor
 

@@ -5,15 +5,6 @@ from hinge.simulation.evaluate import Evaluation, evaluate, lineup
 from hinge.simulation.results import Record, Results, Run, checkpoints, interval
 
 __all__ = [
-    "Evaluation",
-    "Record",
-    "Results",
-    "Run",
-    "Threads",
-    "checkpoints",
-    "evaluate",
-    "interval",
-    "lineup",
-    "run_seeds",
-    "simulate",
+    "Evaluation", "Record", "Results", "Run", "Threads", "checkpoints", "evaluate", "interval", "lineup",
+    "run_seeds", "simulate",
 ]
