@@ -26,7 +26,7 @@ from hinge.server import Limits, Server, Tls, connections
 from hinge.server import models as served_models
 from tests.server import models
 from tests.server.clients import HOST, ask, connect, images, infer, send_raw
-from tests.server.processes import WAIT_S, memory_kib, serving
+from tests.server.processes import WAIT_S, memory_kib, processor_s, serving
 
 pytestmark = pytest.mark.server
 
@@ -286,24 +286,30 @@ def test_m10_signals_end_a_server_that_tries_a_model(tmp_path: Path, number: sig
 
 
 @pytest.mark.slow
-def test_l10_costly_bodies_are_refused_without_keeping_others_waiting() -> None:
-    digits = b"9" * 4000
-    tensor = b'{"name":"image","shape":[1,28,28],"datatype":"UINT8","data":[%s]}' % b",".join([digits] * 4000)
-    body = b'{"inputs":[%s]}' % tensor
-    with serving("fashion-local", "--log-level", "error") as (_, url):
-        statuses = list[int]()
+def test_l10_costly_bodies_are_refused_for_little_processor_time() -> None:
+    """Each in 100 ms, reception included: with other work on the machine only processor time tells. (It was 321 ms.)"""
+    digits, texts = b",".join([b"9" * 4000] * 4000), b",".join([b'"a"'] * 10**6)
+    bodies = [
+        b'{"inputs":[{"name":"image","shape":[1,28,28],"datatype":"UINT8","data":[%s]}]}' % digits,
+        b'{"inputs":[{"name":"image","shape":[1000000],"datatype":"BYTES","data":[%s]}]}' % texts,
+    ]
+    statuses = list[int]()
+    with serving("fashion-local", "--log-level", "error") as (process, url):
 
-        def attack() -> None:
+        def attack(body: bytes) -> None:
             statuses.append(ask(url, "/v2/models/fashion-local/infer", "POST", body).status)
 
-        threads = [threading.Thread(target=attack) for _ in range(12)]
-        for thread in threads:
-            thread.start()
-        worst = max(health_s(url) for _ in range(20))
-        for thread in threads:
-            thread.join()
+        for body in bodies:
+            before = processor_s(process)
+            threads = [threading.Thread(target=attack, args=(body,)) for _ in range(12)]
+            for thread in threads:
+                thread.start()
+            health_s(url)
+            for thread in threads:
+                thread.join()
+            assert processor_s(process) - before < 12 * 0.1
     assert set(statuses) <= {400, 503}
-    assert worst < 2  # generous: 0.63 s before, on a machine with nothing else to do
+    assert 400 in statuses
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])

@@ -74,7 +74,7 @@ class StatusTracker:
                 self.last_failure = failure
         if not was_open:
             self._watch()
-        elif self._store.locked(_exhausted):  # nothing else can have changed
+        elif bool(self._store.policy.spent) and self._store.locked(_exhausted):  # nothing else can have changed
             self._alarm("the offload budget is exhausted")
 
     def dropped(self, samples: int) -> None:

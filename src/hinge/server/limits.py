@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import http
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
+from starlette.types import Message, Receive
 
 from hinge._checks import positive, whole
 from hinge.errors import HingeError
@@ -21,7 +20,6 @@ FREE_PIECES = 64  # pieces in which a body may arrive, however small they are
 MIN_PIECE_BYTES = 256  # beyond those, how large they must be on average
 FREE_FRAMING_BYTES = 2 * MAX_HEAD_BYTES  # of headers and chunk sizes; beyond, a body must be at least as large as they
 
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Headers = tuple[tuple[str, str], ...]
 
 
@@ -95,58 +93,22 @@ class Admission:
     """The requests in flight and the bytes of their bodies, counted against limits."""
 
     def __init__(self, *, requests: int, held_bytes: int, body_bytes: int, receive_s: float) -> None:
-        self.requests = 0
-        self._bytes = 0
+        self.requests = self.bytes = 0
+        self.receive_s = receive_s
         self._max_requests, self._max_bytes, self._max_body = requests, held_bytes, body_bytes
-        self._receive_s = receive_s
 
-    @contextmanager
-    def request(self) -> Iterator[Body]:
-        """Admit one request until it is answered."""
+    def request(self) -> Body:
+        """Admit one request, until its body's context is left."""
         if self.requests >= self._max_requests:
             raise overloaded(f"{self._max_requests} requests are in flight")
-        body = Body(self)
-        self.requests += 1
-        try:
-            yield body
-        finally:
-            self.requests -= 1
-            self._bytes -= body.bytes
+        return Body(self)
 
     def check(self, body: int, more: int) -> None:
         """Refuse so many more bytes of a body, if they are too many."""
         if body + more > self._max_body:
             raise Refusal(413, "too large", f"a body may have {self._max_body} bytes")
-        if self._bytes + more > self._max_bytes:
-            raise overloaded(f"{self._bytes} bytes of requests are in memory")
-
-    def add(self, more: int) -> None:
-        """Count bytes that have arrived."""
-        self._bytes += more
-
-    async def before_timeout(self, receive: Receive, end: float) -> MutableMapping[str, Any]:
-        """The next message. (A timer costs less than the task that `wait_for` makes.)"""
-        task, late = asyncio.current_task(), False
-
-        def expire() -> None:
-            nonlocal late
-            late = True
-            if task is not None:
-                task.cancel()
-
-        timer = asyncio.get_running_loop().call_at(end, expire)
-        try:
-            return await receive()
-        except asyncio.CancelledError:
-            if not late:
-                raise
-            raise Refusal(408, "too slow", "the body did not arrive in time") from None
-        finally:
-            timer.cancel()
-
-    def deadline(self) -> float:
-        """When a body must have arrived that begins now."""
-        return asyncio.get_running_loop().time() + self._receive_s
+        if self.bytes + more > self._max_bytes:
+            raise overloaded(f"{self.bytes} bytes of requests are in memory")
 
 
 class Body:
@@ -157,24 +119,36 @@ class Body:
         self.bytes = 0
         self.complete = False
 
+    def __enter__(self) -> Body:
+        self._admission.requests += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._admission.requests -= 1
+        self._admission.bytes -= self.bytes
+
     async def receive(self, receive: Receive, declared: int | None, received: Callable[[], int]) -> bytes:
         """All of it. `declared` is its Content-Length; `received` gives the bytes that came, framing included."""
-        if declared is not None:
-            self._admission.check(0, declared)
-        end = self._admission.deadline()
+        self._admission.check(0, declared or 0)
         pieces: list[bytes] = []
-        while not self.complete:
-            message = await self._admission.before_timeout(receive, end)
-            if message["type"] != "http.request":
-                raise disconnected()
-            piece: bytes = message.get("body", b"")
-            self._admission.check(self.bytes, len(piece))
-            self._admission.add(len(piece))
-            self.bytes += len(piece)
-            pieces.append(piece)
-            self.complete = not message.get("more_body", False)
-            if len(pieces) > FREE_PIECES and self.bytes < len(pieces) * MIN_PIECE_BYTES:
-                raise Refusal(400, "tiny pieces", "the body comes in too many pieces that are too small")
-            if not self.complete and received() > 2 * self.bytes + FREE_FRAMING_BYTES:
-                raise Refusal(400, "tiny pieces", "the body comes in chunks that are too small")
+        try:
+            async with asyncio.timeout(self._admission.receive_s):
+                while not self.complete:
+                    pieces.append(self._piece(await receive()))
+                    if len(pieces) > FREE_PIECES and self.bytes < len(pieces) * MIN_PIECE_BYTES:
+                        raise Refusal(400, "tiny pieces", "the body comes in too many pieces that are too small")
+                    if not self.complete and received() > 2 * self.bytes + FREE_FRAMING_BYTES:
+                        raise Refusal(400, "tiny pieces", "the body comes in chunks that are too small")
+        except TimeoutError:
+            raise Refusal(408, "too slow", "the body did not arrive in time") from None
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _piece(self, message: Message) -> bytes:
+        if message["type"] != "http.request":
+            raise disconnected()
+        piece: bytes = message.get("body", b"")
+        self._admission.check(self.bytes, len(piece))
+        self._admission.bytes += len(piece)
+        self.bytes += len(piece)
+        self.complete = not message.get("more_body", False)
+        return piece
