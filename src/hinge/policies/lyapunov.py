@@ -14,7 +14,7 @@ reveals is divided by the chance p ≥ exploration of that offload:
     Q c if it offloads, else 1{offloaded} · V e / p
 
 which is unbiased. The chances of the last `memory` samples are kept; feedback that comes later than that teaches
-nothing.
+nothing. Devices that share one queue share one budget.
 """
 
 import math
@@ -40,7 +40,7 @@ class LyapunovTable(NamedTuple):
     """The experts, the queue, and the chances of offloads whose feedback may still come."""
 
     experts: ThresholdTable
-    queue: Reals  # Q
+    queue: Reals  # Q; devices may share it
     settled: Wholes  # the sample before which Q was last brought up to date
     chances: Reals  # of the offload at each of the last samples
     spends: float  # what an offload spends when it is decided; NaN: what it turns out to cost
@@ -163,6 +163,18 @@ class LyapunovEXP4(RandomisedPolicy):
     def queue(self) -> float:
         """Q: what was spent beyond the budget, before the last sample."""
         return float(self.table.queue[0])
+
+    def share(self, other: "LyapunovEXP4") -> None:
+        """Take the queue of another device: what both may spend is then one budget.
+
+        >>> one, other = LyapunovEXP4(bins=16, offloads=0.2), LyapunovEXP4(bins=16, offloads=0.2)
+        >>> other.share(one)
+        """
+        if not isinstance(other, LyapunovEXP4):
+            raise TypeError(f"{type(self).__name__}: other must be of the same kind, got {other!r}")
+        if (self.offloads, self.cost) != (other.offloads, other.cost):
+            raise ValueError(f"{type(self).__name__}: other must have the same goal, got {other!r}")
+        self.table = self.table._replace(queue=other.table.queue)
 
     def offload_probability(self, bin: int) -> float:
         share = share_offloading_from_losses(self.table.experts, self._checked_bin(bin))
