@@ -12,7 +12,7 @@ are plain functions in the subset of Python that numba compiles. The objects her
 compiles the same functions and calls them on numpy's arrays.
 
 What was learned is a set of sums (the columns named in `evidence`), so that merging is addition. Evidence is kept by
-its source, the policy that gathered it: every source counts once, by whichever route its state arrives. Everything else
+its source, the policy that gathered it: every source counts once, by any route. Everything else
 in the table is derived from the evidence, or saved as it is (`carried`).
 
 Names turn into policies in `build`, `restore` and `policy_class`, and nowhere else.
@@ -226,7 +226,7 @@ class Policy(ABC):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The constructor's arguments: enough to build the same policy anew."""
+        """The constructor's arguments: enough to build the same policy again."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     @classmethod
