@@ -5,13 +5,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-# What the checks need. Ray is left out: it is large, and nothing but its own executor uses it.
+# What the checks need.
 EXTRAS = test,sim,parquet,cli,report,device,grpc,litert,openvino,images,server
 
 # The unit tests: the rest starts processes, needs other programs or takes long.
 QUICK = not slow and not server and not docs and not embedded and not peers
 
-.PHONY: help venv demo test quick lint types imports pytest coverage test-random test-ray test-interop test-faults test-fuzz test-embedded test-browser test-pythons pictures bench bench-regret bench-gate docs clean
+.PHONY: help venv demo test quick lint types imports pytest coverage test-random test-interop test-faults test-fuzz test-embedded test-browser test-pythons pictures bench bench-regret bench-gate docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -60,10 +60,6 @@ test-random: $(VENV)/.installed ## Run the property tests on other examples ever
 
 test-pythons: $(VENV)/.installed ## Run the unit tests on every other Python from 3.11 on that is installed, pyenv's too
 	$(BIN)/python tools/pythons.py $(TESTS)
-
-test-ray: $(VENV)/.installed ## Test the executor for clusters on a local Ray, which it installs
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),ray]'
-	$(BIN)/pytest tests/ray/test_ray.py
 
 test-interop: $(VENV)/.installed ## Test against Triton, KServe and MLServer, which it installs outside the checkout
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),interop]'

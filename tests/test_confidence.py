@@ -74,6 +74,7 @@ def test_equals_the_formula_in_50_digits(name: str, scores: list[float]) -> None
     assert confidence == pytest.approx(float(exact_confidence(name, scores)), rel=1e-12, abs=2e-15)
 
 
+@pytest.mark.slow
 @every_measure
 @given(batch=batches)
 def test_a_sample_gets_what_it_gets_in_a_batch(name: str, batch: list[list[float]]) -> None:
@@ -208,6 +209,7 @@ def drawn_labels(scores: NDArray[np.float64], value: float, rng: np.random.Gener
     return labels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("true_value", [0.3, 1.0, 1.7, 8.0])
 def test_fitted_temperature_beats_a_fine_grid_and_recovers_the_truth(true_value: float) -> None:
     rng = np.random.default_rng(11)

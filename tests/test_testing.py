@@ -1,6 +1,7 @@
 """Every registered policy keeps every clause; broken ones do not."""
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from hinge import DiscountedIsotonic, Isotonic, at_most, build, on_budget
 from hinge.policies import Decision, HILCBLite, Policy, policy_names
@@ -44,14 +45,29 @@ def label(policy: Policy) -> str:
     return f"{policy.name}-{inside['policy'] + '-' if inside else ''}{policy.offload_cost}"
 
 
-@pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
-@pytest.mark.parametrize("policy", prototypes(), ids=label)
+def slow_variants(policies: list[Policy]) -> list[ParameterSet]:
+    """The policies as parameters; beyond the first of each name they are marked slow."""
+    first = {policy.name: policy for policy in reversed(policies)}
+    return [
+        pytest.param(policy, id=label(policy), marks=() if first[policy.name] is policy else pytest.mark.slow)
+        for policy in policies
+    ]
+
+
+def slow_clauses() -> list[ParameterSet]:
+    """The clauses as parameters; the one that makes 65 536 decisions is marked slow."""
+    bounded = "missing_feedback_is_bounded"
+    return [pytest.param(c, id=c.__name__, marks=pytest.mark.slow if c.__name__ == bounded else ()) for c in CLAUSES]
+
+
+@pytest.mark.parametrize("clause", slow_clauses())
+@pytest.mark.parametrize("policy", slow_variants(prototypes()))
 def test_clause(policy: Policy, clause: Clause) -> None:
     clause(policy)
 
 
 def test_all_policies_are_found() -> None:
-    assert len({policy.name for policy in prototypes()}) == 25
+    assert len({policy.name for policy in prototypes()}) == 26
 
 
 class LastDecision(HILCBLite):

@@ -10,8 +10,7 @@ import time
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from hinge.oip.json import Message
-from hinge.oip.messages import inference_path
+from hinge.oip.messages import Message, inference_path
 
 PATIENCE_S = 30.0
 

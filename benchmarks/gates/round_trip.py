@@ -13,8 +13,7 @@ import numpy as np
 from benchmarks.goals import add
 from benchmarks.report import Table, ratio, span
 from hinge import Device, FixedCost, OnnxModel, OpenInference, fashion
-from hinge.oip.json import Message
-from hinge.oip.messages import build_request, inference_path
+from hinge.oip.messages import Message, build_request, inference_path
 from hinge.policies import AlwaysRemote
 from hinge.remotes import Deadline
 from tools.peers.hinge import hinge

@@ -3,13 +3,19 @@
 A child of `fork` inherits copies of all three: locks that a thread of the parent holds for ever, connections that the
 parent goes on using, and pools whose threads do not exist. An object that has any of them calls
 `renew_after_fork(self)` when it is made; its `after_fork` is called in every child before anything else runs there.
+
+A lock given with it is held during the fork, so that the child inherits no half of a change that another thread was
+making. The wait for it is bounded: the thread that forks may itself hold the lock, as one in a signal handler does.
 """
 
 from __future__ import annotations
 
 import os
+from threading import Lock
 from typing import Protocol
 from weakref import WeakSet
+
+_WAIT_S = 0.1  # for a lock before a fork; changes take microseconds
 
 
 class Renewable(Protocol):
@@ -18,7 +24,17 @@ class Renewable(Protocol):
     def after_fork(self) -> None: ...
 
 
+class Locked(Renewable, Protocol):
+    """Has data that a lock guards."""
+
+    @property
+    def lock(self) -> Lock: ...
+
+
 _objects: WeakSet[Renewable] = WeakSet()
+_locked: WeakSet[Locked] = WeakSet()
+_held: list[Lock] = []
+_one_at_a_time = Lock()  # two threads that fork at once would wait for each other's locks
 
 
 def renew_after_fork(thing: Renewable) -> None:
@@ -26,10 +42,27 @@ def renew_after_fork(thing: Renewable) -> None:
     _objects.add(thing)
 
 
+def lock_during_fork(thing: Locked) -> None:
+    """Hold the object's `lock` while the process forks; its `after_fork` is to replace the lock in the child."""
+    _locked.add(thing)
+
+
+def _acquire_all() -> None:
+    for lock in [_one_at_a_time, *(thing.lock for thing in list(_locked))]:
+        if lock.acquire(timeout=_WAIT_S):
+            _held.append(lock)
+
+
+def _release_all() -> None:
+    while _held:
+        _held.pop().release()
+
+
 def _renew_all() -> None:
+    _release_all()
     for thing in list(_objects):
         thing.after_fork()
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=_renew_all)
+    os.register_at_fork(before=_acquire_all, after_in_parent=_release_all, after_in_child=_renew_all)

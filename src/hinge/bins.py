@@ -65,7 +65,11 @@ class Bins(ABC):
         """A JSON-able dict with a `kind` and all parameters."""
 
     def spans(self) -> list[tuple[str | None, float, float]]:
-        """The class (None: all classes) and the range of confidences of each bin, for tables and axes."""
+        """The class (None: all classes) and the range of confidences of each bin, for tables and axes.
+
+        >>> UniformBins(2).spans()
+        [(None, 0.0, 0.5), (None, 0.5, 1.0)]
+        """
         raise NotImplementedError(f"{type(self).__name__}: spans is not defined")
 
 
@@ -89,7 +93,7 @@ class UniformBins(Bins):
 
     @property
     def edges(self) -> tuple[float, ...]:
-        """Where bins 1, 2, ... begin, for axes and legends; `bin` itself multiplies and never looks here.
+        """Where bins 1, 2, ... begin, for axes and legends; `bin` itself multiplies, and does not use them.
 
         >>> UniformBins(4).edges
         (0.25, 0.5, 0.75)
@@ -110,18 +114,12 @@ class UniformBins(Bins):
         return bin if bin < self.bins else bin - 1
 
     def bin_many(self, confidences: ArrayLike, labels: Iterable[object] | None = None) -> NDArray[np.int64]:
-        """The bins of many confidences, each the same as `bin` gives."""
         import numpy as np
 
         bins: NDArray[np.int64] = (self.bins * _checked("UniformBins", confidences)).astype(np.int64)
         return np.minimum(bins, self.bins - 1)
 
     def spans(self) -> list[tuple[str | None, float, float]]:
-        """No class, and the confidences between the edges.
-
-        >>> UniformBins(2).spans()
-        [(None, 0.0, 0.5), (None, 0.5, 1.0)]
-        """
         return [(None, low, high) for low, high in pairwise((0.0, *self.edges, 1.0))]
 
     def state(self) -> dict[str, Any]:
@@ -192,18 +190,12 @@ class QuantileBins(Bins):
         return bisect_right(self.edges, confidence)
 
     def bin_many(self, confidences: ArrayLike, labels: Iterable[object] | None = None) -> NDArray[np.int64]:
-        """The bins of many confidences, each the same as `bin` gives.
-
-        >>> QuantileBins([0.5, 0.9]).bin_many([0.1, 0.5, 1.0])
-        array([0, 1, 2])
-        """
         import numpy as np
 
         values = _checked("QuantileBins", confidences)
         return np.searchsorted(np.array(self.edges), values, side="right").astype(np.int64)
 
     def spans(self) -> list[tuple[str | None, float, float]]:
-        """No class, and the confidences between the edges."""
         return [(None, low, high) for low, high in pairwise((0.0, *self.edges, 1.0))]
 
     def state(self) -> dict[str, Any]:
@@ -249,11 +241,9 @@ class ClassBins(Bins):
         return self.within.bins * (self.classes if isinstance(self.classes, int) else len(self.classes))
 
     def bin(self, confidence: float, label: object = None) -> int:
-        """The bin of one confidence, where `label` is the local answer."""
         return self._class(label) * self.within.bins + self.within.bin(confidence)
 
     def bin_many(self, confidences: ArrayLike, labels: Iterable[object] | None = None) -> NDArray[np.int64]:
-        """The bins of many confidences, each the same as `bin` gives."""
         import numpy as np
 
         if labels is None:
@@ -271,7 +261,6 @@ class ClassBins(Bins):
         return self.classes.index(str(label))
 
     def spans(self) -> list[tuple[str | None, float, float]]:
-        """The class and the confidences of each bin."""
         names = map(str, range(self.classes) if isinstance(self.classes, int) else self.classes)
         return [(name, low, high) for name in names for _, low, high in self.within.spans()]
 

@@ -13,6 +13,7 @@ An offload, priced in one unit of your choosing (money, milliseconds, joules) an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -112,7 +113,7 @@ class CostMatrix:
 
 @dataclass(frozen=True, slots=True)
 class FixedCost:
-    """Every offload costs the same, whatever is measured of it.
+    """Every offload costs the same.
 
     >>> FixedCost(0.5).cost(latency_ms=84)
     0.5
@@ -135,7 +136,6 @@ class MeasuredCost:
 
         amount = per_call * calls + per_ms * latency_ms + per_byte * bytes
         cost   = min(cap, amount / wrong_answer)
-        amount = cost * wrong_answer     (the way back; exact up to rounding below the cap)
 
     `wrong_answer` is what a wrong answer costs in the same unit: the most you would pay to avoid one. `calls` is 1 but
     for samples that travel together, of which each pays its share, and for those that were sent twice.
@@ -144,7 +144,7 @@ class MeasuredCost:
     >>> round(price.amount(latency_ms=84, bytes=12_000), 6), round(price.cost(latency_ms=84, bytes=12_000), 6)
     (0.0852, 0.426)
     >>> price.explain(latency_ms=84, bytes=12_000)
-    '0.0840 € for 84 ms + 0.0012 € for 12 kB = 0.0852 €, 0.426 of a wrong answer'
+    '0.084 € for 84 ms + 0.0012 € for 12,000 bytes = 0.0852 €, 0.426 of a wrong answer'
 
     In milliseconds: an answer may come 250 ms later if that keeps it from being wrong. In joules: a radio that takes
     0.25 J to wake, 0.5 W while it listens and 1 µJ for a byte has `per_call=0.25, per_ms=0.0005, per_byte=1e-6`.
@@ -178,26 +178,15 @@ class MeasuredCost:
         amount = self.amount(latency_ms=latency_ms, bytes=bytes, calls=calls)
         return min(self.cap, amount / self.wrong_answer)
 
-    def invert(self, cost: float) -> float:
-        """The amount of which this is the cost; of `cap`, the amount at which the cap begins.
-
-        >>> MeasuredCost(wrong_answer=250, per_ms=1, unit="ms").invert(0.2)
-        50.0
-        """
-        return real("MeasuredCost", "cost", cost, 0, self.cap) * self.wrong_answer
-
     def explain(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> str:
         """One sentence: each price paid, their sum, and its share of a wrong answer."""
         amounts = self._amounts(latency_ms, bytes, calls)
-        causes = ("the call", f"{_short(latency_ms)} ms", _size(bytes))
+        causes = ("the call", f"{latency_ms:.4g} ms", f"{bytes:,.0f} bytes")
+        paid = [f"{x:.4g} {self.unit} for {cause}" for x, cause in zip(amounts, causes, strict=True) if x > 0]
         total = sum(amounts)
-        style = _style([*amounts, total])
-        paid = [f"{x:{style}} {self.unit} for {cause}" for x, cause in zip(amounts, causes, strict=True) if x > 0]
-        summed = f"{total:{style}} {self.unit}"
-        text = paid[0] if len(paid) == 1 else " = ".join(filter(None, [" + ".join(paid), summed]))
         share = total / self.wrong_answer
         capped = f", capped at {self.cap:g}" if share > self.cap else ""
-        return f"{text}, {share:.3g} of a wrong answer{capped}"
+        return f"{' + '.join(paid) or 'nothing'} = {total:.4g} {self.unit}, {share:.3g} of a wrong answer{capped}"
 
     def _amounts(self, latency_ms: float, bytes: float, calls: float) -> list[float]:
         *measures, calls = _checked_measures("MeasuredCost", latency_ms, bytes, calls)
@@ -207,7 +196,10 @@ class MeasuredCost:
 
 def _checked_measures(owner: str, latency_ms: float, bytes: float, calls: float) -> list[float]:
     measures = {"latency_ms": latency_ms, "bytes": bytes, "calls": calls}
-    return [real(owner, name, measure, 0) for name, measure in measures.items()]
+    return [
+        measure if type(measure) is float and 0.0 <= measure < math.inf else real(owner, name, measure, 0)
+        for name, measure in measures.items()
+    ]
 
 
 def _checked_prices(prices: Iterable[Iterable[float]]) -> tuple[tuple[float, ...], ...]:
@@ -242,19 +234,3 @@ def _checked_labels(labels: Sequence[str] | None, classes: int) -> tuple[str, ..
     if len(set(labels)) != len(labels) or len(labels) != classes:
         raise ValueError(f"CostMatrix: labels must be {classes} different names, got {list(labels)!r}")
     return tuple(labels)
-
-
-def _style(amounts: Sequence[float]) -> str:
-    """The format with the fewest decimals that shows every amount to a thousandth of itself."""
-    return next((f".{d}f" for d in range(12) if all(abs(round(x, d) - x) <= x / 1000 for x in amounts)), ".4g")
-
-
-def _short(measure: float) -> str:
-    return f"{measure:.0f}" if 1e3 <= measure < 1e15 else f"{measure:.4g}"
-
-
-def _size(bytes: float) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if bytes >= size:
-            return f"{_short(bytes / size)} {unit}"
-    return f"{_short(bytes)} B"

@@ -13,8 +13,7 @@ import pytest
 
 from hinge.errors import InvalidMessage
 from hinge.oip import messages as oip
-from hinge.oip.json import MAX_BODY_BYTES
-from hinge.oip.tensors import Tensor
+from hinge.oip.tensors import MAX_BODY_BYTES, Tensor
 from tests.support.chaos import FLOOD_BYTES, ChaosProxy, Fault
 from tests.support.loopback import Loopback, OipServer
 
@@ -104,7 +103,7 @@ def test_the_server_says_whose_mistake_it_is(server: OipServer) -> None:
     with connect(server) as connection:
         connection.request("POST", PATH, b"{}")
         response = connection.getresponse()
-        assert (response.status, b"inputs must be a list" in response.read()) == (400, True)
+        assert (response.status, b"missing required field `inputs`" in response.read()) == (400, True)
         server.answer = lambda inputs: {"scores": inputs["absent"]}
         response = posted(connection)
         assert (response.status, b"KeyError" in response.read()) == (500, True)
@@ -206,7 +205,7 @@ def test_nan_as_binary_data(proxy: ChaosProxy) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "problem"),
-    [(Fault.GARBAGE_BODY, "JSON"), (Fault.NAN, "NaN"), (Fault.WRONG_ID, "is to request 'not-42'")],
+    [(Fault.GARBAGE_BODY, "JSON"), (Fault.NAN, "JSON: malformed"), (Fault.WRONG_ID, "is to request 'not-42'")],
 )
 def test_faults_of_the_message(proxy: ChaosProxy, fault: Fault, problem: str) -> None:
     proxy.fault = fault

@@ -84,6 +84,7 @@ def test_failures_of_a_fifth_of_a_second_cost_no_more_than_five_before_it_opens(
     assert (breaker.counts.failed, breaker.counts.opened) == (5, 1)
 
 
+@pytest.mark.slow
 @given(
     start=st.floats(20, 40),
     length=st.floats(1, 60),

@@ -22,8 +22,7 @@ from hinge.errors import HingeError, InvalidMessage, InvalidModel, InvalidState,
 from hinge.models.onnx import check_content
 from hinge.oip import grpc
 from hinge.oip import messages as oip
-from hinge.oip.json import from_json
-from hinge.oip.tensors import TensorSpec, from_bytes, to_bytes
+from hinge.oip.tensors import TensorSpec, from_bytes, from_json, to_bytes
 from hinge.policies.policy import restore
 from hinge.server.live import read_report
 from hinge.traces import Trace, write_trace

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from hinge.errors import InvalidMessage
 from hinge.oip import grpc as messages
 from hinge.oip.grpc import MESSAGES, parse_response
-from hinge.oip.json import MAX_BODY_BYTES
-from hinge.oip.tensors import dtype_of
+from hinge.oip.tensors import MAX_BODY_BYTES, dtype_of
 
 TYPED: dict[str, tuple[str, list[Any]]] = {
     "BOOL": ("bool_contents", [True, False]),

@@ -129,6 +129,7 @@ def tensors(datatype: str, binary: bool) -> st.SearchStrategy[Tensor]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize("datatype", DATATYPES)
 @settings(max_examples=40)

@@ -75,6 +75,7 @@ def spent_by(policy: OnBudget, samples: list[tuple[int, bool, float]]) -> list[f
     return spent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inside", [HILCB(8, offload_cost=0.1), Isotonic(8, offload_cost=0.1), HILCB(8), Isotonic(8)])
 @pytest.mark.parametrize("kind", ["random", "worst first", "always the lowest"])
 def test_what_is_spent_stays_within_the_stated_bound(inside: Policy, kind: str) -> None:
@@ -134,6 +135,7 @@ def test_unlike_policies_do_not_merge_through_their_budgets() -> None:
         nested.merge(at_most(on_budget(Isotonic(4, offload_cost=0.5), 0.2)).state())
 
 
+@pytest.mark.slow
 def test_the_rate_is_met_and_spent_where_it_is_worth_most() -> None:
     source = Synthetic(RISING, FixedCosts(0.05))
     policies = {"free": Isotonic(8, offload_cost=0.05), "budget": on_budget(Isotonic(8, offload_cost=0.05), 0.25)}
@@ -150,6 +152,7 @@ def test_the_rate_is_met_and_spent_where_it_is_worth_most() -> None:
     assert cost["limit"] > cost["budget"] + 0.05
 
 
+@pytest.mark.slow
 def test_a_mean_cost_that_is_learned_is_met() -> None:
     source = Synthetic(RISING, BimodalCosts(0.1, 0.3))
     record = simulate([on_budget(Isotonic(8), cost=0.05)], source, 100_000, runs=4, seed=2)["on-budget"]
@@ -195,26 +198,6 @@ def test_a_budget_inside_a_limit_can_be_shared_also_after_restoring() -> None:
     assert copies[1].inside.price == copies[0].inside.price > 0  # type: ignore[attr-defined]  # both are on a budget
     with pytest.raises(TypeError, match="AtMost: other must be around a budget as this one is"):
         at_most(Isotonic(8)).share(at_most(Isotonic(8)))
-
-
-@pytest.mark.parametrize("learned", [False, True])
-@pytest.mark.parametrize("name", ["at most", "on budget", "both"])
-def test_compiled_and_object_decide_alike(name: str, learned: bool) -> None:
-    source = Synthetic(RISING, BimodalCosts(0.1, 0.3))
-    inside = Isotonic(8, offload_cost=None if learned else 0.2)
-    made: Policy = inside
-    if name != "at most":
-        made = on_budget(made, 0.2)
-    if name != "on budget":
-        made = at_most(made, 0.2, 100)
-    decided = [
-        simulate({"policy": made}, source, 20_000, seed=4, record_decisions=True, machine_code=code)["policy"]
-        .runs[0]
-        .decisions
-        for code in (True, False)
-    ]
-    assert decided[0] is not None
-    assert decided[0].tobytes() == np.asarray(decided[1]).tobytes()
 
 
 def test_a_policy_goes_on_under_its_budget() -> None:

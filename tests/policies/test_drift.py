@@ -87,6 +87,7 @@ def accepts(
     return support > 0 and evidence > doubt(reach, support, ALPHA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cost", [0.5, 0.15, None])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_decision_follows_the_rule(kind: type[Forgetting], cost: float | None) -> None:
@@ -192,6 +193,7 @@ def test_a_rise_and_a_new_cost_are_noticed_too() -> None:
     assert 2_000 < other.table.forgotten[1] < 2_200
 
 
+@pytest.mark.slow
 def test_false_alarms_are_as_rare_as_stated() -> None:
     """Once in 10 memories of offloads at most: 40 runs of one memory each, all offloaded, can bear 12 (p < 0.001)."""
     alarms = 0
@@ -283,6 +285,7 @@ def test_what_comes_too_late_raises_no_alarm() -> None:
     assert (policy.explain(1).offloads, policy.explain(1).agreement) == (1_000, 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_extreme_costs_raise_no_alarm(kind: type[Forgetting]) -> None:
     for cost in (0.0, 0.001, 0.5, 1.0):

@@ -179,18 +179,26 @@ def test_each_variant_is_compared_on_a_million_samples() -> None:
     assert min(sum(map(sum, lengths.values())) for lengths in (SIZES, SLOWER)) >= 10**6
 
 
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
+def test_decides_as_the_paper_in_short(variant: Variant) -> None:
+    compare(variant, 16, [2_000] * 6)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("bins", SIZES)
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
 def test_decides_as_the_paper(variant: Variant, bins: int) -> None:
     compare(variant, bins, (SLOWER if variant.learned and not variant.lite else SIZES)[bins])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bins", FEWER)
 @pytest.mark.parametrize("variant", THRESHOLDS.values(), ids=THRESHOLDS)
 def test_decides_as_the_paper_without_the_first_offload_of_each_bin(variant: Variant, bins: int) -> None:
     compare(variant, bins, FEWER[bins])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bins", [1, 16, 64])
 @every_variant
 def test_late_and_reordered_feedback_counts_when_it_arrives(variant: Variant, bins: int) -> None:
@@ -216,6 +224,7 @@ def test_prices_of_wrong_answers_are_averaged(variant: Variant) -> None:
                 literal.learn(bin, agreed, cost)
 
 
+@pytest.mark.slow
 @every_variant
 def test_a_batch_is_decided_as_one_by_one(variant: Variant) -> None:
     for bins, (alpha, cost, agreement, arrivals) in zip([1, 2, 16, 64] * 3, settings_of(variant, 7), strict=False):
@@ -239,6 +248,7 @@ def test_a_batch_is_decided_as_one_by_one(variant: Variant) -> None:
                 literal.learn(batch[place], agreed, price)
 
 
+@pytest.mark.slow
 @every_variant
 def test_explains_what_it_does_next_and_when_that_changes(variant: Variant) -> None:
     checked = 0
@@ -352,6 +362,7 @@ def test_any_short_story(variant: Variant, bins: int, alpha: float, cost: float,
     follow(story, Pair(variant, bins, alpha, None if variant.learned else cost))
 
 
+@pytest.mark.slow
 @every_variant
 @repeatable
 @given(st.integers(1, 4), alphas, costs, st.lists(steps | merges, max_size=40), merges)

@@ -111,6 +111,7 @@ def test_higher_bins_follow_a_refit_that_they_pool_past() -> None:
     assert policy.expiry(3) == Isotonic.restore(policy.state()).expiry(3) == 95
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     bins=st.integers(2, 12),
@@ -198,6 +199,7 @@ def test_an_expiry_is_where_the_bound_gives_way() -> None:
     assert expiry_of(0.5, 3000.0, ALPHA) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("costs", [FixedCosts(0.5), BimodalCosts()], ids=["known", "learned"])
 def test_it_pays_well_under_half_of_what_hi_lcb_pays(costs: FixedCosts | BimodalCosts) -> None:
     source = Synthetic([0.1 + 0.055 * bin for bin in range(16)], costs)

@@ -92,6 +92,7 @@ def world(bins: int, samples: int, seed: int) -> tuple[list[int], list[bool], li
     return arrivals.tolist(), (rng.random(samples) < shapes[seed % 5][arrivals]).tolist(), costs.tolist()
 
 
+@pytest.mark.slow
 @every_cost
 @pytest.mark.parametrize(("bins", "samples", "runs"), [(1, 1_500, 10), (2, 2_000, 10), (8, 2_500, 8), (40, 1_500, 5)])
 @every_kind
@@ -110,6 +111,7 @@ def test_decides_as_brute_force(kind: type[KL | PooledKL], bins: int, samples: i
                 brute.learn(bin, float(agreed), price)
 
 
+@pytest.mark.slow
 @every_cost
 @every_kind
 def test_late_and_reordered_feedback_counts_when_it_arrives(kind: type[KL | PooledKL], known: bool) -> None:
@@ -194,6 +196,7 @@ def test_equality_offloads(kind: type[KL | PooledKL], cost: float, alpha: float)
             assert [policy.decide(0).offload, policy.decide(0).offload] == [False, True]
 
 
+@pytest.mark.slow
 @every_kind
 @settings(max_examples=300)
 @given(

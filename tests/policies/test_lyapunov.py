@@ -87,6 +87,7 @@ def test_losses_are_those_of_the_formula() -> None:
 # -- pseudo-losses ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agreed", [True, False])
 @every_kind
 def test_pseudo_losses_are_unbiased(kind: str, agreed: bool) -> None:
@@ -142,6 +143,7 @@ def test_feedback_that_comes_too_late_teaches_nothing() -> None:
 # -- the budget -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [0.05, 0.2, 0.4])
 def test_the_share_of_offloads_meets_the_budget(budget: float) -> None:
     source = Synthetic(RISING, FixedCosts(0.05))

@@ -72,6 +72,7 @@ def within(observed: float, expected: float, deviation: float, sigmas: float = 5
 # -- how often they offload -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slots", [0, 7, 63, 64, 300])
 @every_policy
 def test_offloads_as_often_as_it_says(make: Callable[[], RandomisedPolicy], slots: int) -> None:
@@ -127,6 +128,7 @@ def test_seeds_differ_and_repeat(make: Callable[[], RandomisedPolicy]) -> None:
 # -- pseudo-losses ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agreed", [True, False])
 @pytest.mark.parametrize("told", [False, True], ids=["known", "told"])
 @pytest.mark.parametrize("kind", [HedgeHI, HILN])
@@ -363,6 +365,7 @@ def test_far_behind_means_out_of_play(make: Callable[[], RandomisedPolicy]) -> N
         assert policy.offload_probability(0) == pytest.approx(max(offloads, exploration), abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", THRESHOLDS)
 def test_a_long_run_stays_a_probability(make: Callable[[], RandomisedPolicy]) -> None:
     template = make()

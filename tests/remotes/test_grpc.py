@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from hinge import AsyncDevice, Device, HILCBLite, RemoteFailed
-from hinge.oip.json import MAX_BODY_BYTES
-from hinge.oip.tensors import TensorSpec
+from hinge.oip.tensors import MAX_BODY_BYTES, TensorSpec
 from hinge.remotes import Deadline
 from hinge.remotes.grpc import OpenInferenceGrpc
 from tests.device.spoils import SPOILS

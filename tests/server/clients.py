@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from hinge.oip.json import Message
-from hinge.oip.messages import build_request
+from hinge.oip.messages import Message, build_request
 from hinge.oip.tensors import Tensor
 
 TIMEOUT_S = 20.0

@@ -12,8 +12,7 @@ import pytest
 from hinge import __version__
 from hinge.fashion import labelled_images, remote_model
 from hinge.models.onnx import open_session
-from hinge.oip.json import Message
-from hinge.oip.messages import build_request, parse_model_metadata, parse_response, parse_server_metadata
+from hinge.oip.messages import Message, build_request, parse_model_metadata, parse_response, parse_server_metadata
 from hinge.oip.tensors import TensorSpec
 from hinge.server import Server
 from tests.server import models

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge.oip.json import Message
-from hinge.oip.messages import parse_request
+from hinge.oip.messages import Message, parse_request
 from hinge.server import Server, app
 from tests.server.clients import ask, connect, images, infer, read_reply, wait_for
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hinge.oip.json import MAX_BODY_BYTES
 from hinge.oip.messages import build_request
+from hinge.oip.tensors import MAX_BODY_BYTES
 from hinge.server import Limits, Server, connections
 from tests.server import models
 from tests.server.clients import HOST, Reply, ask, connect, images, infer, read_reply, send_raw, wait_for

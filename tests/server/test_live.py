@@ -22,7 +22,7 @@ from hinge.server.live import (
     FORGET_S,
     MAX_REPORT_BYTES,
     MOST_DEVICES,
-    MOST_LISTENERS,
+    MOST_PAGES,
     OWN,
     POINTS,
     Figures,
@@ -258,7 +258,7 @@ def test_the_server_tells_of_itself_every_second(url: str, report: Any) -> None:
 
 def test_no_more_listen_than_may(report: Any) -> None:
     with Server(["fashion-local"], log_level="error") as server:
-        pages = [Page(server.url) for _ in range(MOST_LISTENERS)]
+        pages = [Page(server.url) for _ in range(MOST_PAGES)]
         assert {page.status for page in pages} == {200}
         assert refusal(server.url) == 503
         for page in pages:
@@ -399,8 +399,8 @@ def test_full_histories_are_small_and_shared_by_all_who_listen(report: Any) -> N
         for name in range(MOST_DEVICES):
             for samples in range(POINTS):
                 reports.put(f"d{name}", at_sample(read, samples))
-        for _ in range(MOST_LISTENERS):
-            reports.listeners.add()
+        for _ in range(MOST_PAGES):
+            reports.open_page()
         devices = reports.devices.values()
         told = [device.history() for device in devices]
         assert all(before is device.history() for before, device in zip(told, devices, strict=True))

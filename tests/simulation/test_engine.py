@@ -192,6 +192,7 @@ def peak_of(source: Source, horizon: int) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["synthetic", "shuffled", "blocks", "gradual drift"])
 def test_a_long_horizon_takes_no_more_memory_than_a_short_one(kind: str) -> None:
     source = sources(BINS)[kind]

@@ -7,7 +7,7 @@ from hinge import HILCB, HILCBLite, Policy, UniformBins
 from hinge.policies import AlwaysLocal, AlwaysRemote
 from hinge.simulation import checkpoints, interval, lineup, simulate
 from hinge.simulation.sources import Adaptive, BimodalCosts, Resampled, Synthetic
-from hinge.theory import Problem, regret_by_bin
+from hinge.theory import Problem
 from tests.simulation.streams import ADAPTIVE, deterministic, policy_for, sources, trace_with_costs, whole_stream
 
 BINS = 6
@@ -115,9 +115,9 @@ def test_wrong_decisions_by_bin_add_up_to_the_regret(kind: str) -> None:
         offloads, arrivals = np.bincount(bins[offload], minlength=BINS), np.bincount(bins, minlength=BINS)
         assert run.wrong_offloads.tolist() == np.where(gaps < 0, offloads, 0).tolist()
         assert run.wrong_accepts.tolist() == np.where(gaps > 0, arrivals - offloads, 0).tolist()
-        setting = Problem(source.agreement.tolist(), source.mean_offload_cost, source.weights.tolist())
-        by_bin = regret_by_bin(setting, offloads=offloads, arrivals=arrivals)
-        assert by_bin.total == pytest.approx(run.regret[-1])
+        problem = Problem(source.agreement.tolist(), source.mean_offload_cost, source.weights.tolist())
+        wrong = np.where(problem.licensed, offloads, arrivals - offloads)
+        assert problem.gaps @ wrong == pytest.approx(run.regret[-1])
 
 
 def test_decisions_are_kept_on_request_only() -> None:

@@ -39,6 +39,7 @@ MAKERS: dict[str, Callable[[], Synthetic]] = {
 every_source = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
+@pytest.mark.slow
 @every_source
 def test_agreement_costs_and_gaps_follow_the_setting(make: Callable[[], Synthetic]) -> None:
     source = make()

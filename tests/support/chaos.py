@@ -24,16 +24,16 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from hinge.oip.json import MAX_BODY_BYTES, Message
 from hinge.oip.messages import (
     InferenceRequest,
     InferenceResponse,
+    Message,
     build_error,
     build_response,
     parse_request,
     parse_response,
 )
-from hinge.oip.tensors import Tensor
+from hinge.oip.tensors import MAX_BODY_BYTES, Tensor
 from tests.support.loopback import Connection, Http, Loopback, http_response
 
 FLOOD_BYTES = MAX_BODY_BYTES + 32 * 2**20

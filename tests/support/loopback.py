@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from hinge.errors import InvalidMessage
-from hinge.oip.json import Message, json_message
 from hinge.oip.messages import (
     InferenceRequest,
+    Message,
     ModelMetadata,
     ServerMetadata,
     build_error,
@@ -27,6 +27,7 @@ from hinge.oip.messages import (
     build_response,
     build_server_metadata,
     inference_path,
+    json_message,
     parse_request,
 )
 from hinge.oip.tensors import Tensor, TensorSpec

@@ -34,6 +34,7 @@ def log(*counts: tuple[int, int]) -> tuple[list[int], list[bool]]:
 # -- how often it is wrong --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("curve", "rows"), [(FLAT[:2], 50), (FLAT, 300), (FLAT, 10_000), (RISING, 10_000), (np.repeat(FLAT, 16), 5_000)]
 )

@@ -60,6 +60,7 @@ def test_where_one_decision_is_never_wrong_nothing_is_regretted(cost: float) -> 
     assert stopping_floor(100, cost) == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [HILCB, KL, Isotonic])
 @pytest.mark.parametrize("cost", [0.2, 0.5])
 def test_no_policy_is_below_it(policy: type[HILCB] | type[KL] | type[Isotonic], cost: float) -> None:

@@ -32,6 +32,7 @@ from hinge.policies.policy import Explanation, Policy, State
 from hinge.remotes.function import for_threads
 
 Shadow = Literal["local", "remote"]
+_new = tuple.__new__  # makes an Answer in half the time of Answer(…), for every accepted sample
 Part = tuple[list[int], list[Any], list[Judged]]  # of a batch: the places of its samples, the samples, what was decided
 
 
@@ -221,7 +222,7 @@ class Device(BaseDevice):
         bin = self._bin(confidence, label)
         decision = self._store.decide(bin)
         if not decision.offload and self._shadow != "remote":
-            return Answer(label, "local", confidence, bin, False, 0.0, decision, None, self._explain_bin)
+            return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, self._explain_bin))
         judged = Judged(label, confidence, bin, decision)
         if self._shadow == "local":
             self._ask_in_background(sample, judged)

@@ -41,6 +41,7 @@ from hinge.errors import (
 from hinge.policies.policy import Decision, Explanation
 from hinge.remotes import AsyncRemote, Deadline, Remote, Reply, failure_of
 
+_new = tuple.__new__  # makes an Answer in half the time of Answer(…), for every sample of an outage
 MAX_LABEL = 200  # characters
 
 
@@ -234,8 +235,9 @@ class Offloader:
     ) -> list[Answer]:
         self._status.fell_back(failure, len(judged), cost)
         self._forget(judged)
+        explain = self._explain
         return [
-            Answer(label, "local", confidence, bin, asked, cost, decision, failure, self._explain)
+            _new(Answer, (label, "local", confidence, bin, asked, cost, decision, failure, explain))
             for label, confidence, bin, decision in judged
         ]
 

@@ -28,8 +28,7 @@ from hinge.device.status import Status
 from hinge.errors import InvalidMessage, InvalidValue, RemoteFailed
 from hinge.ledger import Ledger
 from hinge.oip.access import bearer, check_url
-from hinge.oip.json import json_message
-from hinge.oip.messages import model_name
+from hinge.oip.messages import json_message, model_name
 from hinge.policies.policy import Explanation, Policy
 from hinge.remotes import Deadline
 from hinge.remotes.http import HttpClient, Request, Response

@@ -36,6 +36,7 @@ from typing import Literal, NamedTuple
 from hinge._checks import positive, real, whole
 from hinge._fork import renew_after_fork
 
+_new = tuple.__new__  # makes a Situation in half the time of Situation(…), for every offload of an outage
 _TOKEN = 1_000_000  # tokens are counted in millionths: ten times 0.1 is less than 1 in floats
 
 
@@ -191,7 +192,9 @@ class Breaker:
             if self.opened_at is None or now >= self._next_probe:
                 return None
             self._counted["refused"] += 1
-            return self._situation(now)
+            probe = self._probe
+            state, seconds = ("open", self._next_probe - now) if probe is None else ("probing", now - probe.began)
+            return _new(Situation, (state, self.failures, self._failed_in_a_row, self._on_trust, False, seconds))
 
     def begin(self, now: float) -> Attempt | None:
         """Permission to ask the remote, or None. Report the outcome by `succeeded`, `failed` or `released`."""

@@ -74,7 +74,7 @@ class StatusTracker:
                 self.last_failure = failure
         if not was_open:
             self._watch()
-        elif self._store.locked(_exhausted):  # nothing else can have changed
+        elif bool(self._store.policy.spent) and self._store.locked(_exhausted):  # nothing else can have changed
             self._alarm("the offload budget is exhausted")
 
     def dropped(self, samples: int) -> None:
@@ -83,7 +83,7 @@ class StatusTracker:
             self._dropped += samples
 
     def _watch(self) -> None:
-        exhausted, changes = self._store.locked(_exhausted_and_changes)
+        exhausted, changes, problem = self._store.warnings()
         with self._lock:
             changed, self._changes = changes > self._changes, changes
             is_open = self._breaker.opened_at is not None
@@ -94,8 +94,8 @@ class StatusTracker:
             log.warning("the remote answers again")
         if exhausted:
             self._alarm("the offload budget is exhausted")
-        if self._store.problem is not None:
-            self._alarm("what is learned is not durable", self._store.problem)
+        if problem is not None:
+            self._alarm("what is learned is not durable", problem)
         if changed:
             self._alarm("the policy found the world changed, and forgot what it knew")
 
@@ -130,7 +130,3 @@ class StatusTracker:
 
 def _exhausted(policy: Policy) -> bool:
     return policy.exhausted
-
-
-def _exhausted_and_changes(policy: Policy) -> tuple[bool, int]:
-    return policy.exhausted, sum(policy.alarms.values())

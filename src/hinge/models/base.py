@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from math import exp, inf
+from math import exp
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -27,7 +27,10 @@ from hinge.traces import Trace
 MAX_FILE_BYTES = 2**31 - 1  # Protocol Buffers end there, and so do flat buffers
 
 _FEW = 64  # classes up to which Python's numbers are quicker than numpy's arrays
-_EXP_LIMIT = 700.0  # exp of this, and the sum of a million of it, is a float
+_MANY = 4096  # classes up to which a sum of float32 has an error below 1e-6
+_EXP_LIMIT = 690.0  # exp of this or of its negative, and the sum of a million of it, is a normal float
+_FLOAT32 = np.dtype(np.float32)
+_EXP_LIMIT_32 = 80.0  # the same for a float32, and the sum of `_MANY` of it
 
 
 @runtime_checkable
@@ -45,7 +48,7 @@ class Classifier:
     A function with a method `many`, from samples to an array of scores with a row for each, is asked for batches.
 
     >>> Classifier(lambda sample: [0.0, sample], labels=["cat", "dog"]).answer(2.0)
-    ('dog', 0.8807970779778823)
+    ('dog', 0.8807970779778824)
     """
 
     def __init__(
@@ -76,11 +79,11 @@ class Classifier:
     def _judged(self, scores: Any) -> tuple[Any, float]:
         best = -1
         if self._temperature is not None:
+            is_array = isinstance(scores, np.ndarray)
             if len(scores) > _FEW:
-                best, confidence = _top_of_many(np.asarray(scores), self._temperature)
+                best, confidence = _top_of_many(scores if is_array else np.asarray(scores), self._temperature)
             else:
-                values = scores.tolist() if isinstance(scores, np.ndarray) else list(scores)
-                best, confidence = _top_of_few(values, self._temperature)
+                best, confidence = _top_of_few(scores.tolist() if is_array else list(scores), self._temperature)
         if best < 0:
             confidence = float(self._measure(scores))  # refuses scores that are no finite numbers, and says why
             best = int(np.argmax(scores))
@@ -94,7 +97,10 @@ class Classifier:
 
 
 def _top_of_few(scores: list[Any], temperature: float = 1.0) -> tuple[int, float]:
-    """The best class and its softmax `1 / sum_k exp(s_k - max s)`; class -1 where a score is no finite number.
+    """The best class and its softmax `exp(max s) / sum_k exp(s_k)`.
+
+    The class is -1 where a score is no finite number, or too large or small for that formula, which takes 0.7 µs for 10
+    classes; to subtract the largest score first takes 1.0 µs.
 
     >>> _top_of_few([0.0, 1.0])
     (1, 0.7310585786300049)
@@ -104,22 +110,20 @@ def _top_of_few(scores: list[Any], temperature: float = 1.0) -> tuple[int, float
     try:
         if temperature != 1.0:
             scores = [score / temperature for score in scores]
-        best = max(scores)
-        total = 0.0
-        for score in scores:
-            total += exp(score - best)
-        if not (total >= 1.0 and min(scores) > -inf and len(scores) > 1):
+        high = max(scores)
+        if not -_EXP_LIMIT < min(scores) <= high < _EXP_LIMIT or len(scores) < 2:
             return -1, 0.0
-    except (TypeError, ValueError, OverflowError):  # no numbers, or none at all
+        top, total = exp(high), sum(map(exp, scores))
+    except (TypeError, ValueError):  # no numbers, or none at all
         return -1, 0.0
-    return scores.index(best), 1.0 / total
+    return (scores.index(high), top / total) if total >= top else (-1, 0.0)  # not so where one is NaN
 
 
 def _top_of_many(scores: NDArray[Any], temperature: float = 1.0) -> tuple[int, float]:
-    """The same as `exp(max s) / sum_k exp(s_k)`; class -1 also where a score is too large for that.
+    """The same for arrays; scores of float32 have it in float32, to 1e-6.
 
-    Five calls of numpy, 2.9 µs for 1 000 classes. To subtract the largest score first, and to use `min` and `sum`
-    instead of `argmin` and `dot`, takes 5.7 µs.
+    Four calls of numpy, 2.6 µs for 1 000 classes of float32 and 3.7 µs of float64. To subtract the largest score first,
+    and to use `min` and `sum` instead of `argmin` and `dot`, takes twice as long.
 
     >>> _top_of_many(np.array([0.0, 1.0]))
     (1, 0.7310585786300049)
@@ -130,18 +134,18 @@ def _top_of_many(scores: NDArray[Any], temperature: float = 1.0) -> tuple[int, f
         return -1, 0.0
     if temperature != 1.0:
         scores = np.divide(scores, temperature, dtype=np.float64)
+    single = scores.dtype is _FLOAT32 and len(scores) <= _MANY
+    limit = _EXP_LIMIT_32 if single else _EXP_LIMIT
     best = int(scores.argmax())
-    high = scores.item(best)
-    if not -_EXP_LIMIT < scores.item(scores.argmin()) <= high < _EXP_LIMIT:  # also false where one is NaN
+    if not -limit < scores.item(scores.argmin()) <= scores.item(best) < limit:  # also false where one is NaN
         return -1, 0.0
-    weights = scores.astype(np.float64)
-    np.exp(weights, weights)
-    return best, exp(high) / weights.dot(_ones(len(weights))).item()
+    weights = np.exp(scores) if single else np.exp(scores, dtype=np.float64)
+    return best, weights.item(best) / weights.dot(_ones(len(weights), single)).item()
 
 
 @lru_cache(maxsize=4)
-def _ones(count: int) -> NDArray[np.float64]:
-    return np.ones(count)
+def _ones(count: int, single: bool) -> NDArray[Any]:
+    return np.ones(count, np.float32 if single else np.float64)
 
 
 class Recorded:

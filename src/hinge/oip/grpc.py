@@ -19,8 +19,8 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
+from hinge._checks import shown
 from hinge.errors import InvalidMessage
-from hinge.oip.json import limited, shown
 from hinge.oip.messages import (
     MAX_NAMES,
     InferenceResponse,
@@ -28,6 +28,7 @@ from hinge.oip.messages import (
     ServerMetadata,
     check_count,
     check_unique,
+    limited,
 )
 from hinge.oip.protobuf import fields
 from hinge.oip.tensors import (

@@ -14,47 +14,45 @@ the receiver's to judge.
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from functools import lru_cache
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from hinge._checks import shown
 from hinge.errors import InvalidMessage
-from hinge.oip.json import (
-    MAX_JSON_BYTES,
-    decoded,
-    from_json,
-    json_message,
-    limited,
-    shown,
-    to_json,
-    write_json,
-)
-from hinge.oip.json import Message as Message
 from hinge.oip.tensors import (
     DATATYPES,
+    MAX_BODY_BYTES,
     MAX_RANK,
     MAX_TEXT,
     MODEL_NAME,
     Tensor,
     check_datatype,
     check_names,
-    check_tensors,
     checked_shape,
     datatype_of,
     from_bytes,
+    from_json,
+    json_problem,
     text,
     to_bytes,
+    to_json,
 )
 from hinge.oip.tensors import TensorSpec as TensorSpec
 from hinge.oip.tensors import model_name as model_name
 
+MAX_JSON_BYTES = 16 * 2**20  # large tensors are for binary data; reading JSON takes more time and memory
+MAX_SMALL_BYTES = 2**20  # of metadata and of errors
+MAX_OBJECTS = 2**14  # opening braces in a message, of which one with the most tensors has some hundred
 MAX_TENSORS = 64  # inputs or outputs of one model
 MAX_NAMES = 256  # extensions of a server, versions of a model
 
 _JSON_LENGTH = "Inference-Header-Content-Length"
+_LENGTH = re.compile(r"[0-9]{1,9}")
 _SHAPE_BYTES = 2048  # of the JSON of a shape, which need not be read if it has more
 _ABSENT = (b"", b"null")  # data in JSON that is not there
 
@@ -66,6 +64,53 @@ Sizes = Annotated[
     Raw, Meta(extra_json_schema={"type": "array", "maxItems": MAX_RANK, "items": {"type": "integer", "minimum": 0}})
 ]
 Data = Annotated[Raw, Meta(extra_json_schema={"type": "array"})]
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Message:
+    """What goes over HTTP: the headers that the format needs, and the body."""
+
+    headers: dict[str, str]
+    body: bytes
+
+
+def json_message(value: object) -> Message:
+    """A message of JSON alone. KServe refuses it without its content type.
+
+    >>> json_message({"error": "no such model"})
+    Message(headers={'Content-Type': 'application/json'}, body=b'{"error":"no such model"}')
+    """
+    return Message({"Content-Type": "application/json"}, limited(msgspec.json.encode(value)))
+
+
+def limited(body: bytes) -> bytes:
+    """The body, unless it is larger than any message may be."""
+    if len(body) > MAX_BODY_BYTES:
+        raise InvalidMessage(f"a message may have {MAX_BODY_BYTES} bytes, got {len(body)}")
+    return body
+
+
+def decoded(body: bytes, decoder: msgspec.json.Decoder[T], most: int = MAX_SMALL_BYTES) -> T:
+    """What a decoder makes of JSON; whatever is wrong with it raises `InvalidMessage`.
+
+    >>> decoded(b'{"id": 7}', msgspec.json.Decoder(dict[str, str]))
+    Traceback (most recent call last):
+    hinge.errors.InvalidMessage: JSON: Expected `str`, got `int` - at `$[...]`
+    """
+    if len(body) > most:
+        raise InvalidMessage(f"JSON: {len(body)} bytes, more than {most}")
+    if body.count(b"{") > MAX_OBJECTS:  # msgspec limits the length of a list only once it is read
+        raise InvalidMessage(f"JSON: more than {MAX_OBJECTS} objects")
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        problem = json_problem(error)
+    except RecursionError:
+        problem = "nested too deep"
+    raise InvalidMessage(f"JSON: {problem}")  # out here, so that the error does not hold on to the body
 
 
 class TensorParameters(Struct, gc=False):
@@ -349,7 +394,7 @@ def build_request(
         fields["outputs"] = [{"name": text("outputs: name", name), **form} for name in outputs]
     elif binary:
         fields["parameters"] = {"binary_data_output": True}
-    return _message(fields, "inputs", inputs, lambda _: binary)
+    return _message(fields, "inputs", inputs, {}, binary)
 
 
 def parse_request(
@@ -365,15 +410,10 @@ def parse_request(
     """
     text_part, data = _parted(headers, body)
     request = decoded(text_part, _REQUEST, MAX_JSON_BYTES)
-    id = text("request: id", request.id or "", empty=True)
-    binary = bool(request.parameters and request.parameters.binary_data_output)
-    names = [each.name for each in request.inputs]
-    check_names(names, expected)
-    unknown = set(names) - {spec.name for spec in expected} if expected else ()
-    if unknown:
-        raise InvalidMessage(f"the model has no input {shown(min(unknown))}")
-    outputs = _requested(request.outputs or (), binary)
-    inputs = _read_tensors("inputs", request.inputs, data, expected)
+    id = _id("request", request.id)
+    binary = request.parameters is not None and bool(request.parameters.binary_data_output)
+    outputs = _requested(request.outputs, binary) if request.outputs else {}
+    inputs = _read_tensors("inputs", request.inputs, data, expected, others=not expected)
     return InferenceRequest(inputs, id, outputs, binary)
 
 
@@ -386,14 +426,15 @@ def build_response(
     >>> build_response(InferenceRequest({}, id="42"), {"y": np.array([True])}, model="m").body
     b'{"model_name":"m","id":"42","outputs":[{"name":"y","shape":[1],"datatype":"BOOL","data":[true]}]}'
     """
-    fields: dict[str, object] = {"model_name": model_name(model)}
+    fields: dict[str, object] = {"model_name": _served_name(model)}
     if version:
-        fields["model_version"] = text("response: model_version", version)
+        fields["model_version"] = version
     if request.id:
-        fields["id"] = text("response: id", request.id)
-    check_tensors(outputs, request.outputs)
-    wanted = {name: outputs[name] for name in request.outputs} or outputs
-    return _message(fields, "outputs", wanted, request.wants_binary)
+        fields["id"] = request.id
+    if request.outputs:
+        check_names(outputs, request.outputs)
+        outputs = {name: outputs[name] for name in request.outputs}
+    return _message(fields, "outputs", outputs, request.outputs, request.binary)
 
 
 def parse_response(
@@ -413,14 +454,13 @@ def parse_response(
     text_part, data = _parted(headers, body)
     response = decoded(text_part, _RESPONSE, MAX_JSON_BYTES)
     _refuse_error(response.error)
-    answered = text("response: id", response.id or "", empty=True)
+    answered = _id("response", response.id)
     if id and answered != id:
         raise InvalidMessage(f"the response is to request {shown(answered)}, not to {shown(id)}")
     served = "" if response.model_name is None else model_name(response.model_name, "response: model_name")
     if model and served and served != model:
         raise InvalidMessage(f"the response is of model {shown(served)}, not of {shown(model)}")
     outputs = _read_tensors("outputs", response.outputs or (), data, expected)
-    check_names(outputs, expected)
     version = text("response: model_version", response.model_version or "", empty=True)
     return InferenceResponse(outputs, served, version, answered)
 
@@ -432,26 +472,53 @@ def check_count(role: str, count: int) -> None:
 
 
 def _message(
-    fields: dict[str, object], role: str, tensors: Mapping[str, Tensor], is_binary: Callable[[str], bool]
+    fields: dict[str, object], role: str, tensors: Mapping[str, Tensor], binary: Mapping[str, bool], others: bool
 ) -> Message:
+    """A message with these tensors; `binary` says which of them go as binary data, and `others` of all other ones."""
     check_count(role, len(tensors))
     parts = []
     items = fields[role] = list[dict[str, object]]()
     for name, tensor in tensors.items():
-        owner = f"tensor {shown(text(f'{role}: name', name))}"
+        owner = _owner(role, name)
         item: dict[str, object] = {"name": name, "shape": checked_shape(owner, tensor.shape)}
         item["datatype"] = datatype_of(owner, tensor)
-        if is_binary(name):
-            parts.append(to_bytes(owner, tensor))
-            item["parameters"] = {"binary_data_size": len(parts[-1])}
+        if binary.get(name, others):
+            part = to_bytes(owner, tensor)
+            item["parameters"] = {"binary_data_size": len(part)}
+            parts.append(part)
         else:
             item["data"] = to_json(owner, tensor)
         items.append(item)
     if not parts:
         return json_message(fields)
-    header = write_json(fields)
+    header = msgspec.json.encode(fields)
     headers = {"Content-Type": "application/octet-stream", _JSON_LENGTH: str(len(header))}
     return Message(headers, limited(b"".join([header, *parts])))
+
+
+# A client sends the same names and shapes again and again: not checking them again takes 9 µs off a request.
+
+
+@lru_cache(maxsize=256)
+def _owner(role: str, name: str) -> str:
+    """What an error about a tensor begins with, if that may be its name."""
+    return f"tensor {shown(text(f'{role}: name', name))}"
+
+
+@lru_cache(maxsize=256)
+def _shape(owner: str, sizes: bytes) -> tuple[int, ...]:
+    """The shape that is written in JSON."""
+    shape: list[int] = decoded(sizes, _SIZES)
+    return checked_shape(owner, shape)
+
+
+@lru_cache(maxsize=256)
+def _served_name(name: str) -> str:
+    return model_name(name)
+
+
+def _id(role: str, id: str | None) -> str:
+    return text(f"{role}: id", id) if id else ""
 
 
 def _parted(headers: Mapping[str, str], body: bytes) -> tuple[bytes, memoryview]:
@@ -460,46 +527,52 @@ def _parted(headers: Mapping[str, str], body: bytes) -> tuple[bytes, memoryview]
     lengths = [value for name, value in headers.items() if name.lower() == _JSON_LENGTH.lower()]
     if not lengths:
         return body, memoryview(b"")
-    if len(lengths) > 1 or not re.fullmatch(r"[0-9]{1,9}", lengths[0]) or int(lengths[0]) > len(body):
+    if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0]) or int(lengths[0]) > len(body):
         raise InvalidMessage(f"{_JSON_LENGTH} must be one number up to {len(body)}, got {shown(lengths[0])}")
     length = int(lengths[0])
     return body[:length], memoryview(body)[length:]
 
 
 def _read_tensors(
-    role: str, bodies: Sequence[TensorBody], data: memoryview, expected: Collection[str | TensorSpec]
+    role: str,
+    bodies: Sequence[TensorBody],
+    data: memoryview,
+    expected: Collection[str | TensorSpec],
+    *,
+    others: bool = True,
 ) -> dict[str, Tensor]:
-    """The tensors of a message, which together take all of its binary data."""
+    """The tensors of a message, which together take all of its binary data; unless `others`, only those expected."""
     check_count(role, len(bodies))
-    check_unique(role, [body.name for body in bodies])
+    by_name = {body.name: body for body in bodies}
+    if len(by_name) < len(bodies):
+        check_unique(role, [body.name for body in bodies])
+    if expected:
+        check_names(by_name, expected)
     specs = {spec.name: spec for spec in expected if isinstance(spec, TensorSpec)}
+    if not others and len(by_name) > len(specs):
+        raise InvalidMessage(f"the model has no input {shown(min(by_name.keys() - specs.keys()))}")
     tensors: dict[str, Tensor] = {}
-    for body in bodies:
-        owner = f"tensor {shown(text(f'{role}: name', body.name))}"
-        datatype, shape = check_datatype(owner, body.datatype), _shape(owner, body.shape)
-        if body.name in specs:
-            specs[body.name].check_form(datatype, shape)
+    for name, body in by_name.items():
+        owner, sizes = _owner(role, name), bytes(body.shape)
+        if len(sizes) > _SHAPE_BYTES:
+            raise InvalidMessage(f"{owner}: dimensions may be {MAX_RANK} at most, got more")
+        datatype, shape = check_datatype(owner, body.datatype), _shape(owner, sizes)
+        if name in specs:
+            specs[name].check_form(datatype, shape)
         in_json = b"" if body.data is UNSET else bytes(body.data)
         size = None if body.parameters is None else body.parameters.binary_data_size
         if size is None:
-            tensors[body.name] = from_json(owner, in_json, datatype, shape)
+            tensors[name] = from_json(owner, in_json, datatype, shape)
             continue
         if in_json not in _ABSENT:
             raise InvalidMessage(f"{owner} has its data twice, in JSON and as binary data")
         if size > len(data):
             raise InvalidMessage(f"{owner}: binary_data_size must be from 0 to {len(data)}, got {shown(size)}")
-        tensors[body.name] = from_bytes(owner, data[:size], datatype, shape)
+        tensors[name] = from_bytes(owner, data[:size], datatype, shape)
         data = data[size:]
     if len(data):
         raise InvalidMessage(f"{role}: {len(data)} bytes of binary data belong to no tensor")
     return tensors
-
-
-def _shape(owner: str, sizes: Raw) -> tuple[int, ...]:
-    if len(bytes(sizes)) > _SHAPE_BYTES:
-        raise InvalidMessage(f"{owner}: dimensions may be {MAX_RANK} at most, got more")
-    shape: list[int] = decoded(bytes(sizes), _SIZES)
-    return checked_shape(owner, shape)
 
 
 def _requested(bodies: Sequence[OutputBody], binary: bool) -> dict[str, bool]:
@@ -508,5 +581,6 @@ def _requested(bodies: Sequence[OutputBody], binary: bool) -> dict[str, bool]:
     requested = {}
     for body in bodies:
         flag = None if body.parameters is None else body.parameters.binary_data
-        requested[text("outputs: name", body.name)] = binary if flag is None else flag
+        _owner("outputs", body.name)  # which checks the name
+        requested[body.name] = binary if flag is None else flag
     return requested

@@ -1,7 +1,7 @@
-"""Tensors of the Open Inference Protocol: datatypes, shapes, and data as bytes (as JSON: `hinge.oip.json`).
+"""Tensors of the Open Inference Protocol: datatypes, shapes, and data as bytes or as JSON.
 
 The bytes are little-endian and row by row, a BOOL one byte, an element of BYTES its length in four bytes and then
-itself. BF16, for which numpy has no type, is refused.
+itself. BF16, for which numpy has no type, is refused. Limits hold before anything is allocated.
 """
 
 import math
@@ -10,13 +10,17 @@ import struct
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import cache
+from itertools import chain
+from typing import Annotated, Any, TypeAlias
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from hinge._checks import kind, shown
-from hinge.errors import InvalidMessage
+from hinge.errors import InvalidMessage, printable
 
 Tensor: TypeAlias = NDArray[Any]
 
@@ -25,6 +29,7 @@ MAX_TEXT = 256  # characters in a name or an id
 MODEL_NAME = r"[A-Za-z0-9_.-]{1,64}"  # a regular expression
 MAX_RANK = 32  # dimensions, as many as every numpy can have
 MAX_STRINGS = 2**18  # elements of BYTES, each of which becomes an object
+MAX_ELEMENTS = 2**20  # of a tensor whose data is JSON
 
 _TYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype("?"),
@@ -63,15 +68,14 @@ class TensorSpec:
 
     def check_form(self, datatype: str, shape: tuple[int, ...]) -> None:
         """Refuse another datatype or shape, before there is a tensor."""
-        owner = f"tensor {shown(self.name)}"
         if datatype != self.datatype:
-            raise InvalidMessage(f"{owner}: datatype must be {self.datatype}, got {datatype}")
-        fits = len(shape) == len(self.shape) and all(
-            size in (-1, got) for size, got in zip(self.shape, shape, strict=True)
-        )
+            raise InvalidMessage(f"tensor {shown(self.name)}: datatype must be {self.datatype}, got {datatype}")
+        fits = len(shape) == len(self.shape)
+        for size, got in zip(self.shape, shape, strict=False):
+            fits = fits and size in (-1, got)
         if not fits:
-            want, got = (shown(str(list(sizes))).strip("'") for sizes in (self.shape, shape))
-            raise InvalidMessage(f"{owner}: shape must be {want}, got {got}")
+            want, found = (shown(str(list(sizes))).strip("'") for sizes in (self.shape, shape))
+            raise InvalidMessage(f"tensor {shown(self.name)}: shape must be {want}, got {found}")
 
 
 def text(owner: str, value: object, empty: bool = False) -> str:
@@ -257,3 +261,135 @@ def objects(elements: list[bytes]) -> Tensor:
     tensor = np.empty(len(elements), object)
     tensor[:] = elements
     return tensor
+
+
+# -- data in JSON ------------------------------------------------------------------------------------------------------
+
+_WORDS = {"b": "true and false", "f": "numbers", "O": "text"}
+_NESTED = re.compile(rb"\[\s*\[")
+_COUNTED = 2**20  # bytes of data from which elements are counted before they are read
+_MANY = 4096  # elements from which `_floats` looks for numbers that msgspec needs 10 µs each to read
+_SLOW = re.compile(rb"e[-+]?0*[1-9][0-9][0-9]")  # such as 5e-324, which Python reads in 1 µs
+_ZEROS = b"0" * 40  # or the same without an exponent
+_SLOWLY = 2**16  # elements that may be read like this, which takes a tenth of a second
+_WIDEST = 64  # bytes of an integer of 64 bits, with room for blanks
+
+
+def to_json(owner: str, tensor: Tensor) -> list[Any]:
+    """The data of a tensor as a flat list for JSON.
+
+    >>> to_json("input 'x'", np.array([[1.5], [np.nan]]))
+    Traceback (most recent call last):
+    hinge.errors.InvalidMessage: input 'x': NaN and infinity have no form in JSON; send them as binary data
+    """
+    if datatype_of(owner, tensor) == "BYTES":
+        return [_utf8(owner, element) for element in strings(owner, tensor)]
+    if tensor.dtype.kind == "f" and not np.isfinite(tensor).all():
+        raise InvalidMessage(f"{owner}: NaN and infinity have no form in JSON; send them as binary data")
+    elements: list[Any] = tensor.ravel().tolist()
+    return elements
+
+
+def from_json(owner: str, data: bytes, datatype: str, shape: tuple[int, ...]) -> Tensor:
+    """The tensor whose data is a JSON list, flat or nested as the shape is.
+
+    >>> from_json("input 'x'", b"[[1, 2.5], [3, 4]]", "FP32", (2, 2)).tolist()
+    [[1.0, 2.5], [3.0, 4.0]]
+    """
+    count, dtype = math.prod(shape), dtype_of(datatype)
+    most = MAX_STRINGS if datatype == "BYTES" else MAX_ELEMENTS
+    if count > most:
+        raise InvalidMessage(f"{owner}: data in JSON may be {most} elements, got {count}; send binary data")
+    if len(data) > _COUNTED:
+        _check_count(owner, data, count, dtype.kind)
+    nested = _NESTED.match(data) is not None
+    try:
+        if dtype.kind == "f" and count > _MANY and not nested:
+            elements = _floats(data, count)
+        else:
+            elements = _decoder(datatype, max(len(shape), 1) if nested else 1).decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        problem = f"data of {datatype} must hold {_elements(dtype)}: {json_problem(error)}"
+    else:
+        flat = _flat(owner, elements, shape) if nested else elements
+        if len(flat) != count:
+            raise InvalidMessage(f"{owner}: data must be {count} elements, got {len(flat)}")
+        return _array(owner, flat, dtype).reshape(shape)
+    raise InvalidMessage(f"{owner}: {problem}")  # out here, so that the error does not hold on to the data
+
+
+def _check_count(owner: str, data: bytes, count: int, kind: str) -> None:
+    """Refuse more or wider elements than the shape has, before they are read."""
+    commas = data.count(b",")
+    if commas + 1 < count or (kind != "O" and commas + 1 > max(count, 1)):
+        raise InvalidMessage(f"{owner}: data must be {count} elements")
+    if kind in "ui" and len(max(data.split(b","), key=len)) > _WIDEST:
+        raise InvalidMessage(f"{owner}: data has integers of more than {_WIDEST} characters")
+
+
+def _floats(data: bytes, count: int) -> list[float]:
+    if b'"' in data or b"l" in data or b"u" in data:  # text, null, true or false
+        raise ValueError("there is something else in it")
+    if _ZEROS in data or b"E" in data or _SLOW.search(data):
+        if count > _SLOWLY:
+            raise ValueError(f"exponents of three digits may be in {_SLOWLY} elements, got {count}; send binary data")
+        return [float(number) for number in data[1:-1].split(b",")]  # of valid JSON, of which only numbers are left
+    numbers: list[float] = _decoder("FP64", 1).decode(data)
+    return numbers
+
+
+@cache
+def _decoder(datatype: str, depth: int) -> msgspec.json.Decoder[Any]:
+    """The decoder of lists in lists, so many deep, of elements of that datatype."""
+    type: Any = {"b": bool, "f": float, "O": str}.get(dtype_of(datatype).kind, int)
+    if type is int:
+        limits = np.iinfo(dtype_of(datatype))
+        high = None if limits.max > np.iinfo(np.int64).max else int(limits.max)  # msgspec has no bound beyond int64
+        type = Annotated[int, Meta(ge=int(limits.min), le=high)]
+    for _ in range(depth):
+        type = list[type]
+    return msgspec.json.Decoder(type)
+
+
+def _elements(dtype: np.dtype[Any]) -> str:
+    if dtype.kind in _WORDS:
+        return _WORDS[dtype.kind]
+    return f"integers from {np.iinfo(dtype).min} to {np.iinfo(dtype).max}"
+
+
+def _flat(owner: str, nested: list[Any], shape: tuple[int, ...]) -> list[Any]:
+    parts: list[Any] = [nested]
+    for size in shape:
+        if not all(len(part) == size for part in parts):
+            raise InvalidMessage(f"{owner}: data must be flat or nested as its shape is")
+        parts = list(chain.from_iterable(parts))
+    return parts
+
+
+def _array(owner: str, elements: list[Any], dtype: np.dtype[Any]) -> Tensor:
+    if dtype.kind == "O":
+        return objects(list(map(str.encode, elements)))
+    if dtype.kind != "f":
+        try:
+            return np.fromiter(elements, dtype, len(elements))
+        except OverflowError:  # beyond 64 bits
+            raise InvalidMessage(f"{owner}: data is out of the range of {dtype.name}") from None
+    with np.errstate(over="ignore"):
+        numbers = np.fromiter(elements, np.float64, len(elements)).astype(dtype, copy=False)
+    if not np.isfinite(numbers).all():
+        raise InvalidMessage(f"{owner}: data is out of the range of {dtype.name}")
+    return numbers
+
+
+def _utf8(owner: str, element: bytes) -> str:
+    try:
+        return element.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidMessage(f"{owner}: bytes that are not UTF-8 have no form in JSON; send binary data") from None
+
+
+def json_problem(error: Exception) -> str:
+    """What msgspec says is wrong with JSON, in short."""
+    if isinstance(error, UnicodeDecodeError):
+        return "no UTF-8"
+    return printable(str(error).removeprefix("JSON is "), 160)

@@ -257,14 +257,11 @@ def on_every_set(x: str, y: str, find: Callable[[str], list[Curve]], log_x: bool
     return Figure([Panel(f"{title}{suffix}", x, y, find(trace), log_x=log_x) for title, trace in PAPER_TRACES.items()])
 
 
-def regret_over_time(lab: Lab) -> Figure:
-    """The paper's policies on its three sets, known cost."""
-    return on_every_set("time", "regret", lambda trace: over_time(lab.known(trace), "regret"))
-
-
-def regret_over_time_learned(lab: Lab) -> Figure:
-    """The same with costs that have to be learned."""
-    return on_every_set("time", "regret", lambda trace: over_time(lab.learned(trace), "regret"))
+def regrets(find: Callable[[Lab, str], Results], log_x: bool = False, suffix: str = "") -> Callable[[Lab], Figure]:
+    """Regret over time on each of the three sets."""
+    return lambda lab: on_every_set(
+        "time", "regret", lambda trace: over_time(find(lab, trace), "regret"), log_x=log_x, suffix=suffix
+    )
 
 
 def regret_by_cost(lab: Lab) -> Figure:
@@ -279,18 +276,6 @@ def regret_by_alpha(lab: Lab) -> Figure:
     """Regret at the horizon for every α."""
     alphas = lab.scale.alphas
     return on_every_set("α", "regret", lambda trace: over(alphas, lambda alpha: lab.by_alpha(trace, alpha), "regret"))
-
-
-def long_horizons(lab: Lab) -> Figure:
-    """Regret over a hundred times the paper's horizon."""
-    return on_every_set("time", "regret", lambda trace: over_time(lab.long(trace), "regret"), log_x=True)
-
-
-def many_bins(lab: Lab) -> Figure:
-    """Regret with 256 bins."""
-    return on_every_set(
-        "time", "regret", lambda trace: over_time(lab.known(trace, bins=256), "regret"), suffix=", 256 bins"
-    )
 
 
 def true_cost_over_time(lab: Lab) -> Figure:
@@ -427,15 +412,17 @@ EXPERIMENTS = (
         agreement_by_confidence,
     ),
     Experiment("figure-3", "Time per sample against the number of bins", "Figure 3. Compiled loops.", run_time_by_bins),
-    Experiment("figure-4a", "Regret over time, known cost 0.5", "Figure 4(a).", regret_over_time),
-    Experiment("figure-4b", "Regret over time, costs 0.45 or 0.55", "Figure 4(b).", regret_over_time_learned),
+    Experiment("figure-4a", "Regret over time, known cost 0.5", "Figure 4(a).", regrets(Lab.known)),
+    Experiment("figure-4b", "Regret over time, costs 0.45 or 0.55", "Figure 4(b).", regrets(Lab.learned)),
     Experiment("figure-4c", "Regret against the offload cost", "Figure 4(c).", regret_by_cost),
     Experiment("figure-4d", "Regret against α", "Figure 4(d).", regret_by_alpha),
     Experiment("tables", "Offloads and accuracy", "Tables I and II, beside the paper's.", tables),
     Experiment("appendix-b-1", "Cost against the truth", "Appendix B, first figure.", true_cost_over_time),
     Experiment("appendix-b-2", "Cost against the truth, by α", "Appendix B, second figure.", true_cost_by_alpha),
     Experiment("bounds", "Measured regret and the bounds", "Ours. Known cost 0.5, α = 0.52.", bounds),
-    Experiment("horizons", "A horizon of ten million", "Ours.", long_horizons),
-    Experiment("many-bins", "256 bins", "Ours.", many_bins),
+    Experiment("horizons", "A horizon of ten million", "Ours.", regrets(Lab.long, log_x=True)),
+    Experiment(
+        "many-bins", "256 bins", "Ours.", regrets(lambda lab, trace: lab.known(trace, bins=256), suffix=", 256 bins")
+    ),
     Experiment("adversaries", "Adversarial arrivals", "Ours. The agreement of CIFAR-10, made monotone.", adversaries),
 )

@@ -77,6 +77,7 @@ class Budgeted(Policy):
         bin = self._checked_bin(bin)
         self.time = time = self.time + 1
         if not self._offloads(self.table, bin, time):
+            self._accepts(self.table, bin, time)
             return ACCEPTED
         self._notes(self.table, bin, time)
         return self._await(True, bin, time)
@@ -207,7 +208,11 @@ class LimitTable(NamedTuple):
 @cache  # the same functions for the same policy inside, so that they are compiled once
 def limited(inner: Functions) -> Functions:
     """The functions of a policy within a limit."""
-    inner_offloads, inner_notes, inner_learns = inner
+    inner_offloads, inner_notes, inner_learns, inner_accepts = inner
+
+    def accept_within(table: LimitTable, bin: int, time: int) -> None:
+        """The policy inside counts an accepted sample, also one that it would have offloaded."""
+        inner_accepts(table.inner, bin, time)
 
     def offloads_within(table: LimitTable, bin: int, time: int) -> bool:
         """Offload as the policy inside does, where the window has room."""
@@ -223,7 +228,7 @@ def limited(inner: Functions) -> Functions:
         """The policy inside learns."""
         inner_learns(table.inner, bin, agreed, cost, time, now)
 
-    return Functions(offloads_within, note_within, learn_within)
+    return Functions(offloads_within, note_within, learn_within, accept_within)
 
 
 class AtMost(Budgeted):
@@ -249,7 +254,7 @@ class AtMost(Budgeted):
             raise InvalidValue(owner, "window", f"may hold {MOST_SIZE} offloads at most, got {limit}")
         table = LimitTable(inner.table, whole_column(limit), whole_column(1), self.window)
         functions = limited(inner.functions)
-        self.start(table, functions.offloads, functions.learns, notes=functions.notes)
+        self.start(table, functions.offloads, functions.learns, notes=functions.notes, accepts=functions.accepts)
 
     def _refresh(self) -> None:
         super()._refresh()
@@ -319,7 +324,11 @@ def review_price(table: PriceTable, time: int) -> None:
 @cache
 def priced(inner: Functions, inner_rebuilds: Callable[..., None]) -> tuple[Functions, Callable[..., None]]:
     """The functions of a policy at a price, and the one that sets the price inside."""
-    inner_offloads, inner_notes, inner_learns = inner
+    inner_offloads, inner_notes, inner_learns, inner_accepts = inner
+
+    def accept_priced(table: PriceTable, bin: int, time: int) -> None:
+        """The policy inside counts an accepted sample, also one that it would have offloaded."""
+        inner_accepts(table.inner, bin, time)
 
     def set_price(table: PriceTable) -> None:
         """Raise the cost of an offload by λ, for the policy inside."""
@@ -345,7 +354,7 @@ def priced(inner: Functions, inner_rebuilds: Callable[..., None]) -> tuple[Funct
             table.ledger[REFUNDED] += table.books - cost
         inner_learns(table.inner, bin, agreed, cost, time, now)
 
-    return Functions(offloads_priced, note_priced, learn_priced), set_price
+    return Functions(offloads_priced, note_priced, learn_priced, accept_priced), set_price
 
 
 def rebuild_nothing(table: Any) -> None:
@@ -394,7 +403,7 @@ class OnBudget(Budgeted):
             review=self.review,
         )
         functions, self._set_price = priced(inner.functions, inner._rebuilds or rebuild_nothing)
-        self.start(table, functions.offloads, functions.learns, notes=functions.notes)
+        self.start(table, functions.offloads, functions.learns, notes=functions.notes, accepts=functions.accepts)
 
     @property
     def price(self) -> float:

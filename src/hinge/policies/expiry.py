@@ -121,8 +121,9 @@ class ExpiryPolicy(Policy):
         rebuilds: Callable[..., None] | None = None,
         notes: Callable[..., None] = note_nothing,
         price: Reals | None = None,
+        accepts: Callable[..., None] = note_nothing,
     ) -> None:
-        super().start(table, offloads, learns, rebuilds, notes, price)
+        super().start(table, offloads, learns, rebuilds, notes, price, accepts)
         self._expiry = table.expiry  # one attribute lookup fewer for each sample
         self._batch: tuple[int, NDArray[np.int64] | None] = (0, None)
 
@@ -134,7 +135,8 @@ class ExpiryPolicy(Policy):
                 return ACCEPTED
         except (TypeError, IndexError):
             pass  # not a bin: _checked_bin says why
-        bin = self._checked_bin(bin)
+        if type(bin) is not int or not 0 <= bin < self.bins:
+            bin = self._checked_bin(bin)
         offload = self._offloads(self.table, bin, time)
         self.time = time
         if not offload:
@@ -167,7 +169,7 @@ class ExpiryPolicy(Policy):
         return int(self._expiry[bin])
 
     def _expiries(self) -> "NDArray[np.int64]":
-        """The whole table as an array, made anew only after something was learned."""
+        """The whole table as an array, rebuilt only after something was learned."""
         import numpy as np
 
         learned, array = self._batch

@@ -11,9 +11,10 @@ mean exceeds q:
 kl⁺(p, q) is the divergence of two coins where p > q, and else 0. E is the log-likelihood ratio under monotonicity, with
 one agreement and one disagreement added to each block, as a uniform prior has it. The t/N in the logarithm, in place of
 t, is what KL-UCB+ does for bandits: evidence from many samples need not be doubted as often. The doubt lags behind L,
-more than Lai's boundary for optimal stopping does (Annals of Statistics 1987): a wrong licence is found out when it
-expires. `docs/isotonic.md` has the argument why wrong licences stay cheap, and what was tried and lost. A learned cost
-enters through an empirical-Bernstein lower bound, c - √(2vL/m) - L/m with the variance v of m costs and L = 2α log t.
+more than Lai's boundary for optimal stopping does (Annals of Statistics 1987): a wrong licence ends when it expires,
+soon if it rests on little evidence. `docs/isotonic.md` has the argument why wrong licences stay cheap, and what was
+tried and lost. A learned cost enters through an empirical-Bernstein lower bound, c - √(2vL/m) - L/m with the variance v
+of m costs and L = 2α log t.
 
 Costs per class: what a wrong answer costs may depend on the class that the local model answers (`stakes`). Then every
 class has bins of its own, agreement rises within each class, and what is judged is 1 - price / stake of an answer
@@ -36,13 +37,11 @@ from hinge.policies.expiry import (
     SQUARES,
     SUM,
     ExpiryPolicy,
-    count,
     drop_all,
     fill,
     has_expired,
     learn_and_drop,
 )
-from hinge.policies.kl import surplus_evidence
 from hinge.policies.policy import Reals, Wholes, real_column, whole_column
 
 LEAST = 0.5  # evidence that even the first licence needs
@@ -69,18 +68,18 @@ class IsotonicTable(NamedTuple):
 
 def first_of_class(table: Any, bin: int) -> int:
     """The lowest bin of the class that a bin belongs to."""
-    return bin - bin % (len(table.expiry) // len(table.stakes))
+    return bin - bin % (len(table.offloads) // len(table.stakes))
 
 
 def break_even(table: Any, bin: int, cost: float) -> float:
     """q of the class that a bin belongs to: the agreement at which accepting costs as much as offloading."""
-    stake: float = table.stakes[bin * len(table.stakes) // len(table.expiry)]
+    stake: float = table.stakes[bin * len(table.stakes) // len(table.offloads)]
     return 0.0 if stake <= max(cost, 0.0) else 1.0 - cost / stake
 
 
 def on_scale(table: Any, bin: int, agreed: float) -> float:
     """One minus the price of an answer, as a share of the stake of its class."""
-    stake: float = table.stakes[bin * len(table.stakes) // len(table.expiry)]
+    stake: float = table.stakes[bin * len(table.stakes) // len(table.offloads)]
     return agreed if stake == 1.0 else max(0.0, 1.0 - (1.0 - agreed) / stake) if stake > 0.0 else 1.0
 
 
@@ -117,6 +116,40 @@ def block_evidence(offloads: float, agreements: float, q: float) -> float:
     if offloads <= 0.0 or agreements <= (q + _TIE) * offloads:
         return 0.0
     return surplus_evidence(offloads + 2.0, agreements + 1.0, q)
+
+
+def divergence(p: float, q: float) -> float:
+    """kl(p, q) = p log(p/q) + (1-p) log((1-p)/(1-q)), the divergence between two coins; accurate also for p near q.
+
+    Infinite where q rules out what p allows: q = 0 < p or q = 1 > p.
+
+    >>> round(divergence(0.75, 0.5), 6), divergence(0.5, 0.5), divergence(0.5, 0.0)
+    (0.130812, 0.0, inf)
+    """
+    if (p > 0.0 and q <= 0.0) or (p < 1.0 and q >= 1.0):
+        return math.inf
+    if p <= 0.0 or p >= 1.0:
+        return -math.log1p(-q) if p <= 0.0 else -math.log(q)
+    if abs(p - q) > 0.03 * max(p, 1.0 - p):
+        return p * math.log(p / q) + (1.0 - p) * math.log((1.0 - p) / (1.0 - q))
+    # Here the formula as written loses its digits. The two linear parts cancel, and keep both sides ≥ 0.
+    return one_side(p, q) + one_side(1.0 - p, 1.0 - q)
+
+
+def one_side(p: float, q: float) -> float:
+    """p log(p/q) + q - p: by a series for p near q."""
+    x = (q - p) / p
+    if abs(x) > 0.03:
+        return p * math.log(p / q) + q - p
+    tail = 1 / 8 - x * (1 / 9 - x * (1 / 10 - x * (1 / 11 - x / 12)))
+    return p * x * x * (1 / 2 - x * (1 / 3 - x * (1 / 4 - x * (1 / 5 - x * (1 / 6 - x * (1 / 7 - x * tail))))))
+
+
+def surplus_evidence(offloads: float, agreements: float, q: float) -> float:
+    """n kl(f, q) where f > q, else 0."""
+    if offloads == 0.0 or agreements <= q * offloads:
+        return 0.0
+    return offloads * divergence(min(1.0, agreements / offloads), q)
 
 
 def together(table: Any, bin: int) -> tuple[int, int, float, float]:
@@ -187,7 +220,8 @@ def learn_isotonic(table: IsotonicTable, bin: int, agreed: float, cost: float, t
     A block pools only with blocks below whose mean is no lower. Hence one that is evidence never pools with a silent
     one, and a fit whose top block was silent and stays so leaves all fits above it as they are.
     """
-    count(table, bin, on_scale(table, bin, agreed))
+    table.offloads[bin] += 1
+    table.agreements[bin] += on_scale(table, bin, agreed)
     q = break_even(table, bin, table.price[0])
     for i in range(bin, first_of_class(table, bin) + len(table.expiry) // len(table.stakes)):
         was_silent = silent(table, i, q)
@@ -215,7 +249,7 @@ def learn_with_cost(table: IsotonicTable, bin: int, agreed: float, cost: float, 
     learn_and_drop(table, bin, on_scale(table, bin, agreed), cost, time, now)
 
 
-def fit_up_to(table: IsotonicTable, bin: int, time: int) -> float:
+def fit_up_to(table: Any, bin: int, time: int) -> float:
     """Learned cost: fit the bins up to this one for q at the cost's lower bound at that time; returns q.
 
     There is nothing to fit, and nothing is, where q is not between 0 and 1.

@@ -29,6 +29,8 @@ from hinge.policies.expiry import (
     has_expired,
     learn_and_drop,
 )
+from hinge.policies.isotonic import divergence as divergence
+from hinge.policies.isotonic import surplus_evidence
 from hinge.policies.policy import Reals, Wholes, real_column, whole_column
 
 
@@ -45,40 +47,6 @@ class KLTable(NamedTuple):
     price: Reals  # what an offload costs where that is known; else what it costs beyond what is learned
     alpha: float
     pooled: bool
-
-
-def divergence(p: float, q: float) -> float:
-    """kl(p, q) = p log(p/q) + (1-p) log((1-p)/(1-q)), the divergence between two coins; accurate also for p near q.
-
-    Infinite where q rules out what p allows: q = 0 < p or q = 1 > p.
-
-    >>> round(divergence(0.75, 0.5), 6), divergence(0.5, 0.5), divergence(0.5, 0.0)
-    (0.130812, 0.0, inf)
-    """
-    if (p > 0.0 and q <= 0.0) or (p < 1.0 and q >= 1.0):
-        return math.inf
-    if p <= 0.0 or p >= 1.0:
-        return -math.log1p(-q) if p <= 0.0 else -math.log(q)
-    if abs(p - q) > 0.03 * max(p, 1.0 - p):
-        return p * math.log(p / q) + (1.0 - p) * math.log((1.0 - p) / (1.0 - q))
-    # Here the formula as written loses its digits. The two linear parts cancel, and keep both sides ≥ 0.
-    return one_side(p, q) + one_side(1.0 - p, 1.0 - q)
-
-
-def one_side(p: float, q: float) -> float:
-    """p log(p/q) + q - p: by a series for p near q."""
-    x = (q - p) / p
-    if abs(x) > 0.03:
-        return p * math.log(p / q) + q - p
-    tail = 1 / 8 - x * (1 / 9 - x * (1 / 10 - x * (1 / 11 - x / 12)))
-    return p * x * x * (1 / 2 - x * (1 / 3 - x * (1 / 4 - x * (1 / 5 - x * (1 / 6 - x * (1 / 7 - x * tail))))))
-
-
-def surplus_evidence(offloads: float, agreements: float, q: float) -> float:
-    """n kl(f, q) where f > q, else 0."""
-    if offloads == 0.0 or agreements <= q * offloads:
-        return 0.0
-    return offloads * divergence(min(1.0, agreements / offloads), q)
 
 
 def push_block(table: KLTable, blocks: int, bin: int) -> int:

@@ -6,12 +6,13 @@ numbers. Its functions,
     offloads(table, bin, time) -> bool                       # what it would decide; changes nothing that is saved
     notes(table, bin, time) -> None                          # an offload was decided: what that changes at once
     learns(table, bin, agreed, cost, time, now) -> None      # decided at `time`, learned at `now`
+    accepts(table, bin, time) -> None                        # a sample was accepted; most policies do not count those
 
 are plain functions in the subset of Python that numba compiles. The objects here call them as they are; the simulator
 compiles the same functions and calls them on numpy's arrays.
 
 What was learned is a set of sums (the columns named in `evidence`), so that merging is addition. Evidence is kept by
-its source, the policy that gathered it: every source counts once, by whichever route its state arrives. Everything else
+its source, the policy that gathered it: every source counts once, by any route. Everything else
 in the table is derived from the evidence, or saved as it is (`carried`).
 
 Names turn into policies in `build`, `restore` and `policy_class`, and nowhere else.
@@ -138,6 +139,7 @@ class Functions(NamedTuple):
     offloads: Callable[..., bool]
     notes: Callable[..., None]
     learns: Callable[..., None]
+    accepts: Callable[..., None] = note_nothing
 
 
 STATE_VERSION = 1
@@ -204,6 +206,7 @@ class Policy(ABC):
         rebuilds: Callable[..., None] | None = None,
         notes: Callable[..., None] = note_nothing,
         price: Reals | None = None,
+        accepts: Callable[..., None] = note_nothing,
     ) -> None:
         """Set the table and the functions on it; a constructor ends with this.
 
@@ -212,17 +215,18 @@ class Policy(ABC):
         """
         self.table, self.price_column = table, price
         self._offloads, self._notes, self._learns, self._rebuilds = offloads, notes, learns, rebuilds
+        self._accepts = accepts
 
     @property
     def functions(self) -> Functions:
         """The functions on the table that `start` was given, for programs that run them on a copy of the table."""
-        return Functions(self._offloads, self._notes, self._learns)
+        return Functions(self._offloads, self._notes, self._learns, self._accepts)
 
     # -- being built --------------------------------------------------------------------------------------------------
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The constructor's arguments: enough to build the same policy anew."""
+        """The constructor's arguments: enough to build the same policy again."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     @classmethod
@@ -333,11 +337,11 @@ class Policy(ABC):
             return 0.0  # unknown for an accepted sample, and not used
         if type(agreed).__name__ in ("bool", "bool_"):  # numpy's booleans
             return float(bool(agreed))
-        return real(type(self).__name__, "agreed", agreed, 0, 1)
+        return _share(type(self).__name__, "agreed", agreed)
 
     def _checked_cost(self, decision: Decision, cost: float | None) -> float:
         if cost is not None:
-            return real(type(self).__name__, "cost", cost, 0, 1)
+            return _share(type(self).__name__, "cost", cost)
         if self.offload_cost is None and self.weighs_cost and (decision.offload or Need.COST in self.needs):
             raise TypeError(f"{type(self).__name__}: cost must be a number, as the offload cost is learned, got None")
         return self.offload_cost or 0.0
@@ -645,6 +649,11 @@ class Policy(ABC):
     def _aged(self, evidence: Evidence, since: int) -> Evidence:
         """What is left at present of evidence as of an earlier time."""
         return {field: list(values) for field, values in evidence.items()}
+
+
+def _share(owner: str, name: str, value: object) -> float:
+    """A number from 0 to 1."""
+    return value if type(value) is float and 0.0 <= value <= 1.0 else real(owner, name, value, 0, 1)
 
 
 def _add(total: MutableSequence[float], values: Sequence[float]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any, NamedTuple
 
+from hinge._checks import shown
 from hinge._fork import renew_after_fork
 from hinge.errors import (
     InvalidMessage,
@@ -21,8 +22,8 @@ from hinge.errors import (
     RemoteUnreachable,
 )
 from hinge.oip.access import check_token
-from hinge.oip.json import MAX_BODY_BYTES, shown
 from hinge.oip.messages import ModelMetadata, ServerMetadata
+from hinge.oip.tensors import MAX_BODY_BYTES
 from hinge.remotes import Deadline
 from hinge.remotes.open_inference import Known, ServedModel
 

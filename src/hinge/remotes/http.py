@@ -26,7 +26,7 @@ import h11
 
 from hinge._fork import renew_after_fork
 from hinge.errors import RemoteInvalid, RemoteLate, RemoteUnreachable
-from hinge.oip.json import Message
+from hinge.oip.messages import Message
 from hinge.remotes import Deadline
 
 MAX_HEAD_BYTES = 2**16  # of a response

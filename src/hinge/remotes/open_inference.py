@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from hinge._checks import shown
 from hinge.errors import InvalidMessage, RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused
 from hinge.oip.access import bearer, check_url
-from hinge.oip.json import MAX_BODY_BYTES, shown
 from hinge.oip.messages import (
     ModelMetadata,
     ServerMetadata,
@@ -33,7 +33,7 @@ from hinge.oip.messages import (
     parse_response,
     parse_server_metadata,
 )
-from hinge.oip.tensors import Tensor, TensorSpec, cast, dtype_of
+from hinge.oip.tensors import MAX_BODY_BYTES, Tensor, TensorSpec, cast, dtype_of
 from hinge.remotes import Deadline, Reply
 from hinge.remotes.http import HttpClient, Request, Response
 

@@ -5,7 +5,11 @@ them that fit into one batch. If a batch fails, its requests are run one by one,
 
 A request with more rows than a batch is run in slices; between two slices, queued requests have a turn. A request that
 is cancelled leaves the queue, or is terminated where it runs.
+
+A model that has proved quick is run in the event loop: to hand a request to a thread and back takes longer.
 """
+
+from __future__ import annotations
 
 import asyncio
 import threading
@@ -14,43 +18,30 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Protocol, TypeAlias
+from time import thread_time
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hinge.oip.tensors import Tensor
 from hinge.server.limits import shutting_down
+
+if TYPE_CHECKING:
+    from hinge.server.models import Model
+
+QUICK_S = 0.001  # of processor time, for a run in the event loop: others wait for it
+QUICK_RUNS = 16  # that must have been quick before, and a hundred times as many after one that was not
 
 Tensors = Mapping[str, Tensor]
 Form = tuple[tuple[str, tuple[int, ...]], ...]
 Outcome = Tensors | Exception | None  # None: there is more of it to run
 
 
-class Runnable(Protocol):
-    """What a batcher runs: `hinge.server.models.Model`."""
-
-    @property
-    def batchable(self) -> bool:
-        """Whether it treats the rows of its tensors one by one."""
-
-    @property
-    def run_options(self) -> Callable[[], Any]:
-        """Makes options for a run, which ends early once `terminate` is set in them."""
-
-    def run(self, inputs: Tensors, options: Any) -> Tensors:
-        """The outputs."""
-
-    def run_together(self, requests: list[Tensors], rows: list[int], options: Any) -> list[Tensors]:
-        """The outputs of each of several requests, from one run."""
-
-    def joined(self, parts: list[Tensors], rows: int) -> Tensors:
-        """The outputs of one request, from those of its slices."""
-
 @dataclass(eq=False, slots=True)
 class _Job:
     inputs: Tensors
     rows: int  # 0: neither joined nor sliced
     form: Form  # names and shapes of what makes a row; jobs of the same form can be joined
-    answer: "asyncio.Future[Tensors]"
-    model: Runnable | None = None  # the one that has begun with it: all slices are run on the same
+    answer: asyncio.Future[Tensors]
+    model: Model | None = None  # the one that has begun with it: all slices are run on the same
     parts: list[Tensors] = field(default_factory=list)  # outputs of the slices that were run
 
 
@@ -58,7 +49,7 @@ class _Job:
 class _Turn:
     """What a thread is given: jobs to be run together, or one, of which it runs slices until others are queued."""
 
-    model: Runnable
+    model: Model
     jobs: list[_Job]
     options: Any
 
@@ -69,7 +60,7 @@ Inbox: TypeAlias = "SimpleQueue[_Turn | None]"
 class Batcher:
     """The queue before a model. Only the runs happen in threads; all else in the event loop that it was made in."""
 
-    def __init__(self, model: Runnable, *, workers: int, batch: int, observe: Callable[[float], None]) -> None:
+    def __init__(self, model: Model, *, workers: int, batch: int, observe: Callable[[float], None]) -> None:
         self.model = model
         self._batch = batch
         self._observe = observe
@@ -81,6 +72,8 @@ class Batcher:
         self._inboxes: list[Inbox] = [SimpleQueue() for _ in range(workers)]
         self._idle = list(self._inboxes)  # a stack: the thread that ran last has the model in its caches
         self._closing = False
+        self._quick = 0  # runs since one that was not quick
+        self._soon = False  # whether the event loop will run what is queued
         self._threads = [
             threading.Thread(target=self._serve, args=(inbox,), name="model", daemon=True) for inbox in self._inboxes
         ]
@@ -92,7 +85,11 @@ class Batcher:
         """How many requests wait that have not begun."""
         return len(self._waiting)
 
-    def run(self, inputs: Tensors) -> "asyncio.Future[Tensors]":
+    def replace(self, model: Model) -> None:
+        """Run the next requests on another model."""
+        self.model, self._quick = model, 0
+
+    def run(self, inputs: Tensors) -> asyncio.Future[Tensors]:
         """The outputs, in a future that may be cancelled."""
         sizes = {tensor.shape[0] for tensor in inputs.values()} if self.model.batchable and self._batch > 1 else ()
         rows = next(iter(sizes)) if len(sizes) == 1 else 0
@@ -103,7 +100,11 @@ class Batcher:
             return job.answer
         job.answer.add_done_callback(partial(self._drop, job))
         self._waiting.append(job)
-        self._start()
+        if self._quick < QUICK_RUNS or rows > 1 or self._turns or not self.model.same_rows:
+            self._start()
+        elif not self._soon:  # those that arrive in the same turn of the event loop join it
+            self._soon = True
+            self._loop.call_soon(self._run_here)
         return job.answer
 
     def abandon(self) -> None:
@@ -126,7 +127,7 @@ class Batcher:
         for thread in self._threads:
             thread.join(timeout=5)
 
-    def _drop(self, job: _Job, answer: "asyncio.Future[Tensors]") -> None:
+    def _drop(self, job: _Job, answer: asyncio.Future[Tensors]) -> None:
         """Remove a job that was cancelled."""
         if not answer.cancelled():
             return
@@ -144,6 +145,14 @@ class Batcher:
             turn = self._next()
             self._turns.add(turn)
             self._idle.pop().put(turn)
+
+    def _run_here(self) -> None:
+        """Run what is queued in the event loop, unless some of it may take long or a thread is running the model."""
+        self._soon = False
+        while self._waiting and not self._turns and self._quick >= QUICK_RUNS and self._waiting[0].rows <= 1:
+            turn = self._next()
+            self._deliver(turn, self._outcomes(turn))
+        self._start()
 
     def _next(self) -> _Turn:
         """Queued jobs, and large ones that have begun, take turns."""
@@ -176,6 +185,9 @@ class Batcher:
         if outcomes[0] is None and not self._closing and not turn.jobs[0].answer.done():
             self._begun.append(turn.jobs[0])
         self._start()
+        self._deliver(turn, outcomes)
+
+    def _deliver(self, turn: _Turn, outcomes: list[Outcome]) -> None:
         for job, outcome in zip(turn.jobs, outcomes, strict=True):
             if job.answer.done():  # cancelled
                 continue
@@ -198,6 +210,13 @@ class Batcher:
             del turn, outcomes  # an idle thread keeps no tensors
 
     def _outcomes(self, turn: _Turn) -> list[Outcome]:
+        start = thread_time()
+        outcomes = self._run_turn(turn)
+        quick = thread_time() - start < QUICK_S
+        self._quick = min(self._quick + 1, QUICK_RUNS) if quick else -100 * QUICK_RUNS
+        return outcomes
+
+    def _run_turn(self, turn: _Turn) -> list[Outcome]:
         if len(turn.jobs) > 1:
             rows = [job.rows for job in turn.jobs]
             self._observe(sum(rows))

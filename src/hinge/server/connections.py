@@ -38,13 +38,13 @@ SWEEP_S = 0.25
 REFUSED = 64  # refused clients that may linger at the same time
 SPARE_FILES = 128  # descriptors for everything but connections
 
-_PROCESS = secrets.token_hex(4)
+_PROCESS = secrets.token_hex(4).encode("ascii")
 _COUNT = count(1)
 
 
-def new_id() -> str:
+def new_id() -> bytes:
     """An id that no other request has, by which an answer and its line in the log are found."""
-    return f"{_PROCESS}-{next(_COUNT):x}"
+    return b"%s-%x" % (_PROCESS, next(_COUNT))
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -53,8 +53,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._inner: asyncio.Protocol | None = None
-        self._transport: asyncio.Transport | None = None
-        self._flow: _Flow | None = None
+        self._transport: _Transport | None = None
         self._opening: asyncio.Task[None] | None = None
         self._awaited: asyncio.Future[Any] | None = None
         self._address: tuple[str, int] | None = None
@@ -62,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unread, self._unread_since = 0, 0.0
         self._active = self._discarding = False
         self._in_read = 0  # requests that came with the last bytes
+        self.request_id = b""
         self.received = 0  # bytes of the current request, headers included
         self.gone = False
 
@@ -75,6 +75,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
         self._active = True
         self._since = None
+        self.request_id = new_id()
         self._listener.idle.pop(self, None)
 
     def end(self, complete: bool) -> None:
@@ -100,16 +101,14 @@ class Connection(asyncio.BufferedProtocol):
     # -- the asyncio protocol ------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)
-        self._transport, self._opening = transport, None
+        self._transport, self._opening = _Transport(cast(asyncio.Transport, transport)), None
         self._since = asyncio.get_running_loop().time()
         peer = transport.get_extra_info("peername")
         self._address = (str(peer[0]), int(peer[1])) if peer else None
         if self._address:
             self._listener.by_address[self._address] = self
-        self._flow = _Flow(transport)
         self._inner = self._listener.protocol()
-        self._inner.connection_made(cast(asyncio.Transport, self._flow))
+        self._inner.connection_made(cast(asyncio.Transport, self._transport))
 
     def get_buffer(self, sizehint: int) -> bytearray:
         return self._listener.buffer  # shared: it is read before anything else runs
@@ -122,8 +121,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self._active and self._since is None:
             self._since = asyncio.get_running_loop().time()
         self._inner.data_received(bytes(memoryview(self._listener.buffer)[:nbytes]))
-        if nbytes == READ_BYTES and self._flow is not None:  # there may be more: others have a turn first
-            self._flow.pause_for_others()
+        if nbytes == READ_BYTES:  # there may be more: others have a turn first
+            self._transport.pause_for_others()
         if self._active:
             return
         if self._transport.is_closing():  # uvicorn has answered 400
@@ -203,15 +202,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _discard(self) -> None:
         """Ignore what is still sent, and close soon."""
-        transport = self._transport
         self._discarding, self._since = True, None
-        if transport is None or transport.is_closing():
-            return
-        if transport.can_write_eof():
-            transport.write_eof()
-        if self._flow is not None:
-            self._flow.resume_reading()
-        asyncio.get_running_loop().call_later(LINGER_S, transport.close)
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.linger()
 
     def _forget(self) -> None:
         self.gone = True
@@ -224,16 +217,44 @@ class Connection(asyncio.BufferedProtocol):
             self._awaited.cancel()
 
 
-class _Flow:
-    """A transport as uvicorn sees it, whose reading can also be paused for one turn of the event loop."""
+class _Transport:
+    """A transport as uvicorn sees it, whose reading can also be paused for one turn of the event loop.
+
+    The head and the body of an answer, which uvicorn writes one after the other, are sent together: two calls of the
+    system, and two wakes of the client, would take 30 µs more.
+    """
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._wanted, self._waiting = True, False
-        self.write, self.close, self.is_closing = transport.write, transport.close, transport.is_closing
+        self._unsent: list[bytes] = []
+        self.is_closing = transport.is_closing
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if data:
+            if not self._unsent:
+                asyncio.get_running_loop().call_soon(self.flush)
+            self._unsent.append(data)
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+    def linger(self) -> None:
+        """Send no more, and close soon."""
+        self.flush()
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self.resume_reading()
+        asyncio.get_running_loop().call_later(LINGER_S, self._transport.close)
+
+    def flush(self) -> None:
+        if self._unsent:
+            self._transport.write(b"".join(self._unsent))
+            self._unsent.clear()
 
     def pause_reading(self) -> None:
         self._wanted = False
@@ -293,7 +314,7 @@ class Listener:
 
     def refused(self, status: int, reason: str, problem: str) -> str:
         """Count and log a refusal that the application does not see; returns its id."""
-        id = new_id()
+        id = new_id().decode()
         self._metrics.refused(reason)
         self._log.write("warning", "refused", id=id, status=status, reason=reason, error=problem)
         return id
@@ -346,7 +367,8 @@ class Listener:
         self._say("too many connections", connections=self.limit)
         try:
             if plain and len(self._refused) < REFUSED:
-                client.send(Refusal(503, "connections", "too many connections", (("retry-after", "1"),)).http(new_id()))
+                refusal = Refusal(503, "connections", "too many connections", (("retry-after", "1"),))
+                client.send(refusal.http(new_id().decode()))
                 client.shutdown(socket.SHUT_WR)
                 self._refused.add(client)
                 asyncio.get_running_loop().call_later(LINGER_S, self._let_go, client)

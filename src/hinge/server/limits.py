@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import http
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
+from starlette.types import Message, Receive
 
 from hinge._checks import positive, whole
 from hinge.errors import HingeError
-from hinge.oip.json import MAX_BODY_BYTES
+from hinge.oip.tensors import MAX_BODY_BYTES
 
 MAX_HEAD_BYTES = 16 * 2**10  # of a request's address and headers
 MAX_HEADERS = 100
 FREE_PIECES = 64  # pieces in which a body may arrive, however small they are
 MIN_PIECE_BYTES = 256  # beyond those, how large they must be on average
-PATIENCE_S = 1.0  # for a body to arrive, before it must make room where the limits are reached
+PATIENCE_S = 1.0  # for a body to arrive, before it must make room where a limit is reached
 FREE_FRAMING_BYTES = 2 * MAX_HEAD_BYTES  # of headers and chunk sizes; beyond, a body must be at least as large as they
 
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Headers = tuple[tuple[str, str], ...]
 
 
@@ -100,60 +98,28 @@ class Admission:
     """
 
     def __init__(self, *, requests: int, held_bytes: int, body_bytes: int, receive_s: float) -> None:
-        self.requests = 0
-        self._bytes = 0
+        self.requests = self.bytes = 0
+        self.receive_s = receive_s
         self._max_requests, self._max_bytes, self._max_body = requests, held_bytes, body_bytes
-        self._receive_s = receive_s
-        self._arriving: dict[Body, None] = {}  # the oldest first
+        self.arriving: dict[Body, None] = {}  # the oldest first
 
-    @contextmanager
-    def request(self) -> Iterator[Body]:
-        """Admit one request until it is answered."""
+    def request(self) -> Body:
+        """Admit one request, until its body's context is left."""
         if self.requests >= self._max_requests and not self._make_room(None):
             raise overloaded(f"{self._max_requests} requests are in flight")
-        body = Body(self)
-        self.requests += 1
-        try:
-            yield body
-        finally:
-            self.release(body)
+        return Body(self)
 
     def check(self, body: Body, more: int) -> None:
         """Refuse so many more bytes of a body, if they are too many."""
         if body.bytes + more > self._max_body:
             raise Refusal(413, "too large", f"a body may have {self._max_body} bytes")
-        while self._bytes + more > self._max_bytes:
+        while self.bytes + more > self._max_bytes:
             if not self._make_room(body):
-                raise overloaded(f"{self._bytes} bytes of requests are in memory")
-
-    def add(self, more: int) -> None:
-        """Count bytes that have arrived."""
-        self._bytes += more
-
-    def release(self, body: Body) -> None:
-        """Count a request no longer; once is enough."""
-        self._arriving.pop(body, None)
-        if not body.released:
-            body.released = True
-            self.requests -= 1
-            self._bytes -= body.bytes
-
-    @contextmanager
-    def arriving(self, body: Body) -> Iterator[float]:
-        """While a body arrives; gives when it must have arrived."""
-        self._arriving[body] = None
-        try:
-            yield body.since + self._receive_s
-        finally:
-            self._arriving.pop(body, None)
+                raise overloaded(f"{self.bytes} bytes of requests are in memory")
 
     def _make_room(self, newcomer: Body | None) -> bool:
-        oldest = next((body for body in self._arriving if body is not newcomer), None)
-        if oldest is None or asyncio.get_running_loop().time() - oldest.since < PATIENCE_S:
-            return False
-        self.release(oldest)
-        oldest.interrupt(overloaded("the body arrives too slowly while others wait"))
-        return True
+        oldest = next((body for body in self.arriving if body is not newcomer), None)
+        return oldest is not None and oldest.make_room()
 
 
 class Body:
@@ -161,54 +127,65 @@ class Body:
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
-        self._task: asyncio.Task[Any] | None = None
-        self._refusal: Refusal | None = None
-        self.since = asyncio.get_running_loop().time()
         self.bytes = 0
         self.complete = False
-        self.released = False
+        self._since = asyncio.get_running_loop().time()
+        self._timeout = asyncio.timeout(admission.receive_s)
+        self._counted = self._slow = False
 
-    def interrupt(self, refusal: Refusal) -> None:
-        """End the wait for the rest of it."""
-        if self._task is not None and self._refusal is None:
-            self._refusal = refusal
-            self._task.cancel()
+    def __enter__(self) -> Body:
+        self._admission.requests += 1
+        self._counted = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        self._admission.arriving.pop(self, None)
+        if self._counted:
+            self._counted = False
+            self._admission.requests -= 1
+            self._admission.bytes -= self.bytes
+
+    def make_room(self) -> bool:
+        """End the wait for the rest of it, unless it has only begun; whether that was so."""
+        now = asyncio.get_running_loop().time()
+        if now - self._since < PATIENCE_S:
+            return False
+        self._leave()
+        self._slow = True
+        self._timeout.reschedule(now)
+        return True
 
     async def receive(self, receive: Receive, declared: int | None, received: Callable[[], int]) -> bytes:
         """All of it. `declared` is its Content-Length; `received` gives the bytes that came, framing included."""
-        if declared is not None:
-            self._admission.check(self, declared)
+        self._admission.check(self, declared or 0)
         pieces: list[bytes] = []
-        with self._admission.arriving(self) as end:
-            while not self.complete:
-                message = await self._before_timeout(receive, end)
-                if message["type"] != "http.request":
-                    raise disconnected()
-                piece: bytes = message.get("body", b"")
-                self._admission.check(self, len(piece))
-                self._admission.add(len(piece))
-                self.bytes += len(piece)
-                pieces.append(piece)
-                self.complete = not message.get("more_body", False)
-                if len(pieces) > FREE_PIECES and self.bytes < len(pieces) * MIN_PIECE_BYTES:
-                    raise Refusal(400, "tiny pieces", "the body comes in too many pieces that are too small")
-                if not self.complete and received() > 2 * self.bytes + FREE_FRAMING_BYTES:
-                    raise Refusal(400, "tiny pieces", "the body comes in chunks that are too small")
+        self._admission.arriving[self] = None
+        try:
+            async with self._timeout:
+                while not self.complete:
+                    pieces.append(self._piece(await receive()))
+                    if len(pieces) > FREE_PIECES and self.bytes < len(pieces) * MIN_PIECE_BYTES:
+                        raise Refusal(400, "tiny pieces", "the body comes in too many pieces that are too small")
+                    if not self.complete and received() > 2 * self.bytes + FREE_FRAMING_BYTES:
+                        raise Refusal(400, "tiny pieces", "the body comes in chunks that are too small")
+        except TimeoutError:
+            if self._slow:
+                raise overloaded("the body arrives too slowly while others wait") from None
+            raise Refusal(408, "too slow", "the body did not arrive in time") from None
+        finally:
+            self._admission.arriving.pop(self, None)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    async def _before_timeout(self, receive: Receive, end: float) -> MutableMapping[str, Any]:
-        """The next message. (A timer costs less than the task that `wait_for` makes.)"""
-        self._task = asyncio.current_task()
-        late = Refusal(408, "too slow", "the body did not arrive in time")
-        timer = asyncio.get_running_loop().call_at(end, self.interrupt, late)
-        try:
-            return await receive()
-        except asyncio.CancelledError:
-            if self._refusal is None:
-                raise
-            if self._task is not None:
-                self._task.uncancel()
-            raise self._refusal from None
-        finally:
-            timer.cancel()
-            self._task = None
+    def _piece(self, message: Message) -> bytes:
+        if message["type"] != "http.request":
+            raise disconnected()
+        piece: bytes = message.get("body", b"")
+        self._admission.check(self, len(piece))
+        if self._counted:  # else it has made room, and its time is over
+            self._admission.bytes += len(piece)
+            self.bytes += len(piece)
+        self.complete = not message.get("more_body", False)
+        return piece

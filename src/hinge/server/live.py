@@ -29,7 +29,7 @@ from starlette.types import Receive, Scope, Send
 from hinge import __version__
 from hinge.device.reporter import MOST_BINS, MOST_COMPARED, NAME, RECENT
 from hinge.errors import InvalidMessage
-from hinge.oip.json import decoded
+from hinge.oip.messages import decoded
 from hinge.oip.tensors import MAX_TEXT
 from hinge.server.limits import Refusal, overloaded
 
@@ -40,10 +40,9 @@ MOST_DEVICES = 64
 MOST_OF_ADDRESS = 32  # devices that one address may report, unless it is this machine's own
 FORGET_S = 60.0  # silence after which a device makes room for another, and its name is free
 POINTS = 600  # of a device's history
-MOST_LISTENERS = 32
+MOST_PAGES = 32  # that are open
 BEAT_S = 1.0  # between two events about the server, by which both sides notice that the other is gone
-STUCK_S = 10.0  # for a listener to read an event
-OWN = 5  # numbers of the device itself, with which a point begins
+STUCK_S = 10.0  # for a page to read an event
 
 Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
 Name = Annotated[str, Meta(min_length=1, max_length=NAME)]
@@ -146,24 +145,18 @@ class Report(_Checked):
 
 _DECODER = msgspec.json.Decoder(Report)
 
-# What the page draws over time: samples, offloads, offload cost, cost per sample and regret, then for each policy that
-# is compared its offload fraction, cost per sample and regret. What is not known is NaN.
+# What the page draws over time: these figures, then for each policy that is compared its offload fraction, cost per
+# sample and regret. What is not known is NaN.
+_DRAWN = ("samples", "offloads", "offload_cost", "cost_per_sample", "regret")
+OWN = len(_DRAWN)
 Point: TypeAlias = "array[float]"  # as a history of many devices is to be small
 
 
 class Figures(NamedTuple):
-    """The numbers of a report that go into the metrics and the history, and the event that shows it."""
+    """What is kept of a report: the numbers that go into the metrics and the history, and the event that shows it."""
 
     samples: int
-    offloads: int
-    answered_by_remote: int
-    agreed: float
-    offload_cost: float
-    cost_per_sample: float | None
-    regret: float | None
-    breaker_open: bool
-    not_durable: bool
-    licensed_bins: int
+    gauges: dict[str, float | None]  # by their names in `_GAUGES`
     fell_back: dict[str, int]
     alarms: dict[str, int]
     compared: tuple[str, ...]  # the policies beside the device's own
@@ -177,28 +170,25 @@ def read_report(name: str, body: bytes) -> Figures:
     if report.device != name:
         raise InvalidMessage("report: device must be the one that reports")
     status = report.status
-    offloads = status.answered_by_remote + sum(status.fell_back.values())
-    numbers = [status.samples, offloads, status.offload_cost, report.cost_per_sample, report.regret]
+    gauges = {
+        "samples": status.samples,
+        "offloads": status.answered_by_remote + sum(status.fell_back.values()),
+        "answered_by_remote": status.answered_by_remote,
+        "agreed": status.agreed,
+        "offload_cost": status.offload_cost,
+        "cost_per_sample": report.cost_per_sample,
+        "regret": report.regret,
+        "breaker_open": status.breaker != "closed",
+        "not_durable": status.not_durable is not None,
+        "licensed_bins": sum(each.licensed for each in report.bins),
+    }
+    numbers = [gauges[each] for each in _DRAWN]
     for row in report.compare:
         numbers += [row.offload_fraction, row.cost_per_sample, row.regret]
     point = array("d", [nan if number is None else number for number in numbers])
-    return Figures(
-        samples=status.samples,
-        offloads=offloads,
-        answered_by_remote=status.answered_by_remote,
-        agreed=status.agreed,
-        offload_cost=status.offload_cost,
-        cost_per_sample=report.cost_per_sample,
-        regret=report.regret,
-        breaker_open=status.breaker != "closed",
-        not_durable=status.not_durable is not None,
-        licensed_bins=sum(each.licensed for each in report.bins),
-        fell_back=status.fell_back,
-        alarms=status.alarms,
-        compared=tuple(row.policy for row in report.compare),
-        point=point,
-        event=event("report", b'{"report":%s,"point":%s}' % (msgspec.json.encode(report), write_point(point))),
-    )
+    shown = event("report", b'{"report":%s,"point":%s}' % (msgspec.json.encode(report), write_point(point)))
+    compared = tuple(row.policy for row in report.compare)
+    return Figures(status.samples, gauges, status.fell_back, status.alarms, compared, point, shown)
 
 
 @lru_cache(maxsize=1024)  # a device sends each picture many times
@@ -291,11 +281,11 @@ _GAUGES = {
 
 
 class Reports(Collector):
-    """All devices, for the page and for the metrics. Changed in the event loop only."""
+    """All devices, for the page and for the metrics, and the pages that are open. Changed in the event loop only."""
 
     def __init__(self, requests: Callable[[], list[Any]], clock: Callable[[], float] = time.monotonic) -> None:
-        self.listeners = Listeners(self._greet, self._beat)
         self.devices: dict[str, Device] = {}
+        self.pages: set[Page] = set()
         self._requests, self._clock = requests, clock
 
     def put(self, name: str, figures: Figures, address: str = "127.0.0.1") -> None:
@@ -308,31 +298,54 @@ class Reports(Collector):
             if device.address != address and now - device.heard < FORGET_S:
                 raise Refusal(403, "name taken", "another address reports a device of that name")
             device.update(figures, address, now)
-        self.listeners.send(name, device.report)
+        for page in self.pages:
+            page.put(name, device.report)
 
     def collect(self) -> Iterator[Metric]:
         """The figures of the last reports, for Prometheus."""
-        known = [(name, device.figures, device.heard) for name, device in sorted(self.devices.items())]
-        for field_name, what in _GAUGES.items():
-            family = GaugeMetricFamily(f"hinge_device_{field_name}", what, labels=["device"])
-            for name, figures, _ in known:
-                value = getattr(figures, field_name)
+        known = sorted(self.devices.items())
+        for each, what in _GAUGES.items():
+            family = GaugeMetricFamily(f"hinge_device_{each}", what, labels=["device"])
+            for name, device in known:
+                value = device.figures.gauges[each]
                 if value is not None:
                     family.add_metric([name], float(value))
             yield family
-        for field_name, what, label in (
-            ("fell_back", "Samples answered locally as the remote failed", "kind"),
-            ("alarms", "Things that need a person", "alarm"),
-        ):
-            family = GaugeMetricFamily(f"hinge_device_{field_name}", what, labels=["device", label])
-            for name, figures, _ in known:
-                for kind, count in getattr(figures, field_name).items():
-                    family.add_metric([name, kind], float(count))
-            yield family
+        fell_back = GaugeMetricFamily(
+            "hinge_device_fell_back", "Samples answered locally as the remote failed", labels=["device", "kind"]
+        )
+        alarms = GaugeMetricFamily("hinge_device_alarms", "Things that need a person", labels=["device", "alarm"])
         silence = GaugeMetricFamily("hinge_device_silent_seconds", "Since the last report", labels=["device"])
-        for name, _, heard in known:
-            silence.add_metric([name], self._clock() - heard)
-        yield silence
+        for name, device in known:
+            for family, counts in ((fell_back, device.figures.fell_back), (alarms, device.figures.alarms)):
+                for kind, count in counts.items():
+                    family.add_metric([name, kind], float(count))
+            silence.add_metric([name], self._clock() - device.heard)
+        yield from (fell_back, alarms, silence)
+
+    def open_page(self) -> Page:
+        """One more open page, if there is room; it is sent all there is."""
+        if len(self.pages) >= MOST_PAGES:
+            raise overloaded(f"{MOST_PAGES} pages are open")
+        page = Page(self)
+        self.pages.add(page)
+        hello = event("hello", msgspec.json.encode({"version": __version__}))
+        page.put("hello", lambda: hello)
+        for name, device in sorted(self.devices.items()):
+            page.put(f"history of {name}", device.history)
+            page.put(name, device.report)
+        return page
+
+    def end_pages(self) -> None:
+        """End the streams of all open pages."""
+        for page in self.pages:
+            page.end()
+
+    def beat(self) -> bytes:
+        """The event about the server itself."""
+        now = self._clock()
+        silent = {name: round(now - device.heard, 1) for name, device in self.devices.items()}
+        return event("server", msgspec.json.encode({"requests": self._requests(), "silent_s": silent}))
 
     def _make_room(self, address: str) -> None:
         held = sum(device.address == address for device in self.devices.values())
@@ -345,19 +358,6 @@ class Reports(Collector):
             raise overloaded(f"{MOST_DEVICES} devices report already")
         del self.devices[name]
 
-    def _greet(self, listener: Listener) -> None:
-        """Send a new listener all there is."""
-        hello = event("hello", msgspec.json.encode({"version": __version__}))
-        listener.put("hello", lambda: hello)
-        for name, device in sorted(self.devices.items()):
-            listener.put(f"history of {name}", device.history)
-            listener.put(name, device.report)
-
-    def _beat(self) -> bytes:
-        now = self._clock()
-        silent = {name: round(now - device.heard, 1) for name, device in self.devices.items()}
-        return event("server", msgspec.json.encode({"requests": self._requests(), "silent_s": silent}))
-
 
 @lru_cache(maxsize=64)
 def is_loopback(address: str) -> bool:
@@ -368,19 +368,15 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-# -- events ------------------------------------------------------------------------------------------------------------
-
-
-class Listener:
-    """One open page, and the events it has still to be sent: the latest of each subject.
+class Page:
+    """An open page, and the events it has still to be sent: the latest of each subject, written when it is sent.
 
     It is the ASGI response that sends them.
     """
 
-    def __init__(self, listeners: Listeners) -> None:
-        self.ended = False
-        self._listeners = listeners
-        self._pending: dict[str, Callable[[], bytes]] = {}  # events are written when they are sent
+    def __init__(self, reports: Reports) -> None:
+        self._reports, self._ended = reports, False
+        self._pending: dict[str, Callable[[], bytes]] = {}
         self._news = asyncio.Event()
 
     def put(self, subject: str, write: Callable[[], bytes]) -> None:
@@ -390,82 +386,44 @@ class Listener:
 
     def end(self) -> None:
         """End the stream."""
-        self.ended = True
+        self._ended = True
         self._news.set()
-
-    async def next(self, wait_s: float) -> bytes | None:
-        """The event that has waited longest; None if there is none for so long."""
-        if not self._pending:
-            self._news.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._news.wait()
-        for subject in self._pending:
-            return self._pending.pop(subject)()
-        return None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the page is closed, does not read, or the stream is ended."""
-        headers = [
-            (b"content-type", b"text/event-stream"),
-            (b"cache-control", b"no-store"),
-            (b"x-accel-buffering", b"no"),  # a proxy that collects events would keep them from the page
-        ]
         gone = asyncio.ensure_future(_disconnected(receive))
         gone.add_done_callback(lambda _: self.end())
         loop = asyncio.get_running_loop()
         beat_at = loop.time()
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            while not self.ended:
+            await send({"type": "http.response.start", "status": 200, "headers": _EVENT_HEADERS})
+            while not self._ended:
                 if loop.time() >= beat_at:
                     beat_at = loop.time() + BEAT_S
-                    self.put("server", self._listeners.beat)
-                news = await self.next(beat_at - loop.time())
-                if news is not None:
+                    self.put("server", self._reports.beat)
+                if self._pending:
+                    write = self._pending.pop(next(iter(self._pending)))
                     async with asyncio.timeout(STUCK_S):
-                        await send({"type": "http.response.body", "body": news, "more_body": True})
+                        await send({"type": "http.response.body", "body": write(), "more_body": True})
+                    continue
+                self._news.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(beat_at):
+                        await self._news.wait()
             async with asyncio.timeout(STUCK_S):
                 await send({"type": "http.response.body", "body": b""})
         except (TimeoutError, OSError):
             pass  # it does not read
         finally:
             gone.cancel()
-            self._listeners.remove(self)
+            self._reports.pages.discard(self)
 
 
-class Listeners:
-    """All open pages. To be used in the event loop."""
-
-    def __init__(self, greet: Callable[[Listener], None], beat: Callable[[], bytes]) -> None:
-        self._greet, self.beat = greet, beat
-        self._all: set[Listener] = set()
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def add(self) -> Listener:
-        """One more, if there is room."""
-        if len(self._all) >= MOST_LISTENERS:
-            raise overloaded(f"{MOST_LISTENERS} pages are open")
-        listener = Listener(self)
-        self._all.add(listener)
-        self._greet(listener)
-        return listener
-
-    def remove(self, listener: Listener) -> None:
-        """Forget one."""
-        self._all.discard(listener)
-
-    def send(self, subject: str, write: Callable[[], bytes]) -> None:
-        """Send an event to all."""
-        for listener in self._all:
-            listener.put(subject, write)
-
-    def end(self) -> None:
-        """End all streams."""
-        for listener in self._all:
-            listener.end()
+_EVENT_HEADERS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # a proxy that collects events would keep them from the page
+]
 
 
 async def _disconnected(receive: Receive) -> None:

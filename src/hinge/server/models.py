@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -110,16 +111,30 @@ class Model:
 
         return cls(session, inputs, outputs, batchable, onnxruntime.RunOptions, found)
 
+    @cached_property
+    def takes_text(self) -> bool:
+        """Whether one of its inputs is BYTES."""
+        return any(spec.datatype == "BYTES" for spec in self.inputs)
+
+    @cached_property
+    def output_names(self) -> tuple[str, ...]:
+        """The names of its outputs."""
+        return tuple(spec.name for spec in self.outputs)
+
+    @cached_property
+    def same_rows(self) -> bool:
+        """Whether all rows of its inputs have the same shape."""
+        return not any(-1 in spec.shape[1:] for spec in self.inputs)
+
     def fits(self, other: Model) -> bool:
         """Whether clients of the other can use this one without noticing."""
         return self.inputs == other.inputs and self.outputs == other.outputs
 
     def run(self, inputs: Tensors, options: Any) -> Tensors:
         """The outputs."""
-        if any(tensor.dtype.kind == "O" for tensor in inputs.values()):
+        if self.takes_text:
             inputs = {name: _as_text(tensor) for name, tensor in inputs.items()}
-        outputs = self.session.run(None, inputs, options)
-        return {spec.name: output for spec, output in zip(self.outputs, outputs, strict=True)}
+        return dict(zip(self.output_names, self.session.run(None, inputs, options), strict=True))
 
     def run_together(self, requests: list[Tensors], rows: list[int], options: Any) -> list[Tensors]:
         """The outputs of each of several requests, which differ only in their rows, from one run."""
@@ -169,15 +184,16 @@ class Service:
         self.place = place
         self.name = place.name
         self.model = model  # which the next requests are run on
+        metrics.loaded(self.name, well=True)
         observe = metrics.watch_model(self.name, lambda: self.batcher.queued)
         self.batcher = Batcher(model, workers=workers, batch=limits.batch, observe=observe)
-        self.output_names = frozenset(spec.name for spec in model.outputs)
 
     def replace(self, model: Model) -> None:
         """Run the next requests on another model, if clients can use it without noticing."""
         if not model.fits(self.model):
             raise InvalidModel(f"{self.place.path}: its inputs or outputs are not those of the model it would replace")
-        self.model = self.batcher.model = model
+        self.model = model
+        self.batcher.replace(model)
 
     def metadata(self) -> Message:
         """What clients are told of the model."""
@@ -193,11 +209,8 @@ class Watcher:
     def __init__(
         self, services: Iterable[Service], interval_s: float, threads: int | None, metrics: Metrics, log: Log
     ) -> None:
-        self._services = tuple(services)
-        self._interval_s = interval_s
-        self._threads = threads
-        self._metrics = metrics
-        self._log = log
+        self._services, self._interval_s, self._threads = tuple(services), interval_s, threads
+        self._metrics, self._log = metrics, log
         self._tried = {service.name: service.model.stamp for service in self._services}
         self._seen = dict(self._tried)
 

@@ -10,48 +10,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, defstruct
 
 from hinge import __version__
-from hinge.oip.json import MAX_BODY_BYTES
 from hinge.oip.messages import ErrorBody, ModelBody, RequestBody, ResponseBody, ServerBody, schemas
+from hinge.oip.tensors import MAX_BODY_BYTES
 from hinge.server.live import DeviceName, Report
 from hinge.server.models import VERSION
 
 Json = dict[str, Any]
 
 
-class Live(Struct):
-    """Whether the server runs."""
-
-    live: bool
-
-
-class Ready(Struct):
-    """Whether the server takes requests."""
-
-    ready: bool
-
-
-class ModelReady(Struct):
-    """Whether a model takes requests."""
-
-    name: str
-    ready: bool
-
-
-class Reported(Struct):
-    """The device whose report was taken."""
-
-    device: DeviceName
-
-
-class Description(Struct):
-    """A description by OpenAPI."""
-
-    openapi: str
-    paths: dict[str, Any]
-
+Live = defstruct("Live", [("live", bool)])
+Ready = defstruct("Ready", [("ready", bool)])
+ModelReady = defstruct("ModelReady", [("name", str), ("ready", bool)])
+Reported = defstruct("Reported", [("device", DeviceName)])
+Description = defstruct("Description", [("openapi", str), ("paths", dict[str, Any])])
 
 PROBLEMS = {
     400: "The request makes no sense, or not to this model; or it is not HTTP.",
@@ -70,6 +44,11 @@ ALWAYS = (400, 408, 431, 500, 503)  # whatever is asked for
 PAGE = {"/": "index.html"} | {
     f"/hinge/{name}": name for name in ("style.css", "page.js", "stream.js", "charts.js", "parts.js", "numbers.js")
 }
+
+
+def content_type(name: str) -> str:
+    """The type of a file of the live page."""
+    return {"html": "text/html", "js": "text/javascript", "css": "text/css"}[name.rpartition(".")[2]]
 
 
 @dataclass(frozen=True)
@@ -103,14 +82,12 @@ OPERATIONS = (
     ),
     Operation("GET", "/metrics", "metrics", "Counts for Prometheus", "text/plain"),
     Operation("GET", "/openapi.json", "openapi", "This description", Description),
-    Operation(
-        "POST", "/hinge/devices/{device}", "report", "Report how a device fares", Reported, (403, 413, 415), Report
-    ),
+    Operation("POST", "/hinge/devices/{device}", "report", "Report on a device", Reported, (403, 413, 415), Report),
     Operation("GET", "/hinge/events", "events", "What the page shows, as it changes", "text/event-stream"),
-    *(Operation("GET", path, "page", f"The live page: {name}", CONTENT, open=True) for path, name, CONTENT in (
-        (path, name, {"html": "text/html", "js": "text/javascript", "css": "text/css"}[name.rpartition(".")[2]])
+    *(
+        Operation("GET", path, "page", f"The live page: {name}", content_type(name), open=True)
         for path, name in PAGE.items()
-    )),
+    ),
 )  # fmt: skip
 
 
@@ -127,30 +104,18 @@ def describe(models: Sequence[str], *, guarded: bool) -> Json:
     for operation in OPERATIONS:
         described = paths.setdefault(operation.path, {"parameters": list(_parameters(operation.path, models))})
         described[operation.method.lower()] = _operation(operation, guarded)
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Hinge edge server",
-            "version": __version__,
-            "description": "ONNX models behind the Open Inference Protocol v2.",
-        },
-        "paths": paths,
-        "components": components,
-        "security": [{"token": []}] if guarded else [],
-    }
-
-
-def statuses(operation: Operation, guarded: bool) -> list[int]:
-    """The statuses with which an operation may be answered, besides 200."""
-    access = () if guarded and operation.open else (401,) if guarded else (421,)
-    return sorted({*ALWAYS, *operation.problems, *access})
+    what = "ONNX models behind the Open Inference Protocol v2."
+    info = {"title": "Hinge edge server", "version": __version__, "description": what}
+    security: list[Json] = [{"token": []}] if guarded else []
+    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": components, "security": security}
 
 
 def _operation(operation: Operation, guarded: bool) -> Json:
     error = {"application/json": _ref(ErrorBody), "text/plain": {}}  # text where the request is not HTTP
-    header = {"X-Request-Id": {"schema": {"type": "string"}, "description": "The request's id in the log."}}
-    responses: Json = {"200": {"description": operation.summary, "content": _content(operation), "headers": header}}
-    for status in statuses(operation, guarded):
+    id = {"X-Request-Id": {"schema": {"type": "string"}, "description": "The request's id in the log."}}
+    responses: Json = {"200": {"description": operation.summary, "content": _content(operation), "headers": id}}
+    access = () if guarded and operation.open else (401,) if guarded else (421,)
+    for status in sorted({*ALWAYS, *operation.problems, *access}):
         responses[str(status)] = {"description": PROBLEMS[status], "content": error}
     if operation.result is Ready:
         either = {"anyOf": [_ref(Ready)["schema"], _ref(ErrorBody)["schema"]]}
@@ -164,14 +129,9 @@ def _operation(operation: Operation, guarded: bool) -> Json:
         described["requestBody"]["description"] = (
             "JSON; or JSON of Inference-Header-Content-Length bytes and, behind it, tensors as binary data."
         )
-        described["parameters"] = [
-            {
-                "name": "Inference-Header-Content-Length",
-                "in": "header",
-                "schema": {"type": "integer", "minimum": 0, "maximum": MAX_BODY_BYTES},
-                "description": "Where binary data begins.",
-            }
-        ]
+        length = {"type": "integer", "minimum": 0, "maximum": MAX_BODY_BYTES}
+        header = {"name": "Inference-Header-Content-Length", "in": "header", "schema": length}
+        described["parameters"] = [{**header, "description": "Where binary data begins."}]
     return described
 
 

@@ -30,7 +30,6 @@ from hinge.oip.access import check_token
 from hinge.server.app import App
 from hinge.server.connections import EventLoop, Listener
 from hinge.server.limits import Limits
-from hinge.server.live import Reports
 from hinge.server.models import Model, Place, Service, Watcher, parse_places
 from hinge.server.observability import Log, Metrics
 
@@ -192,29 +191,19 @@ class Server:
 
     def make_app(self, models: Mapping[Place, Model], metrics: Metrics, listener: Listener) -> App:
         """The application, with its services. Called in the server's event loop."""
-        reports = Reports(metrics.requests)
-        metrics.registry.register(reports)
         workers = self._workers or os.cpu_count() or 1
-        services: dict[str, Service] = {}
-        for place, model in models.items():
-            metrics.loaded(place.name, well=True)
-            services[place.name] = Service(place, model, workers=workers, limits=self.limits, metrics=metrics)
+        services = {
+            place.name: Service(place, model, workers=workers, limits=self.limits, metrics=metrics)
+            for place, model in models.items()
+        }
         return App(
-            services,
-            token=self._token,
-            insecure=self._insecure,
-            limits=self.limits,
-            metrics=metrics,
-            log=self.log,
-            reports=reports,
-            listener=listener,
+            services, self._token, self._insecure, limits=self.limits, metrics=metrics, log=self.log, listener=listener
         )
 
-    def make_watcher(self, app: App, metrics: Metrics) -> Watcher | None:
-        """What replaces models whose files change, if that is wanted."""
-        if self._watch_s is None:
-            return None
-        return Watcher(app.services.values(), self._watch_s, self._threads, metrics, self.log)
+    async def watch(self, app: App, metrics: Metrics) -> None:
+        """Replace models whose files change, if that is wanted."""
+        if self._watch_s is not None:
+            await Watcher(app.services.values(), self._watch_s, self._threads, metrics, self.log).watch()
 
 
 class _Run:
@@ -284,9 +273,7 @@ class _Run:
         try:
             await _either(serving, loop.listener.started)
             log.write("info", "started", models=sorted(app.services))
-            watcher = server.make_watcher(app, metrics)
-            if watcher is not None:
-                tasks.append(loop.create_task(watcher.watch()))
+            tasks.append(loop.create_task(server.watch(app, metrics)))
             self._started.set_result(None)
             await _either(serving, stop)
             end = loop.time() + server.drain_s

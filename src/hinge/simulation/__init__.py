@@ -1,20 +1,10 @@
 """Simulation: sources of samples, the loops that policies run in, and the results."""
 
-from hinge.simulation.engine import Ray, Threads, run_seeds, simulate
+from hinge.simulation.engine import Threads, run_seeds, simulate
 from hinge.simulation.evaluate import Evaluation, evaluate, lineup
 from hinge.simulation.results import Record, Results, Run, checkpoints, interval
 
 __all__ = [
-    "Evaluation",
-    "Ray",
-    "Record",
-    "Results",
-    "Run",
-    "Threads",
-    "checkpoints",
-    "evaluate",
-    "interval",
-    "lineup",
-    "run_seeds",
-    "simulate",
+    "Evaluation", "Record", "Results", "Run", "Threads", "checkpoints", "evaluate", "interval", "lineup",
+    "run_seeds", "simulate",
 ]

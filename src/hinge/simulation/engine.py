@@ -1,6 +1,7 @@
 """Simulation: many runs of many policies; in each run all policies see the same samples.
 
-A run is a `Task`, which an executor runs: threads of this machine (compiled loops release the GIL), or a Ray cluster.
+A run is a `Task`, which an executor runs: `Threads` of this machine (compiled loops release the GIL), or any object
+with the same `map`.
 """
 
 import copy
@@ -50,39 +51,9 @@ class Threads:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-class Ray:
-    """The workers of a Ray cluster (extra `ray`): the one already connected, or one started here."""
-
-    def __init__(self, **options: Any) -> None:
-        self.options = options
-
-    def map(self, tasks: Sequence[Callable[[], Result]]) -> Iterator[Result]:
-        """Results in order; closing the iterator early cancels what is still running."""
-        import ray
-
-        started = not ray.is_initialized()
-        if started:
-            ray.init(**self.options)
-        waiting: list[Any] = []
-        try:
-            remote = ray.remote(_call)
-            waiting += [remote.remote(task) for task in tasks]
-            for reference in waiting:
-                yield ray.get(reference)
-        finally:
-            for reference in waiting:
-                ray.cancel(reference)
-            if started:
-                ray.shutdown()
-
-
 def _cores() -> int:
     """The cores this process may use; only Linux says which of them are its own."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _call(task: Callable[[], Result]) -> Result:
-    return task()
 
 
 class Decides(Protocol):
@@ -113,7 +84,7 @@ class PlainPolicy:
         self.functions = Functions(_decides, note_nothing, _learns)
 
     def fresh(self, seed: int | None = None) -> "PlainPolicy":
-        """The object before its first sample; it sees to its own seed."""
+        """The object before its first sample; it sets its own seed."""
         original: Any = self.original
         makes = isinstance(original, type) or not hasattr(original, "decide")
         return PlainPolicy(original, original() if makes else copy.deepcopy(original))

@@ -40,7 +40,12 @@ class Book(NamedTuple):
     decisions: Any  # of the samples at hand
 
 
-def player(offloads: Callable[..., bool], notes: Callable[..., None], learns: Callable[..., None]) -> Loop:
+def player(
+    offloads: Callable[..., bool],
+    notes: Callable[..., None],
+    learns: Callable[..., None],
+    accepts: Callable[..., None],
+) -> Loop:
     """The loop for a policy with these functions."""
 
     def play(table: Any, time: int, samples: Any, told: Told, book: Book) -> None:
@@ -62,6 +67,7 @@ def player(offloads: Callable[..., bool], notes: Callable[..., None], learns: Ca
                     if gap < 0.0:
                         wrong_offloads[bin] += 1
                 else:
+                    accepts(table, bin, time)
                     if told.agreement:
                         learns(table, bin, agreed[i], costs[i], time, time)
                     elif told.cost:
@@ -81,7 +87,12 @@ def player(offloads: Callable[..., bool], notes: Callable[..., None], learns: Ca
     return play
 
 
-def player_against(offloads: Callable[..., bool], notes: Callable[..., None], learns: Callable[..., None]) -> Loop:
+def player_against(
+    offloads: Callable[..., bool],
+    notes: Callable[..., None],
+    learns: Callable[..., None],
+    accepts: Callable[..., None],
+) -> Loop:
     """The loop for a policy against an adversary who sees what the policy would do in every bin."""
 
     def worst_bin(table: Any, time: int, gaps: Any) -> int:
@@ -110,6 +121,7 @@ def player_against(offloads: Callable[..., bool], notes: Callable[..., None], le
                 offload(sums, costs[i], gap)
                 wrong_offloads[bin] += 1 if gap < 0.0 else 0
             else:
+                accepts(table, bin, time)
                 accept(sums, agreed[i], gap)
                 wrong_accepts[bin] += 1 if gap > 0.0 else 0
             if len(decisions) > 0:

@@ -9,13 +9,11 @@
 - `adversarial_wrong_offloads`, `stochastic_wrong_offloads`, `wrong_accepts`: the lemmas behind them, in decisions.
 - `single_bin_lower_bound`: Theorem 3. `unstructured_lower_bound`, `structured_lower_bound`: the same over many bins.
 - `stopping_floor`: the least Bayes regret in one bin, exactly.
-- `regret_by_bin`: a run's pseudo-regret, by bin and by kind of mistake.
 """
 
 from hinge.theory.bounds import (
     adversarial_bound,
     adversarial_wrong_offloads,
-    bernoulli_kl,
     forced_offload_regret,
     single_bin_lower_bound,
     stochastic_bound,
@@ -27,27 +25,11 @@ from hinge.theory.bounds import (
 )
 from hinge.theory.monotone import Dip, significant_dips
 from hinge.theory.problem import Problem, best_threshold, oracle_cost, threshold_costs
-from hinge.theory.regret import RegretByBin, regret_by_bin, stopping_floor
+from hinge.theory.regret import stopping_floor
 
 __all__ = [
-    "Dip",
-    "Problem",
-    "RegretByBin",
-    "adversarial_bound",
-    "adversarial_wrong_offloads",
-    "bernoulli_kl",
-    "best_threshold",
-    "forced_offload_regret",
-    "oracle_cost",
-    "regret_by_bin",
-    "significant_dips",
-    "single_bin_lower_bound",
-    "stochastic_bound",
-    "stochastic_bound_printed",
-    "stochastic_wrong_offloads",
-    "stopping_floor",
-    "structured_lower_bound",
-    "threshold_costs",
-    "unstructured_lower_bound",
-    "wrong_accepts",
+    "Dip", "Problem", "adversarial_bound", "adversarial_wrong_offloads", "best_threshold", "forced_offload_regret",
+    "oracle_cost", "significant_dips", "single_bin_lower_bound", "stochastic_bound", "stochastic_bound_printed",
+    "stochastic_wrong_offloads", "stopping_floor", "structured_lower_bound", "threshold_costs",
+    "unstructured_lower_bound", "wrong_accepts",
 ]

@@ -28,20 +28,6 @@ from hinge.policies.kl import divergence
 from hinge.theory.problem import Problem, arrival_weights
 
 
-def bernoulli_kl(p: float, q: float) -> float:
-    """D_B(p ‖ q) = p log(p/q) + (1 − p) log((1 − p)/(1 − q)), with 0 log 0 = 0.
-
-    Infinite where q rules out what p allows: q = 0 < p or q = 1 > p. Never negative, and accurate for p near q,
-    where the formula as written loses all its digits.
-
-    >>> bernoulli_kl(0.5, 0.5), bernoulli_kl(0.5, 0.0), round(bernoulli_kl(0.75, 0.5), 6)
-    (0.0, inf, 0.130812)
-    """
-    p = real("bernoulli_kl", "p", p, 0, 1)
-    q = real("bernoulli_kl", "q", q, 0, 1)
-    return divergence(p, q)
-
-
 def adversarial_bound(problem: Problem, *, horizon: int, alpha: float) -> float:
     """Theorem 1 (a–d) for HI-LCB and HI-LCB-lite; also Theorem 2 (b, d), HI-LCB-lite under stochastic arrivals.
 
@@ -221,7 +207,7 @@ def single_bin_lower_bound(problem: Problem, *, horizon: int) -> float:
     if problem.known_cost:
         return unstructured_lower_bound(problem, horizon=horizon)
     error, cost = 1 - problem.agreement[0], float(problem.offload_costs[0])
-    return float(problem.gaps[0]) * math.log(horizon) / bernoulli_kl(cost, error) if problem.licensed[0] else 0.0
+    return float(problem.gaps[0]) * math.log(horizon) / divergence(cost, error) if problem.licensed[0] else 0.0
 
 
 def unstructured_lower_bound(problem: Problem, *, horizon: int) -> float:
@@ -252,5 +238,5 @@ def _per_log(problem: Problem) -> NDArray[np.float64]:
     # Δ_i / D_B(f_i ‖ 1 − γ) for the bins of Φ_H that arrive, lowest first; Δ_i > 0 there, so the divergence is too.
     counted = problem.licensed & problem.arriving
     known = zip(np.asarray(problem.agreement)[counted], problem.offload_costs[counted], strict=True)
-    divergences = [bernoulli_kl(f, 1 - cost) for f, cost in known]
+    divergences = [divergence(f, 1 - cost) for f, cost in known]
     return problem.gaps[counted] / np.array(divergences, dtype=np.float64)

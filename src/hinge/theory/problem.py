@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from hinge._checks import real, whole
+from hinge._checks import real
 
 # 1 − 0.9 is not 0.1 in floating point. A gap below this is a tie, or its 1/Δ would be 10¹⁶ instead of absent.
 TIE = 1e-12
@@ -49,31 +49,6 @@ class Problem:
         object.__setattr__(self, "mean_offload_cost", cost)
         if self.weights is not None:
             object.__setattr__(self, "weights", _probabilities(self.weights, len(agreement)))
-
-    @classmethod
-    def from_samples(
-        cls,
-        bins: ArrayLike,
-        agreed: ArrayLike,
-        n_bins: int,
-        mean_offload_cost: float | Sequence[float],
-        known_cost: bool = True,
-    ) -> "Problem":
-        """The empirical problem of recorded samples: per-bin mean of `agreed`, and how often each bin came.
-
-        A bin never seen has weight 0, so its agreement enters no result; it is interpolated between its seen
-        neighbours (the nearest one at either end), which adds no dip and keeps curves whole.
-
-        >>> Problem.from_samples([0, 0, 2, 2], [False, True, True, True], 4, mean_offload_cost=0.5)
-        Problem(agreement=(0.5, 0.75, 1.0, 1.0), mean_offload_cost=0.5, weights=(0.5, 0.0, 0.5, 0.0), known_cost=True)
-        """
-        n_bins = whole("Problem.from_samples", "n_bins", n_bins, 1)
-        index, agreements = _samples(bins, agreed, n_bins)
-        seen = np.bincount(index, minlength=n_bins)
-        at = np.flatnonzero(seen)
-        means = np.bincount(index, weights=agreements, minlength=n_bins)[at] / seen[at]
-        agreement = np.interp(np.arange(n_bins), at, means)
-        return cls(agreement.tolist(), mean_offload_cost, (seen / index.size).tolist(), known_cost)
 
     @property
     def bins(self) -> int:
@@ -224,22 +199,6 @@ def _probabilities(values: object, bins: int) -> tuple[float, ...]:
     if abs(math.fsum(weights) - 1) > 1e-6:
         raise ValueError(f"Problem: weights must sum to 1, got {math.fsum(weights):g}")
     return weights
-
-
-def _samples(bins: ArrayLike, agreed: ArrayLike, n_bins: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    owner = "Problem.from_samples"
-    index, agreements = np.asarray(bins), np.asarray(agreed)
-    if index.ndim != 1 or index.shape != agreements.shape or index.size == 0:
-        shapes = f"{index.shape} and {agreements.shape}"
-        raise ValueError(f"{owner}: bins and agreed must be equally long and not empty, got shapes {shapes}")
-    if not np.issubdtype(index.dtype, np.integer):
-        raise TypeError(f"{owner}: bins must be integers, got {index.dtype}")
-    if index.min() < 0 or index.max() >= n_bins:
-        raise ValueError(f"{owner}: bins must be from 0 to {n_bins - 1}, got {index.min()} to {index.max()}")
-    strange = agreements[~np.isin(agreements, (0, 1))]
-    if strange.size:
-        raise ValueError(f"{owner}: agreed must be True or False, got {strange[0].item()!r}")
-    return index.astype(np.int64), agreements.astype(np.float64)
 
 
 def oracle_cost(problem: Problem) -> float:

@@ -96,7 +96,7 @@ def checked_labels(column: str, values: ArrayLike) -> Labels:
     if not array.size:
         return _frozen(np.empty(0, np.int64))
     if array.dtype.kind in "iu":
-        return _frozen(_integers(column, array))
+        return _frozen(np.array(array, np.int64) if array.dtype != np.uint64 else _integers(column, array.tolist()))
     if array.dtype.kind == "U" and isinstance(values, np.ndarray):
         return _frozen(_texts(column, array.tolist()))
     if array.dtype.kind == "f" and hasattr(values, "dtype"):
@@ -158,13 +158,6 @@ def _fraction(column: str, row: int, value: object) -> float:
         raise InvalidTrace(str(error)) from None
 
 
-def _integers(column: str, array: NDArray[Any]) -> NDArray[np.int64]:
-    beyond = np.flatnonzero(array > INTEGERS.max)
-    if beyond.size:
-        raise InvalidTrace(f"Trace: {column} in row {beyond[0]} must fit into 64 bits, got {array[beyond[0]]}")
-    return np.array(array, np.int64)
-
-
 def _texts(column: str, texts: Sequence[str]) -> NDArray[np.str_]:
     bad = {text for text in set(texts) if label_problem(text)}
     if bad:
@@ -182,7 +175,7 @@ def _of_one_kind(column: str, values: list[Any]) -> Labels:
             raise InvalidTrace(f"Trace: {column} in row {row} must be {wanted}, got {brief(values[row])}")
     if kinds[0] == "text":
         return _texts(column, values)
-    return _from_integers(column, values)
+    return _integers(column, values)
 
 
 def _kind_of(value: object) -> str | None:
@@ -191,7 +184,7 @@ def _kind_of(value: object) -> str | None:
     return "an integer" if isinstance(value, Integral) and not isinstance(value, bool) else None
 
 
-def _from_integers(column: str, values: Iterable[Any]) -> NDArray[np.int64]:
+def _integers(column: str, values: Iterable[Any]) -> NDArray[np.int64]:
     for row, value in enumerate(values):
         if not INTEGERS.min <= value <= INTEGERS.max:
             raise InvalidTrace(f"Trace: {column} in row {row} must fit into 64 bits, got {brief(value)}")

@@ -59,6 +59,7 @@ def damaged(state: Any, path: tuple[Any, ...], value: Any) -> Any:
     return copied
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", prototypes(), ids=lambda policy: f"{policy.name}-{policy.offload_cost}")
 def test_a_damaged_state_is_taken_or_refused(policy: Policy) -> None:
     chance, device, other = random.Random(2), used(policy), used(policy.fresh(5))

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hinge._checks import shown
 from hinge.errors import InvalidMessage, printable
-from hinge.oip.json import MAX_ELEMENTS, MAX_JSON_BYTES, MAX_SMALL_BYTES, decoded, from_json, shown
-from hinge.oip.messages import TensorSpec, parse_request
+from hinge.oip.messages import MAX_JSON_BYTES, MAX_SMALL_BYTES, TensorSpec, decoded, parse_request
+from hinge.oip.tensors import MAX_ELEMENTS, from_json
 
 FIELDS = msgspec.json.Decoder(dict[str, Any])
 NUMBERS = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)

@@ -1,0 +1,458 @@
+"""Sentinel, our own: isotonic evidence, licences that are counted down, audits and alarms. Grade A: derived here.
+
+The default. Isotonic (`hinge.policies.isotonic`) is the best of our policies where agreement rises with confidence and
+nothing changes, and badly wrong elsewhere: what is accepted is never looked at again. Sentinel keeps its evidence E_i
+over N_i offloads, and changes how a licence is given and watched.
+
+**Licences are counted down.** A licence of bin i is a number of samples of that bin, counted down as they are accepted:
+
+    if left[i] > 0:  left[i] -= 1, accept
+
+A licence of g samples is granted where, with m samples of the bin so far and L(m) = log(1 + m / N_i),
+
+    E_i > ENTRY log(1 + m / WARM) + 2α (L(m + g) - log(1 + L(m + g)))
+
+So a bin doubts its evidence as its own samples go by, and not as others' do, and the first licences are easy to get. A
+licence is not taken back when the evidence falls a little: it ends soon enough.
+
+**Audits.** No licence is longer than
+
+    AUDIT √(t' (f_i - q)) / q    samples,
+
+t' samples after the last alarm: what an audit costs is f_i - q, and what a change can cost is q a sample. So audits
+grow like √T. The sample after a licence is the audit.
+
+**Suspicion.** Page's sums (Biometrika 1954) of log-likelihood ratios, which start again from 0 whenever negative:
+
+- over all audits, and over those of each bin: agreement has come down to break-even;
+- over all offloads, and these are free: agreement is FALL of what it was.
+
+While one of them exceeds its limit, licences are HURRY samples long: of its bin, or of all. When the sum over all
+audits exceeds ALARM, everything learned about agreement is dropped.
+
+**Rises.** A bin that is offloaded teaches with every sample. Where Page's sum of "agreement has come up to break-even"
+exceeds RISE + RISE_GROWTH log n after n offloads, the bin keeps only what it has seen since that sum was last 0.
+
+Nothing here is proved beyond what `docs/isotonic.md` says of the evidence: the constants were chosen by simulation, on
+four of the shipped traces and the changes named in `docs/sentinel.md`, which has the measurements on the others too.
+"""
+
+import math
+from array import array
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hinge._checks import positive
+from hinge.errors import InvalidState
+from hinge.policies.expiry import COST_SUMS, COUNT, FOREVER, count, count_cost
+from hinge.policies.isotonic import (
+    break_even,
+    checked_stakes,
+    first_of_class,
+    fit_bin,
+    fit_up_to,
+    named,
+    on_scale,
+    silent,
+    together,
+)
+from hinge.policies.policy import (
+    ACCEPTED,
+    Decision,
+    Evidence,
+    Explanation,
+    Policy,
+    Reals,
+    State,
+    Wholes,
+    real_column,
+    whole_column,
+)
+
+ENTRY, WARM = 0.4, 48.0  # evidence that a licence needs grows as ENTRY log(1 + m / WARM) with the samples of its bin
+AUDIT = 20.0
+HURRY = 20  # the longest licence of a bin that is suspected
+LEAST_GAP = 0.03  # f - q is at least this where it sets the length of a licence
+SUSPECTED = 2.0  # Page's sum over audits, in nats
+ALARM = 8.0
+FALL, FALLEN = 0.75, 5.5  # Page's sum over all offloads: agreement is FALL of what it was; suspected above FALLEN
+ESTIMATED = 8  # offloads after which a bin's own mean is an estimate to compare with
+RISE, RISE_GROWTH = 5.0, 1.5
+NEAREST, SUREST = 0.04, 0.02  # a believed agreement is at least so far from break-even and from 1, in parts of 1 - q
+
+AUDITS, OFFLOADS = 0, 1  # Page's sums over all audits, and over all offloads
+ALARMS, RISES = 0, 1  # what was noticed, counted
+
+
+class SentinelTable(NamedTuple):
+    """Evidence since it was last dropped, the isotonic fit, licences, and what is suspected."""
+
+    offloads: Reals
+    agreements: Reals
+    costs: Reals
+    first: Wholes  # the isotonic fit, as in `IsotonicTable`
+    weight: Reals
+    total: Reals
+    evidence: Reals
+    support: Reals
+    left: Wholes  # samples that the licence of a bin has left
+    granted: Wholes  # how long it was; 0: there is none. Used up, it makes the next sample an audit
+    arrivals: Wholes  # samples of a bin before its licence
+    audited: Wholes  # the time of the last audit whose feedback is awaited; 0: none is
+    sums: Reals  # Page's sums: AUDITS, OFFLOADS
+    suspicion: Reals  # Page's sum over the audits of each bin
+    rising: Reals  # Page's sum over the offloads of each bin that has no licence
+    recent_offloads: Reals  # what was seen since that sum was last 0
+    recent_agreements: Reals
+    since: Wholes  # the time of the last alarm
+    dropped: Wholes  # how often the evidence of each bin was dropped
+    noticed: Wholes  # ALARMS, RISES
+    price: Reals
+    stakes: Reals
+    alpha: float
+
+
+# -- licences ---------------------------------------------------------------------------------------------------------
+
+
+def fitted(table: SentinelTable, bin: int, time: int) -> float:
+    """Break-even for a bin; where the cost is learned, the fit up to the bin is made for it first."""
+    if len(table.costs) == 0:
+        return break_even(table, bin, table.price[0])
+    if table.costs[COUNT] == 0.0:
+        return 1.0
+    return fit_up_to(table, bin, time)
+
+
+def believed(table: SentinelTable, bin: int) -> float:
+    """The agreement of a bin by the fit, between that of two more offloads, one of them agreed."""
+    return (table.total[bin] + 1.0) / (table.weight[bin] + 2.0)
+
+
+def doubt(table: SentinelTable, bin: int, arrivals: float) -> float:
+    """2α (L - log(1 + L)) with L = log(1 + m / N)."""
+    span = math.log1p(arrivals / table.support[bin])
+    return 2.0 * table.alpha * (span - math.log1p(span))
+
+
+def is_suspected(table: SentinelTable) -> bool:
+    """Whether all bins are."""
+    return bool(table.sums[AUDITS] > SUSPECTED or table.sums[OFFLOADS] > FALLEN)
+
+
+def longest(table: SentinelTable, bin: int, q: float, time: int) -> int:
+    """Samples of a bin after which one is audited."""
+    if is_suspected(table) or table.suspicion[bin] > SUSPECTED:
+        return HURRY
+    gap = max(believed(table, bin) - q, LEAST_GAP)
+    return max(HURRY, int(AUDIT * math.sqrt((time - table.since[0]) * gap) / q))
+
+
+def holds(table: SentinelTable, bin: int, q: float) -> bool:
+    """Whether the evidence is enough for a licence of no samples; none is needed where q is 0."""
+    if q <= 0.0 or q >= 1.0 or table.support[bin] <= 0.0:
+        return q <= 0.0
+    arrivals = table.arrivals[bin] + table.granted[bin] - table.left[bin]
+    return bool(table.evidence[bin] > ENTRY * math.log1p(arrivals / WARM) + doubt(table, bin, arrivals))
+
+
+def licence(table: SentinelTable, bin: int, time: int) -> int:
+    """How many samples of a bin may be accepted from now on; 0: none."""
+    q = fitted(table, bin, time)
+    if q <= 0.0:
+        return FOREVER  # an offload costs a whole wrong answer
+    if not holds(table, bin, q):
+        return 0
+    arrivals = table.arrivals[bin] + table.granted[bin] - table.left[bin]
+    rest = table.evidence[bin] - ENTRY * math.log1p(arrivals / WARM)
+    samples = longest(table, bin, q, time)
+    while samples > 0 and rest <= doubt(table, bin, arrivals + samples):
+        samples //= 2
+    return samples
+
+
+def grant(table: SentinelTable, bin: int, samples: int) -> None:
+    """Give a bin a licence for so many samples in place of the one it has."""
+    table.arrivals[bin] += table.granted[bin] - table.left[bin]
+    table.granted[bin] = table.left[bin] = samples
+
+
+def shorten(table: SentinelTable, bin: int, samples: int) -> None:
+    """Let a licence end after so many more samples."""
+    if table.left[bin] > samples:
+        table.granted[bin] -= table.left[bin] - samples
+        table.left[bin] = samples
+
+
+def offloads_watched(table: SentinelTable, bin: int, time: int) -> bool:
+    """Offload a sample that is due as an audit, or whose bin gets no licence."""
+    if table.left[bin] > 0:
+        return False
+    return table.granted[bin] > 0 or licence(table, bin, time) == 0
+
+
+def accept_counted(table: SentinelTable, bin: int, time: int) -> None:
+    """Count a sample down; one that a budget made accepted is only counted."""
+    if table.left[bin] == 0 and table.granted[bin] == 0:
+        grant(table, bin, licence(table, bin, time))
+    if table.left[bin] > 0:
+        table.left[bin] -= 1
+    else:
+        table.arrivals[bin] += 1
+
+
+def note_offload(table: SentinelTable, bin: int, time: int) -> None:
+    """Count the sample. One that comes after a licence is an audit if the evidence still holds: the licence goes on."""
+    after_licence = table.granted[bin] > 0
+    grant(table, bin, 0)
+    table.arrivals[bin] += 1
+    if after_licence:
+        samples = licence(table, bin, time)
+        if samples > 0:
+            table.audited[bin] = time
+            grant(table, bin, samples)
+
+
+# -- learning ---------------------------------------------------------------------------------------------------------
+
+
+def step(total: float, agreed: float, suspected: float, usual: float) -> float:
+    """Page's sum after one more offload: the log-likelihood ratio of two agreements is added."""
+    ratio = agreed * math.log(suspected / usual) + (1.0 - agreed) * math.log((1.0 - suspected) / (1.0 - usual))
+    return max(0.0, total + ratio)
+
+
+def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Count an offload, and compare it with what was believed."""
+    x = on_scale(table, bin, agreed)
+    q = fitted(table, bin, now)
+    usual = (table.agreements[bin] + 1.0) / (table.offloads[bin] + 2.0)
+    audit = table.audited[bin] == time
+    if 0.0 < q < 1.0:
+        if audit:
+            compare_audit(table, bin, x, q, usual)
+        else:
+            compare_offload(table, bin, x, q, usual)
+    if table.offloads[bin] >= ESTIMATED:
+        table.sums[OFFLOADS] = min(step(table.sums[OFFLOADS], x, FALL * usual, usual), 2.0 * FALLEN)
+    count(table, bin, x)
+    if len(table.costs) > 0:
+        count_cost(table, cost)
+    if table.sums[AUDITS] > ALARM:
+        sound_alarm(table, now)
+        return
+    if len(table.costs) == 0:
+        refit(table, bin, q)
+    if is_suspected(table):
+        for i in range(len(table.left)):
+            shorten(table, i, HURRY)
+    if audit:
+        table.audited[bin] = 0
+        grant(table, bin, licence(table, bin, now))
+
+
+def compare_audit(table: SentinelTable, bin: int, x: float, q: float, usual: float) -> None:
+    """Whether a bin that is accepted has come down to break-even."""
+    usual = min(max(believed(table, bin), usual, q + NEAREST * (1.0 - q)), 1.0 - SUREST * (1.0 - q))
+    table.sums[AUDITS] = step(table.sums[AUDITS], x, q, usual)
+    table.suspicion[bin] = step(table.suspicion[bin], x, q, usual)
+
+
+def compare_offload(table: SentinelTable, bin: int, x: float, q: float, usual: float) -> None:
+    """Whether a bin that is offloaded has come up to break-even; then only what was seen since counts."""
+    if usual < q:
+        table.rising[bin] = step(table.rising[bin], x, q, usual)
+        table.recent_offloads[bin] += 1.0
+        table.recent_agreements[bin] += x
+    else:
+        table.rising[bin] = 0.0
+    if table.rising[bin] == 0.0:
+        table.recent_offloads[bin] = table.recent_agreements[bin] = 0.0
+    elif table.rising[bin] > RISE + RISE_GROWTH * math.log(table.offloads[bin] + 1.0):
+        table.offloads[bin] = table.recent_offloads[bin] - 1.0  # this one is counted with the others
+        table.agreements[bin] = table.recent_agreements[bin] - x
+        table.rising[bin] = table.recent_offloads[bin] = table.recent_agreements[bin] = 0.0
+        table.dropped[bin] += 1
+        table.noticed[RISES] += 1
+
+
+def refit(table: SentinelTable, bin: int, q: float) -> None:
+    """Known cost: redo the fit from a bin upwards, as `learn_isotonic` does."""
+    for i in range(bin, first_of_class(table, bin) + len(table.offloads) // len(table.stakes)):
+        was_silent = silent(table, i, q)
+        fit_bin(table, i, table.offloads[i], table.agreements[i], q)
+        if was_silent and silent(table, i, q):
+            return
+
+
+def sound_alarm(table: SentinelTable, now: int) -> None:
+    """Drop everything that was learned about agreement, and every licence."""
+    for i in range(len(table.offloads)):
+        table.offloads[i] = table.agreements[i] = table.weight[i] = table.total[i] = 0.0
+        table.evidence[i] = table.support[i] = 0.0
+        table.suspicion[i] = table.rising[i] = table.recent_offloads[i] = table.recent_agreements[i] = 0.0
+        table.left[i] = table.granted[i] = table.arrivals[i] = table.audited[i] = 0
+        table.first[i] = i
+        table.dropped[i] += 1
+    table.sums[AUDITS] = table.sums[OFFLOADS] = 0.0
+    table.since[0] = now
+    table.noticed[ALARMS] += 1
+
+
+def rebuild_watched(table: SentinelTable) -> None:
+    """Redo every fit, and end the licences that it would not give."""
+    if len(table.costs) == 0:
+        for i in range(len(table.offloads)):
+            q = break_even(table, i, table.price[0])
+            fit_bin(table, i, table.offloads[i], table.agreements[i], q)
+            if table.left[i] > 0 and not holds(table, i, q):
+                shorten(table, i, 0)
+
+
+class Sentinel(Policy):
+    """Isotonic evidence with licences that are counted down, audits, and alarms: never badly wrong. The default.
+
+    >>> policy = Sentinel(bins=16, offload_cost=0.5)
+    >>> for time in range(20):
+    ...     decision = policy.decide(10 + time % 3)
+    ...     if decision.offload:
+    ...         policy.learn(decision, agreed=True)
+    >>> print(policy.explain(14))
+    Bin 14 is accepted: no offload of it seen yet (bins 10–12 together: 5 of 5); audited after 54 more samples of it.
+
+    `stakes` is as for `Isotonic`.
+    """
+
+    name = "sentinel"
+    assumes_monotone = True
+    evidence = ("offloads", "agreements", "costs")
+    carried = (
+        *("left", "granted", "arrivals", "audited", "sums", "suspicion", "rising"),
+        *("recent_offloads", "recent_agreements", "since", "dropped", "noticed"),
+    )
+    merges_on = ("bins", "stakes")
+
+    def __init__(
+        self,
+        bins: int = 16,
+        alpha: float = 0.6,
+        offload_cost: float | None = None,
+        stakes: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__(bins, offload_cost)
+        self.alpha = positive(type(self).__name__, "alpha", alpha)
+        self.stakes = checked_stakes(type(self).__name__, stakes, self.bins)
+        table = SentinelTable(
+            offloads=real_column(self.bins),
+            agreements=real_column(self.bins),
+            costs=real_column(COST_SUMS if self.offload_cost is None else 0),
+            first=array("q", range(self.bins)),
+            weight=real_column(self.bins),
+            total=real_column(self.bins),
+            evidence=real_column(self.bins),
+            support=real_column(self.bins),
+            left=whole_column(self.bins),
+            granted=whole_column(self.bins),
+            arrivals=whole_column(self.bins),
+            audited=whole_column(self.bins),
+            sums=real_column(2),
+            suspicion=real_column(self.bins),
+            rising=real_column(self.bins),
+            recent_offloads=real_column(self.bins),
+            recent_agreements=real_column(self.bins),
+            since=whole_column(1),
+            dropped=whole_column(self.bins),
+            noticed=whole_column(2),
+            price=real_column(1, self.offload_cost or 0.0),
+            stakes=array("d", self.stakes or [1.0]),
+            alpha=self.alpha,
+        )
+        self.start(
+            table, offloads_watched, learn_watched, rebuild_watched, note_offload, table.price, accepts=accept_counted
+        )
+        self._licences = table.left  # one attribute lookup fewer for each sample
+        rebuild_watched(table)
+
+    def decide(self, bin: int) -> Decision:
+        left = self._licences
+        try:
+            if bin >= 0 and left[bin]:
+                left[bin] -= 1
+                self.time += 1
+                return ACCEPTED
+        except (TypeError, IndexError):
+            pass  # not a bin: _checked_bin says why
+        bin = self._checked_bin(bin)
+        self.time = time = self.time + 1
+        if not self._offloads(self.table, bin, time):
+            self._accepts(self.table, bin, time)
+            return ACCEPTED
+        self._notes(self.table, bin, time)
+        return self._await(True, bin, time)
+
+    def explain(self, bin: int) -> Explanation:
+        bin = self._checked_bin(bin)
+        table, time = self.table, self.time + 1
+        offload = offloads_watched(table, bin, time)
+        left = 0 if offload else int(table.left[bin]) or licence(table, bin, time)
+        offloads, agreements = table.offloads[bin], table.agreements[bin]
+        return Explanation(
+            bin=bin,
+            offload_probability=float(offload),
+            offloads=offloads,
+            agreement=agreements / offloads if offloads else None,
+            expiry=None,
+            samples_left=left if left < FOREVER // 2 else None,
+            reason=f"Bin {bin} is {self._sentence(bin, offload, left)}.",
+        )
+
+    @property
+    def alarms(self) -> dict[str, int]:
+        """How often all evidence was dropped, and how often that of a bin whose agreement had risen."""
+        return {"agreement": int(self.table.noticed[ALARMS]), "rise": int(self.table.noticed[RISES])}
+
+    def _sentence(self, bin: int, offload: bool, left: int) -> str:
+        seen = self._seen(bin)
+        if not offload and left >= FOREVER // 2:
+            return f"accepted for good: {seen}, and a wrong answer costs no more than an offload"
+        if not offload:
+            hurried = left <= HURRY and (is_suspected(self.table) or self.table.suspicion[bin] > SUSPECTED)
+            why = ", as agreement seems to have fallen" if hurried else ""
+            return f"accepted: {seen}; audited after {left} more sample{'s' * (left != 1)} of it{why}"
+        if self.table.granted[bin] > 0:
+            return f"offloaded: {seen}; its licence has run out, and this sample checks it"
+        offloads, agreements = self.table.offloads[bin], self.table.agreements[bin]
+        q = fitted(self.table, bin, self.time + 1)
+        if offloads and agreements <= q * offloads:
+            return f"offloaded: {seen}; accepting would be cheaper above {q:.3g} of them"
+        return f"offloaded: {seen}; too little evidence that accepting is cheaper"
+
+    def _seen(self, bin: int) -> str:
+        offloads, agreements = self.table.offloads[bin], self.table.agreements[bin]
+        own = f"local agreed in {agreements:g} of {offloads:g} offloads" if offloads else "no offload of it seen yet"
+        low, high, all_offloads, all_agreements = together(self.table, bin)
+        if low > high or low == high == bin:
+            return own
+        return f"{own} ({named(low, high)}: {all_agreements:g} of {all_offloads:g})"
+
+    def _alarms(self) -> list[int]:
+        return list(self.table.dropped)
+
+    def _left(self, snapshot: State) -> Evidence:
+        """What alarms and rises since have not dropped."""
+        left = super()._left(snapshot)
+        for field in ("offloads", "agreements"):
+            pairs = zip(left[field], snapshot["alarms"], self.table.dropped, strict=True)
+            left[field] = [value if before == now else 0.0 for value, before, now in pairs]
+        return left
+
+    def _refresh(self) -> None:
+        super()._refresh()
+        table, owner = self.table, type(self).__name__
+        for bin in range(self.bins):
+            if table.left[bin] > table.granted[bin] or max(table.arrivals[bin], table.audited[bin]) > self.time:
+                raise InvalidState(f"{owner}: state has an impossible licence for bin {bin}")
+        if max(table.since[0], max(table.dropped)) > self.time:
+            raise InvalidState(f"{owner}: state has an alarm from the future")
+
+
