@@ -93,7 +93,7 @@ class UniformBins(Bins):
 
     @property
     def edges(self) -> tuple[float, ...]:
-        """Where bins 1, 2, ... begin, for axes and legends; `bin` itself multiplies and never looks here.
+        """Where bins 1, 2, ... begin, for axes and legends; `bin` itself multiplies, and does not use them.
 
         >>> UniformBins(4).edges
         (0.25, 0.5, 0.75)

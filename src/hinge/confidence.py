@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 LogisticWeights = tuple[float, float, float]
 
 RESNET8_CIFAR10: LogisticWeights = (-4.634, 5.937, -3.042)  # arXiv 2407.11061, for a quantised ResNet-8
-TEMPERATURE_RANGE = (0.01, 100.0)  # where `fit_temperature` looks
+TEMPERATURE_RANGE = (0.01, 100.0)  # the range that `fit_temperature` searches
 RIDGE = 1e-3  # the penalty of `fit_logistic`: next to nothing beside a dozen samples
 
 
@@ -175,7 +175,7 @@ def fit_temperature(scores: ArrayLike, labels: ArrayLike) -> float:
     """The temperature T at which `softmax(scores / T)` makes the labels most likely.
 
     Minimises `sum_t log sum_k exp(s_tk / T) - s_t,label / T`, convex in 1 / T, by Newton steps kept inside a bracket.
-    T stays in `TEMPERATURE_RANGE`; it is 1 where the labels speak for no other.
+    T stays in `TEMPERATURE_RANGE`; it is 1 where no other makes the labels more likely.
 
     >>> round(fit_temperature([[2.0, 0.0]] * 4, [0, 0, 0, 1]), 6)  # sigma(2 / T) = 3/4
     1.820478
@@ -245,7 +245,7 @@ def fit_logistic(scores: ArrayLike, agreed: ArrayLike) -> LogisticWeights:
 
 
 def _confidence(values: Floats) -> Any:
-    clipped = np.clip(values, 0.0, 1.0)  # rounding can step a hair outside
+    clipped = np.clip(values, 0.0, 1.0)  # rounding may leave [0, 1]
     return clipped if clipped.ndim else float(clipped)
 
 

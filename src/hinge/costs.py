@@ -113,7 +113,7 @@ class CostMatrix:
 
 @dataclass(frozen=True, slots=True)
 class FixedCost:
-    """Every offload costs the same, whatever is measured of it.
+    """Every offload costs the same.
 
     >>> FixedCost(0.5).cost(latency_ms=84)
     0.5

@@ -95,112 +95,6 @@ def refuses(policy: Policy, kinds: type[Exception] | tuple[type[Exception], ...]
     raise NotConforming(f"{action} was not refused")
 
 
-def restores_bit_identically(policy: Policy) -> None:
-    """A policy saved as JSON in the middle of a run, with feedback outstanding, continues bit-identically."""
-    _continues(policy, lambda used: type(used).restore(json.loads(json.dumps(used.state(), allow_nan=False))))
-
-
-def copies_bit_identically(policy: Policy) -> None:
-    """The same by `copy.deepcopy`, which copies as process pools do; the copy shares nothing with the original."""
-    _continues(policy, copy.deepcopy)
-
-
-def _continues(policy: Policy, copied: Callable[[Policy], Policy]) -> None:
-    original = policy.fresh(6)
-    play(original, 300)
-    waiting = offloaded(original, 5)
-    twin = copied(original)
-    require(twin.state() == original.state(), "the state changed on the way")
-    for one in (original, twin):
-        for decision, sample in waiting:
-            tell(one, decision, sample)
-    require(play(original, 700, seed=8) == play(twin, 700, seed=8), "the copy decides differently")
-    require(twin.state() == original.state(), "the copy learned differently")
-
-
-def damaged_states_are_refused(policy: Policy) -> None:
-    """States that are newer, of another policy, or damaged are refused with a reason."""
-    policy = policy.fresh(1)
-    play(policy, 50)
-    state = policy.state()
-    damages: list[dict[str, Any]] = [{"hinge_state": state["hinge_state"] + 1}, {"hinge_state": None}, {"policy": "no"}]
-    damages += [{key: None} for key in ("id", "time", "learned", "evidence", "merged", "parameters")]
-    damages += [{"time": -1}, {"pending": [["x"]]}, {"pending": 5}, {"parameters": {"bins": -1}}]
-    damages += [{"time": 10**400}, {"learned": state["time"] + 1}, {"merged": {"other": None}}]
-    for field, values in state["evidence"].items():
-        for damaged in ([*values, 0], *([value] * len(values) for value in (-1, 10**400, "1"))):
-            if damaged:
-                damages.append({"evidence": {**state["evidence"], field: damaged}})
-    for damage in damages:
-        wrong = {**state, **damage}
-        refuses(policy, InvalidState, f"a state with {damage}", lambda wrong=wrong: type(policy).restore(wrong))
-    nonsense: tuple[Any, ...] = (None, [], "state")
-    for thing in nonsense:
-        refuses(policy, (TypeError, InvalidState), f"state {thing!r}", lambda thing=thing: type(policy).restore(thing))
-
-
-def merge(device: Policy, state: Any) -> None:
-    """Merge a state that must not be refused."""
-    try:
-        device.merge(state)
-    except InvalidState as error:
-        raise NotConforming(f"a state of its own kind was refused: {error}") from error
-
-
-def only_itself_speaks_for_it(policy: Policy) -> None:
-    """What another state says about this policy is ignored, and a state that counts more than it learned is refused."""
-    device, other = policy.fresh(1), policy.fresh(2)
-    play(device, 200, 1)
-    play(other, 100, 2)
-    honest = other.state()
-    merge(other, {**device.state(), "time": device.time + 1000})
-    one, two = copy.deepcopy(device), copy.deepcopy(device)
-    merge(one, honest)
-    merge(two, other.state())
-    require(almost(one.state()["evidence"], two.state()["evidence"]), "it believed what was said in its own name")
-    evidence = honest["evidence"]
-    for field in {"offloads", "pane_offloads"} & {*evidence}:
-        many = {**honest, "evidence": {**evidence, field: [value + 10**6 for value in evidence[field]]}}
-        refuses(device, InvalidState, "a state that counts too much", lambda many=many: device.merge(many))
-
-
-def merging_adds_evidence(policy: Policy) -> None:
-    """Merging is commutative, associative and idempotent: every device's evidence counts once, by any route."""
-    states = []
-    for seed in (1, 2, 3):
-        device = policy.fresh(seed)
-        play(device, 100, seed)
-        early = device.state()
-        play(device, 50 * seed, seed)
-        states.append(device.state())
-    merged = []
-    states.append(early)
-    for order in ((0, 1, 2, 3), (3, 2, 0, 1), (1, 1, 3, 2, 0, 1)):
-        device = policy.fresh(9)
-        for which in order:
-            merge(device, states[which])
-        merged.append(device.state()["evidence"])
-    through = policy.fresh(8)
-    merge(through, states[0])
-    merge(through, states[1])
-    device = policy.fresh(9)
-    merge(device, states[1])
-    merge(device, through.state())
-    merge(device, states[2])
-    merged.append(device.state()["evidence"])
-    for other in merged[1:]:
-        require(almost(merged[0], other), "the order or the route of merging matters")
-
-
-def unlike_states_do_not_merge(policy: Policy) -> None:
-    """Evidence over other bins cannot be added."""
-    device = policy.fresh(1)
-    state = device.state()
-    other = {**state, "parameters": {**state["parameters"], device.merges_on[0]: None}, "id": "other"}
-    refuses(device, InvalidState, "a state of unlike parameters", lambda: device.merge(other))
-    refuses(device, (TypeError, InvalidState), "a state that is none", lambda: device.merge({}))
-
-
 def content(policy: Policy) -> Any:
     """What a policy knows, without who it is."""
     state = policy.state()
@@ -217,6 +111,7 @@ def almost(one: Any, other: Any) -> bool:
 
 
 Clause = Callable[[Policy], None]
+
 
 # -- deciding ---------------------------------------------------------------------------------------------------------
 
@@ -408,6 +303,115 @@ def explanation_tells_the_truth(policy: Policy) -> None:
         tell(policy, decision, sample)
 
 
+# -- saving and merging ------------------------------------------------------------------------------------------------
+
+
+def restores_bit_identically(policy: Policy) -> None:
+    """A policy saved as JSON in the middle of a run, with feedback outstanding, continues bit-identically."""
+    _continues(policy, lambda used: type(used).restore(json.loads(json.dumps(used.state(), allow_nan=False))))
+
+
+def copies_bit_identically(policy: Policy) -> None:
+    """The same by `copy.deepcopy`, which copies as process pools do; the copy shares nothing with the original."""
+    _continues(policy, copy.deepcopy)
+
+
+def _continues(policy: Policy, copied: Callable[[Policy], Policy]) -> None:
+    original = policy.fresh(6)
+    play(original, 300)
+    waiting = offloaded(original, 5)
+    twin = copied(original)
+    require(twin.state() == original.state(), "the state changed on the way")
+    for one in (original, twin):
+        for decision, sample in waiting:
+            tell(one, decision, sample)
+    require(play(original, 700, seed=8) == play(twin, 700, seed=8), "the copy decides differently")
+    require(twin.state() == original.state(), "the copy learned differently")
+
+
+def damaged_states_are_refused(policy: Policy) -> None:
+    """States that are newer, of another policy, or damaged are refused with a reason."""
+    policy = policy.fresh(1)
+    play(policy, 50)
+    state = policy.state()
+    damages: list[dict[str, Any]] = [{"hinge_state": state["hinge_state"] + 1}, {"hinge_state": None}, {"policy": "no"}]
+    damages += [{key: None} for key in ("id", "time", "learned", "evidence", "merged", "parameters")]
+    damages += [{"time": -1}, {"pending": [["x"]]}, {"pending": 5}, {"parameters": {"bins": -1}}]
+    damages += [{"time": 10**400}, {"learned": state["time"] + 1}, {"merged": {"other": None}}]
+    for field, values in state["evidence"].items():
+        for damaged in ([*values, 0], *([value] * len(values) for value in (-1, 10**400, "1"))):
+            if damaged:
+                damages.append({"evidence": {**state["evidence"], field: damaged}})
+    for damage in damages:
+        wrong = {**state, **damage}
+        refuses(policy, InvalidState, f"a state with {damage}", lambda wrong=wrong: type(policy).restore(wrong))
+    nonsense: tuple[Any, ...] = (None, [], "state")
+    for thing in nonsense:
+        refuses(policy, (TypeError, InvalidState), f"state {thing!r}", lambda thing=thing: type(policy).restore(thing))
+
+
+def merge(device: Policy, state: Any) -> None:
+    """Merge a state that must not be refused."""
+    try:
+        device.merge(state)
+    except InvalidState as error:
+        raise NotConforming(f"a state of its own kind was refused: {error}") from error
+
+
+def only_itself_speaks_for_it(policy: Policy) -> None:
+    """What another state says about this policy is ignored, and a state that counts more than it learned is refused."""
+    device, other = policy.fresh(1), policy.fresh(2)
+    play(device, 200, 1)
+    play(other, 100, 2)
+    honest = other.state()
+    merge(other, {**device.state(), "time": device.time + 1000})
+    one, two = copy.deepcopy(device), copy.deepcopy(device)
+    merge(one, honest)
+    merge(two, other.state())
+    require(almost(one.state()["evidence"], two.state()["evidence"]), "it believed what was said in its own name")
+    evidence = honest["evidence"]
+    for field in {"offloads", "pane_offloads"} & {*evidence}:
+        many = {**honest, "evidence": {**evidence, field: [value + 10**6 for value in evidence[field]]}}
+        refuses(device, InvalidState, "a state that counts too much", lambda many=many: device.merge(many))
+
+
+def merging_adds_evidence(policy: Policy) -> None:
+    """Merging is commutative, associative and idempotent: every device's evidence counts once, by any route."""
+    states = []
+    for seed in (1, 2, 3):
+        device = policy.fresh(seed)
+        play(device, 100, seed)
+        early = device.state()
+        play(device, 50 * seed, seed)
+        states.append(device.state())
+    merged = []
+    states.append(early)
+    for order in ((0, 1, 2, 3), (3, 2, 0, 1), (1, 1, 3, 2, 0, 1)):
+        device = policy.fresh(9)
+        for which in order:
+            merge(device, states[which])
+        merged.append(device.state()["evidence"])
+    through = policy.fresh(8)
+    merge(through, states[0])
+    merge(through, states[1])
+    device = policy.fresh(9)
+    merge(device, states[1])
+    merge(device, through.state())
+    merge(device, states[2])
+    merged.append(device.state()["evidence"])
+    for other in merged[1:]:
+        require(almost(merged[0], other), "the order or the route of merging matters")
+
+
+def unlike_states_do_not_merge(policy: Policy) -> None:
+    """Evidence over other bins cannot be added."""
+    device = policy.fresh(1)
+    state = device.state()
+    other = {**state, "parameters": {**state["parameters"], device.merges_on[0]: None}, "id": "other"}
+    refuses(device, InvalidState, "a state of unlike parameters", lambda: device.merge(other))
+    refuses(device, (TypeError, InvalidState), "a state that is none", lambda: device.merge({}))
+
+
 # -- being built ------------------------------------------------------------------------------------------------------
 
 
@@ -434,31 +438,10 @@ def documented_with_an_example(policy: Policy) -> None:
     require(bool(type(policy).name), "the policy has no name")
 
 
-CLAUSES: tuple[Clause, ...] = (
-    time_counts_decisions,
-    same_seed_same_decisions,
-    fresh_knows_nothing,
-    batch_equals_one_by_one,
-    extreme_bins,
-    wrong_bins_are_refused,
-    feedback_in_any_order,
-    late_feedback_reaches_its_bin,
-    missing_feedback_is_bounded,
-    feedback_once,
-    forgotten_feedback_is_refused,
-    accepted_teaches_nothing,
-    wrong_feedback_is_refused,
-    simulator_equals_object,
-    explanation_tells_the_truth,
-    restores_bit_identically,
-    copies_bit_identically,
-    damaged_states_are_refused,
-    only_itself_speaks_for_it,
-    merging_adds_evidence,
-    unlike_states_do_not_merge,
-    parameters_build_the_same,
-    wrong_parameters_are_refused,
-    documented_with_an_example,
+CLAUSES: tuple[Clause, ...] = tuple(  # every public function above that takes a policy and returns nothing
+    value
+    for name, value in [*globals().items()]
+    if getattr(value, "__annotations__", None) == {"policy": Policy, "return": None} and not name.startswith("_")
 )
 
 

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,10 +20,12 @@ import pytest
 
 from hinge import AsyncDevice, Breaker, Device, FixedCost, Gate, OpenInference
 from hinge.errors import RemoteInvalid
+from hinge.oip.messages import parse_request
 from hinge.oip.tensors import TensorSpec
 from hinge.policies import AlwaysRemote
 from hinge.remotes import Deadline, Reply
 from tests.device.worlds import KINDS, LOCAL, InLoop, policy, true_label
+from tests.faults.counts import either
 from tests.faults.setting import each_kind, tireless
 from tests.support.loopback import Http, OipServer
 
@@ -32,6 +33,7 @@ pytestmark = pytest.mark.server
 LATE_S = 1.0  # over the deadline: far more than any machine needs, and less than what is waited for takes
 SCORES = TensorSpec("scores", "FP32", (-1, 3))
 SAMPLE = np.zeros(3, np.float32)
+Record = Callable[[str, object], None]  # pytest's record_property: figures for docs/attacks.md
 
 
 def always(kind: Any, remote: Any, **options: Any) -> Any:
@@ -64,14 +66,20 @@ def padded(response: Http) -> bytes:
 
 
 @each_kind
-def test_m1_a_reply_far_larger_than_the_answer_is_refused_unread_and_in_time(kind: Any) -> None:
+def test_m1_a_reply_far_larger_than_the_answer_is_refused_unread_and_in_time(
+    kind: Any, record_property: Record
+) -> None:
     with Lying(padded) as server, always(kind, OpenInference(server.url, "remote"), deadline_s=0.2) as device:
         device.infer(SAMPLE)  # the metadata
+        took, answers = list[float](), list[Any]()
         for _ in range(3):
             began = time.monotonic()
-            answer = device.infer(SAMPLE)
-            assert time.monotonic() - began < 0.2 + LATE_S / 4
-            assert answer.source == "local"
+            answers.append(device.infer(SAMPLE))
+            took.append(time.monotonic() - began)
+        record_property("seconds at a deadline of 0.2", round(max(took), 2))
+        assert max(took) < 0.2 + LATE_S / 4
+        assert {answer.source for answer in answers} == {"local"}
+        answer = answers[-1]
         assert isinstance(answer.failure, RemoteInvalid)
         assert "longer than" in str(answer.fault)
 
@@ -90,7 +98,7 @@ def cancellable(remote: Any, **options: Any) -> AsyncDevice:
 
 
 @pytest.mark.parametrize("remote", [quick, lambda _: 1], ids=["coroutine", "function"])
-def test_m3_a_cancelled_loop_of_offloads_ends(remote: Any) -> None:
+def test_m3_a_cancelled_loop_of_offloads_ends(remote: Any, record_property: Record) -> None:
     async def main() -> int:
         survivors = 0
         async with cancellable(remote) as device:
@@ -104,15 +112,18 @@ def test_m3_a_cancelled_loop_of_offloads_ends(remote: Any) -> None:
                 for _ in range(turn % 13):
                     await asyncio.sleep(0)
                 task.cancel()
-                done, _ = await asyncio.wait([task], timeout=2)
+                done, _ = await asyncio.wait([task], timeout=0.5)
                 survivors += not done
-                if not done:
+                while not task.done():  # or this program would never end
                     task.cancel()
+                    await asyncio.wait([task], timeout=0.01)
             assert device.breaker.counts.under_way == 0
             assert device.policy.state()["pending"] == []
         return survivors
 
-    assert asyncio.run(main()) == 0
+    survivors = asyncio.run(main())
+    record_property("of 100 cancelled loops went on", survivors)
+    assert survivors == 0
 
 
 def test_m3_a_task_group_with_an_error_ends_its_offloads() -> None:
@@ -257,7 +268,7 @@ def test_r12_a_quick_local_model_runs_in_the_event_loop() -> None:
 @each_kind
 @pytest.mark.parametrize("start", ["HTTP/1.1 500 \x1b]0;owned\x07\x1b[2J", "HTTP/1.1 \x1b[2J" + "x" * 60_000])
 def test_m5_a_status_line_reaches_nobody_raw_or_at_length(
-    kind: Any, start: str, caplog: pytest.LogCaptureFixture
+    kind: Any, start: str, caplog: pytest.LogCaptureFixture, record_property: Record
 ) -> None:
     with Lying(lambda response: response._replace(start=start).raw) as server:
         breaker = Breaker(failures=2, interval_s=60)
@@ -266,6 +277,8 @@ def test_m5_a_status_line_reaches_nobody_raw_or_at_length(
             answers = [device.infer(SAMPLE) for _ in range(6)]
             shown = [str(answer.as_dict()) + answer.reason + repr(answer) for answer in answers]
             shown += [str(device.status), *(record.message for record in caplog.records)]
+    record_property("raw texts shown", sum(not text.isprintable() for text in shown))
+    record_property("longest fault", max(len(str(answer.fault)) for answer in answers))
     assert {answer.source for answer in answers} == {"local"}
     assert all(text.isprintable() for text in shown)
     assert max(len(str(answer.fault)) for answer in answers) < 400
@@ -338,13 +351,14 @@ def flooding(flood: bytes) -> Iterator[str]:
 
 @each_kind
 @pytest.mark.parametrize("status", [100, 102, 103])
-def test_m6_a_flood_of_interim_responses_is_left_in_time(kind: Any, status: int) -> None:
+def test_m6_a_flood_of_interim_responses_is_left_in_time(kind: Any, status: int, record_property: Record) -> None:
     with flooding(b"HTTP/1.1 %d -\r\n\r\n" % status * 2_000) as url:
         remote = OpenInference(url, "remote")
         with always(kind, remote, deadline_s=0.2, batch=1) as device:
             device.infer(SAMPLE)
             began = time.monotonic()
             answers = device.infer_many([SAMPLE] * 8)
+            record_property("seconds at a deadline of 0.2", round(time.monotonic() - began, 2))
             assert time.monotonic() - began < 0.2 + LATE_S / 2
             assert {answer.source for answer in answers} == {"local"}
             assert device.status.answered_by_remote == 0
@@ -374,7 +388,7 @@ def test_m6_a_body_in_endless_tiny_chunks_is_left_in_time(kind: Any) -> None:
 
 
 @each_kind
-def test_m11_an_answer_sent_in_advance_answers_nothing(kind: Any) -> None:
+def test_m11_an_answer_sent_in_advance_answers_nothing(kind: Any, record_property: Record) -> None:
     """Each response is followed by another, with the label 2 and an id that a counter would have next."""
     number = [1]
 
@@ -386,6 +400,7 @@ def test_m11_an_answer_sent_in_advance_answers_nothing(kind: Any) -> None:
 
     with Lying(twice) as server, always(kind, OpenInference(server.url, "remote"), deadline_s=10) as device:
         answers = [device.infer(SAMPLE) for _ in range(40)]
+    record_property("of 40 answers were sent in advance", sum(answer.label == 2 for answer in answers))
     assert {(answer.label, answer.source) for answer in answers} == {(0, "remote")}
 
 
@@ -408,7 +423,7 @@ def test_m11_ids_are_random() -> None:
         for _ in range(2):  # two devices
             remote = OpenInference(server.url, "remote")
             for _ in range(20):
-                remote.ask([SAMPLE], Deadline.after(10))
+                remote.ask([SAMPLE], Deadline.after(10, now=time.monotonic()))
             remote.close()
     assert len(ids) == 40
     assert all(len(id) >= 16 for id in ids)
@@ -417,8 +432,8 @@ def test_m11_ids_are_random() -> None:
 # -- M2: fork ---------------------------------------------------------------------------------------------------------
 
 
-def in_child(work: Callable[[], bool], within_s: float = 20.0) -> bool:
-    """Whether the work, in a forked child, says True in time; the child is killed if it hangs."""
+def start_child(work: Callable[[], bool]) -> int:
+    """Fork a child that ends with status 0 if the work says True; returns its id."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -426,6 +441,11 @@ def in_child(work: Callable[[], bool], within_s: float = 20.0) -> bool:
             code = 0 if work() else 2
         finally:
             os._exit(code)
+    return child
+
+
+def ended_well(child: int, within_s: float = 20.0) -> bool:
+    """Whether a child ends with status 0 in time; it is killed if it hangs."""
     end = time.monotonic() + within_s
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
@@ -454,29 +474,56 @@ def right(device: Device, samples: range) -> bool:
     return all(answer.source == "local" or answer.label == sample for sample, answer in pairs)
 
 
-def test_m2_parent_and_child_get_their_own_answers() -> None:
-    with numbered(0.002) as server, always(Device, OpenInference(server.url, "remote"), deadline_s=10) as device:
+def test_m2_parent_and_child_get_their_own_answers(record_property: Record) -> None:
+    """Each of them over connections of its own: on a shared one, who reads first gets the other's answer."""
+    senders: dict[Any, set[bool]] = {}  # by connection: whether samples of a child, or of the parent, came over it
+
+    class Noting(OipServer):
+        async def _serve(self, connection: Any) -> None:
+            while (request := await connection.read()) is not None:
+                if request.start.startswith("POST"):
+                    sample = parse_request(request.headers, request.body).inputs["sample"]
+                    senders.setdefault(connection, set()).add(bool(sample.max() >= 10**6))
+                    await asyncio.sleep(0.005)
+                await connection.send(self._respond(request).raw)
+
+    spec = TensorSpec("sample", "INT64", (-1, 1))
+    honest = Noting(
+        lambda inputs: {"label": inputs["sample"].astype(np.int64)},
+        inputs=[spec],
+        outputs=[TensorSpec("label", "INT64", (-1, 1))],
+    )
+    with honest as server, always(Device, OpenInference(server.url, "remote"), deadline_s=10) as device:
         assert right(device, range(5))
+        outcomes = list[bool]()
         for turn in range(5):
             mine = range(1000 * turn, 1000 * turn + 15)
             theirs = range(10**6 + 1000 * turn, 10**6 + 1000 * turn + 15)
-            with ThreadPoolExecutor(1) as pool:
-                child = pool.submit(in_child, lambda numbers=theirs: right(device, numbers))  # type: ignore[misc]
-                assert right(device, mine)
-                assert child.result()
+            child = start_child(lambda numbers=theirs: right(device, numbers))  # type: ignore[misc]
+            outcomes += [right(device, mine), ended_well(child)]
+        shared = sum(len(kinds) > 1 for kinds in senders.values())
+        record_property("connections used by parent and child", shared)
+        record_property("fallbacks of 75", sum(device.status.fell_back.values()))
+        assert all(outcomes)
+        assert shared == 0
         assert device.status.answered_by_remote == 5 + 5 * 15
         assert sum(device.status.fell_back.values()) == 0
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["infer", "infer_many"])
-def test_m2_a_child_of_a_busy_parent_answers(many: bool) -> None:
+def test_m2_a_child_of_a_busy_parent_answers(many: bool, record_property: Record) -> None:
     over = threading.Event()
     gate = Gate(AlwaysRemote(bins=16))
-    device = Device(LOCAL, true_label, gate, price=FixedCost(0.5), batch=1, in_flight=8, deadline_s=10)
+
+    def remote(sample: int) -> Any:
+        time.sleep(0.002)  # so that all threads of the device are at work
+        return true_label(sample)
+
+    device = Device(LOCAL, remote, gate, price=FixedCost(0.5), batch=1, in_flight=8, deadline_s=10)
 
     def busy() -> None:
         while not over.is_set():
-            device.infer(3)
+            device.infer_many(range(8)) if many else device.infer(3)
 
     def work() -> bool:
         answers = device.infer_many(range(16)) if many else [device.infer(sample) for sample in range(16)]
@@ -487,7 +534,9 @@ def test_m2_a_child_of_a_busy_parent_answers(many: bool) -> None:
     for thread in threads:
         thread.start()
     try:
-        assert [in_child(work) for _ in range(15)] == [True] * 15
+        hung = sum(not ended_well(start_child(work), 5.0) for _ in range(15))
+        record_property("of 15 children did not answer", hung)
+        assert hung == 0
     finally:
         over.set()
         for thread in threads:
@@ -574,12 +623,13 @@ def test_l4_a_remote_that_was_out_of_reach_for_want_of_descriptors_is_reached_ag
     with numbered(0) as server:
         url = server.url.replace("127.0.0.1", "localhost")
         out = run_program(f"""
-import os, resource
+import os, resource, sys
 import numpy as np
 from hinge import Device, FixedCost, OpenInference
 from hinge.policies import AlwaysRemote
 device = Device(lambda _: [0.0, 0.1], OpenInference({url!r}, "remote"), AlwaysRemote(16), price=FixedCost(0.5),
                 deadline_s=10)
+print("encodings.idna" in sys.modules)  # a lookup needs it, and never tries again to load what it could not
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (32, hard))
 held = []
@@ -594,7 +644,7 @@ for each in held:
 print([device.infer(np.array([number])).label for number in range(3)])
 device.close()
 """)
-    assert out.splitlines() == ["local", "[0, 1, 2]"]
+    assert out.splitlines() == ["True", "local", "[0, 1, 2]"]
 
 
 def test_l5_the_first_offload_imports_nothing() -> None:
@@ -625,7 +675,9 @@ device.close()
 
 def test_l12_ctrl_c_loses_no_permits() -> None:
     """Interrupted again and again while it waits for its remote, a device still has room for as many requests."""
-    out = run_program("""
+    out = run_program(
+        f"INTERRUPTS = {either(150, 3000)}\n"
+        + """
 import os, signal, threading, time
 from hinge import Breaker, Device, FixedCost
 from hinge.policies import AlwaysRemote
@@ -633,7 +685,7 @@ breaker = Breaker(failures=10**9, at_once=10**9, interval_s=3600)
 device = Device(lambda _: [0.0, 0.1], lambda _: (time.sleep(0.002), 1)[1], AlwaysRemote(16), price=FixedCost(0.5),
                 breaker=breaker, in_flight=4, deadline_s=5)
 def interrupt():
-    for _ in range(150):
+    for _ in range(INTERRUPTS):
         time.sleep(0.004)
         os.kill(os.getpid(), signal.SIGINT)
     over.append(True)
@@ -655,11 +707,14 @@ began = time.monotonic()
 answers = [answer for _ in range(5) for answer in device.infer_many([1.0] * 8)]
 print(interrupted > 50, {answer.source for answer in answers}, time.monotonic() - began < 4)
 device.close()
-""")
+"""
+    )
     assert out.splitlines() == ["True {'remote'} True"]
 
 
-def test_l13_hung_lookups_share_one_thread_and_keep_no_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_l13_hung_lookups_share_one_thread_and_keep_no_event_loop(
+    monkeypatch: pytest.MonkeyPatch, record_property: Record
+) -> None:
     answer, over = socket.getaddrinfo, threading.Event()
 
     def hangs(*arguments: Any, **options: Any) -> Any:
@@ -676,19 +731,20 @@ def test_l13_hung_lookups_share_one_thread_and_keep_no_event_loop(monkeypatch: p
         for _ in range(5):
             answers = await asyncio.gather(*(device.infer(1.0) for _ in range(4)))
             assert {answer.fault for answer in answers} == {"no answer in time"}
-        assert sum(thread.name == "hinge-lookup" for thread in threading.enumerate()) == 1
+        threads = threading.active_count() - before
+        record_property("threads for 20 hung lookups", threads)
+        assert threads <= 2  # one looks up, one may be the event loop's
         await device.close()
 
     began = time.monotonic()
     asyncio.run(main())
+    record_property("seconds until asyncio.run ended", round(time.monotonic() - began, 1))
     assert time.monotonic() - began < 5
     device = always(Device, OpenInference("http://slower.invalid:1", "remote"), deadline_s=0.03)
     assert [device.infer(1.0).fault for _ in range(6)] == ["no answer in time"] * 6
-    assert sum(thread.name == "hinge-lookup" for thread in threading.enumerate()) == 2
+    assert threading.active_count() - before <= 3
     device.close()
     over.set()
     end = time.monotonic() + 20
     while threading.active_count() > before and time.monotonic() < end:
         time.sleep(0.01)
-
-

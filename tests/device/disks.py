@@ -69,7 +69,7 @@ def stores_of_devices(patch: pytest.MonkeyPatch, **options: Any) -> list[SqliteS
 
 def image(folder: Path) -> dict[str, bytes]:
     """The files of a state, as a process that is killed now leaves them."""
-    names = ("state.db", "state.db-wal", "backup.json")
+    names = ("state.db", "state.db-wal", "backup.db")
     return {name: (folder / name).read_bytes() for name in names if (folder / name).exists()}
 
 

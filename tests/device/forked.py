@@ -36,7 +36,7 @@ def child(store: SqliteStore, memory: MemoryStore, pipe: int) -> None:
         refused = ""
     except InvalidState as error:
         refused = str(error)
-    told = {"learned": store.policy.learned, "synced": synced, "durable": store.durable, "problem": store.problem}
+    told = {"learned": store.policy.learned, "synced": synced, "problem": store.problem}
     store.close()
     os.write(pipe, json.dumps({**told, "refused": refused}).encode())
 
@@ -85,7 +85,7 @@ def main() -> None:
     learn(store, 20)
     os.waitpid(number, 0)
     learn(store, 20)
-    told = {"learned": store.policy.learned, "synced": store.sync(), "durable": store.durable, "problem": store.problem}
+    told = {"learned": store.policy.learned, "synced": store.sync(), "problem": store.problem}
     waiting = fork_and_wait() if sys.argv[2] == "alive" else None
     store.close()
     SqliteStore(sys.argv[1]).close()  # a child that is alive does not keep the folder

@@ -44,7 +44,7 @@ def test_a_reader_sees_whole_states_while_a_device_writes_and_syncs(tmp_path: Pa
         finally:
             ended.set()
             worker.join(10)
-        assert store.durable
+        assert store.problem is None
     assert not [saved.notes for saved in seen if saved.notes]
     learned = [saved.policy.learned for saved in seen]
     assert learned == sorted(learned)
@@ -113,8 +113,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], li
             if number == 12:
                 store.merge(peer(store.policy, 1))
                 states.append(text(store.policy.state()))
-                backup, backed_up = (folder / "backup.json").read_bytes(), len(states) - 1
-    return {**image(folder), "backup.json": backup}, states, backed_up
+                backup, backed_up = (folder / "backup.db").read_bytes(), len(states) - 1
+    return {**image(folder), "backup.db": backup}, states, backed_up
 
 
 def damages(data: bytes) -> Iterator[bytes]:
@@ -145,7 +145,7 @@ def test_damage_anywhere_in_the_database_gives_the_state_or_the_one_in_the_backu
             with SqliteStore(folder, Gate(Isotonic(BINS)), seconds=None) as store:
                 assert text(store.policy.state()) == states[at]
                 assert store.notes == saved.notes
-                assert store.durable
+                assert store.problem is None
                 assert not store.notes or (folder / "state.db.damaged").read_bytes() == damaged
             assert not read(folder).notes
     assert lost > 100
@@ -171,11 +171,11 @@ def test_a_damaged_backup_matters_only_where_it_is_needed(
     kept: tuple[dict[str, bytes], list[str], int], tmp_path: Path
 ) -> None:
     files, states, _ = kept
-    for damaged in (b"", b"{", files["backup.json"][:-9] + b"?" + files["backup.json"][-8:], b"[]", b'{"number":1}'):
-        saved = read(lay(tmp_path / "laid", {**files, "backup.json": damaged}))
+    for damaged in (b"", b"{", files["backup.db"][:5_000], b"not a database" * 100):
+        saved = read(lay(tmp_path / "laid", {**files, "backup.db": damaged}))
         assert (text(saved.policy.state()), saved.notes) == (states[-1], [])
-        folder = lay(tmp_path / "laid", {"state.db": files["state.db"][:500], "backup.json": damaged})
-        with pytest.raises(InvalidState, match=r"no state that can be used. state.db is damaged: .* backup.json:"):
+        folder = lay(tmp_path / "laid", {"state.db": files["state.db"][:500], "backup.db": damaged})
+        with pytest.raises(InvalidState, match=r"no state that can be used. state.db is .* backup.db is damaged:"):
             read(folder)
 
 
@@ -185,7 +185,7 @@ def test_if_nothing_is_whole_the_policy_starts_anew_and_the_database_is_set_asid
         SqliteStore(tmp_path)
     with SqliteStore(tmp_path, isotonic(), seconds=None) as store:
         assert store.notes[-1] == "Nothing usable was found: the policy starts anew."
-        assert (store.policy.learned, store.durable) == (0, True)
+        assert (store.policy.learned, store.problem) == (0, None)
     assert (tmp_path / "state.db.damaged").read_bytes() == b"not a database" * 100
 
 

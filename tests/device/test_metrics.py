@@ -1,13 +1,18 @@
 """What Prometheus is told of a device is what the device knows of itself."""
 
+import socket
+import threading
+from contextlib import ExitStack
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hinge import AsyncDevice, Device, FixedCost, Isotonic
-from hinge.device.metrics import METRICS, DeviceCollector
+from hinge.device.metrics import AT_ONCE, METRICS, DeviceCollector, MetricsServer
 from hinge.errors import RemoteInvalid
 from hinge.policies import AlwaysRemote
 
@@ -28,7 +33,7 @@ def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None
 
 def test_the_figures_are_those_of_the_status(tmp_path: Path) -> None:
     policy = Isotonic(bins=16, offload_cost=0.5)
-    with Device(scores, lambda sample: int(sample > 1), policy, state=tmp_path) as device:
+    with Device(scores, lambda sample: int(sample > 1), policy, state=tmp_path, deadline_s=30) as device:
         registry = registered(device)
         for sample in [0.1, 3.0] * 40:
             device.infer(sample)
@@ -90,3 +95,44 @@ def test_registering_touches_nothing() -> None:
             raise AssertionError("looked at")
 
     registered(Broken())
+
+
+# -- served -----------------------------------------------------------------------------------------------------------
+
+
+def scraped(port: int, host: str) -> tuple[int, bytes]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request("GET", "/metrics", headers={"Host": host})
+        reply = connection.getresponse()
+        return reply.status, reply.read()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:9", ""])
+def test_l15_another_site_cannot_read_the_metrics(host: str) -> None:
+    with (
+        Device(scores, lambda _: 1, AlwaysRemote(16), price=FixedCost(0.5)) as device,
+        MetricsServer(device, 0) as server,
+    ):
+        assert scraped(server.server_port, f"127.0.0.1:{server.server_port}")[1].startswith(b"# HELP hinge_samples")
+        assert scraped(server.server_port, "localhost")[0] == 200
+        assert scraped(server.server_port, host)[0] == 403
+
+
+def test_l15_clients_that_send_nothing_take_few_threads_and_are_left() -> None:
+    with (
+        Device(scores, lambda _: 1, AlwaysRemote(16), price=FixedCost(0.5)) as device,
+        MetricsServer(device, 0) as server,
+    ):
+        before = threading.active_count()
+        with ExitStack() as stack:
+            silent = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", server.server_port), timeout=20))
+                for _ in range(5 * AT_ONCE)
+            ]
+            assert silent[-1].recv(1) == b""  # at once
+            assert threading.active_count() <= before + AT_ONCE
+            assert silent[0].recv(1) == b""  # once its time is over
+            assert scraped(server.server_port, "localhost")[0] == 200

@@ -74,7 +74,7 @@ def test_a_batch_is_saved_with_what_was_learned_from_it(tmp_path: Path) -> None:
     assert not store.decide(3).offload
     store.close()
     assert read(tmp_path).policy.state() == store.policy.state()
-    assert (store.problem, store.durable) == (stores.CLOSED, False)
+    assert store.problem == stores.CLOSED
 
 
 def test_an_accepted_sample_does_not_touch_the_disk(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_failing_disk_stops_nothing_and_is_not_trusted_again(what: str, proble
     saved = read(tmp_path)
     assert (text(saved.policy.state()), saved.notes) == (text(store.policy.state()), [])
     assert [each.before for each in saved.earlier] == ["merge"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.json", "lock.db", "state.db"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.db", "lock.db", "state.db"]
 
 
 def test_a_full_disk_at_the_start_leaves_the_policy_at_work_in_memory(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_full_disk_at_the_start_leaves_the_policy_at_work_in_memory(tmp_path: 
     disk.failing = {"write"}
     store = SqliteStore(tmp_path, isotonic(), seconds=None, connect=disk)
     list(play(store, 50))
-    assert (store.policy.learned > 10, store.durable) == (True, False)
+    assert (store.policy.learned > 10, store.problem is None) == (True, False)
     disk.failing = set()
     assert store.sync()
     assert read(tmp_path).policy.learned == store.policy.learned
@@ -220,13 +220,13 @@ def test_a_disk_that_does_not_sync_is_not_called_durable(tmp_path: Path, monkeyp
     with SqliteStore(tmp_path, isotonic(), seconds=1000) as store:
         assert store.sync()
         lied_to(store, 1)
-        assert store.durable
+        assert store.problem is None
         now = time.monotonic()
         monkeypatch.setattr(time, "monotonic", lambda: now + 20_000)
-        assert (store.durable, store.problem) == (False, "the disk is slow: nothing was synced for 20000 s")
+        assert store.problem == "the disk is slow: nothing was synced for 20000 s"
         monkeypatch.undo()
         assert store.sync()
-        assert store.durable
+        assert store.problem is None
 
 
 @pytest.mark.parametrize("what", ["folder", "database", "lock", "replaced"])
@@ -343,10 +343,10 @@ def test_a_fork_waits_for_a_change_of_the_policy_to_be_whole() -> None:
 def test_after_a_fork_the_parent_goes_on_and_the_child_writes_nothing(how: str, tmp_path: Path) -> None:
     command = [sys.executable, str(HERE / "forked.py"), str(tmp_path), how]
     told = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
-    assert told["parent"] == {"learned": 41, "synced": True, "durable": True, "problem": None}
+    assert told["parent"] == {"learned": 41, "synced": True, "problem": None}
     child = told["child"]
     assert child["refused"].endswith(f"cannot roll back: {FORKED}")
-    assert (child["synced"], child["durable"], child["problem"]) == (False, False, FORKED)
+    assert (child["synced"], child["problem"]) == (False, FORKED)
     assert child["learned"] >= 100, "it goes on in memory"
     saved = read(tmp_path)
     assert (saved.policy.learned, saved.notes) == (41, [])
@@ -530,7 +530,7 @@ def test_a_rollback_that_cannot_be_written_holds_in_memory(tmp_path: Path) -> No
     bad = knowledge(store.policy)
     disk.failing = {"write"}
     store.rollback()
-    assert (knowledge(store.policy), store.durable) == (good, False)
+    assert (knowledge(store.policy), store.problem is None) == (good, False)
     assert known(tmp_path) == bad
     disk.failing = set()
     assert store.sync()
@@ -590,4 +590,4 @@ def test_threads_learn_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
         for worker in workers:
             worker.join(60)
         assert read(tmp_path).policy.learned == 1600
-        assert store.durable
+        assert store.problem is None

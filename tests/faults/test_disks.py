@@ -88,10 +88,10 @@ def test_r10_a_broken_state_file_leaves_the_one_before_it_serving(
     with Device(LOCAL, Scripted(), policy(), state=tmp_path) as device:
         infer(device, 0, 200)
     older = text(device.policy.state())
-    backup = (tmp_path / "backup.json").read_bytes()
+    backup = (tmp_path / "backup.db").read_bytes()
     with Device(LOCAL, Scripted(), policy(), state=tmp_path) as device:
         infer(device, 200, 200)
-    (tmp_path / "backup.json").write_bytes(backup)
+    (tmp_path / "backup.db").write_bytes(backup)
     newest = tmp_path / "state.db"
     data = newest.read_bytes()
     place = data.index(b'"learned":')  # of a row: what it says is not what was written

@@ -58,7 +58,16 @@ def test_no_confidence_exceeds_one(classes: int, top: float) -> None:
     assert 0.0 < Classifier(_same).answer(scores)[1] <= 1.0
 
 
-@pytest.mark.parametrize("largest", [84.0, 86.0, 699.0, 701.0, 1e30])
+@pytest.mark.parametrize("classes", [64, 65, 4096, 4097])
+@pytest.mark.parametrize("score", [-1000.0, -86.0, -79.0, 79.0, 86.0, 689.0, 1000.0])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sums_of_equal_scores_do_not_overflow(classes: int, score: float, dtype: type[np.floating[Any]]) -> None:
+    label, confidence = Classifier(_same).answer(np.full(classes, score, dtype))
+    assert label == 0
+    assert confidence == pytest.approx(1 / classes, rel=1e-6)
+
+
+@pytest.mark.parametrize("largest", [79.0, 84.0, 86.0, 699.0, 701.0, 1e30])
 def test_scores_of_any_size_have_the_confidence_of_the_measure(largest: float) -> None:
     scores = np.linspace(-largest, largest, 100, dtype=np.float32)
     for shift in (0.0, -largest, largest):

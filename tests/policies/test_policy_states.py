@@ -3,6 +3,7 @@
 import copy
 import json
 import random
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -19,7 +20,6 @@ SETTINGS = {
     "history": [0, 1, 2],
     "agreed": [False, True, True],
 }
-SIZES = ("bins", "memory", "window")  # of what is allocated: a state that asks for gigabytes gets them
 NASTY: list[Any] = [
     *(10**400, 2**63, 2**62, 2**53, 1e308, 1e300, 5e-324, 1e-300, -1, -0.0, 0, 1, float("nan"), float("inf")),
     *(None, True, "", "x", [], [[]], {}, {"x": {}}),
@@ -66,7 +66,7 @@ def test_a_damaged_state_is_taken_or_refused(policy: Policy) -> None:
     device.merge(other.state())
     state = json.loads(json.dumps(device.state()))
     taken = refused = 0
-    for path in [path for path in places(state) if path and path != ("policy",) and path[-1] not in SIZES]:
+    for path in [path for path in places(state) if path and path != ("policy",)]:
         for value in chance.sample(NASTY, 3):
             wrong = damaged(state, path, value)
             try:
@@ -83,6 +83,24 @@ def test_a_damaged_state_is_taken_or_refused(policy: Policy) -> None:
             except Exception as error:
                 raise AssertionError(f"{path} = {value!r:.40}") from error
     assert refused > taken > 0
+
+
+def test_a_state_cannot_ask_for_gigabytes() -> None:
+    """Sizes beyond 2**20 are refused before anything is allocated; the largest that is taken needs some megabytes."""
+    small = [build(name, **SETTINGS).state() for name in ("lyapunov-exp4", "isotonic", "always-local")]
+    small.append(at_most(Isotonic(3, offload_cost=0.1), 0.5, 10).state())
+    asked = 0
+    for state in small:
+        for size in {"bins", "memory", "window"} & state["parameters"].keys():
+            asked += 1
+            tracemalloc.start()
+            try:
+                with pytest.raises(InvalidState):
+                    restore(damaged(state, ("parameters", size), 2**28))
+                assert tracemalloc.get_traced_memory()[1] < 2**26
+            finally:
+                tracemalloc.stop()
+    assert asked == 5
 
 
 def test_more_offloads_than_were_learned_are_refused() -> None:

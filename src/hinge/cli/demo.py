@@ -27,10 +27,10 @@ from hinge.bins import UniformBins
 from hinge.cli import console, options
 from hinge.cli.device import StopSignals
 from hinge.cli.device_samples import Case
-from hinge.cli.device_view import Figures, LiveView, Output, ProgressLines, Seen, View, Warnings
+from hinge.cli.device_view import Figures, LiveView, Output, ProgressLines, Seen, View
 from hinge.device.answer import Answer
 from hinge.device.device import Device
-from hinge.device.reporter import copy_of, licences
+from hinge.device.reporter import Reporter, copy_of, licences
 from hinge.device.status import Status
 from hinge.errors import HingeError
 from hinge.ledger import Ledger
@@ -84,37 +84,33 @@ def command(
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise ImportError(f"the demo needs {', '.join(missing)}: pip install 'hinge-gate[cli,device,server,report]'")
+    from hinge import OnnxModel, OpenInference
+
     if out.is_dir() or not out.parent.is_dir():
         raise options.UsageError(f"--out {out}: must be a file in a folder that exists")
     with console.interruptible(), ExitStack() as stack:
         with console.status("starting the edge server"):
             url = stack.enter_context(edge_server(port))
-        outcome, stopped_by = _perform(url, samples, offload_cost, page, json, stack)
-        _print_end(outcome, out, stopped_by, json)
+        source, reporter = recorded(offload_cost), None
+        comparison = Comparison(source, samples, offload_cost)
+        local, remote = OnnxModel(fashion.local_model()), OpenInference(url, model=MODEL)
+        device = Device(local, remote, comparison.flagship, labels=fashion.CLASSES, deadline_s=DEADLINE_S)
+        stack.enter_context(device)
+        with console.status("measuring both models"):
+            timing = measure(device, remote, cases(source, samples), comparison)
+        outcome = Outcome(samples, offload_cost, comparison, Figures(BINS), timing, Examples(samples))
         if page:
-            _wait_for_interrupt(url)
-
-
-def _perform(
-    url: str, samples: int, offload_cost: float, page: bool, json: bool, stack: ExitStack
-) -> tuple["Outcome", int | None]:
-    from hinge import OnnxModel, OpenInference
-
-    source = recorded(offload_cost)
-    comparison = Comparison(source, samples, offload_cost)
-    local, remote = OnnxModel(fashion.local_model()), OpenInference(url, model=MODEL)
-    device = Device(local, remote, comparison.flagship, labels=fashion.CLASSES, deadline_s=DEADLINE_S)
-    stack.enter_context(device)
-    with console.status("measuring both models"):
-        timing = measure(device, remote, cases(source, samples), comparison)
-    outcome = Outcome(samples, offload_cost, comparison, Figures(BINS), timing, Examples(samples))
-    reporter: Any = None
-    if page:
-        from hinge.device.reporter import Reporter
-
-        reporter = stack.enter_context(Reporter(device, url, "demo"))
-        _open_page(f"{url}/")
-    return outcome, run(device, source, outcome, reporter, json)
+            reporter = stack.enter_context(Reporter(device, url, "demo"))
+            console.note(f"Live page: {url}/")
+            # a browser in this terminal would be in the way
+            if sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _DISPLAYS):
+                webbrowser.open(f"{url}/")
+        _print_end(outcome, out, run(device, source, outcome, reporter, json), json)
+        if page:
+            console.note(f"The live page stays at {url}/ until Ctrl-C")
+            with suppress(KeyboardInterrupt):
+                while True:
+                    time.sleep(60)
 
 
 def _print_end(outcome: "Outcome", out: Path, stopped_by: int | None, json: bool) -> None:
@@ -133,20 +129,6 @@ def _print_end(outcome: "Outcome", out: Path, stopped_by: int | None, json: bool
         raise typer.Exit(128 + stopped_by)
     if not json:
         console.say(f"Look at {out}")
-
-
-def _open_page(url: str) -> None:
-    """Say where the page is, and open it if there is a display: a browser in this terminal would be in the way."""
-    console.note(f"Live page: {url}")
-    if sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _DISPLAYS):
-        webbrowser.open(url)
-
-
-def _wait_for_interrupt(url: str) -> None:
-    with suppress(KeyboardInterrupt):
-        console.note(f"The live page stays at {url}/ until Ctrl-C")
-        while True:
-            time.sleep(60)
 
 
 # -- the edge server --------------------------------------------------------------------------------------------------
@@ -318,27 +300,17 @@ class Comparison:
         """The figures of every policy."""
         return [{"policy": name, **history.ledger.figures()} for name, history in self.histories.items()]
 
-
-class SideBySide:
-    """The policies, a line each, below the view of the device."""
-
-    lines = 3 + len(SHADOWS)  # with one above, and the heading
-
-    def __init__(self, comparison: Comparison) -> None:
-        self._comparison = comparison
-
     def __rich__(self) -> RenderableType:
+        """The policies that are live or in shadow, a line each, to be shown with the view of the device."""
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         table.add_column("side by side", no_wrap=True)
         for heading in ("offloaded", "cost per sample", "regret", "accuracy"):
             table.add_column(heading, justify="right", no_wrap=True)
+        forms = {"offload_fraction": ".1%", "cost_per_sample": ".4f", "regret": ".1f", "true_accuracy": ".1%"}
         for name in (FLAGSHIP, *SHADOWS):
-            figures = self._comparison.histories[name].ledger.figures()
-            part, accuracy = figures["offload_fraction"] or 0.0, figures["true_accuracy"] or 0.0
-            cost, regret = figures["cost_per_sample"] or 0.0, figures["regret"] or 0.0
-            shown = f"{name}, live" if name == FLAGSHIP else f"{name}, in shadow"
-            style = "green" if name == FLAGSHIP else None
-            table.add_row(shown, f"{part:.1%}", f"{cost:.4f}", f"{regret:.1f}", f"{accuracy:.1%}", style=style)
+            figures = self.histories[name].ledger.figures()
+            shown, style = (f"{name}, live", "green") if name == FLAGSHIP else (f"{name}, in shadow", None)
+            table.add_row(shown, *(f"{figures[key] or 0.0:{form}}" for key, form in forms.items()), style=style)
         return Padding(table, (1, 0, 0, 0))
 
 
@@ -360,25 +332,18 @@ class Timing:
     def __init__(self, local_ms: float, remote_ms: float, requests: int) -> None:
         self.local_ms, self.remote_ms = local_ms, remote_ms
         self.requests = requests  # over which the remote was measured
-        self._accepted = self._offloaded = 0
-        self._accepted_s = self._offloaded_s = 0.0
+        self._counts, self._seconds = [0, 0], [0.0, 0.0]  # of samples that were accepted, and offloaded
 
     def add(self, offloaded: bool, seconds: float) -> None:
         """Count a sample of the device."""
-        if offloaded:
-            self._offloaded += 1
-            self._offloaded_s += seconds
-        else:
-            self._accepted += 1
-            self._accepted_s += seconds
+        self._counts[offloaded] += 1
+        self._seconds[offloaded] += seconds
 
     def estimate_ms(self, offload_fraction: float) -> float:
         """What a device takes for a sample if it offloads this share; for this very device, what it took."""
-        accepted, offloaded = self.local_ms, self.local_ms + self.remote_ms
-        if self._accepted:
-            accepted = 1000 * self._accepted_s / self._accepted
-        if self._offloaded:
-            offloaded = 1000 * self._offloaded_s / self._offloaded
+        expected = (self.local_ms, self.local_ms + self.remote_ms)
+        kinds = zip(self._counts, self._seconds, expected, strict=True)
+        accepted, offloaded = (1000 * seconds / count if count else ms for count, seconds, ms in kinds)
         return (1.0 - offload_fraction) * accepted + offload_fraction * offloaded
 
 
@@ -409,31 +374,20 @@ def _ask(remote: Any, case: Case) -> str:
 # -- the run ----------------------------------------------------------------------------------------------------------
 
 
-class Example(NamedTuple):
-    """An answer to look at, with the reason that held when it was given."""
-
-    number: int
-    case: Case
-    answer: Answer
-    reason: str
-
-
 class Examples:
     """Some of the answers: of each source, most from the beginning, where most is learned."""
 
     def __init__(self, samples: int) -> None:
         self._due = {source: checkpoints(samples, _EXAMPLES).tolist() for source in ("local", "remote")}
-        self.kept: list[Example] = []
+        self.kept: list[tuple[Seen, str]] = []  # with the reasons that held when they were given
 
     def add(self, seen: Seen) -> None:
         """Keep an answer, if one is due."""
-        number, case, answer = seen
-        due = self._due[answer.source]
-        if not due or number + 1 < due[0]:
-            return
-        while due and due[0] <= number + 1:
-            del due[0]
-        self.kept.append(Example(number, case, answer, answer.reason))
+        due = self._due[seen.answer.source]
+        passed = sum(time <= seen.number + 1 for time in due)
+        if passed:
+            del due[:passed]
+            self.kept.append((seen, seen.answer.reason))
 
 
 @dataclass
@@ -482,7 +436,7 @@ class Outcome:
         }
 
 
-def run(device: Device, source: InOrder, outcome: Outcome, reporter: Any, json: bool) -> int | None:
+def run(device: Device, source: InOrder, outcome: Outcome, reporter: Reporter | None, json: bool) -> int | None:
     """Answer all images, or those until a signal comes, which is returned."""
     signals, wanted, comparison = StopSignals(), outcome.wanted, outcome.comparison
     stream: Iterable[tuple[Row, Case]] = zip(rows(source, wanted), cases(source, wanted), strict=True)
@@ -491,10 +445,16 @@ def run(device: Device, source: InOrder, outcome: Outcome, reporter: Any, json: 
     output, began, compared = _output(device, outcome, json), time.monotonic(), 0.0
     with output, signals:
         for row, case in signals.until_stopped(stream):
-            seen = _answer(device, row, case, outcome)
+            asked = time.perf_counter()
+            answer = device.infer(case.sample)
+            seconds = time.perf_counter() - asked
+            outcome.timing.add(answer.source == "remote", seconds)
+            comparison.add(row, case, answer)
+            seen = outcome.figures.add(case, answer, 1000 * seconds)
+            outcome.examples.add(seen)
             output.show(seen)
             if reporter is not None:  # the remote's label stands for the truth, as in the figures of the others
-                reporter.saw(seen.answer, picture=case.sample, truth=case.remote)
+                reporter.saw(answer, picture=case.sample, truth=case.remote)
                 if time.monotonic() - compared > _COMPARE_S:
                     compared = time.monotonic()
                     reporter.compare(comparison.rows())
@@ -505,21 +465,10 @@ def run(device: Device, source: InOrder, outcome: Outcome, reporter: Any, json: 
     return signals.stopped_by
 
 
-def _answer(device: Device, row: Row, case: Case, outcome: Outcome) -> Seen:
-    began = time.perf_counter()
-    answer = device.infer(case.sample)
-    seconds = time.perf_counter() - began
-    outcome.timing.add(answer.source == "remote", seconds)
-    seen = outcome.figures.add(case, answer, 1000 * seconds)
-    outcome.comparison.add(row, case, answer)
-    outcome.examples.add(seen)
-    return seen
-
-
 def _output(device: Device, outcome: Outcome, json: bool) -> Output:
     if json:
-        return Warnings()
+        return Output()
     if not console.out.is_terminal:
         return ProgressLines(device, outcome.figures, _PROGRESS_S)
     title = f"hinge demo, {device.policy.name}"
-    return LiveView(View(device, outcome.figures, title, outcome.wanted, SideBySide(outcome.comparison)))
+    return LiveView(View(device, outcome.figures, title, outcome.wanted, outcome.comparison))

@@ -8,7 +8,8 @@ from plotly import graph_objects
 
 from hinge._html import PALETTE, Curve, Panel, document, draw, plot, section
 from hinge.cli import console
-from hinge.cli.demo import FLAGSHIP, SHADOWS, Example, History, Outcome
+from hinge.cli.demo import FLAGSHIP, SHADOWS, History, Outcome
+from hinge.cli.device_view import Seen
 from hinge.device.reporter import data_url, small
 from hinge.policies.policy import Explanation
 
@@ -152,13 +153,13 @@ def _bars(title: str, colour: str, known: Sequence[Explanation], bins: int) -> g
 
 
 def _examples(outcome: Outcome) -> str:
-    cards = "".join(_card(example) for example in outcome.examples.kept)
+    cards = "".join(_card(*example) for example in outcome.examples.kept)
     note = "Some of the answers, with the reason that held when they were given; most are from the beginning."
     return section("examples", "Answers", note, f'<ul class="examples">{cards}</ul>')
 
 
-def _card(example: Example) -> str:
-    number, case, answer, reason = example
+def _card(seen: Seen, reason: str) -> str:
+    number, case, answer = seen
     pixels = small(case.sample)
     picture = "" if pixels is None else f'<img src="{data_url(pixels)}" alt="image {number}">'
     verdict = "right" if answer.label == case.truth else f"wrong: it is {case.truth}"

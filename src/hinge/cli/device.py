@@ -4,7 +4,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -15,7 +15,7 @@ import typer
 from hinge.cli import console, options
 from hinge.cli.device_models import Fit, set_up
 from hinge.cli.device_samples import Case
-from hinge.cli.device_view import Figures, JsonLines, Output, output_for, print_summary
+from hinge.cli.device_view import Figures, JsonLines, LiveView, Output, ProgressLines, View, print_summary
 from hinge.cli.options import UsageError
 from hinge.costs import FixedCost, MeasuredCost, OffloadCost
 from hinge.device.device import Device
@@ -27,7 +27,6 @@ from hinge.policies import Policy, build, policy_class
 from hinge.policies import at_most as limited
 from hinge.traces import trace_names
 
-_METRICS_HOST = "127.0.0.1"
 _ORACLE = "oracle"
 _PRICES = "--wrong-answer and a --price-per-call, --price-per-ms or --price-per-byte"
 
@@ -103,12 +102,12 @@ def command(
     """
     if state is not None and state.exists() and not state.is_dir():
         raise UsageError(f"{state} is not a folder")
-    prices = Prices(price_per_call, price_per_ms, price_per_byte, wrong_answer)
+    prices = {"per_call": price_per_call, "per_ms": price_per_ms, "per_byte": price_per_byte}
     with console.interruptible(), ExitStack() as stack:
         token = read_token(token_file)
         setup = set_up(samples, local, remote, model, token)
         stack.enter_context(closing(setup.remote))
-        known, price = price_of(offload_cost, prices, setup.recorded)
+        known, price = price_of(offload_cost, setup.recorded, wrong_answer, **prices)
         horizon = min((n for n in (setup.stream.length, limit) if n is not None), default=None)
         parameters = {"offload_cost": known, "alpha": alpha, "bins": bins, "seed": seed}
         chosen = policy_of(policy, parameters, horizon, at_most)
@@ -129,7 +128,9 @@ def command(
         reporter = None if report is None else stack.enter_context(report_to(device, remote, report, token))
         run = Run(device, setup.fit, reporter, batch)
         title = f"hinge device {samples}, {policy}, remote {setup.where}"
-        output = JsonLines() if json else output_for(device, run.figures, title, horizon)
+        output: Output = JsonLines() if json else ProgressLines(device, run.figures)
+        if console.out.is_terminal and not json:
+            output = LiveView(View(device, run.figures, title, horizon))
         run.answer_all(islice(setup.stream.cases, limit), output)
     run.print_end(shadow, json)  # of a device that is closed, so that nothing is in flight
 
@@ -259,36 +260,22 @@ class StopSignals:
 # -- policy and price -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Prices:
-    """What a call, a millisecond and a byte of an offload cost, and a wrong answer, in one unit."""
-
-    per_call: float | None = None
-    per_ms: float | None = None
-    per_byte: float | None = None
-    wrong_answer: float | None = None
-
-    def measured(self) -> MeasuredCost | None:
-        """The price list; None if none was given."""
-        given = [price for price in (self.per_call, self.per_ms, self.per_byte) if price is not None]
-        if not given and self.wrong_answer is None:
-            return None
-        if not given or self.wrong_answer is None:
-            raise UsageError(f"prices need both {_PRICES}")
-        per_call, per_ms, per_byte = self.per_call or 0.0, self.per_ms or 0.0, self.per_byte or 0.0
-        return MeasuredCost(wrong_answer=self.wrong_answer, per_call=per_call, per_ms=per_ms, per_byte=per_byte)
-
-
-def price_of(text: str | None, prices: Prices, recorded: OffloadCost | None) -> tuple[float | None, OffloadCost]:
+def price_of(
+    text: str | None, recorded: OffloadCost | None, wrong_answer: float | None = None, **prices: float | None
+) -> tuple[float | None, OffloadCost]:
     """The offload cost that the policy knows, None if it is learned, and what an offload is charged.
 
-    >>> price_of(None, Prices(), None)
+    >>> price_of(None, None)
     (0.5, FixedCost(offload_cost=0.5))
-    >>> price_of("learned", Prices(), None)
+    >>> price_of("learned", None)
     Traceback (most recent call last):
     hinge.cli.options.UsageError: --offload-cost learned needs prices: --wrong-answer and a --price-per-call, ...
     """
-    measured, known = prices.measured(), options.offload_cost(text)
+    given: dict[str, Any] = {name: price for name, price in prices.items() if price is not None}
+    if bool(given) != (wrong_answer is not None):
+        raise UsageError(f"prices need both {_PRICES}")
+    measured = None if wrong_answer is None else MeasuredCost(wrong_answer=wrong_answer, **given)
+    known = options.offload_cost(text)
     if isinstance(known, float):
         if measured:
             raise UsageError(f"--offload-cost is known to be {text}, and yet there are prices: give one of them")
@@ -339,21 +326,13 @@ def report_to(device: Device, url: str | None, name: str, token: str | None) -> 
 def serve_metrics(device: Device, port: int) -> Iterator[None]:
     """Serve the metrics while the block runs, and say where."""
     try:
-        from prometheus_client import CollectorRegistry, start_http_server
-
-        from hinge.device.metrics import DeviceCollector
+        from hinge.device.metrics import MetricsServer
     except ImportError as error:
         raise ImportError(f"metrics need prometheus-client ({error}): pip install 'hinge-gate[metrics]'") from error
-    registry = CollectorRegistry()
-    registry.register(DeviceCollector(device))
     try:
-        server, thread = start_http_server(port, addr=_METRICS_HOST, registry=registry)
+        server = MetricsServer(device, port)
     except OSError as error:
         raise OSError(error.errno, error.strerror, f"--metrics-port {port}") from error
-    console.note(f"Metrics at http://{_METRICS_HOST}:{server.server_port}/metrics")
-    try:
+    with server:
+        console.note(f"Metrics at {server.url}")
         yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

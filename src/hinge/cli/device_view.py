@@ -7,9 +7,11 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from datetime import timedelta
+from typing import Any, NamedTuple
 
 from rich import box
+from rich.bar import Bar
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
 from rich.table import Table
@@ -32,7 +34,6 @@ _UPDATES = 4  # of the view, per second
 _AROUND = 13  # lines that are neither bins nor answers, an alarm among them
 _BESIDE_BARS = 70  # columns that are no bars, if licences have room to be read
 _WINDOW = 20  # updates over which the speed is taken: five seconds
-_BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------
@@ -97,87 +98,52 @@ class Figures:
 
     def as_dict(self, status: Status, seconds: float) -> dict[str, Any]:
         """The summary, named as in the other commands; None stands for what is not known."""
-        samples, sums = self.samples, self._ledger.figures()
-        paid = share(status.offload_cost, samples)
+        sums, paid = self._ledger.figures(), share(status.offload_cost, self.samples)
+        unsent = status.fell_back.get(BreakerOpen.kind, 0)
+        known = ("answered_by_remote", "fell_back", "dropped", "offload_cost", "breaker", "last_fault", "not_durable")
+        costs = {key: sums[key] for key in ("cost_per_sample", "true_cost_per_sample")}
         return {
-            "samples": samples,
+            "samples": self.samples,
             "seconds": seconds,
-            "offloads": self.offloads,
-            "offload_fraction": sums["offload_fraction"],
-            "asked": asked(status),
-            "answered_by_remote": status.answered_by_remote,
-            "fell_back": status.fell_back,
-            "dropped": status.dropped,
+            **{key: sums[key] for key in ("offloads", "offload_fraction", "accuracy", "true_accuracy")},
+            "asked": status.answered_by_remote + sum(status.fell_back.values()) - unsent,
+            **{key: getattr(status, key) for key in (*known, "alarms")},
             "agreement": share(status.agreed, status.answered_by_remote),
-            "offload_cost": status.offload_cost,
             "offload_cost_per_sample": paid,
-            "accuracy": sums["accuracy"],
-            "cost_per_sample": _sum(sums["cost_per_sample"], paid),
-            "true_accuracy": sums["true_accuracy"],
-            "true_cost_per_sample": _sum(sums["true_cost_per_sample"], paid),
+            **{key: None if None in (cost, paid) else cost + paid for key, cost in costs.items()},
             "latency_ms_p50": self.latency_ms(0.5),
             "latency_ms_p99": self.latency_ms(0.99),
-            "breaker": status.breaker,
-            "last_fault": status.last_fault,
-            "not_durable": status.not_durable,
-            "alarms": status.alarms,
         }
-
-
-def asked(status: Status) -> int:
-    """For how many samples the remote was asked; those that found the breaker open were not sent."""
-    return status.answered_by_remote + sum(status.fell_back.values()) - status.fell_back.get(BreakerOpen.kind, 0)
-
-
-def _sum(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one + other
 
 
 # -- while it runs ----------------------------------------------------------------------------------------------------
 
 
-class Output(Protocol):
-    """Gets every answer, while its block runs."""
-
-    def show(self, seen: Seen) -> None: ...
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-class _Message(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return f"hinge: {printable(record.getMessage(), 1000)}"
-
-
-class Warnings:
-    """Prints the device's warnings on standard error, the same one at most once a minute, and no answers."""
+class Output(logging.Handler):
+    """Gets every answer while its block runs. This one prints none, but the device's warnings, on standard error."""
 
     def __init__(self) -> None:
-        self._handler = logging.StreamHandler()
-        self._handler.setFormatter(_Message())
-        self._handler.addFilter(self._is_new)
+        super().__init__(logging.WARNING)
         self._printed: dict[str, float] = {}
 
-    def _is_new(self, record: logging.LogRecord) -> bool:
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a warning, the same one at most once a minute."""
         text, now = record.getMessage(), time.monotonic()
-        if record.levelno < logging.WARNING or now < self._printed.get(text, -math.inf) + _AGAIN_S:
-            return False
-        self._printed[text] = now
-        return True
+        if now >= self._printed.get(text, -math.inf) + _AGAIN_S:
+            self._printed[text] = now
+            console.warn(text)
 
     def show(self, seen: Seen) -> None:
-        """Nothing."""
+        """Print an answer, or figures, if it is time."""
 
     def __enter__(self) -> None:
-        logging.getLogger("hinge").addHandler(self._handler)
+        logging.getLogger("hinge").addHandler(self)
 
     def __exit__(self, *_: object) -> None:
-        logging.getLogger("hinge").removeHandler(self._handler)
+        logging.getLogger("hinge").removeHandler(self)
 
 
-class JsonLines(Warnings):
+class JsonLines(Output):
     """A JSON object for every answer."""
 
     def show(self, seen: Seen) -> None:
@@ -188,7 +154,7 @@ class JsonLines(Warnings):
         console.print_json_line({"sample": number, **answer.as_dict(), **known})
 
 
-class ProgressLines(Warnings):
+class ProgressLines(Output):
     """A line on standard error every few seconds."""
 
     def __init__(self, device: Device, figures: Figures, every_s: float | None = None) -> None:
@@ -209,56 +175,41 @@ class ProgressLines(Warnings):
         console.note(f"{line}, breaker {status.breaker}{why}")
 
 
-class LiveView:
-    """The view in a terminal, which is erased in the end."""
+class LiveView(Output):
+    """The view in a terminal, drawn from the figures a few times a second, and erased in the end."""
 
     def __init__(self, view: View) -> None:
+        super().__init__()
         self._live = Live(view, console=console.out, refresh_per_second=_UPDATES, transient=True)
-        self._quiet = logging.NullHandler()  # alarms are in the view
 
-    def show(self, seen: Seen) -> None:
-        """Nothing: the view is drawn from the figures, a few times a second."""
+    def emit(self, record: logging.LogRecord) -> None:
+        """Nothing: alarms are in the view."""
 
     def __enter__(self) -> None:
-        logging.getLogger("hinge").addHandler(self._quiet)
+        super().__enter__()
         self._live.start()
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
-        logging.getLogger("hinge").removeHandler(self._quiet)
-
-
-def output_for(device: Device, figures: Figures, title: str, length: int | None) -> Output:
-    """The live view in a terminal, else lines."""
-    if console.out.is_terminal:
-        return LiveView(View(device, figures, title, length))
-    return ProgressLines(device, figures)
+        super().__exit__()
 
 
 # -- the view ---------------------------------------------------------------------------------------------------------
-
-
-class Beside(Protocol):
-    """What is shown beside the device, in so many lines."""
-
-    lines: int
-
-    def __rich__(self) -> RenderableType: ...
 
 
 class View:
     """A device at work: its figures, the licences of its bins, and its last answers. Drawn a few times a second."""
 
     def __init__(
-        self, device: Device, figures: Figures, title: str, length: int | None, beside: Beside | None = None
+        self, device: Device, figures: Figures, title: str, length: int | None, *beside: RenderableType
     ) -> None:
         self._device, self._figures, self._title, self._length = device, figures, printable(title), length
-        self._beside = beside
+        self._beside = beside  # shown below the figures
         self._began = time.monotonic()
         self._updates: deque[tuple[float, int]] = deque([(self._began, 0)], maxlen=_WINDOW)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        height = console.size.height - _AROUND - (self._beside.lines if self._beside else 0)
+        height = console.size.height - _AROUND - sum(len(console.render_lines(each)) for each in self._beside)
         bins, answers = len(self._figures.in_bin), max(2, min(len(self._figures.last), height // 3))
         if height - answers < bins <= height - 2:
             answers = height - bins  # fewer, so that each bin has a row of its own
@@ -266,15 +217,14 @@ class View:
         yield Group(
             self._heading(options.max_width),
             self._state(self._device.status),
-            *([self._beside] if self._beside else []),
+            *self._beside,
             self._bins(rows, options.max_width),
             self._answers(list(self._figures.last)[-answers:]),
             Text(" "),  # where the terminal echoes Ctrl-C
         )
 
     def _heading(self, width: int) -> RenderableType:
-        seconds = int(time.monotonic() - self._began)
-        clock = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        clock = str(timedelta(seconds=int(time.monotonic() - self._began)))
         title = Text(self._title, style="bold", no_wrap=True, overflow="ellipsis")
         title.truncate(max(1, width - len(clock) - 1), overflow="ellipsis", pad=True)
         return title.append(f" {clock}", style="default")
@@ -323,7 +273,7 @@ class View:
             part = sum(counts[first : bins.stop]) / max(1, self._figures.samples)
             span = f"{first / len(counts):.2f} – {bins.stop / len(counts):.2f}"
             evidence, licence = _licence(known[first : bins.stop], spent)
-            table.add_row(span, _bar(part, room), f"{part:.1%}", evidence, licence)
+            table.add_row(span, Bar(1.0, 0.0, part, width=room, color="blue"), f"{part:.1%}", evidence, licence)
         return table
 
     def _answers(self, last: Sequence[Seen]) -> RenderableType:
@@ -353,13 +303,6 @@ def _licence(bins: Sequence[Explanation], spent: bool) -> tuple[str, Text]:
     until = f"{_count(min(left))} sample{'s' * (min(left) != 1)} left" if left else "for good"
     some = "" if len(accepted) == len(bins) else f"{len(accepted)} of {len(bins)} bins, "
     return evidence, Text(some + until, style="green")
-
-
-def _bar(share: float, width: int) -> Text:
-    eighths = round(share * width * 8)
-    if share and not eighths:
-        eighths = 1
-    return Text(("█" * (eighths // 8) + _BLOCKS[eighths % 8]).rstrip().ljust(width), style="blue")
 
 
 def _remote(status: Status) -> Text:

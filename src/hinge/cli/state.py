@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Table
 
 from hinge._files import replacing
 from hinge.cli import console, options
@@ -36,8 +34,8 @@ def show_command(folder: Folder, json: options.Json = False) -> None:
     policy, gate = saved.policy, saved.newest.gate
     console.say(f"{policy!r}")
     if gate is not None:
-        made_with = f"bins {_brief(gate['bins'])}; confidence {_brief(gate['confidence'])}"
-        console.say(made_with)
+        bins, confidence = (f"{json_format.dumps(gate[part]):.200}" for part in ("bins", "confidence"))
+        console.say(f"bins {bins}; confidence {confidence}")
     if saved.used_by:
         console.say(f"in use by process {saved.used_by}; as of its last write")
     counts = f"{console.counted(policy.time, 'sample')}, {console.counted(policy.learned, 'offload')} learned from"
@@ -47,8 +45,7 @@ def show_command(folder: Folder, json: options.Json = False) -> None:
     console.say(found, style="yellow" if saved.notes else None)
     for each in saved.earlier:
         known = f"{console.counted(each.time, 'sample')}, {console.counted(each.learned, 'offload')} learned from"
-        line = f"--to {each.generation} goes back to {known}, before a {each.before}"
-        console.say(line)
+        console.say(f"--to {each.generation} goes back to {known}, before a {each.before}")
     _print_bins(figures["bins"])
 
 
@@ -73,8 +70,7 @@ def rollback_command(
     if json:
         console.print_json({"from": left, "to": reached, "notes": notes})
         return
-    found = " ".join([f"From generation {left} back to how generation {reached} ended.", *notes])
-    console.say(found)
+    console.say(" ".join([f"From generation {left} back to how generation {reached} ended.", *notes]))
 
 
 @command.command("export")
@@ -138,15 +134,8 @@ def _figures(saved: Saved) -> dict[str, Any]:
     }
 
 
-def _brief(state: State) -> str:
-    """A measure or bins, as they are saved, in a few words."""
-    return f"{json_format.dumps(state):.200}"
-
-
 def _print_bins(bins: list[dict[str, Any]]) -> None:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("bin", "offloads", "agreement", "expiry", "samples left"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = console.table("bin", "offloads", "agreement", "expiry", "samples left", right=True)
     for each in bins:
         agreement = "" if each["agreement"] is None else f"{each['agreement']:.4f}"
         offloads = "" if each["offloads"] is None else f"{each['offloads']:g}"

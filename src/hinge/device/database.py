@@ -1,14 +1,12 @@
-"""The files of a saved gate: a SQLite database with a row for each generation, a backup, and a lock.
+"""The files of a saved gate: what is in them, how they are written, and `read`, which looks at them.
 
-    state.db      WAL, synchronous=NORMAL; for each generation a row that stays the same (gate, parameters, merged
-                  evidence, what it can be rolled back to) and one that learning changes (clock, evidence, pending
-                  decisions), both JSON with a format version and a CRC
-    backup.json   a copy of the newest rows, in case state.db is damaged
-    lock.db       held with an exclusive SQLite lock by the process that uses the folder
+    state.db    SQLite, WAL, synchronous=NORMAL. Each generation has a row that stays the same (gate, parameters, merged
+                evidence, which may be large) and one that learning changes: JSON with a format version and a CRC
+    backup.db   a copy, read where state.db is damaged: as of the last start, merge, rollback or end, or ten minutes old
+    lock.db     held with an exclusive SQLite lock by the process that uses the folder
 
-SQLite does the locking and the syncing, so that nothing here depends on the operating system. One thing is POSIX's: a
-process that closes any descriptor of a file drops its locks on it. Do not copy `state.db` or `lock.db` from inside the
-process that uses them; `hinge state export` is for that.
+Closing any descriptor of a file drops the POSIX locks of a process on it: do not copy `state.db` or `lock.db` inside
+the process that uses them; `hinge state export` is for that.
 """
 
 from __future__ import annotations
@@ -18,23 +16,20 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from hinge._files import replacing
 from hinge.device.journal import NewerVersion, old_files, read_old
 from hinge.errors import HingeError, InvalidState, UnknownName
-from hinge.gate import GATE_VERSION, sealed, unsealed
+from hinge.gate import GATE_VERSION
 from hinge.policies.policy import STATE_VERSION, Policy, State, restore
 
 FORMAT = 1  # of the rows
-START, MERGE = "start", "merge"  # why a generation begins; a rollback is a start, too
 BUSY_S = 1.0  # how long to wait for a process that only looks at the folder
 
-encode = msgspec.json.Encoder().encode  # a tenth of the time of json's, and learning pays for it
 Connect = Callable[..., sqlite3.Connection]
 Past = list[tuple[int, str]]  # generations, newest first, and why the next one began
 _SCHEMA = """
@@ -42,68 +37,45 @@ CREATE TABLE generation (number INTEGER PRIMARY KEY, format INTEGER, content BLO
 CREATE TABLE progress (number INTEGER PRIMARY KEY, format INTEGER, content BLOB, crc INTEGER);
 CREATE TABLE owner (process INTEGER);
 """
-
-
-class Row(NamedTuple):
-    """A generation as the database has it: JSON that stays the same, and JSON that learning changes."""
-
-    content: bytes
-    progress: bytes
-
-
-class Held(NamedTuple):
-    """A generation that was read."""
-
-    number: int
-    gate: State | None  # bins and confidence measure; None: from a version that did not save them
-    policy: State
-    past: Past  # the generations to go back to, newest first, and why the next one began
-    aside: int | None  # the generation that the last rollback left
-
-    def state(self) -> State:
-        """The gate's state, or the policy's where bins and measure are not known."""
-        return self.policy if self.gate is None else {**self.gate, "policy": self.policy}
+encode = msgspec.json.Encoder().encode  # a tenth of the time of json's, and learning pays for it
 
 
 class Files:
     """The files in a folder, and the connections to them."""
 
+    _writer: sqlite3.Connection  # used by one thread at a time, as is
+    _syncer: sqlite3.Connection  # which syncs what the other has written
+
     def __init__(self, folder: Path, connect: Connect) -> None:
-        self.folder, self.connect = folder, connect
-        self.database, self._lock_file = folder / "state.db", folder / "lock.db"
-        self._lock: sqlite3.Connection | None = None
-        self._writer: sqlite3.Connection | None = None  # used by one thread at a time, as is
-        self._syncer: sqlite3.Connection | None = None  # which syncs what the other has written
+        self.folder, self.connect, self.database = folder, connect, folder / "state.db"
+        self._locks, self._connections = list[sqlite3.Connection](), list[sqlite3.Connection]()
         self._identities: dict[Path, tuple[int, int]] = {}
 
     def lock(self) -> None:
-        """Make the folder if need be, and keep other processes out until `release`."""
+        """Make the folder if need be, and keep other processes out."""
+        path = self.folder / "lock.db"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = self._connection(self._lock_file)
-            self._lock.execute("PRAGMA journal_mode=MEMORY")  # nothing is ever written to it
-            self._lock.execute("BEGIN EXCLUSIVE")
+            self._locks.append(self._connection(path))
+            self._locks[0].execute("PRAGMA journal_mode=MEMORY")  # nothing is ever written to it
+            self._locks[0].execute("BEGIN EXCLUSIVE")
         except (OSError, sqlite3.Error) as error:
             if _code(error) == sqlite3.SQLITE_BUSY:
-                raise InvalidState(f"{self.folder}: the state is in use by process {_owner(self.database)}") from error
+                raise InvalidState(f"{self.folder}: the state is in use by process {_user(self.folder)}") from error
             raise InvalidState(f"{self.folder}: cannot be opened: {error}") from error
-        self._identities = {self._lock_file: _identity(self._lock_file)}
+        self._identities[path] = _identity(path)
 
     def open(self) -> None:
         """Connect to the database, and say which process uses it."""
-        self._writer = self._connection(self.database)
-        self._writer.execute("PRAGMA journal_mode=WAL")
-        self._writer.execute("PRAGMA wal_autocheckpoint=0")  # the thread does it, so that learning waits for no sync
-        self._syncer = self._connection(self.database)
-        for connection in (self._writer, self._syncer):
+        for _ in range(2):
+            connection = self._connection(self.database)
+            self._connections.append(connection)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA wal_autocheckpoint=0")  # the thread does it: learning waits for no sync
             connection.execute("PRAGMA synchronous=NORMAL")
+        self._writer, self._syncer = self._connections
         self._identities[self.database] = _identity(self.database)
         self._writer.execute("UPDATE owner SET process=?", (os.getpid(),))
-
-    def _open_writer(self) -> sqlite3.Connection:
-        if self._writer is None:
-            raise sqlite3.OperationalError("the database is closed")
-        return self._writer
 
     def _connection(self, path: Path) -> sqlite3.Connection:
         return self.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
@@ -111,38 +83,37 @@ class Files:
     def update(self, number: int, progress: bytes) -> None:
         """Write a progress row, unsynced."""
         row = (progress, _crc(number, progress), number)
-        self._open_writer().execute("UPDATE progress SET content=?, crc=? WHERE number=?", row)
+        self._writer.execute("UPDATE progress SET content=?, crc=? WHERE number=?", row)
 
     def replace_rows(self, rows: Mapping[int, Row]) -> None:
         """Write all rows, in the place of those that there are, in one transaction."""
-        writer = self._open_writer()
-        writer.execute("BEGIN IMMEDIATE")
-        _fill(writer, rows)
-        writer.execute("COMMIT")
+        self._writer.execute("BEGIN IMMEDIATE")
+        _fill(self._writer, rows)
+        self._writer.execute("COMMIT")
 
     def checkpoint(self) -> None:
         """Return once all that was written is on the disk."""
-        if self._syncer is None:
-            raise sqlite3.OperationalError("the database is closed")
         _, in_log, done = self._syncer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if in_log != done:  # a reader still needs pages of the database as it was: the log has to do
             with open(f"{self.database}-wal", "r+b") as log:
                 os.fsync(log.fileno())
 
-    def rebuild(self, rows: Mapping[int, Row], *, keep_old: bool) -> None:
-        """Write a new database, synced, and put it in the place of the old one."""
-        self.close()  # first, as this frees the room that the log takes
-        fresh = self.folder / "state.db.new"
-        for path in (fresh, Path(f"{fresh}-journal")):
-            path.unlink(missing_ok=True)
-        connection = self._connection(fresh)
-        try:
+    def _fresh(self, name: str, rows: Mapping[int, Row]) -> Path:
+        """A new database beside the others, synced."""
+        path = self.folder / f"{name}.new"
+        path.unlink(missing_ok=True)
+        with closing(self._connection(path)) as connection:
+            connection.execute("PRAGMA journal_mode=MEMORY")  # what is half written is never read
             connection.executescript(f"BEGIN; {_SCHEMA}")
             connection.execute("INSERT INTO owner VALUES (?)", (os.getpid(),))
             _fill(connection, rows)
             connection.execute("COMMIT")
-        finally:
-            connection.close()
+        return path
+
+    def rebuild(self, rows: Mapping[int, Row], *, keep_old: bool) -> None:
+        """Put a new database in the place of the old one."""
+        self.close()  # first, as this frees the room that the log takes
+        fresh = self._fresh("state.db", rows)
         for suffix in ("-shm", "-wal", ""):  # a log without its database is nothing, and must not meet another one
             path = Path(f"{self.database}{suffix}")
             if path.exists():
@@ -153,11 +124,9 @@ class Files:
             os.replace(path, path.with_name(f"{path.name}.converted"))
         self.open()
 
-    def back_up(self, number: int, row: Row) -> None:
+    def back_up(self, rows: Mapping[int, Row]) -> None:
         """Replace the backup."""
-        content = {"number": number, "content": json.loads(row.content), "progress": json.loads(row.progress)}
-        with replacing(self.folder / "backup.json") as stream:
-            stream.write(encode(sealed(content)))
+        os.replace(self._fresh("backup.db", rows), self.folder / "backup.db")
 
     def gone(self) -> bool:
         """Whether the database or the lock is another file than was opened, or none."""
@@ -171,29 +140,13 @@ class Files:
                 continue  # a disk that fails shows in other ways
         return False
 
-    def abandon_writer(self) -> None:
-        """Write no more."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            with suppress(sqlite3.Error):
-                writer.close()
-
-    def close(self) -> None:
-        """Close the database, and keep the lock."""
-        self.abandon_writer()
-        syncer, self._syncer = self._syncer, None
+    def close(self, *, lock: bool = False) -> None:
+        """Close the database, and release the lock if asked for."""
         self._identities.pop(self.database, None)
-        if syncer is not None:
-            with suppress(sqlite3.Error):
-                syncer.close()
-
-    def release(self) -> None:
-        """Close everything."""
-        self.close()
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            with suppress(sqlite3.Error):
-                lock.close()
+        for connections in (self._connections, self._locks) if lock else (self._connections,):
+            while connections:
+                with suppress(sqlite3.Error):
+                    connections.pop(0).close()
 
 
 def _sync_folder(folder: Path) -> None:
@@ -217,6 +170,27 @@ def _code(error: Exception) -> int:
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """A generation as the database has it: JSON that stays the same, and JSON that learning changes."""
+
+    content: bytes
+    progress: bytes
+
+
+class Held(NamedTuple):
+    """A generation that was read."""
+
+    number: int
+    gate: State | None  # bins and confidence measure; None: from a version that did not save them
+    policy: State
+    past: Past  # the generations to go back to, newest first, and why the next one began
+    aside: int | None  # the generation that the last rollback left
+
+    def state(self) -> State:
+        """The gate's state, or the policy's where bins and measure are not known."""
+        return self.policy if self.gate is None else {**self.gate, "policy": self.policy}
 
 
 def _crc(number: int, body: bytes, version: object = FORMAT) -> int:
@@ -256,61 +230,43 @@ def read_rows(folder: Path, connect: Connect, mode: str) -> tuple[dict[int, Row]
 
     `mode` is "ro" to look at a folder that another process may be using, "rw" to recover it.
     """
-    database, backup = folder / "state.db", folder / "backup.json"
+    database, backup = folder / "state.db", folder / "backup.db"
     if not database.exists() and not backup.exists():
         state, notes = read_old(folder)
-        if state is None:
-            return {}, notes
-        return {1: Row(content_of(None, state, [], None), encode(state))}, notes
+        return {} if state is None else {1: Row(content_of(None, state, [], None), encode(state))}, notes
     rows, notes = _read_database(database, connect, mode)
-    try:
-        content = json.loads(backup.read_bytes())
-        held = unsealed(content)
-        if held == content:
-            raise ValueError("has no checksum")
-        row = Row(encode(held["content"]), encode(held["progress"]))
-        if notes and held["number"] not in rows:
-            rows[int(held["number"])] = row
-    except FileNotFoundError:
-        pass
-    except (ValueError, TypeError, LookupError, RecursionError, OSError) as error:
-        if notes:  # it is needed
-            notes.append(f"backup.json: {error}.")
+    if notes and backup.exists():
+        older, more = _read_database(backup, connect, "ro")
+        return {**older, **rows}, [*notes, *more]
     return rows, notes
 
 
-def _read_database(database: Path, connect: Connect, mode: str) -> tuple[dict[int, Row], list[str]]:
-    notes, tables = list[str](), dict[str, dict[int, bytes]]()
-    if not database.exists():
-        return {}, ["state.db is missing."]
+def _read_database(path: Path, connect: Connect, mode: str) -> tuple[dict[int, Row], list[str]]:
+    if not path.exists():
+        return {}, [f"{path.name} is missing."]
+    contents, bodies, notes = dict[int, bytes](), dict[int, bytes](), list[str]()
     # Without a log nobody writes, and SQLite need not make one to read.
-    option = "immutable=1" if mode == "ro" and not Path(f"{database}-wal").exists() else f"mode={mode}"
+    option = "immutable=1" if mode == "ro" and not Path(f"{path}-wal").exists() else f"mode={mode}"
+    uri = f"{path.absolute().as_uri()}?{option}"
     try:
-        connection = connect(
-            f"{database.absolute().as_uri()}?{option}", uri=True, timeout=BUSY_S, isolation_level=None
-        )
-        try:
+        with closing(connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)) as connection:
             connection.execute("BEGIN")
-            for table in ("generation", "progress"):
-                tables[table] = {}
+            for table, found in (("generation", contents), ("progress", bodies)):
                 for number, version, body, crc in connection.execute(f"SELECT * FROM {table}"):
                     if not isinstance(body, bytes) or crc != _crc(number, body, version):
-                        notes.append(f"state.db is damaged: {table} {number} does not match its CRC.")
+                        notes.append(f"{path.name} is damaged: {table} {number} does not match its CRC.")
                     elif version > FORMAT:
-                        raise NewerVersion(f"{database}: is of format {version}; this Hinge reads up to {FORMAT}")
+                        raise NewerVersion(f"{path}: is of format {version}; this Hinge reads up to {FORMAT}")
                     else:
-                        tables[table][number] = body
+                        found[number] = body
             (check,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             if check != "ok":
-                notes.append(f"state.db is damaged: {check}.")
-        finally:
-            connection.close()
+                notes.append(f"{path.name} is damaged: {check}.")
     except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
         if _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-            raise InvalidState(f"{database}: cannot be read: {error}") from error
-        notes.append(f"state.db is damaged: {error}.")
-    both = tables.get("generation", {}).keys() & tables.get("progress", {}).keys()
-    return {number: Row(tables["generation"][number], tables["progress"][number]) for number in both}, notes
+            raise InvalidState(f"{path}: cannot be read: {error}") from error
+        notes.append(f"{path.name} is damaged: {error}.")
+    return {number: Row(contents[number], bodies[number]) for number in contents.keys() & bodies.keys()}, notes
 
 
 def newest(folder: Path, rows: dict[int, Row], notes: list[str]) -> Held | None:
@@ -385,25 +341,16 @@ def read(folder: str | Path) -> Saved:
 
 
 def _user(folder: Path) -> str | None:
-    """The process that uses a folder."""
-    if not (folder / "lock.db").exists():
+    """The process that uses a folder; "unknown" where its database does not say."""
+    lock, database = folder / "lock.db", folder / "state.db"
+    if not lock.exists():
         return None
-    connection = sqlite3.connect(folder / "lock.db", timeout=0)
-    try:
+    with suppress(sqlite3.Error), closing(sqlite3.connect(lock, timeout=0)) as connection:
         connection.execute("SELECT * FROM sqlite_master").fetchall()
         return None
-    except sqlite3.Error:
-        return _owner(folder / "state.db")
-    finally:
-        connection.close()
-
-
-def _owner(database: Path) -> str:
     try:
-        connection = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)
-        try:
+        uri = f"{database.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_S)) as connection:
             return str(connection.execute("SELECT process FROM owner").fetchone()[0])
-        finally:
-            connection.close()
     except (sqlite3.Error, TypeError):
         return "unknown"

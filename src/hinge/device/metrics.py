@@ -6,13 +6,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import BoundedSemaphore, Thread
+from typing import Any
 
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from hinge.device.device import BaseDevice
 from hinge.errors import RemoteFailed
 
+HOST = "127.0.0.1"
+AT_ONCE = 8  # scrapes; each has a thread
+PATIENCE_S = 2.0  # for a client to send its request, and to read the answer
 KINDS = tuple(failure.kind for failure in RemoteFailed.__subclasses__())  # all from the start, so that they read 0
 OUTCOMES = ("succeeded", "failed", "unanswered", "released")
 
@@ -66,6 +73,77 @@ class DeviceCollector(Collector):
     def describe(self) -> Iterable[Metric]:
         """Nothing in advance: registering does not read the device."""
         return []
+
+
+class MetricsServer(ThreadingHTTPServer):
+    """Serves a device's figures on this machine's own address while a `with` block runs.
+
+    Pages of other sites, which reach it by a name of theirs for this address, are refused by the `Host` they send.
+    """
+
+    daemon_threads = True
+    request_queue_size = AT_ONCE
+
+    def __init__(self, device: BaseDevice, port: int) -> None:
+        self._free = BoundedSemaphore(AT_ONCE)
+        self.registry = CollectorRegistry()
+        self.registry.register(DeviceCollector(device))
+        super().__init__((HOST, port), _Scrape)
+        self.url = f"http://{HOST}:{self.server_port}/metrics"
+        self._thread = Thread(target=self.serve_forever, args=(0.1,), name="hinge-metrics", daemon=True)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread, if one is free; clients beyond that are hung up on."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no thread can be started
+            self._free.release()
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer one client, and free its place."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hung up is no error of the device."""
+
+    def __enter__(self) -> MetricsServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
+
+
+class _Scrape(BaseHTTPRequestHandler):
+    """One request; its connection is closed after it."""
+
+    timeout = PATIENCE_S
+    server: MetricsServer
+
+    def do_GET(self) -> None:  # the name that http.server calls
+        """Answer with all figures."""
+        host = (self.headers.get("Host") or "").lower().rsplit(":", 1)[0]
+        if host not in (HOST, "localhost"):
+            self.send_error(403, "the Host must be this machine")
+            return
+        body = generate_latest(self.server.registry)
+        self.send_response(200)
+        self.send_header("Content-Type", CONTENT_TYPE_LATEST)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Scrapes are not logged."""
 
 
 def _count(name: str, value: float) -> Metric:

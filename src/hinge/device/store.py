@@ -1,7 +1,7 @@
 """Where a gate's policy lives: in memory, or in a folder that survives crashes, power losses and failing disks.
 
-*On disk* the state is written as state, not as history: a later version of Hinge reads it and re-executes nothing. The
-files are described in `hinge.device.database`.
+The state is written as state, not as history: a later version of Hinge reads it and re-executes nothing. The files are
+described in `hinge.device.database`.
 
 *What a crash costs.* `learn` writes its change before it returns, so that a killed process loses nothing that was
 learned. A power loss costs what was learned in the last `seconds`, plus the time that the disk takes to sync. Accepted
@@ -34,20 +34,7 @@ from weakref import finalize, ref
 
 from hinge._checks import positive
 from hinge._fork import lock_during_fork, renew_after_fork
-from hinge.device.database import (
-    MERGE,
-    START,
-    Connect,
-    Files,
-    Held,
-    Past,
-    Row,
-    content_of,
-    encode,
-    newest,
-    parse,
-    read_rows,
-)
+from hinge.device.database import Connect, Files, Held, Past, Row, content_of, encode, newest, parse, read_rows
 from hinge.errors import InvalidState
 from hinge.gate import Gate, policy_state, unsealed
 from hinge.policies.policy import Decision, Decisions, Policy, State, restore
@@ -58,10 +45,12 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
 KEPT = 3  # earlier generations before a start, and before a merge, that can be gone back to
+START, MERGE = "start", "merge"  # why a generation begins; a rollback is a start, too
 LARGE = 65_536  # bytes of what learning changes, above which it is written once in `seconds`
 CHECKPOINT = 1_000  # writes, after which the thread syncs at once: keeps the log at about 4 MB
-LATE_S = 10.0  # without a sync, after which the store is not durable
+LATE_S = 10.0  # without a sync, after which there is a problem
 BACKUP_S = 600.0  # between two backups
 
 CLOSED = "the store is closed"
@@ -99,24 +88,46 @@ class MemoryStore:
         return None
 
     def decide(self, bin: int) -> Decision:
-        """Decide as the policy does."""
+        """Decide as the policy does; an offload under a budget is written down before it can be made."""
         with self._lock:
-            return self.policy.decide(bin)
+            decision = self.policy.decide(bin)
+            if decision.time is None:  # accepted
+                return decision
+            version = self._changed()
+        if self.policy.spent:
+            self._save(version)
+        return decision
 
     def decide_many(self, bins: Iterable[int] | NDArray[np.integer[Any]]) -> Decisions:
         """Decide for a batch at once, as the policy does."""
         with self._lock:
-            return self.policy.decide_many(bins)
+            batch = self.policy.decide_many(bins)
+            if not (batch.offload.any() or (batch.accepted_wait and len(batch))):
+                return batch
+            version = self._changed()
+        if self.policy.spent:
+            self._save(version)
+        return batch
 
     def learn(self, decision: Decision, agreed: float | None = None, cost: float | None = None) -> None:
-        """Learn as the policy does."""
+        """Learn as the policy does, and write it down; `benchmarks/store.py` measures what that adds."""
         with self._lock:
             self.policy.learn(decision, agreed, cost)
+            version = self._changed()
+        self._save(version)
 
     def forget(self, decision: Decision) -> None:
-        """Expect no feedback for a decision any more."""
+        """Expect no feedback for a decision any more; written down with what comes next."""
         with self._lock:
             self.policy.forget(decision)
+            self._changed()
+
+    def _changed(self) -> int:
+        """The policy was changed; returns how often it was. Needs `_lock`."""
+        return 0
+
+    def _save(self, version: int) -> None:
+        """Write that version of the policy, or a later one, where there is a disk."""
 
     def locked(self, function: Callable[[Policy], T]) -> T:
         """What the function returns for the policy, while no other thread decides or learns."""
@@ -179,12 +190,12 @@ class SqliteStore(MemoryStore):
         # `_lock` guards the policy and is never held while the disk is waited for; `_disk` guards the database,
         # `_syncing` what takes long. They are taken in the order _syncing, _disk, _lock.
         self._lock, self._disk, self._syncing, self._wake = Lock(), Lock(), Lock(), Event()
-        self._version = self._written = 0  # changes in memory, and how many of them are in the database
-        self._clock = -1  # the policy's time in the database
+        self._version = 0  # changes in memory
+        self._written = (0, -1)  # how many of them are in the database, and the policy's time there
         self._whole = False  # whether the present generation is new, so that all rows have to be written
-        self._writes = self._size = 0  # since the last sync; bytes of the last progress row
+        self._writes, self._large = 0, False  # since the last sync; whether the last progress row was large
         self._behind: float | None = None  # since when there is something to sync
-        self._backed_up: tuple[float, int] = (0.0, -1)  # when, and what had been learned
+        self._backed_up = (0.0, 0)  # when, and which version
         self._failure: str | None = None
         self._closed = False
         self._files = Files(self.folder, connect)
@@ -206,79 +217,32 @@ class SqliteStore(MemoryStore):
     def _open(self, gate: Gate | None) -> None:
         rows, self.notes = read_rows(self.folder, self._files.connect, "rw")
         held = newest(self.folder, rows, self.notes)
-        self.found = None if held is None else held.number
+        self._start: Row | None = None  # what was opened, until the first change begins a generation
+        self._next = max(rows, default=0) + 1
+        if held is None and gate is None:
+            raise InvalidState(" ".join([f"{self.folder}: holds no state, and no gate was given.", *self.notes]))
         if held is not None:
+            self.generation, self._past, self._aside = held.number, held.past, held.aside
             if gate is None:
                 self.policy, self._described = restore(held.policy), held.gate
             else:
                 gate.policy = self.policy = _resumed(self.folder, gate, held.state())
-                self._described = gate.description()
-            self.generation, self._past, self._aside = held.number, held.past, held.aside
-        elif gate is not None:
+        if gate is not None:
             self.policy, self._described = gate.policy, gate.description()
-            self.generation, self._past, self._aside = 0, [], None
+        self._damaged = bool(self.notes)
+        if held is None:
             if self.notes:
                 self.notes.append("Nothing usable was found: the policy starts anew.")
+            self.generation, self._past, self._aside, self._rows = 0, [], None, {}
+            self._begin(START, None)
         else:
-            raise InvalidState(" ".join([f"{self.folder}: holds no state, and no gate was given.", *self.notes]))
-        self._next, self._rows = max(rows, default=0) + 1, rows
-        self._damaged = bool(self.notes)
-        with self._disk:
-            if held is None:
-                self._begin(START, None)
-            else:
-                self._begun = False  # a start that changes nothing begins no generation
-                self._content = content_of(self._described, held.policy, self._past, self._aside)
-                self._start, self._clock = self._end(), self.policy.time
-                self._rows = {number: row for number, row in rows.items() if number < held.number}
-            sound = held is not None and not self.notes and self._files.database.exists()
-            self._bring(self._files.open if sound else self._rebuild)
+            self._content = content_of(self._described, held.policy, self._past, self._aside)
+            self._start, self._written = self._end(), (0, self.policy.time)
+            self._rows = self._kept(rows)
+        sound = held is not None and not self.notes and self._files.database.exists()
+        self._attempt(self._files.open if sound else lambda: self._write(rebuild=True), self._back_up)
 
-    def _bring(self, write: Callable[[], None]) -> None:
-        """Bring a generation to the disk; if that fails, go on in memory. Needs `_disk`."""
-        if self._failure is None:
-            try:
-                write()
-                self._back_up()
-            except (OSError, sqlite3.Error) as error:
-                self._fail(error)
-
-    # -- deciding and learning ----------------------------------------------------------------------------------------
-
-    def decide(self, bin: int) -> Decision:
-        """Decide as the policy does; an offload under a budget is written down before it can be made."""
-        with self._lock:
-            decision = self.policy.decide(bin)
-            if decision.time is None:  # accepted
-                return decision
-            version = self._changed()
-        if self.policy.spent:
-            self._save(version)
-        return decision
-
-    def decide_many(self, bins: Iterable[int] | NDArray[np.integer[Any]]) -> Decisions:
-        """Decide for a batch at once, as the policy does."""
-        with self._lock:
-            batch = self.policy.decide_many(bins)
-            if not (batch.offload.any() or (batch.accepted_wait and len(batch))):
-                return batch
-            version = self._changed()
-        if self.policy.spent:
-            self._save(version)
-        return batch
-
-    def learn(self, decision: Decision, agreed: float | None = None, cost: float | None = None) -> None:
-        """Learn as the policy does, and write it down; `benchmarks/store.py` measures what that adds."""
-        with self._lock:
-            self.policy.learn(decision, agreed, cost)
-            version = self._changed()
-        self._save(version)
-
-    def forget(self, decision: Decision) -> None:
-        """Expect no feedback for a decision any more; written down with what comes next."""
-        with self._lock:
-            self.policy.forget(decision)
-            self._changed()
+    # -- the disk -----------------------------------------------------------------------------------------------------
 
     def _changed(self) -> int:
         if self._behind is None:
@@ -287,46 +251,50 @@ class SqliteStore(MemoryStore):
         return self._version
 
     def _save(self, version: int) -> None:
-        """Write the state, unless another thread has written this version, or a later one, meanwhile."""
-        if self._size > LARGE:
+        if self._large:
             return
         if self._background:
             self._wake.set()
-            return
-        with self._disk:
+        else:
             self._flush(version)
 
     def _flush(self, version: int) -> None:
-        """Needs `_disk`."""
-        if self._written < version and self._failure is None:
-            try:
-                self._write()
-            except (OSError, sqlite3.Error) as error:
-                self._fail(error)
+        with self._disk:
+            if self._written[0] < version and self._failure is None:  # else another thread was faster
+                self._attempt(self._write)
 
-    def _write(self) -> None:
-        """Write the present generation, unsynced: what learning changes, or all of it if it is new. Needs `_disk`."""
-        if not self._begun and self._version:
-            with self._lock:
+    def _write(self, rebuild: bool = False) -> None:
+        """Write what learning changes, or all of a new generation; unsynced, or to a new database. Needs `_disk`."""
+        with self._lock:
+            if self._start is not None and self._version:
                 self._begin(START, self._start)
-        version, clock, row = self._present()
-        if self._whole:
+            written, progress = (self._version, self.policy.time), self.policy.progress()
+        row = Row(self._content, encode(progress))
+        if rebuild:
+            self._files.rebuild({**self._rows, self.generation: row}, keep_old=self._damaged)
+            self._failure, self._damaged = None, False
+        elif self._whole:
             self._files.replace_rows({**self._rows, self.generation: row})
-            self._whole = False
         else:
             self._files.update(self.generation, row.progress)
-        self._written, self._clock, self._size = version, clock, len(row.progress)
+        self._written, self._whole, self._large = written, False, len(row.progress) > LARGE
         self._writes += 1
         if self._writes == CHECKPOINT:
             self._wake.set()
 
-    def _present(self) -> tuple[int, int, Row]:
-        """The version, the clock and the row of the present generation."""
+    def _back_up(self) -> None:
         with self._lock:
-            version, clock, progress = self._version, self.policy.time, self.policy.progress()
-        return version, clock, Row(self._content, encode(progress))
+            version, rows = self._version, {**self._rows, self.generation: self._end()}
+        self._files.back_up(rows)
+        self._backed_up = (time.monotonic(), version)
 
-    # -- the disk -----------------------------------------------------------------------------------------------------
+    def _attempt(self, *steps: Callable[[], None]) -> None:
+        """Go on in memory if the disk fails. What was half written is not trusted, whatever a second try says."""
+        try:
+            for step in steps:
+                step()
+        except (OSError, sqlite3.Error) as error:
+            self._failure = f"the disk failed: {error}"
 
     @property
     def problem(self) -> str | None:
@@ -336,11 +304,6 @@ class SqliteStore(MemoryStore):
             if late > max(LATE_S, 10 * self._seconds):
                 return f"the disk is slow: nothing was synced for {late:.0f} s"
         return self._failure
-
-    @property
-    def durable(self) -> bool:
-        """Whether there is no problem."""
-        return self.problem is None
 
     def sync(self) -> bool:
         """Return once all that was learned is on the disk, or cannot be brought there; says which.
@@ -355,21 +318,15 @@ class SqliteStore(MemoryStore):
                     self._failure = f"{self.folder}: {GONE}"
                     return False
                 self._behind, self._writes = None, 0
-                try:
-                    if self._failure is not None:
-                        self._rebuild()
-                    elif self._version != self._written or self.policy.time != self._clock:
-                        self._write()
-                except (OSError, sqlite3.Error) as error:
-                    self._fail(error)
-            try:
-                if self._failure is None:
-                    self._files.checkpoint()  # learning goes on meanwhile
-                    if time.monotonic() - self._backed_up[0] > BACKUP_S and self._backed_up[1] != self.policy.learned:
-                        self._back_up()
-            except (OSError, sqlite3.Error) as error:
-                with self._disk:
-                    self._fail(error)
+                if self._failure is not None:
+                    self._attempt(lambda: self._write(rebuild=True))
+                elif self._written != (self._version, self.policy.time):
+                    self._attempt(self._write)
+            if self._failure is None:
+                self._attempt(self._files.checkpoint)  # learning goes on meanwhile
+            when, version = self._backed_up
+            if self._failure is None and time.monotonic() - when > BACKUP_S and version != self._version:
+                self._attempt(self._back_up)
         return self.problem is None
 
     def tick(self, due: bool) -> bool:
@@ -379,8 +336,7 @@ class SqliteStore(MemoryStore):
         if due or self._writes >= CHECKPOINT:
             self.sync()
         else:
-            with self._disk:
-                self._flush(self._version)
+            self._flush(self._version)
         return True
 
     def close(self) -> None:
@@ -392,12 +348,11 @@ class SqliteStore(MemoryStore):
             self._closed = True
             with self._disk:
                 if safe:
-                    with suppress(OSError):
+                    with suppress(OSError, sqlite3.Error):  # the state itself is on the disk
                         self._back_up()
-                if self._failure != FORKED:
-                    self._failure = self._failure or CLOSED
+                self._failure = self._failure or CLOSED
                 self._finalizer()
-        if self._thread is not None and self._failure != FORKED:
+        if self._thread is not None:
             self._thread.join(10)
 
     def __enter__(self) -> SqliteStore:
@@ -410,29 +365,10 @@ class SqliteStore(MemoryStore):
         """In a forked child: go on in memory, and leave the parent's files alone."""
         self._lock, self._disk, self._syncing, self._wake = Lock(), Lock(), Lock(), Event()
         if not self._closed:
-            self._failure = FORKED
+            self._failure, self._thread = FORKED, None
             self._finalizer.detach()
             _INHERITED.append(self._files)  # to close SQLite's connections here would remove the parent's WAL
             self._files = Files(self.folder, self._files.connect)
-
-    def _fail(self, error: Exception) -> None:
-        """Go on in memory. What was half written is not trusted, whatever a second try says. Needs `_disk`."""
-        if self._failure is None:
-            self._failure = f"the disk failed: {error}"
-        self._files.abandon_writer()
-
-    def _rebuild(self) -> None:
-        """Write a new database with all rows in the place of one that failed or is damaged. Needs `_disk`."""
-        version, clock, row = self._present()
-        self._files.rebuild({**self._rows, self.generation: row}, keep_old=self._damaged)
-        self._written, self._clock, self._size = version, clock, len(row.progress)
-        self._failure, self._damaged, self._whole = None, False, False
-
-    def _back_up(self) -> None:
-        if self._failure is None:
-            learned = self.policy.learned
-            self._files.back_up(self.generation, self._present()[2])
-            self._backed_up = (time.monotonic(), learned)
 
     # -- generations --------------------------------------------------------------------------------------------------
 
@@ -442,10 +378,18 @@ class SqliteStore(MemoryStore):
             self._rows[self.generation] = end
             self._past = remember(self._past, self.generation, why)
         self.generation, self._next = self._next, self._next + 1
-        kept = {self._aside, *(number for number, _ in self._past)}
-        self._rows = {number: row for number, row in self._rows.items() if number in kept}
+        self._rows = self._kept(self._rows)
         self._content = content_of(self._described, self.policy.state(), self._past, self._aside)
-        self._begun = self._whole = True
+        self._start, self._whole = None, True
+
+    def _kept(self, rows: dict[int, Row]) -> dict[int, Row]:
+        """The rows of generations that can be gone back to."""
+        kept = {self._aside, *(number for number, _ in self._past)}
+        return {number: row for number, row in rows.items() if number in kept}
+
+    def _end(self) -> Row:
+        """How the present generation ends. Needs `_lock`."""
+        return Row(self._content, encode(self.policy.progress()))
 
     def merge(self, *other_states: Mapping[str, Any]) -> None:
         """Add the evidence in other devices' states, of gates or policies; if one is refused, none is added.
@@ -489,7 +433,8 @@ class SqliteStore(MemoryStore):
                 change(self.policy)
                 self._begin(MERGE, end)
                 self._changed()
-            self._bring(self._write)
+            if self._failure is None:
+                self._attempt(self._write, self._back_up)
 
     def rollback(self, to: int | None = None) -> int:
         """Go back to before the last start or merge that changed anything, or to how the generation `to` ended.
@@ -497,27 +442,25 @@ class SqliteStore(MemoryStore):
         Returns that generation. What was learned since is taken back; the clock and what a budget has spent are not.
         `policy` is another object afterwards.
         """
-        with self._syncing:
+        with self._syncing, self._disk:
             if self._failure in (FORKED, CLOSED):
                 raise InvalidState(f"{self.folder}: cannot roll back: {self._failure}")
-            with self._disk:
-                with self._lock:
-                    present = self.policy.state()
-                    target = self._earlier(present, to)
-                    policy = restore(_without_refund(target.policy, present, self.policy.spent))
-                    self._rows[self.generation] = self._end()
-                    self._past, self._aside = remember(target.past, target.number, START), self.generation
-                    self.policy = policy
-                    if self.gate is not None:
-                        self.gate.policy = policy
-                    self._begin(START, None)
-                    self._changed()
-                self._bring(self._write)
+            with self._lock:
+                present = self.policy.state()
+                target = self._earlier(present, to)
+                spent = {field: present["carried"][field] for field in self.policy.spent}
+                carried = {**target.policy["carried"], **spent}
+                policy = restore({**target.policy, "time": present["time"], "carried": carried, "pending": []})
+                self._rows[self.generation] = self._end()
+                self._past, self._aside = remember(target.past, target.number, START), self.generation
+                self.policy = policy
+                if self.gate is not None:
+                    self.gate.policy = policy
+                self._begin(START, None)
+                self._changed()
+            if self._failure is None:
+                self._attempt(self._write, self._back_up)
         return target.number
-
-    def _end(self) -> Row:
-        """How the present generation ends. Needs `_lock`."""
-        return Row(self._content, encode(self.policy.progress()))
 
     def _earlier(self, present: State, to: int | None) -> Held:
         """The generation to go back to. A start that nothing followed is passed over: it would change nothing."""
@@ -537,7 +480,7 @@ class SqliteStore(MemoryStore):
 
 def _release(files: Files, wake: Event) -> None:
     """What is left to do once a store is closed, or was dropped without that."""
-    files.release()
+    files.close(lock=True)
     wake.set()
 
 
@@ -566,12 +509,6 @@ def remember(past: Past, number: int, why: str) -> Past:
         if sum(other[1] == each[1] for other in kept) < KEPT:
             kept.append(each)
     return kept
-
-
-def _without_refund(earlier: State, present: State, spent: tuple[str, ...]) -> State:
-    """An earlier state with the clock and the spending of the present one."""
-    kept = {field: present["carried"][field] for field in spent}
-    return {**earlier, "time": present["time"], "carried": {**earlier["carried"], **kept}, "pending": []}
 
 
 def _knowledge(state: State, spent: tuple[str, ...]) -> Any:

@@ -30,7 +30,7 @@ _FEW = 64  # classes up to which Python's numbers are quicker than numpy's array
 _MANY = 4096  # classes up to which a sum of float32 has an error below 1e-6
 _EXP_LIMIT = 690.0  # exp of this or of its negative, and the sum of a million of it, is a normal float
 _FLOAT32 = np.dtype(np.float32)
-_EXP_LIMIT_32 = 85.0  # exp of this or of its negative is a normal float32
+_EXP_LIMIT_32 = 80.0  # the same for a float32, and the sum of `_MANY` of it
 
 
 @runtime_checkable

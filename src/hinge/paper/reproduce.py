@@ -31,7 +31,7 @@ def chosen(name: str) -> Sequence[Experiment]:
 def reproduce(
     name: str, out: Path, scale: Scale = FULL, progress: Progress | None = None
 ) -> tuple[dict[Experiment, Figure], list[Claim]]:
-    """Run experiments and write what they found: a CSV each, a page to look at, and for `all` the claims.
+    """Run experiments and write what they found: a CSV each, an HTML page, and for `all` the claims.
 
     The page is `report.html` for `all`, and named after the experiment otherwise.
     """

@@ -35,6 +35,7 @@ from hinge._checks import positive, real, shown, whole
 from hinge.errors import InvalidState, InvalidValue
 from hinge.policies.policy import (
     ACCEPTED,
+    MOST_SIZE,
     Decision,
     Evidence,
     Explanation,
@@ -249,6 +250,8 @@ class AtMost(Budgeted):
         limit = math.floor(self.offloads * self.window + 1e-9)  # 0.29 × 100 is 28.999999999999996
         if limit < 1:
             raise InvalidValue(owner, "offloads", f"must allow one in {window} samples at least, got {offloads!r}")
+        if limit > MOST_SIZE:
+            raise InvalidValue(owner, "window", f"may hold {MOST_SIZE} offloads at most, got {limit}")
         table = LimitTable(inner.table, whole_column(limit), whole_column(1), self.window)
         functions = limited(inner.functions)
         self.start(table, functions.offloads, functions.learns, notes=functions.notes, accepts=functions.accepts)

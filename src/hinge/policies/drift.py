@@ -212,7 +212,7 @@ def holds(table: AgeingTable, bin: int, time: int) -> bool:
 
 
 def good_until(table: AgeingTable, bin: int, time: int) -> int:
-    """When the licence of a bin, good at `time`, gives way or has to be looked at again: at the next pane at latest."""
+    """When the licence of a bin, good at `time`, ends or must be checked again: at the next pane at the latest."""
     pane = table.pane if table.pane > 0 else table.memory // PANES
     last = time - time % pane + pane - 1
     return last + 1 if holds(table, bin, last) else halve(table, bin, time, last)
@@ -269,7 +269,7 @@ def watch(table: AgeingTable, bin: int, agreed: float, cost: float, now: int) ->
 
 
 def doubts(table: AgeingTable, alarm: int, seen: float, believed: float, other: float) -> bool:
-    """Add what was seen to one of Page's sums: does it speak for another mean than the one believed in?"""
+    """Add what was seen to one of Page's sums: is another mean now the likelier one?"""
     # A belief of 0 or 1 would be refuted by a single sample; nearer to the other mean, it takes a few.
     believed = min(max(believed, min(EDGE, other / 2.0)), max(1.0 - EDGE, (1.0 + other) / 2.0))
     ratio = seen * math.log(other / believed) + (1.0 - seen) * math.log((1.0 - other) / (1.0 - believed))

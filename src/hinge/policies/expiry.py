@@ -169,7 +169,7 @@ class ExpiryPolicy(Policy):
         return int(self._expiry[bin])
 
     def _expiries(self) -> "NDArray[np.int64]":
-        """The whole table as an array, made anew only after something was learned."""
+        """The whole table as an array, rebuilt only after something was learned."""
         import numpy as np
 
         learned, array = self._batch

@@ -42,7 +42,7 @@ from hinge.policies.expiry import FOREVER
 from hinge.policies.policy import Need, Reals, real_column
 from hinge.policies.random import RandomisedPolicy, uniform
 
-_TINY = 1e-100  # below it weights are taken anew: there is room for 200 more orders of magnitude
+_TINY = 1e-100  # below it weights are recomputed: there is room for 200 more orders of magnitude
 
 
 RATE, EXPLORATION = 0, 1  # the entries of the column `rates`
@@ -107,7 +107,7 @@ def weight_of(table: ThresholdTable, k: int, best: float) -> float:
 
 
 def reweigh(table: ThresholdTable) -> None:
-    """Take all weights anew from the losses."""
+    """Recompute all weights from the losses."""
     best = best_loss(table)
     for k in range(len(table.losses)):
         table.weights[k] = weight_of(table, k, best) if table.prior[k] > 0.0 else 0.0
@@ -128,7 +128,7 @@ def share_offloading(table: ThresholdTable, bin: int) -> float:
 
 
 def share_offloading_from_losses(table: ThresholdTable, bin: int) -> float:
-    """The same without a look at the carried weights."""
+    """The same, computed from the losses instead of the carried weights."""
     best = best_loss(table)
     total, offloading = 0.0, 0.0
     for k in range(len(table.losses)):
@@ -200,7 +200,7 @@ COMPLEXITIES: dict[str, Callable[[int], float]] = {  # A in the regret bound: ho
 
 
 def explores(table: ThresholdTable, time: int) -> bool:
-    """The exploration coin of a slot; it can be looked at again when the feedback comes."""
+    """The exploration coin of a slot; it can be drawn again when the feedback arrives."""
     return uniform(table.seed, time, 1) < table.rates[EXPLORATION]
 
 

@@ -78,7 +78,7 @@ def learn_lite(table: LicenceTable, bin: int, agreed: float, cost: float, time: 
 
 
 def rebuild_lite(table: LicenceTable) -> None:
-    """Find every licence anew."""
+    """Recompute every expiry."""
     for i in range(len(table.expiry)):
         table.expiry[i] = expiry_from(known_evidence(table, i)) if table.offloads[i] > 0 else 0
 
@@ -110,7 +110,7 @@ def spread(table: LicenceTable, bin: int, now: int) -> None:
 
 
 def rebuild_monotone(table: LicenceTable) -> None:
-    """Find every licence anew."""
+    """Recompute every expiry."""
     for i in range(len(table.own)):
         table.own[i] = expiry_from(known_evidence(table, i)) if table.offloads[i] > 0 else 0
         table.best[i] = table.expiry[i] = 0
@@ -122,7 +122,7 @@ def rebuild_monotone(table: LicenceTable) -> None:
 
 
 def offloads_lite(table: LicenceTable, bin: int, time: int) -> bool:
-    """HI-LCB-lite with a learned cost: look at the bin's own evidence if its licence is not in the table."""
+    """HI-LCB-lite with a learned cost: compute the expiry from the bin's own evidence if it is not in the table."""
     if time < table.expiry[bin]:
         return False
     if table.expiry[bin] > 0 or table.offloads[bin] == 0:
@@ -132,7 +132,7 @@ def offloads_lite(table: LicenceTable, bin: int, time: int) -> bool:
 
 
 def offloads_monotone(table: LicenceTable, bin: int, time: int) -> bool:
-    """HI-LCB with a learned cost: look at the strongest evidence up to the bin if its licence is not in the table."""
+    """HI-LCB with a learned cost: compute the expiry from the strongest evidence up to the bin if it is not there."""
     if time < table.expiry[bin]:
         return False
     if table.expiry[bin] > 0 or table.costs[COUNT] == 0.0 or (table.offload_unseen and table.offloads[bin] == 0):
@@ -159,7 +159,7 @@ def find_strength(table: LicenceTable, bin: int) -> None:
 
 
 def learn_monotone_cost(table: LicenceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Count the offload; what was found before it has to be found anew."""
+    """Count the offload; the expiries found before it are recomputed when needed."""
     learn_and_drop(table, bin, agreed, cost, time, now)
     table.found[0] = 0
 

@@ -32,7 +32,7 @@ from hinge.policies.hedge import (
     share_offloading_from_losses,
     threshold_table,
 )
-from hinge.policies.policy import Reals, Wholes, real_column, whole_column
+from hinge.policies.policy import MOST_SIZE, Reals, Wholes, real_column, whole_column
 from hinge.policies.random import RandomisedPolicy, uniform
 
 
@@ -135,7 +135,7 @@ class LyapunovEXP4(RandomisedPolicy):
         self.exploration = budget / 20.0 if exploration is None else real(owner, "exploration", exploration, 0, 1)
         if self.exploration > budget:
             raise ValueError(f"{owner}: exploration must be within the budget of {budget:g}, got {exploration!r}")
-        self.memory = whole(owner, "memory", memory, 1, 2**31)
+        self.memory = whole(owner, "memory", memory, 1, MOST_SIZE)
         spends = 1.0 if self.cost is None else math.nan if self.offload_cost is None else self.offload_cost
         most = 1.0 if math.isnan(spends) else spends
         self.tradeoff = max(1.0, 500.0 * most * most) if tradeoff is None else positive(owner, "tradeoff", tradeoff)

@@ -12,7 +12,7 @@ are plain functions in the subset of Python that numba compiles. The objects her
 compiles the same functions and calls them on numpy's arrays.
 
 What was learned is a set of sums (the columns named in `evidence`), so that merging is addition. Evidence is kept by
-its source, the policy that gathered it: every source counts once, by whichever route its state arrives. Everything else
+its source, the policy that gathered it: every source counts once, by any route. Everything else
 in the table is derived from the evidence, or saved as it is (`carried`).
 
 Names turn into policies in `build`, `restore` and `policy_class`, and nowhere else.
@@ -145,7 +145,7 @@ class Functions(NamedTuple):
 STATE_VERSION = 1
 OUTSTANDING = 65_536  # decisions that may wait for feedback at once; beyond that the oldest are dropped
 MOST_SAMPLES = 2**53  # that a state may speak of: larger counts are not exact in a float, and nothing lives so long
-MOST_BINS = 2**24
+MOST_SIZE = 2**20  # of anything that parameters size: a state of a few bytes must not ask for gigabytes
 _ROUNDING = 1e-6  # agreements may be sums of prices
 _LARGEST = 1e300  # a number in a state: sums of a few of them are finite still
 
@@ -189,7 +189,7 @@ class Policy(ABC):
 
     def __init__(self, bins: int, offload_cost: float | None) -> None:
         owner = type(self).__name__
-        self.bins = whole(owner, "bins", bins, 1, MOST_BINS)
+        self.bins = whole(owner, "bins", bins, 1, MOST_SIZE)
         self.offload_cost = None if offload_cost is None else real(owner, "offload_cost", offload_cost, 0, 1)
         self.time = 0
         self.learned = 0
@@ -226,7 +226,7 @@ class Policy(ABC):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The constructor's arguments: enough to build the same policy anew."""
+        """The constructor's arguments: enough to build the same policy again."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     @classmethod

@@ -24,7 +24,7 @@ def philox(low: int, high: int, key: int, rounds: int) -> tuple[int, int]:
     >>> [f"{word:08x}" for word in philox(0, 0, 0, rounds=7)]
     ['257a3673', 'cd26be2a']
     """
-    # Products overflow a signed 64-bit integer in compiled code; masking makes both worlds see the same bits.
+    # Products overflow a signed 64-bit integer in compiled code; masking gives Python and compiled code the same bits.
     for _ in range(rounds):
         product = _MULTIPLIER * low
         low = ((product >> 32) ^ key ^ high) & _WORD

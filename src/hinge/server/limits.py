@@ -18,6 +18,7 @@ MAX_HEAD_BYTES = 16 * 2**10  # of a request's address and headers
 MAX_HEADERS = 100
 FREE_PIECES = 64  # pieces in which a body may arrive, however small they are
 MIN_PIECE_BYTES = 256  # beyond those, how large they must be on average
+PATIENCE_S = 1.0  # for a body to arrive, before it must make room where a limit is reached
 FREE_FRAMING_BYTES = 2 * MAX_HEAD_BYTES  # of headers and chunk sizes; beyond, a body must be at least as large as they
 
 Headers = tuple[tuple[str, str], ...]
@@ -90,25 +91,35 @@ class Limits:
 
 
 class Admission:
-    """The requests in flight and the bytes of their bodies, counted against limits."""
+    """The requests in flight and the bytes of their bodies, counted against limits.
+
+    At a limit, the body that has been arriving longest makes room, if it has had `PATIENCE_S`: clients that send slowly
+    cannot keep others out for longer.
+    """
 
     def __init__(self, *, requests: int, held_bytes: int, body_bytes: int, receive_s: float) -> None:
         self.requests = self.bytes = 0
         self.receive_s = receive_s
         self._max_requests, self._max_bytes, self._max_body = requests, held_bytes, body_bytes
+        self.arriving: dict[Body, None] = {}  # the oldest first
 
     def request(self) -> Body:
         """Admit one request, until its body's context is left."""
-        if self.requests >= self._max_requests:
+        if self.requests >= self._max_requests and not self._make_room(None):
             raise overloaded(f"{self._max_requests} requests are in flight")
         return Body(self)
 
-    def check(self, body: int, more: int) -> None:
+    def check(self, body: Body, more: int) -> None:
         """Refuse so many more bytes of a body, if they are too many."""
-        if body + more > self._max_body:
+        if body.bytes + more > self._max_body:
             raise Refusal(413, "too large", f"a body may have {self._max_body} bytes")
-        if self.bytes + more > self._max_bytes:
-            raise overloaded(f"{self.bytes} bytes of requests are in memory")
+        while self.bytes + more > self._max_bytes:
+            if not self._make_room(body):
+                raise overloaded(f"{self.bytes} bytes of requests are in memory")
+
+    def _make_room(self, newcomer: Body | None) -> bool:
+        oldest = next((body for body in self.arriving if body is not newcomer), None)
+        return oldest is not None and oldest.make_room()
 
 
 class Body:
@@ -118,21 +129,42 @@ class Body:
         self._admission = admission
         self.bytes = 0
         self.complete = False
+        self._since = asyncio.get_running_loop().time()
+        self._timeout = asyncio.timeout(admission.receive_s)
+        self._counted = self._slow = False
 
     def __enter__(self) -> Body:
         self._admission.requests += 1
+        self._counted = True
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._admission.requests -= 1
-        self._admission.bytes -= self.bytes
+        self._leave()
+
+    def _leave(self) -> None:
+        self._admission.arriving.pop(self, None)
+        if self._counted:
+            self._counted = False
+            self._admission.requests -= 1
+            self._admission.bytes -= self.bytes
+
+    def make_room(self) -> bool:
+        """End the wait for the rest of it, unless it has only begun; whether that was so."""
+        now = asyncio.get_running_loop().time()
+        if now - self._since < PATIENCE_S:
+            return False
+        self._leave()
+        self._slow = True
+        self._timeout.reschedule(now)
+        return True
 
     async def receive(self, receive: Receive, declared: int | None, received: Callable[[], int]) -> bytes:
         """All of it. `declared` is its Content-Length; `received` gives the bytes that came, framing included."""
-        self._admission.check(0, declared or 0)
+        self._admission.check(self, declared or 0)
         pieces: list[bytes] = []
+        self._admission.arriving[self] = None
         try:
-            async with asyncio.timeout(self._admission.receive_s):
+            async with self._timeout:
                 while not self.complete:
                     pieces.append(self._piece(await receive()))
                     if len(pieces) > FREE_PIECES and self.bytes < len(pieces) * MIN_PIECE_BYTES:
@@ -140,15 +172,20 @@ class Body:
                     if not self.complete and received() > 2 * self.bytes + FREE_FRAMING_BYTES:
                         raise Refusal(400, "tiny pieces", "the body comes in chunks that are too small")
         except TimeoutError:
+            if self._slow:
+                raise overloaded("the body arrives too slowly while others wait") from None
             raise Refusal(408, "too slow", "the body did not arrive in time") from None
+        finally:
+            self._admission.arriving.pop(self, None)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _piece(self, message: Message) -> bytes:
         if message["type"] != "http.request":
             raise disconnected()
         piece: bytes = message.get("body", b"")
-        self._admission.check(self.bytes, len(piece))
-        self._admission.bytes += len(piece)
-        self.bytes += len(piece)
+        self._admission.check(self, len(piece))
+        if self._counted:  # else it has made room, and its time is over
+            self._admission.bytes += len(piece)
+            self.bytes += len(piece)
         self.complete = not message.get("more_body", False)
         return piece

@@ -84,7 +84,7 @@ class PlainPolicy:
         self.functions = Functions(_decides, note_nothing, _learns)
 
     def fresh(self, seed: int | None = None) -> "PlainPolicy":
-        """The object before its first sample; it sees to its own seed."""
+        """The object before its first sample; it sets its own seed."""
         original: Any = self.original
         makes = isinstance(original, type) or not hasattr(original, "decide")
         return PlainPolicy(original, original() if makes else copy.deepcopy(original))

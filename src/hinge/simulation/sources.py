@@ -49,7 +49,7 @@ class Samples(NamedTuple):
 
 
 class Source(Protocol):
-    """Where samples come from. The same seed gives the same samples, whichever policy they are for."""
+    """Where samples come from. The same seed gives the same samples, for every policy."""
 
     bins: int
 
@@ -293,7 +293,7 @@ def blocks(agreement: ArrayLike, costs: OffloadCosts, weights: ArrayLike | None 
 class Adaptive(Synthetic):
     """An adversary who sees the policy's expiries and always sends the bin that hurts most.
 
-    At every sample it looks at what the policy would do with each bin and sends the one whose expected regret is
+    At every sample it computes what the policy would do with each bin, and sends the one whose expected regret is
     largest (the lowest of equals). It can play against deterministic policies alone.
     """
 

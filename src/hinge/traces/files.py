@@ -317,7 +317,7 @@ class _Arrays:
 
     def __init__(self, where: str, stream: IO[bytes]) -> None:
         self._where = where
-        content = io.BytesIO(stream.read())  # so that whatever fails from here on is the file's fault, not the disk's
+        content = io.BytesIO(stream.read())  # after this, an error is the file's, not the disk's
         try:
             if content.getvalue().startswith(format.MAGIC_PREFIX):
                 raise ValueError("it is a single array")
@@ -356,7 +356,7 @@ _SCHEMA_KEY = b"hinge"
 def read_parquet(where: str, stream: IO[bytes]) -> Trace:
     """The trace in a Parquet file; `where` stands at the front of errors."""
     arrow, parquet = _pyarrow("pyarrow"), _pyarrow("pyarrow.parquet")
-    content = io.BytesIO(stream.read())  # so that whatever fails from here on is the file's fault, not the disk's
+    content = io.BytesIO(stream.read())  # after this, an error is the file's, not the disk's
     try:
         schema = parquet.ParquetFile(content).schema_arrow
         texts = [field.name for field in schema if field.type in (arrow.string(), arrow.large_string())]
