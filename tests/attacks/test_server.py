@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPConnection
@@ -381,3 +382,10 @@ def test_s4_nothing_is_unpickled() -> None:
     package = Path(hinge.__file__).parent
     loads = re.compile(r"^\s*(import pickle|from pickle import)|pickle\.loads?\(|allow_pickle=True", re.MULTILINE)
     assert [path for path in package.rglob("*.py") if loads.search(path.read_text("utf-8"))] == []
+
+
+def test_s4_the_server_brings_no_package_that_it_does_not_use() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    server = [requirement.split(">=")[0] for requirement in project["optional-dependencies"]["server"]]
+    assert "uvicorn" in server  # not uvicorn[standard], which has websockets, watchfiles, dotenv and PyYAML
+    assert not {"websockets", "watchfiles", "python-dotenv", "pyyaml"} & set(server)
