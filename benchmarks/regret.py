@@ -11,7 +11,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for benchmarks.…
 
-SECTIONS = ("traces", "settings", "floor", "variants", "libraries", "drift", "dips", "budgets", "classes", "warm")
+SECTIONS = (
+    *("changes", "traces", "settings", "floor", "variants", "libraries"),
+    *("drift", "dips", "budgets", "classes", "warm"),
+)
 
 
 def report(section: str, quick: bool) -> str:

@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Protocol
 from weakref import WeakSet
 
-_WAIT_S = 0.1  # for a lock before a fork; changes take microseconds
+_WAIT_S = 1.0  # for a lock before a fork; changes take microseconds
 
 
 class Renewable(Protocol):

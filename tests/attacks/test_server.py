@@ -24,7 +24,8 @@ import pytest
 from onnx import TensorProto, helper
 
 import hinge
-from hinge.oip.messages import build_request
+from hinge.errors import InvalidMessage
+from hinge.oip.messages import build_request, parse_request
 from hinge.server import Limits, Server, Tls, connections
 from hinge.server import models as served_models
 from tests.server import models
@@ -326,6 +327,16 @@ def test_m10_signals_end_a_server_that_tries_a_model(tmp_path: Path, number: sig
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
+
+
+def test_l10_long_integers_are_refused_for_little_processor_time() -> None:
+    """In 100 ms: reading them took 320."""
+    data = b",".join([b"9" * 4000] * 4000)
+    body = b'{"inputs":[{"name":"x","shape":[4000],"datatype":"UINT64","data":[%s]}]}' % data
+    start = time.thread_time()
+    with pytest.raises(InvalidMessage, match="more than 64 characters"):
+        parse_request({}, body)
+    assert time.thread_time() - start < 0.1
 
 
 @pytest.mark.slow

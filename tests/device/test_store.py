@@ -313,6 +313,7 @@ def change(policy):
 def work():
     while going:
         store.locked(change)
+        time.sleep(0.005)  # locks are not fair: without it no other thread would get a turn
 
 thread = threading.Thread(target=work)
 thread.start()

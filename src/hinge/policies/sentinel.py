@@ -1,7 +1,7 @@
 """Sentinel, our own: isotonic evidence, licences that are counted down, audits and alarms. Grade A: derived here.
 
-The default. Isotonic (`hinge.policies.isotonic`) is the best of our policies where agreement rises with confidence and
-nothing changes, and badly wrong elsewhere: what is accepted is never looked at again. Sentinel keeps its evidence E_i
+Isotonic (`hinge.policies.isotonic`) is the best of our policies where agreement rises with confidence and nothing
+changes, and badly wrong elsewhere: what it accepts it may never check again. Sentinel keeps Isotonic's evidence E_i
 over N_i offloads, and changes how a licence is given and watched.
 
 **Licences are counted down.** A licence of bin i is a number of samples of that bin, counted down as they are accepted:
@@ -33,8 +33,8 @@ audits exceeds ALARM, everything learned about agreement is dropped.
 **Rises.** A bin that is offloaded teaches with every sample. Where Page's sum of "agreement has come up to break-even"
 exceeds RISE + RISE_GROWTH log n after n offloads, the bin keeps only what it has seen since that sum was last 0.
 
-Nothing here is proved beyond what `docs/isotonic.md` says of the evidence: the constants were chosen by simulation, on
-four of the shipped traces and the changes named in `docs/sentinel.md`, which has the measurements on the others too.
+Nothing is proved here beyond what `docs/isotonic.md` says of the evidence. The constants were chosen by simulation, on
+four of the shipped traces: `benchmarks/regrets/changes.py` names them, and measures the others too.
 """
 
 import math
@@ -125,7 +125,7 @@ def fitted(table: SentinelTable, bin: int, time: int) -> float:
 
 
 def believed(table: SentinelTable, bin: int) -> float:
-    """The agreement of a bin by the fit, between that of two more offloads, one of them agreed."""
+    """The agreement of a bin by the fit, with one agreement and one disagreement added."""
     return (table.total[bin] + 1.0) / (table.weight[bin] + 2.0)
 
 
@@ -310,7 +310,7 @@ def rebuild_watched(table: SentinelTable) -> None:
 
 
 class Sentinel(Policy):
-    """Isotonic evidence with licences that are counted down, audits, and alarms: never badly wrong. The default.
+    """Isotonic evidence with licences that are counted down, audits, and alarms.
 
     >>> policy = Sentinel(bins=16, offload_cost=0.5)
     >>> for time in range(20):

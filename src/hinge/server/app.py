@@ -112,11 +112,6 @@ class Exchange:
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
         await self._send({"type": "http.response.body", "body": body})
 
-    async def receive(self, admitted: Body, receive: Receive) -> bytes:
-        """The body, once it is admitted."""
-        self.body = admitted
-        return await admitted.receive(receive, self.declared, lambda: self.connection.received)
-
     def check_body(self) -> None:
         """Refuse bodies whose headers can be read in two ways, and compressed ones, which grow when they are read."""
         headers = self.headers
@@ -340,8 +335,8 @@ class App:
         name = model_name(request.path_params["device"], "device")
         if self.draining:
             raise shutting_down()
-        with self._reporting.request() as admitted:
-            body = await exchange.receive(admitted, request.receive)
+        with self._reporting.request() as exchange.body:
+            body = await exchange.body.receive(request.receive, exchange.declared, lambda: exchange.connection.received)
             if len(body) <= LARGE_JSON_BYTES:
                 figures = read_report(name, body)
             else:
@@ -369,9 +364,9 @@ class App:
             raise Refusal(415, "no JSON", "the content type must be application/json or application/octet-stream")
         if self.draining:
             raise shutting_down()
-        reading = None
-        with self.inferences.request() as admitted:
-            body = await exchange.receive(admitted, receive)
+        declared, reading = exchange.declared, None
+        with self.inferences.request() as exchange.body:
+            body = await exchange.body.receive(receive, declared, lambda: exchange.connection.received)
             if len(body) > FLOW_BYTES:  # uvicorn has stopped reading; a client that hangs up is noticed if it goes on
                 reading = asyncio.ensure_future(receive())
             try:

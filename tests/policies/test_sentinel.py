@@ -1,0 +1,216 @@
+"""Sentinel, against a literal account of its rules, and where Isotonic goes wrong."""
+
+import math
+import random
+
+import pytest
+
+from hinge.policies import Isotonic, Policy, Sentinel, at_most
+from hinge.policies.sentinel import (
+    ALARM,
+    AUDIT,
+    ENTRY,
+    ESTIMATED,
+    FALL,
+    FALLEN,
+    HURRY,
+    LEAST_GAP,
+    NEAREST,
+    RISE,
+    RISE_GROWTH,
+    SUREST,
+    SUSPECTED,
+    WARM,
+)
+
+
+class Literal:
+    """The rules of the module's docstring with lists, brute force and no incremental anything; the cost is known."""
+
+    def __init__(self, bins: int, cost: float, alpha: float = 0.6) -> None:
+        self.q, self.alpha, self.bins, self.time = 1.0 - cost, alpha, bins, 0
+        self.alarms = 0
+        self.start()
+
+    def start(self) -> None:
+        zeros = [0.0] * self.bins
+        self.n, self.a, self.m = zeros[:], zeros[:], zeros[:]
+        self.left, self.granted = [0] * self.bins, [0] * self.bins
+        self.audits, self.offloads, self.by_bin = 0.0, 0.0, zeros[:]
+        self.rising, self.since_n, self.since_a = zeros[:], zeros[:], zeros[:]
+        self.since = self.time
+
+    def blocks(self, bin: int) -> list[tuple[float, float]]:
+        """Pool adjacent violators over the bins up to this one: offloads and agreements of each block."""
+        blocks: list[tuple[float, float]] = []
+        for n, a in zip(self.n[: bin + 1], self.a[: bin + 1], strict=True):
+            if n > 0:
+                blocks.append((n, a))
+                while len(blocks) > 1 and blocks[-2][1] / blocks[-2][0] >= blocks[-1][1] / blocks[-1][0]:
+                    (n1, a1), (n2, a2) = blocks.pop(), blocks.pop()
+                    blocks.append((n1 + n2, a1 + a2))
+        return blocks
+
+    def mean(self, bin: int) -> float:
+        blocks = self.blocks(bin)
+        return (blocks[-1][1] + 1) / (blocks[-1][0] + 2) if blocks else 0.5
+
+    def licence(self, bin: int) -> int:
+        evidence = support = 0.0
+        for n, a in self.blocks(bin):
+            p, q = (a + 1) / (n + 2), self.q
+            if a / n > q + 1e-12 and p > q:
+                evidence += (n + 2) * (p * math.log(p / q) + (1 - p) * math.log((1 - p) / (1 - q)))
+                support += n
+        if support == 0.0:
+            return 0
+
+        def doubt(samples: float) -> float:
+            span = math.log(1 + samples / support)
+            return 2 * self.alpha * (span - math.log(1 + span))
+
+        rest = evidence - ENTRY * math.log(1 + self.m[bin] / WARM)
+        if rest <= doubt(self.m[bin]):
+            return 0
+        hurried = self.audits > SUSPECTED or self.offloads > FALLEN or self.by_bin[bin] > SUSPECTED
+        gap = max(self.mean(bin) - self.q, LEAST_GAP)
+        size = HURRY if hurried else max(HURRY, int(AUDIT * math.sqrt((self.time - self.since) * gap) / self.q))
+        while size and rest <= doubt(self.m[bin] + size):
+            size //= 2
+        return size
+
+    def sample(self, bin: int, agreed: bool) -> bool:
+        """Decide, and learn at once; returns whether the sample was offloaded."""
+        self.time += 1
+        if self.left[bin] == 0 and self.granted[bin] == 0:
+            self.left[bin] = self.granted[bin] = self.licence(bin)
+        self.m[bin] += 1
+        if self.left[bin] > 0:
+            self.left[bin] -= 1
+            return False
+        audit = self.granted[bin] > 0 and self.licence(bin) > 0
+        self.granted[bin] = 0
+        self.learn(bin, float(agreed), audit)
+        return True
+
+    def learn(self, bin: int, x: float, audit: bool) -> None:
+        def page(total: float, suspected: float, usual: float) -> float:
+            ratio = math.log(suspected / usual) if x else math.log((1 - suspected) / (1 - usual))
+            return max(0.0, total + ratio)
+
+        q, usual = self.q, (self.a[bin] + 1) / (self.n[bin] + 2)
+        if audit:
+            believed = min(max(self.mean(bin), usual, q + NEAREST * (1 - q)), 1 - SUREST * (1 - q))
+            self.audits, self.by_bin[bin] = page(self.audits, q, believed), page(self.by_bin[bin], q, believed)
+        elif usual < q:
+            self.rising[bin] = page(self.rising[bin], q, usual)
+            self.since_n[bin], self.since_a[bin] = self.since_n[bin] + 1, self.since_a[bin] + x
+            if self.rising[bin] > RISE + RISE_GROWTH * math.log(self.n[bin] + 1):
+                self.n[bin], self.a[bin] = self.since_n[bin] - 1, self.since_a[bin] - x
+                self.rising[bin] = 0.0
+        else:
+            self.rising[bin] = 0.0
+        if self.rising[bin] == 0.0:
+            self.since_n[bin] = self.since_a[bin] = 0.0
+        if self.n[bin] >= ESTIMATED:
+            self.offloads = min(page(self.offloads, FALL * usual, usual), 2 * FALLEN)
+        self.n[bin], self.a[bin] = self.n[bin] + 1, self.a[bin] + x
+        if self.audits > ALARM:
+            self.start()
+            self.alarms += 1
+            return
+        if self.audits > SUSPECTED or self.offloads > FALLEN:
+            for i in range(self.bins):
+                if self.left[i] > HURRY:
+                    self.left[i] = HURRY
+        if audit:
+            self.left[bin] = self.granted[bin] = self.licence(bin)
+
+
+def agreement(bin: int, bins: int) -> float:
+    return 0.15 + 0.83 * bin / max(1, bins - 1)
+
+
+@pytest.mark.parametrize("cost", [0.1, 0.3, 0.5, 0.8])
+@pytest.mark.parametrize("bins", [1, 4, 16])
+def test_decides_as_its_rules_say(bins: int, cost: float) -> None:
+    chance, policy, literal = random.Random(bins * 100 + round(10 * cost)), Sentinel(bins, offload_cost=cost), None
+    literal = Literal(bins, cost)
+    offloaded = 0
+    for time in range(12_000):
+        bin = min(chance.randrange(bins), chance.randrange(bins)) if time % 3 else bins - 1
+        factor = 0.45 if 5_000 <= time < 8_000 else 1.0  # a fall, and a rise
+        agreed = chance.random() < factor * agreement(bin, bins)
+        decision = policy.decide(bin)
+        assert decision.offload == literal.sample(bin, agreed), time
+        if decision.offload:
+            policy.learn(decision, agreed)
+            offloaded += 1
+    assert policy.alarms["agreement"] == literal.alarms
+    assert 0 < offloaded <= 12_000
+
+
+def played(policy: Policy, curve: list[float], samples: int, seed: int, later: list[float] | None = None) -> float:
+    """The regret of a policy of known cost; what lies above its top bin counts as that. `later`: in the last half."""
+    chance, q, regret = random.Random(seed), 1.0 - (policy.offload_cost or 0.0), 0.0
+    for time in range(samples):
+        drawn = chance.randrange(len(curve))
+        f = (curve if later is None or time < samples // 2 else later)[drawn]
+        decision = policy.decide(min(drawn, policy.bins - 1))
+        regret += max(0.0, f - q) if decision.offload else max(0.0, q - f)
+        if decision.offload:
+            policy.learn(decision, chance.random() < f)
+    return regret
+
+
+CURVE = [0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 0.99]
+
+
+def test_an_overconfident_top_bin_is_found_out() -> None:
+    curve, accepted_for_good = [*CURVE, *[0.3] * 8], 40_000 / 2 * (0.6 - 0.3)  # half of the samples are of this bin
+    regrets = [played(Sentinel(9, offload_cost=0.4), curve, 40_000, seed) for seed in range(8)]
+    assert sum(regrets) < 0.1 * 8 * accepted_for_good
+    assert max(regrets) < 0.5 * accepted_for_good
+
+
+def test_a_fall_and_a_rise_are_noticed_and_isotonic_misses_them() -> None:
+    fallen = [0.55 * f for f in CURVE]
+    for first, then in ((CURVE, fallen), (fallen, CURVE)):
+        ours = sum(played(Sentinel(8, offload_cost=0.4), first, 20_000, seed, then) for seed in range(4))
+        others = sum(played(Isotonic(8, offload_cost=0.4), first, 20_000, seed, then) for seed in range(4))
+        assert ours < 0.4 * others
+
+
+def test_audits_grow_like_a_square_root() -> None:
+    chance, policy, offloads = random.Random(4), Sentinel(4, offload_cost=0.5), []
+    for time in range(160_000):
+        decision = policy.decide(3)
+        if decision.offload:
+            policy.learn(decision, chance.random() < 0.99)
+            offloads.append(time)
+    first = sum(time < 40_000 for time in offloads)
+    assert len(offloads) < 100
+    assert len(offloads) - first < 3 * first  # four times the samples, about twice the audits
+
+
+def test_a_licence_survives_late_feedback_of_its_audit() -> None:
+    policy, waiting = Sentinel(1, offload_cost=0.5), []
+    for _ in range(20_000):
+        decision = policy.decide(0)
+        if decision.offload and policy.time < 15_000:
+            policy.learn(decision, True)
+        elif decision.offload:
+            waiting.append(decision)
+    assert 0 < len(waiting) < 30  # audits are asked for, and samples between them accepted without their feedback
+    for decision in reversed(waiting):
+        policy.learn(decision, True)
+    assert not policy.decide(0).offload
+
+
+def test_a_budget_that_refuses_an_audit_leaves_it_due() -> None:
+    limited = at_most(Sentinel(2, offload_cost=0.5), offloads=0.01, window=1000)
+    for _ in range(5_000):
+        decision = limited.decide(1)
+        if decision.offload:
+            limited.learn(decision, True)
+    assert 0 < limited.learned <= 50
