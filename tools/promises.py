@@ -180,7 +180,7 @@ PROMISES = {
     ),
     "R7": Promise(
         "a disk that is full or fails stops nothing, and is not trusted again",
-        "`faults/test_disks.py`, `device/test_store.py`",
+        "`faults/test_disks.py`, `device/test_store.py`, `attacks/test_state.py`",
         disks,
     ),
     "R8": Promise(
@@ -195,7 +195,7 @@ PROMISES = {
     ),
     "R10": Promise(
         "a broken model or state file leaves the old one serving",
-        "`faults/test_disks.py`, `device/test_database.py`",
+        "`faults/test_disks.py`, `device/test_database.py`, `attacks/test_server.py`",
         broken,
     ),
     "R11": Promise(
@@ -210,12 +210,12 @@ PROMISES = {
         ATTACKED,
     ),
     "S1": Promise("bound to this machine, or guarded by a token or TLS", "`server/`", SERVER),
-    "S2": Promise("limits hold before anything is allocated", "`server/`", SERVER),
-    "S3": Promise("names are looked up and nothing else; errors give nothing away", "`server/`", SERVER),
-    "S4": Promise("no external data, no pickle, no archives", "`server/`", SERVER),
+    "S2": Promise("limits hold before anything is allocated", "`server/`, `attacks/test_server.py`", SERVER),
+    "S3": Promise("names are looked up and nothing else; errors give nothing away", "`server/`, `attacks/`", SERVER),
+    "S4": Promise("no external data, no pickle, no archives", "`server/`, `attacks/test_server.py`", SERVER),
     "S5": Promise(
         "neither a lying remote nor crafted inputs get more offloads than the budget",
-        "`faults/test_budgets.py`",
+        "`faults/test_budgets.py`, `attacks/test_state.py`",
         budgets,
     ),
     "S6": Promise("a merge that withstands lying devices", "none", UNDONE),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPConnection
@@ -21,6 +23,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+import hinge
 from hinge.errors import InvalidMessage
 from hinge.oip.messages import build_request, parse_request
 from hinge.server import Limits, Server, Tls, connections
@@ -387,6 +390,13 @@ def test_l15_only_chunks_are_a_transfer_coding(coding: str) -> None:
 
 
 def test_s4_nothing_is_unpickled() -> None:
-    source = Path(served_models.__file__).parent
-    for path in source.rglob("*.py"):
-        assert "pickle" not in path.read_text("utf-8"), path
+    package = Path(hinge.__file__).parent
+    loads = re.compile(r"^\s*(import pickle|from pickle import)|pickle\.loads?\(|allow_pickle=True", re.MULTILINE)
+    assert [path for path in package.rglob("*.py") if loads.search(path.read_text("utf-8"))] == []
+
+
+def test_s4_the_server_brings_no_package_that_it_does_not_use() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    server = [requirement.split(">=")[0] for requirement in project["optional-dependencies"]["server"]]
+    assert "uvicorn" in server  # not uvicorn[standard], which has websockets, watchfiles, dotenv and PyYAML
+    assert not {"websockets", "watchfiles", "python-dotenv", "pyyaml"} & set(server)
