@@ -452,7 +452,10 @@ class Sentinel(Policy):
         for bin in range(self.bins):
             if table.left[bin] > table.granted[bin] or max(table.arrivals[bin], table.audited[bin]) > self.time:
                 raise InvalidState(f"{owner}: state has an impossible licence for bin {bin}")
-        if max(table.since[0], max(table.dropped)) > self.time:
+        counts = [list(table.dropped), *(snapshot["alarms"] for snapshot in self._merged.values())]
+        if any(len(dropped) != self.bins for dropped in counts):
+            raise InvalidState(f"{owner}: state must count what was dropped for {self.bins} bins")
+        if max(table.since[0], *(max(dropped) for dropped in counts)) > self.time:
             raise InvalidState(f"{owner}: state has an alarm from the future")
 
 
