@@ -1,6 +1,7 @@
 """What all tests share: Hypothesis profiles, markers by folder, and a count of what was not tested here."""
 
 import re
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,10 @@ MARKERS = {  # by folder or file; single tests elsewhere are marked where they s
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
 settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile("fixed")
+
+# A shell's background job ignores Ctrl-C, and so would every process that it starts: tests that interrupt one need it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
