@@ -14,7 +14,7 @@ Names and modules are imported on first use (PEP 562), so that `import hinge` is
 a missing extra matters only to the part that needs it.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 TYPE_CHECKING = False  # type checkers take it for true; importing typing would double the time of `import hinge`
 

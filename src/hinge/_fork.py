@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import os
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, TypeVar
 from weakref import WeakSet
 
+T = TypeVar("T")
 _WAIT_S = 1.0  # for a lock before a fork; changes take microseconds
 
 
@@ -47,8 +48,16 @@ def lock_during_fork(thing: Locked) -> None:
     _locked.add(thing)
 
 
+def _living(things: WeakSet[T]) -> list[T]:
+    while True:
+        try:
+            return list(things)
+        except RuntimeError:  # another thread added one just then
+            continue
+
+
 def _acquire_all() -> None:
-    for lock in [_one_at_a_time, *(thing.lock for thing in list(_locked))]:
+    for lock in [_one_at_a_time, *(thing.lock for thing in _living(_locked))]:
         if lock.acquire(timeout=_WAIT_S):
             _held.append(lock)
 
@@ -60,7 +69,7 @@ def _release_all() -> None:
 
 def _renew_all() -> None:
     _release_all()
-    for thing in list(_objects):
+    for thing in _living(_objects):
         thing.after_fork()
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -30,6 +30,7 @@ from hinge import (
     at_most,
     fashion,
 )
+from hinge.device.store import SqliteStore
 from hinge.errors import InvalidModel, RemoteInvalid, RemoteLate, RemoteUnreachable
 from hinge.policies import AlwaysRemote, HedgeG
 from hinge.remotes import Reply
@@ -417,3 +418,27 @@ def test_an_alarm_tells_that_the_world_changed() -> None:
                 lying.set()
             device.infer(sample)
         assert device.status.alarms["the policy found the world changed, and forgot what it knew"] >= 1
+
+
+def test_closing_waits_for_what_other_threads_have_in_flight(tmp_path: Path) -> None:
+    asked, answer = Event(), Event()
+
+    def remote(_: float) -> int:
+        asked.set()
+        assert answer.wait(30)
+        return 1
+
+    local, gate, patient = lambda sample: [0.0, sample], Gate(offload_cost=0.5), Breaker(interval_s=60)
+    device = Device(local, remote, gate, deadline_s=30, breaker=patient, state=tmp_path)
+    thread = Thread(target=device.infer, args=(3.0,))
+    thread.start()
+    assert asked.wait(30)
+    closing = Thread(target=device.close)
+    closing.start()
+    closing.join(0.05)
+    assert closing.is_alive()
+    answer.set()
+    closing.join(30)
+    thread.join(30)
+    with SqliteStore(tmp_path) as kept:
+        assert kept.policy.learned == 1

@@ -1,5 +1,1 @@
-"""The parts of a running gate: asking a remote that may fail, its protocol, and a policy's state on disk."""
-
-
-
-
+"""A device: local model, gate and remote in one, with its deadline, breaker, state, status, metrics and reports."""

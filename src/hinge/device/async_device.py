@@ -80,10 +80,11 @@ class AsyncDevice(BaseDevice):
         return answers
 
     async def close(self) -> None:
-        """Wait for requests in flight, then close the remote and the state."""
+        """Wait for requests in flight, a deadline at most, then close the remote and the state."""
         self._closed = True
         try:
             await asyncio.gather(*self._tasks_here(), return_exceptions=True)
+            await self._offloader.drain_async()
             await self._remote.close_async()
         finally:
             if self._workers is not None:

@@ -243,11 +243,13 @@ class Device(BaseDevice):
         return answers
 
     def close(self) -> None:
-        """Wait for requests in flight, then close the remote and the state."""
+        """Wait for requests in flight, a deadline at most, then close the remote and the state."""
         self._closed = True
         try:
             for thread in list(self._background):
-                thread.join()
+                with suppress(RuntimeError):  # it is not started yet
+                    thread.join()
+            self._offloader.drain()
             self._remote.close()
         finally:
             self._store.close()

@@ -99,6 +99,27 @@ class Offloader:
             self._permits.put(None)
         self._permits_of: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
+    def drain(self) -> None:
+        """Wait for the requests that threads have in flight, a deadline at most."""
+        end, free = time.monotonic() + self._deadline_s, 0
+        with suppress(Empty):
+            while free < self._in_flight:
+                self._permits.get(timeout=max(0.0, end - time.monotonic()))
+                free += 1
+        for _ in range(free):
+            self._permits.put(None)
+
+    async def drain_async(self) -> None:
+        """Wait for those of this event loop."""
+        permits, free = self._permits_here(), 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._deadline_s):
+                while free < self._in_flight:
+                    await permits.acquire()
+                    free += 1
+        for _ in range(free):
+            permits.release()
+
     # -- waiting for the remote ---------------------------------------------------------------------------------------
 
     def ask(self, remote: Remote, samples: Sequence[Any], judged: Sequence[Judged]) -> list[Answer]:
@@ -311,4 +332,4 @@ def _unit(owner: str, name: str, value: float) -> float:
 
 
 def _no_permit() -> RemoteLate:
-    return RemoteLate("all requests that may be under way at once are")
+    return RemoteLate("no request slot was free by the deadline (in_flight)")

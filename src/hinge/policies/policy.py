@@ -3,7 +3,7 @@
 A policy keeps everything it knows in `table`, a named tuple of typed arrays (`whole_column`, `real_column`) and
 numbers. Its functions,
 
-    offloads(table, bin, time) -> bool                       # what it would decide; changes nothing that is saved
+    offloads(table, bin, time) -> bool                       # what it would decide; only a price may be reviewed
     notes(table, bin, time) -> None                          # an offload was decided: what that changes at once
     learns(table, bin, agreed, cost, time, now) -> None      # decided at `time`, learned at `now`
     accepts(table, bin, time) -> None                        # a sample was accepted; most policies do not count those

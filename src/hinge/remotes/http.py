@@ -22,7 +22,10 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-import h11
+try:
+    import h11
+except ImportError:  # said when a client is made: `from hinge import *` needs no extra
+    h11 = None  # type: ignore[assignment]  # no module
 
 from hinge._fork import renew_after_fork
 from hinge.errors import RemoteInvalid, RemoteLate, RemoteUnreachable
@@ -61,6 +64,8 @@ class HttpClient:
     """
 
     def __init__(self, url: str, headers: Mapping[str, str], tls: ssl.SSLContext | None = None) -> None:
+        if h11 is None:
+            raise ImportError("a remote over HTTP needs h11: pip install 'hinge-gate[device]'")
         parts = urlsplit(url)
         secure = parts.scheme == "https"
         self._tls = (tls or ssl.create_default_context()) if secure else None

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from hinge._checks import shown
-from hinge.errors import InvalidMessage, RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused
+from hinge.errors import InvalidMessage, InvalidType, RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused
 from hinge.oip.access import bearer, check_url
 from hinge.oip.messages import (
     ModelMetadata,
@@ -95,12 +95,14 @@ class Signature:
         [[1.0, 2.0], [3.0, 4.0]]
         >>> signature.tensors([[1, 2, 3]])
         Traceback (most recent call last):
-        hinge.errors.RemoteInvalid: tensor 'x': shape must be [-1, 2], got [1, 3]
+        hinge.errors.RemoteRefused: tensor 'x': shape must be [-1, 2], got [1, 3]
         """
         try:
             return {spec.name: self._tensor(spec, samples) for spec in self.inputs}
-        except (InvalidMessage, KeyError, TypeError, ValueError) as error:
-            raise RemoteInvalid(str(error)) from error
+        except KeyError as error:
+            raise RemoteRefused(f"the sample has no input {error}") from error
+        except (InvalidMessage, TypeError, ValueError) as error:
+            raise RemoteRefused(str(error)) from error  # the sample is wrong, not the remote
 
     def _tensor(self, spec: TensorSpec, samples: Sequence[Any]) -> Tensor:
         values = [_value(spec, sample, len(self.inputs)) for sample in samples]
@@ -340,6 +342,10 @@ class OpenInference(ServedModel):
         if not str(url).startswith("grpc://"):
             return super().__new__(cls)
         from hinge.remotes.grpc import OpenInferenceGrpc  # needs grpcio
+
+        if unknown := options.keys() & {"tls", "binary"}:
+            wanted = "must not be given for grpc://, which has credentials= and is always binary"
+            raise InvalidType("OpenInference", sorted(unknown)[0], wanted)
 
         return OpenInferenceGrpc(url.removeprefix("grpc://"), *arguments, **options)
 

@@ -81,6 +81,7 @@ class Connection(asyncio.BufferedProtocol):
     def end(self, complete: bool) -> None:
         """The request is answered. If some of its body has not come, that is discarded and the connection closed."""
         self._active = False
+        self._awaited = None  # and with it the result
         self.received = 0
         if not self.gone:
             self._listener.idle[self] = None
