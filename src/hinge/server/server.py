@@ -148,8 +148,6 @@ class Server:
         self._start()
 
     def _start(self) -> _Run:
-        if self._run is not None:
-            raise RuntimeError("Server: it was started before; make another one")
         models = {place: Model.load(place.path, self._threads) for place in self.places}
         mutual = self.tls is not None and self.tls.client_ca is not None
         guarded = self._insecure or mutual or self._token is not None
