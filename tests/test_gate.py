@@ -1,6 +1,7 @@
 """A gate decides as its parts do, is saved with all of them, and refuses a state that was made with others."""
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -160,3 +161,35 @@ STATE = Gate(offload_cost=0.5).state()
 def test_a_state_that_makes_no_sense_is_refused(state: Any, says: str) -> None:
     with pytest.raises(InvalidState, match=says):
         Gate.restore(state)
+
+
+def scaled(scores: list[float], by: float) -> float:
+    return by * max(scores)
+
+
+class Scaled:
+    def __init__(self, by: float) -> None:
+        self.by = by
+
+    def __call__(self, scores: list[float]) -> float:
+        return self.by * max(scores)
+
+    def __repr__(self) -> str:
+        return f"Scaled({self.by})"
+
+
+@pytest.mark.parametrize("make", [lambda by: partial(scaled, by=by), Scaled])
+def test_a_measure_with_other_settings_is_another_one(make: Any) -> None:
+    state = Gate(offload_cost=0.5, confidence=make(1.0)).state()
+    assert Gate.restore(state, confidence=make(1.0)).state() == state
+    with pytest.raises(InvalidState, match="was made with confidence"):
+        Gate.restore(state, confidence=make(0.5))
+    with pytest.raises(InvalidState, match="was made with confidence"):
+        Gate(offload_cost=0.5).resume(state)
+
+
+def test_bins_may_be_given_as_a_number_and_must_be_the_same() -> None:
+    state = Gate(offload_cost=0.5, bins=8).state()
+    assert Gate.restore(state, bins=8).state() == state
+    with pytest.raises(InvalidState, match="was made with bins"):
+        Gate.restore(state, bins=16)

@@ -121,6 +121,8 @@ def softmax_temperature(measure: ConfidenceMeasure) -> float | None:
 def measure_state(measure: ConfidenceMeasure) -> dict[str, Any]:
     """What a saved gate says about its measure: a built-in one by name and parameters, any other by its place.
 
+    Two lambdas in one place cannot be told apart; the arguments of a `partial` and an object's own `repr` can.
+
     >>> measure_state(temperature(1.5)(margin))
     {'name': 'temperature', 'value': 1.5, 'measure': {'name': 'margin'}}
     >>> def length(scores):
@@ -135,10 +137,17 @@ def measure_state(measure: ConfidenceMeasure) -> dict[str, Any]:
         return {"name": "temperature", "value": measure.args[0], "measure": measure_state(measure.args[1])}
     if isinstance(measure, partial) and measure.func is _logistic:
         return {"name": "logistic", **dict(zip(("intercept", "top1", "top2"), measure.args, strict=True))}
+    settings: list[str] = []
     while isinstance(measure, partial):
+        settings.append(f"{measure.args!r} {measure.keywords!r}")
         measure = measure.func
-    named: Any = measure if hasattr(measure, "__qualname__") else type(measure)
-    return {"function": f"{named.__module__}:{named.__qualname__}"}
+    named: Any = measure
+    if not hasattr(measure, "__qualname__"):
+        named = type(measure)
+        if named.__repr__ is not object.__repr__:  # which has no more than the object's address
+            settings.append(repr(measure))
+    place = {"function": f"{named.__module__}:{named.__qualname__}"}
+    return {**place, "settings": " ".join(settings)[:1000]} if settings else place
 
 
 def restore_measure(state: Mapping[str, Any]) -> ConfidenceMeasure:
@@ -158,7 +167,7 @@ def restore_measure(state: Mapping[str, Any]) -> ConfidenceMeasure:
                 return temperature(value)(restore_measure(inner))
             case {"name": "logistic", "intercept": intercept, "top1": top1, "top2": top2, **extra} if not extra:
                 return logistic(intercept, top1, top2)
-            case {"function": str(place), **extra} if not extra:
+            case {"function": str(place), **extra} if extra.keys() <= {"settings"}:
                 wanted = f"the state was made with the confidence measure {place!r:.200}"
                 raise InvalidState(f"{wanted}: give it as confidence=")
     except (TypeError, ValueError, RecursionError) as error:

@@ -116,7 +116,7 @@ class Gate:
 
     @classmethod
     def restore(
-        cls, state: Mapping[str, Any], *, bins: Bins | None = None, confidence: ConfidenceMeasure | None = None
+        cls, state: Mapping[str, Any], *, bins: Bins | int | None = None, confidence: ConfidenceMeasure | None = None
     ) -> Gate:
         """The gate that `state()` described; it continues bit-identically.
 
@@ -127,17 +127,18 @@ class Gate:
         >>> Gate.restore(gate.state()).state() == gate.state()
         True
         """
-        from hinge.confidence import restore_measure
+        from hinge.confidence import measure_state, restore_measure
 
         _check_header(state)
         if bins is None:
             bins = restore_bins(state["bins"])
+        elif isinstance(bins, int):
+            bins = UniformBins(bins)
         if confidence is None:
             confidence = restore_measure(state["confidence"])
-        gate = cls(_restored(state["policy"]), bins=bins, confidence=confidence)
-        gate._check_same("bins", state["bins"], bins.state())
-        gate._check_same("confidence", state["confidence"], gate.description()["confidence"])
-        return gate
+        _check_same("bins", state["bins"], bins.state())
+        _check_same("confidence", state["confidence"], measure_state(confidence))
+        return cls(_restored(state["policy"]), bins=bins, confidence=confidence)
 
     def resume(self, state: Mapping[str, Any]) -> Gate:
         """A gate that continues from a state, with the bins and the measure of this one.
@@ -156,19 +157,12 @@ class Gate:
             _check_header(state)
             held, mine = state["policy"], self.description()
             for what in ("bins", "confidence"):
-                self._check_same(what, state[what], mine[what])
+                _check_same(what, state[what], mine[what])
         policy = _restored(held)
-        self._check_same("policy", policy.name, self.policy.name)
+        _check_same("policy", policy.name, self.policy.name)
         for name, value in self.policy.parameters.items():
-            self._check_same(f"{policy.name}'s {name}", policy.parameters[name], value)
+            _check_same(f"{policy.name}'s {name}", policy.parameters[name], value)
         return Gate(policy, bins=self.bins, confidence=self.confidence)
-
-    def _check_same(self, what: str, held: object, mine: object) -> None:
-        if _plain(held) != _plain(mine):
-            raise InvalidState(
-                f"Gate: the state was made with {what} {held}, and this gate has {mine}: "
-                "give the gate the same, or use another folder or file for its state"
-            )
 
     def __repr__(self) -> str:
         measure = getattr(self.confidence, "__name__", None) or repr(self.confidence)
@@ -223,6 +217,14 @@ def unsealed(state: Mapping[str, Any]) -> State:
         if not whole:
             raise InvalidState("the state does not match its checksum: it was damaged or edited")
     return {key: value for key, value in state.items() if key != "crc32"}
+
+
+def _check_same(what: str, held: object, mine: object) -> None:
+    if _plain(held) != _plain(mine):
+        raise InvalidState(
+            f"Gate: the state was made with {what} {held}, and this gate has {mine}: "
+            "give the gate the same, or use another folder or file for its state"
+        )
 
 
 def _check_header(state: Mapping[str, Any]) -> None:

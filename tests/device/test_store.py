@@ -592,3 +592,17 @@ def test_threads_learn_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
             worker.join(60)
         assert read(tmp_path).policy.learned == 1600
         assert store.problem is None
+
+
+def test_a_gate_that_has_learned_elsewhere_does_not_lose_it_to_a_folder(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path, Gate(offload_cost=0.5)) as store:
+        store.learn(store.decide(0), agreed=True)
+        same = store.gate
+    with SqliteStore(tmp_path, same) as store:  # its own folder is continued
+        assert store.policy.learned == 1
+    warm = Gate(offload_cost=0.5)
+    for _ in range(3):
+        warm.learn(warm.decide(confidence=0.0), agreed=True)
+    with pytest.raises(InvalidState, match=r"learned from 3 offloads, and the folder holds another's state: give"):
+        SqliteStore(tmp_path, warm)
+    assert warm.policy.learned == 3

@@ -519,9 +519,13 @@ def _knowledge(state: State, spent: tuple[str, ...]) -> Any:
 
 def _resumed(folder: Path, gate: Gate, state: State) -> Policy:
     try:
-        return gate.resume(state).policy
+        policy = gate.resume(state).policy
     except InvalidState as error:
         raise InvalidState(f"{folder}: {str(error).removeprefix('Gate: ')}") from error
+    if gate.policy.learned and gate.policy.id != policy.id:
+        clash = f"the gate given has learned from {gate.policy.learned} offloads, and the folder holds another's state"
+        raise InvalidState(f"{folder}: {clash}: give a fresh gate, and merge the other's state")
+    return policy
 
 
 _INHERITED: list[Files] = []  # of the parent, in a forked child

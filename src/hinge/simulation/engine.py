@@ -92,7 +92,11 @@ class PlainPolicy:
 
 def _decides(plain: Any, bin: int, time: int) -> bool:
     decision = plain.decision = plain.made.decide(bin)
-    return bool(getattr(decision, "offload", decision))
+    offload = getattr(decision, "offload", decision)
+    if not isinstance(offload, bool | np.bool_):
+        wanted = "simulate: decide must return True, False or an object with a flag offload"
+        raise TypeError(f"{wanted}, got {decision!r:.80}")
+    return bool(offload)
 
 
 def _learns(plain: Any, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
