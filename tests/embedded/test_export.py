@@ -11,7 +11,7 @@ from hinge.cli import export as exporting
 from hinge.cli.options import UsageError
 from hinge.embedded.export import export_c, export_table
 from hinge.embedded.twin import LiteTwin, twin_of
-from hinge.errors import InvalidState
+from hinge.errors import HingeError, InvalidState
 from tests.embedded.toolchains import need
 from tools.boards.targets import STRICT
 
@@ -163,9 +163,9 @@ def test_refusals(tmp_path: Path) -> None:
         export("c", "--policy", "isotonic", *out)
     with pytest.raises(UsageError, match="--bins is in the state already"):
         export("c", "--bins", "4", "--state", saved(HILCB(4, offload_cost=0.5), tmp_path), *out)
-    with pytest.raises(ValueError, match="bins must be an integer from 1 to 255"):
+    with pytest.raises(HingeError, match="bins must be an integer from 1 to 255"):
         export("c", "--bins", "1000", *out)
-    with pytest.raises(ValueError, match="offload_unseen must be True"):
+    with pytest.raises((HingeError, ValueError), match="offload.unseen must be True"):
         export("c", "--state", saved(HILCB(4, offload_cost=0.5, offload_unseen=False), tmp_path), *out)
     with pytest.raises(UsageError, match="--offload-cost must be a number from 0 to 1, or 'learned'"):
         export("c", "--offload-cost", "dear", *out)
