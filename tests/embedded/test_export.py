@@ -165,7 +165,7 @@ def test_refusals(tmp_path: Path) -> None:
         export("c", "--bins", "4", "--state", saved(HILCB(4, offload_cost=0.5), tmp_path), *out)
     with pytest.raises(HingeError, match="bins must be an integer from 1 to 255"):
         export("c", "--bins", "1000", *out)
-    with pytest.raises((HingeError, ValueError), match="offload.unseen must be True"):
+    with pytest.raises((HingeError, ValueError), match=r"offload.unseen must be True"):
         export("c", "--state", saved(HILCB(4, offload_cost=0.5, offload_unseen=False), tmp_path), *out)
     with pytest.raises(UsageError, match="--offload-cost must be a number from 0 to 1, or 'learned'"):
         export("c", "--offload-cost", "dear", *out)
