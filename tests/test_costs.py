@@ -57,7 +57,7 @@ def test_matrix_of_ones_is_zero_one() -> None:
 
 
 def test_rows_are_local_and_columns_remote() -> None:
-    matrix = CostMatrix(np.array([[0, 40], [2, 0]]), labels=["quiet", "fire"])  # type: ignore[arg-type]
+    matrix = CostMatrix(np.array([[0, 40], [2, 0]]), labels=["quiet", "fire"])  # type: ignore[arg-type]  # wider than its type
     assert matrix.wrong("quiet", "fire") == 1.0
     assert matrix.wrong("fire", "quiet") == 0.05
     assert matrix.wrong("fire", "fire") == 0.0

@@ -33,14 +33,14 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from hinge import Answer, AsyncDevice, Breaker, Device, Isotonic, OpenInference, at_most  # noqa: E402  # after the path
-from hinge.models.base import Recorded  # noqa: E402
-from hinge.oip.messages import build_request  # noqa: E402
-from hinge.traces import load_trace  # noqa: E402
-from tests.server import models  # noqa: E402
-from tests.server.clients import infer  # noqa: E402
-from tests.server.processes import serving  # noqa: E402
-from tests.support.chaos import ChaosProxy, Fault  # noqa: E402
-from tests.support.loopback import OipServer  # noqa: E402
+from hinge.models.base import Recorded  # noqa: E402  # after the path is set
+from hinge.oip.messages import build_request  # noqa: E402  # after the path is set
+from hinge.traces import load_trace  # noqa: E402  # after the path is set
+from tests.server import models  # noqa: E402  # after the path is set
+from tests.server.clients import infer  # noqa: E402  # after the path is set
+from tests.server.processes import serving  # noqa: E402  # after the path is set
+from tests.support.chaos import ChaosProxy, Fault  # noqa: E402  # after the path is set
+from tests.support.loopback import OipServer  # noqa: E402  # after the path is set
 
 THREADS, TASKS = 16, 8
 DEADLINE_S = 0.25

@@ -499,7 +499,7 @@ def test_m2_parent_and_child_get_their_own_answers(record_property: Record) -> N
         for turn in range(5):
             mine = range(1000 * turn, 1000 * turn + 15)
             theirs = range(10**6 + 1000 * turn, 10**6 + 1000 * turn + 15)
-            child = start_child(lambda numbers=theirs: right(device, numbers))  # type: ignore[misc]
+            child = start_child(lambda numbers=theirs: right(device, numbers))  # type: ignore[misc]  # a default binds the loop's value
             outcomes += [right(device, mine), ended_well(child)]
         shared = sum(len(kinds) > 1 for kinds in senders.values())
         record_property("connections used by parent and child", shared)
