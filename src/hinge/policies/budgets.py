@@ -34,9 +34,7 @@ from typing import Any, NamedTuple, Self
 from hinge._checks import positive, real, shown, whole
 from hinge.errors import InvalidState, InvalidValue
 from hinge.policies.policy import (
-    ACCEPTED,
     MOST_SIZE,
-    Decision,
     Evidence,
     Explanation,
     Functions,
@@ -72,15 +70,6 @@ class Budgeted(Policy):
         self.carried = (*self._own, *(f"inner.{field}" for field in inner.carried))
         self.spent = (*self._own, *(f"inner.{field}" for field in inner.spent))
         return inner
-
-    def decide(self, bin: int) -> Decision:
-        bin = self._checked_bin(bin)
-        self.time = time = self.time + 1
-        if not self._offloads(self.table, bin, time):
-            self._accepts(self.table, bin, time)
-            return ACCEPTED
-        self._notes(self.table, bin, time)
-        return self._await(True, bin, time)
 
     def explain(self, bin: int) -> Explanation:
         with self._as_decided_next():

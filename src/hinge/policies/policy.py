@@ -248,9 +248,15 @@ class Policy(ABC):
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def decide(self, bin: int) -> Decision:
         """Decide for the next sample, whose confidence lies in `bin`; advances `time` by one."""
+        bin = self._checked_bin(bin)
+        self.time = time = self.time + 1
+        if not self._offloads(self.table, bin, time):
+            self._accepts(self.table, bin, time)
+            return ACCEPTED
+        self._notes(self.table, bin, time)
+        return self._await(True, bin, time)
 
     def decide_many(self, bins: "Iterable[int] | NDArray[np.integer[Any]]") -> Decisions:
         """Decide for a batch at once, as `decide` would one by one if nothing were learned in between."""

@@ -381,14 +381,8 @@ class Sentinel(Policy):
                 self.time += 1
                 return ACCEPTED
         except (TypeError, IndexError):
-            pass  # not a bin: _checked_bin says why
-        bin = self._checked_bin(bin)
-        self.time = time = self.time + 1
-        if not self._offloads(self.table, bin, time):
-            self._accepts(self.table, bin, time)
-            return ACCEPTED
-        self._notes(self.table, bin, time)
-        return self._await(True, bin, time)
+            pass  # not a bin, which is said below
+        return super().decide(bin)
 
     def explain(self, bin: int) -> Explanation:
         bin = self._checked_bin(bin)
