@@ -48,7 +48,7 @@ def export_table(source: Policy | Gate, folder: Path) -> list[Path]:
     if not isinstance(policy, ExpiryPolicy | Sentinel):
         raise TypeError(f"{policy.name}: has no table of expiries or countdowns")
     bins = whole(policy.name, "bins", policy.bins, 1, MOST_BINS)
-    settings, sums = {"BINS": f"{bins}", "TABLE_ONLY": ""}, []
+    settings, sums = {"BINS": f"{bins}", "TABLE_ONLY": ""}, list[int]()
     if isinstance(policy, Sentinel):
         settings["SENTINEL"] = ""
         countdowns = zip(*(policy.countdown(bin) for bin in range(bins)), strict=True)
@@ -71,7 +71,7 @@ def _write(folder: Path, example: str, config: str) -> list[Path]:
     return sorted(folder / name for name in texts)
 
 
-def _config(about: str, settings: dict[str, str], sums: list[int], columns: list[Sequence[int]]) -> str:
+def _config(about: str, settings: dict[str, str], sums: list[int], columns: Sequence[Sequence[int]]) -> str:
     first = [min(time, CLOCK_END) for time in sums[:1]] + sums[1:]
     lines = [f"#define HINGE_{name} {value}".rstrip() for name, value in settings.items()]
     rows = [f"{{{', '.join(f'{value}u' for value in row)}}}" for row in zip(*columns, strict=True)]
