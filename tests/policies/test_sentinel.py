@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from hinge.policies import Isotonic, Policy, Sentinel, at_most
+from hinge.policies import FOREVER, Isotonic, Policy, Sentinel, at_most
 from hinge.policies.sentinel import (
     ALARM,
     AUDIT,
@@ -214,3 +214,12 @@ def test_a_budget_that_refuses_an_audit_leaves_it_due() -> None:
         if decision.offload:
             limited.learn(decision, True)
     assert 0 < limited.learned <= 50
+
+
+def test_no_licence_is_too_long_to_count() -> None:
+    policy = Sentinel(1, offload_cost=1.0 - 2.0**-52)
+    for _ in range(1000):
+        decision = policy.decide(0)
+        if decision.offload:
+            policy.learn(decision, agreed=True)
+    assert 2**50 < policy.countdown(0)[1] <= FOREVER

@@ -145,7 +145,7 @@ def longest(table: SentinelTable, bin: int, q: float, time: int) -> int:
     if is_suspected(table) or table.suspicion[bin] > SUSPECTED:
         return HURRY
     gap = max(believed(table, bin) - q, LEAST_GAP)
-    return max(HURRY, int(AUDIT * math.sqrt((time - table.since[0]) * gap) / q))
+    return max(HURRY, int(min(AUDIT * math.sqrt((time - table.since[0]) * gap) / q, FOREVER)))
 
 
 def holds(table: SentinelTable, bin: int, q: float) -> bool:
@@ -380,11 +380,9 @@ class Sentinel(Policy):
         return super().decide(bin)
 
     def explain(self, bin: int) -> Explanation:
-        bin = self._checked_bin(bin)
-        table, time = self.table, self.time + 1
-        offload = offloads_watched(table, bin, time)
-        left = 0 if offload else int(table.left[bin]) or licence(table, bin, time)
-        offloads, agreements = table.offloads[bin], table.agreements[bin]
+        left, _ = self.countdown(bin)
+        offload = left == 0
+        offloads, agreements = self.table.offloads[bin], self.table.agreements[bin]
         return Explanation(
             bin=bin,
             offload_probability=float(offload),
@@ -394,6 +392,12 @@ class Sentinel(Policy):
             samples_left=left if left < FOREVER // 2 else None,
             reason=f"Bin {bin} is {self._sentence(bin, offload, left)}.",
         )
+
+    def countdown(self, bin: int) -> tuple[int, int]:
+        """Samples of a bin until the next is audited, and how long its next licence is by what is known now."""
+        bin = self._checked_bin(bin)
+        samples = licence(self.table, bin, self.time + 1)
+        return int(self.table.left[bin]) if self.table.granted[bin] > 0 else samples, samples
 
     @property
     def alarms(self) -> dict[str, int]:
