@@ -218,8 +218,11 @@ def note_offload(table: SentinelTable, bin: int, time: int) -> None:
 
 def step(total: float, agreed: float, suspected: float, usual: float) -> float:
     """Page's sum after one more offload: the log-likelihood ratio of two agreements is added."""
-    ratio = agreed * math.log(suspected / usual) + (1.0 - agreed) * math.log((1.0 - suspected) / (1.0 - usual))
-    return max(0.0, total + ratio)
+    if agreed > 0.0:
+        total += agreed * math.log(suspected / usual)
+    if agreed < 1.0:
+        total += (1.0 - agreed) * math.log((1.0 - suspected) / (1.0 - usual))
+    return max(0.0, total)
 
 
 def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
@@ -371,8 +374,9 @@ class Sentinel(Policy):
     def decide(self, bin: int) -> Decision:
         left = self._licences
         try:
-            if bin >= 0 and left[bin]:
-                left[bin] -= 1
+            samples = left[bin]
+            if samples and bin >= 0:
+                left[bin] = samples - 1
                 self.time += 1
                 return ACCEPTED
         except (TypeError, IndexError):
