@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from hinge.policies import Isotonic, Policy, Sentinel, at_most, build, on_budget
+from hinge.policies import FOREVER, Isotonic, Policy, Sentinel, at_most, build, on_budget
 from hinge.policies.sentinel import (
     ALARM,
     AUDIT,
@@ -27,8 +27,8 @@ from hinge.policies.sentinel import (
 class Literal:
     """The rules of the module's docstring with lists, brute force and no incremental anything; the cost is known."""
 
-    def __init__(self, bins: int, cost: float, alpha: float = 0.6) -> None:
-        self.q, self.alpha, self.bins, self.time = 1.0 - cost, alpha, bins, 0
+    def __init__(self, bins: int, cost: float) -> None:
+        self.q, self.bins, self.time = 1.0 - cost, bins, 0
         self.alarms = 0
         self.start()
 
@@ -66,7 +66,7 @@ class Literal:
         if support == 0.0:
             return False
         span = math.log(1 + (self.m[bin] + samples) / support)
-        needed = ENTRY * math.log(1 + self.m[bin] / WARM) + 2 * self.alpha * (span - math.log(1 + span))
+        needed = ENTRY * math.log(1 + self.m[bin] / WARM) + 2 * 0.6 * (span - math.log(1 + span))
         return evidence > needed
 
     def longest(self, bin: int, q: float) -> int:
@@ -281,7 +281,7 @@ def test_a_cost_known_beforehand_saves_what_it_can(cost: float | None) -> None:
     mean = 10_000 / len(CURVE) * sum(min(0.5, 1.0 - f) for f in CURVE)
     told = sum(costs_paid(Sentinel(8, offload_cost=cost), True, seed) for seed in range(2)) / 2
     untold = sum(costs_paid(Sentinel(8, offload_cost=cost), False, seed) for seed in range(2)) / 2
-    assert knows < told < 1.05 * knows
+    assert 0.95 * knows < told < 1.05 * knows
     assert 0.98 * mean < untold
     assert told < 0.9 * untold
 
@@ -321,3 +321,10 @@ def test_a_batch_is_decided_by_its_costs() -> None:
     batch = one.decide_many(bins, costs)
     assert batch.offload.tolist() == [other.decide(bin, cost).offload for bin, cost in zip(bins, costs, strict=True)]
     assert 0 < batch.offload.sum() < 200
+def test_no_licence_is_too_long_to_count() -> None:
+    policy = Sentinel(1, offload_cost=1.0 - 2.0**-52)
+    for _ in range(1000):
+        decision = policy.decide(0)
+        if decision.offload:
+            policy.learn(decision, agreed=True)
+    assert 2**50 < policy.countdown(0)[1] <= FOREVER

@@ -47,7 +47,6 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hinge._checks import positive
 from hinge.errors import InvalidState
 from hinge.policies.expiry import COST_SUMS, COUNT, FOREVER, count, count_cost
 from hinge.policies.isotonic import (
@@ -76,6 +75,7 @@ from hinge.policies.policy import (
     whole_column,
 )
 
+ALPHA = 0.6
 ENTRY, WARM = 0.4, 48.0  # evidence that a licence needs grows as ENTRY log(1 + m / WARM) with the samples of its bin
 AUDIT = 20.0
 HURRY = 20  # the longest licence of a bin that is suspected
@@ -120,7 +120,7 @@ class SentinelTable(NamedTuple):
     outdated: Wholes  # the lowest bin whose fit `refit` may have left as it was
     price: Reals
     stakes: Reals
-    alpha: float
+    alpha: float  # always ALPHA; the fit of a learned cost looks for it here
 
 
 # -- licences ---------------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def longest(table: SentinelTable, bin: int, q: float, time: int) -> int:
     if is_suspected(table) or table.suspicion[bin] > SUSPECTED:
         return HURRY
     gap = max(believed(table, bin) - q, LEAST_GAP)
-    return max(HURRY, int(AUDIT * math.sqrt((time - table.since[0]) * gap) / q))
+    return max(HURRY, int(min(AUDIT * math.sqrt((time - table.since[0]) * gap) / q, FOREVER)))
 
 
 def holds(table: SentinelTable, bin: int, q: float) -> bool:
@@ -279,8 +279,11 @@ def note_offload_at(table: SentinelTable, bin: int, time: int) -> None:
 
 def step(total: float, agreed: float, suspected: float, usual: float) -> float:
     """Page's sum after one more offload: the log-likelihood ratio of two agreements is added."""
-    ratio = agreed * math.log(suspected / usual) + (1.0 - agreed) * math.log((1.0 - suspected) / (1.0 - usual))
-    return max(0.0, total + ratio)
+    if agreed > 0.0:
+        total += agreed * math.log(suspected / usual)
+    if agreed < 1.0:
+        total += (1.0 - agreed) * math.log((1.0 - suspected) / (1.0 - usual))
+    return max(0.0, total)
 
 
 def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
@@ -405,14 +408,9 @@ class Sentinel(Policy):
     merges_on = ("bins", "stakes")
 
     def __init__(
-        self,
-        bins: int = 16,
-        alpha: float = 0.6,
-        offload_cost: float | None = None,
-        stakes: Sequence[float] | None = None,
+        self, bins: int = 16, offload_cost: float | None = None, stakes: Sequence[float] | None = None
     ) -> None:
         super().__init__(bins, offload_cost)
-        self.alpha = positive(type(self).__name__, "alpha", alpha)
         self.stakes = checked_stakes(type(self).__name__, stakes, self.bins)
         table = SentinelTable(
             offloads=real_column(self.bins),
@@ -441,7 +439,7 @@ class Sentinel(Policy):
             outdated=whole_column(1),
             price=real_column(1, self.offload_cost or 0.0),
             stakes=array("d", self.stakes or [1.0]),
-            alpha=self.alpha,
+            alpha=ALPHA,
         )
         self.start(
             *(table, offloads_watched, learn_watched, rebuild_watched, note_offload),
@@ -453,7 +451,8 @@ class Sentinel(Policy):
     def decide(self, bin: int, cost: float | None = None) -> Decision:
         left = self._licences
         try:
-            if cost is None and bin >= 0 and (samples := left[bin]):
+            samples = left[bin]
+            if samples and bin >= 0 and cost is None:
                 left[bin] = samples - 1
                 self.time += 1
                 return ACCEPTED
@@ -462,12 +461,9 @@ class Sentinel(Policy):
         return super().decide(bin, cost)
 
     def explain(self, bin: int) -> Explanation:
-        bin = self._checked_bin(bin)
-        table, time = self.table, self.time + 1
-        fitted(table, bin, time)
-        offload = offloads_watched(table, bin, time)
-        left = 0 if offload else int(table.left[bin]) or licence(table, bin, time)
-        offloads, agreements = table.offloads[bin], table.agreements[bin]
+        left, _ = self.countdown(bin)
+        offload = left == 0
+        offloads, agreements = self.table.offloads[bin], self.table.agreements[bin]
         return Explanation(
             bin=bin,
             offload_probability=float(offload),
@@ -477,6 +473,12 @@ class Sentinel(Policy):
             samples_left=left if left < FOREVER // 2 else None,
             reason=f"Bin {bin} is {self._sentence(bin, offload, left)}.",
         )
+
+    def countdown(self, bin: int) -> tuple[int, int]:
+        """Samples of a bin until the next is audited, and how long its next licence is by what is known now."""
+        bin = self._checked_bin(bin)
+        samples = licence(self.table, bin, self.time + 1)
+        return int(self.table.left[bin]) if self.table.granted[bin] > 0 else samples, samples
 
     @property
     def alarms(self) -> dict[str, int]:
