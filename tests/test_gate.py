@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import hinge
-from hinge import HILCB, Gate, InvalidState, Isotonic
+from hinge import HILCB, Gate, InvalidState, Isotonic, Sentinel
 from hinge.bins import Bins, ClassBins, QuantileBins, UniformBins
 from hinge.confidence import entropy, logistic, margin, max_softmax, temperature
 from hinge.policies.policy import State
@@ -26,7 +26,7 @@ def through_json(state: State) -> State:
 
 
 def test_it_decides_and_learns_as_its_parts_do() -> None:
-    gate, policy, bins = Gate(offload_cost=0.5), Isotonic(bins=16, offload_cost=0.5), UniformBins(16)
+    gate, policy, bins = Gate(offload_cost=0.5), Sentinel(bins=16, offload_cost=0.5), UniformBins(16)
     for scores in SCORES * 20:
         decision, expected = gate.decide(scores), policy.decide(bins.bin(max_softmax(scores)))
         assert decision[:3] == expected[:3]
@@ -121,8 +121,8 @@ def test_bins_of_the_users_are_given_again() -> None:
         (Gate(Isotonic(3), bins=QuantileBins([0.2, 0.5])), "made with bins {'kind': 'quantile', 'edges'"),
         (Gate(offload_cost=0.5, confidence=margin), "made with confidence {'name': 'margin'}, and this gate has"),
         (Gate(offload_cost=0.5, confidence=temperature(2)(max_softmax)), "confidence {'name': 'temperature'"),
-        (Gate(HILCB(16, offload_cost=0.5)), "made with policy hi-lcb, and this gate has isotonic"),
-        (Gate(offload_cost=0.4), "made with isotonic's offload_cost 0.4, and this gate has 0.5"),
+        (Gate(HILCB(16, offload_cost=0.5)), "made with policy hi-lcb, and this gate has sentinel"),
+        (Gate(offload_cost=0.4), "made with sentinel's offload_cost 0.4, and this gate has 0.5"),
     ],
 )
 def test_the_state_of_another_gate_is_refused_in_one_sentence(other: Gate, says: str) -> None:
@@ -134,11 +134,11 @@ def test_the_state_of_another_gate_is_refused_in_one_sentence(other: Gate, says:
 
 
 def test_the_state_of_a_policy_alone_is_taken_for_one_of_these_bins() -> None:
-    policy = Isotonic(16, offload_cost=0.5)
+    policy = Sentinel(16, offload_cost=0.5)
     policy.learn(policy.decide(3), agreed=True)
     assert Gate(offload_cost=0.5).resume(policy.state()).policy.state() == policy.state()
-    with pytest.raises(InvalidState, match="made with isotonic's bins 8, and this gate has 16"):
-        Gate(offload_cost=0.5).resume(Isotonic(8, offload_cost=0.5).state())
+    with pytest.raises(InvalidState, match="made with sentinel's bins 8, and this gate has 16"):
+        Gate(offload_cost=0.5).resume(Sentinel(8, offload_cost=0.5).state())
 
 
 STATE = Gate(offload_cost=0.5).state()
@@ -154,7 +154,7 @@ STATE = Gate(offload_cost=0.5).state()
         ({**STATE, "bins": {"kind": "uniform", "bins": -1}}, "restore_bins: UniformBins: bins must be"),
         ({**STATE, "confidence": {"name": "guess"}}, "confidence must name a confidence measure"),
         ({**STATE, "confidence": {"name": "temperature", "value": 0, "measure": {"name": "margin"}}}, "must be > 0"),
-        ({**STATE, "policy": {"policy": "isotonic"}}, "must have a 'hinge_state' version"),
+        ({**STATE, "policy": {"policy": "sentinel"}}, "must have a 'hinge_state' version"),
         ({**STATE, "policy": {**STATE["policy"], "parameters": {"bins": 10**30}}}, "impossible parameters"),
     ],
 )

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from hinge.bins import Bins, UniformBins, restore_bins
 from hinge.errors import HingeError, InvalidState
-from hinge.policies.isotonic import Isotonic
 from hinge.policies.policy import Decision, Policy, State
 from hinge.policies.policy import restore as restore_policy
+from hinge.policies.sentinel import Sentinel
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hinge.confidence import ConfidenceMeasure
 
 GATE_VERSION = 1
-DEFAULT_POLICY, DEFAULT_BINS = Isotonic, 16
+DEFAULT_POLICY, DEFAULT_BINS = Sentinel, 16
 
 
 class Gate:
@@ -174,7 +174,7 @@ def restore(state: Mapping[str, Any]) -> Any:
 
     >>> from hinge import HILCB
     >>> restore(Gate(offload_cost=0.3).state()).policy, restore(HILCB(bins=2, offload_cost=0.5).state()).name
-    (Isotonic(bins=16, alpha=0.52, offload_cost=0.3, stakes=None), 'hi-lcb')
+    (Sentinel(bins=16, offload_cost=0.3, stakes=None), 'hi-lcb')
     """
     if isinstance(state, Mapping) and "hinge_gate" in state:
         return Gate.restore(state)

@@ -27,8 +27,8 @@ from hinge.policies.sentinel import (
 class Literal:
     """The rules of the module's docstring with lists, brute force and no incremental anything; the cost is known."""
 
-    def __init__(self, bins: int, cost: float, alpha: float = 0.6) -> None:
-        self.q, self.alpha, self.bins, self.time = 1.0 - cost, alpha, bins, 0
+    def __init__(self, bins: int, cost: float) -> None:
+        self.q, self.bins, self.time = 1.0 - cost, bins, 0
         self.alarms = 0
         self.start()
 
@@ -67,7 +67,7 @@ class Literal:
 
         def doubt(samples: float) -> float:
             span = math.log(1 + samples / support)
-            return 2 * self.alpha * (span - math.log(1 + span))
+            return 2 * 0.6 * (span - math.log(1 + span))
 
         rest = evidence - ENTRY * math.log(1 + self.m[bin] / WARM)
         if rest <= doubt(self.m[bin]):

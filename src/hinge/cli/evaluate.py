@@ -44,7 +44,7 @@ def command(
     and what that saves. A warning says where agreement falls with confidence, which misleads some
     policies.
 
-    Example: hinge evaluate log.csv --offload-cost 0.5 --policies isotonic,hi-lcb
+    Example: hinge evaluate log.csv --offload-cost 0.5 --policies sentinel,hi-lcb
     """
     with console.progress(f"policies on {trace}") as report:
         found = evaluate(

@@ -42,7 +42,6 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hinge._checks import positive
 from hinge.errors import InvalidState
 from hinge.policies.expiry import COST_SUMS, COUNT, FOREVER, count, count_cost
 from hinge.policies.isotonic import (
@@ -69,6 +68,7 @@ from hinge.policies.policy import (
     whole_column,
 )
 
+ALPHA = 0.6
 ENTRY, WARM = 0.4, 48.0  # evidence that a licence needs grows as ENTRY log(1 + m / WARM) with the samples of its bin
 AUDIT = 20.0
 HURRY = 20  # the longest licence of a bin that is suspected
@@ -109,7 +109,7 @@ class SentinelTable(NamedTuple):
     noticed: Wholes  # ALARMS, RISES
     price: Reals
     stakes: Reals
-    alpha: float
+    alpha: float  # always ALPHA; the fit of a learned cost looks for it here
 
 
 # -- licences ---------------------------------------------------------------------------------------------------------
@@ -334,14 +334,9 @@ class Sentinel(Policy):
     merges_on = ("bins", "stakes")
 
     def __init__(
-        self,
-        bins: int = 16,
-        alpha: float = 0.6,
-        offload_cost: float | None = None,
-        stakes: Sequence[float] | None = None,
+        self, bins: int = 16, offload_cost: float | None = None, stakes: Sequence[float] | None = None
     ) -> None:
         super().__init__(bins, offload_cost)
-        self.alpha = positive(type(self).__name__, "alpha", alpha)
         self.stakes = checked_stakes(type(self).__name__, stakes, self.bins)
         table = SentinelTable(
             offloads=real_column(self.bins),
@@ -366,7 +361,7 @@ class Sentinel(Policy):
             noticed=whole_column(2),
             price=real_column(1, self.offload_cost or 0.0),
             stakes=array("d", self.stakes or [1.0]),
-            alpha=self.alpha,
+            alpha=ALPHA,
         )
         self.start(
             table, offloads_watched, learn_watched, rebuild_watched, note_offload, table.price, accepts=accept_counted
