@@ -1,6 +1,7 @@
 """The command `evaluate`."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -64,7 +65,7 @@ def command(
     if json:
         settings = {"trace": trace, "samples": samples, "bins": bins, "offload_cost": found.offload_cost}
         settings |= {"alpha": alpha, "seed": seed}
-        labels = None if found.labels is None else {"shifted_cost": found.labels.shifted_cost}
+        labels = None if found.labels is None else asdict(found.labels)
         console.print_json({**settings, "policies": figures, "labels": labels, "warnings": found.warnings()})
     else:
         order = "in order" if horizon is None else f"drawn {console.counted(horizon, 'time')} with replacement"
