@@ -39,6 +39,17 @@ def test_it_decides_and_learns_as_its_parts_do() -> None:
     assert gate.bin(0.99) == 15
 
 
+def test_it_passes_a_cost_that_is_known_beforehand_on() -> None:
+    gate = Gate(Sentinel(bins=16, offload_cost=0.5))
+    for _ in range(10):
+        decision = gate.decide(confidence=0.9)
+        if decision.offload:
+            gate.learn(decision, agreed=True)
+    assert [gate.decide(confidence=0.9, cost=cost).offload for cost in (0.01, 0.9)] == [True, False]
+    with pytest.raises(TypeError, match="HILCB: cost cannot be used before an offload"):
+        Gate(HILCB(bins=16)).decide(confidence=0.9, cost=0.5)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "says"),
     [

@@ -79,9 +79,14 @@ class Gate:
         return self.bins.bin(confidence, label)
 
     def decide(
-        self, scores: ArrayLike | None = None, *, confidence: float | None = None, label: object = None
+        self,
+        scores: ArrayLike | None = None,
+        *,
+        confidence: float | None = None,
+        label: object = None,
+        cost: float | None = None,
     ) -> Decision:
-        """Accept or offload one sample, by its scores or by its confidence.
+        """Accept or offload one sample, by its scores or by its confidence; `cost` is as for `Policy.decide`.
 
         >>> Gate(offload_cost=0.5).decide()
         Traceback (most recent call last):
@@ -91,7 +96,8 @@ class Gate:
             raise TypeError("Gate: scores or confidence must be given, and not both")
         if confidence is None:
             confidence = self.confidence(scores)  # type: ignore[arg-type]  # one of them is given, as just checked
-        return self.policy.decide(self.bins.bin(confidence, label))
+        bin = self.bins.bin(confidence, label)
+        return self.policy.decide(bin) if cost is None else self.policy.decide(bin, cost)
 
     def learn(self, decision: Decision, agreed: float | None = None, cost: float | None = None) -> None:
         """Learn whether local agreed with remote in an offload, and what it cost; see `Policy.learn`."""

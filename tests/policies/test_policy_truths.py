@@ -115,6 +115,19 @@ def test_a_learned_cost_is_shifted_as_it_comes() -> None:
     assert taught.state()["evidence"] == told.state()["evidence"]
 
 
+def test_a_cost_that_is_told_beforehand_is_shifted() -> None:
+    taught, told = Sentinel(BINS, offload_cost=COST), Sentinel(BINS, offload_cost=0.5)
+    teach(taught, 90, 50)
+    chance = random.Random(3)
+    for _ in range(2000):
+        bin, cost, luck = chance.randrange(BINS), chance.choice((0.06, 0.3)), chance.random()
+        decisions = [taught.decide(bin, cost), told.decide(bin, cost / 0.6)]
+        assert decisions[0].offload == decisions[1].offload
+        if decisions[0].offload:
+            for policy, decision in zip((taught, told), decisions, strict=True):
+                policy.learn(decision, luck < AGREEMENT[bin])
+
+
 def test_where_nothing_is_worth_an_offload_nothing_is_offloaded_until_labels_say_otherwise() -> None:
     for policy in (Isotonic(BINS, offload_cost=COST), Sentinel(BINS, offload_cost=COST)):
         teach(policy, 60, 0)
