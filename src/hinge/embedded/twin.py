@@ -286,7 +286,7 @@ def twin_of(source: HILCB | HILCBLite | Gate) -> Twin:
     if isinstance(policy, HILCB) and not policy.offload_unseen:
         raise InvalidValue(policy.name, "offload_unseen", "must be True: a microcontroller offloads every bin once")
     kind = MonotoneTwin if isinstance(policy, HILCB) else LiteTwin
-    twin: Twin = kind(policy.bins, policy.alpha, policy.offload_cost)
+    twin: Twin = kind(policy.bins, policy.alpha, policy.shifted_cost)
     twin.time, twin.learned = policy.time, policy.learned
     for bin in range(policy.bins):
         counts = _whole_counts(policy.table.offloads[bin], policy.table.agreements[bin])
