@@ -371,7 +371,6 @@ class Sentinel(Policy):
             table, offloads_watched, learn_watched, rebuild_watched, note_offload, table.price, accepts=accept_counted
         )
         self._licences = table.left  # one attribute lookup fewer for each sample
-        rebuild_watched(table)
 
     def decide(self, bin: int) -> Decision:
         left = self._licences
