@@ -29,7 +29,7 @@ MOST = {  # bytes on a Cortex-M0: of code, and of state for each bin, beside 16
 
 @cache
 def twin_hashes(kind: type[Twin], offload_cost: float | None, samples: int) -> list[int]:
-    return hashes(kind(16, 0.52, offload_cost), samples)
+    return hashes(kind(16, offload_cost=offload_cost), samples)
 
 
 @pytest.mark.parametrize("kind", [LiteTwin, MonotoneTwin])
@@ -41,7 +41,7 @@ def test_a_board_decides_as_the_twin(
     offload_cost: float | None,
     tmp_path: Path,
 ) -> None:
-    twin, samples = kind(16, 0.52, offload_cost), 100_000 if target.slow else 1_000_000
+    twin, samples = kind(16, offload_cost=offload_cost), 100_000 if target.slow else 1_000_000
     samples //= 10 if offload_cost is None else 1  # each of its lessons bears on every bin
     flags = ("-Os", f"-DSAMPLES={samples}u", *defines(twin.constants, *modes_of(twin)))
     available(target).build("stream.c", tmp_path / "stream.elf", flags)
@@ -51,7 +51,7 @@ def test_a_board_decides_as_the_twin(
 @pytest.mark.parametrize("target", [target for target in BOARDS if builds(target, "sentinel")], ids=lambda at: at.name)
 @pytest.mark.parametrize("offload_cost", [0.1, 0.45])
 def test_a_board_decides_as_sentinels_twin(target: Target, offload_cost: float, tmp_path: Path) -> None:
-    twin, samples = SentinelTwin(16, 0.6, offload_cost), 30_000
+    twin, samples = SentinelTwin(16, offload_cost), 30_000
     flags = ("-Os", f"-DSAMPLES={samples}u", *defines(twin.constants, *modes_of(twin)))
     available(target).build("stream.c", tmp_path / "stream.elf", flags)
     assert target.run(tmp_path / "stream.elf") == hashes(twin, samples)

@@ -56,7 +56,7 @@ def test_the_c_learns_as_its_twin_from_any_counts(
 def test_the_c_follows_sentinels_twin_with_late_and_lost_feedback(
     offload_cost: float, library: Callable[[Twin], Library]
 ) -> None:
-    twin = SentinelTwin(16, 0.6, offload_cost)
+    twin = SentinelTwin(16, offload_cost)
     c, chance = library(twin), np.random.default_rng(6)
     waiting: list[Decision] = []
     for sample in range(20_000):
@@ -91,7 +91,7 @@ def assert_equal(c: Library, twin: SentinelTwin) -> None:
 
 
 def test_sentinel_begins_again_when_its_clock_ends(library: Callable[[Twin], Library]) -> None:
-    c, fresh = library(SentinelTwin(2)), Library.__new__(Library)
+    c, fresh = library(SentinelTwin(2, 0.5)), Library.__new__(Library)
     for _ in range(100):
         if c.decide(1):
             c.learn(1, True)
@@ -107,7 +107,7 @@ def test_sentinel_begins_again_when_its_clock_ends(library: Callable[[Twin], Lib
 
 
 def test_sentinels_longest_licence_fits(library: Callable[[Twin], Library]) -> None:
-    c = library(SentinelTwin(1, 1e-4, 1 - 1e-9))
+    c = library(SentinelTwin(1, 1 - 1e-9))
     c.state.time = 2**30
     assert c.decide(0)
     c.learn(0, True)
@@ -166,8 +166,8 @@ def test_a_stream_is_decided_as_by_the_twin_under_sanitizers(
     offload_cost: float | None,
     tmp_path: Path,
 ) -> None:
-    twin, samples = kind(16, 0.52, offload_cost), 20_000 if offload_cost is None or kind is SentinelTwin else 100_000
-    program = tmp_path / "stream"
+    twin, program = kind(16, offload_cost=offload_cost), tmp_path / "stream"
+    samples = 20_000 if offload_cost is None or kind is SentinelTwin else 100_000
     flags = (*SANITIZED, f"-DSAMPLES={samples}u", *defines(twin.constants, *modes_of(twin)))
     available(target).build("stream.c", program, flags)
     assert target.run(program) == hashes(twin, samples)
@@ -208,7 +208,7 @@ def test_cppcheck_finds_nothing(mode: str) -> None:
 )
 def test_fuzzed_inputs_break_nothing(kind: type[Twin], offload_cost: float | None, tmp_path: Path) -> None:
     need(CLANG.compiler)
-    program, twin = tmp_path / "fuzz", kind(4, 0.52, offload_cost)
+    program, twin = tmp_path / "fuzz", kind(4, offload_cost=offload_cost)
     flags = ["-g", "-O1", "-fsanitize=fuzzer,undefined,address", "-fno-sanitize-recover=all", *STRICT]
     constants = defines(twin.constants, *modes_of(twin))
     source = str(Path(__file__).with_name("fuzz.c"))
@@ -224,7 +224,7 @@ def test_fuzzed_inputs_break_nothing(kind: type[Twin], offload_cost: float | Non
 
 
 def test_sentinel_does_not_learn_a_cost(tmp_path: Path) -> None:
-    flags = defines(SentinelTwin().constants, "HINGE_SENTINEL", "HINGE_LEARNED_COST")
+    flags = defines(SentinelTwin(16, 0.5).constants, "HINGE_SENTINEL", "HINGE_LEARNED_COST")
     with pytest.raises(RuntimeError, match="does not learn the offload cost"):
         available(HOST).compile(HERE / "size.c", tmp_path / "size.o", flags)
 

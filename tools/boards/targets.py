@@ -107,7 +107,6 @@ def defines(constants: Constants, *modes: str) -> tuple[str, ...]:
         "HINGE_RATE": f"{constants.rate}u",
         "HINGE_SHIFT": f"{constants.shift}",
         "HINGE_BREAK_EVEN": f"{constants.break_even!r}",
-        "HINGE_ALPHA": f"{constants.alpha!r}",
     }
     return (*(f"-D{name}={value}" for name, value in values.items()), *(f"-D{mode}" for mode in modes))
 

@@ -24,12 +24,12 @@ PolicyName = Annotated[
     str | None, typer.Option("--policy", help="'hi-lcb-lite' (the default), 'hi-lcb' or 'sentinel'.")
 ]
 Bins = Annotated[int | None, typer.Option(min=1, help="How many bins confidences are sorted into; without it 16.")]
-Alpha = Annotated[float | None, typer.Option(help="The exploration parameter; without it the policy's own default.")]
+Alpha = Annotated[float | None, typer.Option(help="HI-LCB's exploration parameter; without it 0.52.")]
 OffloadCost = Annotated[
     str | None, typer.Option(help="What an offload costs, from 0 to 1, or 'learned'; without it 0.5.")
 ]
 
-DEFAULTS: dict[str, Any] = {"policy": "hi-lcb-lite", "bins": 16, "alpha": None, "offload_cost": "0.5"}
+DEFAULTS: dict[str, Any] = {"policy": "hi-lcb-lite", "bins": 16, "alpha": 0.52, "offload_cost": "0.5"}
 
 command = typer.Typer(rich_markup_mode=None)
 
@@ -75,7 +75,7 @@ def _built(given: dict[str, Any]) -> Policy:
     settings = {name: default if given[name] is None else given[name] for name, default in DEFAULTS.items()}
     cost = options.offload_cost(settings["offload_cost"])
     settings["offload_cost"] = cost if isinstance(cost, float) else None
-    return build(settings.pop("policy"), **{name: value for name, value in settings.items() if value is not None})
+    return build(settings.pop("policy"), **settings)
 
 
 def _started(state: Path, given: dict[str, Any]) -> Policy:

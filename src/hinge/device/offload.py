@@ -237,8 +237,8 @@ class Offloader:
                     self._store.learn(judged.decision, agrees, cost)
         self._status.answered(len(labels), sum(agreed), cost)
         return [
-            Answer(label, "remote", judged.confidence, judged.bin, True, cost, judged.decision, None, self._explain)
-            for label, judged in zip(labels, offload.judged, strict=True)
+            Answer(label, "remote", confidence, bin, True, cost, decision, None, local, self._explain)
+            for label, (local, confidence, bin, decision) in zip(labels, offload.judged, strict=True)
         ]
 
     def _fall_back(self, offload: Offload, failure: RemoteFailed | None = None) -> list[Answer]:
@@ -258,7 +258,7 @@ class Offloader:
         self._forget(judged)
         explain = self._explain
         return [
-            _new(Answer, (label, "local", confidence, bin, asked, cost, decision, failure, explain))
+            _new(Answer, (label, "local", confidence, bin, asked, cost, decision, failure, label, explain))
             for label, confidence, bin, decision in judged
         ]
 

@@ -46,15 +46,14 @@ def export_c(twin: Twin, folder: Path) -> list[Path]:
 
 def _export_sentinel(twin: SentinelTwin, folder: Path) -> list[Path]:
     table, numbers = twin.table, twin.constants
-    settings = {"BINS": f"{numbers.bins}", "SENTINEL": ""}
-    settings |= {"BREAK_EVEN": f"{numbers.break_even!r}", "ALPHA": f"{numbers.alpha!r}"}
+    settings = {"BINS": f"{numbers.bins}", "SENTINEL": "", "BREAK_EVEN": f"{numbers.break_even!r}"}
     wholes = (
         *(table.left, table.granted, table.arrivals, table.offloads, table.agreements),
         *(table.recent_offloads, table.recent_agreements, table.weight, table.total, table.support),
     )
     columns = [[min(int(value), LATEST) for value in column] for column in wholes]
     flags = [[i - first for i, first in enumerate(table.first)], [int(time > 0) for time in table.audited]]
-    about = f"{twin.name}, alpha {twin.alpha:g}, offload cost {twin.offload_cost:g}"
+    about = f"{twin.name}, offload cost {twin.offload_cost:g}"
     sums = [twin.time, min(table.since[0], CLOCK_END), *table.sums]
     config = _config(about, settings, sums, [*columns, table.evidence, table.suspicion, table.rising, *flags])
     return _write(folder, "learning/main.c", config)

@@ -21,21 +21,20 @@ LOWEST_ALPHA, HIGHEST_ALPHA = 1e-4, 1e4
 
 
 class Constants(NamedTuple):
-    """What the C and its twin compute with, as `hinge.h` explains it; the last two are Sentinel's."""
+    """What the C and its twin compute with, as `hinge.h` explains it; the last is Sentinel's."""
 
     bins: int
     threshold: int  # 0 where the cost is learned
     rate: int
     shift: int
     break_even: float  # 0 where the cost is learned
-    alpha: float
 
 
 def constants(bins: int, alpha: float, offload_cost: float | None) -> Constants:
     """The nearest constants that never license a bin that the parameters do not.
 
     >>> constants(bins=16, alpha=0.52, offload_cost=0.5)
-    Constants(bins=16, threshold=2147483648, rate=2979003855, shift=2, break_even=0.5, alpha=0.52)
+    Constants(bins=16, threshold=2147483648, rate=2979003855, shift=2, break_even=0.5)
     >>> constants(bins=256, alpha=0.52, offload_cost=0.5)
     Traceback (most recent call last):
     hinge.errors.InvalidValue: microcontroller: bins must be an integer from 1 to 255, got 256
@@ -46,7 +45,7 @@ def constants(bins: int, alpha: float, offload_cost: float | None) -> Constants:
     rate = 1.0 / (alpha * math.log(2.0))
     shift = max(0, math.frexp(rate)[1])
     rate_bits = min(int(math.ldexp(rate, 32 - shift)), ONE - 1)
-    return Constants(bins, threshold, rate_bits, shift, 0.0 if offload_cost is None else 1.0 - offload_cost, alpha)
+    return Constants(bins, threshold, rate_bits, shift, 0.0 if offload_cost is None else 1.0 - offload_cost)
 
 
 LATEST = 2**32 - 1  # the latest expiry
@@ -340,11 +339,9 @@ def learn_next(table: Any, bin: int, agreed: float, cost: float, time: int, now:
 class SentinelTwin(Sentinel):
     """Sentinel as a microcontroller runs it, for a cost that is known and above 0 and below 1."""
 
-    def __init__(
-        self, bins: int = 16, alpha: float = 0.6, offload_cost: float | None = 0.5, stakes: None = None
-    ) -> None:
-        super().__init__(bins, alpha, offload_cost, stakes)
-        self.constants = constants(bins, alpha, offload_cost)
+    def __init__(self, bins: int = 16, offload_cost: float | None = None) -> None:
+        super().__init__(bins, offload_cost)
+        self.constants = constants(bins, sentinel.ALPHA, offload_cost)
         if not 0.0 < self.constants.break_even < 1.0:
             raise InvalidValue("sentinel", "offload_cost", "must be known, above 0 and below 1, to learn on a device")
         names = ("offloads_watched", "rebuild_watched", "note_offload", "accept_counted")
@@ -373,7 +370,7 @@ def twin_of(source: Policy | Gate) -> Twin:
     if isinstance(policy, HILCB) and not policy.offload_unseen:
         raise InvalidValue(policy.name, "offload_unseen", "must be True: a microcontroller offloads every bin once")
     kind = MonotoneTwin if isinstance(policy, HILCB) else LiteTwin
-    twin: LiteTwin | MonotoneTwin = kind(policy.bins, policy.alpha, policy.offload_cost)
+    twin: LiteTwin | MonotoneTwin = kind(policy.bins, policy.alpha, policy.shifted_cost)
     twin.time, twin.learned = policy.time, policy.learned
     for bin in range(policy.bins):
         counts = _whole_counts(policy.table.offloads[bin], policy.table.agreements[bin])
@@ -388,12 +385,15 @@ def twin_of(source: Policy | Gate) -> Twin:
 def _sentinel_twin(policy: Sentinel) -> SentinelTwin:
     if policy.stakes is not None:
         raise InvalidValue(policy.name, "stakes", "must be None: on a device every wrong answer costs the same")
-    SentinelTwin(policy.bins, policy.alpha, policy.offload_cost)  # says what is wrong with them
-    twin = SentinelTwin.restore(policy.state())
-    table = twin.table
+    twin = SentinelTwin(policy.bins, policy.shifted_cost)
+    twin.time, twin.learned, table, known = policy.time, policy.learned, twin.table, policy.table
+    for field in policy.carried:
+        getattr(table, field)[:] = getattr(known, field)
     for bin in range(policy.bins):
-        table.offloads[bin], table.agreements[bin] = math.ceil(table.offloads[bin]), math.floor(table.agreements[bin])
-        table.recent_agreements[bin] = math.floor(table.recent_agreements[bin])
+        table.offloads[bin], table.agreements[bin] = math.ceil(known.offloads[bin]), math.floor(known.agreements[bin])
+        table.recent_agreements[bin] = math.floor(known.recent_agreements[bin])
+        if known.audited_at[bin] > 0.0:  # at a cost known beforehand, which devices are not told
+            table.audited[bin] = 0
         _SENTINEL["fit_bin"](table, bin, table.offloads[bin], table.agreements[bin], twin.constants.break_even)
     return twin
 

@@ -12,9 +12,8 @@
      HINGE_RATE          log2(e) / alpha / 2^HINGE_SHIFT, in units of 2^-32
      HINGE_SHIFT         0 to 15
      HINGE_MONOTONE      if defined: HI-LCB, which takes agreement not to fall with confidence; if not: HI-LCB-lite
-     HINGE_SENTINEL      if defined: Sentinel, with the two settings below in place of those above
+     HINGE_SENTINEL      if defined: Sentinel, with the setting below in place of those above
      HINGE_BREAK_EVEN    one minus the offload cost, a double between 0 and 1
-     HINGE_ALPHA         a double above 0
      HINGE_TABLE_ONLY    if defined: no learning, as expiries, or Sentinel's licences, are found elsewhere; of the
                          others HINGE_BINS is needed, and HINGE_SENTINEL
 
@@ -185,6 +184,7 @@ static inline uint8_t hinge_bin_from_int8(int8_t max_softmax_q)
 #endif
 
 /* The same as in Python, where their meaning is explained (hinge/policies/sentinel.py). */
+#define HINGE_ALPHA 0.6
 #define HINGE_ENTRY 0.4
 #define HINGE_WARM 48.0
 #define HINGE_AUDIT 20.0
