@@ -448,7 +448,6 @@ class Sentinel(Policy):
             *(table.price, accept_counted, expect_cost),
         )
         self._licences = table.left  # one attribute lookup fewer for each sample
-        rebuild_watched(table)
 
     def decide(self, bin: int, cost: float | None = None) -> Decision:
         left = self._licences
