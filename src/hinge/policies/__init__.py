@@ -35,6 +35,7 @@ from hinge.policies.policy import (
 from hinge.policies.random import RandomisedPolicy, uniform
 from hinge.policies.sentinel import Sentinel
 from hinge.policies.static import AlwaysLocal, AlwaysRemote, Logistic, Offline, Oracle, Static
+from hinge.policies.targets import Target
 from hinge.policies.thompson import Thompson
 
 __all__ = [
