@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.costs import CostMatrix, FixedCost, MeasuredCost, OffloadCost, WrongCost, ZeroOneCost
+from hinge.costs import CostMatrix, FixedCost, Forecast, ForecastCost, MeasuredCost, OffloadCost, WrongCost, ZeroOneCost
 
 amounts = st.floats(0, 1e6)
 MEASURES = ("latency_ms", "bytes")
@@ -258,3 +258,18 @@ def test_the_cap_is_at_most_one_and_the_unit_a_text() -> None:
 def test_costs_are_values(cost: object) -> None:
     assert pickle.loads(pickle.dumps(cost)) == cost
     assert hash(pickle.loads(pickle.dumps(cost))) == hash(cost)
+
+
+def test_a_forecast_prices_recent_latency_and_the_bytes_of_the_sample() -> None:
+    price = MeasuredCost(wrong_answer=1000, per_call=10, per_ms=1, per_byte=0.5, unit="ms")
+    ahead: Forecast = ForecastCost(price, weight=0.25)
+    sample = np.zeros((5, 4), np.float32)
+    assert ahead.forecast(sample) is None
+    latency_ms = 0.0
+    for k, measured in enumerate((40.0, 80.0, 20.0)):
+        assert ahead.cost(latency_ms=measured, bytes=200) == price.cost(latency_ms=measured, bytes=200)
+        latency_ms = measured if k == 0 else 0.75 * latency_ms + 0.25 * measured
+        assert ahead.forecast(sample) == pytest.approx((10 + latency_ms + 0.5 * 80) / 1000)
+    assert ForecastCost(price, size=len).forecast("four") is None
+    with pytest.raises(ValueError, match="ForecastCost: weight"):
+        ForecastCost(price, weight=1.5)

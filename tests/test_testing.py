@@ -79,8 +79,8 @@ class LastDecision(HILCBLite):
 
     last = 0
 
-    def decide(self, bin: int) -> Decision:
-        decision = super().decide(bin)
+    def decide(self, bin: int, cost: float | None = None) -> Decision:
+        decision = super().decide(bin, cost)
         self.last = bin
         return decision
 

@@ -6,12 +6,15 @@ them. Four traces and the rows above the line chose Sentinel's constants; the ot
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hinge import UniformBins, build, load_trace, simulate
+from hinge.simulation.engine import Threads
 from hinge.simulation.sources import Samples, chunk_lengths
 
 BINS, HORIZON, RUNS = 16, 100_000, 50
@@ -131,7 +134,7 @@ def regrets(row: str, traces: Sequence[str], costs: Sequence[float], horizon: in
         policies = {name: build(name, bins=BINS, offload_cost=cost, horizon=horizon) for name in POLICIES}
         stream = source(row, curves[k], curves[(k + 1) % len(curves)], cost)
         seed = SEED + zlib.crc32(f"{row} {traces[k]} {cost} {horizon}".encode())
-        results = simulate(policies, stream, horizon, each, seed)
+        results = simulate(policies, stream, horizon, each, seed, executor=Threads(1))
         for name in POLICIES:
             found[name] += results[name].regret[:, -1].tolist()
     return {name: np.array(values) for name, values in found.items()}
@@ -150,8 +153,14 @@ def table(traces: Sequence[str], unseen: bool, runs: int) -> list[str]:
     lines = [f"| regret, mean (p99) | {' | '.join(POLICIES)} |", "|---" * (len(POLICIES) + 1) + "|"]
     ratios: dict[str, list[float]] = {name: [] for name in POLICIES}
     first: dict[str, float] = {}
-    for title, row, costs, horizon in rows(unseen):
-        found = regrets(row, traces, costs, horizon, max(4, runs // 5) if horizon > HORIZON else runs)
+    measured = list(rows(unseen))
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        jobs = [
+            pool.submit(regrets, row, traces, costs, horizon, max(4, runs // 5) if horizon > HORIZON else runs)
+            for _, row, costs, horizon in measured
+        ]
+        everything = [job.result() for job in jobs]
+    for (title, row, _, horizon), found in zip(measured, everything, strict=True):
         means = {name: float(values.mean()) for name, values in found.items()}
         for name, mean in means.items():
             ratios[name].append((mean + 1.0) / (min(means.values()) + 1.0))  # a regret of 1 is no regret

@@ -38,6 +38,7 @@ _NAMES = {
     "hinge.policies.hi_lcb": ("HILCB", "HILCBLite"),
     "hinge.policies.isotonic": ("Isotonic",),
     "hinge.policies": ("Decision", "Policy", "build"),
+    "hinge.policies.sentinel": ("Sentinel",),
     "hinge.policies.thompson": ("Thompson",),
     "hinge.remotes": ("AsyncRemote", "Deadline", "Remote", "Reply"),
     "hinge.remotes.grpc": ("OpenInferenceGrpc",),
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
     from hinge.policies.hi_lcb import HILCB as HILCB
     from hinge.policies.hi_lcb import HILCBLite as HILCBLite
     from hinge.policies.isotonic import Isotonic as Isotonic
+    from hinge.policies.sentinel import Sentinel as Sentinel
     from hinge.policies.thompson import Thompson as Thompson
     from hinge.remotes import AsyncRemote as AsyncRemote
     from hinge.remotes import Deadline as Deadline

@@ -10,6 +10,7 @@ from tools.boards.targets import HERE, Target, defines
 
 MODES: dict[str, tuple[str, ...]] = {
     "table only": ("HINGE_TABLE_ONLY",),
+    "table only, sentinel": ("HINGE_TABLE_ONLY", "HINGE_SENTINEL"),
     "hi-lcb-lite": (),
     "hi-lcb": ("HINGE_MONOTONE",),
     "hi-lcb-lite, learned cost": ("HINGE_LEARNED_COST",),

@@ -51,7 +51,7 @@ def command(
     token_file: Annotated[
         Path | None, typer.Option(help="A file with the token to show the server; or set HINGE_TOKEN.")
     ] = None,
-    policy: options.Policy = "isotonic",
+    policy: options.Policy = "sentinel",
     offload_cost: Annotated[
         str | None,
         typer.Option(

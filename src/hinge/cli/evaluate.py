@@ -43,7 +43,7 @@ def command(
     fitted on the log itself, in hindsight. A warning says where agreement falls with confidence, which misleads some
     policies.
 
-    Example: hinge evaluate log.csv --offload-cost 0.5 --policies isotonic,hi-lcb
+    Example: hinge evaluate log.csv --offload-cost 0.5 --policies sentinel,hi-lcb
     """
     with console.progress(f"policies on {trace}") as report:
         found = evaluate(

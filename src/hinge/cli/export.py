@@ -12,7 +12,7 @@ from hinge.embedded.export import export_c, export_table
 from hinge.embedded.twin import twin_of
 from hinge.errors import InvalidState
 from hinge.gate import policy_state
-from hinge.policies import HILCB, ExpiryPolicy, HILCBLite, Policy, build, restore
+from hinge.policies import HILCB, ExpiryPolicy, HILCBLite, Policy, Sentinel, build, restore
 
 Out = Annotated[Path, typer.Option(help="The folder to write to; files of the same names are replaced.")]
 StateFile = Annotated[Path, typer.Option("--state", help="A file by 'hinge state export'.")]
@@ -62,8 +62,8 @@ def table_command(out: Out, state: StateFile, json: options.Json = False) -> Non
     Example: hinge export table --state state.json --out firmware/hinge
     """
     policy = _read(state)
-    if not isinstance(policy, ExpiryPolicy):
-        raise UsageError(f"{policy.name}: decides by chance, and has no table of expiries")
+    if not isinstance(policy, ExpiryPolicy | Sentinel):
+        raise UsageError(f"{policy.name}: has no table of expiries or countdowns")
     _report(export_table(policy, out), out, json)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Literal
 
-from hinge._checks import positive, whole
+from hinge._checks import positive, real, whole
 from hinge._fork import renew_after_fork
 from hinge.bins import Bins
 from hinge.confidence import ConfidenceMeasure
@@ -68,6 +68,7 @@ class BaseDevice(ABC):
         self._in_flight = whole("Device", "in_flight", in_flight, 1)
         deadline_s = positive("Device", "deadline_s", deadline_s)
         price = price or _known_price(self.gate.policy)
+        self._forecast = _checked_forecast(price, self.gate.policy)
         self.breaker = _checked_breaker(breaker, deadline_s, self._in_flight)
         self._remote = self._keeping_the_deadline(remote)
         self._bin = self.gate.bins.bin
@@ -143,9 +144,18 @@ class BaseDevice(ABC):
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
-    def _decided_many(self, answers: Sequence[tuple[Any, float]]) -> list[Judged]:
+    def _expected_cost(self, sample: Any) -> float | None:
+        """What offloading a sample would cost, if the price can say."""
+        try:
+            cost = self._forecast(sample) if self._forecast else None
+            return None if cost is None else real("price", "forecast", cost, 0, 1)
+        except Exception:  # a forecast that fails must not cost the answer
+            return None
+
+    def _decided_many(self, samples: Sequence[Any], answers: Sequence[tuple[Any, float]]) -> list[Judged]:
         bins = [self._bin(confidence, label) for label, confidence in answers]
-        decisions = self._store.decide_many(bins)
+        costs = None if self._forecast is None else [self._expected_cost(sample) for sample in samples]
+        decisions = self._store.decide_many(bins, costs)
         return [
             Judged(label, confidence, bin, decision)
             for (label, confidence), bin, decision in zip(answers, bins, decisions, strict=True)
@@ -184,7 +194,7 @@ class Device(BaseDevice):
     >>> [answer.source for answer in device.infer_many([3.0] * 20)][-1], device.infer(3.0).source
     ('remote', 'local')
     >>> print(device.explain(3.0))
-    Bin 15 is accepted: local agreed in 21 of 21 offloads; checked again in 16466999 samples.
+    Bin 15 is accepted: local agreed in 21 of 21 offloads; audited after 125 more samples of it.
     >>> device.close()
 
     `local` is a function from sample to scores, or has `answer` and `answer_many` (see `LocalModel`). `remote` is an
@@ -194,10 +204,11 @@ class Device(BaseDevice):
 
     Instead of a `gate`, give a `policy`, and with it `confidence` and `bins` if the defaults do not fit. `labels` names
     the classes. An offload costs what the policy was told, or what `price` makes of its latency and size; a mistake
-    costs what `wrong` says. `state` is a folder in which the policy survives. In `shadow`, answers come always from
-    "local" (the remote is asked in the background) or always from "remote", and the policy learns as it would have
-    decided. `breaker` and `retries` limit the requests to a failing remote. `infer_many` asks for `batch` samples in
-    one request. No more than `in_flight` requests are in flight at once, from all threads together; others wait.
+    costs what `wrong` says. A price with a `forecast` (see `hinge.costs.Forecast`) is asked before every decision.
+    `state` is a folder in which the policy survives. In `shadow`, answers come always from "local" (the remote is asked
+    in the background) or always from "remote", and the policy learns as it would have decided. `breaker` and `retries`
+    limit the requests to a failing remote. `infer_many` asks for `batch` samples in one request. No more than
+    `in_flight` requests are in flight at once, from all threads together; others wait.
 
     Thread-safe. In a forked child, it has connections, threads and locks of its own, and what it learns is not saved.
     """
@@ -220,7 +231,7 @@ class Device(BaseDevice):
             raise closed()
         label, confidence = self._local.answer(sample)
         bin = self._bin(confidence, label)
-        decision = self._store.decide(bin)
+        decision = self._store.decide(bin, None if self._forecast is None else self._expected_cost(sample))
         if not decision.offload and self._shadow != "remote":
             return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, self._explain_bin))
         judged = Judged(label, confidence, bin, decision)
@@ -234,7 +245,7 @@ class Device(BaseDevice):
         if self._closed:
             raise closed()
         everything = list(samples)
-        judged = self._decided_many(self._local.answer_many(everything))
+        judged = self._decided_many(everything, self._local.answer_many(everything))
         parts = self._parts(everything, judged)
         answers = self._merged(judged, parts, self._ask_all(parts))
         for sample, each in zip(everything, judged, strict=True):
@@ -343,6 +354,13 @@ def _known_price(policy: Policy) -> FixedCost:
     if policy.offload_cost is None:
         raise TypeError("Device: price must say what an offload costs (FixedCost or MeasuredCost), as no policy knows")
     return FixedCost(policy.offload_cost)
+
+
+def _checked_forecast(price: OffloadCost, policy: Policy) -> Callable[[Any], float | None] | None:
+    forecast: Callable[[Any], float | None] | None = getattr(price, "forecast", None)
+    if forecast is not None and not policy.takes_cost:
+        raise TypeError(f"Device: price must not have a forecast, as {policy.name!r} cannot use it, got {price!r}")
+    return forecast
 
 
 def _checked_names(labels: Sequence[str] | None) -> Sequence[str] | None:

@@ -87,10 +87,10 @@ class MemoryStore:
         """Why what is learned now may be lost, though it should be on disk; None: all is well."""
         return None
 
-    def decide(self, bin: int) -> Decision:
+    def decide(self, bin: int, cost: float | None = None) -> Decision:
         """Decide as the policy does; an offload under a budget is written down before it can be made."""
         with self._lock:
-            decision = self.policy.decide(bin)
+            decision = self.policy.decide(bin) if cost is None else self.policy.decide(bin, cost)
             if decision.time is None:  # accepted
                 return decision
             version = self._changed()
@@ -98,10 +98,12 @@ class MemoryStore:
             self._save(version)
         return decision
 
-    def decide_many(self, bins: Iterable[int] | NDArray[np.integer[Any]]) -> Decisions:
+    def decide_many(
+        self, bins: Iterable[int] | NDArray[np.integer[Any]], costs: Iterable[float | None] | None = None
+    ) -> Decisions:
         """Decide for a batch at once, as the policy does."""
         with self._lock:
-            batch = self.policy.decide_many(bins)
+            batch = self.policy.decide_many(bins) if costs is None else self.policy.decide_many(bins, costs)
             if not (batch.offload.any() or (batch.accepted_wait and len(batch))):
                 return batch
             version = self._changed()

@@ -42,6 +42,7 @@ from hinge.policies.policy import (
     Reals,
     State,
     Wholes,
+    expect_nothing,
     policy_class,
     real_column,
     whole_column,
@@ -197,7 +198,11 @@ class LimitTable(NamedTuple):
 @cache  # the same functions for the same policy inside, so that they are compiled once
 def limited(inner: Functions) -> Functions:
     """The functions of a policy within a limit."""
-    inner_offloads, inner_notes, inner_learns, inner_accepts = inner
+    inner_offloads, inner_notes, inner_learns, inner_accepts, inner_expects = inner
+
+    def expect_within(table: LimitTable, cost: float) -> None:
+        """The policy inside is told what the next offload costs."""
+        inner_expects(table.inner, cost)
 
     def accept_within(table: LimitTable, bin: int, time: int) -> None:
         """The policy inside counts an accepted sample, also one that it would have offloaded."""
@@ -217,7 +222,8 @@ def limited(inner: Functions) -> Functions:
         """The policy inside learns."""
         inner_learns(table.inner, bin, agreed, cost, time, now)
 
-    return Functions(offloads_within, note_within, learn_within, accept_within)
+    expects = inner_expects if inner_expects is expect_nothing else expect_within
+    return Functions(offloads_within, note_within, learn_within, accept_within, expects)
 
 
 class AtMost(Budgeted):
@@ -242,8 +248,10 @@ class AtMost(Budgeted):
         if limit > MOST_SIZE:
             raise InvalidValue(owner, "window", f"may hold {MOST_SIZE} offloads at most, got {limit}")
         table = LimitTable(inner.table, whole_column(limit), whole_column(1), self.window)
-        functions = limited(inner.functions)
-        self.start(table, functions.offloads, functions.learns, notes=functions.notes, accepts=functions.accepts)
+        within = limited(inner.functions)
+        self.start(
+            table, within.offloads, within.learns, notes=within.notes, accepts=within.accepts, expects=within.expects
+        )
 
     def _refresh(self) -> None:
         super()._refresh()
@@ -313,7 +321,7 @@ def review_price(table: PriceTable, time: int) -> None:
 @cache
 def priced(inner: Functions, inner_rebuilds: Callable[..., None]) -> tuple[Functions, Callable[..., None]]:
     """The functions of a policy at a price, and the one that sets the price inside."""
-    inner_offloads, inner_notes, inner_learns, inner_accepts = inner
+    inner_offloads, inner_notes, inner_learns, inner_accepts, _ = inner
 
     def accept_priced(table: PriceTable, bin: int, time: int) -> None:
         """The policy inside counts an accepted sample, also one that it would have offloaded."""

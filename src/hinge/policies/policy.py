@@ -7,6 +7,7 @@ numbers. Its functions,
     notes(table, bin, time) -> None                          # an offload was decided: what that changes at once
     learns(table, bin, agreed, cost, time, now) -> None      # decided at `time`, learned at `now`
     accepts(table, bin, time) -> None                        # a sample was accepted; most policies do not count those
+    expects(table, cost) -> None                             # what offloading the next sample costs; few can use it
 
 are plain functions in the subset of Python that numba compiles. The objects here call them as they are; the simulator
 compiles the same functions and calls them on numpy's arrays.
@@ -133,6 +134,13 @@ def note_nothing(table: Any, bin: int, time: int) -> None:
     """An offload changes nothing until its feedback arrives."""
 
 
+NOT_TOLD = -1.0  # in place of a cost
+
+
+def expect_nothing(table: Any, cost: float) -> None:
+    """A cost that is known beforehand is of no use."""
+
+
 class Functions(NamedTuple):
     """The functions of a policy on its table: plain functions, for the simulator and for budgets to call."""
 
@@ -140,6 +148,7 @@ class Functions(NamedTuple):
     notes: Callable[..., None]
     learns: Callable[..., None]
     accepts: Callable[..., None] = note_nothing
+    expects: Callable[..., None] = expect_nothing
 
 
 STATE_VERSION = 1
@@ -207,6 +216,7 @@ class Policy(ABC):
         notes: Callable[..., None] = note_nothing,
         price: Reals | None = None,
         accepts: Callable[..., None] = note_nothing,
+        expects: Callable[..., None] = expect_nothing,
     ) -> None:
         """Set the table and the functions on it; a constructor ends with this.
 
@@ -215,12 +225,17 @@ class Policy(ABC):
         """
         self.table, self.price_column = table, price
         self._offloads, self._notes, self._learns, self._rebuilds = offloads, notes, learns, rebuilds
-        self._accepts = accepts
+        self._accepts, self._expects = accepts, expects
 
     @property
     def functions(self) -> Functions:
         """The functions on the table that `start` was given, for programs that run them on a copy of the table."""
-        return Functions(self._offloads, self._notes, self._learns, self._accepts)
+        return Functions(self._offloads, self._notes, self._learns, self._accepts, self._expects)
+
+    @property
+    def takes_cost(self) -> bool:
+        """Whether `decide` can be told what offloading the very sample costs."""
+        return self._expects is not expect_nothing
 
     # -- being built --------------------------------------------------------------------------------------------------
 
@@ -248,8 +263,14 @@ class Policy(ABC):
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
-    def decide(self, bin: int) -> Decision:
-        """Decide for the next sample, whose confidence lies in `bin`; advances `time` by one."""
+    def decide(self, bin: int, cost: float | None = None) -> Decision:
+        """Decide for the next sample, whose confidence lies in `bin`; advances `time` by one.
+
+        `cost` is what offloading this very sample costs, where that is known beforehand and differs from sample to
+        sample. Policies that cannot use it raise `TypeError`.
+        """
+        if cost is not None:
+            return self._decide_at(bin, cost)
         bin = self._checked_bin(bin)
         self.time = time = self.time + 1
         if not self._offloads(self.table, bin, time):
@@ -258,13 +279,30 @@ class Policy(ABC):
         self._notes(self.table, bin, time)
         return self._await(True, bin, time)
 
-    def decide_many(self, bins: "Iterable[int] | NDArray[np.integer[Any]]") -> Decisions:
+    def _decide_at(self, bin: int, cost: float) -> Decision:
+        owner = type(self).__name__
+        if not self.takes_cost:
+            raise TypeError(f"{owner}: cost cannot be used before an offload; 'sentinel' can, got {cost!r}")
+        bin, cost = self._checked_bin(bin), _share(owner, "cost", cost)
+        self._expects(self.table, cost)
+        try:
+            return Policy.decide(self, bin)
+        finally:
+            self._expects(self.table, NOT_TOLD)
+
+    def decide_many(
+        self, bins: "Iterable[int] | NDArray[np.integer[Any]]", costs: Iterable[float | None] | None = None
+    ) -> Decisions:
         """Decide for a batch at once, as `decide` would one by one if nothing were learned in between."""
         import numpy as np  # batches are arrays; deciding one sample needs no more than the standard library
 
         checked = self._checked_bins(bins)
         first = self.time + 1
-        offload = np.fromiter((self.decide(int(bin)).offload for bin in checked), bool, len(checked))
+        if costs is None:
+            decisions = [self.decide(int(bin)) for bin in checked]
+        else:
+            decisions = [self.decide(int(bin), cost) for bin, cost in zip(checked, costs, strict=True)]
+        offload = np.fromiter((decision.offload for decision in decisions), bool, len(checked))
         return Decisions(offload, checked, first, self.id, bool(self.needs))
 
     def _checked_bins(self, bins: "Iterable[int] | NDArray[np.integer[Any]]") -> "NDArray[np.int64]":

@@ -50,7 +50,9 @@ class RandomisedPolicy(Policy):
         super().__init__(bins, offload_cost)
         self.seed = whole(type(self).__name__, "seed", seed, 0, SEED_LIMIT - 1)
 
-    def decide(self, bin: int) -> Decision:
+    def decide(self, bin: int, cost: float | None = None) -> Decision:
+        if cost is not None:
+            return self._decide_at(bin, cost)
         bin = self._checked_bin(bin)
         time = self.time + 1
         offload = self._offloads(self.table, bin, time)

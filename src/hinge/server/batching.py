@@ -27,7 +27,7 @@ from hinge.server.limits import shutting_down
 if TYPE_CHECKING:
     from hinge.server.models import Model
 
-QUICK_S = 0.001  # of processor time, for a run in the event loop: others wait for it
+QUICK_S = 0.002  # of processor time, for a run in the event loop: others wait for it
 QUICK_RUNS = 16  # that must have been quick before, and a hundred times as many after one that was not
 
 Tensors = Mapping[str, Tensor]

@@ -13,8 +13,11 @@
      HINGE_SHIFT         0 to 15
      HINGE_MONOTONE      if defined: HI-LCB, which takes agreement not to fall with confidence; if not: HI-LCB-lite
      HINGE_TABLE_ONLY    if defined: no learning, as expiries are found elsewhere; of the others HINGE_BINS is needed
+     HINGE_SENTINEL      if defined beside HINGE_TABLE_ONLY: licences that are counted down, as Sentinel gives them
 
-   A bin is accepted until its expiry, a time counted in samples, and only an offload moves it. All arithmetic is in
+   A bin is accepted until its expiry, a time counted in samples, and only an offload moves it. Where licences are counted
+   down, `left` samples of a bin are accepted, the next one is offloaded as an audit, and the licence begins again with
+   the length `granted`; a bin whose licence is 0 long is always offloaded. All arithmetic is in
    whole numbers: no floating point, no division, no memory but the state, which is the caller's. A state of zeros has
    seen nothing. It holds no pointers, so that it may be kept in flash or EEPROM byte by byte.
 
@@ -23,6 +26,7 @@
      the clock         stops at 2^31. From there a bin whose expiry is later is accepted for good, and every other one
                        is offloaded until it has earned as much. Such an expiry is earned wrongly with a chance of at
                        most 2^(-62 alpha) at each offload.
+     a licence         of 2^32 samples and more is 2^32 - 1 long.
      an expiry         of 2^32 and beyond becomes 2^32 - 1.
      65536 offloads    of a bin become 32768, and their agreements half as many; likewise those of all bins, and their
                        costs. What is left is a weighted mean with weights of at most 1: the bound that the policy
@@ -48,6 +52,33 @@ extern "C" {
 #endif
 
 #define HINGE_CLOCK_END 0x80000000u
+
+#ifdef HINGE_SENTINEL
+
+struct hinge_bin {
+    uint32_t left, granted; /* samples that the licence has left, and how long it is */
+};
+
+struct hinge {
+    struct hinge_bin bins[HINGE_BINS];
+};
+
+/* Whether to offload the next sample, whose confidence lies in `bin`. */
+static inline bool hinge_decide(struct hinge *state, uint8_t bin)
+{
+    struct hinge_bin *of;
+    if (bin >= HINGE_BINS)
+        return true;
+    of = &state->bins[bin];
+    if (of->left) {
+        of->left--;
+        return false;
+    }
+    of->left = of->granted;
+    return true;
+}
+
+#else
 
 struct hinge_bin {
     uint32_t expiry;
@@ -79,6 +110,8 @@ static inline bool hinge_decide(struct hinge *state, uint8_t bin)
         state->time = ++time;
     return time >= expiry;
 }
+
+#endif
 
 #ifndef HINGE_TABLE_ONLY
 /* Take in what an offload has shown: whether the local answer agreed with the remote one. In any order, at any time. */
