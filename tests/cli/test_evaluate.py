@@ -195,3 +195,11 @@ def test_an_interrupt_among_the_shuffled_orders_keeps_the_order_that_is_done(
     assert run(["evaluate", "synthetic-cifar10", "--policies", "hi-lcb", "--runs", "9", "--json"]) == 130
     captured = capsys.readouterr()
     assert json.loads(captured.out)["policies"][0]["horizon"] == 10_000
+
+
+def test_a_target_is_evaluated_beside_the_policies(capsys: Captured) -> None:
+    data = answer(capsys, "evaluate", "cifar100-resnet50", "--target", "0.8", "--policies", "sentinel", "--runs", "2")
+    sentinel, target = data["policies"]
+    assert (sentinel["policy"], target["policy"]) == ("sentinel", "target")
+    assert target["accuracy"] >= 0.8
+    assert target["offload_fraction"] < 0.7

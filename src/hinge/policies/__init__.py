@@ -43,7 +43,7 @@ __all__ = [
     "Decision", "Decisions", "DiscountedHILCB", "DiscountedIsotonic", "ExpiryPolicy", "Explanation", "Functions",
     "HILCBLite", "HedgeG", "HedgeHI", "HedgeHIRestart", "Isotonic", "Logistic", "LyapunovEXP4", "Need", "Offline",
     "OnBudget", "Oracle", "Policy", "PooledKL", "RandomisedPolicy", "Reals", "Sentinel", "SlidingWindowHILCB",
-    "SlidingWindowIsotonic", "State", "Static", "Thompson", "Wholes", "at_most", "build", "has_expired",
+    "SlidingWindowIsotonic", "State", "Static", "Target", "Thompson", "Wholes", "at_most", "build", "has_expired",
     "note_nothing", "on_budget", "policy_class", "policy_names", "real_column", "restore", "uniform",
     "whole_column",
 ]
