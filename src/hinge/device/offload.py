@@ -255,7 +255,7 @@ class Offloader:
         self, judged: Sequence[Judged], failure: RemoteFailed, asked: bool = False, cost: float = 0.0
     ) -> list[Answer]:
         self._status.fell_back(failure, len(judged), cost)
-        self._forget(judged)
+        self._forget(judged, cost)
         explain = self._explain
         return [
             _new(Answer, (label, "local", confidence, bin, asked, cost, decision, failure, label, explain))
@@ -271,11 +271,11 @@ class Offloader:
         self._status.dropped(len(offload.judged))
         self._forget(offload.judged)
 
-    def _forget(self, judged: Sequence[Judged]) -> None:
+    def _forget(self, judged: Sequence[Judged], cost: float = 0.0) -> None:
         for each in judged:
             if each.decision.offload:
                 try:  # noqa: SIM105  # suppress() takes 0.3 µs, in every sample of an outage
-                    self._store.forget(each.decision)
+                    self._store.forget(each.decision, cost)
                 except InvalidDecision:  # the policy dropped it before
                     pass
 

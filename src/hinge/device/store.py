@@ -125,10 +125,10 @@ class MemoryStore:
             version = self._changed()
         self._save(version)
 
-    def forget(self, decision: Decision) -> None:
+    def forget(self, decision: Decision, cost: float = 0.0) -> None:
         """Expect no feedback for a decision any more; written down with what comes next."""
         with self._lock:
-            self.policy.forget(decision)
+            self.policy.forget(decision, cost)
             self._changed()
 
     def _changed(self) -> int:

@@ -66,7 +66,9 @@ class Budgeted(Policy):
         self.policy, self._inner = {"policy": inner.name, "parameters": inner.parameters}, inner
         self.id, self.time, self.learned = inner.id, inner.time, inner.learned
         self._pending, self._merged, self._truths = inner._pending, inner._merged, inner._truths
+        self._owed, self._charged = inner._owed, inner._charged
         self.weighs_cost, self.assumes_monotone = inner.weighs_cost, inner.assumes_monotone
+        self.charges_failures = inner.charges_failures
         self.evidence, self.order_matters = inner.evidence, inner.order_matters
         self.carried = (*self._own, *(f"inner.{field}" for field in inner.carried))
         self.spent = (*self._own, *(f"inner.{field}" for field in inner.spent))
@@ -305,6 +307,7 @@ class PriceTable(NamedTuple):
     inner: Any
     ledger: Reals  # devices may share it
     reviewed: Wholes  # when the price was last reviewed
+    charged: Reals  # what the cost at hand has beyond what the answer itself cost: failures were booked themselves
     known_cost: Reals  # what an offload costs inside, or 0 where that is learned
     books: float  # what an offload is booked for when it is decided
     refunds: bool  # whether it turns out to cost less
@@ -354,7 +357,7 @@ def priced(inner: Functions, inner_rebuilds: Callable[..., None]) -> tuple[Funct
     def learn_priced(table: PriceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
         """Refund what the offload was booked for too much; the policy inside learns."""
         if table.refunds:
-            table.ledger[REFUNDED] += table.books - cost
+            table.ledger[REFUNDED] += table.books - (cost - table.charged[0])
         inner_learns(table.inner, bin, agreed, cost, time, now)
 
     return Functions(offloads_priced, note_priced, learn_priced, accept_priced), set_price
@@ -398,6 +401,7 @@ class OnBudget(Budgeted):
             inner=inner.table,
             ledger=real_column(LEDGER),
             reviewed=whole_column(1, self.time),
+            charged=self._charged,
             known_cost=real_column(1, known or 0.0),
             books=known if self.cost is not None and known is not None else 1.0,
             refunds=self.cost is not None and known is None,

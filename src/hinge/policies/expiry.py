@@ -112,6 +112,7 @@ class ExpiryPolicy(Policy):
     (the method `expiry` then returns the exact one).
     """
 
+    charges_failures = True  # its bound on the cost gives way in time, so that a cost that was too high is learned anew
     _expiry: Wholes
 
     def start(

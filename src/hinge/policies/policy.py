@@ -184,6 +184,7 @@ class Policy(ABC):
     merges_on: tuple[str, ...] = ("bins",)  # parameters that two policies must share to add up their evidence
     needs: frozenset[Need] = frozenset()  # what it must be told about accepted samples
     weighs_cost: bool = True  # whether it uses what an offload cost
+    charges_failures: bool = False  # whether a cost that it learns includes what failed offloads cost
     assumes_monotone: bool = False  # whether it relies on agreement not falling with confidence
     keeps_budget: ClassVar[bool] = False  # whether it keeps a budget, and so has another goal than the least cost
 
@@ -209,6 +210,8 @@ class Policy(ABC):
         self.id = secrets.token_hex(8)
         self._pending: OrderedDict[int, Decision] = OrderedDict()  # oldest first, so that the oldest is quick to drop
         self._merged: dict[str, State] = {}
+        self._owed = 0.0  # what failed offloads have cost that no answer was charged for yet
+        self._charged = real_column(1)  # what the answer at hand counts beyond what it cost itself
         self._truths = real_column(TRUTHS)
         self._enclosed = False  # whether a budget has taken over its clock and its open decisions
 
@@ -343,16 +346,21 @@ class Policy(ABC):
 
         Feedback may come in any order and with any delay, once for each decision. `agreed` is True or False, or, where
         wrong answers have different prices (`hinge.costs.CostMatrix`), one minus the price of this one. `cost` is
-        needed only where the offload cost is learned.
+        needed only where the offload cost is learned; what failed offloads have cost is added to it (see `forget`).
         """
         time = self._waiting(decision)
         agreement = self._checked_agreement(decision, agreed)
-        price = self._checked_cost(decision, cost)
-        if self.offload_cost is None and self._truths[LABELS]:
-            price = self._shifted(price)
+        own = price = self._checked_cost(decision, cost)
         del self._pending[time]
         self.learned += 1
+        if self._owed:
+            price = min(1.0, own + self._owed)
+            self._owed -= price - own
+        if self.offload_cost is None and self._truths[LABELS]:
+            price = self._shifted(price)
+        self._charged[0] = price - own
         self._learns(self.table, decision.bin, agreement, price, time, self.time)
+        self._charged[0] = 0.0
 
     def learn_truth(self, disagreement: float, gain: float) -> None:
         """Learn, from the true label of an offloaded sample, what the remote's answer was worth (docs/costs.md).
@@ -393,16 +401,24 @@ class Policy(ABC):
             self.price_column[0] = offload_cost
         self._rebuild()
 
-    def forget(self, decision: Decision) -> None:
-        """Stop waiting for the feedback of a decision; nothing is learned from it.
+    def forget(self, decision: Decision, cost: float = 0.0) -> None:
+        """Stop waiting for the feedback of a decision; nothing is learned from it about agreement.
+
+        `cost` is what the offload cost though it failed. Where the cost is learned, the next answers are charged for
+        it, up to a cost of 1 each: so an answer costs what is spent on one on average, failures included.
 
         >>> from hinge import Isotonic
-        >>> policy = Isotonic(bins=16, offload_cost=0.5)
-        >>> policy.forget(policy.decide(3))
-        >>> policy.state()["pending"], policy.learned
-        ([], 0)
+        >>> policy = Isotonic(bins=16)
+        >>> policy.forget(policy.decide(3), cost=0.9)
+        >>> for _ in range(2):
+        ...     policy.learn(policy.decide(3), agreed=True, cost=0.5)
+        >>> policy.learned, policy.state()["evidence"]["costs"][:2]  # two costs and their sum: 0.9 + 0.5 + 0.5
+        (2, [2.0, 1.9])
         """
-        del self._pending[self._waiting(decision)]
+        time, paid = self._waiting(decision), _share(type(self).__name__, "cost", cost)
+        del self._pending[time]
+        if self.offload_cost is None and self.weighs_cost and self.charges_failures:
+            self._owed += paid
 
     def _waiting(self, decision: Decision) -> int:
         """The time of a decision that waits for feedback."""
@@ -528,6 +544,7 @@ class Policy(ABC):
             "evidence": {field: list(self._column(field)) for field in self.evidence},
             "carried": {field: list(self._column(field)) for field in self.carried},
             "pending": [[decision.time, decision.bin, decision.offload] for decision in self._pending.values()],
+            **({"owed": self._owed} if self._owed else {}),
             "truths": list(self._truths),
         }
 
@@ -570,6 +587,7 @@ class Policy(ABC):
         for field, values in evidence.items():
             column = self._column(field)
             column[:] = array(column.typecode, values)
+        self._owed = self._checked_owed(state.get("owed", 0.0))
         pending = state.get("pending", [])
         if not isinstance(pending, list):
             raise InvalidState(f"{type(self).__name__}: pending must be a list, got {shown(pending)}")
@@ -587,6 +605,12 @@ class Policy(ABC):
         for source, snapshot in self._merged.items():
             if snapshot["as_of"] > self.time:
                 raise InvalidState(f"{type(self).__name__}: state has evidence of {shown(source)} from the future")
+
+    def _checked_owed(self, owed: Any) -> float:
+        """Every sample so far may have failed, at a cost of 1 at most."""
+        if type(owed) not in (int, float) or not 0 <= owed <= self.time:
+            raise InvalidState(f"{type(self).__name__}: state owes {shown(owed)} for offloads that failed")
+        return float(owed)
 
     def _restore_pending(self, entry: object) -> None:
         if not (isinstance(entry, list | tuple) and len(entry) == 3 and isinstance(entry[2], bool)):

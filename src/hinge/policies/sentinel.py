@@ -401,6 +401,7 @@ class Sentinel(Policy):
 
     name = "sentinel"
     assumes_monotone = True
+    charges_failures = True
     evidence = ("offloads", "agreements", "costs")
     carried = (
         *("left", "granted", "arrivals", "audited", "sums", "suspicion", "rising"),
