@@ -10,6 +10,8 @@ An offload, priced in one unit of your choosing (money, milliseconds, joules) an
     FixedCost      the same cost every time
     MeasuredCost   a price list for the call, its time and its bytes
     ForecastCost   another price, forecast before the offload from recent latencies and the sample's bytes
+
+`shifted_cost` is what an offload costs beside an agreement, where true labels show how often the remote is right.
 """
 
 from __future__ import annotations
@@ -20,6 +22,27 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hinge._checks import positive, real, whole
+
+SURE = 10.0  # disagreements, all settled in the remote's favour, that are believed before the first true label
+
+
+def shifted_cost(offload_cost: float, disagreement: float = 0.0, gain: float = 0.0) -> float:
+    """γ′ = γ / κ, 1 at most: the offload cost that makes accepting right against the truth (docs/costs.md).
+
+    κ is what the remote's answers save, by the truth, for each disagreement with them. Of labelled samples,
+    `disagreement` is the sum of what local answers cost by the remote's, and `gain` the sum of what they cost more than
+    the remote's by the truth: where all mistakes cost the same, the number of disagreements, and in how many more of
+    them remote is right than local. With a prior of `SURE` disagreements at κ = 1, the estimate is
+
+        κ = (SURE + gain) / (SURE + disagreement)
+
+    and where κ <= γ nothing is worth an offload.
+
+    >>> shifted_cost(0.3), shifted_cost(0.3, disagreement=90, gain=50), shifted_cost(0.3, disagreement=90, gain=10)
+    (0.3, 0.5, 1.0)
+    """
+    advantage = (SURE + gain) / (SURE + disagreement)
+    return 1.0 if advantage <= offload_cost else offload_cost / advantage
 
 
 class WrongCost(Protocol):

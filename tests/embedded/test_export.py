@@ -11,7 +11,7 @@ from hinge.cli.app import load
 from hinge.cli.options import UsageError
 from hinge.embedded.export import export_c, export_table
 from hinge.embedded.twin import LiteTwin, twin_of
-from hinge.errors import HingeError, InvalidState
+from hinge.errors import HingeError, InvalidState, InvalidValue
 from hinge.policies import Sentinel
 from tests.embedded.toolchains import need
 from tools.boards.targets import STRICT
@@ -71,8 +71,10 @@ def next_decisions(folder: Path, rounds: int = 1) -> list[bool]:
     return [digit == "1" for digit in compiled(folder, main)]
 
 
-@pytest.mark.parametrize("policy", ["hi-lcb", "hi-lcb-lite"])
-@pytest.mark.parametrize("cost", ["0.4", "learned"])
+@pytest.mark.parametrize(
+    ("policy", "cost"),
+    [("hi-lcb", "0.4"), ("hi-lcb", "learned"), ("hi-lcb-lite", "0.4"), ("hi-lcb-lite", "learned"), ("sentinel", "0.4")],
+)
 def test_a_fresh_library_is_complete_and_its_example_runs(policy: str, cost: str, tmp_path: Path) -> None:
     export("c", "--policy", policy, "--bins", "8", "--alpha", "0.6", "--offload-cost", cost, "--out", str(tmp_path))
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == FILES
@@ -82,10 +84,11 @@ def test_a_fresh_library_is_complete_and_its_example_runs(policy: str, cost: str
     assert compiled(tmp_path, tmp_path / "examples/plain/main.c").endswith("of 1000 samples offloaded\n")
 
 
-@pytest.mark.parametrize("kind", [HILCB, HILCBLite])
-@pytest.mark.parametrize("offload_cost", [0.45, None])
+@pytest.mark.parametrize(
+    ("kind", "offload_cost"), [(HILCB, 0.45), (HILCB, None), (HILCBLite, 0.45), (HILCBLite, None), (Sentinel, 0.45)]
+)
 def test_a_device_goes_on_from_a_state(
-    kind: type[HILCB | HILCBLite], offload_cost: float | None, tmp_path: Path
+    kind: type[HILCB | HILCBLite | Sentinel], offload_cost: float | None, tmp_path: Path
 ) -> None:
     policy = learned(kind(bins=6, offload_cost=offload_cost))
     export("c", "--state", saved(policy, tmp_path), "--out", str(tmp_path / "c"))
@@ -184,7 +187,7 @@ def test_clocks_and_counts_beyond_the_devices_own_are_cut_to_fit(tmp_path: Path)
 
 def test_refusals(tmp_path: Path) -> None:
     out = ["--out", str(tmp_path / "c")]
-    with pytest.raises(UsageError, match="only hi-lcb and hi-lcb-lite learn on a device"):
+    with pytest.raises(UsageError, match="only sentinel, hi-lcb and hi-lcb-lite learn on a device"):
         export("c", "--policy", "isotonic", *out)
     with pytest.raises(UsageError, match="--bins is in the state already"):
         export("c", "--bins", "4", "--state", saved(HILCB(4, offload_cost=0.5), tmp_path), *out)
@@ -192,6 +195,10 @@ def test_refusals(tmp_path: Path) -> None:
         export("c", "--bins", "1000", *out)
     with pytest.raises(ValueError, match="offload_unseen must be True"):
         export("c", "--state", saved(HILCB(4, offload_cost=0.5, offload_unseen=False), tmp_path), *out)
+    with pytest.raises(HingeError, match="--offload-cost must be known, above 0 and below 1"):
+        export("c", "--policy", "sentinel", "--offload-cost", "learned", *out)
+    with pytest.raises(InvalidValue, match="stakes must be None"):
+        export("c", "--state", saved(Sentinel(4, offload_cost=0.5, stakes=[1.0, 0.6]), tmp_path), *out)
     with pytest.raises(UsageError, match="--offload-cost must be a number from 0 to 1, or 'learned'"):
         export("c", "--offload-cost", "dear", *out)
     with pytest.raises(UsageError, match="has no table of expiries or countdowns"):

@@ -20,6 +20,7 @@ class _Fields(NamedTuple):
     cost: float  # what asking cost, from 0 to 1; 0.0 where it was not asked
     decision: Decision  # what the policy decided; in shadow, what it would have done
     failure: RemoteFailed | None  # why there is no answer of the remote's, where it was to be asked
+    local: Any  # the local model's label, whoever answered
     explains: Callable[[int], Explanation]
 
 

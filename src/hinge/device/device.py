@@ -22,10 +22,11 @@ from hinge.bins import Bins
 from hinge.confidence import ConfidenceMeasure
 from hinge.costs import FixedCost, OffloadCost, WrongCost, ZeroOneCost
 from hinge.device.answer import Answer
-from hinge.device.offload import Judged, Offloader
+from hinge.device.offload import Judged, Offloader, checked_label
 from hinge.device.resilience import Breaker, RetryBudget
 from hinge.device.status import Status, StatusTracker
 from hinge.device.store import MemoryStore, SqliteStore
+from hinge.errors import RemoteInvalid
 from hinge.gate import Gate
 from hinge.models.base import Classifier, LocalModel
 from hinge.policies.policy import Explanation, Policy, State
@@ -74,6 +75,7 @@ class BaseDevice(ABC):
         self._bin = self.gate.bins.bin
         self._store = MemoryStore(self.gate) if state is None else self._store_in(state)
         self._status = StatusTracker(self._store, self.breaker)
+        self._wrong = wrong or ZeroOneCost()
         self._offloader = Offloader(
             store=self._store,
             status=self._status,
@@ -81,7 +83,7 @@ class BaseDevice(ABC):
             breaker=self.breaker,
             retries=retries or RetryBudget(),
             price=price,
-            wrong=wrong or ZeroOneCost(),
+            wrong=self._wrong,
             labels=self._labels,
             deadline_s=deadline_s,
             in_flight=self._in_flight,
@@ -135,6 +137,19 @@ class BaseDevice(ABC):
         label, confidence = self._local.answer(sample)
         return self._explain_bin(self._bin(confidence, label))
 
+    def truth(self, answer: Answer, label: Any) -> None:
+        """Tell the device the true label of a sample that it answered, once for each answer. Thread-safe.
+
+        Where the remote answered, this shows what its answers are worth, and the policy decides by the shifted cost γ′
+        (docs/costs.md). Of a sample that was accepted the remote's answer is not known: it only counts in the `status`.
+        """
+        true = _checked_truth(answer, label, self._labels)
+        if answer.source == "remote":
+            agreed = self._wrong.agreed
+            gain = agreed(answer.label, true) - agreed(answer.local, true)
+            self._store.learn_truth(1.0 - agreed(answer.local, answer.label), gain)
+        self._status.labelled(answer.label == true)
+
     def _explain_bin(self, bin: int) -> Explanation:
         return self._store.locked(lambda policy: policy.explain(bin))
 
@@ -167,7 +182,7 @@ class BaseDevice(ABC):
 
     def _accepted(self, judged: Judged) -> Answer:
         label, confidence, bin, decision = judged
-        return Answer(label, "local", confidence, bin, False, 0.0, decision, None, self._explain_bin)
+        return Answer(label, "local", confidence, bin, False, 0.0, decision, None, label, self._explain_bin)
 
     def _parts(self, samples: Sequence[Any], judged: Sequence[Judged]) -> list[Part]:
         """The requests of a batch."""
@@ -233,7 +248,7 @@ class Device(BaseDevice):
         bin = self._bin(confidence, label)
         decision = self._store.decide(bin, None if self._forecast is None else self._expected_cost(sample))
         if not decision.offload and self._shadow != "remote":
-            return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, self._explain_bin))
+            return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, label, self._explain_bin))
         judged = Judged(label, confidence, bin, decision)
         if self._shadow == "local":
             self._ask_in_background(sample, judged)
@@ -367,6 +382,20 @@ def _checked_names(labels: Sequence[str] | None) -> Sequence[str] | None:
     if labels is not None and (isinstance(labels, str) or not all(isinstance(name, str) for name in labels)):
         raise TypeError(f"Device: labels must be the names of the classes, got {labels!r}")
     return labels
+
+
+def _checked_truth(answer: Answer, label: Any, names: Sequence[str] | None) -> Any:
+    """The true label in the form of the answer's: the name of a class, or its number."""
+    if not isinstance(answer, Answer):
+        raise TypeError(f"Device: answer must be one that a device gave, got {answer!r:.200}")
+    try:
+        true = checked_label(label, names)
+    except RemoteInvalid as error:
+        raise ValueError(f"Device: label must be that of a class, got {error}") from None
+    if isinstance(true, str) != isinstance(answer.local, str):
+        wanted = "a name" if isinstance(answer.local, str) else "a number"
+        raise TypeError(f"Device: label must be {wanted}, as the answers are ({answer.local!r}), got {label!r}")
+    return true
 
 
 def _checked_breaker(given: Breaker | None, deadline_s: float, in_flight: int) -> Breaker:

@@ -28,6 +28,8 @@ class Status:
     fell_back: dict[str, int]  # answered locally as the remote failed, by the kind of failure
     dropped: int  # offloads that were cancelled, or too many at once in the shadow of local
     offload_cost: float  # what asking has cost, whether or not an answer came
+    labelled: int  # answers whose true label was told (`Device.truth`)
+    right: int  # those of them that were right
     last_fault: str | None  # how the remote failed last
     breaker: str  # closed, open or probing
     attempts: Counts
@@ -43,6 +45,7 @@ class StatusTracker:
         self._store, self._breaker = store, breaker
         self._began = store.policy.time
         self._remote, self._dropped, self._agreed, self._cost = 0, 0, 0.0, 0.0
+        self._labelled, self._right = 0, 0
         self._fell_back: Counter[str] = Counter()
         self._alarms: Counter[str] = Counter()
         self._last_alarm: dict[str, int] = {}
@@ -81,6 +84,12 @@ class StatusTracker:
         """So many samples' offloads were cancelled."""
         with self._lock:
             self._dropped += samples
+
+    def labelled(self, right: bool) -> None:
+        """The true label of an answer was told."""
+        with self._lock:
+            self._labelled += 1
+            self._right += right
 
     def _watch(self) -> None:
         warning, changes, problem = self._store.warnings()
@@ -122,6 +131,8 @@ class StatusTracker:
                 fell_back=dict(self._fell_back),
                 dropped=self._dropped,
                 offload_cost=self._cost,
+                labelled=self._labelled,
+                right=self._right,
                 last_fault=None if self.last_failure is None else str(self.last_failure),
                 breaker=self._breaker.state,
                 attempts=self._breaker.counts,

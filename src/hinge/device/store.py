@@ -118,10 +118,17 @@ class MemoryStore:
             version = self._changed()
         self._save(version)
 
-    def forget(self, decision: Decision) -> None:
+    def learn_truth(self, disagreement: float, gain: float) -> None:
+        """Learn from a true label as the policy does, and write it down."""
+        with self._lock:
+            self.policy.learn_truth(disagreement, gain)
+            version = self._changed()
+        self._save(version)
+
+    def forget(self, decision: Decision, cost: float = 0.0) -> None:
         """Expect no feedback for a decision any more; written down with what comes next."""
         with self._lock:
-            self.policy.forget(decision)
+            self.policy.forget(decision, cost)
             self._changed()
 
     def _changed(self) -> int:

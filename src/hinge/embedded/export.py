@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hinge import __version__
 from hinge._checks import whole
-from hinge.embedded.twin import CLOCK_END, LATEST, MOST_BINS, Twin
+from hinge.embedded.twin import CLOCK_END, LATEST, MOST_BINS, SentinelTwin, Twin
 from hinge.gate import Gate
 from hinge.policies import ExpiryPolicy, Policy, Sentinel
 
@@ -26,6 +26,8 @@ _BESIDE = {
 
 def export_c(twin: Twin, folder: Path) -> list[Path]:
     """Write the library for a policy that goes on learning on the device, from what it knows already."""
+    if isinstance(twin, SentinelTwin):
+        return _export_sentinel(twin, folder)
     table, numbers = twin.table, twin.constants
     settings = {"BINS": f"{numbers.bins}", "RATE": f"{numbers.rate}u", "SHIFT": f"{numbers.shift}"}
     sums, columns = [twin.time], [table.expiry, table.offloads, table.agreements]
@@ -39,6 +41,21 @@ def export_c(twin: Twin, folder: Path) -> list[Path]:
         columns += [table.own] if table.monotone else []
     cost = "learned" if twin.offload_cost is None else f"{twin.offload_cost:g}"
     config = _config(f"{twin.name}, alpha {twin.alpha:g}, offload cost {cost}", settings, sums, columns)
+    return _write(folder, "learning/main.c", config)
+
+
+def _export_sentinel(twin: SentinelTwin, folder: Path) -> list[Path]:
+    table, numbers = twin.table, twin.constants
+    settings = {"BINS": f"{numbers.bins}", "SENTINEL": "", "BREAK_EVEN": f"{numbers.break_even!r}"}
+    wholes = (
+        *(table.left, table.granted, table.arrivals, table.offloads, table.agreements),
+        *(table.recent_offloads, table.recent_agreements, table.weight, table.total, table.support),
+    )
+    columns = [[min(int(value), LATEST) for value in column] for column in wholes]
+    flags = [[i - first for i, first in enumerate(table.first)], [int(time > 0) for time in table.audited]]
+    about = f"{twin.name}, offload cost {twin.offload_cost:g}"
+    sums = [twin.time, min(table.since[0], CLOCK_END), *table.sums]
+    config = _config(about, settings, sums, [*columns, table.evidence, table.suspicion, table.rising, *flags])
     return _write(folder, "learning/main.c", config)
 
 
@@ -71,12 +88,17 @@ def _write(folder: Path, example: str, config: str) -> list[Path]:
     return sorted(folder / name for name in texts)
 
 
-def _config(about: str, settings: dict[str, str], sums: list[int], columns: Sequence[Sequence[int]]) -> str:
-    first = [min(time, CLOCK_END) for time in sums[:1]] + sums[1:]
+def _literal(value: float) -> str:
+    """A number in C: an unsigned integer, or a double."""
+    return f"{value}u" if isinstance(value, int) else f"{value!r}"
+
+
+def _config(about: str, settings: dict[str, str], sums: Sequence[float], columns: Sequence[Sequence[float]]) -> str:
+    first = [min(time, CLOCK_END) for time in sums[:1]] + [*sums[1:]]
     lines = [f"#define HINGE_{name} {value}".rstrip() for name, value in settings.items()]
-    rows = [f"{{{', '.join(f'{value}u' for value in row)}}}" for row in zip(*columns, strict=True)]
+    rows = [f"{{{', '.join(map(_literal, row))}}}" for row in zip(*columns, strict=True)]
     bins = ", \\\n        ".join(rows)
-    start = "".join(f"{value}u, " for value in first) + f"{{ \\\n        {bins} \\\n    }}"
+    start = "".join(f"{_literal(value)}, " for value in first) + f"{{ \\\n        {bins} \\\n    }}"
     return "\n".join(
         [
             f"/* Hinge {__version__}: {about}. Written by `hinge export`. */",

@@ -112,6 +112,7 @@ class ExpiryPolicy(Policy):
     (the method `expiry` then returns the exact one).
     """
 
+    charges_failures = True  # its bound on the cost gives way in time, so that a cost that was too high is learned anew
     _expiry: Wholes
 
     def start(
@@ -224,6 +225,7 @@ class ExpiryPolicy(Policy):
     def _lacking(self, bin: int) -> str:
         """Why a bin has no licence."""
         offloads, agreements = self._counts(bin) or (0.0, 0.0)
-        if self.offload_cost is not None and offloads and agreements <= (1.0 - self.offload_cost) * offloads:
-            return f"accepting would be cheaper above {1.0 - self.offload_cost:.3g} of them"
+        cost = self.shifted_cost
+        if cost is not None and offloads and agreements <= (1.0 - cost) * offloads:
+            return f"accepting would be cheaper above {1.0 - cost:.3g} of them"
         return "too little evidence that accepting is cheaper"

@@ -32,6 +32,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from hinge._checks import did_you_mean, positive, real, shown, whole
+from hinge.costs import shifted_cost
 from hinge.errors import InvalidDecision, InvalidState, InvalidType, UnknownName
 
 if TYPE_CHECKING:
@@ -151,6 +152,9 @@ class Functions(NamedTuple):
     expects: Callable[..., None] = expect_nothing
 
 
+LABELS, DISAGREEMENT, GAIN = 0, 1, 2  # what true labels have taught: their number, and two sums (`shifted_cost`)
+TRUTHS = 3
+
 STATE_VERSION = 1
 OUTSTANDING = 65_536  # decisions that may wait for feedback at once; beyond that the oldest are dropped
 MOST_SAMPLES = 2**53  # that a state may speak of: larger counts are not exact in a float, and nothing lives so long
@@ -180,6 +184,7 @@ class Policy(ABC):
     merges_on: tuple[str, ...] = ("bins",)  # parameters that two policies must share to add up their evidence
     needs: frozenset[Need] = frozenset()  # what it must be told about accepted samples
     weighs_cost: bool = True  # whether it uses what an offload cost
+    charges_failures: bool = False  # whether a cost that it learns includes what failed offloads cost
     assumes_monotone: bool = False  # whether it relies on agreement not falling with confidence
     keeps_budget: ClassVar[bool] = False  # whether it keeps a budget, and so has another goal than the least cost
 
@@ -205,6 +210,9 @@ class Policy(ABC):
         self.id = secrets.token_hex(8)
         self._pending: OrderedDict[int, Decision] = OrderedDict()  # oldest first, so that the oldest is quick to drop
         self._merged: dict[str, State] = {}
+        self._owed = 0.0  # what failed offloads have cost that no answer was charged for yet
+        self._charged = real_column(1)  # what the answer at hand counts beyond what it cost itself
+        self._truths = real_column(TRUTHS)
         self._enclosed = False  # whether a budget has taken over its clock and its open decisions
 
     def start(
@@ -284,7 +292,7 @@ class Policy(ABC):
         if not self.takes_cost:
             raise TypeError(f"{owner}: cost cannot be used before an offload; 'sentinel' can, got {cost!r}")
         bin, cost = self._checked_bin(bin), _share(owner, "cost", cost)
-        self._expects(self.table, cost)
+        self._expects(self.table, self._shifted(cost))
         try:
             return Policy.decide(self, bin)
         finally:
@@ -338,25 +346,79 @@ class Policy(ABC):
 
         Feedback may come in any order and with any delay, once for each decision. `agreed` is True or False, or, where
         wrong answers have different prices (`hinge.costs.CostMatrix`), one minus the price of this one. `cost` is
-        needed only where the offload cost is learned.
+        needed only where the offload cost is learned; what failed offloads have cost is added to it (see `forget`).
         """
         time = self._waiting(decision)
         agreement = self._checked_agreement(decision, agreed)
-        price = self._checked_cost(decision, cost)
+        own = price = self._checked_cost(decision, cost)
         del self._pending[time]
         self.learned += 1
+        if self._owed:
+            price = min(1.0, own + self._owed)
+            self._owed -= price - own
+        if self.offload_cost is None and self._truths[LABELS]:
+            price = self._shifted(price)
+        self._charged[0] = price - own
         self._learns(self.table, decision.bin, agreement, price, time, self.time)
+        self._charged[0] = 0.0
 
-    def forget(self, decision: Decision) -> None:
-        """Stop waiting for the feedback of a decision; nothing is learned from it.
+    def learn_truth(self, disagreement: float, gain: float) -> None:
+        """Learn, from the true label of an offloaded sample, what the remote's answer was worth (docs/costs.md).
+
+        `disagreement` is what the local answer costs by the remote's (`1 - agreed`), `gain` what it costs more than the
+        remote's by the truth. From now on the policy decides by the shifted cost γ′. A cost that is learned is shifted
+        as it comes: what was learned before stays as it was.
 
         >>> from hinge import Isotonic
-        >>> policy = Isotonic(bins=16, offload_cost=0.5)
-        >>> policy.forget(policy.decide(3))
-        >>> policy.state()["pending"], policy.learned
-        ([], 0)
+        >>> policy = Isotonic(bins=16, offload_cost=0.3)
+        >>> for _ in range(30):  # on which local and remote disagree, and both are wrong
+        ...     policy.learn_truth(disagreement=1, gain=0)
+        >>> policy.offload_cost, policy.shifted_cost
+        (0.3, 1.0)
         """
-        del self._pending[self._waiting(decision)]
+        owner = type(self).__name__
+        disagreement, gain = _share(owner, "disagreement", disagreement), real(owner, "gain", gain, -1, 1)
+        self._check_movable()
+        _add(self._truths, (1.0, disagreement, gain))
+        self._weigh(self.shifted_cost)
+
+    @property
+    def shifted_cost(self) -> float | None:
+        """γ′, by which the policy decides: the offload cost, until true labels say what the remote is worth."""
+        return None if self.offload_cost is None else self._shifted(self.offload_cost)
+
+    def _shifted(self, cost: float) -> float:
+        return shifted_cost(cost, self._truths[DISAGREEMENT], self._truths[GAIN])
+
+    def _check_movable(self) -> None:
+        if self.price_column is None:
+            wanted = f"{type(self).__name__}: true labels need a policy whose price can be moved"
+            raise TypeError(f"{wanted}, as hi-lcb's and isotonic's can")
+
+    def _weigh(self, offload_cost: float | None) -> None:
+        """Decide by another offload cost from now on, where it is not learned."""
+        if offload_cost is not None and self.price_column is not None:
+            self.price_column[0] = offload_cost
+        self._rebuild()
+
+    def forget(self, decision: Decision, cost: float = 0.0) -> None:
+        """Stop waiting for the feedback of a decision; nothing is learned from it about agreement.
+
+        `cost` is what the offload cost though it failed. Where the cost is learned, the next answers are charged for
+        it, up to a cost of 1 each: so an answer costs what is spent on one on average, failures included.
+
+        >>> from hinge import Isotonic
+        >>> policy = Isotonic(bins=16)
+        >>> policy.forget(policy.decide(3), cost=0.9)
+        >>> for _ in range(2):
+        ...     policy.learn(policy.decide(3), agreed=True, cost=0.5)
+        >>> policy.learned, policy.state()["evidence"]["costs"][:2]  # two costs and their sum: 0.9 + 0.5 + 0.5
+        (2, [2.0, 1.9])
+        """
+        time, paid = self._waiting(decision), _share(type(self).__name__, "cost", cost)
+        del self._pending[time]
+        if self.offload_cost is None and self.weighs_cost and self.charges_failures:
+            self._owed += paid
 
     def _waiting(self, decision: Decision) -> int:
         """The time of a decision that waits for feedback."""
@@ -487,6 +549,8 @@ class Policy(ABC):
             "evidence": {field: list(self._column(field)) for field in self.evidence},
             "carried": {field: list(self._column(field)) for field in self.carried},
             "pending": [[decision.time, decision.bin, decision.offload] for decision in self._pending.values()],
+            **({"owed": self._owed} if self._owed else {}),
+            "truths": list(self._truths),
         }
 
     @classmethod
@@ -528,12 +592,14 @@ class Policy(ABC):
         for field, values in evidence.items():
             column = self._column(field)
             column[:] = array(column.typecode, values)
+        self._owed = self._checked_owed(state.get("owed", 0.0))
         pending = state.get("pending", [])
         if not isinstance(pending, list):
             raise InvalidState(f"{type(self).__name__}: pending must be a list, got {shown(pending)}")
         for entry in pending:
             self._restore_pending(entry)
-        self._rebuild()
+        self._restore_truths(state.get("truths", [0.0] * TRUTHS))
+        self._weigh(self.shifted_cost)
         for field in self.carried:
             column = self._column(field)
             column[:] = array(column.typecode, self._checked_field(_mapping(state, "carried"), field))
@@ -545,6 +611,12 @@ class Policy(ABC):
             if snapshot["as_of"] > self.time:
                 raise InvalidState(f"{type(self).__name__}: state has evidence of {shown(source)} from the future")
 
+    def _checked_owed(self, owed: Any) -> float:
+        """Every sample so far may have failed, at a cost of 1 at most."""
+        if type(owed) not in (int, float) or not 0 <= owed <= self.time:
+            raise InvalidState(f"{type(self).__name__}: state owes {shown(owed)} for offloads that failed")
+        return float(owed)
+
     def _restore_pending(self, entry: object) -> None:
         if not (isinstance(entry, list | tuple) and len(entry) == 3 and isinstance(entry[2], bool)):
             raise InvalidState(f"{type(self).__name__}: state has an impossible pending decision: {shown(entry)}")
@@ -553,6 +625,15 @@ class Policy(ABC):
         except (TypeError, ValueError) as error:
             raise InvalidState(f"{type(self).__name__}: state has an impossible pending decision: {error}") from error
         self._await(entry[2], bin, time)
+
+    def _restore_truths(self, truths: object) -> None:
+        numbers = truths if isinstance(truths, list) and {*map(type, truths)} <= {int, float} else []
+        if len(numbers) == TRUTHS:
+            labels, disagreement, gain = numbers
+            if 0 <= disagreement <= labels <= MOST_SAMPLES and abs(gain) <= labels:
+                self._truths[:] = array("d", numbers)
+                return
+        raise InvalidState(f"{type(self).__name__}: state has impossible true labels: {shown(truths)}")
 
     def _snapshot(self, state: Mapping[str, Any]) -> State:
         """The evidence in a state or in one source's part of it, checked and copied."""

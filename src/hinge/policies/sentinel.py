@@ -375,7 +375,8 @@ def rebuild_watched(table: SentinelTable) -> None:
         for i in range(len(table.offloads)):
             q = break_even(table, i, table.price[0])
             fit_bin(table, i, table.offloads[i], table.agreements[i], q)
-            if table.left[i] > 0 and not holds(table, i, q):
+            endless = q > 0.0 and table.left[i] > FOREVER // 2  # given when an offload cost a whole wrong answer
+            if table.left[i] > 0 and (endless or not holds(table, i, q)):
                 shorten(table, i, 0)
 
 
@@ -400,6 +401,7 @@ class Sentinel(Policy):
 
     name = "sentinel"
     assumes_monotone = True
+    charges_failures = True
     evidence = ("offloads", "agreements", "costs")
     carried = (
         *("left", "granted", "arrivals", "audited", "sums", "suspicion", "rising"),
@@ -446,7 +448,6 @@ class Sentinel(Policy):
             *(table.price, accept_counted, expect_cost),
         )
         self._licences = table.left  # one attribute lookup fewer for each sample
-        rebuild_watched(table)
 
     def decide(self, bin: int, cost: float | None = None) -> Decision:
         left = self._licences
