@@ -110,12 +110,26 @@ def test_sentinels_twin_starts_from_what_sentinel_knows() -> None:
     assert isinstance(twin, SentinelTwin)
     assert twin.time == policy.time
     assert [twin.countdown(bin) for bin in range(4)] == [policy.countdown(bin) for bin in range(4)]
+    while policy.table.audited_at[3] == 0.0:  # until the audit of a sample whose cost was told; devices are not told
+        decision = policy.decide(3, cost=0.6)
+        if decision.offload and policy.table.audited_at[3] == 0.0:
+            policy.learn(decision, agreed=True)
+    assert policy.table.audited[3] == policy.time
+    assert twin_of(policy).table.audited[3] == 0
     policy.warm_start(other.state(), weight=0.3)
     assert any(count % 1 for count in policy.table.offloads)
     table = twin_of(policy).table
     assert list(table.offloads) == [math.ceil(count) for count in policy.table.offloads]
     assert list(table.agreements) == [math.floor(count) for count in policy.table.agreements]
     assert table.weight[3] == sum(table.offloads[table.first[3] :])
+
+
+def test_twins_decide_by_the_cost_that_true_labels_have_shifted() -> None:
+    for policy in (Sentinel(4, offload_cost=0.4), HILCB(4, offload_cost=0.4)):
+        for _ in range(20):
+            policy.learn_truth(disagreement=1.0, gain=0.8)
+        assert policy.shifted_cost != policy.offload_cost
+        assert twin_of(policy).offload_cost == policy.shifted_cost
 
 
 def test_full_counts_are_halved_and_never_claim_more() -> None:
