@@ -39,6 +39,7 @@ _NAMES = {
     "hinge.policies.isotonic": ("Isotonic",),
     "hinge.policies": ("Decision", "Policy", "build"),
     "hinge.policies.sentinel": ("Sentinel",),
+    "hinge.policies.targets": ("Target",),
     "hinge.policies.thompson": ("Thompson",),
     "hinge.remotes": ("AsyncRemote", "Deadline", "Remote", "Reply"),
     "hinge.remotes.grpc": ("OpenInferenceGrpc",),
@@ -107,6 +108,7 @@ if TYPE_CHECKING:
     from hinge.policies.hi_lcb import HILCBLite as HILCBLite
     from hinge.policies.isotonic import Isotonic as Isotonic
     from hinge.policies.sentinel import Sentinel as Sentinel
+    from hinge.policies.targets import Target as Target
     from hinge.policies.thompson import Thompson as Thompson
     from hinge.remotes import AsyncRemote as AsyncRemote
     from hinge.remotes import Deadline as Deadline

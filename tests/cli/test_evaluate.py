@@ -197,6 +197,14 @@ def test_an_interrupt_among_the_shuffled_orders_keeps_the_order_that_is_done(
     assert json.loads(captured.out)["policies"][0]["horizon"] == 10_000
 
 
+def test_a_target_is_evaluated_beside_the_policies(capsys: Captured) -> None:
+    data = answer(capsys, "evaluate", "cifar100-resnet50", "--target", "0.8", "--policies", "sentinel", "--runs", "2")
+    sentinel, target = data["policies"]
+    assert (sentinel["policy"], target["policy"]) == ("sentinel", "target")
+    assert target["accuracy"] >= 0.8
+    assert target["offload_fraction"] < 0.7
+
+
 def test_evaluate_says_what_true_labels_are_worth(log: Log, capsys: Captured) -> None:
     chosen = ["--policies", "isotonic", "--offload-cost", "0.5", "--runs", "2"]
     labels = answer(capsys, "evaluate", "imagenet-mobilenetv2", *chosen)["labels"]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from hinge.cli import console, options
-from hinge.policies import policy_class, policy_names
+from hinge.policies import Policy, Target, policy_class, policy_names
 from hinge.simulation.evaluate import Evaluation, evaluate
 from hinge.traces import trace_names
 
@@ -28,6 +28,7 @@ def command(
             help="Policies by name, separated by commas, or 'all'.", autocompletion=options.complete_policies
         ),
     ] = "all",
+    target: options.Target = None,
     offload_cost: options.OffloadCost = None,
     alpha: options.Alpha = 0.52,
     bins: options.Bins = 16,
@@ -47,10 +48,13 @@ def command(
 
     Example: hinge evaluate log.csv --offload-cost 0.5 --policies sentinel,hi-lcb
     """
+    chosen: list[str | Policy] = [name.strip() for name in policies.split(",")]
+    if target is not None:
+        chosen.append(Target(target, bins=bins, seed=seed))
     with console.progress(f"policies on {trace}") as report:
         found = evaluate(
             trace,
-            policies,
+            chosen,
             options.offload_cost(offload_cost),
             bins=bins,
             alpha=alpha,

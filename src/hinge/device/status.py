@@ -77,8 +77,8 @@ class StatusTracker:
                 self.last_failure = failure
         if not was_open:
             self._watch()
-        elif bool(self._store.policy.spent) and self._store.locked(_exhausted):  # nothing else can have changed
-            self._alarm("the offload budget is exhausted")
+        elif bool(self._store.policy.spent):  # nothing else can have changed
+            self._warn(self._store.locked(_warning))
 
     def dropped(self, samples: int) -> None:
         """So many samples' offloads were cancelled."""
@@ -92,7 +92,7 @@ class StatusTracker:
             self._right += right
 
     def _watch(self) -> None:
-        exhausted, changes, problem = self._store.warnings()
+        warning, changes, problem = self._store.warnings()
         with self._lock:
             changed, self._changes = changes > self._changes, changes
             is_open = self._breaker.opened_at is not None
@@ -101,12 +101,15 @@ class StatusTracker:
             self._alarm("the breaker opened", str(self.last_failure), news=turned)
         elif turned:
             log.warning("the remote answers again")
-        if exhausted:
-            self._alarm("the offload budget is exhausted")
+        self._warn(warning)
         if problem is not None:
             self._alarm("what is learned is not durable", problem)
         if changed:
             self._alarm("the policy found the world changed, and forgot what it knew")
+
+    def _warn(self, warning: str | None) -> None:
+        if warning is not None:
+            self._alarm(warning)
 
     def _alarm(self, what: str, why: str | None = None, news: bool = False) -> None:
         """Count and log it, once for as long as it comes back within `QUIET` samples; log it also if it is news."""
@@ -139,5 +142,5 @@ class StatusTracker:
             )
 
 
-def _exhausted(policy: Policy) -> bool:
-    return policy.exhausted
+def _warning(policy: Policy) -> str | None:
+    return policy.warning

@@ -143,11 +143,11 @@ class MemoryStore:
         with self._lock:
             return function(self.policy)
 
-    def warnings(self) -> tuple[bool, int, str | None]:
-        """Whether the policy's budget is exhausted, how many changes of the world it has found, and `problem`."""
+    def warnings(self) -> tuple[str | None, int, str | None]:
+        """What the policy cannot keep, how many changes of the world it has found, and `problem`."""
         with self._lock:
-            exhausted, changes = self.policy.exhausted, sum(self.policy.alarms.values())
-        return exhausted, changes, self.problem
+            warning, changes = self.policy.warning, sum(self.policy.alarms.values())
+        return warning, changes, self.problem
 
     def sync(self) -> bool:
         """Bring what was learned to the disk; returns whether it is there."""

@@ -108,6 +108,10 @@ class Budgeted(Policy):
         return self._refuses() or self._now().exhausted
 
     @property
+    def warning(self) -> str | None:
+        return self._now().warning or super().warning
+
+    @property
     def inside(self) -> Policy:
         """The policy that this one is around."""
         return self._now()

@@ -517,6 +517,11 @@ class Policy(ABC):
         """Whether a budget leaves nothing to spend at present, so that samples are accepted that want offloading."""
         return False
 
+    @property
+    def warning(self) -> str | None:
+        """What the policy cannot keep at present, in words; None: nothing."""
+        return "the offload budget is exhausted" if self.exhausted else None
+
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
         return f"{type(self).__name__}({settings})"

@@ -59,6 +59,8 @@ class RandomisedPolicy(Policy):
         self.time = time
         if offload:
             self._notes(self.table, bin, time)
+        else:
+            self._accepts(self.table, bin, time)
         return self._await(offload, bin, time) if offload or self.needs else ACCEPTED
 
     @abstractmethod
