@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import Answer, CostMatrix, Device, Isotonic, Thompson, at_most
+from hinge import Answer, CostMatrix, Device, Gate, Isotonic, Thompson, at_most
 from hinge.costs import shifted_cost
+from hinge.device.store import SqliteStore
 from tests.device.worlds import KINDS, LOCAL, TRACE, Scripted, policy
 
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=["threads", "event loop"])
@@ -64,6 +65,19 @@ def test_a_process_that_is_killed_loses_no_label(tmp_path: Path) -> None:
     device.close()
     with opposed(state=copied) as again:
         assert again.policy.shifted_cost == shifted != 0.3
+
+
+def test_a_rollback_takes_labels_back(tmp_path: Path) -> None:
+    for _ in range(2):
+        with SqliteStore(tmp_path, Gate(Isotonic(16, offload_cost=0.3))) as store:
+            before = store.policy.shifted_cost
+            store.learn_truth(1.0, 0.0)
+    with SqliteStore(tmp_path) as store:
+        assert store.policy.shifted_cost == shifted_cost(0.3, 2, 0)
+        store.rollback()
+        assert store.policy.shifted_cost == before == shifted_cost(0.3, 1, 0)
+    with SqliteStore(tmp_path) as store:
+        assert store.policy.shifted_cost == before
 
 
 def test_names_and_numbers_of_classes_are_the_same_where_there_are_names() -> None:

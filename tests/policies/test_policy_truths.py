@@ -115,6 +115,15 @@ def test_a_learned_cost_is_shifted_as_it_comes() -> None:
     assert taught.state()["evidence"] == told.state()["evidence"]
 
 
+def test_a_budget_of_cost_counts_what_is_paid() -> None:
+    policy = on_budget(Isotonic(BINS), cost=0.1)
+    teach(policy, 90, 50)
+    policy.learn(policy.decide(1), agreed=True, cost=0.3)
+    state = policy.state()
+    assert state["evidence"]["costs"][1] == pytest.approx(0.5)
+    assert state["carried"]["ledger"] == pytest.approx([0.0, 1.0, 0.7])  # booked as 1, and refunded
+
+
 def test_a_cost_that_is_told_beforehand_is_shifted() -> None:
     taught, told = Sentinel(BINS, offload_cost=COST), Sentinel(BINS, offload_cost=0.5)
     teach(taught, 90, 50)

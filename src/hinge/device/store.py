@@ -37,7 +37,7 @@ from hinge._fork import lock_during_fork, renew_after_fork
 from hinge.device.database import Connect, Files, Held, Past, Row, content_of, encode, newest, parse, read_rows
 from hinge.errors import InvalidState
 from hinge.gate import Gate, policy_state, unsealed
-from hinge.policies.policy import Decision, Decisions, Policy, State, restore
+from hinge.policies.policy import TRUTHS, Decision, Decisions, Policy, State, restore
 
 if TYPE_CHECKING:
     import numpy as np
@@ -523,7 +523,8 @@ def remember(past: Past, number: int, why: str) -> Past:
 def _knowledge(state: State, spent: tuple[str, ...]) -> Any:
     """What a rollback takes back."""
     carried = {field: values for field, values in state["carried"].items() if field not in spent}
-    return json.loads(encode([state["learned"], state["alarms"], state["evidence"], state["merged"], carried]))
+    truths = state.get("truths", [0.0] * TRUTHS)  # which older versions do not have
+    return json.loads(encode([state["learned"], state["alarms"], state["evidence"], state["merged"], carried, truths]))
 
 
 def _resumed(folder: Path, gate: Gate, state: State) -> Policy:
