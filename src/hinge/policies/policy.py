@@ -360,7 +360,6 @@ class Policy(ABC):
             price = self._shifted(price)
         self._charged[0] = price - own
         self._learns(self.table, decision.bin, agreement, price, time, self.time)
-        self._charged[0] = 0.0
 
     def learn_truth(self, disagreement: float, gain: float) -> None:
         """Learn, from the true label of an offloaded sample, what the remote's answer was worth (docs/costs.md).

@@ -148,9 +148,10 @@ def doubt(table: SentinelTable, support: float, arrivals: float) -> float:
 
 def enough(table: SentinelTable, bin: int, evidence: float, support: float) -> bool:
     """Whether evidence of so many offloads is enough for a licence of no samples."""
+    if support <= 0.0:
+        return False
     arrivals = table.arrivals[bin] + table.granted[bin] - table.left[bin]
-    needed = ENTRY * math.log1p(arrivals / WARM)
-    return bool(support > 0.0 and evidence > needed + doubt(table, support, arrivals))
+    return bool(evidence > ENTRY * math.log1p(arrivals / WARM) + doubt(table, support, arrivals))
 
 
 def is_suspected(table: SentinelTable) -> bool:
@@ -303,7 +304,8 @@ def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, ti
     if table.offloads[bin] >= ESTIMATED:
         table.sums[OFFLOADS] = min(step(table.sums[OFFLOADS], x, FALL * usual, usual), 2.0 * FALLEN)
     count(table, bin, x)
-    table.outdated[0] = min(table.outdated[0], bin)
+    if bin < table.outdated[0]:
+        table.outdated[0] = bin
     if len(table.costs) > 0:
         count_cost(table, cost)
     if table.sums[AUDITS] > ALARM:
