@@ -10,14 +10,14 @@ import sys
 
 import numpy as np
 
-from hinge import Device, Isotonic, OnnxModel, OpenInference, fashion
+from hinge import Device, Gate, OnnxModel, OpenInference, fashion
 
 url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8080"
 samples = np.load("samples.npz")["samples"]
 with Device(
     local=OnnxModel("local.onnx"),
     remote=OpenInference(url, model="remote"),
-    policy=Isotonic(bins=16, offload_cost=0.5),
+    gate=Gate(offload_cost=0.5),
     labels=fashion.CLASSES,
     deadline_s=1.0,
     state="state",

@@ -127,7 +127,7 @@ def test_numpy_and_whole_numbers_are_confidences() -> None:
             assert bins.bin(confidence) == bins.bin(0.5)  # type: ignore[arg-type]  # wider than its type
         assert bins.bin_many(np.array([0, 1])).tolist() == [bins.bin(0), bins.bin(1)]
         assert bins.bin_many(np.array([0.731], dtype=np.float32)).tolist() == [bins.bin(np.float32(0.731))]  # type: ignore[arg-type]  # wider than its type
-        assert bins.bin_many([Fraction(1, 2), 0.25]).tolist() == [bins.bin(0.5), bins.bin(0.25)]  # type: ignore[arg-type]
+        assert bins.bin_many([Fraction(1, 2), 0.25]).tolist() == [bins.bin(0.5), bins.bin(0.25)]  # type: ignore[arg-type]  # exact numbers too
         assert bins.bin_many([]).tolist() == []
 
 

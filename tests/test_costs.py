@@ -3,6 +3,7 @@
 import math
 import pickle
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.costs import CostMatrix, FixedCost, MeasuredCost, OffloadCost, WrongCost, ZeroOneCost
+from hinge.costs import (
+    SURE,
+    CostMatrix,
+    FixedCost,
+    Forecast,
+    ForecastCost,
+    MeasuredCost,
+    OffloadCost,
+    WrongCost,
+    ZeroOneCost,
+    shifted_cost,
+)
 
 amounts = st.floats(0, 1e6)
 MEASURES = ("latency_ms", "bytes")
@@ -258,3 +270,75 @@ def test_the_cap_is_at_most_one_and_the_unit_a_text() -> None:
 def test_costs_are_values(cost: object) -> None:
     assert pickle.loads(pickle.dumps(cost)) == cost
     assert hash(pickle.loads(pickle.dumps(cost))) == hash(cost)
+
+
+def test_a_forecast_prices_recent_latency_and_the_bytes_of_the_sample() -> None:
+    price = MeasuredCost(wrong_answer=1000, per_call=10, per_ms=1, per_byte=0.5, unit="ms")
+    ahead: Forecast = ForecastCost(price, weight=0.25)
+    sample = np.zeros((5, 4), np.float32)
+    assert ahead.forecast(sample) is None
+    latency_ms = 0.0
+    for k, measured in enumerate((40.0, 80.0, 20.0)):
+        assert ahead.cost(latency_ms=measured, bytes=200) == price.cost(latency_ms=measured, bytes=200)
+        latency_ms = measured if k == 0 else 0.75 * latency_ms + 0.25 * measured
+        assert ahead.forecast(sample) == pytest.approx((10 + latency_ms + 0.5 * 80) / 1000)
+    assert ForecastCost(price, size=len).forecast("four") is None
+    with pytest.raises(ValueError, match="ForecastCost: weight"):
+        ForecastCost(price, weight=1.5)
+
+
+def joint(chance: np.random.Generator, bins: int, advantage: float) -> np.ndarray[Any, Any]:
+    """P(bin, truth, local, remote) over three classes, with the same advantage in all bins and all else at random."""
+    table = np.zeros((bins, 3, 3, 3))
+    for bin in range(bins):
+        agreement, agreed_right = chance.random(2)
+        neither = chance.random() * (1.0 - abs(advantage))
+        remote_right = (1.0 - neither + advantage) / 2
+        for truth in range(3):
+            wrong, other = (k for k in range(3) if k != truth)
+            table[bin, truth, truth, truth] = agreement * agreed_right
+            table[bin, truth, wrong, wrong] = agreement * (1.0 - agreed_right)
+            table[bin, truth, wrong, truth] = (1.0 - agreement) * remote_right
+            table[bin, truth, truth, wrong] = (1.0 - agreement) * (1.0 - neither - remote_right)
+            table[bin, truth, wrong, other] = (1.0 - agreement) * neither
+    return np.asarray(table / 3 * chance.dirichlet(np.ones(bins))[:, None, None, None])
+
+
+def true_cost(table: np.ndarray[Any, Any], offload_cost: float, offload: tuple[bool, ...]) -> float:
+    """The expected cost by the truth, summed over every outcome."""
+    cost = 0.0
+    for (bin, truth, local, remote), chance in np.ndenumerate(table):
+        cost += chance * ((offload_cost + (remote != truth)) if offload[bin] else float(local != truth))
+    return cost
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_shifted_cost_makes_the_best_of_all_rules(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    advantage, offload_cost = chance.uniform(-0.3, 1), chance.uniform(0.02, 0.9)
+    table = joint(chance, 5, advantage)
+    disagree = 1 - np.eye(3)
+    shares = (table * disagree).sum(axis=(1, 2, 3)) / table.sum(axis=(1, 2, 3))
+    remote_right = sum(table[:, k, :, k].sum() for k in range(3))
+    local_right = sum(table[:, k, k, :].sum() for k in range(3))
+    labels = 1e9  # so many that the prior is forgotten
+    shifted = shifted_cost(offload_cost, labels * (table * disagree).sum(), labels * (remote_right - local_right))
+    assert shifted == pytest.approx(offload_cost / advantage if advantage > offload_cost else 1.0, rel=1e-6)
+    least = min(true_cost(table, offload_cost, rule) for rule in product((False, True), repeat=5))
+    assert true_cost(table, offload_cost, tuple(shares > shifted)) == pytest.approx(least, abs=1e-9)
+
+
+def test_the_shifted_cost_never_undercuts_the_cost_and_starts_from_it() -> None:
+    for cost in (0.0, 0.01, 0.5, 1.0):
+        assert shifted_cost(cost) == cost
+        assert all(shifted_cost(cost, 30, gain) >= cost for gain in range(-30, 31))
+    assert shifted_cost(0.3, 1, -1) < 0.4  # one label moves it little
+    assert shifted_cost(0.0, 100, -50) == 1.0  # not even for nothing
+
+
+def test_the_estimate_is_the_mean_of_the_posterior() -> None:
+    chance = np.random.default_rng(5)
+    remote, local, neither = 12, 5, 3
+    drawn = chance.dirichlet([SURE + remote, local, neither], 200_000)  # remote right, local right, neither
+    advantage = float((drawn[:, 0] - drawn[:, 1]).mean())
+    assert shifted_cost(0.2, remote + local + neither, remote - local) == pytest.approx(0.2 / advantage, rel=5e-3)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import hinge
-from hinge import HILCB, Gate, InvalidState, Isotonic
+from hinge import HILCB, Gate, InvalidState, Isotonic, Sentinel
 from hinge.bins import Bins, ClassBins, QuantileBins, UniformBins
 from hinge.confidence import entropy, logistic, margin, max_softmax, temperature
 from hinge.policies.policy import State
@@ -26,7 +26,7 @@ def through_json(state: State) -> State:
 
 
 def test_it_decides_and_learns_as_its_parts_do() -> None:
-    gate, policy, bins = Gate(offload_cost=0.5), Isotonic(bins=16, offload_cost=0.5), UniformBins(16)
+    gate, policy, bins = Gate(offload_cost=0.5), Sentinel(bins=16, offload_cost=0.5), UniformBins(16)
     for scores in SCORES * 20:
         decision, expected = gate.decide(scores), policy.decide(bins.bin(max_softmax(scores)))
         assert decision[:3] == expected[:3]
@@ -37,6 +37,17 @@ def test_it_decides_and_learns_as_its_parts_do() -> None:
     assert gate.policy.learned < gate.policy.time
     assert gate.decide(confidence=0.99).offload is False
     assert gate.bin(0.99) == 15
+
+
+def test_it_passes_a_cost_that_is_known_beforehand_on() -> None:
+    gate = Gate(Sentinel(bins=16, offload_cost=0.5))
+    for _ in range(10):
+        decision = gate.decide(confidence=0.9)
+        if decision.offload:
+            gate.learn(decision, agreed=True)
+    assert [gate.decide(confidence=0.9, cost=cost).offload for cost in (0.01, 0.9)] == [True, False]
+    with pytest.raises(TypeError, match="HILCB: cost cannot be used before an offload"):
+        Gate(HILCB(bins=16)).decide(confidence=0.9, cost=0.5)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +132,8 @@ def test_bins_of_the_users_are_given_again() -> None:
         (Gate(Isotonic(3), bins=QuantileBins([0.2, 0.5])), "made with bins {'kind': 'quantile', 'edges'"),
         (Gate(offload_cost=0.5, confidence=margin), "made with confidence {'name': 'margin'}, and this gate has"),
         (Gate(offload_cost=0.5, confidence=temperature(2)(max_softmax)), "confidence {'name': 'temperature'"),
-        (Gate(HILCB(16, offload_cost=0.5)), "made with policy hi-lcb, and this gate has isotonic"),
-        (Gate(offload_cost=0.4), "made with isotonic's offload_cost 0.4, and this gate has 0.5"),
+        (Gate(HILCB(16, offload_cost=0.5)), "made with policy hi-lcb, and this gate has sentinel"),
+        (Gate(offload_cost=0.4), "made with sentinel's offload_cost 0.4, and this gate has 0.5"),
     ],
 )
 def test_the_state_of_another_gate_is_refused_in_one_sentence(other: Gate, says: str) -> None:
@@ -134,11 +145,11 @@ def test_the_state_of_another_gate_is_refused_in_one_sentence(other: Gate, says:
 
 
 def test_the_state_of_a_policy_alone_is_taken_for_one_of_these_bins() -> None:
-    policy = Isotonic(16, offload_cost=0.5)
+    policy = Sentinel(16, offload_cost=0.5)
     policy.learn(policy.decide(3), agreed=True)
     assert Gate(offload_cost=0.5).resume(policy.state()).policy.state() == policy.state()
-    with pytest.raises(InvalidState, match="made with isotonic's bins 8, and this gate has 16"):
-        Gate(offload_cost=0.5).resume(Isotonic(8, offload_cost=0.5).state())
+    with pytest.raises(InvalidState, match="made with sentinel's bins 8, and this gate has 16"):
+        Gate(offload_cost=0.5).resume(Sentinel(8, offload_cost=0.5).state())
 
 
 STATE = Gate(offload_cost=0.5).state()
@@ -154,7 +165,7 @@ STATE = Gate(offload_cost=0.5).state()
         ({**STATE, "bins": {"kind": "uniform", "bins": -1}}, "restore_bins: UniformBins: bins must be"),
         ({**STATE, "confidence": {"name": "guess"}}, "confidence must name a confidence measure"),
         ({**STATE, "confidence": {"name": "temperature", "value": 0, "measure": {"name": "margin"}}}, "must be > 0"),
-        ({**STATE, "policy": {"policy": "isotonic"}}, "must have a 'hinge_state' version"),
+        ({**STATE, "policy": {"policy": "sentinel"}}, "must have a 'hinge_state' version"),
         ({**STATE, "policy": {**STATE["policy"], "parameters": {"bins": 10**30}}}, "impossible parameters"),
     ],
 )

@@ -67,7 +67,7 @@ def test_clause(policy: Policy, clause: Clause) -> None:
 
 
 def test_all_policies_are_found() -> None:
-    assert len({policy.name for policy in prototypes()}) == 26
+    assert len({policy.name for policy in prototypes()}) == 27
 
 
 class LastDecision(HILCBLite):
@@ -79,8 +79,8 @@ class LastDecision(HILCBLite):
 
     last = 0
 
-    def decide(self, bin: int) -> Decision:
-        decision = super().decide(bin)
+    def decide(self, bin: int, cost: float | None = None) -> Decision:
+        decision = super().decide(bin, cost)
         self.last = bin
         return decision
 

@@ -167,7 +167,11 @@ PROMISES = {
         "`faults/test_outages.py`, `device/test_resilience_outages.py` in simulated time",
         outages,
     ),
-    "R4": Promise("what failed, came late or made no sense teaches nothing", "`faults/test_evidence.py`", evidence),
+    "R4": Promise(
+        "what failed, came late or made no sense teaches nothing; a cost that is learned includes what it cost",
+        "`faults/test_evidence.py`",
+        evidence,
+    ),
     "R5": Promise(
         "kill -9 at any instant loses nothing that was acknowledged",
         "`faults/test_crashes.py`, `device/test_store.py`",

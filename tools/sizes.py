@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hinge.embedded.twin import constants
 from tools.boards.cycles import Cycles, count_cycles
-from tools.boards.sizes import MODES, size_of
+from tools.boards.sizes import MODES, builds, doubles_of, size_of
 from tools.boards.targets import BOARDS
 
 CONSTANTS = constants(bins=16, alpha=0.52, offload_cost=0.45)  # no round number: those make shorter code
@@ -19,8 +19,11 @@ def main() -> None:
     print("| bytes | " + " | ".join(target.name for target in BOARDS) + " | state |")
     print("|---|" + "--:|" * (len(BOARDS) + 1))
     for mode in MODES:
-        sizes = [size_of(target, mode, CONSTANTS) for target in BOARDS]
-        print(f"| {mode} | " + " | ".join(str(size.code) for size in sizes) + f" | {sizes[0].state} |")
+        sizes = [size_of(target, mode, CONSTANTS) if builds(target, mode) else None for target in BOARDS]
+        codes = [str(size.code) if size else "–" for size in sizes]
+        print(f"| {mode} | " + " | ".join(codes) + f" | {sizes[0].state if sizes[0] else 0} |")
+    doubles = [str(doubles_of(target, CONSTANTS)) if builds(target, "sentinel") else "–" for target in BOARDS]
+    print("| doubles, by the compiler's library | " + " | ".join(doubles) + " | 0 |")
     print("\n| cycles | -Os | -O2 |\n|---|--:|--:|")
     with tempfile.TemporaryDirectory() as folder:
         columns = [count_cycles(flag, CONSTANTS, Path(folder)) for flag in ("-Os", "-O2")]

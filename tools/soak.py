@@ -344,7 +344,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument(
-        "--slack", type=float, default=1.0, help="seconds over the deadline that a busy machine may add"
+        "--slack", type=float, default=0.25, help="seconds over the deadline that a busy machine may add"
     )
     parser.add_argument("--hostile", metavar="URL", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.report import SPREAD, spread
-from hinge import ClassBins, CostMatrix, HILCBLite, Isotonic, Policy, Trace, UniformBins, load_trace, simulate
-from hinge.policies import H2T2, Sentinel
+from hinge import ClassBins, CostMatrix, HILCBLite, Isotonic, Policy, Sentinel, Trace, UniformBins, load_trace, simulate
+from hinge.policies import H2T2
 from hinge.simulation.sources import FixedCosts, Resampled
 
 HORIZON, CLASSES = 100_000, 10

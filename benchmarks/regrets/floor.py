@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.report import SPREAD, spread
-from hinge import HILCB, Isotonic, Policy, Thompson, build, simulate
-from hinge.policies import KL, Sentinel
+from hinge import HILCB, Isotonic, Policy, Sentinel, Thompson, build, simulate
+from hinge.policies import KL
 from hinge.policies.kl import divergence
 from hinge.policies.random import uniform
 from hinge.simulation.kernel import Loop, loop, machine_table
@@ -45,6 +45,7 @@ def prior_player(
     notes: Callable[..., None],
     learns: Callable[..., None],
     accepts: Callable[..., None],
+    *_: Callable[..., None],
 ) -> Loop:
     """The loop below for a policy with these functions."""
 

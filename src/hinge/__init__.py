@@ -38,6 +38,8 @@ _NAMES = {
     "hinge.policies.hi_lcb": ("HILCB", "HILCBLite"),
     "hinge.policies.isotonic": ("Isotonic",),
     "hinge.policies": ("Decision", "Policy", "build"),
+    "hinge.policies.sentinel": ("Sentinel",),
+    "hinge.policies.targets": ("Target",),
     "hinge.policies.thompson": ("Thompson",),
     "hinge.remotes": ("AsyncRemote", "Deadline", "Remote", "Reply"),
     "hinge.remotes.grpc": ("OpenInferenceGrpc",),
@@ -105,6 +107,8 @@ if TYPE_CHECKING:
     from hinge.policies.hi_lcb import HILCB as HILCB
     from hinge.policies.hi_lcb import HILCBLite as HILCBLite
     from hinge.policies.isotonic import Isotonic as Isotonic
+    from hinge.policies.sentinel import Sentinel as Sentinel
+    from hinge.policies.targets import Target as Target
     from hinge.policies.thompson import Thompson as Thompson
     from hinge.remotes import AsyncRemote as AsyncRemote
     from hinge.remotes import Deadline as Deadline

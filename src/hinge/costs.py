@@ -9,16 +9,40 @@ An offload, priced in one unit of your choosing (money, milliseconds, joules) an
 
     FixedCost      the same cost every time
     MeasuredCost   a price list for the call, its time and its bytes
+    ForecastCost   another price, forecast before the offload from recent latencies and the sample's bytes
+
+`shifted_cost` is what an offload costs beside an agreement, where true labels show how often the remote is right.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from hinge._checks import positive, real, whole
+
+SURE = 10.0  # disagreements, all settled in the remote's favour, that are believed before the first true label
+
+
+def shifted_cost(offload_cost: float, disagreement: float = 0.0, gain: float = 0.0) -> float:
+    """γ′ = γ / κ, 1 at most: the offload cost that makes accepting right against the truth (docs/costs.md).
+
+    κ is what the remote's answers save, by the truth, for each disagreement with them. Of labelled samples,
+    `disagreement` is the sum of what local answers cost by the remote's, and `gain` the sum of what they cost more than
+    the remote's by the truth: where all mistakes cost the same, the number of disagreements, and in how many more of
+    them remote is right than local. With a prior of `SURE` disagreements at κ = 1, the estimate is
+
+        κ = (SURE + gain) / (SURE + disagreement)
+
+    and where κ <= γ nothing is worth an offload.
+
+    >>> shifted_cost(0.3), shifted_cost(0.3, disagreement=90, gain=50), shifted_cost(0.3, disagreement=90, gain=10)
+    (0.3, 0.5, 1.0)
+    """
+    advantage = (SURE + gain) / (SURE + disagreement)
+    return 1.0 if advantage <= offload_cost else offload_cost / advantage
 
 
 class WrongCost(Protocol):
@@ -33,6 +57,12 @@ class OffloadCost(Protocol):
     """What one offload costs, given what was measured of it."""
 
     def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float: ...
+
+
+class Forecast(OffloadCost, Protocol):
+    """An offload cost that can be told beforehand, from the sample, the radio, the battery; None: not this time."""
+
+    def forecast(self, sample: Any) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +222,48 @@ class MeasuredCost:
         *measures, calls = _checked_measures("MeasuredCost", latency_ms, bytes, calls)
         prices = (self.per_call, self.per_ms, self.per_byte)
         return [price * measure for price, measure in zip(prices, (calls, *measures), strict=True)]
+
+
+def sample_bytes(sample: Any) -> float:
+    """The size of an array, of bytes or of a text; 0 for what has none.
+
+    >>> sample_bytes(b"1234"), sample_bytes(memoryview(bytes(8))), sample_bytes(3.0)
+    (4, 8, 0)
+    """
+    size: float = getattr(sample, "nbytes", len(sample) if isinstance(sample, bytes | bytearray | str) else 0)
+    return size
+
+
+class ForecastCost:
+    """Another price, which is also asked beforehand: `forecast = price.cost(latency_ms=l, bytes=size(sample))`.
+
+    l is a running mean of the latencies that were priced, failures' included, in which the last has weight `weight`;
+    there is no forecast before the first. `size` is how many bytes offloading a sample takes.
+
+    >>> price = ForecastCost(MeasuredCost(wrong_answer=250, per_ms=1, per_byte=0.01, unit="ms"))
+    >>> price.forecast(bytes(5000)), price.cost(latency_ms=50, bytes=5200), price.forecast(bytes(10_000))
+    (None, 0.408, 0.6)
+    """
+
+    def __init__(
+        self, price: OffloadCost, *, size: Callable[[Any], float] = sample_bytes, weight: float = 0.2
+    ) -> None:
+        self.price, self.size = price, size
+        self.weight = real("ForecastCost", "weight", weight, 0, 1)
+        self._latency_ms: float | None = None
+
+    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
+        """What the price says."""
+        cost = self.price.cost(latency_ms=latency_ms, bytes=bytes, calls=calls)
+        before = latency_ms if self._latency_ms is None else self._latency_ms
+        self._latency_ms = before + self.weight * (latency_ms - before)
+        return cost
+
+    def forecast(self, sample: Any) -> float | None:
+        """What offloading this sample would cost, if it took as long as others of late."""
+        if self._latency_ms is None:
+            return None
+        return self.price.cost(latency_ms=self._latency_ms, bytes=self.size(sample))
 
 
 def _checked_measures(owner: str, latency_ms: float, bytes: float, calls: float) -> list[float]:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from hinge.bins import Bins, UniformBins, restore_bins
 from hinge.errors import HingeError, InvalidState
-from hinge.policies.isotonic import Isotonic
 from hinge.policies.policy import Decision, Policy, State
 from hinge.policies.policy import restore as restore_policy
+from hinge.policies.sentinel import Sentinel
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hinge.confidence import ConfidenceMeasure
 
 GATE_VERSION = 1
-DEFAULT_POLICY, DEFAULT_BINS = Isotonic, 16
+DEFAULT_POLICY, DEFAULT_BINS = Sentinel, 16
 
 
 class Gate:
@@ -79,9 +79,14 @@ class Gate:
         return self.bins.bin(confidence, label)
 
     def decide(
-        self, scores: ArrayLike | None = None, *, confidence: float | None = None, label: object = None
+        self,
+        scores: ArrayLike | None = None,
+        *,
+        confidence: float | None = None,
+        label: object = None,
+        cost: float | None = None,
     ) -> Decision:
-        """Accept or offload one sample, by its scores or by its confidence.
+        """Accept or offload one sample, by its scores or by its confidence; `cost` is as for `Policy.decide`.
 
         >>> Gate(offload_cost=0.5).decide()
         Traceback (most recent call last):
@@ -91,7 +96,8 @@ class Gate:
             raise TypeError("Gate: scores or confidence must be given, and not both")
         if confidence is None:
             confidence = self.confidence(scores)  # type: ignore[arg-type]  # one of them is given, as just checked
-        return self.policy.decide(self.bins.bin(confidence, label))
+        bin = self.bins.bin(confidence, label)
+        return self.policy.decide(bin) if cost is None else self.policy.decide(bin, cost)
 
     def learn(self, decision: Decision, agreed: float | None = None, cost: float | None = None) -> None:
         """Learn whether local agreed with remote in an offload, and what it cost; see `Policy.learn`."""
@@ -174,7 +180,7 @@ def restore(state: Mapping[str, Any]) -> Any:
 
     >>> from hinge import HILCB
     >>> restore(Gate(offload_cost=0.3).state()).policy, restore(HILCB(bins=2, offload_cost=0.5).state()).name
-    (Isotonic(bins=16, alpha=0.52, offload_cost=0.3, stakes=None), 'hi-lcb')
+    (Sentinel(bins=16, offload_cost=0.3, stakes=None), 'hi-lcb')
     """
     if isinstance(state, Mapping) and "hinge_gate" in state:
         return Gate.restore(state)

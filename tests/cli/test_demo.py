@@ -127,7 +127,7 @@ def test_after_the_last_image_comes_the_first() -> None:
 def test_the_table_and_the_report(capsys: Captured, out: Path) -> None:
     assert run(["demo", "--samples", str(SHORT), "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    for text in ("600 images", "local only", "remote only", "oracle", "isotonic (live)", "≈", "0 not as recorded"):
+    for text in ("600 images", "local only", "remote only", "oracle", "sentinel (live)", "≈", "0 not as recorded"):
         assert text in printed
     assert str(out) in printed.replace("\n", "")
     page = out.read_text("utf-8")
@@ -149,7 +149,7 @@ def test_in_a_terminal_the_policies_are_side_by_side(
     assert run(["demo", "--samples", "100", "--out", str(out)]) == 0
     assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue()
-    for text in ("side by side", "isotonic, live", "hedge-hi, in shadow", "licence", "samples left", "of 100"):
+    for text in ("side by side", "sentinel, live", "hedge-hi, in shadow", "licence", "samples left", "of 100"):
         assert text in shown
     assert "remote only" in shown.rpartition("\x1b")[2]
     assert capsys.readouterr().err == ""
@@ -258,7 +258,7 @@ def test_interrupted_within_the_run_it_says_what_was_done(started: Any, out: Pat
     assert len(servers()) == 1
     code, printed = process.end(signal.SIGINT)
     assert code == 130
-    assert "isotonic (live)" in printed
+    assert "sentinel (live)" in printed
     assert "No report was written" in process.await_line("Interrupted")
     assert not out.exists()
     assert not servers()

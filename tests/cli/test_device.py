@@ -219,6 +219,16 @@ def test_a_budget_holds(capsys: Captured) -> None:
     assert summary["alarms"] == {"the offload budget is exhausted": 1}
 
 
+def test_a_target_is_held_or_reported(capsys: Captured) -> None:
+    held = device(capsys, "cifar100-resnet50", "--limit", "3000", "--target", "0.8")
+    missed = device(capsys, "cifar100-resnet50", "--limit", "1200", "--target", "0.8", "--at-most", "0.1")
+    assert held[1]["policy"] == "target"
+    assert held[1]["accuracy"] >= 0.8
+    assert 0 < sum(offloads(held[0])) < 3000
+    assert held[1]["alarms"] == {}
+    assert "the agreement target cannot be met: offloads fail, or are refused" in missed[1]["alarms"]
+
+
 def test_prices_are_learned(capsys: Captured) -> None:
     prices = ["--price-per-call", "3", "--wrong-answer", "12"]
     answers, summary, _ = device(capsys, "--limit", "50", "--policy", "hi-lcb", *prices)
@@ -308,6 +318,8 @@ def test_the_summary_of_a_shadow_says_who_was_not_asked_for(capsys: Captured) ->
         (["--wrong-answer", "1"], "--price-per-call"),
         (["--offload-cost", "0.5", "--price-per-ms", "1", "--wrong-answer", "9"], "give one of them"),
         (["--at-most", "2"], "Invalid value for '--at-most'"),
+        (["--target", "0.9", "--policy", "kl"], "--target has its own policy, and yet there is --policy kl"),
+        (["--target", "1"], "--target must be above 0 and below 1, got 1.0"),
         (["--deadline-s", "0"], "--deadline-s must be > 0, got 0.0"),
         (["--batch", "0"], "Invalid value for '--batch'"),
         (["--limit", "0"], "Invalid value for '--limit'"),

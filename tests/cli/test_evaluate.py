@@ -195,3 +195,24 @@ def test_an_interrupt_among_the_shuffled_orders_keeps_the_order_that_is_done(
     assert run(["evaluate", "synthetic-cifar10", "--policies", "hi-lcb", "--runs", "9", "--json"]) == 130
     captured = capsys.readouterr()
     assert json.loads(captured.out)["policies"][0]["horizon"] == 10_000
+
+
+def test_a_target_is_evaluated_beside_the_policies(capsys: Captured) -> None:
+    data = answer(capsys, "evaluate", "cifar100-resnet50", "--target", "0.8", "--policies", "sentinel", "--runs", "2")
+    sentinel, target = data["policies"]
+    assert (sentinel["policy"], target["policy"]) == ("sentinel", "target")
+    assert target["accuracy"] >= 0.8
+    assert target["offload_fraction"] < 0.7
+
+
+def test_evaluate_says_what_true_labels_are_worth(log: Log, capsys: Captured) -> None:
+    chosen = ["--policies", "isotonic", "--offload-cost", "0.5", "--runs", "2"]
+    labels = answer(capsys, "evaluate", "imagenet-mobilenetv2", *chosen)["labels"]
+    assert (labels["shifted_cost"], labels["disagreements"], [*labels["true_costs"]]) == (1.0, 1083, ["isotonic"])
+    given, shifted = labels["true_costs"]["isotonic"]
+    said = " ".join(shown(capsys, "evaluate", "imagenet-mobilenetv2", *chosen).split())
+    assert "decide by an offload cost of 1 where it is 0.5" in said
+    assert f"isotonic then costs {shifted:.4f} instead of {given:.4f} by the truth" in said
+    unlabelled = log("confidence", "local", "remote")
+    assert answer(capsys, "evaluate", unlabelled, *EXTREMES)["labels"] is None
+    assert "true labels" not in shown(capsys, "evaluate", unlabelled, *EXTREMES)

@@ -149,8 +149,8 @@ def test_paths_start_from_the_folder_of_the_file(
         ("[device]\nalpha = 'high'\n", "alpha: "),
         ("[device]\nshadow = 'both'\n", "shadow: "),
         ("[device]\njson = 'perhaps'\n", "json: "),
-        ("[device]\n'alpha' = -1\n", "alpha must be > 0, got -1.0"),
-        ("\ndevice = { alpha = -1 }\n", "alpha must be > 0, got -1.0"),
+        ("[device]\npolicy = 'hi-lcb'\n'alpha' = -1\n", "alpha must be > 0, got -1.0"),
+        ("\ndevice = { policy = 'hi-lcb', alpha = -1 }\n", "alpha must be > 0, got -1.0"),
         ("[device]\nlimit =\n", "Invalid value (at line 2, column 8)"),
         ("[device]\nlimit = 3\nlimit = 4\n", "Cannot overwrite a value (at line 3, column 10)"),
         ("[device]\nlimit = [3,\n", ""),
@@ -201,7 +201,7 @@ def test_no_setting_is_blamed_for_the_value_of_another(write: Write, capsys: Cap
 
 
 def test_a_value_from_the_command_line_is_not_blamed_on_the_file(write: Write, capsys: Captured) -> None:
-    path = str(write("[device]\nalpha = 0.6\n"))
+    path = str(write("[device]\npolicy = 'hi-lcb'\nalpha = 0.6\n"))
     assert refusal(capsys, "device", "--config", path, "--alpha", "-1") == "hinge: --alpha must be > 0, got -1.0"
     path = str(write("[device]\nbins = 3\n"))
     problem = refusal(capsys, "device", "--config", path, "--at-most", "3")

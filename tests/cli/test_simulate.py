@@ -59,7 +59,7 @@ def test_one_run_has_no_interval(capsys: Captured) -> None:
 def test_simulate_prints_a_table_for_people(capsys: Captured) -> None:
     assert run(["simulate", *SHORT]) == 0
     out = capsys.readouterr().out
-    for text in ("cifar10-vgg16, horizon 2000, 3 runs", "policy", "isotonic", "regret", "±"):
+    for text in ("cifar10-vgg16, horizon 2000, 3 runs", "policy", "sentinel", "regret", "±"):
         assert text in out
 
 

@@ -238,7 +238,7 @@ def edited(folder: Path, table: str, old: bytes, new: bytes, version: int = 1) -
         ("progress", b"", b"", 2, "is of format 2; this Hinge reads up to 1"),
         ("generation", b'"hinge_gate":1', b'"hinge_gate":2', 1, "newer than this Hinge reads; it was left alone"),
         ("generation", b'"hinge_state":1', b'"hinge_state":9', 1, "newer than this Hinge reads; it was left alone"),
-        ("generation", b'"isotonic"', b'"unheard-of"', 1, "no policy is called 'unheard-of'"),
+        ("generation", b'"sentinel"', b'"unheard-of"', 1, "no policy is called 'unheard-of'"),
     ],
 )
 def test_newer_forms_and_unknown_policies_are_refused_and_left_alone(

@@ -32,7 +32,7 @@ from hinge import (
 )
 from hinge.device.store import SqliteStore
 from hinge.errors import InvalidModel, RemoteInvalid, RemoteLate, RemoteUnreachable
-from hinge.policies import AlwaysRemote, HedgeG
+from hinge.policies import AlwaysRemote, HedgeG, Sentinel
 from hinge.remotes import Reply
 from tests.device.worlds import KINDS, LOCAL, Scripted, policy, true_label
 
@@ -279,6 +279,45 @@ def test_r10_a_broken_new_model_leaves_the_old_one_serving(tmp_path: Path) -> No
         device.local = OnnxModel(fashion.remote_model())
         assert device.local is not old
         assert device.infer(images[0]).label in range(10)
+
+
+class Forecasting:
+    """A price that knows beforehand: dear for even samples, cheap for odd ones, and at times unable to say."""
+
+    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
+        return 0.4
+
+    def forecast(self, sample: int) -> float | None:
+        if sample % 7 == 0:
+            raise OSError("no radio")
+        return None if sample % 11 == 0 else 0.15 if sample % 2 else 0.9
+
+
+def expected(sample: int) -> float | None:
+    return None if sample % 7 == 0 else Forecasting().forecast(sample)
+
+
+@each_kind
+def test_a_forecast_is_asked_before_each_decision(kind: Any) -> None:
+    alone = Sentinel(16)
+    with kind(LOCAL, Scripted(), Sentinel(16), price=Forecasting(), deadline_s=30) as device:
+        for sample in range(1500):
+            answer = device.infer(sample)
+            decision = alone.decide(answer.bin, expected(sample))
+            assert answer.decision.offload == decision.offload
+            if decision.offload:
+                alone.learn(decision, agreed=LOCAL.answer(sample)[0] == true_label(sample), cost=0.4)
+        batch = range(1500, 1600)
+        answers = device.infer_many(batch)
+        bins = [answer.bin for answer in answers]
+    decided = [alone.decide(bin, expected(sample)).offload for bin, sample in zip(bins, batch, strict=True)]
+    assert [answer.decision.offload for answer in answers] == decided
+    assert 0 < sum(decided) < 100
+
+
+def test_a_forecast_that_the_policy_cannot_use_is_refused() -> None:
+    with pytest.raises(TypeError, match="Device: price must not have a forecast, as 'hi-lcb' cannot use it"):
+        Device(LOCAL, Scripted(), HILCB(16), price=Forecasting())
 
 
 def test_a_measured_price_is_what_the_policy_learns() -> None:

@@ -602,7 +602,7 @@ def test_a_gate_that_has_learned_elsewhere_does_not_lose_it_to_a_folder(tmp_path
         assert store.policy.learned == 1
     warm = Gate(offload_cost=0.5)
     for _ in range(3):
-        warm.learn(warm.decide(confidence=0.0), agreed=True)
+        warm.learn(warm.decide(confidence=0.0), agreed=False)
     with pytest.raises(InvalidState, match=r"learned from 3 offloads, and the folder holds another's state: give"):
         SqliteStore(tmp_path, warm)
     assert warm.policy.learned == 3

@@ -4,7 +4,7 @@ import ctypes
 from pathlib import Path
 from typing import Any
 
-from hinge.embedded.twin import Twin
+from hinge.embedded.twin import SentinelTwin, Twin
 from tools.boards.streams import modes_of
 from tools.boards.targets import HERE, HOST, defines
 
@@ -20,10 +20,7 @@ class Library:
         HOST.link_shared(folder / "library.o", path)
         self._calls = ctypes.CDLL(str(path))
         self._calls.decide.restype = self._calls.bin_from_int8.restype = ctypes.c_uint8
-        words = [("offloads", ctypes.c_uint16), ("agreements", ctypes.c_uint16)]
-        own = [("own", ctypes.c_uint32)] if len(twin.table.own) else []
-        sums = [("costs", ctypes.c_uint32), ("offloads", ctypes.c_uint16)] if twin.offload_cost is None else []
-        bin_fields: list[Any] = [("expiry", ctypes.c_uint32), *words, *own]
+        sums, bin_fields = _sentinel_fields() if isinstance(twin, SentinelTwin) else _fixed_fields(twin)
         bin_type: Any = type("Bin", (ctypes.Structure,), {"_fields_": bin_fields})
         fields: list[Any] = [("time", ctypes.c_uint32), *sums, ("bins", bin_type * twin.bins)]
         self.state: Any = type("State", (ctypes.Structure,), {"_fields_": fields})()
@@ -44,3 +41,26 @@ class Library:
     def column(self, field: str) -> list[int]:
         """A field of every bin."""
         return [getattr(each, field) for each in self.state.bins]
+
+
+Fields = list[tuple[str, Any]]
+
+
+def _fixed_fields(twin: Any) -> tuple[Fields, Fields]:
+    """What HI-LCB and HI-LCB-lite keep beside the time, and for each bin."""
+    words: Fields = [("offloads", ctypes.c_uint16), ("agreements", ctypes.c_uint16)]
+    own: Fields = [("own", ctypes.c_uint32)] if len(twin.table.own) else []
+    sums: Fields = [("costs", ctypes.c_uint32), ("offloads", ctypes.c_uint16)] if twin.offload_cost is None else []
+    return sums, [("expiry", ctypes.c_uint32), *words, *own]
+
+
+def _sentinel_fields() -> tuple[Fields, Fields]:
+    """What Sentinel keeps."""
+    wholes = (
+        *("left", "granted", "arrivals", "offloads", "agreements", "recent_offloads", "recent_agreements"),
+        *("weight", "total", "support"),
+    )
+    bin_fields: Fields = [(name, ctypes.c_uint32) for name in wholes]
+    bin_fields += [(name, ctypes.c_double) for name in ("evidence", "suspicion", "rising")]
+    bin_fields += [("below", ctypes.c_uint8), ("audited", ctypes.c_uint8)]
+    return [("since", ctypes.c_uint32), ("audits", ctypes.c_double), ("offloads", ctypes.c_double)], bin_fields

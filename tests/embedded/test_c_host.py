@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hinge import UniformBins
+from hinge import Decision, UniformBins
 from hinge.embedded.export import C_FOLDER
-from hinge.embedded.twin import CLOCK_END, LATEST, LiteTwin, MonotoneTwin, Twin
+from hinge.embedded.twin import CLOCK_END, LATEST, LONGEST, LiteTwin, MonotoneTwin, SentinelTwin, Twin
 from tests.embedded.library import Library
 from tests.embedded.toolchains import ALL, available, need
 from tools.boards.sizes import MODES
@@ -32,7 +32,7 @@ def library(tmp_path: Path) -> Callable[[Twin], Library]:
     ("alpha", "offload_cost"), [(0.52, 0.5), (0.1, 0.31), (7.0, 0.97), (0.52, 1.0), (0.52, 0.0), (0.52, None)]
 )
 def test_the_c_learns_as_its_twin_from_any_counts(
-    kind: type[Twin], alpha: float, offload_cost: float | None, library: Callable[[Twin], Library]
+    kind: type[LiteTwin | MonotoneTwin], alpha: float, offload_cost: float | None, library: Callable[[Twin], Library]
 ) -> None:
     twin = kind(16, alpha, offload_cost)
     c, chance = library(twin), np.random.default_rng(6)
@@ -50,6 +50,69 @@ def test_the_c_learns_as_its_twin_from_any_counts(
             assert c.column(field) == list(getattr(twin.table, field))
         if offload_cost is None:
             assert [c.state.offloads, c.state.costs] == list(twin.table.costs)
+
+
+@pytest.mark.parametrize("offload_cost", [0.05, 0.45, 0.9, 0.999999])
+def test_the_c_follows_sentinels_twin_with_late_and_lost_feedback(
+    offload_cost: float, library: Callable[[Twin], Library]
+) -> None:
+    twin = SentinelTwin(16, offload_cost)
+    c, chance = library(twin), np.random.default_rng(6)
+    waiting: list[Decision] = []
+    for sample in range(20_000):
+        bin = int(16 * chance.beta(3, 1))
+        decision = twin.decide(bin)
+        assert c.decide(bin) == decision.offload
+        waiting += [decision] if decision.offload else []
+        while waiting and chance.random() < 0.5:
+            told = waiting.pop(int(chance.integers(len(waiting))))
+            assert told.bin is not None
+            agreed = bool(chance.random() < (told.bin + 1) / 16 / (1 + sample // 4000 % 2))
+            if chance.random() < 0.9:
+                twin.learn(told, agreed=agreed)
+                c.learn(told.bin, agreed)
+        if sample % 100 == 0:
+            assert_equal(c, twin)
+    assert min(twin.alarms.values()) > 0 or offload_cost != 0.45
+    assert_equal(c, twin)
+
+
+def assert_equal(c: Library, twin: SentinelTwin) -> None:
+    """Equal to the last bit."""
+    table = twin.table
+    for field in ("left", "granted", "arrivals", "offloads", "agreements", "recent_offloads", "recent_agreements"):
+        assert c.column(field) == list(getattr(table, field)), field
+    for field in ("weight", "total", "support", "evidence", "suspicion", "rising"):
+        assert c.column(field) == list(getattr(table, field)), field
+    assert c.column("below") == [bin - first for bin, first in enumerate(table.first)]
+    assert c.column("audited") == [int(time > 0) for time in table.audited]
+    assert [c.state.audits, c.state.offloads] == list(table.sums)
+    assert [c.state.time, c.state.since] == [twin.time, table.since[0]]
+
+
+def test_sentinel_begins_again_when_its_clock_ends(library: Callable[[Twin], Library]) -> None:
+    c, fresh = library(SentinelTwin(2, 0.5)), Library.__new__(Library)
+    for _ in range(100):
+        if c.decide(1):
+            c.learn(1, True)
+    c.state.time = CLOCK_END - 2
+    left = c.state.bins[1].left
+    assert left > 3
+    assert [c.decide(1) for _ in range(3)] == [False] * 3
+    assert (c.state.time, c.state.bins[1].left) == (CLOCK_END, left - 3)
+    assert c.decide(0)  # where a licence is to be found, the clock is needed
+    fresh.state = type(c.state)(time=1)
+    fresh.state.bins[0].arrivals = 1
+    assert bytes(c.state) == bytes(fresh.state)
+
+
+def test_sentinels_longest_licence_fits(library: Callable[[Twin], Library]) -> None:
+    c = library(SentinelTwin(1, 1 - 1e-9))
+    c.state.time = 2**30
+    assert c.decide(0)
+    c.learn(0, True)
+    assert not c.decide(0)
+    assert c.state.bins[0].granted == LONGEST
 
 
 def any_counts(chance: np.random.Generator) -> tuple[int, int]:
@@ -94,16 +157,17 @@ def test_bins_of_quantised_confidences_are_those_of_uniform_bins(bins: int, libr
 
 
 @pytest.mark.parametrize("target", HOSTS, ids=lambda target: target.name)
-@pytest.mark.parametrize("kind", TWINS)
-@pytest.mark.parametrize("offload_cost", [0.45, None])
+@pytest.mark.parametrize(
+    ("kind", "offload_cost"), [*((kind, cost) for kind in TWINS for cost in (0.45, None)), (SentinelTwin, 0.45)]
+)
 def test_a_stream_is_decided_as_by_the_twin_under_sanitizers(
     target: Target,
     kind: type[Twin],
     offload_cost: float | None,
     tmp_path: Path,
 ) -> None:
-    twin, samples = kind(16, 0.52, offload_cost), 20_000 if offload_cost is None else 100_000
-    program = tmp_path / "stream"
+    twin, program = kind(16, offload_cost=offload_cost), tmp_path / "stream"
+    samples = 20_000 if offload_cost is None or kind is SentinelTwin else 100_000
     flags = (*SANITIZED, f"-DSAMPLES={samples}u", *defines(twin.constants, *modes_of(twin)))
     available(target).build("stream.c", program, flags)
     assert target.run(program) == hashes(twin, samples)
@@ -116,12 +180,13 @@ def test_it_compiles_without_a_warning(target: Target, mode: str, tmp_path: Path
     available(target).compile(HERE / "size.c", tmp_path / "size.o", ("-O2", *flags))
 
 
-def test_it_compiles_as_cpp(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["HINGE_MONOTONE", "HINGE_SENTINEL"])
+def test_it_compiles_as_cpp(mode: str, tmp_path: Path) -> None:
     need("g++")
     source = tmp_path / "sketch.cpp"
     source.write_text('#define HINGE_IMPLEMENTATION\n#include "hinge.h"\n')
     strict = [flag for flag in STRICT if not flag.startswith("-std")]
-    constants = defines(LiteTwin(16, offload_cost=0.45).constants, "HINGE_MONOTONE")
+    constants = defines(LiteTwin(16, offload_cost=0.45).constants, mode)
     command = ["g++", "-std=c++11", *strict, *constants, f"-I{C_FOLDER}", "-c", str(source), "-o", str(tmp_path / "o")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
@@ -132,16 +197,18 @@ def test_cppcheck_finds_nothing(mode: str) -> None:
     need("cppcheck")
     checks = ["--enable=warning,style,performance,portability", "--std=c99", "--error-exitcode=1", "--quiet"]
     allowed = ["--suppress=unusedStructMember", "--suppress=missingIncludeSystem"]  # the state is read by its user
-    constants = defines(LiteTwin(16, offload_cost=0.45).constants, *MODES[mode])
+    constants = defines(LiteTwin(16, offload_cost=0.45).constants, *MODES[mode], "DBL_MANT_DIG=53")  # no float.h there
     command = ["cppcheck", *checks, *allowed, *constants, f"-I{C_FOLDER}", str(HERE / "size.c")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(("kind", "offload_cost"), [(LiteTwin, 0.45), (MonotoneTwin, 0.45), (MonotoneTwin, None)])
+@pytest.mark.parametrize(
+    ("kind", "offload_cost"), [(LiteTwin, 0.45), (MonotoneTwin, 0.45), (MonotoneTwin, None), (SentinelTwin, 0.45)]
+)
 def test_fuzzed_inputs_break_nothing(kind: type[Twin], offload_cost: float | None, tmp_path: Path) -> None:
     need(CLANG.compiler)
-    program, twin = tmp_path / "fuzz", kind(4, 0.52, offload_cost)
+    program, twin = tmp_path / "fuzz", kind(4, offload_cost=offload_cost)
     flags = ["-g", "-O1", "-fsanitize=fuzzer,undefined,address", "-fno-sanitize-recover=all", *STRICT]
     constants = defines(twin.constants, *modes_of(twin))
     source = str(Path(__file__).with_name("fuzz.c"))
@@ -154,6 +221,12 @@ def test_fuzzed_inputs_break_nothing(kind: type[Twin], offload_cost: float | Non
     done = subprocess.run([program, *limits], capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     assert f"Done {FUZZED}" in done.stderr
+
+
+def test_sentinel_does_not_learn_a_cost(tmp_path: Path) -> None:
+    flags = defines(SentinelTwin(16, 0.5).constants, "HINGE_SENTINEL", "HINGE_LEARNED_COST")
+    with pytest.raises(RuntimeError, match="does not learn the offload cost"):
+        available(HOST).compile(HERE / "size.c", tmp_path / "size.o", flags)
 
 
 def test_a_million_samples_are_decided_as_by_the_twin(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from hinge.cli.app import load
 from hinge.cli.options import UsageError
 from hinge.embedded.export import export_c, export_table
 from hinge.embedded.twin import LiteTwin, twin_of
-from hinge.errors import HingeError, InvalidState
+from hinge.errors import HingeError, InvalidState, InvalidValue
+from hinge.policies import Sentinel
 from tests.embedded.toolchains import need
 from tools.boards.targets import STRICT
 
@@ -26,9 +27,9 @@ NEXT = """
 int main(void)
 {
     struct hinge gate = HINGE_START;
-    uint8_t bin;
-    for (bin = 0; bin < HINGE_BINS; bin++)
-        putchar(hinge_decide(&gate, bin) ? '1' : '0');
+    int sample;
+    for (sample = 0; sample < ROUNDS * HINGE_BINS; sample++)
+        putchar(hinge_decide(&gate, (uint8_t)(sample % HINGE_BINS)) ? '1' : '0');
     return 0;
 }
 """
@@ -63,15 +64,17 @@ def compiled(folder: Path, main: Path) -> str:
     return subprocess.run([program], capture_output=True, text=True, timeout=10, check=True).stdout
 
 
-def next_decisions(folder: Path) -> list[bool]:
-    """What the exported device decides for its next samples, one of each bin."""
+def next_decisions(folder: Path, rounds: int = 1) -> list[bool]:
+    """What the exported device decides for its next samples, one of each bin in a round."""
     main = folder / "next.c"
-    main.write_text(NEXT)
+    main.write_text(NEXT.replace("ROUNDS", f"{rounds}"))
     return [digit == "1" for digit in compiled(folder, main)]
 
 
-@pytest.mark.parametrize("policy", ["hi-lcb", "hi-lcb-lite"])
-@pytest.mark.parametrize("cost", ["0.4", "learned"])
+@pytest.mark.parametrize(
+    ("policy", "cost"),
+    [("hi-lcb", "0.4"), ("hi-lcb", "learned"), ("hi-lcb-lite", "0.4"), ("hi-lcb-lite", "learned"), ("sentinel", "0.4")],
+)
 def test_a_fresh_library_is_complete_and_its_example_runs(policy: str, cost: str, tmp_path: Path) -> None:
     export("c", "--policy", policy, "--bins", "8", "--alpha", "0.6", "--offload-cost", cost, "--out", str(tmp_path))
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == FILES
@@ -81,10 +84,11 @@ def test_a_fresh_library_is_complete_and_its_example_runs(policy: str, cost: str
     assert compiled(tmp_path, tmp_path / "examples/plain/main.c").endswith("of 1000 samples offloaded\n")
 
 
-@pytest.mark.parametrize("kind", [HILCB, HILCBLite])
-@pytest.mark.parametrize("offload_cost", [0.45, None])
+@pytest.mark.parametrize(
+    ("kind", "offload_cost"), [(HILCB, 0.45), (HILCB, None), (HILCBLite, 0.45), (HILCBLite, None), (Sentinel, 0.45)]
+)
 def test_a_device_goes_on_from_a_state(
-    kind: type[HILCB | HILCBLite], offload_cost: float | None, tmp_path: Path
+    kind: type[HILCB | HILCBLite | Sentinel], offload_cost: float | None, tmp_path: Path
 ) -> None:
     policy = learned(kind(bins=6, offload_cost=offload_cost))
     export("c", "--state", saved(policy, tmp_path), "--out", str(tmp_path / "c"))
@@ -104,6 +108,30 @@ def test_any_policy_with_expiries_becomes_a_table(tmp_path: Path) -> None:
     need("gcc")
     assert next_decisions(tmp_path / "c") == [policy.decide(bin).offload for bin in range(6)]
     assert "samples offloaded" in compiled(tmp_path / "c", tmp_path / "c/examples/plain/main.c")
+
+
+@pytest.mark.parametrize("offload_cost", [0.45, None])
+def test_sentinel_becomes_a_table_of_countdowns(offload_cost: float | None, tmp_path: Path) -> None:
+    policy = learned(Sentinel(bins=6, offload_cost=offload_cost))
+    assert isinstance(policy, Sentinel)
+    export("table", "--state", saved(policy, tmp_path), "--out", str(tmp_path / "c"))
+    licences = [policy.countdown(bin) for bin in range(6)]
+    assert [granted > 0 for _, granted in licences] == [False] * 3 + [True] * 3
+    assert any(left < granted for left, granted in licences)
+    need("gcc")
+    rounds = 3 * max(granted for _, granted in licences)
+    found = next_decisions(tmp_path / "c", rounds)
+    for bin, (left, granted) in enumerate(licences):
+        audits = [sample for sample in range(rounds) if found[6 * sample + bin]]
+        assert audits == list(range(left, rounds, granted + 1))
+    first = 6 * min(left for left, granted in licences if granted) + 6  # until the policy would have learned
+    assert found[:first] == [policy.decide(sample % 6).offload for sample in range(first)]
+    assert "samples offloaded" in compiled(tmp_path / "c", tmp_path / "c/examples/plain/main.c")
+
+
+def test_the_longest_licence_is_cut_to_fit(tmp_path: Path) -> None:
+    export_table(Sentinel(bins=1, offload_cost=1.0), tmp_path)
+    assert "{4294967295u, 4294967295u}" in (tmp_path / "src/hinge_config.h").read_text()
 
 
 def test_what_has_expired_stays_expired_past_the_end_of_the_clock(tmp_path: Path) -> None:
@@ -159,7 +187,7 @@ def test_clocks_and_counts_beyond_the_devices_own_are_cut_to_fit(tmp_path: Path)
 
 def test_refusals(tmp_path: Path) -> None:
     out = ["--out", str(tmp_path / "c")]
-    with pytest.raises(UsageError, match="only hi-lcb and hi-lcb-lite learn on a device"):
+    with pytest.raises(UsageError, match="only sentinel, hi-lcb and hi-lcb-lite learn on a device"):
         export("c", "--policy", "isotonic", *out)
     with pytest.raises(UsageError, match="--bins is in the state already"):
         export("c", "--bins", "4", "--state", saved(HILCB(4, offload_cost=0.5), tmp_path), *out)
@@ -167,9 +195,13 @@ def test_refusals(tmp_path: Path) -> None:
         export("c", "--bins", "1000", *out)
     with pytest.raises(ValueError, match="offload_unseen must be True"):
         export("c", "--state", saved(HILCB(4, offload_cost=0.5, offload_unseen=False), tmp_path), *out)
+    with pytest.raises(HingeError, match="--offload-cost must be known, above 0 and below 1"):
+        export("c", "--policy", "sentinel", "--offload-cost", "learned", *out)
+    with pytest.raises(InvalidValue, match="stakes must be None"):
+        export("c", "--state", saved(Sentinel(4, offload_cost=0.5, stakes=[1.0, 0.6]), tmp_path), *out)
     with pytest.raises(UsageError, match="--offload-cost must be a number from 0 to 1, or 'learned'"):
         export("c", "--offload-cost", "dear", *out)
-    with pytest.raises(UsageError, match="decides by chance"):
+    with pytest.raises(UsageError, match="has no table of expiries or countdowns"):
         export("table", "--state", saved(Thompson(4, offload_cost=0.5), tmp_path), *out)
     (tmp_path / "state.json").write_text("[")
     with pytest.raises(InvalidState, match="holds no state"):

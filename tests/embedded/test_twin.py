@@ -17,17 +17,21 @@ from hinge.embedded.twin import (
     LATEST,
     LiteTwin,
     MonotoneTwin,
+    SentinelTwin,
     constants,
     high,
     known_licence,
+    log,
     power_above,
     root_of,
+    sqrt,
     twin_of,
 )
-from hinge.policies import FOREVER
+from hinge.policies import FOREVER, Sentinel
 from hinge.simulation import Record
 from hinge.simulation.sources import BimodalCosts, FixedCosts, Resampled
 from hinge.traces import trace_names
+from tools.fixed_point import differing_sentinels
 
 PAIRS: list[tuple[Callable[..., Policy], Callable[..., Policy]]] = [(HILCBLite, LiteTwin), (HILCB, MonotoneTwin)]
 counts = st.integers(1, 65535).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n)))
@@ -82,6 +86,50 @@ def test_the_upper_half_of_a_product_is_at_most_two_too_low(x: int, y: int) -> N
 @given(st.integers(0, LATEST))
 def test_a_root_is_exact(square: int) -> None:
     assert root_of(square) == math.isqrt(square)
+
+
+@given(st.floats(1e-300, 1e300))
+def test_the_own_logarithm_and_root_are_right_to_the_last_digits(x: float) -> None:
+    assert abs(log(x) - math.log(x)) <= 4e-16 * max(1.0, abs(math.log(x)))
+    assert abs(sqrt(x) - math.sqrt(x)) <= 3e-16 * math.sqrt(x)
+
+
+@pytest.mark.parametrize("name", ["cifar10-vgg16", "fashion", "imagenet-mobilenet"])
+def test_sentinels_twin_decides_as_sentinel(name: str) -> None:
+    assert differing_sentinels(name, 0.3, 6000) <= 6
+
+
+def test_sentinels_twin_starts_from_what_sentinel_knows() -> None:
+    policy, other = Sentinel(4, offload_cost=0.5), Sentinel(4, offload_cost=0.5)
+    for each in (policy, other):
+        for sample in range(400):
+            decision = each.decide(sample % 4)
+            if decision.offload:
+                each.learn(decision, agreed=sample % 4 >= 2)
+    twin = twin_of(policy)
+    assert isinstance(twin, SentinelTwin)
+    assert twin.time == policy.time
+    assert [twin.countdown(bin) for bin in range(4)] == [policy.countdown(bin) for bin in range(4)]
+    while policy.table.audited_at[3] == 0.0:  # until the audit of a sample whose cost was told; devices are not told
+        decision = policy.decide(3, cost=0.6)
+        if decision.offload and policy.table.audited_at[3] == 0.0:
+            policy.learn(decision, agreed=True)
+    assert policy.table.audited[3] == policy.time
+    assert twin_of(policy).table.audited[3] == 0
+    policy.warm_start(other.state(), weight=0.3)
+    assert any(count % 1 for count in policy.table.offloads)
+    table = twin_of(policy).table
+    assert list(table.offloads) == [math.ceil(count) for count in policy.table.offloads]
+    assert list(table.agreements) == [math.floor(count) for count in policy.table.agreements]
+    assert table.weight[3] == sum(table.offloads[table.first[3] :])
+
+
+def test_twins_decide_by_the_cost_that_true_labels_have_shifted() -> None:
+    for policy in (Sentinel(4, offload_cost=0.4), HILCB(4, offload_cost=0.4)):
+        for _ in range(20):
+            policy.learn_truth(disagreement=1.0, gain=0.8)
+        assert policy.shifted_cost != policy.offload_cost
+        assert twin_of(policy).offload_cost == policy.shifted_cost
 
 
 def test_full_counts_are_halved_and_never_claim_more() -> None:
@@ -142,6 +190,7 @@ def test_a_twin_starts_from_what_a_policy_knows() -> None:
     twin = twin_of(policy)
     assert twin.time == policy.time
     assert (twin.table.offloads[3], twin.table.agreements[3]) == (50001, 37500)
+    assert isinstance(twin, MonotoneTwin)
     assert [twin.expiry(bin) for bin in range(3)] == [policy.expiry(bin) for bin in range(3)]
 
 
@@ -150,5 +199,8 @@ def test_what_a_microcontroller_cannot_do_is_refused() -> None:
         twin_of(HILCB(4, offload_cost=0.5, offload_unseen=False))
     with pytest.raises(ValueError, match="bins must be an integer from 1 to 255"):
         LiteTwin(256)
+    for offload_cost in (None, 0.0, 1.0):
+        with pytest.raises(ValueError, match="offload_cost must be known, above 0 and below 1"):
+            twin_of(Sentinel(4, offload_cost=offload_cost))
     with pytest.raises(ValueError, match="alpha must be from"):
         LiteTwin(4, alpha=1e-5)

@@ -1,4 +1,7 @@
-"""R4: what failed, came late or made no sense teaches nothing: the policy is bit by bit as if it had only waited."""
+"""R4: what failed, came late or made no sense teaches nothing: the policy is bit by bit as if it had only waited.
+
+Where the cost is learned, what it cost is kept beside that, and nothing else.
+"""
 
 import json
 import threading
@@ -9,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hinge import Answer, Policy
+from hinge import Answer, FixedCost, Policy
 from hinge.device.store import SqliteStore
 from hinge.policies.policy import restore
 from tests.device.worlds import KINDS, LOCAL, policy, true_label
@@ -38,12 +41,12 @@ def text(policy: Policy) -> str:
 
 
 def only_waited(before: str, answers: list[Answer]) -> Policy:
-    """The policy after the same decisions, of which it was told nothing."""
+    """The policy after the same decisions, of which it was told nothing but what they cost."""
     twin = restore(json.loads(before))
     for answer in sorted(answers, key=lambda answer: answer.decision.time or 0):
         decision = twin.decide(answer.bin)
         assert decision == answer.decision
-        twin.forget(decision)
+        twin.forget(decision, answer.cost)
     return twin
 
 
@@ -80,6 +83,27 @@ def test_r4_the_state_is_bit_identical_after_faulty_replies(kind: Any, on_disk: 
         with SqliteStore(tmp_path) as store:
             assert text(store.policy) == text(device.policy)
     note("R4", f"{NAMES[kind]}, {'on disk' if on_disk else 'in memory'}", replies=len(answers), faults=len(REPLIES))
+
+
+@each_kind
+def test_r4_a_learned_cost_counts_what_failed_and_nothing_else_changes(kind: Any) -> None:
+    price = FixedCost(0.2)
+    with proxied() as proxy:
+        remote = introduced(proxy)
+        settings = {"breaker": tireless(), "price": price, "policy": policy(offload_cost=None)}
+        with made(kind, remote, deadline_s=LONG_S, **settings) as device:
+            samples, answers = taught(device), list[Answer]()
+            before, evidence = text(device.policy), device.policy.state()["evidence"]
+            for number, fault in enumerate(5 * REPLIES):
+                proxy.fault = fault
+                answers.append(device.infer(samples[number % len(samples)]))
+            assert {answer.source for answer in answers} == {"local"}
+            state = device.policy.state()
+            assert (state["evidence"], state["pending"]) == (evidence, [])
+            assert state.pop("owed") == pytest.approx(sum(answer.cost for answer in answers))
+            silent = only_waited(before, [answer._replace(cost=0.0) for answer in answers])
+            assert state == silent.state()
+            assert text(device.policy) == text(only_waited(before, answers))
 
 
 @each_kind

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from hinge.policies import Isotonic, Policy, Sentinel, at_most
+from hinge.policies import FOREVER, Isotonic, Policy, Sentinel, at_most, build, on_budget
 from hinge.policies.sentinel import (
     ALARM,
     AUDIT,
@@ -27,15 +27,15 @@ from hinge.policies.sentinel import (
 class Literal:
     """The rules of the module's docstring with lists, brute force and no incremental anything; the cost is known."""
 
-    def __init__(self, bins: int, cost: float, alpha: float = 0.6) -> None:
-        self.q, self.alpha, self.bins, self.time = 1.0 - cost, alpha, bins, 0
+    def __init__(self, bins: int, cost: float) -> None:
+        self.q, self.bins, self.time = 1.0 - cost, bins, 0
         self.alarms = 0
         self.start()
 
     def start(self) -> None:
         zeros = [0.0] * self.bins
         self.n, self.a, self.m = zeros[:], zeros[:], zeros[:]
-        self.left, self.granted = [0] * self.bins, [0] * self.bins
+        self.left, self.granted, self.unaudited = [0] * self.bins, [0] * self.bins, [0] * self.bins
         self.audits, self.offloads, self.by_bin = 0.0, 0.0, zeros[:]
         self.rising, self.since_n, self.since_a = zeros[:], zeros[:], zeros[:]
         self.since = self.time
@@ -55,29 +55,47 @@ class Literal:
         blocks = self.blocks(bin)
         return (blocks[-1][1] + 1) / (blocks[-1][0] + 2) if blocks else 0.5
 
-    def licence(self, bin: int) -> int:
+    def evident(self, bin: int, q: float, samples: int) -> bool:
+        """Whether the evidence is enough for so many more samples of a bin."""
         evidence = support = 0.0
         for n, a in self.blocks(bin):
-            p, q = (a + 1) / (n + 2), self.q
+            p = (a + 1) / (n + 2)
             if a / n > q + 1e-12 and p > q:
                 evidence += (n + 2) * (p * math.log(p / q) + (1 - p) * math.log((1 - p) / (1 - q)))
                 support += n
         if support == 0.0:
-            return 0
+            return False
+        span = math.log(1 + (self.m[bin] + samples) / support)
+        needed = ENTRY * math.log(1 + self.m[bin] / WARM) + 2 * 0.6 * (span - math.log(1 + span))
+        return evidence > needed
 
-        def doubt(samples: float) -> float:
-            span = math.log(1 + samples / support)
-            return 2 * self.alpha * (span - math.log(1 + span))
-
-        rest = evidence - ENTRY * math.log(1 + self.m[bin] / WARM)
-        if rest <= doubt(self.m[bin]):
-            return 0
+    def longest(self, bin: int, q: float) -> int:
         hurried = self.audits > SUSPECTED or self.offloads > FALLEN or self.by_bin[bin] > SUSPECTED
-        gap = max(self.mean(bin) - self.q, LEAST_GAP)
-        size = HURRY if hurried else max(HURRY, int(AUDIT * math.sqrt((self.time - self.since) * gap) / self.q))
-        while size and rest <= doubt(self.m[bin] + size):
+        gap = max(self.mean(bin) - q, LEAST_GAP)
+        return HURRY if hurried else max(HURRY, int(AUDIT * math.sqrt((self.time - self.since) * gap) / q))
+
+    def licence(self, bin: int) -> int:
+        if not self.evident(bin, self.q, 0):
+            return 0
+        size = self.longest(bin, self.q)
+        while size and not self.evident(bin, self.q, size):
             size //= 2
         return size
+
+    def sample_at(self, bin: int, agreed: bool, cost: float) -> bool:
+        """As `sample`, with the cost of this very sample known beforehand."""
+        self.time += 1
+        q = 1.0 - cost
+        free = q == 0.0 or (q < 1.0 and self.evident(bin, q, 0))
+        audit = free and q > 0.0 and self.unaudited[bin] >= self.longest(bin, q)
+        self.m[bin] += 1
+        if free and not audit:
+            self.unaudited[bin] += 1
+            return False
+        if audit:
+            self.unaudited[bin] = 0
+        self.learn(bin, float(agreed), audit, q if audit else None)
+        return True
 
     def sample(self, bin: int, agreed: bool) -> bool:
         """Decide, and learn at once; returns whether the sample was offloaded."""
@@ -93,12 +111,12 @@ class Literal:
         self.learn(bin, float(agreed), audit)
         return True
 
-    def learn(self, bin: int, x: float, audit: bool) -> None:
+    def learn(self, bin: int, x: float, audit: bool, told: float | None = None) -> None:
         def page(total: float, suspected: float, usual: float) -> float:
             ratio = math.log(suspected / usual) if x else math.log((1 - suspected) / (1 - usual))
             return max(0.0, total + ratio)
 
-        q, usual = self.q, (self.a[bin] + 1) / (self.n[bin] + 2)
+        q, usual = told or self.q, (self.a[bin] + 1) / (self.n[bin] + 2)
         if audit:
             believed = min(max(self.mean(bin), usual, q + NEAREST * (1 - q)), 1 - SUREST * (1 - q))
             self.audits, self.by_bin[bin] = page(self.audits, q, believed), page(self.by_bin[bin], q, believed)
@@ -123,7 +141,7 @@ class Literal:
             for i in range(self.bins):
                 if self.left[i] > HURRY:
                     self.left[i] = HURRY
-        if audit:
+        if audit and told is None:
             self.left[bin] = self.granted[bin] = self.licence(bin)
 
 
@@ -214,3 +232,99 @@ def test_a_budget_that_refuses_an_audit_leaves_it_due() -> None:
         if decision.offload:
             limited.learn(decision, True)
     assert 0 < limited.learned <= 50
+
+
+# -- a cost known beforehand ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("told", [1.0, 0.5], ids=["always told", "told at times"])
+@pytest.mark.parametrize("bins", [1, 4, 16])
+def test_decides_by_the_cost_of_the_sample_as_its_rules_say(bins: int, told: float) -> None:
+    chance, policy, literal = random.Random(bins), Sentinel(bins, offload_cost=0.4), Literal(bins, 0.4)
+    counts = {True: 0, False: 0}
+    for time in range(6_000):
+        bin = min(chance.randrange(bins), chance.randrange(bins)) if time % 3 else bins - 1
+        factor = 0.45 if 3_000 <= time < 4_500 else 1.0
+        agreed = chance.random() < factor * agreement(bin, bins)
+        if chance.random() < told:
+            cost = chance.choice((0.0, 0.15, 0.4, 0.8, 1.0, chance.random()))
+            decision = policy.decide(bin, cost)
+            assert decision.offload == literal.sample_at(bin, agreed, cost), time
+        else:
+            decision = policy.decide(bin)
+            assert decision.offload == literal.sample(bin, agreed), time
+        counts[decision.offload] += 1
+        if decision.offload:
+            policy.learn(decision, agreed)
+        if time % 1_500 == 1_499:  # with the same feedback, a restored policy goes on alike
+            policy = Sentinel.restore(policy.state())
+    assert policy.alarms["agreement"] == literal.alarms
+    assert min(counts.values()) > 500
+
+
+def costs_paid(policy: Policy, told: bool, seed: int) -> float:
+    chance, paid = random.Random(seed), 0.0
+    for _ in range(10_000):
+        bin, cost = chance.randrange(len(CURVE)), chance.choice((0.2, 0.8))
+        agreed = chance.random() < CURVE[bin]
+        decision = policy.decide(bin, cost) if told else policy.decide(bin)
+        paid += cost if decision.offload else 1.0 - agreed
+        if decision.offload:
+            policy.learn(decision, agreed, cost)
+    return paid
+
+
+@pytest.mark.parametrize("cost", [None, 0.5], ids=["learned", "known"])
+def test_a_cost_known_beforehand_saves_what_it_can(cost: float | None) -> None:
+    """At costs 0.2 and 0.8: the best rule that knows the cost pays Σ min(cost, 1 - f), the other Σ min(½, 1 - f)."""
+    knows = 10_000 / len(CURVE) * sum(min(c, 1.0 - f) / 2 for f in CURVE for c in (0.2, 0.8))
+    mean = 10_000 / len(CURVE) * sum(min(0.5, 1.0 - f) for f in CURVE)
+    told = sum(costs_paid(Sentinel(8, offload_cost=cost), True, seed) for seed in range(2)) / 2
+    untold = sum(costs_paid(Sentinel(8, offload_cost=cost), False, seed) for seed in range(2)) / 2
+    assert 0.95 * knows < told < 1.05 * knows
+    assert 0.98 * mean < untold
+    assert told < 0.9 * untold
+
+
+def test_a_cost_told_is_of_no_use_to_others() -> None:
+    for policy in (Isotonic(4, offload_cost=0.5), build("thompson", bins=4), on_budget(Sentinel(4), 0.2)):
+        before = policy.state()
+        with pytest.raises(TypeError, match=f"{type(policy).__name__}: cost cannot be used before an offload"):
+            policy.decide(2, cost=0.3)
+        assert policy.state() == before
+
+
+def test_a_wrong_cost_is_refused_and_changes_nothing() -> None:
+    policy = Sentinel(4, offload_cost=0.5)
+    before = policy.state()
+    for cost in (-0.1, 1.1, math.nan, "1"):
+        with pytest.raises((TypeError, ValueError), match="cost"):
+            policy.decide(2, cost=cost)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(ValueError, match="bin"):
+        policy.decide(9, cost=0.5)
+    assert policy.state() == before
+
+
+def test_a_limit_passes_the_cost_on_and_keeps_its_window() -> None:
+    limited, free = at_most(Sentinel(2, offload_cost=0.5), offloads=0.1, window=100), Sentinel(2, offload_cost=0.5)
+    offloads = [limited.decide(1, cost=0.2).offload for _ in range(1_000)]
+    assert sum(offloads) == 100
+    assert [limited.decide(1, cost=1.0).offload, free.decide(1, cost=1.0).offload] == [False, False]
+
+
+def test_a_batch_is_decided_by_its_costs() -> None:
+    one, other = Sentinel(8, offload_cost=0.4), Sentinel(8, offload_cost=0.4)
+    for policy in (one, other):
+        costs_paid(policy, True, 1)
+    chance = random.Random(2)
+    bins, costs = [chance.randrange(8) for _ in range(200)], [chance.random() for _ in range(200)]
+    batch = one.decide_many(bins, costs)
+    assert batch.offload.tolist() == [other.decide(bin, cost).offload for bin, cost in zip(bins, costs, strict=True)]
+    assert 0 < batch.offload.sum() < 200
+def test_no_licence_is_too_long_to_count() -> None:
+    policy = Sentinel(1, offload_cost=1.0 - 2.0**-52)
+    for _ in range(1000):
+        decision = policy.decide(0)
+        if decision.offload:
+            policy.learn(decision, agreed=True)
+    assert 2**50 < policy.countdown(0)[1] <= FOREVER

@@ -61,3 +61,13 @@ def test_one_that_takes_too_long_is_told_to_end(monkeypatch: pytest.MonkeyPatch)
         server.start()
     server.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "hinge-server"]
+
+
+def test_a_server_that_runs_is_not_started_again() -> None:
+    server = Server(["fashion-local"], port=0)
+    with server:
+        with pytest.raises(RuntimeError, match="runs already; close it"):
+            server.start()
+        assert ask(server.url, "/v2/health/ready").status == 200
+    with server:
+        assert ask(server.url, "/v2/health/ready").status == 200

@@ -39,7 +39,7 @@ def test_an_executor_of_ones_own_gives_the_same_bits_as_threads() -> None:
 
 
 def test_threads_hand_out_results_in_order() -> None:
-    assert list(Threads(2).map([lambda number=number: number for number in range(100)])) == list(range(100))  # type: ignore[misc]
+    assert list(Threads(2).map([lambda number=number: number for number in range(100)])) == list(range(100))  # type: ignore[misc]  # mypy infers no type
 
 
 def test_an_error_in_a_thread_reaches_the_caller() -> None:

@@ -9,7 +9,7 @@ from hinge.embedded.export import C_FOLDER
 from hinge.embedded.twin import Constants
 
 HERE = Path(__file__).parent
-STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror")
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror", "-ffp-contract=off")
 _BARE = ("-nostdlib", "-nostartfiles", "-static")
 _CORTEX = (*_BARE, f"-T{HERE / 'arm.ld'}")
 _SEMIHOSTING = ("-semihosting-config", "enable=on,target=native")
@@ -67,6 +67,7 @@ M0 = Target(
     ("-mcpu=cortex-m0", "-mthumb", "-ffreestanding"),
     _CORTEX,
     ("qemu-system-arm", "-M", "microbit", *_QEMU, *_SEMIHOSTING, "-kernel"),
+    ("-lgcc",),  # floating point
 )
 M3 = Target(
     "cortex-m3",
@@ -75,6 +76,7 @@ M3 = Target(
     ("-mcpu=cortex-m3", "-mthumb", "-ffreestanding"),
     _CORTEX,
     ("qemu-system-arm", "-M", "mps2-an385", *_QEMU, *_SEMIHOSTING, "-kernel"),
+    ("-lgcc",),  # floating point
 )
 RV32 = Target(
     "rv32",
@@ -83,6 +85,7 @@ RV32 = Target(
     ("-march=rv32imac", "-mabi=ilp32", "-ffreestanding"),
     (*_BARE, f"-T{HERE / 'riscv.ld'}"),
     ("qemu-system-riscv32", "-M", "virt", "-bios", "none", *_SILENT, "-serial", "stdio", "-kernel"),
+    ("-lgcc",),
 )
 AVR = Target(
     "avr",
@@ -103,6 +106,7 @@ def defines(constants: Constants, *modes: str) -> tuple[str, ...]:
         "HINGE_THRESHOLD": f"{constants.threshold}u",
         "HINGE_RATE": f"{constants.rate}u",
         "HINGE_SHIFT": f"{constants.shift}",
+        "HINGE_BREAK_EVEN": f"{constants.break_even!r}",
     }
     return (*(f"-D{name}={value}" for name, value in values.items()), *(f"-D{mode}" for mode in modes))
 

@@ -42,7 +42,7 @@ from hinge.simulation.engine import policy_seed
 from hinge.simulation.sources import FixedCosts, InOrder
 from hinge.traces import load_trace
 
-FLAGSHIP = "isotonic"  # what the device decides by
+FLAGSHIP = "sentinel"  # what the device decides by
 SHADOWS = ("hi-lcb", "hi-lcb-lite", "hedge-hi")
 BOUNDS = ("always-local", "always-remote", "oracle")
 MODEL = "fashion"
@@ -76,7 +76,7 @@ def command(
     """Real images are streamed through a device, beside other policies, and a report is written.
 
     The server is a process of its own, with the Fashion-MNIST model that comes with Hinge; the device asks it over
-    HTTP. It decides by isotonic; hi-lcb, hi-lcb-lite and hedge-hi run in shadow. In a terminal, or with --page, the
+    HTTP. It decides by sentinel; hi-lcb, hi-lcb-lite and hedge-hi run in shadow. In a terminal, or with --page, the
     images come slowly enough to be watched.
 
     Example: hinge demo --out demo.html

@@ -27,7 +27,7 @@ from hinge.policies import Policy, build, policy_class
 from hinge.policies import at_most as limited
 from hinge.traces import trace_names
 
-_ORACLE = "oracle"
+_ORACLE, _DEFAULT, _TARGET = "oracle", "sentinel", "target"
 _PRICES = "--wrong-answer and a --price-per-call, --price-per-ms or --price-per-byte"
 
 Shadow = Literal["local", "remote"]
@@ -51,7 +51,8 @@ def command(
     token_file: Annotated[
         Path | None, typer.Option(help="A file with the token to show the server; or set HINGE_TOKEN.")
     ] = None,
-    policy: options.Policy = "isotonic",
+    policy: options.Policy = _DEFAULT,
+    target: options.Target = None,
     offload_cost: Annotated[
         str | None,
         typer.Option(
@@ -110,6 +111,10 @@ def command(
         known, price = price_of(offload_cost, setup.recorded, wrong_answer, **prices)
         horizon = min((n for n in (setup.stream.length, limit) if n is not None), default=None)
         parameters = {"offload_cost": known, "alpha": alpha, "bins": bins, "seed": seed}
+        if target is not None:
+            if policy not in (_DEFAULT, _TARGET):
+                raise UsageError(f"--target has its own policy, and yet there is --policy {policy}: give one of them")
+            policy, parameters["target"] = _TARGET, target
         chosen = policy_of(policy, parameters, horizon, at_most)
         device = Device(
             setup.local,

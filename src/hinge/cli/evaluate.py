@@ -1,12 +1,13 @@
 """The command `evaluate`."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
 from hinge.cli import console, options
-from hinge.policies import policy_class, policy_names
+from hinge.policies import Policy, Target, policy_class, policy_names
 from hinge.simulation.evaluate import Evaluation, evaluate
 from hinge.traces import trace_names
 
@@ -27,6 +28,7 @@ def command(
             help="Policies by name, separated by commas, or 'all'.", autocompletion=options.complete_policies
         ),
     ] = "all",
+    target: options.Target = None,
     offload_cost: options.OffloadCost = None,
     alpha: options.Alpha = 0.52,
     bins: options.Bins = 16,
@@ -40,15 +42,19 @@ def command(
 ) -> None:
     """Without --horizon the log is replayed once, in its own order, and then in shuffled orders to show how much the
     order matters. With --horizon samples are drawn from it with replacement. The offline and logistic modules are
-    fitted on the log itself, in hindsight. A warning says where agreement falls with confidence, which misleads some
+    fitted on the log itself, in hindsight. Where the log has true labels, it says which offload cost is right by them,
+    and what that saves. A warning says where agreement falls with confidence, which misleads some
     policies.
 
-    Example: hinge evaluate log.csv --offload-cost 0.5 --policies isotonic,hi-lcb
+    Example: hinge evaluate log.csv --offload-cost 0.5 --policies sentinel,hi-lcb
     """
+    chosen: list[str | Policy] = [name.strip() for name in policies.split(",")]
+    if target is not None:
+        chosen.append(Target(target, bins=bins, seed=seed))
     with console.progress(f"policies on {trace}") as report:
         found = evaluate(
             trace,
-            policies,
+            chosen,
             options.offload_cost(offload_cost),
             bins=bins,
             alpha=alpha,
@@ -63,12 +69,14 @@ def command(
     if json:
         settings = {"trace": trace, "samples": samples, "bins": bins, "offload_cost": found.offload_cost}
         settings |= {"alpha": alpha, "seed": seed}
-        console.print_json({**settings, "policies": figures, "warnings": found.warnings()})
+        labels = None if found.labels is None else asdict(found.labels)
+        console.print_json({**settings, "policies": figures, "labels": labels, "warnings": found.warnings()})
     else:
         order = "in order" if horizon is None else f"drawn {console.counted(horizon, 'time')} with replacement"
         by_cost = sorted(figures, key=lambda row: float(row["cost_per_sample"]))
         console.print_figures(f"{trace}: {console.counted(samples, 'sample')}, {order}", by_cost)
         _print_legend(figures)
+        _print_labels(found)
         _print_dips(found, bins)
     if not found.complete:
         console.end_interrupted("these are the runs that were done.")
@@ -82,6 +90,19 @@ def _print_legend(figures: Sequence[Mapping[str, Any]]) -> None:
         console.say("regret ± half of its 95 % interval")
     if any(row.get("shuffled_spread") is not None for row in figures):
         console.say("shuffled cost ± standard deviation over orders")
+
+
+def _print_labels(found: Evaluation) -> None:
+    """The offload cost that is right by the true labels, and what it saves the policy that is cheapest with it."""
+    labels = found.labels
+    if labels is None:
+        return
+    name, (given, shifted) = min(labels.true_costs.items(), key=lambda item: item[1][1])
+    console.say(
+        f"By the true labels of {console.counted(labels.disagreements, 'disagreement')}, decide by an offload cost of "
+        f"{labels.shifted_cost:.3g} where it is {found.offload_cost:g}: on samples that it was not fitted on, {name} "
+        f"then costs {shifted:.4f} instead of {given:.4f} by the truth."
+    )
 
 
 def _print_dips(found: Evaluation, bins: int) -> None:

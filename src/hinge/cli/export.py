@@ -12,7 +12,7 @@ from hinge.embedded.export import export_c, export_table
 from hinge.embedded.twin import twin_of
 from hinge.errors import InvalidState
 from hinge.gate import policy_state
-from hinge.policies import HILCB, ExpiryPolicy, HILCBLite, Policy, build, restore
+from hinge.policies import ExpiryPolicy, Policy, Sentinel, build, restore
 
 Out = Annotated[Path, typer.Option(help="The folder to write to; files of the same names are replaced.")]
 StateFile = Annotated[Path, typer.Option("--state", help="A file by 'hinge state export'.")]
@@ -20,9 +20,11 @@ Start = Annotated[
     Path | None,
     typer.Option("--state", help="A file by 'hinge state export', in place of parameters: start from what it knows."),
 ]
-PolicyName = Annotated[str | None, typer.Option("--policy", help="'hi-lcb-lite' (the default) or 'hi-lcb'.")]
+PolicyName = Annotated[
+    str | None, typer.Option("--policy", help="'hi-lcb-lite' (the default), 'hi-lcb' or 'sentinel'.")
+]
 Bins = Annotated[int | None, typer.Option(min=1, help="How many bins confidences are sorted into; without it 16.")]
-Alpha = Annotated[float | None, typer.Option(help="The exploration parameter; without it 0.52.")]
+Alpha = Annotated[float | None, typer.Option(help="HI-LCB's exploration parameter; without it 0.52.")]
 OffloadCost = Annotated[
     str | None, typer.Option(help="What an offload costs, from 0 to 1, or 'learned'; without it 0.5.")
 ]
@@ -42,7 +44,7 @@ def c_command(
     state: Start = None,
     json: options.Json = False,
 ) -> None:
-    """Write HI-LCB-lite or HI-LCB as a C library that learns on the device.
+    """Write HI-LCB-lite, HI-LCB or Sentinel as a C library that learns on the device.
 
     Beside the header: an example, and what Arduino, PlatformIO, Zephyr and CMake want.
 
@@ -50,9 +52,11 @@ def c_command(
     """
     given = {"policy": policy, "bins": bins, "alpha": alpha, "offload_cost": offload_cost}
     chosen = _built(given) if state is None else _started(state, given)
-    if not isinstance(chosen, HILCB | HILCBLite):
-        raise UsageError(f"{chosen.name}: only hi-lcb and hi-lcb-lite learn on a device; try 'hinge export table'")
-    _report(export_c(twin_of(chosen), out), out, json)
+    try:
+        twin = twin_of(chosen)
+    except TypeError as error:
+        raise UsageError(f"{error}") from error
+    _report(export_c(twin, out), out, json)
 
 
 @command.command("table")
@@ -62,8 +66,8 @@ def table_command(out: Out, state: StateFile, json: options.Json = False) -> Non
     Example: hinge export table --state state.json --out firmware/hinge
     """
     policy = _read(state)
-    if not isinstance(policy, ExpiryPolicy):
-        raise UsageError(f"{policy.name}: decides by chance, and has no table of expiries")
+    if not isinstance(policy, ExpiryPolicy | Sentinel):
+        raise UsageError(f"{policy.name}: has no table of expiries or countdowns")
     _report(export_table(policy, out), out, json)
 
 

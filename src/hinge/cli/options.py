@@ -120,6 +120,14 @@ OffloadCost = Annotated[
         "else 0.5."
     ),
 ]
+Target = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=1,
+        help="Hold this agreement with the remote's answers, with probability 0.95, by as few offloads as possible.",
+    ),
+]
 Alpha = Annotated[float, typer.Option(help="The exploration parameter of the paper's policies.")]
 Bins = Annotated[int, typer.Option(min=1, help="How many bins confidences are sorted into.")]
 Runs = Annotated[int, typer.Option(min=1, help="Runs to average over.")]

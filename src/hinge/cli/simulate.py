@@ -13,7 +13,7 @@ from hinge.traces import trace_names
 
 
 def command(
-    policy: options.Policy = "isotonic",
+    policy: options.Policy = "sentinel",
     trace: Annotated[
         str, typer.Option(help="A trace by name (see 'hinge list traces'), or a file.", autocompletion=trace_names)
     ] = "cifar10-vgg16",
@@ -28,7 +28,7 @@ def command(
 ) -> None:
     """Samples are drawn from a trace, with replacement.
 
-    Example: hinge simulate --policy isotonic --trace cifar10-vgg16 --offload-cost 0.5 --runs 100
+    Example: hinge simulate --policy sentinel --trace cifar10-vgg16 --offload-cost 0.5 --runs 100
     """
     if policy == "all":
         raise options.UsageError("--policy takes one policy; 'hinge evaluate' compares several")

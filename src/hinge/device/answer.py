@@ -20,6 +20,7 @@ class _Fields(NamedTuple):
     cost: float  # what asking cost, from 0 to 1; 0.0 where it was not asked
     decision: Decision  # what the policy decided; in shadow, what it would have done
     failure: RemoteFailed | None  # why there is no answer of the remote's, where it was to be asked
+    local: Any  # the local model's label, whoever answered
     explains: Callable[[int], Explanation]
 
 
@@ -60,7 +61,7 @@ class Answer(_Fields):
     def _decided(self, why: Explanation) -> str:
         if why.offload_probability in (0.0, 1.0) and bool(why.offload_probability) != self.decision.offload:
             word = "offloaded" if self.decision.offload else "accepted"
-            return f"Bin {self.bin} was {word}; what was learned since changes that."
+            return f"Bin {self.bin} was {word}; by what is known now, and at the usual cost, it would not be."
         return why.reason
 
     def as_dict(self) -> dict[str, Any]:

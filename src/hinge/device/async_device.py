@@ -57,9 +57,9 @@ class AsyncDevice(BaseDevice):
             raise closed()
         label, confidence = await self._run_local(self._local.answer, sample, 1)
         bin = self._bin(confidence, label)
-        decision = self._store.decide(bin)
+        decision = self._store.decide(bin, None if self._forecast is None else self._expected_cost(sample))
         if not decision.offload and self._shadow != "remote":
-            return Answer(label, "local", confidence, bin, False, 0.0, decision, None, self._explain_bin)
+            return Answer(label, "local", confidence, bin, False, 0.0, decision, None, label, self._explain_bin)
         judged = Judged(label, confidence, bin, decision)
         if self._shadow == "local":
             self._ask_in_background(sample, judged)
@@ -71,7 +71,8 @@ class AsyncDevice(BaseDevice):
         if self._closed:
             raise closed()
         everything = list(samples)
-        judged = self._decided_many(await self._run_local(self._local.answer_many, everything, len(everything)))
+        found = await self._run_local(self._local.answer_many, everything, len(everything))
+        judged = self._decided_many(everything, found)
         parts = self._parts(everything, judged)
         answers = self._merged(judged, parts, await self._ask_all(parts))
         for sample, each in zip(everything, judged, strict=True):

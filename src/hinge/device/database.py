@@ -206,7 +206,7 @@ def _fill(connection: sqlite3.Connection, rows: Mapping[int, Row]) -> None:
 
 def content_of(gate: State | None, state: State, past: Past, aside: int | None) -> bytes:
     """The row of a generation that stays the same; see `Held` for its parts."""
-    changing = {"time", "learned", "as_of", "alarms", "evidence", "carried", "pending"}
+    changing = {"time", "learned", "as_of", "alarms", "evidence", "carried", "pending", "truths", "owed"}
     fixed = {key: value for key, value in state.items() if key not in changing}
     return encode({"gate": gate, "policy": fixed, "past": past, "aside": aside})
 

@@ -16,16 +16,17 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Literal
 
-from hinge._checks import positive, whole
+from hinge._checks import positive, real, whole
 from hinge._fork import renew_after_fork
 from hinge.bins import Bins
 from hinge.confidence import ConfidenceMeasure
 from hinge.costs import FixedCost, OffloadCost, WrongCost, ZeroOneCost
 from hinge.device.answer import Answer
-from hinge.device.offload import Judged, Offloader
+from hinge.device.offload import Judged, Offloader, checked_label
 from hinge.device.resilience import Breaker, RetryBudget
 from hinge.device.status import Status, StatusTracker
 from hinge.device.store import MemoryStore, SqliteStore
+from hinge.errors import RemoteInvalid
 from hinge.gate import Gate
 from hinge.models.base import Classifier, LocalModel
 from hinge.policies.policy import Explanation, Policy, State
@@ -68,11 +69,13 @@ class BaseDevice(ABC):
         self._in_flight = whole("Device", "in_flight", in_flight, 1)
         deadline_s = positive("Device", "deadline_s", deadline_s)
         price = price or _known_price(self.gate.policy)
+        self._forecast = _checked_forecast(price, self.gate.policy)
         self.breaker = _checked_breaker(breaker, deadline_s, self._in_flight)
         self._remote = self._keeping_the_deadline(remote)
         self._bin = self.gate.bins.bin
         self._store = MemoryStore(self.gate) if state is None else self._store_in(state)
         self._status = StatusTracker(self._store, self.breaker)
+        self._wrong = wrong or ZeroOneCost()
         self._offloader = Offloader(
             store=self._store,
             status=self._status,
@@ -80,7 +83,7 @@ class BaseDevice(ABC):
             breaker=self.breaker,
             retries=retries or RetryBudget(),
             price=price,
-            wrong=wrong or ZeroOneCost(),
+            wrong=self._wrong,
             labels=self._labels,
             deadline_s=deadline_s,
             in_flight=self._in_flight,
@@ -134,6 +137,19 @@ class BaseDevice(ABC):
         label, confidence = self._local.answer(sample)
         return self._explain_bin(self._bin(confidence, label))
 
+    def truth(self, answer: Answer, label: Any) -> None:
+        """Tell the device the true label of a sample that it answered, once for each answer. Thread-safe.
+
+        Where the remote answered, this shows what its answers are worth, and the policy decides by the shifted cost γ′
+        (docs/costs.md). Of a sample that was accepted the remote's answer is not known: it only counts in the `status`.
+        """
+        true = _checked_truth(answer, label, self._labels)
+        if answer.source == "remote":
+            agreed = self._wrong.agreed
+            gain = agreed(answer.label, true) - agreed(answer.local, true)
+            self._store.learn_truth(1.0 - agreed(answer.local, answer.label), gain)
+        self._status.labelled(answer.label == true)
+
     def _explain_bin(self, bin: int) -> Explanation:
         return self._store.locked(lambda policy: policy.explain(bin))
 
@@ -143,9 +159,18 @@ class BaseDevice(ABC):
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
-    def _decided_many(self, answers: Sequence[tuple[Any, float]]) -> list[Judged]:
+    def _expected_cost(self, sample: Any) -> float | None:
+        """What offloading a sample would cost, if the price can say."""
+        try:
+            cost = self._forecast(sample) if self._forecast else None
+            return None if cost is None else real("price", "forecast", cost, 0, 1)
+        except Exception:  # a forecast that fails must not cost the answer
+            return None
+
+    def _decided_many(self, samples: Sequence[Any], answers: Sequence[tuple[Any, float]]) -> list[Judged]:
         bins = [self._bin(confidence, label) for label, confidence in answers]
-        decisions = self._store.decide_many(bins)
+        costs = None if self._forecast is None else [self._expected_cost(sample) for sample in samples]
+        decisions = self._store.decide_many(bins, costs)
         return [
             Judged(label, confidence, bin, decision)
             for (label, confidence), bin, decision in zip(answers, bins, decisions, strict=True)
@@ -157,7 +182,7 @@ class BaseDevice(ABC):
 
     def _accepted(self, judged: Judged) -> Answer:
         label, confidence, bin, decision = judged
-        return Answer(label, "local", confidence, bin, False, 0.0, decision, None, self._explain_bin)
+        return Answer(label, "local", confidence, bin, False, 0.0, decision, None, label, self._explain_bin)
 
     def _parts(self, samples: Sequence[Any], judged: Sequence[Judged]) -> list[Part]:
         """The requests of a batch."""
@@ -184,7 +209,7 @@ class Device(BaseDevice):
     >>> [answer.source for answer in device.infer_many([3.0] * 20)][-1], device.infer(3.0).source
     ('remote', 'local')
     >>> print(device.explain(3.0))
-    Bin 15 is accepted: local agreed in 21 of 21 offloads; checked again in 16466999 samples.
+    Bin 15 is accepted: local agreed in 21 of 21 offloads; audited after 125 more samples of it.
     >>> device.close()
 
     `local` is a function from sample to scores, or has `answer` and `answer_many` (see `LocalModel`). `remote` is an
@@ -194,10 +219,11 @@ class Device(BaseDevice):
 
     Instead of a `gate`, give a `policy`, and with it `confidence` and `bins` if the defaults do not fit. `labels` names
     the classes. An offload costs what the policy was told, or what `price` makes of its latency and size; a mistake
-    costs what `wrong` says. `state` is a folder in which the policy survives. In `shadow`, answers come always from
-    "local" (the remote is asked in the background) or always from "remote", and the policy learns as it would have
-    decided. `breaker` and `retries` limit the requests to a failing remote. `infer_many` asks for `batch` samples in
-    one request. No more than `in_flight` requests are in flight at once, from all threads together; others wait.
+    costs what `wrong` says. A price with a `forecast` (see `hinge.costs.Forecast`) is asked before every decision.
+    `state` is a folder in which the policy survives. In `shadow`, answers come always from "local" (the remote is asked
+    in the background) or always from "remote", and the policy learns as it would have decided. `breaker` and `retries`
+    limit the requests to a failing remote. `infer_many` asks for `batch` samples in one request. No more than
+    `in_flight` requests are in flight at once, from all threads together; others wait.
 
     Thread-safe. In a forked child, it has connections, threads and locks of its own, and what it learns is not saved.
     """
@@ -220,9 +246,9 @@ class Device(BaseDevice):
             raise closed()
         label, confidence = self._local.answer(sample)
         bin = self._bin(confidence, label)
-        decision = self._store.decide(bin)
+        decision = self._store.decide(bin, None if self._forecast is None else self._expected_cost(sample))
         if not decision.offload and self._shadow != "remote":
-            return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, self._explain_bin))
+            return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, label, self._explain_bin))
         judged = Judged(label, confidence, bin, decision)
         if self._shadow == "local":
             self._ask_in_background(sample, judged)
@@ -234,7 +260,7 @@ class Device(BaseDevice):
         if self._closed:
             raise closed()
         everything = list(samples)
-        judged = self._decided_many(self._local.answer_many(everything))
+        judged = self._decided_many(everything, self._local.answer_many(everything))
         parts = self._parts(everything, judged)
         answers = self._merged(judged, parts, self._ask_all(parts))
         for sample, each in zip(everything, judged, strict=True):
@@ -345,10 +371,31 @@ def _known_price(policy: Policy) -> FixedCost:
     return FixedCost(policy.offload_cost)
 
 
+def _checked_forecast(price: OffloadCost, policy: Policy) -> Callable[[Any], float | None] | None:
+    forecast: Callable[[Any], float | None] | None = getattr(price, "forecast", None)
+    if forecast is not None and not policy.takes_cost:
+        raise TypeError(f"Device: price must not have a forecast, as {policy.name!r} cannot use it, got {price!r}")
+    return forecast
+
+
 def _checked_names(labels: Sequence[str] | None) -> Sequence[str] | None:
     if labels is not None and (isinstance(labels, str) or not all(isinstance(name, str) for name in labels)):
         raise TypeError(f"Device: labels must be the names of the classes, got {labels!r}")
     return labels
+
+
+def _checked_truth(answer: Answer, label: Any, names: Sequence[str] | None) -> Any:
+    """The true label in the form of the answer's: the name of a class, or its number."""
+    if not isinstance(answer, Answer):
+        raise TypeError(f"Device: answer must be one that a device gave, got {answer!r:.200}")
+    try:
+        true = checked_label(label, names)
+    except RemoteInvalid as error:
+        raise ValueError(f"Device: label must be that of a class, got {error}") from None
+    if isinstance(true, str) != isinstance(answer.local, str):
+        wanted = "a name" if isinstance(answer.local, str) else "a number"
+        raise TypeError(f"Device: label must be {wanted}, as the answers are ({answer.local!r}), got {label!r}")
+    return true
 
 
 def _checked_breaker(given: Breaker | None, deadline_s: float, in_flight: int) -> Breaker:

@@ -29,6 +29,8 @@ METRICS = {
     "hinge_fallbacks_total{kind}": f"samples answered locally as the remote failed, by kind: {', '.join(KINDS)}",
     "hinge_agreements_total": "answers of the remote in which local agreed",
     "hinge_offload_cost_total": "what asking has cost, whether or not an answer came, in wrong answers",
+    "hinge_labelled_total": "answers whose true label was told",
+    "hinge_right_total": "those of them that were right",
     "hinge_attempts_total{outcome}": f"requests to the remote: {', '.join(OUTCOMES)}",
     "hinge_breaker_open": "1 while the breaker is open or probing",
     "hinge_breaker_opened_total": "how often the breaker opened",
@@ -63,6 +65,8 @@ class DeviceCollector(Collector):
         yield _counts("hinge_fallbacks", "kind", dict.fromkeys(KINDS, 0) | status.fell_back)
         yield _count("hinge_agreements", status.agreed)
         yield _count("hinge_offload_cost", status.offload_cost)
+        yield _count("hinge_labelled", status.labelled)
+        yield _count("hinge_right", status.right)
         yield _counts("hinge_attempts", "outcome", {each: getattr(status.attempts, each) for each in OUTCOMES})
         yield _gauge("hinge_breaker_open", status.breaker != "closed")
         yield _count("hinge_breaker_opened", status.attempts.opened)

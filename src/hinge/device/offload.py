@@ -237,8 +237,8 @@ class Offloader:
                     self._store.learn(judged.decision, agrees, cost)
         self._status.answered(len(labels), sum(agreed), cost)
         return [
-            Answer(label, "remote", judged.confidence, judged.bin, True, cost, judged.decision, None, self._explain)
-            for label, judged in zip(labels, offload.judged, strict=True)
+            Answer(label, "remote", confidence, bin, True, cost, decision, None, local, self._explain)
+            for label, (local, confidence, bin, decision) in zip(labels, offload.judged, strict=True)
         ]
 
     def _fall_back(self, offload: Offload, failure: RemoteFailed | None = None) -> list[Answer]:
@@ -255,10 +255,10 @@ class Offloader:
         self, judged: Sequence[Judged], failure: RemoteFailed, asked: bool = False, cost: float = 0.0
     ) -> list[Answer]:
         self._status.fell_back(failure, len(judged), cost)
-        self._forget(judged)
+        self._forget(judged, cost)
         explain = self._explain
         return [
-            _new(Answer, (label, "local", confidence, bin, asked, cost, decision, failure, explain))
+            _new(Answer, (label, "local", confidence, bin, asked, cost, decision, failure, label, explain))
             for label, confidence, bin, decision in judged
         ]
 
@@ -271,11 +271,11 @@ class Offloader:
         self._status.dropped(len(offload.judged))
         self._forget(offload.judged)
 
-    def _forget(self, judged: Sequence[Judged]) -> None:
+    def _forget(self, judged: Sequence[Judged], cost: float = 0.0) -> None:
         for each in judged:
             if each.decision.offload:
                 try:  # noqa: SIM105  # suppress() takes 0.3 µs, in every sample of an outage
-                    self._store.forget(each.decision)
+                    self._store.forget(each.decision, cost)
                 except InvalidDecision:  # the policy dropped it before
                     pass
 

@@ -28,6 +28,8 @@ class Status:
     fell_back: dict[str, int]  # answered locally as the remote failed, by the kind of failure
     dropped: int  # offloads that were cancelled, or too many at once in the shadow of local
     offload_cost: float  # what asking has cost, whether or not an answer came
+    labelled: int  # answers whose true label was told (`Device.truth`)
+    right: int  # those of them that were right
     last_fault: str | None  # how the remote failed last
     breaker: str  # closed, open or probing
     attempts: Counts
@@ -43,6 +45,7 @@ class StatusTracker:
         self._store, self._breaker = store, breaker
         self._began = store.policy.time
         self._remote, self._dropped, self._agreed, self._cost = 0, 0, 0.0, 0.0
+        self._labelled, self._right = 0, 0
         self._fell_back: Counter[str] = Counter()
         self._alarms: Counter[str] = Counter()
         self._last_alarm: dict[str, int] = {}
@@ -74,16 +77,22 @@ class StatusTracker:
                 self.last_failure = failure
         if not was_open:
             self._watch()
-        elif bool(self._store.policy.spent) and self._store.locked(_exhausted):  # nothing else can have changed
-            self._alarm("the offload budget is exhausted")
+        elif bool(self._store.policy.spent):  # nothing else can have changed
+            self._warn(self._store.locked(_warning))
 
     def dropped(self, samples: int) -> None:
         """So many samples' offloads were cancelled."""
         with self._lock:
             self._dropped += samples
 
+    def labelled(self, right: bool) -> None:
+        """The true label of an answer was told."""
+        with self._lock:
+            self._labelled += 1
+            self._right += right
+
     def _watch(self) -> None:
-        exhausted, changes, problem = self._store.warnings()
+        warning, changes, problem = self._store.warnings()
         with self._lock:
             changed, self._changes = changes > self._changes, changes
             is_open = self._breaker.opened_at is not None
@@ -92,12 +101,15 @@ class StatusTracker:
             self._alarm("the breaker opened", str(self.last_failure), news=turned)
         elif turned:
             log.warning("the remote answers again")
-        if exhausted:
-            self._alarm("the offload budget is exhausted")
+        self._warn(warning)
         if problem is not None:
             self._alarm("what is learned is not durable", problem)
         if changed:
             self._alarm("the policy found the world changed, and forgot what it knew")
+
+    def _warn(self, warning: str | None) -> None:
+        if warning is not None:
+            self._alarm(warning)
 
     def _alarm(self, what: str, why: str | None = None, news: bool = False) -> None:
         """Count and log it, once for as long as it comes back within `QUIET` samples; log it also if it is news."""
@@ -119,6 +131,8 @@ class StatusTracker:
                 fell_back=dict(self._fell_back),
                 dropped=self._dropped,
                 offload_cost=self._cost,
+                labelled=self._labelled,
+                right=self._right,
                 last_fault=None if self.last_failure is None else str(self.last_failure),
                 breaker=self._breaker.state,
                 attempts=self._breaker.counts,
@@ -128,5 +142,5 @@ class StatusTracker:
             )
 
 
-def _exhausted(policy: Policy) -> bool:
-    return policy.exhausted
+def _warning(policy: Policy) -> str | None:
+    return policy.warning

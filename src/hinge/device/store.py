@@ -37,7 +37,7 @@ from hinge._fork import lock_during_fork, renew_after_fork
 from hinge.device.database import Connect, Files, Held, Past, Row, content_of, encode, newest, parse, read_rows
 from hinge.errors import InvalidState
 from hinge.gate import Gate, policy_state, unsealed
-from hinge.policies.policy import Decision, Decisions, Policy, State, restore
+from hinge.policies.policy import TRUTHS, Decision, Decisions, Policy, State, restore
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,10 +87,10 @@ class MemoryStore:
         """Why what is learned now may be lost, though it should be on disk; None: all is well."""
         return None
 
-    def decide(self, bin: int) -> Decision:
+    def decide(self, bin: int, cost: float | None = None) -> Decision:
         """Decide as the policy does; an offload under a budget is written down before it can be made."""
         with self._lock:
-            decision = self.policy.decide(bin)
+            decision = self.policy.decide(bin) if cost is None else self.policy.decide(bin, cost)
             if decision.time is None:  # accepted
                 return decision
             version = self._changed()
@@ -98,10 +98,12 @@ class MemoryStore:
             self._save(version)
         return decision
 
-    def decide_many(self, bins: Iterable[int] | NDArray[np.integer[Any]]) -> Decisions:
+    def decide_many(
+        self, bins: Iterable[int] | NDArray[np.integer[Any]], costs: Iterable[float | None] | None = None
+    ) -> Decisions:
         """Decide for a batch at once, as the policy does."""
         with self._lock:
-            batch = self.policy.decide_many(bins)
+            batch = self.policy.decide_many(bins) if costs is None else self.policy.decide_many(bins, costs)
             if not (batch.offload.any() or (batch.accepted_wait and len(batch))):
                 return batch
             version = self._changed()
@@ -116,10 +118,17 @@ class MemoryStore:
             version = self._changed()
         self._save(version)
 
-    def forget(self, decision: Decision) -> None:
+    def learn_truth(self, disagreement: float, gain: float) -> None:
+        """Learn from a true label as the policy does, and write it down."""
+        with self._lock:
+            self.policy.learn_truth(disagreement, gain)
+            version = self._changed()
+        self._save(version)
+
+    def forget(self, decision: Decision, cost: float = 0.0) -> None:
         """Expect no feedback for a decision any more; written down with what comes next."""
         with self._lock:
-            self.policy.forget(decision)
+            self.policy.forget(decision, cost)
             self._changed()
 
     def _changed(self) -> int:
@@ -134,11 +143,11 @@ class MemoryStore:
         with self._lock:
             return function(self.policy)
 
-    def warnings(self) -> tuple[bool, int, str | None]:
-        """Whether the policy's budget is exhausted, how many changes of the world it has found, and `problem`."""
+    def warnings(self) -> tuple[str | None, int, str | None]:
+        """What the policy cannot keep, how many changes of the world it has found, and `problem`."""
         with self._lock:
-            exhausted, changes = self.policy.exhausted, sum(self.policy.alarms.values())
-        return exhausted, changes, self.problem
+            warning, changes = self.policy.warning, sum(self.policy.alarms.values())
+        return warning, changes, self.problem
 
     def sync(self) -> bool:
         """Bring what was learned to the disk; returns whether it is there."""
@@ -514,7 +523,8 @@ def remember(past: Past, number: int, why: str) -> Past:
 def _knowledge(state: State, spent: tuple[str, ...]) -> Any:
     """What a rollback takes back."""
     carried = {field: values for field, values in state["carried"].items() if field not in spent}
-    return json.loads(encode([state["learned"], state["alarms"], state["evidence"], state["merged"], carried]))
+    truths = state.get("truths", [0.0] * TRUTHS)  # which older versions do not have
+    return json.loads(encode([state["learned"], state["alarms"], state["evidence"], state["merged"], carried, truths]))
 
 
 def _resumed(folder: Path, gate: Gate, state: State) -> Policy:

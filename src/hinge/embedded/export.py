@@ -5,9 +5,9 @@ from pathlib import Path
 
 from hinge import __version__
 from hinge._checks import whole
-from hinge.embedded.twin import CLOCK_END, LATEST, MOST_BINS, Twin
+from hinge.embedded.twin import CLOCK_END, LATEST, MOST_BINS, SentinelTwin, Twin
 from hinge.gate import Gate
-from hinge.policies import ExpiryPolicy
+from hinge.policies import ExpiryPolicy, Policy, Sentinel
 
 C_FOLDER = Path(__file__).with_name("c")
 
@@ -26,6 +26,8 @@ _BESIDE = {
 
 def export_c(twin: Twin, folder: Path) -> list[Path]:
     """Write the library for a policy that goes on learning on the device, from what it knows already."""
+    if isinstance(twin, SentinelTwin):
+        return _export_sentinel(twin, folder)
     table, numbers = twin.table, twin.constants
     settings = {"BINS": f"{numbers.bins}", "RATE": f"{numbers.rate}u", "SHIFT": f"{numbers.shift}"}
     sums, columns = [twin.time], [table.expiry, table.offloads, table.agreements]
@@ -42,17 +44,37 @@ def export_c(twin: Twin, folder: Path) -> list[Path]:
     return _write(folder, "learning/main.c", config)
 
 
-def export_table(source: ExpiryPolicy | Gate, folder: Path) -> list[Path]:
+def _export_sentinel(twin: SentinelTwin, folder: Path) -> list[Path]:
+    table, numbers = twin.table, twin.constants
+    settings = {"BINS": f"{numbers.bins}", "SENTINEL": "", "BREAK_EVEN": f"{numbers.break_even!r}"}
+    wholes = (
+        *(table.left, table.granted, table.arrivals, table.offloads, table.agreements),
+        *(table.recent_offloads, table.recent_agreements, table.weight, table.total, table.support),
+    )
+    columns = [[min(int(value), LATEST) for value in column] for column in wholes]
+    flags = [[i - first for i, first in enumerate(table.first)], [int(time > 0) for time in table.audited]]
+    about = f"{twin.name}, offload cost {twin.offload_cost:g}"
+    sums = [twin.time, min(table.since[0], CLOCK_END), *table.sums]
+    config = _config(about, settings, sums, [*columns, table.evidence, table.suspicion, table.rising, *flags])
+    return _write(folder, "learning/main.c", config)
+
+
+def export_table(source: Policy | Gate, folder: Path) -> list[Path]:
     """Write the library for a device that only looks up what a policy, or a gate's, has learned elsewhere."""
     policy = source.policy if isinstance(source, Gate) else source
-    if not isinstance(policy, ExpiryPolicy):
-        raise TypeError(f"{policy.name}: decides by chance, and has no table of expiries")
+    if not isinstance(policy, ExpiryPolicy | Sentinel):
+        raise TypeError(f"{policy.name}: has no table of expiries or countdowns")
     bins = whole(policy.name, "bins", policy.bins, 1, MOST_BINS)
-    # What has expired must stay so, also on a clock that has stopped before it.
-    ends = [policy.expiry(bin) for bin in range(bins)]
-    expiries = [0 if end <= policy.time + 1 else min(end, LATEST) for end in ends]
-    config = _config(f"{policy.name}, as a table", {"BINS": f"{bins}", "TABLE_ONLY": ""}, [policy.time], [expiries])
-    return _write(folder, "table_only/main.c", config)
+    settings, sums = {"BINS": f"{bins}", "TABLE_ONLY": ""}, list[int]()
+    if isinstance(policy, Sentinel):
+        settings["SENTINEL"] = ""
+        countdowns = zip(*(policy.countdown(bin) for bin in range(bins)), strict=True)
+        columns = [[min(samples, LATEST) for samples in column] for column in countdowns]
+    else:
+        # What has expired must stay so, also on a clock that has stopped before it.
+        ends = [policy.expiry(bin) for bin in range(bins)]
+        sums, columns = [policy.time], [[0 if end <= policy.time + 1 else min(end, LATEST) for end in ends]]
+    return _write(folder, "table_only/main.c", _config(f"{policy.name}, as a table", settings, sums, columns))
 
 
 def _write(folder: Path, example: str, config: str) -> list[Path]:
@@ -66,12 +88,17 @@ def _write(folder: Path, example: str, config: str) -> list[Path]:
     return sorted(folder / name for name in texts)
 
 
-def _config(about: str, settings: dict[str, str], sums: list[int], columns: list[Sequence[int]]) -> str:
-    first = [min(sums[0], CLOCK_END), *sums[1:]]
+def _literal(value: float) -> str:
+    """A number in C: an unsigned integer, or a double."""
+    return f"{value}u" if isinstance(value, int) else f"{value!r}"
+
+
+def _config(about: str, settings: dict[str, str], sums: Sequence[float], columns: Sequence[Sequence[float]]) -> str:
+    first = [min(time, CLOCK_END) for time in sums[:1]] + [*sums[1:]]
     lines = [f"#define HINGE_{name} {value}".rstrip() for name, value in settings.items()]
-    rows = [f"{{{', '.join(f'{value}u' for value in row)}}}" for row in zip(*columns, strict=True)]
+    rows = [f"{{{', '.join(map(_literal, row))}}}" for row in zip(*columns, strict=True)]
     bins = ", \\\n        ".join(rows)
-    start = f"{', '.join(f'{value}u' for value in first)}, {{ \\\n        {bins} \\\n    }}"
+    start = "".join(f"{_literal(value)}, " for value in first) + f"{{ \\\n        {bins} \\\n    }}"
     return "\n".join(
         [
             f"/* Hinge {__version__}: {about}. Written by `hinge export`. */",
@@ -80,7 +107,7 @@ def _config(about: str, settings: dict[str, str], sums: list[int], columns: list
             "",
             *lines,
             "",
-            "/* What a device knows at first: the time, what offloads cost if that is learned, a row for each bin. */",
+            "/* What a device knows at first: time and sums, if it keeps any, and a row for each bin. */",
             f"#define HINGE_START {{ \\\n    {start} \\\n}}",
             "",
             "#endif",

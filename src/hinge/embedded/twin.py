@@ -1,16 +1,19 @@
-"""HI-LCB and HI-LCB-lite in the arithmetic of `hinge.h`, step for step: whole numbers, fractions in units of 2^-32.
+"""HI-LCB, HI-LCB-lite and Sentinel in the arithmetic of `hinge.h`, step for step.
 
-The C must decide as these policies do, bit for bit. They are policies like any other, on the same table of expiries, so
-that the simulator shows how far fixed point is from floating point. The limits are those that `hinge.h` states.
+HI-LCB's is in whole numbers, with fractions in units of 2^-32; Sentinel's is in doubles, with a logarithm and a root of
+its own. The C must decide as these policies do, bit for bit. They are policies like any other, on the same tables, so
+that the simulator shows how far they are from the originals. The limits are those that `hinge.h` states.
 """
 
 import math
-from typing import NamedTuple
+import struct
+from types import FunctionType, SimpleNamespace
+from typing import Any, NamedTuple
 
 from hinge._checks import real, whole
 from hinge.errors import InvalidValue
 from hinge.gate import Gate
-from hinge.policies import FOREVER, HILCB, HILCBLite, Wholes, whole_column
+from hinge.policies import FOREVER, HILCB, HILCBLite, Policy, Sentinel, Wholes, isotonic, sentinel, whole_column
 
 MOST_BINS = 255  # a bin is a byte, and one value is left for a bin too high
 ONE = 2**32  # the unit of all fractions
@@ -18,19 +21,20 @@ LOWEST_ALPHA, HIGHEST_ALPHA = 1e-4, 1e4
 
 
 class Constants(NamedTuple):
-    """What the C and its twin compute with; `threshold`, `rate` and `shift` are explained in `hinge.h`."""
+    """What the C and its twin compute with, as `hinge.h` explains it; the last is Sentinel's."""
 
     bins: int
     threshold: int  # 0 where the cost is learned
     rate: int
     shift: int
+    break_even: float  # 0 where the cost is learned
 
 
 def constants(bins: int, alpha: float, offload_cost: float | None) -> Constants:
     """The nearest constants that never license a bin that the parameters do not.
 
     >>> constants(bins=16, alpha=0.52, offload_cost=0.5)
-    Constants(bins=16, threshold=2147483648, rate=2979003855, shift=2)
+    Constants(bins=16, threshold=2147483648, rate=2979003855, shift=2, break_even=0.5)
     >>> constants(bins=256, alpha=0.52, offload_cost=0.5)
     Traceback (most recent call last):
     hinge.errors.InvalidValue: microcontroller: bins must be an integer from 1 to 255, got 256
@@ -40,7 +44,8 @@ def constants(bins: int, alpha: float, offload_cost: float | None) -> Constants:
     threshold = 0 if offload_cost is None else min(math.ceil((1.0 - offload_cost) * ONE), ONE - 1)
     rate = 1.0 / (alpha * math.log(2.0))
     shift = max(0, math.frexp(rate)[1])
-    return Constants(bins, threshold, min(int(math.ldexp(rate, 32 - shift)), ONE - 1), shift)
+    rate_bits = min(int(math.ldexp(rate, 32 - shift)), ONE - 1)
+    return Constants(bins, threshold, rate_bits, shift, 0.0 if offload_cost is None else 1.0 - offload_cost)
 
 
 LATEST = 2**32 - 1  # the latest expiry
@@ -269,10 +274,85 @@ class MonotoneTwin(HILCB):
         return _public(super().expiry(bin))
 
 
-Twin = LiteTwin | MonotoneTwin
+ROOT_HALF, LOG_TWO = 0.7071067811865476, 0.6931471805599453
+LOG_TERMS = tuple(1.0 / odd for odd in range(21, 0, -2))
+LONGEST = 2**31 - 1  # the longest licence where Sentinel learns
 
 
-def twin_of(source: HILCB | HILCBLite | Gate) -> Twin:
+def log(x: float) -> float:
+    """The logarithm: x = 2^k m with √½ ≤ m < √2, and log m = 2 (s + s³/3 + s⁵/5 + …) with s = (m - 1) / (m + 1).
+
+    >>> log(1.0), abs(log(10.0) - math.log(10.0)) < 1e-15
+    (0.0, True)
+    """
+    m, k = math.frexp(x)
+    if m < ROOT_HALF:
+        m, k = 2.0 * m, k - 1
+    s = (m - 1.0) / (m + 1.0)
+    square, total = s * s, 0.0
+    for term in LOG_TERMS:
+        total = total * square + term
+    return k * LOG_TWO + 2.0 * s * total
+
+
+def log1p(x: float) -> float:
+    """log(1 + x), to 1e-16 and not to so many digits: it is added to evidence."""
+    return log(1.0 + x)
+
+
+def sqrt(x: float) -> float:
+    """The square root by Newton's method, from an estimate that halves the exponent.
+
+    >>> sqrt(4.0), abs(sqrt(10.0) - math.sqrt(10.0)) < 1e-15
+    (2.0, True)
+    """
+    bits = struct.unpack("<Q", struct.pack("<d", x))[0]
+    root: float = struct.unpack("<d", struct.pack("<Q", (bits >> 1) + 0x1FF8000000000000))[0]
+    for _ in range(4):
+        root = 0.5 * (root + x / root)
+    return root
+
+
+def divergence(p: float, q: float) -> float:
+    """kl(p, q), as written: where p is near q it loses digits that no decision needs."""
+    return p * log(p / q) + (1.0 - p) * log((1.0 - p) / (1.0 - q))
+
+
+def _in_our_arithmetic() -> dict[str, Any]:
+    """Sentinel's functions: the same code, that finds the functions above in place of Python's."""
+    ours = {"math": SimpleNamespace(log=log, log1p=log1p, sqrt=sqrt), "divergence": divergence, "FOREVER": LONGEST}
+    names: dict[str, Any] = {**vars(isotonic), **vars(sentinel), **ours}
+    for name, value in names.items():
+        if isinstance(value, FunctionType) and value.__module__ in (isotonic.__name__, sentinel.__name__):
+            names[name] = FunctionType(value.__code__, names, name, value.__defaults__)
+    return names
+
+
+_SENTINEL = _in_our_arithmetic()
+
+
+def learn_next(table: Any, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Learn as Sentinel, but not told when it was decided: an audit's feedback is the first that comes after it."""
+    _SENTINEL["learn_watched"](table, bin, 1.0 if agreed >= 1.0 else 0.0, cost, table.audited[bin] or time, now)
+
+
+class SentinelTwin(Sentinel):
+    """Sentinel as a microcontroller runs it, for a cost that is known and above 0 and below 1."""
+
+    def __init__(self, bins: int = 16, offload_cost: float | None = None) -> None:
+        super().__init__(bins, offload_cost)
+        self.constants = constants(bins, sentinel.ALPHA, offload_cost)
+        if not 0.0 < self.constants.break_even < 1.0:
+            raise InvalidValue("sentinel", "offload_cost", "must be known, above 0 and below 1, to learn on a device")
+        names = ("offloads_watched", "rebuild_watched", "note_offload", "accept_counted")
+        offloads, rebuilds, notes, accepts = (_SENTINEL[name] for name in names)
+        self.start(self.table, offloads, learn_next, rebuilds, notes, self.table.price, accepts)
+
+
+Twin = LiteTwin | MonotoneTwin | SentinelTwin
+
+
+def twin_of(source: Policy | Gate) -> Twin:
     """The twin that starts from all that a policy, or a gate's, knows; what its counters cannot hold is scaled down.
 
     >>> policy = HILCBLite(bins=2, offload_cost=0.5)
@@ -281,12 +361,16 @@ def twin_of(source: HILCB | HILCBLite | Gate) -> Twin:
     True
     """
     policy = source.policy if isinstance(source, Gate) else source
+    if isinstance(policy, Sentinel):
+        return _sentinel_twin(policy)
     if not isinstance(policy, HILCB | HILCBLite):
-        raise TypeError(f"{policy.name}: only hi-lcb and hi-lcb-lite learn on a device; try 'hinge export table'")
+        raise TypeError(
+            f"{policy.name}: only sentinel, hi-lcb and hi-lcb-lite learn on a device; try 'hinge export table'"
+        )
     if isinstance(policy, HILCB) and not policy.offload_unseen:
         raise InvalidValue(policy.name, "offload_unseen", "must be True: a microcontroller offloads every bin once")
     kind = MonotoneTwin if isinstance(policy, HILCB) else LiteTwin
-    twin: Twin = kind(policy.bins, policy.alpha, policy.offload_cost)
+    twin: LiteTwin | MonotoneTwin = kind(policy.bins, policy.alpha, policy.shifted_cost)
     twin.time, twin.learned = policy.time, policy.learned
     for bin in range(policy.bins):
         counts = _whole_counts(policy.table.offloads[bin], policy.table.agreements[bin])
@@ -295,6 +379,22 @@ def twin_of(source: HILCB | HILCBLite | Gate) -> Twin:
         offloads, costs, _ = policy.table.costs
         twin.table.costs[0], twin.table.costs[1] = _whole_counts(offloads, costs * COST_UNIT)
     twin._rebuild()
+    return twin
+
+
+def _sentinel_twin(policy: Sentinel) -> SentinelTwin:
+    if policy.stakes is not None:
+        raise InvalidValue(policy.name, "stakes", "must be None: on a device every wrong answer costs the same")
+    twin = SentinelTwin(policy.bins, policy.shifted_cost)
+    twin.time, twin.learned, table, known = policy.time, policy.learned, twin.table, policy.table
+    for field in policy.carried:
+        getattr(table, field)[:] = getattr(known, field)
+    for bin in range(policy.bins):
+        table.offloads[bin], table.agreements[bin] = math.ceil(known.offloads[bin]), math.floor(known.agreements[bin])
+        table.recent_agreements[bin] = math.floor(known.recent_agreements[bin])
+        if known.audited_at[bin] > 0.0:  # at a cost known beforehand, which devices are not told
+            table.audited[bin] = 0
+        _SENTINEL["fit_bin"](table, bin, table.offloads[bin], table.agreements[bin], twin.constants.break_even)
     return twin
 
 

@@ -42,6 +42,7 @@ from hinge.policies.policy import (
     Reals,
     State,
     Wholes,
+    expect_nothing,
     policy_class,
     real_column,
     whole_column,
@@ -64,8 +65,10 @@ class Budgeted(Policy):
         super().__init__(inner.bins, inner.offload_cost)
         self.policy, self._inner = {"policy": inner.name, "parameters": inner.parameters}, inner
         self.id, self.time, self.learned = inner.id, inner.time, inner.learned
-        self._pending, self._merged = inner._pending, inner._merged
+        self._pending, self._merged, self._truths = inner._pending, inner._merged, inner._truths
+        self._owed, self._charged = inner._owed, inner._charged
         self.weighs_cost, self.assumes_monotone = inner.weighs_cost, inner.assumes_monotone
+        self.charges_failures = inner.charges_failures
         self.evidence, self.order_matters = inner.evidence, inner.order_matters
         self.carried = (*self._own, *(f"inner.{field}" for field in inner.carried))
         self.spent = (*self._own, *(f"inner.{field}" for field in inner.spent))
@@ -105,6 +108,10 @@ class Budgeted(Policy):
         return self._refuses() or self._now().exhausted
 
     @property
+    def warning(self) -> str | None:
+        return self._now().warning or super().warning
+
+    @property
     def inside(self) -> Policy:
         """The policy that this one is around."""
         return self._now()
@@ -140,6 +147,12 @@ class Budgeted(Policy):
 
     def _rebuild(self) -> None:
         self._inner._rebuild()
+
+    def _check_movable(self) -> None:
+        self._inner._check_movable()
+
+    def _weigh(self, offload_cost: float | None) -> None:
+        self._inner._weigh(offload_cost)
 
     def _as_of(self) -> int:
         return self._now()._as_of()
@@ -197,7 +210,11 @@ class LimitTable(NamedTuple):
 @cache  # the same functions for the same policy inside, so that they are compiled once
 def limited(inner: Functions) -> Functions:
     """The functions of a policy within a limit."""
-    inner_offloads, inner_notes, inner_learns, inner_accepts = inner
+    inner_offloads, inner_notes, inner_learns, inner_accepts, inner_expects = inner
+
+    def expect_within(table: LimitTable, cost: float) -> None:
+        """The policy inside is told what the next offload costs."""
+        inner_expects(table.inner, cost)
 
     def accept_within(table: LimitTable, bin: int, time: int) -> None:
         """The policy inside counts an accepted sample, also one that it would have offloaded."""
@@ -217,7 +234,8 @@ def limited(inner: Functions) -> Functions:
         """The policy inside learns."""
         inner_learns(table.inner, bin, agreed, cost, time, now)
 
-    return Functions(offloads_within, note_within, learn_within, accept_within)
+    expects = inner_expects if inner_expects is expect_nothing else expect_within
+    return Functions(offloads_within, note_within, learn_within, accept_within, expects)
 
 
 class AtMost(Budgeted):
@@ -242,8 +260,10 @@ class AtMost(Budgeted):
         if limit > MOST_SIZE:
             raise InvalidValue(owner, "window", f"may hold {MOST_SIZE} offloads at most, got {limit}")
         table = LimitTable(inner.table, whole_column(limit), whole_column(1), self.window)
-        functions = limited(inner.functions)
-        self.start(table, functions.offloads, functions.learns, notes=functions.notes, accepts=functions.accepts)
+        within = limited(inner.functions)
+        self.start(
+            table, within.offloads, within.learns, notes=within.notes, accepts=within.accepts, expects=within.expects
+        )
 
     def _refresh(self) -> None:
         super()._refresh()
@@ -291,7 +311,8 @@ class PriceTable(NamedTuple):
     inner: Any
     ledger: Reals  # devices may share it
     reviewed: Wholes  # when the price was last reviewed
-    known_cost: float  # what an offload costs inside, or 0 where that is learned
+    charged: Reals  # what the cost at hand has beyond what the answer itself cost: failures were booked themselves
+    known_cost: Reals  # what an offload costs inside, or 0 where that is learned
     books: float  # what an offload is booked for when it is decided
     refunds: bool  # whether it turns out to cost less
     target: float
@@ -313,7 +334,7 @@ def review_price(table: PriceTable, time: int) -> None:
 @cache
 def priced(inner: Functions, inner_rebuilds: Callable[..., None]) -> tuple[Functions, Callable[..., None]]:
     """The functions of a policy at a price, and the one that sets the price inside."""
-    inner_offloads, inner_notes, inner_learns, inner_accepts = inner
+    inner_offloads, inner_notes, inner_learns, inner_accepts, _ = inner
 
     def accept_priced(table: PriceTable, bin: int, time: int) -> None:
         """The policy inside counts an accepted sample, also one that it would have offloaded."""
@@ -321,14 +342,14 @@ def priced(inner: Functions, inner_rebuilds: Callable[..., None]) -> tuple[Funct
 
     def set_price(table: PriceTable) -> None:
         """Raise the cost of an offload by λ, for the policy inside."""
-        table.inner.price[0] = table.known_cost + table.ledger[PRICE]
+        table.inner.price[0] = table.known_cost[0] + table.ledger[PRICE]
         inner_rebuilds(table.inner)
 
     def offloads_priced(table: PriceTable, bin: int, time: int) -> bool:
         """Offload as the policy inside does at the present price."""
         if time >= table.reviewed[0] + table.review:
             review_price(table, time)
-            if table.ledger[PRICE] + table.known_cost != table.inner.price[0]:
+            if table.ledger[PRICE] + table.known_cost[0] != table.inner.price[0]:
                 set_price(table)
         return bool(table.ledger[PRICE] < 1.0 and inner_offloads(table.inner, bin, time))
 
@@ -340,7 +361,7 @@ def priced(inner: Functions, inner_rebuilds: Callable[..., None]) -> tuple[Funct
     def learn_priced(table: PriceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
         """Refund what the offload was booked for too much; the policy inside learns."""
         if table.refunds:
-            table.ledger[REFUNDED] += table.books - cost
+            table.ledger[REFUNDED] += table.books - (cost - table.charged[0])
         inner_learns(table.inner, bin, agreed, cost, time, now)
 
     return Functions(offloads_priced, note_priced, learn_priced, accept_priced), set_price
@@ -384,7 +405,8 @@ class OnBudget(Budgeted):
             inner=inner.table,
             ledger=real_column(LEDGER),
             reviewed=whole_column(1, self.time),
-            known_cost=known or 0.0,
+            charged=self._charged,
+            known_cost=real_column(1, known or 0.0),
             books=known if self.cost is not None and known is not None else 1.0,
             refunds=self.cost is not None and known is None,
             target=self.offloads or self.cost or 0.0,
@@ -444,6 +466,11 @@ class OnBudget(Budgeted):
         super()._refresh()
         if self.table.reviewed[0] > self.time:
             raise InvalidState(f"{type(self).__name__}: state has a review from the future")
+        self._set_price(self.table)
+
+    def _weigh(self, offload_cost: float | None) -> None:
+        self.table.known_cost[0] = offload_cost or 0.0
+        self._inner._rebuild()
         self._set_price(self.table)
 
     def _refuses(self) -> bool:

@@ -20,6 +20,7 @@ from hinge.policies.policy import (
     Policy,
     Reals,
     Wholes,
+    expect_nothing,
     note_nothing,
 )
 
@@ -111,6 +112,7 @@ class ExpiryPolicy(Policy):
     (the method `expiry` then returns the exact one).
     """
 
+    charges_failures = True  # its bound on the cost gives way in time, so that a cost that was too high is learned anew
     _expiry: Wholes
 
     def start(
@@ -122,12 +124,15 @@ class ExpiryPolicy(Policy):
         notes: Callable[..., None] = note_nothing,
         price: Reals | None = None,
         accepts: Callable[..., None] = note_nothing,
+        expects: Callable[..., None] = expect_nothing,
     ) -> None:
-        super().start(table, offloads, learns, rebuilds, notes, price, accepts)
+        super().start(table, offloads, learns, rebuilds, notes, price, accepts, expects)
         self._expiry = table.expiry  # one attribute lookup fewer for each sample
         self._batch: tuple[int, NDArray[np.int64] | None] = (0, None)
 
-    def decide(self, bin: int) -> Decision:
+    def decide(self, bin: int, cost: float | None = None) -> Decision:
+        if cost is not None:
+            return self._decide_at(bin, cost)
         time = self.time + 1
         try:
             if bin >= 0 and time < self._expiry[bin]:
@@ -144,11 +149,13 @@ class ExpiryPolicy(Policy):
         self._notes(self.table, bin, time)
         return self._await(True, bin, time)
 
-    def decide_many(self, bins: "Iterable[int] | NDArray[np.integer[Any]]") -> Decisions:
+    def decide_many(
+        self, bins: "Iterable[int] | NDArray[np.integer[Any]]", costs: Iterable[float | None] | None = None
+    ) -> Decisions:
         import numpy as np  # batches are arrays; deciding one sample needs no more than the standard library
 
-        if self._notes is not note_nothing:
-            return super().decide_many(bins)
+        if costs is not None or self._notes is not note_nothing:
+            return super().decide_many(bins, costs)
         checked = self._checked_bins(bins)
         first = self.time + 1
         expiry, offload = self._expiries(), np.empty(len(checked), np.bool_)
@@ -218,6 +225,7 @@ class ExpiryPolicy(Policy):
     def _lacking(self, bin: int) -> str:
         """Why a bin has no licence."""
         offloads, agreements = self._counts(bin) or (0.0, 0.0)
-        if self.offload_cost is not None and offloads and agreements <= (1.0 - self.offload_cost) * offloads:
-            return f"accepting would be cheaper above {1.0 - self.offload_cost:.3g} of them"
+        cost = self.shifted_cost
+        if cost is not None and offloads and agreements <= (1.0 - cost) * offloads:
+            return f"accepting would be cheaper above {1.0 - cost:.3g} of them"
         return "too little evidence that accepting is cheaper"

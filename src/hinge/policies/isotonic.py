@@ -102,6 +102,16 @@ def fit_bin(table: Any, i: int, offloads: float, agreements: float, q: float) ->
     return changed
 
 
+def evidence_at(table: Any, bin: int, q: float) -> tuple[float, float]:
+    """E and N of a bin for any break-even q: the fit does not depend on q, only which of its blocks are evidence."""
+    bottom, i, evidence, support = first_of_class(table, bin), bin, 0.0, 0.0
+    while i >= bottom and not silent(table, i, q):  # the means of blocks only fall from here on
+        evidence += block_evidence(table.weight[i], table.total[i], q)
+        support += table.weight[i]
+        i = table.first[i] - 1
+    return evidence, support
+
+
 def silent(table: Any, i: int, q: float) -> bool:
     """Whether the top block of the fit up to i has a mean of q at most, so that no block of that fit is evidence."""
     return bool(table.total[i] <= (q + _TIE) * table.weight[i])

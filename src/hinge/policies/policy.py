@@ -7,6 +7,7 @@ numbers. Its functions,
     notes(table, bin, time) -> None                          # an offload was decided: what that changes at once
     learns(table, bin, agreed, cost, time, now) -> None      # decided at `time`, learned at `now`
     accepts(table, bin, time) -> None                        # a sample was accepted; most policies do not count those
+    expects(table, cost) -> None                             # what offloading the next sample costs; few can use it
 
 are plain functions in the subset of Python that numba compiles. The objects here call them as they are; the simulator
 compiles the same functions and calls them on numpy's arrays.
@@ -31,6 +32,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from hinge._checks import did_you_mean, positive, real, shown, whole
+from hinge.costs import shifted_cost
 from hinge.errors import InvalidDecision, InvalidState, InvalidType, UnknownName
 
 if TYPE_CHECKING:
@@ -133,6 +135,13 @@ def note_nothing(table: Any, bin: int, time: int) -> None:
     """An offload changes nothing until its feedback arrives."""
 
 
+NOT_TOLD = -1.0  # in place of a cost
+
+
+def expect_nothing(table: Any, cost: float) -> None:
+    """A cost that is known beforehand is of no use."""
+
+
 class Functions(NamedTuple):
     """The functions of a policy on its table: plain functions, for the simulator and for budgets to call."""
 
@@ -140,7 +149,11 @@ class Functions(NamedTuple):
     notes: Callable[..., None]
     learns: Callable[..., None]
     accepts: Callable[..., None] = note_nothing
+    expects: Callable[..., None] = expect_nothing
 
+
+LABELS, DISAGREEMENT, GAIN = 0, 1, 2  # what true labels have taught: their number, and two sums (`shifted_cost`)
+TRUTHS = 3
 
 STATE_VERSION = 1
 OUTSTANDING = 65_536  # decisions that may wait for feedback at once; beyond that the oldest are dropped
@@ -171,6 +184,7 @@ class Policy(ABC):
     merges_on: tuple[str, ...] = ("bins",)  # parameters that two policies must share to add up their evidence
     needs: frozenset[Need] = frozenset()  # what it must be told about accepted samples
     weighs_cost: bool = True  # whether it uses what an offload cost
+    charges_failures: bool = False  # whether a cost that it learns includes what failed offloads cost
     assumes_monotone: bool = False  # whether it relies on agreement not falling with confidence
     keeps_budget: ClassVar[bool] = False  # whether it keeps a budget, and so has another goal than the least cost
 
@@ -196,6 +210,9 @@ class Policy(ABC):
         self.id = secrets.token_hex(8)
         self._pending: OrderedDict[int, Decision] = OrderedDict()  # oldest first, so that the oldest is quick to drop
         self._merged: dict[str, State] = {}
+        self._owed = 0.0  # what failed offloads have cost that no answer was charged for yet
+        self._charged = real_column(1)  # what the answer at hand counts beyond what it cost itself
+        self._truths = real_column(TRUTHS)
         self._enclosed = False  # whether a budget has taken over its clock and its open decisions
 
     def start(
@@ -207,6 +224,7 @@ class Policy(ABC):
         notes: Callable[..., None] = note_nothing,
         price: Reals | None = None,
         accepts: Callable[..., None] = note_nothing,
+        expects: Callable[..., None] = expect_nothing,
     ) -> None:
         """Set the table and the functions on it; a constructor ends with this.
 
@@ -215,12 +233,17 @@ class Policy(ABC):
         """
         self.table, self.price_column = table, price
         self._offloads, self._notes, self._learns, self._rebuilds = offloads, notes, learns, rebuilds
-        self._accepts = accepts
+        self._accepts, self._expects = accepts, expects
 
     @property
     def functions(self) -> Functions:
         """The functions on the table that `start` was given, for programs that run them on a copy of the table."""
-        return Functions(self._offloads, self._notes, self._learns, self._accepts)
+        return Functions(self._offloads, self._notes, self._learns, self._accepts, self._expects)
+
+    @property
+    def takes_cost(self) -> bool:
+        """Whether `decide` can be told what offloading the very sample costs."""
+        return self._expects is not expect_nothing
 
     # -- being built --------------------------------------------------------------------------------------------------
 
@@ -248,8 +271,14 @@ class Policy(ABC):
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
-    def decide(self, bin: int) -> Decision:
-        """Decide for the next sample, whose confidence lies in `bin`; advances `time` by one."""
+    def decide(self, bin: int, cost: float | None = None) -> Decision:
+        """Decide for the next sample, whose confidence lies in `bin`; advances `time` by one.
+
+        `cost` is what offloading this very sample costs, where that is known beforehand and differs from sample to
+        sample. Policies that cannot use it raise `TypeError`.
+        """
+        if cost is not None:
+            return self._decide_at(bin, cost)
         bin = self._checked_bin(bin)
         self.time = time = self.time + 1
         if not self._offloads(self.table, bin, time):
@@ -258,13 +287,30 @@ class Policy(ABC):
         self._notes(self.table, bin, time)
         return self._await(True, bin, time)
 
-    def decide_many(self, bins: "Iterable[int] | NDArray[np.integer[Any]]") -> Decisions:
+    def _decide_at(self, bin: int, cost: float) -> Decision:
+        owner = type(self).__name__
+        if not self.takes_cost:
+            raise TypeError(f"{owner}: cost cannot be used before an offload; 'sentinel' can, got {cost!r}")
+        bin, cost = self._checked_bin(bin), _share(owner, "cost", cost)
+        self._expects(self.table, self._shifted(cost))
+        try:
+            return Policy.decide(self, bin)
+        finally:
+            self._expects(self.table, NOT_TOLD)
+
+    def decide_many(
+        self, bins: "Iterable[int] | NDArray[np.integer[Any]]", costs: Iterable[float | None] | None = None
+    ) -> Decisions:
         """Decide for a batch at once, as `decide` would one by one if nothing were learned in between."""
         import numpy as np  # batches are arrays; deciding one sample needs no more than the standard library
 
         checked = self._checked_bins(bins)
         first = self.time + 1
-        offload = np.fromiter((self.decide(int(bin)).offload for bin in checked), bool, len(checked))
+        if costs is None:
+            decisions = [self.decide(int(bin)) for bin in checked]
+        else:
+            decisions = [self.decide(int(bin), cost) for bin, cost in zip(checked, costs, strict=True)]
+        offload = np.fromiter((decision.offload for decision in decisions), bool, len(checked))
         return Decisions(offload, checked, first, self.id, bool(self.needs))
 
     def _checked_bins(self, bins: "Iterable[int] | NDArray[np.integer[Any]]") -> "NDArray[np.int64]":
@@ -300,25 +346,78 @@ class Policy(ABC):
 
         Feedback may come in any order and with any delay, once for each decision. `agreed` is True or False, or, where
         wrong answers have different prices (`hinge.costs.CostMatrix`), one minus the price of this one. `cost` is
-        needed only where the offload cost is learned.
+        needed only where the offload cost is learned; what failed offloads have cost is added to it (see `forget`).
         """
         time = self._waiting(decision)
         agreement = self._checked_agreement(decision, agreed)
-        price = self._checked_cost(decision, cost)
+        own = price = self._checked_cost(decision, cost)
         del self._pending[time]
         self.learned += 1
+        if self._owed:
+            price = min(1.0, own + self._owed)
+            self._owed -= price - own
+        if self.offload_cost is None and self._truths[LABELS]:
+            price = self._shifted(price)
+        self._charged[0] = price - own
         self._learns(self.table, decision.bin, agreement, price, time, self.time)
 
-    def forget(self, decision: Decision) -> None:
-        """Stop waiting for the feedback of a decision; nothing is learned from it.
+    def learn_truth(self, disagreement: float, gain: float) -> None:
+        """Learn, from the true label of an offloaded sample, what the remote's answer was worth (docs/costs.md).
+
+        `disagreement` is what the local answer costs by the remote's (`1 - agreed`), `gain` what it costs more than the
+        remote's by the truth. From now on the policy decides by the shifted cost γ′. A cost that is learned is shifted
+        as it comes: what was learned before stays as it was.
 
         >>> from hinge import Isotonic
-        >>> policy = Isotonic(bins=16, offload_cost=0.5)
-        >>> policy.forget(policy.decide(3))
-        >>> policy.state()["pending"], policy.learned
-        ([], 0)
+        >>> policy = Isotonic(bins=16, offload_cost=0.3)
+        >>> for _ in range(30):  # on which local and remote disagree, and both are wrong
+        ...     policy.learn_truth(disagreement=1, gain=0)
+        >>> policy.offload_cost, policy.shifted_cost
+        (0.3, 1.0)
         """
-        del self._pending[self._waiting(decision)]
+        owner = type(self).__name__
+        disagreement, gain = _share(owner, "disagreement", disagreement), real(owner, "gain", gain, -1, 1)
+        self._check_movable()
+        _add(self._truths, (1.0, disagreement, gain))
+        self._weigh(self.shifted_cost)
+
+    @property
+    def shifted_cost(self) -> float | None:
+        """γ′, by which the policy decides: the offload cost, until true labels say what the remote is worth."""
+        return None if self.offload_cost is None else self._shifted(self.offload_cost)
+
+    def _shifted(self, cost: float) -> float:
+        return shifted_cost(cost, self._truths[DISAGREEMENT], self._truths[GAIN])
+
+    def _check_movable(self) -> None:
+        if self.price_column is None:
+            wanted = f"{type(self).__name__}: true labels need a policy whose price can be moved"
+            raise TypeError(f"{wanted}, as hi-lcb's and isotonic's can")
+
+    def _weigh(self, offload_cost: float | None) -> None:
+        """Decide by another offload cost from now on, where it is not learned."""
+        if offload_cost is not None and self.price_column is not None:
+            self.price_column[0] = offload_cost
+        self._rebuild()
+
+    def forget(self, decision: Decision, cost: float = 0.0) -> None:
+        """Stop waiting for the feedback of a decision; nothing is learned from it about agreement.
+
+        `cost` is what the offload cost though it failed. Where the cost is learned, the next answers are charged for
+        it, up to a cost of 1 each: so an answer costs what is spent on one on average, failures included.
+
+        >>> from hinge import Isotonic
+        >>> policy = Isotonic(bins=16)
+        >>> policy.forget(policy.decide(3), cost=0.9)
+        >>> for _ in range(2):
+        ...     policy.learn(policy.decide(3), agreed=True, cost=0.5)
+        >>> policy.learned, policy.state()["evidence"]["costs"][:2]  # two costs and their sum: 0.9 + 0.5 + 0.5
+        (2, [2.0, 1.9])
+        """
+        time, paid = self._waiting(decision), _share(type(self).__name__, "cost", cost)
+        del self._pending[time]
+        if self.offload_cost is None and self.weighs_cost and self.charges_failures:
+            self._owed += paid
 
     def _waiting(self, decision: Decision) -> int:
         """The time of a decision that waits for feedback."""
@@ -417,6 +516,11 @@ class Policy(ABC):
         """Whether a budget leaves nothing to spend at present, so that samples are accepted that want offloading."""
         return False
 
+    @property
+    def warning(self) -> str | None:
+        """What the policy cannot keep at present, in words; None: nothing."""
+        return "the offload budget is exhausted" if self.exhausted else None
+
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
         return f"{type(self).__name__}({settings})"
@@ -444,6 +548,8 @@ class Policy(ABC):
             "evidence": {field: list(self._column(field)) for field in self.evidence},
             "carried": {field: list(self._column(field)) for field in self.carried},
             "pending": [[decision.time, decision.bin, decision.offload] for decision in self._pending.values()],
+            **({"owed": self._owed} if self._owed else {}),
+            "truths": list(self._truths),
         }
 
     @classmethod
@@ -485,12 +591,14 @@ class Policy(ABC):
         for field, values in evidence.items():
             column = self._column(field)
             column[:] = array(column.typecode, values)
+        self._owed = self._checked_owed(state.get("owed", 0.0))
         pending = state.get("pending", [])
         if not isinstance(pending, list):
             raise InvalidState(f"{type(self).__name__}: pending must be a list, got {shown(pending)}")
         for entry in pending:
             self._restore_pending(entry)
-        self._rebuild()
+        self._restore_truths(state.get("truths", [0.0] * TRUTHS))
+        self._weigh(self.shifted_cost)
         for field in self.carried:
             column = self._column(field)
             column[:] = array(column.typecode, self._checked_field(_mapping(state, "carried"), field))
@@ -502,6 +610,12 @@ class Policy(ABC):
             if snapshot["as_of"] > self.time:
                 raise InvalidState(f"{type(self).__name__}: state has evidence of {shown(source)} from the future")
 
+    def _checked_owed(self, owed: Any) -> float:
+        """Every sample so far may have failed, at a cost of 1 at most."""
+        if type(owed) not in (int, float) or not 0 <= owed <= self.time:
+            raise InvalidState(f"{type(self).__name__}: state owes {shown(owed)} for offloads that failed")
+        return float(owed)
+
     def _restore_pending(self, entry: object) -> None:
         if not (isinstance(entry, list | tuple) and len(entry) == 3 and isinstance(entry[2], bool)):
             raise InvalidState(f"{type(self).__name__}: state has an impossible pending decision: {shown(entry)}")
@@ -510,6 +624,15 @@ class Policy(ABC):
         except (TypeError, ValueError) as error:
             raise InvalidState(f"{type(self).__name__}: state has an impossible pending decision: {error}") from error
         self._await(entry[2], bin, time)
+
+    def _restore_truths(self, truths: object) -> None:
+        numbers = truths if isinstance(truths, list) and {*map(type, truths)} <= {int, float} else []
+        if len(numbers) == TRUTHS:
+            labels, disagreement, gain = numbers
+            if 0 <= disagreement <= labels <= MOST_SAMPLES and abs(gain) <= labels:
+                self._truths[:] = array("d", numbers)
+                return
+        raise InvalidState(f"{type(self).__name__}: state has impossible true labels: {shown(truths)}")
 
     def _snapshot(self, state: Mapping[str, Any]) -> State:
         """The evidence in a state or in one source's part of it, checked and copied."""

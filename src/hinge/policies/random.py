@@ -50,13 +50,17 @@ class RandomisedPolicy(Policy):
         super().__init__(bins, offload_cost)
         self.seed = whole(type(self).__name__, "seed", seed, 0, SEED_LIMIT - 1)
 
-    def decide(self, bin: int) -> Decision:
+    def decide(self, bin: int, cost: float | None = None) -> Decision:
+        if cost is not None:
+            return self._decide_at(bin, cost)
         bin = self._checked_bin(bin)
         time = self.time + 1
         offload = self._offloads(self.table, bin, time)
         self.time = time
         if offload:
             self._notes(self.table, bin, time)
+        else:
+            self._accepts(self.table, bin, time)
         return self._await(offload, bin, time) if offload or self.needs else ACCEPTED
 
     @abstractmethod

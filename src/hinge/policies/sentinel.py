@@ -33,6 +33,11 @@ audits exceeds ALARM, everything learned about agreement is dropped.
 **Rises.** A bin that is offloaded teaches with every sample. Where Page's sum of "agreement has come up to break-even"
 exceeds RISE + RISE_GROWTH log n after n offloads, the bin keeps only what it has seen since that sum was last 0.
 
+**A cost known beforehand** (`decide(bin, cost=…)`). Agreement does not depend on cost, so one set of counts serves all
+costs: E_i and N_i are taken at q = 1 - cost of the very sample, which is accepted where E_i exceeds the right side
+above with g = 0. An audit is due once AUDIT √(t' (f_i - q)) / q samples were accepted since the last, with the q of the
+sample at hand: the cheaper its offload, the sooner. Nothing is granted ahead, so no cost is rounded to a level.
+
 Nothing is proved here beyond what `docs/isotonic.md` says of the evidence. The constants were chosen by simulation, on
 four of the shipped traces: `benchmarks/regrets/changes.py` names them, and measures the others too.
 """
@@ -42,12 +47,12 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hinge._checks import positive
 from hinge.errors import InvalidState
 from hinge.policies.expiry import COST_SUMS, COUNT, FOREVER, count, count_cost
 from hinge.policies.isotonic import (
     break_even,
     checked_stakes,
+    evidence_at,
     first_of_class,
     fit_bin,
     fit_up_to,
@@ -58,6 +63,7 @@ from hinge.policies.isotonic import (
 )
 from hinge.policies.policy import (
     ACCEPTED,
+    NOT_TOLD,
     Decision,
     Evidence,
     Explanation,
@@ -69,6 +75,7 @@ from hinge.policies.policy import (
     whole_column,
 )
 
+ALPHA = 0.6
 ENTRY, WARM = 0.4, 48.0  # evidence that a licence needs grows as ENTRY log(1 + m / WARM) with the samples of its bin
 AUDIT = 20.0
 HURRY = 20  # the longest licence of a bin that is suspected
@@ -107,9 +114,13 @@ class SentinelTable(NamedTuple):
     since: Wholes  # the time of the last alarm
     dropped: Wholes  # how often the evidence of each bin was dropped
     noticed: Wholes  # ALARMS, RISES
+    told: Reals  # what offloading the sample at hand costs, where that is known beforehand; else NOT_TOLD
+    unaudited: Wholes  # samples of a bin accepted at a cost told, since the last audit of such a one
+    audited_at: Reals  # the break-even of the awaited audit of such a sample; 0: of one without
+    outdated: Wholes  # the lowest bin whose fit `refit` may have left as it was
     price: Reals
     stakes: Reals
-    alpha: float
+    alpha: float  # always ALPHA; the fit of a learned cost looks for it here
 
 
 # -- licences ---------------------------------------------------------------------------------------------------------
@@ -129,10 +140,18 @@ def believed(table: SentinelTable, bin: int) -> float:
     return (table.total[bin] + 1.0) / (table.weight[bin] + 2.0)
 
 
-def doubt(table: SentinelTable, bin: int, arrivals: float) -> float:
+def doubt(table: SentinelTable, support: float, arrivals: float) -> float:
     """2α (L - log(1 + L)) with L = log(1 + m / N)."""
-    span = math.log1p(arrivals / table.support[bin])
+    span = math.log1p(arrivals / support)
     return 2.0 * table.alpha * (span - math.log1p(span))
+
+
+def enough(table: SentinelTable, bin: int, evidence: float, support: float) -> bool:
+    """Whether evidence of so many offloads is enough for a licence of no samples."""
+    if support <= 0.0:
+        return False
+    arrivals = table.arrivals[bin] + table.granted[bin] - table.left[bin]
+    return bool(evidence > ENTRY * math.log1p(arrivals / WARM) + doubt(table, support, arrivals))
 
 
 def is_suspected(table: SentinelTable) -> bool:
@@ -145,15 +164,14 @@ def longest(table: SentinelTable, bin: int, q: float, time: int) -> int:
     if is_suspected(table) or table.suspicion[bin] > SUSPECTED:
         return HURRY
     gap = max(believed(table, bin) - q, LEAST_GAP)
-    return max(HURRY, int(AUDIT * math.sqrt((time - table.since[0]) * gap) / q))
+    return max(HURRY, int(min(AUDIT * math.sqrt((time - table.since[0]) * gap) / q, FOREVER)))
 
 
 def holds(table: SentinelTable, bin: int, q: float) -> bool:
     """Whether the evidence is enough for a licence of no samples; none is needed where q is 0."""
-    if q <= 0.0 or q >= 1.0 or table.support[bin] <= 0.0:
+    if q <= 0.0 or q >= 1.0:
         return q <= 0.0
-    arrivals = table.arrivals[bin] + table.granted[bin] - table.left[bin]
-    return bool(table.evidence[bin] > ENTRY * math.log1p(arrivals / WARM) + doubt(table, bin, arrivals))
+    return enough(table, bin, table.evidence[bin], table.support[bin])
 
 
 def licence(table: SentinelTable, bin: int, time: int) -> int:
@@ -166,7 +184,7 @@ def licence(table: SentinelTable, bin: int, time: int) -> int:
     arrivals = table.arrivals[bin] + table.granted[bin] - table.left[bin]
     rest = table.evidence[bin] - ENTRY * math.log1p(arrivals / WARM)
     samples = longest(table, bin, q, time)
-    while samples > 0 and rest <= doubt(table, bin, arrivals + samples):
+    while samples > 0 and rest <= doubt(table, table.support[bin], arrivals + samples):
         samples //= 2
     return samples
 
@@ -186,6 +204,8 @@ def shorten(table: SentinelTable, bin: int, samples: int) -> None:
 
 def offloads_watched(table: SentinelTable, bin: int, time: int) -> bool:
     """Offload a sample that is due as an audit, or whose bin gets no licence."""
+    if table.told[0] >= 0.0:
+        return offloads_at(table, bin, time)
     if table.left[bin] > 0:
         return False
     return table.granted[bin] > 0 or licence(table, bin, time) == 0
@@ -193,6 +213,10 @@ def offloads_watched(table: SentinelTable, bin: int, time: int) -> bool:
 
 def accept_counted(table: SentinelTable, bin: int, time: int) -> None:
     """Count a sample down; one that a budget made accepted is only counted."""
+    if table.told[0] >= 0.0:
+        table.unaudited[bin] += 1
+        table.arrivals[bin] += 1
+        return
     if table.left[bin] == 0 and table.granted[bin] == 0:
         grant(table, bin, licence(table, bin, time))
     if table.left[bin] > 0:
@@ -203,14 +227,52 @@ def accept_counted(table: SentinelTable, bin: int, time: int) -> None:
 
 def note_offload(table: SentinelTable, bin: int, time: int) -> None:
     """Count the sample. One that comes after a licence is an audit if the evidence still holds: the licence goes on."""
+    if table.told[0] >= 0.0:
+        note_offload_at(table, bin, time)
+        return
     after_licence = table.granted[bin] > 0
     grant(table, bin, 0)
     table.arrivals[bin] += 1
     if after_licence:
         samples = licence(table, bin, time)
         if samples > 0:
-            table.audited[bin] = time
+            table.audited[bin], table.audited_at[bin] = time, 0.0
             grant(table, bin, samples)
+
+
+# -- a cost known beforehand ------------------------------------------------------------------------------------------
+
+
+def expect_cost(table: SentinelTable, cost: float) -> None:
+    """Let the next decision be for this cost, or for `NOT_TOLD`."""
+    table.told[0] = cost
+
+
+def holds_at(table: SentinelTable, bin: int, q: float) -> bool:
+    """As `holds`, for the break-even of one sample."""
+    if q <= 0.0 or q >= 1.0:
+        return q <= 0.0
+    for i in range(table.outdated[0], len(table.offloads)):
+        fit_bin(table, i, table.offloads[i], table.agreements[i], break_even(table, i, table.price[0]))
+    table.outdated[0] = len(table.offloads)
+    evidence, support = evidence_at(table, bin, q)
+    return enough(table, bin, evidence, support)
+
+
+def offloads_at(table: SentinelTable, bin: int, time: int) -> bool:
+    """Offload a sample for whose cost the evidence is not enough, or that is due as an audit."""
+    q = break_even(table, bin, table.told[0])
+    if not holds_at(table, bin, q):
+        return True
+    return bool(q > 0.0 and table.unaudited[bin] >= longest(table, bin, q, time))
+
+
+def note_offload_at(table: SentinelTable, bin: int, time: int) -> None:
+    """Count the sample; it is an audit if the evidence was enough."""
+    q = break_even(table, bin, table.told[0])
+    if holds_at(table, bin, q):
+        table.audited[bin], table.audited_at[bin], table.unaudited[bin] = time, q, 0
+    table.arrivals[bin] += 1
 
 
 # -- learning ---------------------------------------------------------------------------------------------------------
@@ -218,8 +280,11 @@ def note_offload(table: SentinelTable, bin: int, time: int) -> None:
 
 def step(total: float, agreed: float, suspected: float, usual: float) -> float:
     """Page's sum after one more offload: the log-likelihood ratio of two agreements is added."""
-    ratio = agreed * math.log(suspected / usual) + (1.0 - agreed) * math.log((1.0 - suspected) / (1.0 - usual))
-    return max(0.0, total + ratio)
+    if agreed > 0.0:
+        total += agreed * math.log(suspected / usual)
+    if agreed < 1.0:
+        total += (1.0 - agreed) * math.log((1.0 - suspected) / (1.0 - usual))
+    return max(0.0, total)
 
 
 def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
@@ -228,7 +293,10 @@ def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, ti
     q = fitted(table, bin, now)
     usual = (table.agreements[bin] + 1.0) / (table.offloads[bin] + 2.0)
     audit = table.audited[bin] == time
-    if 0.0 < q < 1.0:
+    told = audit and table.audited_at[bin] > 0.0
+    if told:
+        compare_audit(table, bin, x, table.audited_at[bin], usual)
+    elif 0.0 < q < 1.0:
         if audit:
             compare_audit(table, bin, x, q, usual)
         else:
@@ -236,6 +304,8 @@ def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, ti
     if table.offloads[bin] >= ESTIMATED:
         table.sums[OFFLOADS] = min(step(table.sums[OFFLOADS], x, FALL * usual, usual), 2.0 * FALLEN)
     count(table, bin, x)
+    if bin < table.outdated[0]:
+        table.outdated[0] = bin
     if len(table.costs) > 0:
         count_cost(table, cost)
     if table.sums[AUDITS] > ALARM:
@@ -248,7 +318,8 @@ def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, ti
             shorten(table, i, HURRY)
     if audit:
         table.audited[bin] = 0
-        grant(table, bin, licence(table, bin, now))
+        if not told:
+            grant(table, bin, licence(table, bin, now))
 
 
 def compare_audit(table: SentinelTable, bin: int, x: float, q: float, usual: float) -> None:
@@ -291,7 +362,7 @@ def sound_alarm(table: SentinelTable, now: int) -> None:
         table.offloads[i] = table.agreements[i] = table.weight[i] = table.total[i] = 0.0
         table.evidence[i] = table.support[i] = 0.0
         table.suspicion[i] = table.rising[i] = table.recent_offloads[i] = table.recent_agreements[i] = 0.0
-        table.left[i] = table.granted[i] = table.arrivals[i] = table.audited[i] = 0
+        table.left[i] = table.granted[i] = table.arrivals[i] = table.audited[i] = table.unaudited[i] = 0
         table.first[i] = i
         table.dropped[i] += 1
     table.sums[AUDITS] = table.sums[OFFLOADS] = 0.0
@@ -301,11 +372,13 @@ def sound_alarm(table: SentinelTable, now: int) -> None:
 
 def rebuild_watched(table: SentinelTable) -> None:
     """Redo every fit, and end the licences that it would not give."""
+    table.outdated[0] = 0
     if len(table.costs) == 0:
         for i in range(len(table.offloads)):
             q = break_even(table, i, table.price[0])
             fit_bin(table, i, table.offloads[i], table.agreements[i], q)
-            if table.left[i] > 0 and not holds(table, i, q):
+            endless = q > 0.0 and table.left[i] > FOREVER // 2  # given when an offload cost a whole wrong answer
+            if table.left[i] > 0 and (endless or not holds(table, i, q)):
                 shorten(table, i, 0)
 
 
@@ -320,27 +393,28 @@ class Sentinel(Policy):
     >>> print(policy.explain(14))
     Bin 14 is accepted: no offload of it seen yet (bins 10–12 together: 5 of 5); audited after 54 more samples of it.
 
+    One set of counts serves all costs: `decide` may be told what offloading the very sample costs.
+
+    >>> policy.decide(14, cost=0.01).offload, policy.decide(14, cost=0.5).offload
+    (True, False)
+
     `stakes` is as for `Isotonic`.
     """
 
     name = "sentinel"
     assumes_monotone = True
+    charges_failures = True
     evidence = ("offloads", "agreements", "costs")
     carried = (
         *("left", "granted", "arrivals", "audited", "sums", "suspicion", "rising"),
-        *("recent_offloads", "recent_agreements", "since", "dropped", "noticed"),
+        *("recent_offloads", "recent_agreements", "since", "dropped", "noticed", "unaudited", "audited_at"),
     )
     merges_on = ("bins", "stakes")
 
     def __init__(
-        self,
-        bins: int = 16,
-        alpha: float = 0.6,
-        offload_cost: float | None = None,
-        stakes: Sequence[float] | None = None,
+        self, bins: int = 16, offload_cost: float | None = None, stakes: Sequence[float] | None = None
     ) -> None:
         super().__init__(bins, offload_cost)
-        self.alpha = positive(type(self).__name__, "alpha", alpha)
         self.stakes = checked_stakes(type(self).__name__, stakes, self.bins)
         table = SentinelTable(
             offloads=real_column(self.bins),
@@ -363,33 +437,36 @@ class Sentinel(Policy):
             since=whole_column(1),
             dropped=whole_column(self.bins),
             noticed=whole_column(2),
+            told=real_column(1, NOT_TOLD),
+            unaudited=whole_column(self.bins),
+            audited_at=real_column(self.bins),
+            outdated=whole_column(1),
             price=real_column(1, self.offload_cost or 0.0),
             stakes=array("d", self.stakes or [1.0]),
-            alpha=self.alpha,
+            alpha=ALPHA,
         )
         self.start(
-            table, offloads_watched, learn_watched, rebuild_watched, note_offload, table.price, accepts=accept_counted
+            *(table, offloads_watched, learn_watched, rebuild_watched, note_offload),
+            *(table.price, accept_counted, expect_cost),
         )
         self._licences = table.left  # one attribute lookup fewer for each sample
-        rebuild_watched(table)
 
-    def decide(self, bin: int) -> Decision:
+    def decide(self, bin: int, cost: float | None = None) -> Decision:
         left = self._licences
         try:
-            if bin >= 0 and left[bin]:
-                left[bin] -= 1
+            samples = left[bin]
+            if samples and bin >= 0 and cost is None:
+                left[bin] = samples - 1
                 self.time += 1
                 return ACCEPTED
         except (TypeError, IndexError):
             pass  # not a bin, which is said below
-        return super().decide(bin)
+        return super().decide(bin, cost)
 
     def explain(self, bin: int) -> Explanation:
-        bin = self._checked_bin(bin)
-        table, time = self.table, self.time + 1
-        offload = offloads_watched(table, bin, time)
-        left = 0 if offload else int(table.left[bin]) or licence(table, bin, time)
-        offloads, agreements = table.offloads[bin], table.agreements[bin]
+        left, _ = self.countdown(bin)
+        offload = left == 0
+        offloads, agreements = self.table.offloads[bin], self.table.agreements[bin]
         return Explanation(
             bin=bin,
             offload_probability=float(offload),
@@ -399,6 +476,12 @@ class Sentinel(Policy):
             samples_left=left if left < FOREVER // 2 else None,
             reason=f"Bin {bin} is {self._sentence(bin, offload, left)}.",
         )
+
+    def countdown(self, bin: int) -> tuple[int, int]:
+        """Samples of a bin until the next is audited, and how long its next licence is by what is known now."""
+        bin = self._checked_bin(bin)
+        samples = licence(self.table, bin, self.time + 1)
+        return int(self.table.left[bin]) if self.table.granted[bin] > 0 else samples, samples
 
     @property
     def alarms(self) -> dict[str, int]:
@@ -444,7 +527,8 @@ class Sentinel(Policy):
         super()._refresh()
         table, owner = self.table, type(self).__name__
         for bin in range(self.bins):
-            if table.left[bin] > table.granted[bin] or max(table.arrivals[bin], table.audited[bin]) > self.time:
+            past = max(table.arrivals[bin], table.audited[bin], table.unaudited[bin])
+            if table.left[bin] > table.granted[bin] or past > self.time or table.audited_at[bin] >= 1.0:
                 raise InvalidState(f"{owner}: state has an impossible licence for bin {bin}")
         counts = [list(table.dropped), *(snapshot["alarms"] for snapshot in self._merged.values())]
         if any(len(dropped) != self.bins for dropped in counts):

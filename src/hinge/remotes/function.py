@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from threading import BoundedSemaphore, Thread
+from threading import Thread
 from typing import Any
 
 from hinge._fork import renew_after_fork
@@ -79,15 +79,17 @@ class InThreads:
 
     def after_fork(self) -> None:
         """The threads of the parent's calls do not exist in a child."""
-        self._permits = BoundedSemaphore(self._at_once)
+        # A queue, not a semaphore: that is Python code, which Ctrl-C may leave with its lock held.
+        self._permits: SimpleQueue[None] = SimpleQueue()
+        for _ in range(self._at_once):
+            self._permits.put(None)
 
     def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
         """The remote's reply, or its exception; raises `RemoteLate` at the deadline."""
         outcome: SimpleQueue[Outcome] = SimpleQueue()
-        if not self._permits.acquire(timeout=_left(deadline)):
-            raise _late()
-        self._start(samples, deadline, outcome.put)
         try:
+            self._permits.get(timeout=_left(deadline))
+            self._start(samples, deadline, outcome.put)
             return _result(outcome.get(timeout=_left(deadline)))
         except Empty:
             raise _late() from None
@@ -103,7 +105,7 @@ class InThreads:
 
         try:
             async with asyncio.timeout(_left(deadline)):
-                while not self._permits.acquire(blocking=False):
+                while not self._permitted():
                     await asyncio.sleep(_POLL_S)
                 self._start(samples, deadline, deliver)
                 outcome = await future
@@ -119,6 +121,13 @@ class InThreads:
         """Close the remote, which may block, in a thread."""
         await asyncio.to_thread(self._remote.close)
 
+    def _permitted(self) -> bool:
+        try:
+            self._permits.get_nowait()
+        except Empty:
+            return False
+        return True
+
     def _start(self, samples: Sequence[Any], deadline: Deadline, deliver: Callable[[Outcome], None]) -> None:
         permits = self._permits
 
@@ -127,13 +136,13 @@ class InThreads:
                 outcome: Outcome = self._remote.ask(samples, deadline)
             except BaseException as error:  # SystemExit too: the caller has a local answer
                 outcome = error
-            permits.release()
+            permits.put(None)
             deliver(outcome)
 
         try:
             Thread(target=call, name="hinge-remote", daemon=True).start()
         except BaseException:  # the system has no thread left
-            permits.release()
+            permits.put(None)
             raise
 
 

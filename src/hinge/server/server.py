@@ -148,6 +148,8 @@ class Server:
         self._start()
 
     def _start(self) -> _Run:
+        if self._run is not None and self._run.is_alive:
+            raise RuntimeError("Server: it runs already; close it before it is started again")
         models = {place: Model.load(place.path, self._threads) for place in self.places}
         mutual = self.tls is not None and self.tls.client_ca is not None
         guarded = self._insecure or mutual or self._token is not None
@@ -228,6 +230,9 @@ class _Run:
         except TimeoutError:
             self.stop()
             raise RuntimeError("Server: it did not start in time") from None
+        except Exception:
+            self.join()  # its thread has nothing more to do, but may not have ended yet
+            raise
 
     def stop(self) -> None:
         """Begin to drain; the second time, stop draining. Thread-safe, and safe in a signal handler."""
@@ -237,11 +242,16 @@ class _Run:
             if self._loop is not None and self._told_to_stop is not None:
                 self._loop.call_soon_threadsafe(self._told_to_stop.set)
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._thread.is_alive()
+
     def join(self) -> bool:
         """Wait until the server has stopped; False if it does not."""
         if self._thread.ident is not None:
             self._thread.join(self._server.drain_s + 10)
-        return not self._thread.is_alive()
+        return not self.is_alive
 
     def _main(self) -> None:
         failed: BaseException | None = None

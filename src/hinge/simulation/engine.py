@@ -6,7 +6,7 @@ with the same `map`.
 
 import copy
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -114,9 +114,10 @@ class Task:
     seed: int
     record_decisions: bool
     machine_code: bool
+    told_costs: frozenset[str] = frozenset()
 
     def __call__(self) -> dict[str, Run]:
-        playing = {name: self._player(policy) for name, policy in self.policies.items()}
+        playing = {name: self._player(policy, name in self.told_costs) for name, policy in self.policies.items()}
         oracle_cost, marks, time = 0.0, [], 0
         for samples in self.source.stream(self.seed, self.horizon):
             for each in playing.values():
@@ -127,21 +128,27 @@ class Task:
             oracle_cost, time = float(sums[-1]), time + len(sums)
         return {name: each.run(np.concatenate(marks)) for name, each in playing.items()}
 
-    def _player(self, policy: Policy | PlainPolicy) -> "Player":
+    def _player(self, policy: Policy | PlainPolicy, told_cost: bool) -> "Player":
         fresh = policy.fresh(policy_seed(self.seed))
         room = self.horizon if self.record_decisions else 0
-        return Player(fresh, self.source, self.times, room, self.machine_code)
+        return Player(fresh, self.source, self.times, room, self.machine_code, told_cost)
 
 
 class Player:
     """A policy in a run: its table, its loop, and its sums."""
 
     def __init__(
-        self, policy: Policy | PlainPolicy, source: Source, times: Wholes, room: int, machine_code: bool
+        self,
+        policy: Policy | PlainPolicy,
+        source: Source,
+        times: Wholes,
+        room: int,
+        machine_code: bool,
+        told_cost: bool = False,
     ) -> None:
         self.machine_code = machine_code = machine_code and isinstance(policy, Policy)
         self.table: Any = machine_table(policy.table) if machine_code else policy.table
-        self.told = Told(Need.COST in policy.needs, Need.AGREEMENT in policy.needs)
+        self.told = Told(Need.COST in policy.needs, Need.AGREEMENT in policy.needs, told_cost)
         self.adversary = source if isinstance(source, Adaptive) else None
         self.loop = loop(player_against if self.adversary else player, policy.functions, machine_code)
         self.time = 0
@@ -201,6 +208,7 @@ def simulate(
     *,
     record_decisions: bool = False,
     times: Sequence[int] | None = None,
+    told_costs: Collection[str] = (),
     executor: Executor | None = None,
     progress: Progress | None = None,
     machine_code: bool | None = None,
@@ -211,7 +219,8 @@ def simulate(
     gates, objects with `decide(bin)` and `learn(decision, agreed, cost)`, which are copied deeply for every run, or
     functions without parameters that make such objects; objects run as Python, the rest compiled if numba is there.
     Interrupting (Ctrl-C) keeps the runs that are done. Sums are recorded at `times` and at the horizon; by default at
-    times that are evenly spread on a logarithmic scale.
+    times that are evenly spread on a logarithmic scale. Policies named in `told_costs` know what offloading a sample
+    costs before they decide, as by `decide(bin, cost=…)`.
 
     >>> from hinge import HILCB
     >>> from hinge.simulation.sources import FixedCosts, Synthetic
@@ -228,13 +237,13 @@ def simulate(
     True
     """
     named = {name: _playable(policy, source) for name, policy in by_name(policies).items()}
-    _check(named, source)
+    _check(named, source, told_costs)
     horizon, runs = whole("simulate", "horizon", horizon, 1, FOREVER), whole("simulate", "runs", runs, 1)
     seed = whole("simulate", "seed", seed, 0)
     machine_code = numba_installed() if machine_code is None else machine_code
     marks = checkpoints(horizon) if times is None else _marks(times, horizon)
     tasks = [
-        Task(named, source, horizon, marks, run_seed, record_decisions, machine_code)
+        Task(named, source, horizon, marks, run_seed, record_decisions, machine_code, frozenset(told_costs))
         for run_seed in run_seeds(seed, runs)
     ]
     done: list[dict[str, Run]] = []
@@ -298,7 +307,11 @@ def _playable(policy: Any, source: Source) -> Policy | PlainPolicy:
     raise TypeError(f"{wanted}, got {policy!r}")
 
 
-def _check(policies: Mapping[str, Policy | PlainPolicy], source: Source) -> None:
+def _check(policies: Mapping[str, Policy | PlainPolicy], source: Source, told_costs: Collection[str]) -> None:
+    for name in told_costs:
+        policy = policies.get(name)
+        if not isinstance(policy, Policy) or not policy.takes_cost or isinstance(source, Adaptive):
+            raise TypeError(f"simulate: told_costs must name policies whose decide takes a cost, got {name!r}")
     for name, policy in policies.items():
         if policy.bins is not None and policy.bins != source.bins:
             raise ValueError(f"simulate: policy {name!r} has {policy.bins} bins, but the source has {source.bins}")

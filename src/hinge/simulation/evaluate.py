@@ -14,6 +14,7 @@ import numpy as np
 from hinge._checks import real, whole
 from hinge.bins import Bins, UniformBins
 from hinge.confidence import ConfidenceMeasure, max_softmax
+from hinge.costs import shifted_cost
 from hinge.gate import DEFAULT_BINS, Gate
 from hinge.policies import Policy, build, policy_class, policy_names
 from hinge.simulation.engine import Playable, Progress, by_name, simulate
@@ -36,12 +37,25 @@ FITTED = ("offline", "logistic")  # fitted in hindsight, on the very samples the
 INFORMED = ("oracle", "static", *FITTED)  # need a number for the cost, and cannot learn it
 
 
+@dataclass(frozen=True)
+class LabelsWorth:
+    """What true labels are worth: the offload cost that they shift, and what policies cost by the truth with it.
+
+    Costs are measured on either half of the log, with γ′ fitted on the labels of the other.
+    """
+
+    shifted_cost: float  # γ′, fitted on all labels
+    disagreements: int  # that it is fitted on
+    true_costs: Mapping[str, tuple[float, float]]  # a sample, by policy: with the offload cost as given, and with γ′
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluation(Results):
     """The results of `evaluate`, by policy. `str()` is a table, `figures()` has what `hinge evaluate --json` prints.
 
     `dips` are the bins in which agreement falls with confidence, across the break-even: policies that assume the
-    contrary accept there wrongly.
+    contrary accept there wrongly. `labels` says what the true labels are worth, where the log has them and the offload
+    cost is known.
     """
 
     policies: Mapping[str, Playable]
@@ -50,6 +64,7 @@ class Evaluation(Results):
     offload_cost: float | None  # None: learned by the policies
     shuffled: Results | None  # the same on shuffled orders of the log, which show how much the order matters
     dips: tuple[Dip, ...]
+    labels: LabelsWorth | None
 
     def figures(self) -> list[dict[str, Any]]:
         """The figures of each policy; after shuffled orders also their mean cost per sample, and its spread."""
@@ -100,6 +115,8 @@ def evaluate(
 
     Without `horizon` the log is replayed once, in its own order, and then in `runs` shuffled orders. With it, `runs`
     times that many samples are drawn with replacement. The offline and logistic modules are fitted on the log itself.
+    Where the log has true labels and the cost is known, `labels` has the shifted cost γ′ (`hinge.costs.shifted_cost`)
+    and what it saves, on halves of the log whose labels it was not fitted on.
 
     >>> print(evaluate("synthetic-cifar10", ["isotonic", "always-remote"], offload_cost=0.5, runs=2))
     policy         cost per sample  offloaded  accuracy  true accuracy  regret  shuffled
@@ -117,16 +134,70 @@ def evaluate(
     ready = _ready(chosen, partial(lineup, source=source, offload_cost=cost, horizon=length, alpha=alpha, seed=seed))
     results = simulate(ready, source, length, 1 if horizon is None else runs, seed, progress=progress)
     shuffled: Results | None = None
-    if horizon is None and results.complete:
+    labels: LabelsWorth | None = None
+    if results.complete:
         try:
-            orders = Shuffled(recorded, binning, costs)
-            shuffled = simulate(ready, orders, length, runs, seed, progress=progress)
+            if horizon is None:
+                orders = Shuffled(recorded, binning, costs)
+                shuffled = simulate(ready, orders, length, runs, seed, progress=progress)
+            if recorded.label is not None and cost is not None:
+                labels = _labels_worth(ready, recorded, binning, cost, runs, seed)
         except KeyboardInterrupt:  # before the first of them is done: the order as recorded remains
             results = replace(results, complete=False)
     complete = results.complete and (shuffled is None or shuffled.complete)
     dips = significant_dips(*source.history(), source.bins, source.offload_costs.tolist())
     crossing = tuple(dip for dip in dips if dip.crosses)  # the others mislead no policy
-    return Evaluation(results.records, complete, ready, recorded, binning, cost, shuffled, crossing)
+    return Evaluation(results.records, complete, ready, recorded, binning, cost, shuffled, crossing, labels)
+
+
+def fitted_cost(trace: Trace, offload_cost: float) -> float:
+    """The shifted cost γ′ by the true labels of a trace.
+
+    >>> trace = load_trace("cifar100-resnet18-calibrated")
+    >>> round(fitted_cost(trace, 0.2), 3), fitted_cost(trace, 0.5)
+    (0.531, 1.0)
+    """
+    if trace.local_right is None or trace.remote_right is None:
+        raise ValueError(f"fitted_cost: trace must have true labels, got {trace!r}")
+    gain = trace.remote_right.sum() - trace.local_right.sum()  # where the two agree there is none
+    return shifted_cost(offload_cost, float((~trace.agreed).sum()), float(gain))
+
+
+def halves(trace: Trace, seed: int) -> tuple[Trace, Trace]:
+    """A random half of a trace, and the rest; either in the order of the trace."""
+    chosen = np.arange(len(trace)) < len(trace) // 2
+    np.random.default_rng(seed).shuffle(chosen)
+    one, other = ({name: values[rows] for name, values in trace.columns.items()} for rows in (chosen, ~chosen))
+    return Trace.from_frame(one), Trace.from_frame(other)
+
+
+def with_cost(policy: Policy, offload_cost: float) -> Policy:
+    """The policy before its first sample, told another offload cost."""
+    return type(policy)(**{**policy.parameters, "offload_cost": offload_cost})
+
+
+def _labels_worth(
+    ready: Mapping[str, Playable], trace: Trace, bins: Bins, cost: float, runs: int, seed: int
+) -> LabelsWorth | None:
+    """What policies whose price can be moved cost on either half of a trace, and with γ′ by the labels of the other."""
+    policies = {name: each.policy if isinstance(each, Gate) else each for name, each in ready.items()}
+    movable = {
+        name: policy
+        for name, policy in policies.items()
+        if isinstance(policy, Policy) and policy.price_column is not None and policy.offload_cost is not None
+    }
+    if len(trace) < 2 or not movable:
+        return None
+    one, other = halves(trace, seed)
+    paid = np.zeros((len(movable), 2))
+    for labelled, held_out in ((one, other), (other, one)):
+        shifted = {name: with_cost(policy, fitted_cost(labelled, cost)) for name, policy in movable.items()}
+        source = Shuffled(held_out, bins, FixedCosts(cost))
+        for column, chosen in enumerate((movable, shifted)):
+            records = simulate(chosen, source, len(held_out), runs, seed).values()
+            paid[:, column] += [record.true_cost_per_sample[:, -1].mean() / 2 for record in records]
+    true_costs = {name: (given, moved) for name, (given, moved) in zip(movable, paid.tolist(), strict=True)}
+    return LabelsWorth(fitted_cost(trace, cost), int((~trace.agreed).sum()), true_costs)
 
 
 def as_trace(trace: Any, confidence: ConfidenceMeasure | None = None) -> Trace:

@@ -23,10 +23,11 @@ Loop = Callable[..., None]
 
 
 class Told(NamedTuple):
-    """What a policy learns about accepted samples, too."""
+    """What a policy learns about accepted samples, too, and whether it knows the cost of each before it decides."""
 
     cost: bool
     agreement: bool
+    beforehand: bool
 
 
 class Book(NamedTuple):
@@ -45,6 +46,7 @@ def player(
     notes: Callable[..., None],
     learns: Callable[..., None],
     accepts: Callable[..., None],
+    expects: Callable[..., None],
 ) -> Loop:
     """The loop for a policy with these functions."""
 
@@ -59,6 +61,8 @@ def player(
             for i in range(start, end):
                 time += 1
                 bin, gap = bins[i], gaps[i]
+                if told.beforehand:
+                    expects(table, costs[i])
                 offloaded = offloads(table, bin, time)
                 if offloaded:
                     notes(table, bin, time)
@@ -92,6 +96,7 @@ def player_against(
     notes: Callable[..., None],
     learns: Callable[..., None],
     accepts: Callable[..., None],
+    expects: Callable[..., None],
 ) -> Loop:
     """The loop for a policy against an adversary who sees what the policy would do in every bin."""
 

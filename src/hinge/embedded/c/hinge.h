@@ -12,17 +12,27 @@
      HINGE_RATE          log2(e) / alpha / 2^HINGE_SHIFT, in units of 2^-32
      HINGE_SHIFT         0 to 15
      HINGE_MONOTONE      if defined: HI-LCB, which takes agreement not to fall with confidence; if not: HI-LCB-lite
-     HINGE_TABLE_ONLY    if defined: no learning, as expiries are found elsewhere; of the others HINGE_BINS is needed
+     HINGE_SENTINEL      if defined: Sentinel, with the setting below in place of those above
+     HINGE_BREAK_EVEN    one minus the offload cost, a double between 0 and 1
+     HINGE_TABLE_ONLY    if defined: no learning, as expiries, or Sentinel's licences, are found elsewhere; of the
+                         others HINGE_BINS is needed, and HINGE_SENTINEL
 
    A bin is accepted until its expiry, a time counted in samples, and only an offload moves it. All arithmetic is in
    whole numbers: no floating point, no division, no memory but the state, which is the caller's. A state of zeros has
    seen nothing. It holds no pointers, so that it may be kept in flash or EEPROM byte by byte.
+
+   Sentinel's licences are counted down: `left` samples of a bin are accepted, the next one is offloaded as an audit, and
+   the licence begins again, without learning with the length `granted`; a bin that has none is offloaded. To learn it
+   needs doubles of 64 bits, by hardware or by the compiler's library, and no other function. To decide bit for bit as
+   its twin in Python, it must be compiled without fused operations (-ffp-contract=off).
 
    At the limits:
      a bin too high    is offloaded, as one never seen; to learn about it changes nothing.
      the clock         stops at 2^31. From there a bin whose expiry is later is accepted for good, and every other one
                        is offloaded until it has earned as much. Such an expiry is earned wrongly with a chance of at
                        most 2^(-62 alpha) at each offload.
+                       Sentinel, if it learns, begins again from nothing.
+     a licence         of 2^32 samples and more is 2^32 - 1 long; of 2^31 and more, where Sentinel learns, 2^31 - 1.
      an expiry         of 2^32 and beyond becomes 2^32 - 1.
      65536 offloads    of a bin become 32768, and their agreements half as many; likewise those of all bins, and their
                        costs. What is left is a weighted mean with weights of at most 1: the bound that the policy
@@ -48,6 +58,60 @@ extern "C" {
 #endif
 
 #define HINGE_CLOCK_END 0x80000000u
+
+#ifdef HINGE_SENTINEL
+
+struct hinge_bin {
+    uint32_t left, granted; /* samples that the licence has left, and how long it is */
+#ifndef HINGE_TABLE_ONLY
+    uint32_t arrivals; /* samples before the licence */
+    uint32_t offloads, agreements;
+    uint32_t recent_offloads, recent_agreements; /* since `rising` was last 0 */
+    uint32_t weight, total;                      /* of the top block of the isotonic fit up to this bin */
+    uint32_t support;                            /* offloads in all blocks that are evidence */
+    double evidence, suspicion, rising;          /* the last two: Page's sums, over audits and over other offloads */
+    uint8_t below;                               /* bins below that are in the top block */
+    uint8_t audited;                             /* whether the feedback of an audit is awaited */
+#endif
+};
+
+struct hinge {
+#ifndef HINGE_TABLE_ONLY
+    uint32_t time, since;    /* samples decided so far, and before the last alarm */
+    double audits, offloads; /* Page's sums over those of all bins */
+#endif
+    struct hinge_bin bins[HINGE_BINS];
+};
+
+#ifndef HINGE_TABLE_ONLY
+/* For hinge_decide: the same for a bin whose licence is used up, or that has none. */
+bool hinge_decide_unlicensed(struct hinge *state, struct hinge_bin *of);
+#endif
+
+/* Whether to offload the next sample, whose confidence lies in `bin`. */
+static inline bool hinge_decide(struct hinge *state, uint8_t bin)
+{
+    struct hinge_bin *of;
+#ifndef HINGE_TABLE_ONLY
+    if (state->time < HINGE_CLOCK_END)
+        state->time++;
+#endif
+    if (bin >= HINGE_BINS)
+        return true;
+    of = &state->bins[bin];
+    if (of->left) {
+        of->left--;
+        return false;
+    }
+#ifdef HINGE_TABLE_ONLY
+    of->left = of->granted;
+    return true;
+#else
+    return hinge_decide_unlicensed(state, of);
+#endif
+}
+
+#else
 
 struct hinge_bin {
     uint32_t expiry;
@@ -80,6 +144,8 @@ static inline bool hinge_decide(struct hinge *state, uint8_t bin)
     return time >= expiry;
 }
 
+#endif
+
 #ifndef HINGE_TABLE_ONLY
 /* Take in what an offload has shown: whether the local answer agreed with the remote one. In any order, at any time. */
 #ifdef HINGE_LEARNED_COST
@@ -105,6 +171,323 @@ static inline uint8_t hinge_bin_from_int8(int8_t max_softmax_q)
 #define HINGE_IMPLEMENTED
 
 #ifndef HINGE_TABLE_ONLY
+
+#ifdef HINGE_SENTINEL
+
+#include <float.h>
+
+#if DBL_MANT_DIG != 53
+#error "hinge.h: Sentinel learns in doubles of 64 bits; this compiler has others, and needs HINGE_TABLE_ONLY"
+#endif
+#ifdef HINGE_LEARNED_COST
+#error "hinge.h: Sentinel does not learn the offload cost on a device"
+#endif
+
+/* The same as in Python, where their meaning is explained (hinge/policies/sentinel.py). */
+#define HINGE_ALPHA 0.6
+#define HINGE_ENTRY 0.4
+#define HINGE_WARM 48.0
+#define HINGE_AUDIT 20.0
+#define HINGE_HURRY 20u
+#define HINGE_LEAST_GAP 0.03
+#define HINGE_SUSPECTED 2.0
+#define HINGE_ALARM 8.0
+#define HINGE_FALL 0.75
+#define HINGE_FALLEN 5.5
+#define HINGE_ESTIMATED 8u
+#define HINGE_RISE 5.0
+#define HINGE_RISE_GROWTH 1.5
+#define HINGE_NEAREST 0.04
+#define HINGE_SUREST 0.02
+#define HINGE_TIE 1e-12
+#define HINGE_LONGEST 0x7FFFFFFFu
+
+union hinge_double {
+    double value;
+    uint64_t bits;
+};
+
+/* log x of x > 0: x is 2^k m with m from sqrt(1/2) to sqrt(2), and log m is 2 (s + s^3 / 3 + s^5 / 5 + ...) with
+   s = (m - 1) / (m + 1). */
+static double hinge_log(double x)
+{
+    static const double terms[] = {1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11,
+                                   1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3,  1.0};
+    union hinge_double m;
+    double s, square, sum = 0.0;
+    uint_fast8_t term = 0;
+    int k;
+    m.value = x;
+    k = (int)(m.bits >> 52) - 1022;
+    m.bits = (m.bits & 0x000FFFFFFFFFFFFFu) | 0x3FE0000000000000u;
+    if (m.value < 0.7071067811865476) {
+        m.value *= 2.0;
+        k--;
+    }
+    s = (m.value - 1.0) / (m.value + 1.0);
+    square = s * s;
+    do
+        sum = sum * square + terms[term];
+    while (++term < 11);
+    return k * 0.6931471805599453 + 2.0 * s * sum;
+}
+
+/* The square root of x >= 0, by Newton's method from 6 % above at most. */
+static double hinge_sqrt(double x)
+{
+    union hinge_double root;
+    uint_fast8_t steps = 4;
+    root.value = x;
+    root.bits = (root.bits >> 1) + 0x1FF8000000000000u;
+    do
+        root.value = 0.5 * (root.value + x / root.value);
+    while (--steps);
+    return root.value;
+}
+
+/* An agreement, with one agreement and one disagreement added. */
+static double hinge_mean(uint32_t agreements, uint32_t offloads)
+{
+    return (agreements + 1.0) / (offloads + 2.0);
+}
+
+/* 2 alpha (L - log(1 + L)) with L = log(1 + m / N). */
+static double hinge_doubt(const struct hinge_bin *of, double arrivals)
+{
+    const double span = hinge_log(1.0 + arrivals / of->support);
+    return 2.0 * HINGE_ALPHA * (span - hinge_log(1.0 + span));
+}
+
+/* Whether all bins are. */
+static bool hinge_suspected(const struct hinge *state)
+{
+    return state->audits > HINGE_SUSPECTED || state->offloads > HINGE_FALLEN;
+}
+
+/* Samples of a bin after which one is audited. */
+static uint32_t hinge_longest(const struct hinge *state, const struct hinge_bin *of)
+{
+    double gap = hinge_mean(of->total, of->weight) - HINGE_BREAK_EVEN, samples;
+    if (hinge_suspected(state) || of->suspicion > HINGE_SUSPECTED)
+        return HINGE_HURRY;
+    if (gap < HINGE_LEAST_GAP)
+        gap = HINGE_LEAST_GAP;
+    samples = HINGE_AUDIT * hinge_sqrt((state->time - state->since) * gap) / HINGE_BREAK_EVEN;
+    if (samples < HINGE_HURRY)
+        return HINGE_HURRY;
+    return samples < HINGE_LONGEST ? (uint32_t)samples : HINGE_LONGEST;
+}
+
+/* How many samples of a bin may be accepted from now on; 0: none. */
+static uint32_t hinge_licence(const struct hinge *state, const struct hinge_bin *of)
+{
+    const uint32_t arrivals = of->arrivals + of->granted - of->left;
+    double entry;
+    uint32_t samples;
+    if (!of->support)
+        return 0;
+    entry = HINGE_ENTRY * hinge_log(1.0 + arrivals / HINGE_WARM);
+    if (!(of->evidence > entry + hinge_doubt(of, arrivals)))
+        return 0;
+    samples = hinge_longest(state, of);
+    while (samples && of->evidence - entry <= hinge_doubt(of, (double)arrivals + samples))
+        samples >>= 1;
+    return samples;
+}
+
+/* Give a bin a licence for so many samples in place of the one it has. */
+static void hinge_grant(struct hinge_bin *of, uint32_t samples)
+{
+    of->arrivals += of->granted - of->left;
+    of->granted = of->left = samples;
+}
+
+/* Drop everything that was learned, and every licence. */
+static void hinge_drop(struct hinge *state)
+{
+    uint_fast8_t i;
+    for (i = 0; i < HINGE_BINS; i++) {
+        struct hinge_bin *const of = &state->bins[i];
+        of->left = of->granted = of->arrivals = 0;
+        of->offloads = of->agreements = of->recent_offloads = of->recent_agreements = 0;
+        of->weight = of->total = of->support = 0;
+        of->evidence = of->suspicion = of->rising = 0.0;
+        of->below = of->audited = 0;
+    }
+    state->audits = state->offloads = 0.0;
+    state->since = state->time;
+}
+
+bool hinge_decide_unlicensed(struct hinge *state, struct hinge_bin *of)
+{
+    bool audit;
+    uint32_t samples;
+    if (state->time >= HINGE_CLOCK_END) {
+        state->time = 0;
+        hinge_drop(state);
+        state->time = 1;
+    }
+    audit = of->granted > 0;
+    samples = audit ? 0 : hinge_licence(state, of);
+    hinge_grant(of, samples);
+    if (samples) {
+        of->left--;
+        return false;
+    }
+    of->arrivals++;
+    if (audit) { /* if the evidence still holds, the licence goes on while its feedback is awaited */
+        samples = hinge_licence(state, of);
+        hinge_grant(of, samples);
+        of->audited |= samples > 0;
+    }
+    return true;
+}
+
+/* Page's sum after one more offload: the log-likelihood ratio of two agreements is added. */
+static double hinge_step(double sum, bool agreed, double suspected, double usual)
+{
+    sum += hinge_log(agreed ? suspected / usual : (1.0 - suspected) / (1.0 - usual));
+    return sum > 0.0 ? sum : 0.0;
+}
+
+/* Whether a bin that is accepted has come down to break-even. */
+static void hinge_compare_audit(struct hinge *state, struct hinge_bin *of, bool agreed, double usual)
+{
+    const double nearest = HINGE_BREAK_EVEN + HINGE_NEAREST * (1.0 - HINGE_BREAK_EVEN);
+    const double surest = 1.0 - HINGE_SUREST * (1.0 - HINGE_BREAK_EVEN);
+    const double fitted = hinge_mean(of->total, of->weight);
+    if (usual < fitted)
+        usual = fitted;
+    if (usual < nearest)
+        usual = nearest;
+    if (usual > surest)
+        usual = surest;
+    state->audits = hinge_step(state->audits, agreed, HINGE_BREAK_EVEN, usual);
+    of->suspicion = hinge_step(of->suspicion, agreed, HINGE_BREAK_EVEN, usual);
+}
+
+/* Whether a bin that is offloaded has come up to break-even; then only what was seen since counts. */
+static void hinge_compare_offload(struct hinge_bin *of, bool agreed, double usual)
+{
+    if (usual < HINGE_BREAK_EVEN) {
+        of->rising = hinge_step(of->rising, agreed, HINGE_BREAK_EVEN, usual);
+        of->recent_offloads++;
+        of->recent_agreements += (uint32_t)agreed;
+    } else {
+        of->rising = 0.0;
+    }
+    if (of->rising > HINGE_RISE + HINGE_RISE_GROWTH * hinge_log(of->offloads + 1.0)) {
+        of->offloads = of->recent_offloads - 1; /* this one is counted with the others */
+        of->agreements = of->recent_agreements - (uint32_t)agreed;
+        of->rising = 0.0;
+    }
+    if (!(of->rising > 0.0))
+        of->recent_offloads = of->recent_agreements = 0;
+}
+
+/* Whether a block's mean is break-even at most, so that it is no evidence. */
+static bool hinge_silent(uint32_t weight, uint32_t total)
+{
+    return total <= (HINGE_BREAK_EVEN + HINGE_TIE) * weight;
+}
+
+/* (n + 2) kl((a + 1) / (n + 2), q) of a block whose mean exceeds q, else 0. */
+static double hinge_block_evidence(uint32_t weight, uint32_t total)
+{
+    const double q = HINGE_BREAK_EVEN, p = hinge_mean(total, weight);
+    if (hinge_silent(weight, total) || total + 1.0 <= q * (weight + 2.0))
+        return 0.0;
+    return (weight + 2.0) * (p * hinge_log(p / q) + (1.0 - p) * hinge_log((1.0 - p) / (1.0 - q)));
+}
+
+/* Fit the bins up to i, from the fits of the bins before. */
+static void hinge_fit(struct hinge *state, uint_fast8_t i)
+{
+    struct hinge_bin *const of = &state->bins[i];
+    uint_fast8_t first = i;
+    double evidence = 0.0, own;
+    of->weight = of->offloads;
+    of->total = of->agreements;
+    of->support = 0;
+    while (first) {
+        const struct hinge_bin *const before = &state->bins[first - 1];
+        if ((double)before->total * of->weight < (double)of->total * before->weight) {
+            evidence = before->evidence;
+            of->support = before->support;
+            break;
+        }
+        of->weight += before->weight;
+        of->total += before->total;
+        first--;
+        first = (uint_fast8_t)(before->below < first ? first - before->below : 0);
+    }
+    own = hinge_block_evidence(of->weight, of->total);
+    if (own > 0.0) {
+        evidence += own;
+        of->support += of->weight;
+    }
+    of->evidence = evidence;
+    of->below = (uint8_t)(i - first);
+}
+
+/* Redo the fits from a bin upwards. A block that was silent and stays so leaves those above as they are. */
+static void hinge_refit(struct hinge *state, uint_fast8_t i)
+{
+    for (; i < HINGE_BINS; i++) {
+        const struct hinge_bin *const of = &state->bins[i];
+        const bool was_silent = hinge_silent(of->weight, of->total);
+        hinge_fit(state, i);
+        if (was_silent && hinge_silent(of->weight, of->total))
+            return;
+    }
+}
+
+/* While all are suspected, let no licence last longer than that. */
+static void hinge_hurry(struct hinge *state)
+{
+    uint_fast8_t i;
+    for (i = 0; i < HINGE_BINS; i++) {
+        struct hinge_bin *const of = &state->bins[i];
+        if (of->left > HINGE_HURRY) {
+            of->granted -= of->left - HINGE_HURRY;
+            of->left = HINGE_HURRY;
+        }
+    }
+}
+
+void hinge_learn(struct hinge *state, uint8_t bin, bool agreed)
+{
+    struct hinge_bin *of;
+    double usual;
+    if (bin >= HINGE_BINS)
+        return;
+    of = &state->bins[bin];
+    usual = hinge_mean(of->agreements, of->offloads);
+    if (of->audited)
+        hinge_compare_audit(state, of, agreed, usual);
+    else
+        hinge_compare_offload(of, agreed, usual);
+    if (of->offloads >= HINGE_ESTIMATED) {
+        state->offloads = hinge_step(state->offloads, agreed, HINGE_FALL * usual, usual);
+        if (state->offloads > 2.0 * HINGE_FALLEN)
+            state->offloads = 2.0 * HINGE_FALLEN;
+    }
+    of->offloads++;
+    of->agreements += (uint32_t)agreed;
+    if (state->audits > HINGE_ALARM) {
+        hinge_drop(state);
+        return;
+    }
+    hinge_refit(state, bin);
+    if (hinge_suspected(state))
+        hinge_hurry(state);
+    if (of->audited) {
+        of->audited = 0;
+        hinge_grant(of, hinge_licence(state, of));
+    }
+}
+
+#else
 
 #if HINGE_SHIFT < 0 || HINGE_SHIFT > 15
 #error "hinge.h: HINGE_SHIFT must be from 0 to 15"
@@ -277,6 +660,8 @@ void hinge_learn(struct hinge *state, uint8_t bin, bool agreed)
     of->expiry = hinge_expiry(of);
 #endif
 }
+
+#endif
 
 #endif
 

@@ -1,0 +1,162 @@
+"""`device.truth`: true labels are taught to the policy, counted, saved, and refused where they make no sense."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hinge import Answer, CostMatrix, Device, Gate, Isotonic, Thompson, at_most
+from hinge.costs import shifted_cost
+from hinge.device.store import SqliteStore
+from tests.device.worlds import KINDS, LOCAL, TRACE, Scripted, policy
+
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=["threads", "event loop"])
+NAMES = ["cat", "dog"]
+
+
+def opposed(**settings: Any) -> Device:
+    """Local says class 1, remote class 0."""
+    settings = {"policy": Isotonic(16, offload_cost=0.3), **settings}
+    return Device(lambda sample: [0.0, sample], lambda _: 0, deadline_s=30, **settings)
+
+
+@each_kind
+def test_labels_of_offloads_shift_the_cost_and_all_labels_are_counted(kind: Any) -> None:
+    assert TRACE.label is not None
+    disagreements, gain, right, remote = 0, 0, 0, 0
+    with kind(LOCAL, Scripted(), policy(offload_cost=0.3)) as device:
+        for sample, true in enumerate(TRACE.label[:600].tolist()):
+            answer = device.infer(sample)
+            assert answer.local == TRACE.local[sample]
+            device.truth(answer, true)
+            right += answer.label == true
+            if answer.source == "remote":
+                remote += 1
+                disagreements += TRACE.local[sample] != TRACE.remote[sample]
+                gain += int(TRACE.remote[sample] == true) - int(TRACE.local[sample] == true)
+        assert 0 < remote < 600
+        assert (device.status.labelled, device.status.right) == (600, right)
+        assert device.policy.shifted_cost == shifted_cost(0.3, disagreements, gain) > 0.3
+        assert device.policy.offload_cost == 0.3
+        assert device.infer(0).cost in (0.0, 0.3)  # what is paid is not shifted
+
+
+@each_kind
+def test_labels_survive_with_the_state(kind: Any, tmp_path: Path) -> None:
+    with kind(LOCAL, Scripted(), policy(), state=tmp_path) as device:
+        for sample in range(50):
+            device.truth(device.infer(sample), 0)
+        shifted = device.policy.shifted_cost
+        assert shifted > 0.5
+    with kind(LOCAL, Scripted(), policy(), state=tmp_path) as device:
+        assert device.policy.shifted_cost == shifted
+
+
+def test_a_process_that_is_killed_loses_no_label(tmp_path: Path) -> None:
+    device = opposed(state=tmp_path)
+    device.truth(device.infer(3.0), 1)
+    shifted = device.policy.shifted_cost
+    copied = tmp_path / "copy"
+    copied.mkdir()
+    for file in ("state.db", "state.db-wal"):
+        (copied / file).write_bytes((tmp_path / file).read_bytes())
+    device.close()
+    with opposed(state=copied) as again:
+        assert again.policy.shifted_cost == shifted != 0.3
+
+
+def test_a_rollback_takes_labels_back(tmp_path: Path) -> None:
+    for _ in range(2):
+        with SqliteStore(tmp_path, Gate(Isotonic(16, offload_cost=0.3))) as store:
+            before = store.policy.shifted_cost
+            store.learn_truth(1.0, 0.0)
+    with SqliteStore(tmp_path) as store:
+        assert store.policy.shifted_cost == shifted_cost(0.3, 2, 0)
+        store.rollback()
+        assert store.policy.shifted_cost == before == shifted_cost(0.3, 1, 0)
+    with SqliteStore(tmp_path) as store:
+        assert store.policy.shifted_cost == before
+
+
+def test_names_and_numbers_of_classes_are_the_same_where_there_are_names() -> None:
+    taught = []
+    for true in ("dog", 1, np.int64(1)):
+        with opposed(labels=NAMES) as device:
+            answer = device.infer(3.0)
+            assert (answer.label, answer.local) == ("cat", "dog")
+            device.truth(answer, true)
+            taught.append((device.policy.shifted_cost, device.status.right))
+    assert taught == [(shifted_cost(0.3, 1, -1), 0)] * 3
+
+
+@pytest.mark.parametrize(
+    ("labels", "true", "error", "message"),
+    [
+        (None, "dog", TypeError, r"Device: label must be a number, as the answers are \(1\), got 'dog'"),
+        (NAMES, "cow", ValueError, "Device: label must be that of a class, got an unknown label, 'cow'"),
+        (NAMES, 2, ValueError, "an unknown label, 2"),
+        (NAMES, None, ValueError, "no label, but None"),
+        (None, float("nan"), ValueError, "no label, but nan"),
+    ],
+)
+def test_a_label_that_makes_no_sense_is_refused_and_not_counted(
+    labels: Any, true: Any, error: Any, message: str
+) -> None:
+    with opposed(labels=labels) as device:
+        with pytest.raises(error, match=message):
+            device.truth(device.infer(3.0), true)
+        assert (device.status.labelled, device.policy.shifted_cost) == (0, 0.3)
+
+
+def test_answers_with_names_from_a_model_of_its_own_want_names() -> None:
+    class Named:
+        def answer(self, sample: Any) -> tuple[str, float]:
+            return "dog", 0.9
+
+        def answer_many(self, samples: Any) -> list[tuple[str, float]]:
+            return [self.answer(sample) for sample in samples]
+
+    with Device(Named(), lambda _: "cat", Isotonic(16, offload_cost=0.3), deadline_s=30) as device:
+        with pytest.raises(TypeError, match="must be a name"):
+            device.truth(device.infer(3.0), 1)
+        with pytest.raises(TypeError, match="answer must be one that a device gave"):
+            device.truth("dog", "dog")  # type: ignore[arg-type]
+
+
+def test_prices_of_mistakes_weigh_the_labels() -> None:
+    prices = CostMatrix([[0, 1, 4], [2, 0, 1], [3, 3, 0]])
+    with opposed(wrong=prices) as device:
+        device.truth(device.infer(3.0), 2)  # local says 1, remote 0
+        gain = prices.wrong(1, 2) - prices.wrong(0, 2)
+        assert device.policy.shifted_cost == pytest.approx(shifted_cost(0.3, prices.wrong(1, 0), gain))
+
+
+def test_an_answer_that_was_stored_meanwhile_still_teaches() -> None:
+    with opposed() as device:
+        answer: Answer = pickle.loads(pickle.dumps(device.infer(3.0)))
+        device.truth(answer, 1)
+        assert device.policy.shifted_cost == shifted_cost(0.3, 1, -1)
+
+
+def test_a_remote_that_failed_and_a_shadow_of_local_teach_nothing() -> None:
+    with opposed(shadow="local") as device:
+        device.truth(device.infer(3.0), 1)
+        assert (device.policy.shifted_cost, device.status.labelled, device.status.right) == (0.3, 1, 1)
+
+    def away(sample: Any) -> int:
+        raise ConnectionError
+
+    with Device(lambda sample: [0.0, sample], away, Isotonic(16, offload_cost=0.3), deadline_s=30) as device:
+        device.truth(device.infer(3.0), 0)
+        assert (device.policy.shifted_cost, device.status.labelled, device.status.right) == (0.3, 1, 0)
+
+
+def test_a_policy_that_labels_cannot_move_says_so() -> None:
+    for stuck in (Thompson(16, offload_cost=0.3), at_most(Thompson(16, offload_cost=0.3), 0.5)):
+        with opposed(policy=stuck) as device:
+            answer = next(answer for answer in map(device.infer, [3.0] * 100) if answer.source == "remote")
+            with pytest.raises(TypeError, match="price can be moved"):
+                device.truth(answer, 1)
+            assert device.status.labelled == 0
