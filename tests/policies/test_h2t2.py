@@ -15,7 +15,7 @@ class Pairs:
 
     def __init__(self, sizes: tuple[int, int], rate: float) -> None:
         self.split, self.rate = sizes[0], rate
-        self.losses = {pair: 0.0 for pair in product(range(sizes[0] + 1), range(sizes[1] + 1))}
+        self.losses = dict.fromkeys(product(range(sizes[0] + 1), range(sizes[1] + 1)), 0.0)
 
     def offloads(self, pair: tuple[int, int], bin: int) -> bool:
         return bin < pair[0] if bin < self.split else bin - self.split < pair[1]
