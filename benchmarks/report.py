@@ -3,6 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hinge.simulation import interval
+
 ABSENT = "–"
 LEFT = ("", "detail")  # columns of words
 
@@ -45,6 +50,20 @@ def span(nanoseconds: float) -> str:
             value = nanoseconds / size
             return f"{value:.2f} {unit}" if value < 10 else f"{value:.0f} {unit}"
     return f"{nanoseconds:.0f} ns"
+
+
+def spread(values: ArrayLike, digits: int = 0) -> str:
+    """Mean over runs, half of its 95 % interval, and the 99th percentile of the runs.
+
+    >>> spread([10.0, 11.0, 12.0]), spread([0.5, 0.25, 0.75], 2)
+    ('11 ± 2 (p99 12)', '0.50 ± 0.62 (p99 0.74)')
+    """
+    runs = np.asarray(values, np.float64)
+    mean, half = interval(runs)
+    return f"{mean:.{digits}f} ± {half:.{digits}f} (p99 {np.percentile(runs, 99):.{digits}f})"
+
+
+SPREAD = "± half of the 95 % interval of the mean, and the 99th percentile of the runs"
 
 
 def ratio(value: float) -> str:

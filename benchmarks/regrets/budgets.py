@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.report import spread
 from hinge import HILCB, Isotonic, Policy, UniformBins, at_most, load_trace, on_budget, simulate
 from hinge.policies import LyapunovEXP4, OnBudget
 from hinge.simulation import Record, Results, interval, run_seeds
@@ -106,8 +107,7 @@ def figures(values: Sequence[Sequence[float] | Reals]) -> str:
 def excess(costs: Reals, rates: Reals, runs: Sequence[Sequence[Seen]]) -> str:
     """How much more a policy costs than the best static mixture that may offload as much as it did."""
     best = [best_static(devices, rate)[1] for devices, rate in zip(runs, rates.tolist(), strict=True)]
-    mean, half = interval(100.0 * (costs / np.array(best) - 1.0))
-    return f"{mean:+.1f} ± {half:.1f} %"
+    return f"{spread(100.0 * (costs / np.array(best) - 1.0), 1)} %"
 
 
 def rows(rate: float, results: Results, runs: Sequence[Seen]) -> Iterator[str]:
@@ -241,8 +241,9 @@ def report(quick: bool) -> list[str]:
         "",
         f"T = {HORIZON}, {BINS} bins, offload cost {COST}, {runs} runs ± half of the 95 % interval; the same samples",
         "for all. Error: the share of answers other than the remote's. The best static policy is a mixture of",
-        f"thresholds. Fullest: the most offloads in any {WINDOW} samples of any run. The constants of lyapunov-exp4",
-        "and the steps of the price were chosen on the first two traces, with other seeds.",
+        "thresholds; p99 is the 99th percentile of the runs. Fullest: the most offloads in any",
+        f"{WINDOW} samples of any run. The constants of lyapunov-exp4 and the steps of the price were chosen on the",
+        "first two traces, with other seeds.",
         "",
     ]
     for trace in TRACES:

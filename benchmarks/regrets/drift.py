@@ -7,9 +7,10 @@ which has to be learned, falls from 0.5 to 0.2 or rises the other way. At once i
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
+from benchmarks.report import SPREAD, spread
 from hinge import Policy, build, simulate
-from hinge.simulation import interval
 from hinge.simulation.sources import (
     BimodalCosts,
     Change,
@@ -29,8 +30,11 @@ AGREEMENT = np.linspace(0.15, 0.97, BINS)
 LOW, HIGH = np.linspace(2.0, 0.2, BINS), np.linspace(0.2, 2.0, BINS)
 CHANGES: dict[str, Change] = {"sudden": Sudden(0.5), "gradual": Gradual(0.25, 0.75), "periodic": Periodic(2)}
 LASTING = ("hi-lcb", "hi-lcb-lite", "kl", "pooled-kl", "isotonic", "thompson", "hedge-hi", "hil-n")
-FORGETTING = ("discounted-isotonic", "sliding-window-isotonic", "discounted-hi-lcb", "sliding-window-hi-lcb")
-Halves = dict[str, tuple[tuple[float, float], tuple[float, float]]]  # mean and half-width, before and after
+FORGETTING = (
+    *("sentinel", "discounted-isotonic", "sliding-window-isotonic"),
+    *("discounted-hi-lcb", "sliding-window-hi-lcb"),
+)
+Halves = dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]  # of each run, before and after
 
 
 def setting(
@@ -64,7 +68,7 @@ def halves(source: Source, learned: bool, runs: int) -> Halves:
     figures = {}
     for name, record in results.items():
         before, total = record.regret[:, 0], record.regret[:, -1]
-        figures[name] = (interval(before), interval(total - before))
+        figures[name] = (before, total - before)
     return figures
 
 
@@ -73,20 +77,20 @@ def table(title: str, cells: Mapping[str, Halves]) -> list[str]:
     heads = [f"{cell}: {part}" for cell in cells for part in ("1st half", "2nd half")]
     lines = [f"### {title}", "", f"| policy | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
     for name in (*LASTING, *FORGETTING):
-        figures = (f"{mean:.0f} ± {half:.0f}" for cell in cells.values() for mean, half in cell[name])
+        figures = (spread(regrets) for cell in cells.values() for regrets in cell[name])
         lines.append(f"| {name} | {' | '.join(figures)} |")
     return [*lines, ""]
 
 
 def best(names: tuple[str, ...], figures: Halves, part: int) -> tuple[str, float]:
-    name = min(names, key=lambda each: figures[each][part][0])
-    return name, figures[name][part][0]
+    name = min(names, key=lambda each: float(figures[each][part].mean()))
+    return name, float(figures[name][part].mean())
 
 
 def verdict(what: str, change: str, figures: Halves) -> str:
     """Whether a policy that forgets beats every one that does not, after the change."""
     theirs, ours = best(LASTING, figures, 1), best(FORGETTING, figures, 1)
-    flagship = figures["discounted-isotonic"][1][0]
+    flagship = float(figures["discounted-isotonic"][1].mean())
     holds = "yes" if flagship < theirs[1] else "another does" if ours[1] < theirs[1] else "**no**"
     return f"| {what} | {change} | {theirs[0]} {theirs[1]:.0f} | {flagship:.0f} | {ours[0]} {ours[1]:.0f} | {holds} |"
 
@@ -99,9 +103,9 @@ def steady(runs: int) -> list[str]:
         results = simulate(policies(learned), source, HORIZON, runs, SEED)
         plain = results["hi-lcb"].regret[:, -1].mean()
         for name in ("isotonic", *FORGETTING):
-            mean, half = interval(results[name].regret[:, -1])
-            said = f"{'learned' if learned else 'known'} | {plain:.0f} | {name} | {mean:.0f} ± {half:.0f}"
-            lines.append(f"| {said} | {mean / plain:.2f} |")
+            regrets = results[name].regret[:, -1]
+            said = f"{'learned' if learned else 'known'} | {plain:.0f} | {name} | {spread(regrets)}"
+            lines.append(f"| {said} | {regrets.mean() / plain:.2f} |")
     return [*lines, ""]
 
 
@@ -110,10 +114,11 @@ def report(quick: bool) -> list[str]:
     lines = [
         "## Drift",
         "",
-        f"Pseudo-regret in the first {HORIZON // 2} samples and in the second, {BINS} bins, {runs} runs ± half of the",
-        "95 % interval, the same samples for all. Policies that forget have their default memory and audits. Where",
-        "only arrivals change, nothing that was learned becomes wrong, and forgetting can only cost. Memory, audits",
-        "and alarm were chosen on these settings, in runs with another seed.",
+        f"Pseudo-regret in the first {HORIZON // 2} samples and in the second, {BINS} bins, {runs} runs, the same",
+        f"samples for all; {SPREAD}. Policies that",
+        "forget have their default memory and audits. Where only arrivals change, nothing that was learned becomes",
+        "wrong, and forgetting can only cost. Memory, audits and alarm were chosen on these settings, in runs with",
+        "another seed.",
         "",
     ]
     verdicts = []

@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.probes import timed_samples
+from benchmarks.report import SPREAD, spread
 from benchmarks.timing import Probe, Reading, clock
 from hinge import HILCB, Isotonic, Policy, Thompson, UniformBins, load_trace, simulate
 from hinge.policies import HILN, HedgeHI
-from hinge.simulation import interval, run_seeds
+from hinge.simulation import run_seeds
 from hinge.simulation.sources import FixedCosts, Resampled
 
 BINS = 16
@@ -298,8 +299,7 @@ class Row:
 
 
 def figure(values: list[float]) -> str:
-    mean, half = interval(np.array(values))
-    return f"{mean:.0f} ± {half:.0f}" if mean >= 100 else f"{mean:.1f} ± {half:.1f}"
+    return spread(values, 0 if np.mean(values) >= 100 else 1)
 
 
 @dataclass(frozen=True)
@@ -407,7 +407,8 @@ def preface(horizons: tuple[int, int]) -> list[str]:
     return [
         "## Hinge and other libraries",
         "",
-        f"Pseudo-regret ± half of the 95 % interval, {BINS} bins, the same samples for all (fewer runs: the first).",
+        f"Pseudo-regret, {BINS} bins, the same samples for all (fewer runs: the first);",
+        f"{SPREAD}.",
         f"Growth is regret at {far} over regret at {near}; {far / near:g} is linear. —: too slow to be played so far.",
         "",
         "Nobody is told anything about an accepted sample. An offload reveals what both arms would have earned, and a",

@@ -9,8 +9,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.report import SPREAD, spread
 from hinge import HILCB, Isotonic, simulate
-from hinge.simulation import interval
 from hinge.simulation.sources import Adaptive, FixedCosts, Source, Synthetic, blocks, rare_first, sorted_down, sorted_up
 from hinge.theory import Problem, structured_lower_bound
 
@@ -49,11 +49,12 @@ def both(source: Source, cost: float, runs: int) -> tuple[Reals, Reals]:
 
 
 def in_random_settings(count: int, runs: int) -> list[str]:
-    excess, ratios, fractions = [], [], []
+    excess, ratios, fractions, tails = [], [], [], []
     for seed in range(count):
         source, cost = random_setting(seed)
         theirs, ours = both(source, cost, runs)
         excess.append(ours.mean() - theirs.mean())
+        tails.append(np.percentile(ours, 99) - np.percentile(theirs, 99))
         if theirs.mean() >= 20.0:
             ratios.append(ours.mean() / theirs.mean())
         bound = structured_lower_bound(
@@ -67,7 +68,9 @@ def in_random_settings(count: int, runs: int) -> list[str]:
         f"{count} settings, {runs} runs each: Isotonic's regret exceeds HI-LCB's by {max(excess):.0f} at most (setting "
         f"{worst}: cost {cost:.2f}, agreement {source.agreement[0]:.3f} to {source.agreement[-1]:.3f}); in "
         f"{np.mean(np.array(excess) <= 0):.1%} of the settings it is not larger at all. Goal: at most 100: "
-        f"{'met' if max(excess) <= 100 else 'MISSED'}.",
+        f"{'met' if max(excess) <= 100 else 'MISSED'}. The 99th percentile of the runs of a setting exceeds HI-LCB's "
+        f"by {max(tails):.0f} at most, by {np.quantile(tails, 0.99):.0f} in all but a hundredth of them, and in "
+        f"{np.mean(np.array(tails) <= 0):.1%} not at all.",
         "",
         f"Where HI-LCB's is at least 20 ({len(ratios)} settings), the ratio is {np.median(ratios):.2f} in the median, "
         f"{np.quantile(ratios, 0.9):.2f} at the ninth decile, {max(ratios):.2f} at most.",
@@ -100,7 +103,7 @@ def against_adversaries(runs: int) -> list[str]:
     for cost in (0.1, 0.3, 0.5, 0.7, 0.9):
         for name, source in adversaries(cost).items():
             theirs, ours = both(source, cost, runs)
-            figures = " | ".join("{:.1f} ± {:.1f}".format(*interval(values)) for values in (theirs, ours))
+            figures = " | ".join(spread(values, 1) for values in (theirs, ours))
             lines.append(f"| {name} | {cost} | {figures} | {ours.mean() - theirs.mean():.1f} |")
     return [*lines, ""]
 
@@ -114,7 +117,7 @@ def growth(runs: int) -> list[str]:
         source = Synthetic(np.full(BINS, 1.0 - cost - below), FixedCosts(cost))
         policy = Isotonic(BINS, offload_cost=cost)
         regret = simulate([policy], source, horizons[-1], runs, seed=9, times=horizons)["isotonic"].regret
-        means = [f"{mean:.0f} ± {half:.0f}" for mean, half in map(interval, regret.T)]
+        means = [spread(values) for values in regret.T]
         slope = (regret[:, -1] - regret[:, -2]).mean() / math.log10(horizons[-1] / horizons[-2])
         lines.append(f"| {1 - cost - below:g} everywhere, {cost} | {' | '.join(means)} | {slope:.0f} |")
     return [*lines, ""]
@@ -125,7 +128,7 @@ def report(quick: bool) -> list[str]:
     return [
         "## Random settings and adversaries",
         "",
-        f"T = {HORIZON}, {BINS} bins, known cost; HI-LCB with α = 0.52.",
+        f"T = {HORIZON}, {BINS} bins, known cost; HI-LCB with α = 0.52. {SPREAD.capitalize()}.",
         "",
         *in_random_settings(count, runs),
         *against_adversaries(3 if quick else 50),

@@ -4,10 +4,9 @@ Each device learns a log of 500 samples before its first one, with a weight; the
 driven as objects, since a simulation starts every run from nothing.
 """
 
-import numpy as np
-
+from benchmarks.report import SPREAD, spread
 from hinge import HILCB, Isotonic, Policy, UniformBins, load_trace
-from hinge.simulation import interval, run_seeds
+from hinge.simulation import run_seeds
 from hinge.simulation.sources import FixedCosts, Resampled
 
 HORIZON, LOG, BINS = 100_000, 500, 16
@@ -50,8 +49,8 @@ def report(quick: bool) -> list[str]:
     lines = [
         "## Warm start",
         "",
-        f"Regret after {HORIZON} samples, cost {cost}, {BINS} bins, {runs} runs ± half of the 95 % interval, after a",
-        f"log of {LOG} samples that counted with a weight.",
+        f"Regret after {HORIZON} samples, cost {cost}, {BINS} bins, {runs} runs, after a log of {LOG} samples that",
+        f"counted with a weight; {SPREAD}.",
         "",
         f"| policy | trace | log of | {' | '.join(f'weight {weight:g}' for weight in WEIGHTS)} |",
         "|---" * (len(WEIGHTS) + 3) + "|",
@@ -64,7 +63,6 @@ def report(quick: bool) -> list[str]:
                 cells = []
                 for weight in WEIGHTS:
                     figures = [regret(started(policy, log, weight, cost, seed), stream, seed) for seed in seeds]
-                    mean, half = interval(np.array(figures))
-                    cells.append(f"{mean:.1f} ± {half:.1f}")
+                    cells.append(spread(figures, 1))
                 lines.append(f"| {policy.name} | {trace} | {log} | {' | '.join(cells)} |")
     return [*lines, ""]

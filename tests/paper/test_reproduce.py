@@ -5,10 +5,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from hinge._html import Curve, Panel
 from hinge.errors import UnknownName
-from hinge.paper.claims import CLAIMS, HEDGE, LITE, MONO, beats_hedge, flat_run_time, growth_errors, repeats
+from hinge.paper.claims import (
+    CLAIMS,
+    COIN,
+    HEDGE,
+    LITE,
+    MONO,
+    against_truth,
+    beats_hedge,
+    flat_run_time,
+    growth_errors,
+    overtakes,
+    repeats,
+)
 from hinge.paper.figures import (
     EXPERIMENTS,
     PAPER_TABLES,
@@ -71,10 +84,44 @@ def test_a_claim_fails_where_the_numbers_say_so(lab: Lab, monkeypatch: pytest.Mo
 
     def swapped(trace: str, cost: float = 0.5, bins: int = 16) -> Results:
         results = real(trace, cost, bins)
-        return Results({MONO: results[HEDGE], LITE: results[LITE], HEDGE: results[MONO]}, complete=True)
+        return Results(
+            {MONO: results[HEDGE], LITE: results[LITE], HEDGE: results[MONO], COIN: results[COIN]}, complete=True
+        )
 
     monkeypatch.setattr(lab, "known", swapped)
     assert not beats_hedge(lab).holds
+
+
+def led(until: int, end: float) -> Results:
+    """HI-LCB's regret is 10 above both readings of Hedge-HI's until a time, then below, and `end` below at the end."""
+    times = np.unique(np.geomspace(1, 100_000, 60).round()).astype(np.int64)
+    base = np.full(len(times), 100.0)
+    behind = base + np.where(times <= until, 10.0, -1.0)
+    behind[-1] -= end - 1.0
+    zero, wrong = np.zeros(len(times)), np.zeros(2, np.int64)
+
+    def record(name: str, regret: NDArray[np.float64]) -> Record:
+        runs = [Run(regret + noise, zero, zero, zero, zero, zero, zero, wrong, wrong) for noise in (-0.1, 0.1)]
+        return Record(name, times, tuple(runs))
+
+    regrets = {MONO: behind, HEDGE: base, COIN: base}
+    return Results({name: record(name, regret) for name, regret in regrets.items()}, complete=True)
+
+
+@pytest.mark.parametrize(
+    ("until", "end", "holds"),
+    [(2000, 50.0, True), (500, 50.0, False), (1, 50.0, False), (2000, -5.0, False)],
+    ids=["ahead for 2 %", "for 0.5 %", "at one checkpoint", "never overtaken"],
+)
+def test_a_lead_must_last_and_be_lost(until: int, end: float, holds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(QUICK)
+    monkeypatch.setattr(lab, "known", lambda _: led(until, end))
+    assert overtakes(lab).holds == holds
+
+
+def test_the_papers_own_tables_contradict_its_appendix() -> None:
+    claim = against_truth(Lab(Scale(runs=2, horizon=500)))
+    assert "HI-LCB costs 0.5050 and Hedge-HI 0.4555" in claim.paper  # ½ 0.620 + 1 - 0.805, ½ 0.493 + 1 - 0.791
 
 
 @pytest.mark.parametrize(

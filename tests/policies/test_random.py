@@ -23,6 +23,7 @@ BINS = 5
 KNOWN: dict[str, Callable[[], RandomisedPolicy]] = {
     "thompson": lambda: Thompson(BINS, 0.4),
     "hedge-hi": lambda: HedgeHI(500, BINS, 0.4),
+    "hedge-hi-coin": lambda: HedgeHI(500, BINS, 0.4, "N ln 2"),
     "hedge-hi-restart": lambda: HedgeHIRestart(BINS, 0.4, first_epoch=64),
     "hil-f": lambda: HILF(500, BINS, 0.4),
     "hil-n": lambda: HILN(500, BINS, 0.4),
@@ -32,6 +33,7 @@ KNOWN: dict[str, Callable[[], RandomisedPolicy]] = {
 TOLD: dict[str, Callable[[], RandomisedPolicy]] = {
     "thompson": lambda: Thompson(BINS),
     "hedge-hi": lambda: HedgeHI(500, BINS),
+    "hedge-hi-coin": lambda: HedgeHI(500, BINS, complexity="N ln 2"),
     "hedge-hi-restart": lambda: HedgeHIRestart(BINS, first_epoch=64),
     "hil-f": lambda: HILF(500, BINS),
     "hil-n": lambda: HILN(500, BINS),
@@ -131,13 +133,15 @@ def test_seeds_differ_and_repeat(make: Callable[[], RandomisedPolicy]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("agreed", [True, False])
 @pytest.mark.parametrize("told", [False, True], ids=["known", "told"])
-@pytest.mark.parametrize("kind", [HedgeHI, HILN])
+@pytest.mark.parametrize("name", ["hedge-hi", "hedge-hi-coin", "hil-n"])
 @pytest.mark.parametrize("slots", [0, 100])
-def test_pseudo_losses_are_unbiased(kind: type[HedgeHI | HILN], told: bool, agreed: bool, slots: int) -> None:
+def test_pseudo_losses_are_unbiased(name: str, told: bool, agreed: bool, slots: int) -> None:
     """Over the policy's own chance, an expert's loss grows by the cost where it offloads, else by e, on average."""
     bin, cost, exploration, draws = 2, 0.4, 0.2, 3_000
-    start = drive(kind(500, BINS, None if told else cost, exploration=exploration), slots)
-    state = start.state()
+    settings = (TOLD if told else KNOWN)[name]().parameters | {"exploration": exploration}
+    kind = HILN if name == "hil-n" else HedgeHI
+    start = drive(kind(**settings), slots)
+    state, revealed = start.state(), start.offload_probability(bin) if name == "hedge-hi" else exploration
     before = np.array(state["evidence"]["losses"])
     grown = np.zeros((draws, BINS + 1))
     for seed in range(draws):
@@ -145,11 +149,11 @@ def test_pseudo_losses_are_unbiased(kind: type[HedgeHI | HILN], told: bool, agre
         tell(policy, policy.decide(bin), agreed, cost)
         grown[seed] = np.array(policy.state()["evidence"]["losses"]) - before
     error = 0.0 if agreed else 1.0
-    deviation = math.sqrt(error * (1 / exploration - 1) / draws)
+    deviation = math.sqrt(error * (1 / revealed - 1) / draws)
     for expert in range(BINS + 1):
         expected, spread = (cost, 0.0) if bin < expert else (error, deviation)
         assert within(float(grown[:, expert].mean()), expected, spread)
-    assert set(np.round(grown[:, 0], 9)) == ({0.0} if agreed else {0.0, 1 / exploration})
+    assert set(np.round(grown[:, 0], 9)) == ({0.0} if agreed else {0.0, round(1 / revealed, 9)})
 
 
 @pytest.mark.parametrize("make", THRESHOLDS)
@@ -220,6 +224,22 @@ def test_hedge_hi_is_exponential_weights(bins: int, cost: float | None, complexi
     rate, exploration = hedge_hi_rates(amount, 2_000)
     assert (policy.learning_rate, policy.exploration) == pytest.approx((rate, exploration), rel=1e-12)
     follow_with_coin(policy, all_thresholds(bins), rate, exploration, cost)
+
+
+@every_cost
+@every_size
+def test_hedge_hi_weighs_every_offload_by_its_chance(bins: int, cost: float | None) -> None:
+    policy, experts = HedgeHI(2_000, bins, cost, seed=9), all_thresholds(bins)
+    rate, exploration = 0.005 * 50 ** (2 / 3), 0.005 * 50 ** (1 / 3)
+    assert (policy.learning_rate, policy.exploration) == pytest.approx((rate, exploration), rel=1e-12)
+    for time, bin, confidence, error, price in Story(policy, 400, cost):
+        share = experts.share(confidence, rate)
+        chance = exploration + (1 - exploration) * share
+        assert policy.offload_probability(bin) == pytest.approx(chance, rel=1e-9)
+        decision = policy.decide(bin)
+        assert decision.offload == (uniform(9, time, 0) < share or uniform(9, time, 1) < exploration)
+        tell(policy, decision, error == 0.0, price)
+        experts.charge(confidence, price, error / chance if decision.offload else 0.0)
 
 
 @every_cost

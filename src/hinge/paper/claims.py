@@ -7,13 +7,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from hinge.paper.figures import ALPHA, COST, PAPER_TRACES, Lab, run_time_by_bins
+from hinge.paper.figures import ALPHA, COST, PAPER_TABLES, PAPER_TRACES, Lab, run_time_by_bins
 from hinge.policies import Policy, build
 from hinge.simulation import Record, interval
 from hinge.simulation.sources import Source
 
 MARGIN = 0.25  # a difference of up to a quarter is marginal
-MONO, LITE, HEDGE = "HI-LCB, α = 0.52", "HI-LCB-lite, α = 0.52", "Hedge-HI"
+MONO, LITE = "HI-LCB, α = 0.52", "HI-LCB-lite, α = 0.52"
+HEDGE, COIN = READINGS = ("Hedge-HI", "Hedge-HI, coin")  # every offload teaches it, or its exploration coin alone
+
+
+SHORT = 0.01  # a lead that is lost before this share of the horizon cannot be seen in the paper's figure
 
 
 @dataclass(frozen=True)
@@ -66,13 +70,13 @@ def beats_hedge(lab: Lab) -> Claim:
     parts, holds = [], True
     for title, trace in PAPER_TRACES.items():
         for learned, results in ((False, lab.known(trace)), (True, lab.learned(trace))):
-            hedge = final(results[HEDGE])
             for policy in (MONO, LITE):
-                ours, lead = final(results[policy]), interval(results.difference(policy, HEDGE)[:, -1])
-                holds &= lead[0] + lead[1] < 0  # by more than the interval of the paired difference
-                parts.append(f"{policy.split(',')[0]} {ours[0]:.0f} ± {ours[1]:.0f}")
-            kind = "learned" if learned else "known"
-            parts.append(f"Hedge-HI {hedge[0]:.0f} ± {hedge[1]:.0f} ({title}, {kind} cost)")
+                for hedge in READINGS:
+                    mean, half = interval(results.difference(policy, hedge)[:, -1])
+                    holds &= mean + half < 0  # by more than the interval of the paired difference
+            regrets = ((name.replace(", α = 0.52", ""), final(results[name])) for name in (MONO, LITE, *READINGS))
+            said = ", ".join(f"{name} {mean:.0f} ± {half:.0f}" for name, (mean, half) in regrets)
+            parts.append(f"{title}, {'learned' if learned else 'known'} cost: {said}")
     return Claim(
         "HI-LCB and HI-LCB-lite beat Hedge-HI at T = 100 000 with α = 0.52",
         "significantly, on all three sets, known and stochastic costs",
@@ -82,17 +86,25 @@ def beats_hedge(lab: Lab) -> Claim:
 
 
 def overtakes(lab: Lab) -> Claim:
-    """(iii) Where the two curves cross."""
+    """(iii) Hedge-HI's lead, beyond the interval, at every checkpoint up to `SHORT` of the horizon, and at its end."""
     parts, holds = [], True
     for title, trace in PAPER_TRACES.items():
         results = lab.known(trace)
-        difference = results.difference(MONO, HEDGE).mean(axis=0)
-        behind = np.flatnonzero(difference > 0)
-        crossing = int(results[MONO].times[behind[-1]]) if len(behind) else 0
-        ahead_early = bool((difference[results[MONO].times <= 2000] > 0).any())
-        holds &= ahead_early and 0 < crossing < lab.scale.horizon
-        parts.append(f"{title}: Hedge-HI ahead until about t = {crossing}")
-    return Claim("Hedge-HI is ahead at short horizons and is overtaken", "as in Figure 4(a)", "; ".join(parts), holds)
+        times = results[MONO].times
+        for hedge in READINGS:
+            leads = [interval(column) for column in results.difference(MONO, hedge).T]
+            lost = next((k for k, (mean, half) in enumerate(leads) if mean <= half), len(leads))
+            mean, half = leads[-1]
+            until, most = int(times[lost - 1]) if lost else 0, max([mean for mean, _ in leads[:lost]], default=0.0)
+            if hedge == HEDGE:
+                holds &= until >= SHORT * lab.scale.horizon and mean + half < 0
+            parts.append(f"{title}, {hedge}: ahead until t = {until}, by {most:.0f} at most, at the end {-mean:+.0f}")
+    return Claim(
+        f"Hedge-HI is ahead up to {SHORT:.0%} of the horizon at least, and is overtaken",
+        "at short horizons, Figure 4(a)",
+        "regret below HI-LCB's by more than the interval, from the first checkpoint on: " + "; ".join(parts),
+        holds,
+    )
 
 
 def monotone_helps(lab: Lab) -> Claim:
@@ -128,13 +140,14 @@ def over_costs(lab: Lab) -> Claim:
     """(vi) Paired difference to Hedge-HI at every cost."""
     parts, holds = [], True
     for title, trace in PAPER_TRACES.items():
-        worst, at = -math.inf, 0.0
-        for cost in lab.scale.costs:
-            mean, half = interval(lab.known(trace, cost).difference(MONO, HEDGE)[:, -1])
-            holds &= mean <= half
-            if mean > worst:
-                worst, at = mean, cost
-        parts.append(f"{title}: worst difference {worst:+.0f} at cost {at:g}")
+        for hedge in READINGS:
+            worst, at = -math.inf, 0.0
+            for cost in lab.scale.costs:
+                mean, half = interval(lab.known(trace, cost).difference(MONO, hedge)[:, -1])
+                holds &= mean <= half
+                if mean > worst:
+                    worst, at = mean, cost
+            parts.append(f"{title}, {hedge}: worst difference {worst:+.0f} at cost {at:g}")
     return Claim(
         "HI-LCB at α = 0.52 matches or beats Hedge-HI over all costs",
         "consistently outperforms or matches",
@@ -170,19 +183,20 @@ def monotone_agreement(lab: Lab) -> Claim:
 
 
 def against_truth(lab: Lab) -> Claim:
-    """(ix) Accuracy and cost by the true labels."""
+    """(ix) Accuracy and cost by the true labels, and what the paper's own tables make of it."""
     results = lab.known(PAPER_TRACES["CIFAR-100"])
-    parts = []
-    for policy in (MONO, LITE, HEDGE):
+    found = {}
+    for policy in (MONO, LITE, *READINGS):
         accuracy = 100 * float(results[policy].true_accuracy[:, -1].mean())
-        cost = float(results[policy].true_cost_per_sample[:, -1].mean())
-        parts.append((policy, accuracy, cost))
-    hedge = parts[-1]
-    holds = all(accuracy > hedge[1] and cost < hedge[2] for _, accuracy, cost in parts[:-1])
+        found[policy] = (accuracy, float(results[policy].true_cost_per_sample[:, -1].mean()))
+    holds = all(found[ours][0] > found[hedge][0] for ours in (MONO, LITE) for hedge in READINGS)
+    holds &= all(found[ours][1] < found[hedge][1] for ours in (MONO, LITE) for hedge in READINGS)
+    printed = [COST * PAPER_TABLES["CIFAR-100", name][0] + 1 - right for name, right in ((MONO, 0.805), (HEDGE, 0.791))]
     return Claim(
         "against the truth, HI-LCB and lite are more accurate and cheaper than Hedge-HI (CIFAR-100)",
-        "80.5 %, 80.4 % and 79.1 %, at lower cost",
-        "; ".join(f"{name.split(',')[0]} {accuracy:.1f} %, cost {cost:.4f}" for name, accuracy, cost in parts),
+        "80.5 %, 80.4 % and 79.1 %, at lower cost; but with the shares that Table I has offloaded, if these are the "
+        f"same runs, HI-LCB costs {printed[0]:.4f} and Hedge-HI {printed[1]:.4f}: the paper contradicts itself",
+        "; ".join(f"{name} {accuracy:.1f} %, cost {cost:.4f}" for name, (accuracy, cost) in found.items()),
         holds,
     )
 

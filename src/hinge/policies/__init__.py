@@ -8,6 +8,7 @@ from hinge.policies.drift import (
     SlidingWindowIsotonic,
 )
 from hinge.policies.expiry import FOREVER, ExpiryPolicy, has_expired
+from hinge.policies.h2t2 import H2T2
 from hinge.policies.hedge import HILF, HILN, AdaHedgeG, HedgeG, HedgeHI, HedgeHIRestart
 from hinge.policies.hi_lcb import HILCB, HILCBLite
 from hinge.policies.isotonic import Isotonic
@@ -39,7 +40,7 @@ from hinge.policies.targets import Target
 from hinge.policies.thompson import Thompson
 
 __all__ = [
-    "ACCEPTED", "FOREVER", "HILCB", "HILF", "HILN", "KL", "AdaHedgeG", "AlwaysLocal", "AlwaysRemote", "AtMost",
+    "ACCEPTED", "FOREVER", "H2T2", "HILCB", "HILF", "HILN", "KL", "AdaHedgeG", "AlwaysLocal", "AlwaysRemote", "AtMost",
     "Decision", "Decisions", "DiscountedHILCB", "DiscountedIsotonic", "ExpiryPolicy", "Explanation", "Functions",
     "HILCBLite", "HedgeG", "HedgeHI", "HedgeHIRestart", "Isotonic", "Logistic", "LyapunovEXP4", "Need", "Offline",
     "OnBudget", "Oracle", "Policy", "PooledKL", "RandomisedPolicy", "Reals", "Sentinel", "SlidingWindowHILCB",

@@ -439,7 +439,7 @@ class Policy(ABC):
         if agreed is True or agreed is False:
             return float(agreed)
         if agreed is None and not decision.offload and Need.AGREEMENT not in self.needs:
-            return 0.0  # unknown for an accepted sample, and not used
+            return 1.0  # unknown for an accepted sample: no error was seen
         if type(agreed).__name__ in ("bool", "bool_"):  # numpy's booleans
             return float(bool(agreed))
         return _share(type(self).__name__, "agreed", agreed)

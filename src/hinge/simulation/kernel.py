@@ -75,7 +75,7 @@ def player(
                     if told.agreement:
                         learns(table, bin, agreed[i], costs[i], time, time)
                     elif told.cost:
-                        learns(table, bin, 0.0, costs[i], time, time)
+                        learns(table, bin, 1.0, costs[i], time, time)
                     accept(sums, agreed[i], gap)
                     if gap > 0.0:
                         wrong_accepts[bin] += 1
