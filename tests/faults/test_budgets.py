@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -34,11 +35,13 @@ class Liar:
     """A remote that disagrees with the local model as it likes."""
 
     def __init__(self, lies: Callable[[int], bool]) -> None:
-        self.asked, self._lies = 0, lies
+        self.asked, self._lies, self._lock = 0, lies, Lock()
 
     def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
-        self.asked += len(samples)
-        return Reply([LIE if self._lies(self.asked) else TRUTH for _ in samples])
+        with self._lock:  # several threads ask
+            self.asked += len(samples)
+            asked = self.asked
+        return Reply([LIE if self._lies(asked) else TRUTH for _ in samples])
 
     def close(self) -> None:
         """Nothing is kept open."""

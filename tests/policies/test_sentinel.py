@@ -20,6 +20,7 @@ from hinge.policies.sentinel import (
     RISE_GROWTH,
     SUREST,
     SUSPECTED,
+    VETO,
     WARM,
 )
 
@@ -58,7 +59,13 @@ class Literal:
     def evident(self, bin: int, q: float, samples: int) -> bool:
         """Whether the evidence is enough for so many more samples of a bin."""
         evidence = support = 0.0
-        for n, a in self.blocks(bin):
+        own_n, own_a, against = self.n[bin], self.a[bin], 0.0
+        if own_a < q * own_n:
+            f = (own_a + 1) / (own_n + 2)
+            if f < q:
+                against = (own_n + 2) * (f * math.log(f / q) + (1 - f) * math.log((1 - f) / (1 - q)))
+        vetoed = self.by_bin[bin] > VETO or against > VETO
+        for n, a in [(own_n, own_a)] * (own_n > 0) if vetoed else self.blocks(bin):
             p = (a + 1) / (n + 2)
             if a / n > q + 1e-12 and p > q:
                 evidence += (n + 2) * (p * math.log(p / q) + (1 - p) * math.log((1 - p) / (1 - q)))
@@ -71,8 +78,11 @@ class Literal:
 
     def longest(self, bin: int, q: float) -> int:
         hurried = self.audits > SUSPECTED or self.offloads > FALLEN or self.by_bin[bin] > SUSPECTED
+        if hurried or self.a[bin] < q * self.n[bin]:
+            return HURRY
         gap = max(self.mean(bin) - q, LEAST_GAP)
-        return HURRY if hurried else max(HURRY, int(AUDIT * math.sqrt((self.time - self.since) * gap) / q))
+        usual = int(AUDIT * math.sqrt((self.time - self.since) * gap) / q)
+        return max(HURRY, min(usual, HURRY * 2 ** min(60, int(self.n[bin]))))
 
     def licence(self, bin: int) -> int:
         if not self.evident(bin, self.q, 0):
@@ -125,7 +135,7 @@ class Literal:
             self.since_n[bin], self.since_a[bin] = self.since_n[bin] + 1, self.since_a[bin] + x
             if self.rising[bin] > RISE + RISE_GROWTH * math.log(self.n[bin] + 1):
                 self.n[bin], self.a[bin] = self.since_n[bin] - 1, self.since_a[bin] - x
-                self.rising[bin] = 0.0
+                self.rising[bin] = self.by_bin[bin] = 0.0
         else:
             self.rising[bin] = 0.0
         if self.rising[bin] == 0.0:
@@ -327,4 +337,6 @@ def test_no_licence_is_too_long_to_count() -> None:
         decision = policy.decide(0)
         if decision.offload:
             policy.learn(decision, agreed=True)
-    assert 2**50 < policy.countdown(0)[1] <= FOREVER
+    assert HURRY < policy.countdown(0)[1] <= HURRY * 2 ** int(policy.table.offloads[0])
+    policy.table.offloads[0] = policy.table.agreements[0] = policy.table.weight[0] = policy.table.total[0] = 1e6
+    assert policy.countdown(0)[1] == HURRY * 2**40

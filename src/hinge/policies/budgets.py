@@ -406,7 +406,7 @@ class OnBudget(Budgeted):
             ledger=real_column(LEDGER),
             reviewed=whole_column(1, self.time),
             charged=self._charged,
-            known_cost=real_column(1, known or 0.0),
+            known_cost=real_column(1, inner.shifted_cost or 0.0),
             books=known if self.cost is not None and known is not None else 1.0,
             refunds=self.cost is not None and known is None,
             target=self.offloads or self.cost or 0.0,

@@ -20,15 +20,20 @@ licence is not taken back when the evidence falls a little: it ends soon enough.
     AUDIT √(t' (f_i - q)) / q    samples,
 
 t' samples after the last alarm: what an audit costs is f_i - q, and what a change can cost is q a sample. So audits
-grow like √T. The sample after a licence is the audit.
+grow like √T. Nor is one longer than HURRY 2^n samples after n offloads of the bin itself: what other bins testify is
+tried soon. The sample after a licence is the audit.
 
 **Suspicion.** Page's sums (Biometrika 1954) of log-likelihood ratios, which start again from 0 whenever negative:
 
 - over all audits, and over those of each bin: agreement has come down to break-even;
 - over all offloads, and these are free: agreement is FALL of what it was.
 
-While one of them exceeds its limit, licences are HURRY samples long: of its bin, or of all. When the sum over all
-audits exceeds ALARM, everything learned about agreement is dropped.
+While one of them exceeds its limit, licences are HURRY samples long: of its bin, or of all. So are those of a bin whose
+own offloads agreed less often than q. When the sum over all audits exceeds ALARM, everything learned about agreement is
+dropped.
+
+**Veto.** Bins below may testify for one that is worse than they are. A bin against which its own sum, or the evidence
+of all its offloads that it disagrees more often than 1 - q, exceeds VETO is judged by its own offloads alone.
 
 **Rises.** A bin that is offloaded teaches with every sample. Where Page's sum of "agreement has come up to break-even"
 exceeds RISE + RISE_GROWTH log n after n offloads, the bin keeps only what it has seen since that sum was last 0.
@@ -50,6 +55,7 @@ from typing import NamedTuple
 from hinge.errors import InvalidState
 from hinge.policies.expiry import COST_SUMS, COUNT, FOREVER, count, count_cost
 from hinge.policies.isotonic import (
+    block_evidence,
     break_even,
     checked_stakes,
     evidence_at,
@@ -81,6 +87,7 @@ AUDIT = 20.0
 HURRY = 20  # the longest licence of a bin that is suspected
 LEAST_GAP = 0.03  # f - q is at least this where it sets the length of a licence
 SUSPECTED = 2.0  # Page's sum over audits, in nats
+VETO = 4.0  # nats against a bin, by its audits or its offloads, above which its own offloads alone count for it
 ALARM = 8.0
 FALL, FALLEN = 0.75, 5.5  # Page's sum over all offloads: agreement is FALL of what it was; suspected above FALLEN
 ESTIMATED = 8  # offloads after which a bin's own mean is an estimate to compare with
@@ -161,17 +168,26 @@ def is_suspected(table: SentinelTable) -> bool:
 
 def longest(table: SentinelTable, bin: int, q: float, time: int) -> int:
     """Samples of a bin after which one is audited."""
-    if is_suspected(table) or table.suspicion[bin] > SUSPECTED:
+    below = table.agreements[bin] < q * table.offloads[bin]
+    if is_suspected(table) or table.suspicion[bin] > SUSPECTED or below:
         return HURRY
     gap = max(believed(table, bin) - q, LEAST_GAP)
-    return max(HURRY, int(min(AUDIT * math.sqrt((time - table.since[0]) * gap) / q, FOREVER)))
+    untried = min(HURRY << min(int(table.offloads[bin]), 40), FOREVER - 1)
+    return max(HURRY, int(min(AUDIT * math.sqrt((time - table.since[0]) * gap) / q, float(untried))))
 
 
-def holds(table: SentinelTable, bin: int, q: float) -> bool:
-    """Whether the evidence is enough for a licence of no samples; none is needed where q is 0."""
-    if q <= 0.0 or q >= 1.0:
-        return q <= 0.0
-    return enough(table, bin, table.evidence[bin], table.support[bin])
+def evidence_for(table: SentinelTable, bin: int, q: float) -> tuple[float, float]:
+    """Evidence and the offloads that it rests on: of the fit, or of the bin alone if that speaks against the fit."""
+    if is_vetoed(table, bin, q):
+        return block_evidence(table.offloads[bin], table.agreements[bin], q), table.offloads[bin]
+    return table.evidence[bin], table.support[bin]
+
+
+def is_vetoed(table: SentinelTable, bin: int, q: float) -> bool:
+    """Whether the audits of a bin, or all its offloads, speak against what the bins below testify."""
+    offloads, agreements = table.offloads[bin], table.agreements[bin]
+    against = block_evidence(offloads, offloads - agreements, 1.0 - q)
+    return bool(table.suspicion[bin] > VETO or against > VETO)
 
 
 def licence(table: SentinelTable, bin: int, time: int) -> int:
@@ -179,18 +195,20 @@ def licence(table: SentinelTable, bin: int, time: int) -> int:
     q = fitted(table, bin, time)
     if q <= 0.0:
         return FOREVER  # an offload costs a whole wrong answer
-    if not holds(table, bin, q):
+    evidence, support = evidence_for(table, bin, q)
+    if q >= 1.0 or not enough(table, bin, evidence, support):
         return 0
     arrivals = table.arrivals[bin] + table.granted[bin] - table.left[bin]
-    rest = table.evidence[bin] - ENTRY * math.log1p(arrivals / WARM)
+    rest = evidence - ENTRY * math.log1p(arrivals / WARM)
     samples = longest(table, bin, q, time)
-    while samples > 0 and rest <= doubt(table, table.support[bin], arrivals + samples):
+    while samples > 0 and rest <= doubt(table, support, arrivals + samples):
         samples //= 2
     return samples
 
 
 def grant(table: SentinelTable, bin: int, samples: int) -> None:
-    """Give a bin a licence for so many samples in place of the one it has."""
+    """Give a bin a licence for so many samples in place of the one it has; `FOREVER` holds only at the present price."""
+    samples = 0 if samples == FOREVER else samples
     table.arrivals[bin] += table.granted[bin] - table.left[bin]
     table.granted[bin] = table.left[bin] = samples
 
@@ -208,7 +226,8 @@ def offloads_watched(table: SentinelTable, bin: int, time: int) -> bool:
         return offloads_at(table, bin, time)
     if table.left[bin] > 0:
         return False
-    return table.granted[bin] > 0 or licence(table, bin, time) == 0
+    samples = licence(table, bin, time)
+    return samples == 0 or (table.granted[bin] > 0 and samples < FOREVER)
 
 
 def accept_counted(table: SentinelTable, bin: int, time: int) -> None:
@@ -235,7 +254,7 @@ def note_offload(table: SentinelTable, bin: int, time: int) -> None:
     table.arrivals[bin] += 1
     if after_licence:
         samples = licence(table, bin, time)
-        if samples > 0:
+        if 0 < samples < FOREVER:
             table.audited[bin], table.audited_at[bin] = time, 0.0
             grant(table, bin, samples)
 
@@ -249,13 +268,13 @@ def expect_cost(table: SentinelTable, cost: float) -> None:
 
 
 def holds_at(table: SentinelTable, bin: int, q: float) -> bool:
-    """As `holds`, for the break-even of one sample."""
+    """Whether the evidence is enough for the break-even of one sample; none is needed where that is 0."""
     if q <= 0.0 or q >= 1.0:
         return q <= 0.0
     for i in range(table.outdated[0], len(table.offloads)):
         fit_bin(table, i, table.offloads[i], table.agreements[i], break_even(table, i, table.price[0]))
     table.outdated[0] = len(table.offloads)
-    evidence, support = evidence_at(table, bin, q)
+    evidence, support = evidence_for(table, bin, q) if is_vetoed(table, bin, q) else evidence_at(table, bin, q)
     return enough(table, bin, evidence, support)
 
 
@@ -342,7 +361,7 @@ def compare_offload(table: SentinelTable, bin: int, x: float, q: float, usual: f
     elif table.rising[bin] > RISE + RISE_GROWTH * math.log(table.offloads[bin] + 1.0):
         table.offloads[bin] = table.recent_offloads[bin] - 1.0  # this one is counted with the others
         table.agreements[bin] = table.recent_agreements[bin] - x
-        table.rising[bin] = table.recent_offloads[bin] = table.recent_agreements[bin] = 0.0
+        table.rising[bin] = table.recent_offloads[bin] = table.recent_agreements[bin] = table.suspicion[bin] = 0.0
         table.dropped[bin] += 1
         table.noticed[RISES] += 1
 
@@ -371,15 +390,12 @@ def sound_alarm(table: SentinelTable, now: int) -> None:
 
 
 def rebuild_watched(table: SentinelTable) -> None:
-    """Redo every fit, and end the licences that it would not give."""
+    """Redo every fit; licences run on, as they end soon enough."""
     table.outdated[0] = 0
     if len(table.costs) == 0:
         for i in range(len(table.offloads)):
             q = break_even(table, i, table.price[0])
             fit_bin(table, i, table.offloads[i], table.agreements[i], q)
-            endless = q > 0.0 and table.left[i] > FOREVER // 2  # given when an offload cost a whole wrong answer
-            if table.left[i] > 0 and (endless or not holds(table, i, q)):
-                shorten(table, i, 0)
 
 
 class Sentinel(Policy):
@@ -391,7 +407,7 @@ class Sentinel(Policy):
     ...     if decision.offload:
     ...         policy.learn(decision, agreed=True)
     >>> print(policy.explain(14))
-    Bin 14 is accepted: no offload of it seen yet (bins 10–12 together: 5 of 5); audited after 54 more samples of it.
+    Bin 14 is accepted: no offload of it seen yet (bins 10–12 together: 5 of 5); audited after 20 more samples of it.
 
     One set of counts serves all costs: `decide` may be told what offloading the very sample costs.
 

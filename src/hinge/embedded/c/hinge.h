@@ -32,7 +32,7 @@
                        is offloaded until it has earned as much. Such an expiry is earned wrongly with a chance of at
                        most 2^(-62 alpha) at each offload.
                        Sentinel, if it learns, begins again from nothing.
-     a licence         of 2^32 samples and more is 2^32 - 1 long; of 2^31 and more, where Sentinel learns, 2^31 - 1.
+     a licence         of 2^32 samples and more is 2^32 - 1 long; of 2^31 and more, where Sentinel learns, 2^31 - 2.
      an expiry         of 2^32 and beyond becomes 2^32 - 1.
      65536 offloads    of a bin become 32768, and their agreements half as many; likewise those of all bins, and their
                        costs. What is left is a weighted mean with weights of at most 1: the bound that the policy
@@ -191,6 +191,7 @@ static inline uint8_t hinge_bin_from_int8(int8_t max_softmax_q)
 #define HINGE_HURRY 20u
 #define HINGE_LEAST_GAP 0.03
 #define HINGE_SUSPECTED 2.0
+#define HINGE_VETO 4.0
 #define HINGE_ALARM 8.0
 #define HINGE_FALL 0.75
 #define HINGE_FALLEN 5.5
@@ -251,10 +252,25 @@ static double hinge_mean(uint32_t agreements, uint32_t offloads)
     return (agreements + 1.0) / (offloads + 2.0);
 }
 
-/* 2 alpha (L - log(1 + L)) with L = log(1 + m / N). */
-static double hinge_doubt(const struct hinge_bin *of, double arrivals)
+/* Whether a block's mean is q at most, so that it is no evidence that agreement is higher. */
+static bool hinge_silent(uint32_t weight, uint32_t total, double q)
 {
-    const double span = hinge_log(1.0 + arrivals / of->support);
+    return total <= (q + HINGE_TIE) * weight;
+}
+
+/* (n + 2) kl((a + 1) / (n + 2), q) of a block whose mean exceeds q, else 0. */
+static double hinge_block_evidence(uint32_t weight, uint32_t total, double q)
+{
+    const double p = hinge_mean(total, weight);
+    if (hinge_silent(weight, total, q) || total + 1.0 <= q * (weight + 2.0))
+        return 0.0;
+    return (weight + 2.0) * (p * hinge_log(p / q) + (1.0 - p) * hinge_log((1.0 - p) / (1.0 - q)));
+}
+
+/* 2 alpha (L - log(1 + L)) with L = log(1 + m / N). */
+static double hinge_doubt(uint32_t support, double arrivals)
+{
+    const double span = hinge_log(1.0 + arrivals / support);
     return 2.0 * HINGE_ALPHA * (span - hinge_log(1.0 + span));
 }
 
@@ -267,30 +283,42 @@ static bool hinge_suspected(const struct hinge *state)
 /* Samples of a bin after which one is audited. */
 static uint32_t hinge_longest(const struct hinge *state, const struct hinge_bin *of)
 {
+    const uint32_t untried = of->offloads < 27 ? HINGE_HURRY << of->offloads : HINGE_LONGEST - 1;
     double gap = hinge_mean(of->total, of->weight) - HINGE_BREAK_EVEN, samples;
-    if (hinge_suspected(state) || of->suspicion > HINGE_SUSPECTED)
+    if (hinge_suspected(state) || of->suspicion > HINGE_SUSPECTED || of->agreements < HINGE_BREAK_EVEN * of->offloads)
         return HINGE_HURRY;
     if (gap < HINGE_LEAST_GAP)
         gap = HINGE_LEAST_GAP;
     samples = HINGE_AUDIT * hinge_sqrt((state->time - state->since) * gap) / HINGE_BREAK_EVEN;
     if (samples < HINGE_HURRY)
         return HINGE_HURRY;
-    return samples < HINGE_LONGEST ? (uint32_t)samples : HINGE_LONGEST;
+    return samples < untried ? (uint32_t)samples : untried;
+}
+
+/* Whether the audits of a bin, or all its offloads, speak against what the bins below testify. */
+static bool hinge_vetoed(const struct hinge_bin *of)
+{
+    return of->suspicion > HINGE_VETO ||
+           hinge_block_evidence(of->offloads, of->offloads - of->agreements, 1.0 - HINGE_BREAK_EVEN) > HINGE_VETO;
 }
 
 /* How many samples of a bin may be accepted from now on; 0: none. */
 static uint32_t hinge_licence(const struct hinge *state, const struct hinge_bin *of)
 {
     const uint32_t arrivals = of->arrivals + of->granted - of->left;
-    double entry;
-    uint32_t samples;
-    if (!of->support)
+    double entry, evidence = of->evidence;
+    uint32_t samples, support = of->support;
+    if (hinge_vetoed(of)) {
+        evidence = hinge_block_evidence(of->offloads, of->agreements, HINGE_BREAK_EVEN);
+        support = of->offloads;
+    }
+    if (!support)
         return 0;
     entry = HINGE_ENTRY * hinge_log(1.0 + arrivals / HINGE_WARM);
-    if (!(of->evidence > entry + hinge_doubt(of, arrivals)))
+    if (!(evidence > entry + hinge_doubt(support, arrivals)))
         return 0;
     samples = hinge_longest(state, of);
-    while (samples && of->evidence - entry <= hinge_doubt(of, (double)arrivals + samples))
+    while (samples && evidence - entry <= hinge_doubt(support, (double)arrivals + samples))
         samples >>= 1;
     return samples;
 }
@@ -379,25 +407,10 @@ static void hinge_compare_offload(struct hinge_bin *of, bool agreed, double usua
     if (of->rising > HINGE_RISE + HINGE_RISE_GROWTH * hinge_log(of->offloads + 1.0)) {
         of->offloads = of->recent_offloads - 1; /* this one is counted with the others */
         of->agreements = of->recent_agreements - (uint32_t)agreed;
-        of->rising = 0.0;
+        of->rising = of->suspicion = 0.0;
     }
     if (!(of->rising > 0.0))
         of->recent_offloads = of->recent_agreements = 0;
-}
-
-/* Whether a block's mean is break-even at most, so that it is no evidence. */
-static bool hinge_silent(uint32_t weight, uint32_t total)
-{
-    return total <= (HINGE_BREAK_EVEN + HINGE_TIE) * weight;
-}
-
-/* (n + 2) kl((a + 1) / (n + 2), q) of a block whose mean exceeds q, else 0. */
-static double hinge_block_evidence(uint32_t weight, uint32_t total)
-{
-    const double q = HINGE_BREAK_EVEN, p = hinge_mean(total, weight);
-    if (hinge_silent(weight, total) || total + 1.0 <= q * (weight + 2.0))
-        return 0.0;
-    return (weight + 2.0) * (p * hinge_log(p / q) + (1.0 - p) * hinge_log((1.0 - p) / (1.0 - q)));
 }
 
 /* Fit the bins up to i, from the fits of the bins before. */
@@ -421,7 +434,7 @@ static void hinge_fit(struct hinge *state, uint_fast8_t i)
         first--;
         first = (uint_fast8_t)(before->below < first ? first - before->below : 0);
     }
-    own = hinge_block_evidence(of->weight, of->total);
+    own = hinge_block_evidence(of->weight, of->total, HINGE_BREAK_EVEN);
     if (own > 0.0) {
         evidence += own;
         of->support += of->weight;
@@ -435,9 +448,9 @@ static void hinge_refit(struct hinge *state, uint_fast8_t i)
 {
     for (; i < HINGE_BINS; i++) {
         const struct hinge_bin *const of = &state->bins[i];
-        const bool was_silent = hinge_silent(of->weight, of->total);
+        const bool was_silent = hinge_silent(of->weight, of->total, HINGE_BREAK_EVEN);
         hinge_fit(state, i);
-        if (was_silent && hinge_silent(of->weight, of->total))
+        if (was_silent && hinge_silent(of->weight, of->total, HINGE_BREAK_EVEN))
             return;
     }
 }
