@@ -164,7 +164,8 @@ class BaseDevice(ABC):
         try:
             cost = self._forecast(sample) if self._forecast else None
             return None if cost is None else real("price", "forecast", cost, 0, 1)
-        except Exception:  # a forecast that fails must not cost the answer
+        except Exception as error:  # a forecast that fails must not cost the answer
+            self._status.not_forecast(error)
             return None
 
     def _decided_many(self, samples: Sequence[Any], answers: Sequence[tuple[Any, float]]) -> list[Judged]:
