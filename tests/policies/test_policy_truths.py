@@ -123,7 +123,11 @@ def test_a_label_that_does_not_move_the_cost_rebuilds_nothing() -> None:
 
     class Counted(Isotonic):
         def start(self, table: Any, offloads: Any, learns: Any, rebuilds: Any = None, *rest: Any, **more: Any) -> None:
-            super().start(table, offloads, learns, lambda t: (rebuilt.append(t), rebuilds(t)), *rest, **more)
+            def counted(table: Any) -> None:
+                rebuilt.append(table)
+                rebuilds(table)
+
+            super().start(table, offloads, learns, counted, *rest, **more)
 
     policy = Counted(BINS, offload_cost=COST)
     policy.learn_truth(0.0, 0.0)  # local and remote agree
