@@ -2,6 +2,7 @@
 
 import math
 import random
+from typing import Any
 
 import pytest
 
@@ -342,6 +343,19 @@ def test_a_batch_is_decided_as_one_by_one(samples: int) -> None:
         offloads.append(int(batch.offload.sum()))
     assert 0 in offloads
     assert max(offloads) > 0
+
+
+@pytest.mark.parametrize("costs", [[0.2], [0.2] * 4, [0.2, 0.2, 1.5], [0.2, None, "1"]])
+def test_a_batch_with_wrong_costs_is_refused_before_its_first_decision(costs: Any) -> None:
+    for policy in (Sentinel(4, offload_cost=0.5), at_most(Sentinel(4, offload_cost=0.5), 0.5)):
+        before = policy.state()
+        with pytest.raises((TypeError, ValueError), match=f"{type(policy).__name__}: .*cost"):
+            policy.decide_many([1, 2, 3], costs)
+        assert policy.state() == before
+    unable = Isotonic(4, offload_cost=0.5)
+    with pytest.raises(TypeError, match="cost cannot be used before an offload"):
+        unable.decide_many([1, 2], [None, 0.2])
+    assert unable.time == 0
 
 
 def test_no_licence_is_too_long_to_count() -> None:

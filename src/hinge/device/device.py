@@ -141,12 +141,12 @@ class BaseDevice(ABC):
         """Tell the device the true label of a sample that it answered, once for each answer. Thread-safe.
 
         Where the remote answered, this shows what its answers are worth, and the policy decides by the shifted cost γ′
-        (docs/costs.md). Of a sample that was accepted the remote's answer is not known: it only counts in the `status`.
+        (docs/costs.md). Of a sample that was accepted the remote's answer is not known: it only counts in the `status`,
+        as all labels do for a policy that cannot use them (`policy.takes_labels`).
         """
-        true = _checked_truth(answer, label, self._labels)
-        if answer.source == "remote":
-            agreed = self._wrong.agreed
-            gain = agreed(answer.label, true) - agreed(answer.local, true)
+        true, agreed = _checked_truth(answer, label, self._labels), self._wrong.agreed
+        gain = agreed(answer.label, true) - agreed(answer.local, true)  # 0 if accepted; refuses labels without a price
+        if answer.source == "remote" and self._store.locked(lambda policy: policy.takes_labels):
             self._store.learn_truth(1.0 - agreed(answer.local, answer.label), gain)
         self._status.labelled(answer.label == true)
 
