@@ -328,12 +328,20 @@ def test_the_shifted_cost_makes_the_best_of_all_rules(seed: int) -> None:
     assert true_cost(table, offload_cost, tuple(shares > shifted)) == pytest.approx(least, abs=1e-9)
 
 
-def test_the_shifted_cost_never_undercuts_the_cost_and_starts_from_it() -> None:
+def test_where_mistakes_cost_the_same_the_shifted_cost_never_undercuts_the_cost_and_starts_from_it() -> None:
     for cost in (0.0, 0.01, 0.5, 1.0):
         assert shifted_cost(cost) == cost
         assert all(shifted_cost(cost, 30, gain) >= cost for gain in range(-30, 31))
     assert shifted_cost(0.3, 1, -1) < 0.4  # one label moves it little
     assert shifted_cost(0.0, 100, -50) == 1.0  # not even for nothing
+
+
+def test_with_prices_of_mistakes_the_remote_may_be_worth_more_than_a_disagreement() -> None:
+    prices = CostMatrix([[0, 1, 10], [1, 0, 1], [1, 1, 0]])
+    local, remote, true = 0, 1, 2
+    disagreement, gain = prices.wrong(local, remote), prices.wrong(local, true) - prices.wrong(remote, true)
+    assert (disagreement, gain) == pytest.approx((0.1, 0.9))
+    assert shifted_cost(0.3, 100 * disagreement, 100 * gain) == pytest.approx(0.3 * 20 / 100)
 
 
 def test_the_estimate_is_the_mean_of_the_posterior() -> None:

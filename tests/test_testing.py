@@ -67,7 +67,7 @@ def test_clause(policy: Policy, clause: Clause) -> None:
 
 
 def test_all_policies_are_found() -> None:
-    assert len({policy.name for policy in prototypes()}) == 27
+    assert len({policy.name for policy in prototypes()}) == 28
 
 
 class LastDecision(HILCBLite):

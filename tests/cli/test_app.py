@@ -201,7 +201,7 @@ def test_unknown_names_say_what_was_meant(arguments: str, message: str, capsys: 
         ("--offload-cost x", "--offload-cost must be a number from 0 to 1, or 'learned', got 'x'"),
     ],
 )
-@pytest.mark.parametrize("command", ["simulate", "evaluate synthetic-cifar10"])
+@pytest.mark.parametrize("command", ["simulate --policy hi-lcb", "evaluate synthetic-cifar10"])
 def test_impossible_parameters_are_named(command: str, arguments: str, message: str, capsys: Captured) -> None:
     assert message in refusal(capsys, *command.split(), *arguments.split())
 

@@ -315,6 +315,27 @@ def test_a_forecast_is_asked_before_each_decision(kind: Any) -> None:
     assert 0 < sum(decided) < 100
 
 
+@each_kind
+@pytest.mark.parametrize(
+    ("forecast", "why"), [(1.5, "price: forecast must be from 0 to 1, got 1.5"), (OSError(), "OSError")]
+)
+def test_a_forecast_that_fails_is_an_alarm(
+    kind: Any, forecast: Any, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing(Forecasting):
+        def forecast(self, sample: int) -> float | None:
+            if isinstance(forecast, Exception):
+                raise forecast
+            return float(forecast)
+
+    with kind(LOCAL, Scripted(), Sentinel(16), price=Failing(), deadline_s=30) as device:
+        for sample in range(100):
+            device.infer(sample)
+        device.infer_many(range(100, 200))
+        assert device.status.alarms == {"the offload cost cannot be forecast": 1}
+    assert caplog.messages == [f"the offload cost cannot be forecast: {why}"]
+
+
 def test_a_forecast_that_the_policy_cannot_use_is_refused() -> None:
     with pytest.raises(TypeError, match="Device: price must not have a forecast, as 'hi-lcb' cannot use it"):
         Device(LOCAL, Scripted(), HILCB(16), price=Forecasting())
@@ -456,7 +477,7 @@ def test_an_alarm_tells_that_the_world_changed() -> None:
             if sample == 4000:
                 lying.set()
             device.infer(sample)
-        assert device.status.alarms["the policy found the world changed, and forgot what it knew"] >= 1
+        assert device.status.alarms["the policy found the world changed, and forgot what no longer holds"] >= 1
 
 
 def test_closing_waits_for_what_other_threads_have_in_flight(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import Answer, CostMatrix, Device, Gate, Isotonic, Thompson, at_most
+from hinge import Answer, CostMatrix, Device, Gate, Isotonic, MeasuredCost, Policy, Target, Thompson, at_most
 from hinge.costs import shifted_cost
 from hinge.device.store import SqliteStore
 from tests.device.worlds import KINDS, LOCAL, TRACE, Scripted, policy
@@ -153,10 +153,31 @@ def test_a_remote_that_failed_and_a_shadow_of_local_teach_nothing() -> None:
         assert (device.policy.shifted_cost, device.status.labelled, device.status.right) == (0.3, 1, 0)
 
 
-def test_a_policy_that_labels_cannot_move_says_so() -> None:
-    for stuck in (Thompson(16, offload_cost=0.3), at_most(Thompson(16, offload_cost=0.3), 0.5)):
-        with opposed(policy=stuck) as device:
-            answer = next(answer for answer in map(device.infer, [3.0] * 100) if answer.source == "remote")
-            with pytest.raises(TypeError, match="price can be moved"):
-                device.truth(answer, 1)
+@pytest.mark.parametrize(
+    "stuck",
+    [
+        Thompson(16, offload_cost=0.3),
+        at_most(Thompson(16, offload_cost=0.3), 0.5),
+        Target(0.9),
+        Isotonic(16),
+    ],
+    ids=lambda policy: policy.name,
+)
+def test_labels_are_all_counted_for_a_policy_that_cannot_use_them(stuck: Policy) -> None:
+    price = MeasuredCost(wrong_answer=1.0, per_call=0.01)
+    with opposed(policy=stuck, price=price if stuck.offload_cost is None else None) as device:
+        answers = [device.infer(3.0) for _ in range(100)]
+        for answer in answers:
+            device.truth(answer, 1)  # local is right, remote wrong
+        right = sum(answer.source == "local" for answer in answers)
+        assert (device.status.labelled, device.status.right) == (100, right)
+        assert right < 100
+        assert device.state()["truths"] == [0.0, 0.0, 0.0]
+
+
+def test_a_label_without_a_price_is_refused_whoever_answered() -> None:
+    for shadow in ("local", "remote"):
+        with opposed(wrong=CostMatrix([[0, 1], [1, 0]]), shadow=shadow) as device:
+            with pytest.raises(ValueError, match="CostMatrix"):
+                device.truth(device.infer(3.0), 2)
             assert device.status.labelled == 0

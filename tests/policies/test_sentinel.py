@@ -2,6 +2,7 @@
 
 import math
 import random
+from typing import Any
 
 import pytest
 
@@ -331,6 +332,42 @@ def test_a_batch_is_decided_by_its_costs() -> None:
     batch = one.decide_many(bins, costs)
     assert batch.offload.tolist() == [other.decide(bin, cost).offload for bin, cost in zip(bins, costs, strict=True)]
     assert 0 < batch.offload.sum() < 200
+
+
+@pytest.mark.parametrize("samples", [1, 7, 8, 60, 400])
+def test_a_batch_is_decided_as_one_by_one(samples: int) -> None:
+    batches, loop, chance = Sentinel(8, offload_cost=0.4), Sentinel(8, offload_cost=0.4), random.Random(samples)
+    for policy in (batches, loop):
+        played(policy, CURVE, 1_000, 1)
+    offloads = list[int]()
+    for _ in range(2_000 // samples + 4):
+        bins = [chance.randrange(3, 8) for _ in range(samples)]
+        batch, decisions = batches.decide_many(bins), [loop.decide(bin) for bin in bins]
+        assert batch.offload.tolist() == [decision.offload for decision in decisions]
+        assert [decision[:3] for decision in batch] == [decision[:3] for decision in decisions]
+        for policy, decided in ((batches, batch), (loop, decisions)):
+            for decision in decided:
+                if decision.offload:
+                    policy.learn(decision, agreed=True)
+        assert {**batches.state(), "id": ""} == {**loop.state(), "id": ""}
+        offloads.append(int(batch.offload.sum()))
+    assert 0 in offloads
+    assert max(offloads) > 0
+
+
+@pytest.mark.parametrize("costs", [[0.2], [0.2] * 4, [0.2, 0.2, 1.5], [0.2, None, "1"]])
+def test_a_batch_with_wrong_costs_is_refused_before_its_first_decision(costs: Any) -> None:
+    for policy in (Sentinel(4, offload_cost=0.5), at_most(Sentinel(4, offload_cost=0.5), 0.5)):
+        before = policy.state()
+        with pytest.raises((TypeError, ValueError), match=f"{type(policy).__name__}: .*cost"):
+            policy.decide_many([1, 2, 3], costs)
+        assert policy.state() == before
+    unable = Isotonic(4, offload_cost=0.5)
+    with pytest.raises(TypeError, match="cost cannot be used before an offload"):
+        unable.decide_many([1, 2], [None, 0.2])
+    assert unable.time == 0
+
+
 def test_no_licence_is_too_long_to_count() -> None:
     policy = Sentinel(1, offload_cost=1.0 - 2.0**-52)
     for _ in range(1000):

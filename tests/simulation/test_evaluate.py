@@ -147,6 +147,24 @@ def test_an_interrupt_while_shuffling_keeps_the_order_as_recorded() -> None:
     assert results["hi-lcb"].times[-1] == len(results.trace)
 
 
+@pytest.mark.parametrize("runs_done", [2, 3, 5, 6, 11, 14, 15])
+def test_what_is_interrupted_is_marked_and_gives_no_figure_of_labels(runs_done: int) -> None:
+    """One run in order, three shuffled, and three on either half of the log at either cost."""
+    reports = list[int]()
+
+    def stop(done: int, of: int) -> None:
+        reports.append(done)
+        if len(reports) == runs_done:
+            raise KeyboardInterrupt
+
+    results = hinge.evaluate("synthetic-cifar10", ["isotonic"], 0.3, runs=3, progress=stop)
+    assert not results.complete
+    assert results.labels is None
+    assert results.shuffled is not None
+    assert results.shuffled.complete == (runs_done > 4)
+    assert len(reports) == runs_done  # nothing is begun after it
+
+
 # -- costs that vary with confidence ----------------------------------------------------------------------------------
 
 

@@ -141,12 +141,12 @@ class BaseDevice(ABC):
         """Tell the device the true label of a sample that it answered, once for each answer. Thread-safe.
 
         Where the remote answered, this shows what its answers are worth, and the policy decides by the shifted cost γ′
-        (docs/costs.md). Of a sample that was accepted the remote's answer is not known: it only counts in the `status`.
+        (docs/costs.md). Of a sample that was accepted the remote's answer is not known: it only counts in the `status`,
+        as all labels do for a policy that cannot use them (`policy.takes_labels`).
         """
-        true = _checked_truth(answer, label, self._labels)
-        if answer.source == "remote":
-            agreed = self._wrong.agreed
-            gain = agreed(answer.label, true) - agreed(answer.local, true)
+        true, agreed = _checked_truth(answer, label, self._labels), self._wrong.agreed
+        gain = agreed(answer.label, true) - agreed(answer.local, true)  # 0 if accepted; refuses labels without a price
+        if answer.source == "remote" and self._store.locked(lambda policy: policy.takes_labels):
             self._store.learn_truth(1.0 - agreed(answer.local, answer.label), gain)
         self._status.labelled(answer.label == true)
 
@@ -164,7 +164,8 @@ class BaseDevice(ABC):
         try:
             cost = self._forecast(sample) if self._forecast else None
             return None if cost is None else real("price", "forecast", cost, 0, 1)
-        except Exception:  # a forecast that fails must not cost the answer
+        except Exception as error:  # a forecast that fails must not cost the answer
+            self._status.not_forecast(error)
             return None
 
     def _decided_many(self, samples: Sequence[Any], answers: Sequence[tuple[Any, float]]) -> list[Judged]:

@@ -91,6 +91,10 @@ class StatusTracker:
             self._labelled += 1
             self._right += right
 
+    def not_forecast(self, error: Exception) -> None:
+        """The price failed to say what an offload would cost, or said what cannot be."""
+        self._alarm("the offload cost cannot be forecast", str(error) or type(error).__name__)
+
     def _watch(self) -> None:
         warning, changes, problem = self._store.warnings()
         with self._lock:
@@ -105,7 +109,7 @@ class StatusTracker:
         if problem is not None:
             self._alarm("what is learned is not durable", problem)
         if changed:
-            self._alarm("the policy found the world changed, and forgot what it knew")
+            self._alarm("the policy found the world changed, and forgot what no longer holds")
 
     def _warn(self, warning: str | None) -> None:
         if warning is not None:

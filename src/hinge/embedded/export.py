@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hinge import __version__
 from hinge._checks import whole
-from hinge.embedded.twin import CLOCK_END, LATEST, MOST_BINS, SentinelTwin, Twin
+from hinge.embedded.twin import CLOCK_END, LATEST, LONGEST, MOST_BINS, SentinelTwin, Twin
 from hinge.gate import Gate
 from hinge.policies import ExpiryPolicy, Policy, Sentinel
 
@@ -47,11 +47,12 @@ def export_c(twin: Twin, folder: Path) -> list[Path]:
 def _export_sentinel(twin: SentinelTwin, folder: Path) -> list[Path]:
     table, numbers = twin.table, twin.constants
     settings = {"BINS": f"{numbers.bins}", "SENTINEL": "", "BREAK_EVEN": f"{numbers.break_even!r}"}
+    licences = [[min(samples, LONGEST) for samples in column] for column in (table.left, table.granted)]
     wholes = (
-        *(table.left, table.granted, table.arrivals, table.offloads, table.agreements),
-        *(table.recent_offloads, table.recent_agreements, table.weight, table.total, table.support),
+        *(table.arrivals, table.offloads, table.agreements, table.recent_offloads, table.recent_agreements),
+        *(table.weight, table.total, table.support),
     )
-    columns = [[min(int(value), LATEST) for value in column] for column in wholes]
+    columns = [*licences, *([min(int(value), LATEST) for value in column] for column in wholes)]
     flags = [[i - first for i, first in enumerate(table.first)], [int(time > 0) for time in table.audited]]
     about = f"{twin.name}, offload cost {twin.offload_cost:g}"
     sums = [twin.time, min(table.since[0], CLOCK_END), *table.sums]

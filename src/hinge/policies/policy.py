@@ -245,6 +245,11 @@ class Policy(ABC):
         """Whether `decide` can be told what offloading the very sample costs."""
         return self._expects is not expect_nothing
 
+    @property
+    def takes_labels(self) -> bool:
+        """Whether `learn_truth` can shift its cost: one that is known, weighed at a price that can be moved."""
+        return self.offload_cost is not None and self.unlimited.price_column is not None
+
     # -- being built --------------------------------------------------------------------------------------------------
 
     @property
@@ -288,20 +293,26 @@ class Policy(ABC):
         return self._await(True, bin, time)
 
     def _decide_at(self, bin: int, cost: float) -> Decision:
-        owner = type(self).__name__
-        if not self.takes_cost:
-            raise TypeError(f"{owner}: cost cannot be used before an offload; 'sentinel' can, got {cost!r}")
-        bin, cost = self._checked_bin(bin), _share(owner, "cost", cost)
+        bin, cost = self._checked_bin(bin), self._checked_told(cost)
         self._expects(self.table, self._shifted(cost))
         try:
             return Policy.decide(self, bin)
         finally:
             self._expects(self.table, NOT_TOLD)
 
+    def _checked_told(self, cost: float) -> float:
+        owner = type(self).__name__
+        if not self.takes_cost:
+            raise TypeError(f"{owner}: cost cannot be used before an offload; 'sentinel' can, got {cost!r}")
+        return _share(owner, "cost", cost)
+
     def decide_many(
         self, bins: "Iterable[int] | NDArray[np.integer[Any]]", costs: Iterable[float | None] | None = None
     ) -> Decisions:
-        """Decide for a batch at once, as `decide` would one by one if nothing were learned in between."""
+        """Decide for a batch at once, as `decide` would one by one if nothing were learned in between.
+
+        Bins and costs are checked first: a batch that is refused changes nothing.
+        """
         import numpy as np  # batches are arrays; deciding one sample needs no more than the standard library
 
         checked = self._checked_bins(bins)
@@ -309,7 +320,11 @@ class Policy(ABC):
         if costs is None:
             decisions = [self.decide(int(bin)) for bin in checked]
         else:
-            decisions = [self.decide(int(bin), cost) for bin, cost in zip(checked, costs, strict=True)]
+            told = [None if cost is None else self._checked_told(cost) for cost in costs]
+            if len(told) != len(checked):
+                lengths = f"{len(checked)} and {len(told)}"
+                raise ValueError(f"{type(self).__name__}: bins and costs must be equally long, got {lengths}")
+            decisions = [self.decide(int(bin), cost) for bin, cost in zip(checked, told, strict=True)]
         offload = np.fromiter((decision.offload for decision in decisions), bool, len(checked))
         return Decisions(offload, checked, first, self.id, bool(self.needs))
 
@@ -356,8 +371,6 @@ class Policy(ABC):
         if self._owed:
             price = min(1.0, own + self._owed)
             self._owed -= price - own
-        if self.offload_cost is None and self._truths[LABELS]:
-            price = self._shifted(price)
         self._charged[0] = price - own
         self._learns(self.table, decision.bin, agreement, price, time, self.time)
 
@@ -365,8 +378,8 @@ class Policy(ABC):
         """Learn, from the true label of an offloaded sample, what the remote's answer was worth (docs/costs.md).
 
         `disagreement` is what the local answer costs by the remote's (`1 - agreed`), `gain` what it costs more than the
-        remote's by the truth. From now on the policy decides by the shifted cost γ′. A cost that is learned is shifted
-        as it comes: what was learned before stays as it was.
+        remote's by the truth. From now on the policy decides by the shifted cost γ′. Where `takes_labels` is false, as
+        where the cost is learned, this raises `TypeError`.
 
         >>> from hinge import Isotonic
         >>> policy = Isotonic(bins=16, offload_cost=0.3)
@@ -378,8 +391,10 @@ class Policy(ABC):
         owner = type(self).__name__
         disagreement, gain = _share(owner, "disagreement", disagreement), real(owner, "gain", gain, -1, 1)
         self._check_movable()
+        before = self.shifted_cost
         _add(self._truths, (1.0, disagreement, gain))
-        self._weigh(self.shifted_cost)
+        if self.shifted_cost != before:
+            self._weigh(self.shifted_cost)
 
     @property
     def shifted_cost(self) -> float | None:
@@ -390,9 +405,9 @@ class Policy(ABC):
         return shifted_cost(cost, self._truths[DISAGREEMENT], self._truths[GAIN])
 
     def _check_movable(self) -> None:
-        if self.price_column is None:
-            wanted = f"{type(self).__name__}: true labels need a policy whose price can be moved"
-            raise TypeError(f"{wanted}, as hi-lcb's and isotonic's can")
+        if not self.takes_labels:
+            wanted = f"{type(self).__name__}: true labels need a known offload cost and a price that can be moved"
+            raise TypeError(f"{wanted}, as hi-lcb's and isotonic's can, got {self!r}")
 
     def _weigh(self, offload_cost: float | None) -> None:
         """Decide by another offload cost from now on, where it is not learned."""

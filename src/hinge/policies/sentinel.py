@@ -49,8 +49,8 @@ four of the shipped traces: `benchmarks/regrets/changes.py` names them, and meas
 
 import math
 from array import array
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hinge.errors import InvalidState
 from hinge.policies.expiry import COST_SUMS, COUNT, FOREVER, count, count_cost
@@ -71,6 +71,7 @@ from hinge.policies.policy import (
     ACCEPTED,
     NOT_TOLD,
     Decision,
+    Decisions,
     Evidence,
     Explanation,
     Policy,
@@ -80,6 +81,10 @@ from hinge.policies.policy import (
     real_column,
     whole_column,
 )
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 ALPHA = 0.6
 ENTRY, WARM = 0.4, 48.0  # evidence that a licence needs grows as ENTRY log(1 + m / WARM) with the samples of its bin
@@ -479,6 +484,21 @@ class Sentinel(Policy):
             pass  # not a bin, which is said below
         return super().decide(bin, cost)
 
+    def decide_many(
+        self, bins: "Iterable[int] | NDArray[np.integer[Any]]", costs: Iterable[float | None] | None = None
+    ) -> Decisions:
+        import numpy as np  # batches are arrays; deciding one sample needs no more than the standard library
+
+        checked = self._checked_bins(bins)
+        if costs is not None or len(checked) < self.bins:  # to count so few takes longer than to decide
+            return super().decide_many(checked, costs)
+        counts, left = np.bincount(checked, minlength=self.bins), np.asarray(self._licences)
+        if (counts > left).any():
+            return super().decide_many(checked)
+        left -= counts  # all are accepted
+        first, self.time = self.time + 1, self.time + len(checked)
+        return Decisions(np.zeros(len(checked), np.bool_), checked, first, self.id, False)
+
     def explain(self, bin: int) -> Explanation:
         left, _ = self.countdown(bin)
         offload = left == 0
@@ -551,5 +571,3 @@ class Sentinel(Policy):
             raise InvalidState(f"{owner}: state must count what was dropped for {self.bins} bins")
         if max(table.since[0], *(max(dropped) for dropped in counts)) > self.time:
             raise InvalidState(f"{owner}: state has an alarm from the future")
-
-

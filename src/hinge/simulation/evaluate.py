@@ -140,9 +140,9 @@ def evaluate(
             if horizon is None:
                 orders = Shuffled(recorded, binning, costs)
                 shuffled = simulate(ready, orders, length, runs, seed, progress=progress)
-            if recorded.label is not None and cost is not None:
-                labels = _labels_worth(ready, recorded, binning, cost, runs, seed)
-        except KeyboardInterrupt:  # before the first of them is done: the order as recorded remains
+            if (shuffled is None or shuffled.complete) and recorded.label is not None and cost is not None:
+                labels = _labels_worth(ready, recorded, binning, cost, runs, seed, progress)
+        except KeyboardInterrupt:  # what was done before remains
             results = replace(results, complete=False)
     complete = results.complete and (shuffled is None or shuffled.complete)
     dips = significant_dips(*source.history(), source.bins, source.offload_costs.tolist())
@@ -177,7 +177,13 @@ def with_cost(policy: Policy, offload_cost: float) -> Policy:
 
 
 def _labels_worth(
-    ready: Mapping[str, Playable], trace: Trace, bins: Bins, cost: float, runs: int, seed: int
+    ready: Mapping[str, Playable],
+    trace: Trace,
+    bins: Bins,
+    cost: float,
+    runs: int,
+    seed: int,
+    progress: Progress | None,
 ) -> LabelsWorth | None:
     """What policies whose price can be moved cost on either half of a trace, and with γ′ by the labels of the other."""
     policies = {name: each.policy if isinstance(each, Gate) else each for name, each in ready.items()}
@@ -194,8 +200,10 @@ def _labels_worth(
         shifted = {name: with_cost(policy, fitted_cost(labelled, cost)) for name, policy in movable.items()}
         source = Shuffled(held_out, bins, FixedCosts(cost))
         for column, chosen in enumerate((movable, shifted)):
-            records = simulate(chosen, source, len(held_out), runs, seed).values()
-            paid[:, column] += [record.true_cost_per_sample[:, -1].mean() / 2 for record in records]
+            results = simulate(chosen, source, len(held_out), runs, seed, progress=progress)
+            if not results.complete:
+                raise KeyboardInterrupt  # means over other runs here than there would say nothing
+            paid[:, column] += [record.true_cost_per_sample[:, -1].mean() / 2 for record in results.values()]
     true_costs = {name: (given, moved) for name, (given, moved) in zip(movable, paid.tolist(), strict=True)}
     return LabelsWorth(fitted_cost(trace, cost), int((~trace.agreed).sum()), true_costs)
 
