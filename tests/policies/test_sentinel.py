@@ -2,11 +2,12 @@
 
 import math
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from hinge.policies import FOREVER, Isotonic, Policy, Sentinel, at_most, build, on_budget
+from hinge.policies import Isotonic, Policy, Sentinel, at_most, build, on_budget, restore
 from hinge.policies.sentinel import (
     ALARM,
     AUDIT,
@@ -377,3 +378,55 @@ def test_no_licence_is_too_long_to_count() -> None:
     assert HURRY < policy.countdown(0)[1] <= HURRY * 2 ** int(policy.table.offloads[0])
     policy.table.offloads[0] = policy.table.agreements[0] = policy.table.weight[0] = policy.table.total[0] = 1e6
     assert policy.countdown(0)[1] == HURRY * 2**40
+
+
+def run(policy: Policy, samples: int, agreed: Callable[[int], bool], seed: int = 1) -> int:
+    """Offloads in so many samples, whose bins come alike often."""
+    chance, offloads = random.Random(seed), 0
+    for _ in range(samples):
+        bin = chance.randrange(policy.bins)
+        decision = policy.decide(bin)
+        if decision.offload:
+            offloads += 1
+            policy.learn(decision, agreed=agreed(bin), cost=0.1)
+    return offloads
+
+
+def test_a_learned_cost_that_was_too_high_gives_no_endless_licence() -> None:
+    policy = on_budget(Sentinel(16), offloads=0.2)
+    run(policy, 20_000, lambda _: False)
+    assert 1_500 < run(policy, 10_000, lambda _: False, seed=2) < 2_500
+    assert policy.price > 0.0
+
+
+def test_on_a_budget_explaining_changes_nothing_and_a_restored_one_is_the_same() -> None:
+    for seed in range(5):
+        chance = random.Random(seed)
+        asked, other = (on_budget(Sentinel(8, offload_cost=0.3), offloads=0.2) for _ in range(2))
+        for _ in range(1_500):
+            bin, agreed = chance.randrange(8), chance.random() < 0.75
+            asked.explain(3)
+            decisions = asked.decide(bin), other.decide(bin)
+            assert decisions[0].offload == decisions[1].offload
+            for policy, decision in zip((asked, other), decisions, strict=True):
+                if decision.offload:
+                    policy.learn(decision, agreed)
+            assert restore(asked.state()).state() == asked.state()
+
+
+def test_a_budget_keeps_the_labels_that_a_policy_has() -> None:
+    policy = Sentinel(16, offload_cost=0.3)
+    for _ in range(40):
+        policy.learn_truth(1, 0)
+    assert policy.shifted_cost == 1.0
+    assert run(on_budget(policy, offloads=0.5), 1_000, lambda _: True) == 0
+
+
+@pytest.mark.parametrize("cost", [0.3, 0.5])
+def test_an_overconfident_bin_is_found_though_the_bins_below_testify_for_it(cost: float) -> None:
+    chance, wrong = random.Random(4), []
+    for seed in range(8):
+        policy = Sentinel(16, offload_cost=cost)
+        run(policy, 40_000, lambda bin: chance.random() < (0.3 if bin == 15 else (bin + 0.5) / 16), seed)
+        wrong.append(not policy.explain(15).offload_probability)
+    assert sum(wrong) <= 2
