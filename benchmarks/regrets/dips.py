@@ -110,11 +110,11 @@ def planted_table(runs: int, depths: Sequence[float]) -> list[str]:
             dipping = regrets(planted(bin, depth), runs)
             lines.append(_planted_row(f"{kind}, bin {bin}, {depth:g} deep", bin, depth, dipping))
             if kind == "overconfident":
-                notes.append(_stuck(dipping, bin, depth))
+                notes.append(_stuck(dipping, without, bin, depth))
         changes = (f"{name} {np.mean(dipping[name] - without[name]):+.0f}" for name in POLICIES)
         notes.append(f"The {kind} dip of {below[-1]:g} changes mean regret by: {', '.join(changes)}.")
         if kind == "crossing":
-            notes.append(_stuck(dipping, bin, below[-1]))
+            notes.append(_stuck(dipping, without, bin, below[-1]))
     return [*lines, "", *notes, "", *MEANING, ""]
 
 
@@ -123,20 +123,21 @@ def _planted_row(label: str, bin: int, depth: float, figures: Regrets) -> str:
     return row(f"{label} | {source.agreement[bin]:.2f} | {threshold_regret(setting_of(source)):.0f}", figures)
 
 
-def _stuck(figures: Regrets, bin: int, depth: float) -> str:
-    """How many runs lost more than half of what accepting the dip throughout would cost."""
+def _stuck(dipping: Regrets, without: Regrets, bin: int, depth: float) -> str:
+    """How many runs lost more by the dip than half of what accepting it throughout would cost."""
     price = (1.0 - COST - CURVE[bin] + depth) * HORIZON / len(CURVE)
-    counts = (f"{name} {np.sum(values > price / 2)} of {len(values)}" for name, values in figures.items())
-    said = f"Accepting bin {bin}, {depth:g} lower, throughout costs {price:.0f}. Runs with more than half of that"
+    lost = {name: dipping[name] - without[name] > price / 2 for name in dipping}
+    counts = (f"{name} {np.sum(runs)} of {len(runs)}" for name, runs in lost.items())
+    said = f"Accepting bin {bin}, {depth:g} lower, throughout costs {price:.0f}. Runs that lost more than half of that"
     return f"{said}: {', '.join(counts)}."
 
 
 MEANING = (
     "Where a dip crosses the break-even, HI-LCB and pooled-KL accept it on the evidence of the bins below, and pay for",
-    "nearly every sample of it; Isotonic, which pools the dip's own evidence with theirs, does so in some runs, and",
-    "the more so the higher the bin is, as all bins below speak for it: the counts above say in how many. Policies",
-    "that judge each bin by itself do not at all. Elsewhere a dip costs those that lend nothing, and the others a",
-    "little, as a bin nearer to the break-even takes longer to judge.",
+    "nearly every sample of it. Isotonic and Sentinel, which pool the dip's own evidence with theirs, do so in few",
+    "runs in the middle of the curve, and in most where the highest bin dips, as all bins below speak for it; policies",
+    "that judge each bin by itself do not. Elsewhere a dip costs those that lend nothing, and the others a little, as",
+    "a bin nearer to the break-even takes longer to judge.",
 )
 
 
