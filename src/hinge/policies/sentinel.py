@@ -212,7 +212,7 @@ def licence(table: SentinelTable, bin: int, time: int) -> int:
 
 
 def grant(table: SentinelTable, bin: int, samples: int) -> None:
-    """Give a bin a licence for so many samples in place of the one it has; `FOREVER` holds only at the present price."""
+    """Give a bin a licence for so many samples in place of what it has; `FOREVER` holds at the present price only."""
     samples = 0 if samples == FOREVER else samples
     table.arrivals[bin] += table.granted[bin] - table.left[bin]
     table.granted[bin] = table.left[bin] = samples
