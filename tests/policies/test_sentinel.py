@@ -84,7 +84,7 @@ class Literal:
             return HURRY
         gap = max(self.mean(bin) - q, LEAST_GAP)
         usual = int(AUDIT * math.sqrt((self.time - self.since) * gap) / q)
-        return max(HURRY, min(usual, HURRY * 2 ** min(60, int(self.n[bin]))))
+        return max(HURRY, min(usual, HURRY << min(60, int(self.n[bin]))))
 
     def licence(self, bin: int) -> int:
         if not self.evident(bin, self.q, 0):
