@@ -191,8 +191,8 @@ def report(quick: bool) -> list[str]:
         f"### Traces held out: {', '.join(HELD_OUT)}",
         "",
         "Measured after everything was chosen, and once before the veto and the short first licences, which were",
-        "chosen on the traces above and on planted dips (geometric mean then: 1.36). In a first trial two of them had been",
-        "what another trace changes to, in three rows.",
+        "chosen on the traces above and on planted dips (geometric mean then: 1.36). In a first trial two of them",
+        "had been what another trace changes to, in three rows.",
         "",
         *table(HELD_OUT, True, runs),
     ]

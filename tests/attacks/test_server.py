@@ -341,7 +341,7 @@ def test_l10_long_integers_are_refused_for_little_processor_time() -> None:
 
 @pytest.mark.slow
 def test_l10_costly_bodies_are_refused_for_little_processor_time(record_property: Record) -> None:
-    """Each in 200 ms, reception included, also on a busy machine, which makes processor time longer. (It was 348 ms.)"""
+    """Each in 200 ms, reception included, also on a busy machine, where processor time is longer. (It was 348.)"""
     digits, texts = b",".join([b"9" * 4000] * 4000), b",".join([b'"a"'] * 10**6)
     bodies = [
         b'{"inputs":[{"name":"image","shape":[1,28,28],"datatype":"UINT8","data":[%s]}]}' % digits,
