@@ -159,6 +159,7 @@ def test_a_mean_cost_that_is_learned_is_met() -> None:
     assert record.offload_fraction[:, -1].mean() * 0.2 == pytest.approx(0.05, abs=0.003)
 
 
+@pytest.mark.slow
 def test_without_need_the_price_is_nothing() -> None:
     source = Synthetic(RISING, FixedCosts(0.5))
     policies = {"free": Isotonic(8, offload_cost=0.5), "budget": on_budget(Isotonic(8, offload_cost=0.5), 0.9)}

@@ -206,6 +206,7 @@ def test_false_alarms_are_as_rare_as_stated() -> None:
     assert alarms <= 12
 
 
+@pytest.mark.slow
 def test_after_a_change_forgetting_pays() -> None:
     rising = np.linspace(0.15, 0.97, 16)
     before, after = (Synthetic(np.clip(rising - fall, 0, 1), FixedCosts(0.5)) for fall in (0.0, 0.35))

@@ -156,6 +156,7 @@ def test_the_share_of_offloads_meets_the_budget(budget: float) -> None:
     assert record.cost_per_sample[:, -1].mean() == pytest.approx(best, abs=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [0.2, None], ids=["known", "learned"])
 def test_a_mean_cost_is_met(known: float | None) -> None:
     source, policy = Synthetic(RISING, BimodalCosts(0.1, 0.3)), LyapunovEXP4(8, known, cost=0.05, tradeoff=20.0)

@@ -42,6 +42,7 @@ def test_most_policies_of_our_own_have_a_price_that_moves() -> None:
     assert {"isotonic", "sentinel", "hi-lcb", "hi-lcb-lite", "kl", "discounted-isotonic"} <= {*MOVABLE}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MOVABLE)
 def test_it_decides_as_one_that_is_told_the_shifted_cost(name: str) -> None:
     taught, told = made(name), made(name, shifted_cost(COST, 90, 50))

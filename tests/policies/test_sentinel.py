@@ -196,6 +196,7 @@ def played(policy: Policy, curve: list[float], samples: int, seed: int, later: l
 CURVE = [0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 0.99]
 
 
+@pytest.mark.slow
 def test_an_overconfident_top_bin_is_found_out() -> None:
     curve, accepted_for_good = [*CURVE, *[0.3] * 8], 40_000 / 2 * (0.6 - 0.3)  # half of the samples are of this bin
     regrets = [played(Sentinel(9, offload_cost=0.4), curve, 40_000, seed) for seed in range(8)]
@@ -203,6 +204,7 @@ def test_an_overconfident_top_bin_is_found_out() -> None:
     assert max(regrets) < 0.5 * accepted_for_good
 
 
+@pytest.mark.slow
 def test_a_fall_and_a_rise_are_noticed_and_isotonic_misses_them() -> None:
     fallen = [0.55 * f for f in CURVE]
     for first, then in ((CURVE, fallen), (fallen, CURVE)):
@@ -399,6 +401,7 @@ def test_a_learned_cost_that_was_too_high_gives_no_endless_licence() -> None:
     assert policy.price > 0.0
 
 
+@pytest.mark.slow
 def test_on_a_budget_explaining_changes_nothing_and_a_restored_one_is_the_same() -> None:
     for seed in range(5):
         chance = random.Random(seed)
@@ -422,6 +425,7 @@ def test_a_budget_keeps_the_labels_that_a_policy_has() -> None:
     assert run(on_budget(policy, offloads=0.5), 1_000, lambda _: True) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cost", [0.3, 0.5])
 def test_an_overconfident_bin_is_found_though_the_bins_below_testify_for_it(cost: float) -> None:
     chance, wrong = random.Random(4), []
