@@ -175,7 +175,7 @@ def simulated_run(recorder: Recorder) -> Passed:
     try:
         from hinge.simulation.sources import FixedCosts, Synthetic
     except ImportError:  # the tree before
-        from hinge.sources import FixedCosts, Synthetic  # type: ignore[import-not-found, no-redef, unused-ignore]
+        from hinge.sources import FixedCosts, Synthetic  # type: ignore[import-not-found, no-redef, unused-ignore]  # old
     source = Synthetic(agreement=[0.1, 0.6, 0.9], costs=FixedCosts(0.5))
     found = []
     for _ in range(5):

@@ -341,7 +341,7 @@ def test_l10_long_integers_are_refused_for_little_processor_time() -> None:
 
 @pytest.mark.slow
 def test_l10_costly_bodies_are_refused_for_little_processor_time(record_property: Record) -> None:
-    """Each in 200 ms, reception included, also on a busy machine, where processor time is longer. (It was 348.)"""
+    """Each in 100 ms, reception included: with other work on the machine only processor time tells. (It was 321 ms.)"""
     digits, texts = b",".join([b"9" * 4000] * 4000), b",".join([b'"a"'] * 10**6)
     bodies = [
         b'{"inputs":[{"name":"image","shape":[1,28,28],"datatype":"UINT8","data":[%s]}]}' % digits,
@@ -353,7 +353,7 @@ def test_l10_costly_bodies_are_refused_for_little_processor_time(record_property
         def attack(body: bytes) -> None:
             statuses.append(ask(url, "/v2/models/fashion-local/infer", "POST", body).status)
 
-        for body in bodies:
+        def spent_s(body: bytes) -> float:
             before = processor_s(process)
             threads = [threading.Thread(target=attack, args=(body,)) for _ in range(12)]
             for thread in threads:
@@ -361,8 +361,12 @@ def test_l10_costly_bodies_are_refused_for_little_processor_time(record_property
             health_s(url)
             for thread in threads:
                 thread.join()
-            record_property("ms of processor for one", round((processor_s(process) - before) / 12 * 1000))
-            assert processor_s(process) - before < 12 * 0.2
+            return processor_s(process) - before
+
+        for body in bodies:
+            least = min(spent_s(body) for _ in range(3))  # who shares the processor's caches only adds to it
+            record_property("ms of processor for one", round(least / 12 * 1000))
+            assert least < 12 * 0.1
     assert set(statuses) <= {400, 503}
     assert 400 in statuses
 

@@ -122,7 +122,7 @@ def test_answers_with_names_from_a_model_of_its_own_want_names() -> None:
         with pytest.raises(TypeError, match="must be a name"):
             device.truth(device.infer(3.0), 1)
         with pytest.raises(TypeError, match="answer must be one that a device gave"):
-            device.truth("dog", "dog")  # type: ignore[arg-type]
+            device.truth("dog", "dog")  # type: ignore[arg-type]  # what is refused
 
 
 def test_prices_of_mistakes_weigh_the_labels() -> None:
