@@ -137,7 +137,7 @@ def test_to_list_commands_loads_none() -> None:
     ("arguments", "line"),
     [
         ("state shwo", "no command is called 'shwo'; did you mean 'show'?"),
-        ("weather", "no command is called 'weather'; there are demo, device, evaluate, export, list, new, record, reproduce,"),
+        ("weather", "no command is called 'weather'; there are demo, device, evaluate, export, list, new, record,"),
         ("--verison", "no option is called '--verison'; did you mean '--version'?"),
         ("device --dead-line 3", "no option is called '--dead-line'; did you mean '--deadline-s'?"),
         ("serve fashon", "there is no model 'fashon'; did you mean 'fashion'?"),

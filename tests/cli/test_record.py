@@ -11,7 +11,7 @@ import pytest
 from hinge import OnnxModel, fashion, load_trace, read_trace
 from hinge.cli.app import run
 from hinge.oip.tensors import Tensor, TensorSpec
-from tests.support.commands import INSTALLED, Captured, refusal, shown
+from tests.support.commands import INSTALLED, Captured, answer, refusal, shown
 from tests.support.loopback import OipServer
 
 WAIT_S = 30
@@ -59,8 +59,10 @@ def test_a_server_gives_the_same(samples: str, capsys: Captured, tmp_path: Path)
 
 
 def test_images_that_come_along_have_the_names_of_their_classes(capsys: Captured, tmp_path: Path) -> None:
-    shown(capsys, "record", "fashion", "--limit", "50", "--out", str(tmp_path / "trace.csv"))
+    figures = answer(capsys, "record", "fashion", "--limit", "50", "--out", str(tmp_path / "trace.csv"))
     trace = read_trace(tmp_path / "trace.csv")
+    assert figures["samples"] == 50
+    assert figures["agreement"] == trace.agreement
     assert trace.label is not None
     assert trace.label.tolist() == [fashion.CLASSES[label] for label in LABELS[:50]]
 

@@ -17,7 +17,6 @@ from hinge.device.record import record
 from hinge.errors import RemoteFailed
 from hinge.models.base import Recorded
 from hinge.oip.access import read_token
-from hinge.traces import Trace
 
 _EVERY_S = 5.0  # between two lines of progress, where there is no terminal for a bar
 
@@ -38,6 +37,7 @@ def command(
     batch: Annotated[int, typer.Option(min=1, help="Samples that the models are asked about at once.")] = 32,
     deadline_s: Annotated[float, typer.Option(help="Seconds for the remote to answer a batch.")] = 30.0,
     limit: Annotated[int | None, typer.Option(min=1, help="End after this many samples.")] = None,
+    json: options.Json = False,
 ) -> None:
     """Both models answer every sample; 'hinge evaluate' then says what each policy would have cost. A recording that
     is interrupted is kept beside the file, and the same command goes on with it. A remote that fails is asked again,
@@ -70,7 +70,13 @@ def command(
                 for kept in getattr(error, "__notes__", ()):
                     console.warn(kept)
                 raise
-    console.say(_summary(trace, out))
+    figures = {key: getattr(trace, key) for key in ("agreement", "local_accuracy", "remote_accuracy")}
+    if json:
+        console.print_json({"out": str(out), "samples": len(trace), **figures})
+        return
+    agrees, *right = (None if share is None else f"{share:.2%}" for share in figures.values())
+    known = f"; local is right on {right[0]}, remote on {right[1]}" if right[0] else ""
+    console.say(f"{out}: {console.counted(len(trace), 'sample')}, local agrees with remote on {agrees}{known}")
     console.say(f"What each policy would have cost on them: hinge evaluate {out}")
 
 
@@ -86,11 +92,3 @@ def _reports(bar: Callable[[int, int | None], None], length: int | None) -> Call
             console.note(f"{done}{'' if length is None else f' of {length}'} samples recorded")
 
     return report
-
-
-def _summary(trace: Trace, out: Path) -> str:
-    """How many samples there are, and how good the models are, as far as that is known."""
-    text = f"{out}: {console.counted(len(trace), 'sample')}, local agrees with remote on {trace.agreement:.2%}"
-    if trace.label is None:
-        return text
-    return f"{text}; local is right on {trace.local_accuracy:.2%}, remote on {trace.remote_accuracy:.2%}"
