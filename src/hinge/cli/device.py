@@ -44,19 +44,13 @@ def command(
             autocompletion=trace_names,
         ),
     ] = "fashion",
-    local: Annotated[Path | None, typer.Option(help="The local model: .onnx, .tflite or .xml (OpenVINO).")] = None,
-    remote: Annotated[
-        str | None, typer.Option(help="The server of the remote model: http://, https:// or grpc://.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="The name of the remote model on its server.")] = None,
-    token_file: Annotated[
-        Path | None, typer.Option(help="A file with the token to show the server; or set HINGE_TOKEN.")
-    ] = None,
-    ca: Annotated[
-        Path | None, typer.Option(help="Who signs the server's certificate, where the system does not know them.")
-    ] = None,
-    cert: Annotated[Path | None, typer.Option(help="The device's own certificate, for mutual TLS.")] = None,
-    key: Annotated[Path | None, typer.Option(help="The key of that certificate, unless it is in its file.")] = None,
+    local: options.Local = None,
+    remote: options.Remote = None,
+    model: options.Model = None,
+    token_file: options.TokenFile = None,
+    ca: options.Ca = None,
+    cert: options.Cert = None,
+    key: options.Key = None,
     policy: options.Policy = _DEFAULT,
     set: options.Set = [],  # noqa: B006  # Typer gives every call a list of its own
     audit: Annotated[
@@ -127,7 +121,9 @@ def command(
         token = read_token(token_file)
         certificates = Certificates(ca, cert, key)
         setup = set_up(samples, local, remote, model, token, certificates)
-        stack.enter_context(closing(setup.remote))
+        stack.enter_context(closing(setup))
+        if setup.fit is not None:
+            setup.fit.check_at_start()
         known, price = price_of(offload_cost, setup.recorded, wrong_answer, **prices)
         horizon = min((n for n in (setup.stream.length, limit) if n is not None), default=None)
         parameters = {"offload_cost": known, "bins": bins, "seed": seed}

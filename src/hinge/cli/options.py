@@ -21,6 +21,7 @@ from hinge.policies import policy_class, policy_names
 from hinge.simulation.evaluate import LEARNED
 
 SECTIONS = ("device", "serve")  # of a file of settings
+_PLACE = "FILE|URL"  # a path, unless it has a scheme
 _CONFIG = "config"  # the option that names the file, which cannot be set in it
 
 
@@ -50,6 +51,7 @@ def _setting(parameter: inspect.Parameter) -> Setting:
     annotation, described = get_args(parameter.annotation)  # Annotated[str | None, typer.Option(…)]
     kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
     kind = next(get_origin(each) or each for each in kinds if each is not NoneType)
+    kind = Path if described.metavar == _PLACE else kind
     return Setting(kind, parameter.default, described.help, isinstance(described, ArgumentInfo))
 
 
@@ -97,7 +99,7 @@ def _value(path: Path, name: str, value: Any, setting: Setting) -> str | list[st
 def _located(folder: Path, value: Any, setting: Setting) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if setting.kind is Path:
-        return str(folder / text)
+        return text if "://" in text else str(folder / text)
     if not setting.positional or text in ("-", setting.default):
         return text
     name, sign, place = text.rpartition("=")  # a model may be NAME=PATH
@@ -113,6 +115,22 @@ def complete_policies(incomplete: str) -> list[str]:
     """What the shell offers for the last of several policies."""
     before, comma, _ = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in ["all", *policy_names()]]
+
+
+Local = Annotated[Path | None, typer.Option(help="The local model: .onnx, .tflite or .xml (OpenVINO).")]
+Remote = Annotated[
+    str | None,
+    typer.Option(
+        metavar=_PLACE, help="The remote model: a file as the local one, or its server, http://, https:// or grpc://."
+    ),
+]
+Model = Annotated[str | None, typer.Option(help="The name of the remote model on its server.")]
+TokenFile = Annotated[Path | None, typer.Option(help="A file with the token to show the server; or set HINGE_TOKEN.")]
+Ca = Annotated[
+    Path | None, typer.Option(help="Who signs the server's certificate, where the system does not know them.")
+]
+Cert = Annotated[Path | None, typer.Option(help="Our own certificate, to show a server with mutual TLS.")]
+Key = Annotated[Path | None, typer.Option(help="The key of that certificate, unless it is in its file.")]
 
 
 def policy_named(text: str) -> str:
