@@ -74,9 +74,10 @@ def command(
     if json:
         console.print_json({"out": str(out), "samples": len(trace), **figures})
         return
-    agrees, *right = (None if share is None else f"{share:.2%}" for share in figures.values())
-    known = f"; local is right on {right[0]}, remote on {right[1]}" if right[0] else ""
-    console.say(f"{out}: {console.counted(len(trace), 'sample')}, local agrees with remote on {agrees}{known}")
+    text = f"{out}: {console.counted(len(trace), 'sample')}, local agrees with remote on {trace.agreement:.2%}"
+    if trace.label is not None:
+        text += f"; local is right on {trace.local_accuracy:.2%}, remote on {trace.remote_accuracy:.2%}"
+    console.say(text)
     console.say(f"What each policy would have cost on them: hinge evaluate {out}")
 
 
