@@ -604,12 +604,18 @@ def write_trace(trace: Trace, path: str | PathLike[str]) -> None:
     """
     if not isinstance(trace, Trace):
         raise TypeError(f"write_trace: trace must be a Trace, got {trace!r}")
-    form = _format("write_trace", path)
-    if form.write is None or str(path).lower().endswith(".gz"):
-        written = ", ".join(suffix for suffix, form in _FORMATS.items() if form.write)
-        raise UnknownName(f"write_trace: {printable(path, 4096)}: is read, not written; written are {written}")
+    write = writer_of("write_trace", path)
     with replacing(path) as stream:
-        form.write(trace, stream)
+        write(trace, stream)
+
+
+def writer_of(owner: str, path: str | PathLike[str]) -> Callable[[Trace, IO[bytes]], None]:
+    """What writes a trace to a file of that name."""
+    write = _format(owner, path).write
+    if write is None or str(path).lower().endswith(".gz"):
+        written = ", ".join(suffix for suffix, form in _FORMATS.items() if form.write)
+        raise UnknownName(f"{owner}: {printable(path, 4096)}: is read, not written; written are {written}")
+    return write
 
 
 def _format(owner: str, path: str | PathLike[str]) -> _Format:
