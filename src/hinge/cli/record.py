@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from hinge.cli import console, options
-from hinge.cli.device_models import set_up
+from hinge.cli.device_models import Certificates, set_up
 from hinge.cli.device_view import Output
 from hinge.cli.options import UsageError
 from hinge.device.record import record
@@ -34,6 +34,9 @@ def command(
     remote: options.Remote = None,
     model: options.Model = None,
     token_file: options.TokenFile = None,
+    ca: options.Ca = None,
+    cert: options.Cert = None,
+    key: options.Key = None,
     batch: Annotated[int, typer.Option(min=1, help="Samples that the models are asked about at once.")] = 32,
     deadline_s: Annotated[float, typer.Option(help="Seconds for the remote to answer a batch.")] = 30.0,
     limit: Annotated[int | None, typer.Option(min=1, help="End after this many samples.")] = None,
@@ -45,7 +48,8 @@ def command(
 
     Example: hinge record images/ --local local.onnx --remote http://edge:8080 --model remote --out trace.npz
     """
-    with console.interruptible(), closing(set_up(samples, local, remote, model, read_token(token_file))) as setup:
+    access = read_token(token_file), Certificates(ca, cert, key)
+    with console.interruptible(), closing(set_up(samples, local, remote, model, *access)) as setup:
         stream = setup.stream
         if isinstance(setup.local, Recorded):
             raise UsageError(f"{samples} is a trace, recorded already: hinge evaluate {samples}")
