@@ -75,15 +75,22 @@ def test_bins_that_were_never_offloaded_may_be_anything() -> None:
     assert cost[1] >= 0.5 + 0.25 * 0.5
 
 
-@pytest.mark.parametrize("width", [0.05, 0.2])
-def test_so_many_audits_leave_an_interval_of_that_width(width: float) -> None:
-    estimate = Estimate([1000, 1000], [20, 50], [10, 50])
+@pytest.mark.parametrize("open", [0.01, 0.05])
+def test_so_many_more_audits_leave_so_much_open(open: float) -> None:
+    samples, offloads, agreements = [100_000, 300_000], [20, 5], [10, 5]
+    estimate = Estimate(samples, offloads, agreements)
     for bin, agreement in enumerate((0.5, 1.0)):
-        audits = estimate.audits(bin, width)
-        for offloads, small_enough in ((audits, True), (math.floor(audits * 0.9), False)):
-            agreements = round(offloads * agreement)
-            low, high = Estimate([offloads], [offloads], [agreements]).bounds
-            assert (high[0] - low[0] <= width * 1.02) == small_enough
+        audits = estimate.audits(bin, open)
+        for part, small_enough in ((1.0, True), (0.9, False)):
+            more = [0, 0]
+            more[bin] = math.floor(part * audits)
+            agreed = [a + round(agreement * n) for a, n in zip(agreements, more, strict=True)]
+            asked = [a + b for a, b in zip(offloads, more, strict=True)]
+            assert (Estimate(samples, asked, agreed).open(bin) <= 1.02 * open) == small_enough
+
+
+def test_what_is_known_well_enough_needs_no_audit() -> None:
+    assert Estimate([10, 10_000], [10, 10_000], [5, 10_000]).audits(0) == 0
 
 
 def test_a_fixed_number_of_offloads_has_the_coverage_of_wilks() -> None:
