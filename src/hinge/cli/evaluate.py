@@ -26,11 +26,15 @@ def command(
     ],
     policies: Annotated[
         str,
-        typer.Option(help="Policies by name, separated by commas, or 'all'.", autocompletion=options.complete_policies),
+        typer.Option(
+            help="Policies by name, your own as MODULE:CLASS, separated by commas; or 'all'.",
+            autocompletion=options.complete_policies,
+            callback=options.policies_named,
+        ),
     ] = "all",
     target: options.Target = None,
     offload_cost: options.OffloadCost = None,
-    alpha: options.Alpha = 0.52,
+    alpha: options.Alpha = None,
     bins: options.Bins = 16,
     horizon: Annotated[
         int | None, typer.Option(min=1, help="Draw this many samples; without it: once, in order.")
@@ -48,7 +52,9 @@ def command(
 
     Example: hinge evaluate log.csv --offload-cost 0.5 --policies sentinel,hi-lcb
     """
-    chosen: list[str | Policy] = [name.strip() for name in policies.split(",")]
+    names = policies.split(",")
+    settings = options.policy_settings(names, alpha=alpha)
+    chosen: list[str | Policy] = [*names]
     if target is not None:
         chosen.append(Target(target, bins=bins, seed=seed))
     with console.progress(f"policies on {trace}") as report:
@@ -57,7 +63,7 @@ def command(
             chosen,
             options.offload_cost(offload_cost),
             bins=bins,
-            alpha=alpha,
+            **settings,
             horizon=horizon,
             runs=runs,
             seed=seed,
@@ -68,8 +74,7 @@ def command(
     if out:
         console.write_curves(out, found)
     if json:
-        settings = {"trace": trace, "samples": samples, "bins": bins, "offload_cost": found.offload_cost}
-        settings |= {"alpha": alpha, "seed": seed}
+        settings |= {"trace": trace, "samples": samples, "bins": bins, "offload_cost": found.offload_cost, "seed": seed}
         labels = None if found.labels is None else asdict(found.labels)
         more = {"labels": labels, "trade": gain and gain.as_dict(), "warnings": found.warnings()}
         console.print_json({**settings, "policies": figures, **more})
