@@ -28,6 +28,7 @@ CHAPTERS = {  # what `hinge --help` lists; the first line of each command's own 
         "list": "List the policies, and the traces that come along.",
     },
     "Measure": {
+        "record": "Ask two models about your samples, for a log.",
         "evaluate": "What would every policy have cost on your log?",
         "simulate": "Run one policy many times, for its regret.",
         "reproduce": "Every figure, table and claim of the paper.",
