@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hinge._checks import did_you_mean, real, shown
 from hinge.bins import Bins
-from hinge.confidence import ConfidenceMeasure, max_softmax
+from hinge.confidence import ConfidenceMeasure, are_probabilities, log_probabilities, max_softmax, takes_scores
 from hinge.errors import InvalidTrace
 
 Floats = NDArray[np.float64]
@@ -209,8 +209,9 @@ def columns_from_scores(
         raise InvalidTrace(f"{_OWNER}: local_logits has shape {local.shape} and remote_logits {remote.shape}")
     if not callable(measure):
         raise TypeError(f"{_OWNER}: measure must be a confidence measure, got {measure!r}")
+    given_probabilities = takes_scores(measure) and are_probabilities(local)
     return {
-        "confidence": measure(local),
+        "confidence": measure(log_probabilities(local) if given_probabilities else local),
         "local": local.argmax(axis=1),
         "remote": remote.argmax(axis=1),
         "label": None if labels is None else _truth(labels, classes=local.shape[1]),
@@ -336,9 +337,13 @@ class Trace:
     ) -> Trace:
         """A trace from both models' scores (samples x classes): answers are their largest, confidence is `measure`.
 
+        Where the local model gives probabilities in all rows, their logarithms are taken for its scores.
+
         >>> trace = Trace.from_scores([[2.0, 1.0, 0.0], [0.0, 0.1, 0.0]], [[5.0, 0.0, 0.0], [0.0, 0.0, 5.0]])
         >>> trace.confidence.round(4), trace.local, trace.remote
         (array([0.6652, 0.3559]), array([0, 1]), array([0, 2]))
+        >>> Trace.from_scores([[0.7, 0.2, 0.1]], [[1.0, 0.0, 0.0]]).confidence.round(4)
+        array([0.7])
         """
         columns = columns_from_scores(local_logits, remote_logits, labels, measure)
         return cls(**columns, cost=cost, name=name, about=about)
