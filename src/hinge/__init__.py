@@ -25,6 +25,7 @@ _NAMES = {
     "hinge.device.answer": ("Answer",),
     "hinge.device.async_device": ("AsyncDevice",),
     "hinge.device.device": ("Device",),
+    "hinge.device.record": ("record",),
     "hinge.device.resilience": ("Breaker", "RetryBudget"),
     "hinge.errors": ("HingeError", "InvalidState", "RemoteFailed"),
     "hinge.gate": ("Gate", "restore"),
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from hinge.device.answer import Answer as Answer
     from hinge.device.async_device import AsyncDevice as AsyncDevice
     from hinge.device.device import Device as Device
+    from hinge.device.record import record as record
     from hinge.device.resilience import Breaker as Breaker
     from hinge.device.resilience import RetryBudget as RetryBudget
     from hinge.errors import HingeError as HingeError

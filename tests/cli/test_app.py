@@ -18,7 +18,7 @@ from tests.support.commands import FIGURES, SHORT, TRUE_FIGURES, Captured, refus
 
 HEAVY = ["numpy", "numba", "onnxruntime", "plotly", "uvicorn"]
 ALL = [
-    *("demo", "list", "evaluate", "simulate", "reproduce", "new", "device", "serve"),
+    *("demo", "list", "record", "evaluate", "simulate", "reproduce", "new", "device", "serve"),
     *("state show", "state rollback", "state export", "state merge", "export c", "export table"),
 ]
 WITHOUT_FIGURES = ["new", "serve", "state export"]  # the last writes nothing but JSON
@@ -137,7 +137,7 @@ def test_to_list_commands_loads_none() -> None:
     ("arguments", "line"),
     [
         ("state shwo", "no command is called 'shwo'; did you mean 'show'?"),
-        ("weather", "no command is called 'weather'; there are demo, device, evaluate, export, list, new, reproduce,"),
+        ("weather", "no command is called 'weather'; there are demo, device, evaluate, export, list, new, record,"),
         ("--verison", "no option is called '--verison'; did you mean '--version'?"),
         ("device --dead-line 3", "no option is called '--dead-line'; did you mean '--deadline-s'?"),
         ("serve fashon", "there is no model 'fashon'; did you mean 'fashion'?"),

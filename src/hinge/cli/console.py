@@ -22,7 +22,6 @@ from rich.table import Table
 
 from hinge.errors import printable
 from hinge.simulation import Record, interval
-from hinge.simulation.engine import Progress as Report
 from hinge.simulation.kernel import numba_installed
 
 INFORMED = ("adahedge-g", "hedge-g", "hil-f", "logistic", "offline", "oracle")
@@ -158,7 +157,7 @@ def _cell(row: Mapping[str, Any], key: str, form: str, spread: str | None) -> st
 
 
 @contextmanager
-def progress(label: str) -> Iterator[Report]:
+def progress(label: str) -> Iterator[Callable[[int, int | None], None]]:
     """A progress bar on standard error if it is a terminal; until the first run is done it says why."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     label = printable(label)

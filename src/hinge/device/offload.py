@@ -223,7 +223,7 @@ class Offloader:
         now = time.monotonic()
         if now >= offload.deadline.end_s:
             raise RemoteLate("no answer in time")
-        labels = self._checked_labels(reply, len(offload.judged))
+        labels = checked_reply(reply, len(offload.judged), self._labels)
         agreed = self._agreements(offload, labels)
         if offload.attempt is not None:
             self._breaker.succeeded(offload.attempt, now)
@@ -281,12 +281,6 @@ class Offloader:
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
-    def _checked_labels(self, reply: Reply, samples: int) -> list[Any]:
-        labels = list(reply.labels)
-        if len(labels) != samples:
-            raise RemoteInvalid(f"{len(labels)} labels for {samples} samples")
-        return [checked_label(label, self._labels) for label in labels]
-
     def _agreements(self, offload: Offload, labels: list[Any]) -> list[float]:
         try:
             pairs = zip(offload.judged, labels, strict=True)
@@ -301,6 +295,14 @@ class Offloader:
             latency_ms=1000 * (now - offload.began), bytes=bytes / samples, calls=offload.attempts / samples
         )
         return _unit("price", "cost", cost)
+
+
+def checked_reply(reply: Reply, samples: int, names: Sequence[str] | None) -> list[Any]:
+    """The labels of a reply, one for each sample."""
+    labels = list(reply.labels)
+    if len(labels) != samples:
+        raise RemoteInvalid(f"{len(labels)} labels for {samples} samples")
+    return [checked_label(label, names) for label in labels]
 
 
 def checked_label(label: Any, names: Sequence[str] | None) -> Any:

@@ -431,7 +431,7 @@ def read_trace(path: str | PathLike[str]) -> Trace:
     >>> read_trace(path)
     <Trace 'log': 2 samples, confidence, local, remote, agreement 0.500>
     """
-    form = _format("read_trace", path)
+    form = format_of("read_trace", path)
     where = printable(os.fspath(path), 4096)  # which may hold anything but zeros
     with open(path, "rb", opener=_open_at_once) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
@@ -456,12 +456,13 @@ def write_trace(trace: Trace, path: str | PathLike[str]) -> None:
     """
     if not isinstance(trace, Trace):
         raise TypeError(f"write_trace: trace must be a Trace, got {trace!r}")
-    form = _format("write_trace", path)
+    form = format_of("write_trace", path)
     with replacing(path) as stream:
         form.write(trace, stream)
 
 
-def _format(owner: str, path: str | PathLike[str]) -> _Format:
+def format_of(owner: str, path: str | PathLike[str]) -> _Format:
+    """How a trace is read from, or written to, a file of that name."""
     suffix = Path(path).suffix.lower()
     if suffix not in _FORMATS:
         where = f"{owner}: {printable(path, 4096)}"
