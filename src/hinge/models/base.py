@@ -81,7 +81,7 @@ class Classifier:
         self._labelled = getattr(scores, "labelled", None) if labels is None else None
         self._temperature = softmax_temperature(confidence)  # None: another measure, which is slower
         self._probabilities = takes_scores(confidence)  # the outputs are, as far as is known
-        self._watched = 0  # samples whose outputs were
+        self._watched, self._said = 0, False  # samples whose outputs were; whether that was said
 
     def answer(self, sample: Any) -> tuple[Any, float]:
         """The label and confidence of one sample."""
@@ -127,11 +127,12 @@ class Classifier:
         if self._watched < WATCHED:
             self._probabilities = are_probabilities(outputs)
             if not self._probabilities:
-                if self._watched:
-                    log.warning("%r: its outputs are taken for scores from now on: no longer do they sum to 1", self)
+                if self._said:
+                    log.warning("%r: its outputs are taken for scores from now on: they no longer sum to 1", self)
                 return outputs
-            if not self._watched:
+            if not self._said and np.max(outputs) < 1:  # 0 and 1 alone may be anything
                 log.warning("%r: its outputs are probabilities, so that no softmax is taken of them", self)
+                self._said = True
             self._watched += 1
         return log_probabilities(outputs)
 
@@ -323,7 +324,9 @@ def choose_outputs(path: str | Path, outputs: Sequence[Output], wanted: str | No
     # The order stays as it is among equals: the first of real numbers, or else of whole ones.
     ranked = sorted((output for output in found if not output.is_label), key=lambda output: output.kind != "f")
     if not ranked:
-        raise InvalidModel(f"{path}: a local model must give scores, and this one gives none, but {wanted or names}")
+        raise InvalidModel(
+            f"{path}: a local model must give scores, and this one gives none, but {repr(wanted) if wanted else names}"
+        )
     return ranked[0], next((output for output in outputs if output.is_label), None)
 
 
