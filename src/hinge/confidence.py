@@ -178,6 +178,15 @@ def log_probabilities(probabilities: ArrayLike) -> NDArray[Any]:
     return logarithms
 
 
+def confidences(measure: ConfidenceMeasure, outputs: NDArray[Any]) -> Any:
+    """The confidence in every row of a model's outputs: by their logarithms, where all of them are probabilities.
+
+    >>> confidences(max_softmax, np.array([[0.25, 0.75], [0.5, 0.5]])).round(4)
+    array([0.75, 0.5 ])
+    """
+    return measure(log_probabilities(outputs) if takes_scores(measure) and are_probabilities(outputs) else outputs)
+
+
 def takes_scores(measure: ConfidenceMeasure) -> bool:
     """Whether a measure is one of those above that are defined by the softmax of scores.
 

@@ -32,7 +32,7 @@ from hinge.models.base import Classifier, LocalModel
 from hinge.remotes import Deadline, Remote, Reply, failure_of
 from hinge.remotes.function import FunctionRemote
 from hinge.traces import Trace, write_trace
-from hinge.traces.files import format_of
+from hinge.traces.files import writer_of
 
 Case = tuple[Any, Any]  # a sample, and its true label or None
 Row = dict[str, Any]  # of the trace, and the digest of the sample
@@ -145,7 +145,7 @@ class _Kept:
     """The file beside `out` in which an unfinished recording is kept."""
 
     def __init__(self, out: Path, about: dict[str, str]) -> None:
-        format_of("record", out)  # refuses a suffix that no trace has, before the work is done
+        writer_of("record", out)  # refuses a suffix that no trace has, before the work is done
         if out.exists():
             raise FileExistsError(errno.EEXIST, "there is a trace already; remove it, or name another", str(out))
         self._out, self.path, self._about = out, out.with_name(f"{out.name}.part"), about
