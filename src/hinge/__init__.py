@@ -20,7 +20,7 @@ TYPE_CHECKING = False  # type checkers take it for true; importing typing would 
 
 _NAMES = {
     "hinge.bins": ("Bins", "ClassBins", "QuantileBins", "UniformBins"),
-    "hinge.confidence": ("entropy", "margin", "max_probability", "max_softmax"),
+    "hinge.confidence": ("entropy", "margin", "max_softmax"),
     "hinge.costs": ("CostMatrix", "FixedCost", "MeasuredCost"),
     "hinge.device.answer": ("Answer",),
     "hinge.device.async_device": ("AsyncDevice",),
@@ -80,7 +80,6 @@ if TYPE_CHECKING:
     from hinge.bins import UniformBins as UniformBins
     from hinge.confidence import entropy as entropy
     from hinge.confidence import margin as margin
-    from hinge.confidence import max_probability as max_probability
     from hinge.confidence import max_softmax as max_softmax
     from hinge.costs import CostMatrix as CostMatrix
     from hinge.costs import FixedCost as FixedCost
