@@ -23,7 +23,7 @@ from hinge.simulation.evaluate import as_trace, lineup
 from hinge.simulation.results import aligned
 from hinge.simulation.sources import FixedCosts, InOrder, Replay, Resampled, Synthetic
 
-OFFLOAD_COSTS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+OFFLOAD_COSTS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9)
 KEPT = 0.9  # of the accuracy that the remote adds to local's: what the headline has to keep
 _HORIZON = 10_000  # samples of a source that has no length of its own
 _TIE = 1e-12
