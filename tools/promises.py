@@ -216,7 +216,7 @@ PROMISES = {
     "S1": Promise("bound to this machine, or guarded by a token or TLS", "`server/`", SERVER),
     "S2": Promise("limits hold before anything is allocated", "`server/`, `attacks/test_server.py`", SERVER),
     "S3": Promise("names are looked up and nothing else; errors give nothing away", "`server/`, `attacks/`", SERVER),
-    "S4": Promise("no external data, no pickle, no archives", "`server/`, `attacks/test_server.py`", SERVER),
+    "S4": Promise("no data from other folders, no pickle, no archives", "`server/`, `attacks/test_server.py`", SERVER),
     "S5": Promise(
         "neither a lying remote nor crafted inputs get more offloads than the budget",
         "`faults/test_budgets.py`, `attacks/test_state.py`",

@@ -39,6 +39,8 @@ class Panel:
     curves: Sequence[Curve]
     log_x: bool = False
     log_y: bool = False
+    marks: Sequence[tuple[float, str]] = ()  # vertical lines: where, and what to say there
+    top: float | None = None  # where the y axis ends, with 0 at its foot; None: as the curves need
 
 
 def document(title: str, about: Sequence[str], body: Sequence[str], style: str = "") -> str:
@@ -66,37 +68,45 @@ def section(name: str, title: str, note: str, body: str) -> str:
 
 
 def plot(name: str, figure: Any) -> str:
-    """A plotly figure as HTML."""
-    config = {"responsive": True, "displaylogo": False}
+    """A plotly figure as HTML, without plotly's buttons: on a phone they would lie over the legend."""
+    config = {"responsive": True, "displayModeBar": False}
     html: str = figure.to_html(full_html=False, include_plotlyjs=False, div_id=f"plot-{name}", config=config)
     return f'<div class="plot">{html}</div>'
 
 
-def draw(panels: Sequence[Panel]) -> Any:
-    """Panels one below the other, so that they can be read on a phone, with one legend for all."""
+def draw(panels: Sequence[Panel], columns: int = 1) -> Any:
+    """Panels one below the other, so that they can be read on a phone, or in columns, with one legend for all."""
     from plotly.subplots import make_subplots
 
+    rows = -(-len(panels) // columns)
     titles = [panel.title for panel in panels]
-    figure = make_subplots(rows=len(panels), cols=1, subplot_titles=titles, vertical_spacing=0.35 / (len(panels) + 1))
+    figure = make_subplots(rows=rows, cols=columns, subplot_titles=titles, vertical_spacing=0.35 / (rows + 1))
     colours: dict[str, str] = {}
-    for row, panel in enumerate(panels, start=1):
+    for number, panel in enumerate(panels):
+        place = {"row": number // columns + 1, "col": number % columns + 1}
         for curve in panel.curves:
             first = curve.name not in colours
             colours.setdefault(curve.name, PALETTE[len(colours) % len(PALETTE)])
-            _draw_curve(figure, row, curve, colours[curve.name], first)
-        figure.update_xaxes(title_text=panel.x, type="log" if panel.log_x else "linear", row=row, col=1)
-        figure.update_yaxes(title_text=panel.y, type="log" if panel.log_y else "linear", row=row, col=1)
+            _draw_curve(figure, place, curve, colours[curve.name], first)
+        figure.update_xaxes(title_text=panel.x, type="log" if panel.log_x else "linear", **place)
+        figure.update_yaxes(title_text=panel.y, type="log" if panel.log_y else "linear", **place)
+        if panel.top is not None:
+            figure.update_yaxes(range=[0, panel.top], **place)
+        for x, text in panel.marks:
+            figure.add_vline(x, line_dash="dash", line_width=1, **place)
+            foot = {"yref": "y domain", "y": 0.1, "yanchor": "bottom", "xanchor": "left", "align": "left"}
+            figure.add_annotation(x=x, text=text, showarrow=False, **foot, **place)
     figure.update_layout(
         template="plotly_white",
-        height=120 + 330 * len(panels),
+        height=120 + 330 * rows,
         margin={"l": 60, "r": 15, "t": 90, "b": 50},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0 + 0.15 / len(panels), "x": 0},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0 + 0.15 / rows, "x": 0},
         hovermode="x unified",
     )
     return figure
 
 
-def _draw_curve(figure: Any, row: int, curve: Curve, colour: str, legend: bool) -> None:
+def _draw_curve(figure: Any, place: dict[str, int], curve: Curve, colour: str, legend: bool) -> None:
     from plotly import graph_objects
 
     if curve.half_width is not None:
@@ -113,7 +123,7 @@ def _draw_curve(figure: Any, row: int, curve: Curve, colour: str, legend: bool) 
             showlegend=False,
             legendgroup=curve.name,
         )
-        figure.add_trace(band, row=row, col=1)
+        figure.add_trace(band, **place)
     line = graph_objects.Scatter(
         x=list(curve.x),
         y=list(curve.y),
@@ -123,4 +133,4 @@ def _draw_curve(figure: Any, row: int, curve: Curve, colour: str, legend: bool) 
         legendgroup=curve.name,
         showlegend=legend,
     )
-    figure.add_trace(line, row=row, col=1)
+    figure.add_trace(line, **place)

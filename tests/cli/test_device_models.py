@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import Device, FixedCost, fashion
+from hinge import Device, FixedCost, OnnxModel, fashion
 from hinge.cli.app import run
 from hinge.cli.device_models import Fit
 from hinge.errors import RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused, RemoteUnreachable
 from hinge.oip.messages import ServerMetadata, build_server_metadata
 from hinge.oip.tensors import Tensor, TensorSpec
 from hinge.policies import AlwaysRemote
+from tests.server.models import scaling
 from tests.support.commands import Captured, refusal
 from tests.support.loopback import OipServer
 
@@ -169,6 +170,26 @@ def test_a_token_comes_from_a_file_or_the_environment_and_a_wrong_one_is_refused
     assert Guarded.shown == [None, "Bearer a-wrong-token", *["Bearer the-right-token"] * 2]
     (tmp_path / "token").write_text("two words")
     assert "without spaces" in refused(capsys, *remote, "--token-file", str(tmp_path / "token"))
+
+
+def test_a_remote_in_a_file(capsys: Captured, tmp_path: Path) -> None:
+    images, _ = fashion.labelled_images()
+    np.save(tmp_path / "samples.npy", images[:20])
+    remote = ["--remote", str(fashion.remote_model()), "--policy", "always-remote", "--deadline-s", "30", "--json"]
+    assert run(["device", str(tmp_path / "samples.npy"), *LOCAL, *remote]) == 0
+    *answers, _ = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    expected = OnnxModel(fashion.remote_model()).many(images[:20]).argmax(axis=1).tolist()
+    assert [(answer["source"], answer["label"]) for answer in answers] == [("remote", label) for label in expected]
+
+
+def test_a_remote_in_a_file_that_does_not_fit(capsys: Captured, samples: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "threes.npz", np.zeros((3, 3), np.float32))
+    small, large = scaling(tmp_path / "small.onnx", 1.0), scaling(tmp_path / "large.onnx", 1.0, width=4)
+    problem = refused(capsys, str(tmp_path / "threes.npz"), "--local", str(small), "--remote", str(large))
+    assert "large.onnx: the model takes samples of shape [4], the sample has [3]" in problem
+    assert "missing.onnx: there is no such file" in refused(capsys, samples, *LOCAL, "--remote", "missing.onnx")
+    assert "--remote must be a server" in refused(capsys, "cifar10-vgg16", "--remote", str(large))
+    assert "--model needs --remote to be a server" in refused(capsys, "--remote", str(large), "--model", "remote")
 
 
 def test_what_has_to_be_named(capsys: Captured, samples: str) -> None:

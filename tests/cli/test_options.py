@@ -116,9 +116,11 @@ def test_paths_start_from_the_folder_of_the_file(
     (tmp_path / "etc" / "models").mkdir(parents=True)
     shutil.copy(fashion.local_model(), tmp_path / "etc" / "models" / "local.onnx")
     shutil.copy(fashion.local_model(), tmp_path / "etc" / "bare")
+    shutil.copy(fashion.remote_model(), tmp_path / "etc" / "models" / "remote.onnx")
     path = tmp_path / "etc" / "hinge.toml"
     models = '["fashion", "models/local.onnx", "birds=models/local.onnx", "bare"]'
-    text = '[device]\nlocal = "models/local.onnx"\nstate = "state"\nlimit = 3\noffload_cost = 0.25\n[serve]\nmodels = '
+    both = 'local = "models/local.onnx"\nremote = "models/remote.onnx"\n'
+    text = f'[device]\n{both}state = "state"\nlimit = 3\noffload_cost = 0.25\n[serve]\nmodels = '
     path.write_text(text + models)
     figures = summary(capsys, "--config", str(path))
     assert figures["offload_cost"] == 0.25 * figures["answered_by_remote"]

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 
 from hinge.errors import InvalidModel
 from hinge.fashion import local_model, remote_model
-from hinge.models.onnx import MAX_DEPTH, OnnxModel, check_content, input_specs, open_session, output_specs
+from hinge.models.onnx import MAX_DEPTH, OnnxFile, OnnxModel, check_content, input_specs, open_session, output_specs
 from tests.server import models
 
 
@@ -90,12 +90,84 @@ def in_sparse() -> Any:
     return helper.make_graph([], "g", [], [], sparse_initializer=[sparse])
 
 
-@pytest.mark.parametrize("make", [in_initializer, in_attribute, in_attribute_list, in_subgraph, in_sparse])
-def test_s4_external_data_is_refused_wherever_it_is(tmp_path: Path, make: Callable[[], Any]) -> None:
+@pytest.mark.parametrize("make", [in_attribute, in_attribute_list, in_subgraph, in_sparse])
+def test_s4_external_data_is_refused_but_in_the_main_graph(tmp_path: Path, make: Callable[[], Any]) -> None:
     (tmp_path / "weights.bin").write_bytes(np.ones(1, np.float32).tobytes())
     model = helper.make_model(make(), opset_imports=models.OPSET)
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     assert "keeps data in other files" in refusal(tmp_path / "m.onnx")
+
+
+def scaling_by(location: str, path: Path) -> Path:
+    """y = factor * x, whose factor is in another file."""
+    sides = [models.tensor(name, TensorProto.FLOAT, "batch", 1) for name in "xy"]
+    node = helper.make_node("Mul", ["x", "factor"], ["y"])
+    return models.save(path, [node], sides[:1], sides[1:], initializer=[models.external_tensor(location=location)])
+
+
+@pytest.mark.parametrize("location", ["weights.bin", "data/weights.bin", "m.onnx.data"])
+def test_data_in_the_folder_of_the_model_is_read(tmp_path: Path, location: str, monkeypatch: Any) -> None:
+    folder = tmp_path / "model"
+    (folder / "data").mkdir(parents=True)
+    (folder / location).write_bytes(np.full(1, 3.0, np.float32).tobytes())
+    path = scaling_by(location, folder / "m.onnx")
+    assert OnnxFile.read(path).data == {location: folder / location}
+    assert OnnxModel(path).many(np.ones((2, 1), np.float32)).tolist() == [[3.0], [3.0]]
+    (tmp_path / "link.onnx").symlink_to(path)
+    with pytest.raises(InvalidModel, match="is not beside it"):  # the folder is the one that was named
+        OnnxModel(tmp_path / "link.onnx")
+    monkeypatch.chdir(folder)
+    assert OnnxModel("m.onnx")([2.0]).tolist() == [6.0]
+
+
+def test_a_file_of_data_may_hold_many_tensors_and_be_cut(tmp_path: Path) -> None:
+    path = models.scaling(tmp_path / "m.onnx", 2.0)
+    model = onnx.load(path)
+    tensor = model.graph.initializer[0]
+    onnx.external_data_helper.set_external_data(tensor, "all.bin", offset=8, length=4)
+    tensor.ClearField("raw_data")
+    path.write_bytes(model.SerializeToString())
+    (tmp_path / "all.bin").write_bytes(np.array([7, 7, 5], np.float32).tobytes())
+    assert OnnxModel(path)([1, 1, 1]).tolist() == [5.0] * 3
+    (tmp_path / "all.bin").write_bytes(b"\x00" * 11)
+    assert "the model cannot be run" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["/etc/hostname", "../secret", "a/../../secret", "a/../secret", "./inside", "a//inside", ".hidden", "a/.hidden", "",
+     "C:\\secret", "c:secret", "a\\inside", "in\nside", "*/_ORT_MEM_ADDR_/*", "a", "link", "linked/inside", "fifo",
+     "empty", "missing"],
+)  # fmt: skip
+def test_s4_data_anywhere_else_is_refused(tmp_path: Path, location: str) -> None:
+    folder = tmp_path / "model"
+    (folder / "a").mkdir(parents=True)
+    (folder / "*" / "_ORT_MEM_ADDR_").mkdir(parents=True)
+    factor = np.ones(1, np.float32).tobytes()
+    for name in ("secret", "model/inside", "model/.hidden", "model/a/inside", "model/a/.hidden", "model/secret",
+                 "model/*/_ORT_MEM_ADDR_/*", "model/C:\\secret", "model/c:secret", "model/a\\inside",
+                 "model/in\nside"):  # fmt: skip
+        (tmp_path / name).write_bytes(factor)
+    (folder / "link").symlink_to(tmp_path / "secret")
+    (folder / "linked").symlink_to(tmp_path)
+    (tmp_path / "inside").write_bytes(factor)
+    os.mkfifo(folder / "fifo")
+    (folder / "empty").touch()
+    said = refusal(scaling_by(location, folder / "m.onnx"))
+    assert "keeps data in other files" in said
+
+
+def test_s4_a_tensor_that_is_unclear_about_its_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "weights.bin").write_bytes(np.ones(1, np.float32).tobytes())
+    path = scaling_by("weights.bin", tmp_path / "m.onnx")
+    OnnxModel(path)
+    twice = onnx.load(path, load_external_data=False)
+    twice.graph.initializer[0].external_data.append(onnx.StringStringEntryProto(key="location", value="../secret"))
+    unsaid = onnx.load(path, load_external_data=False)
+    unsaid.graph.initializer[0].data_location = TensorProto.DEFAULT
+    for model in (twice, unsaid):
+        path.write_bytes(model.SerializeToString())
+        assert "keeps data in other files" in refusal(path)
 
 
 def test_s4_external_data_in_functions_and_training_is_refused(tmp_path: Path) -> None:

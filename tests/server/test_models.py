@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from hinge.oip.messages import build_request
 from hinge.server import Server
@@ -91,6 +92,25 @@ def test_r10_a_bad_file_leaves_the_old_one_serving(
     wait_until(lambda: factor(url) == 7.0)
     event = json.loads(capsys.readouterr().err.splitlines()[0])
     assert (event["event"], event["model"]) == ("model not replaced", "m")
+
+
+def test_r10_data_beside_the_file_is_served_and_watched(tmp_path: Path) -> None:
+    def write(value: float) -> None:
+        put(tmp_path / "weights.bin", np.full(1, value, np.float32).tobytes())
+
+    write(2.0)
+    sides = [models.tensor(name, TensorProto.FLOAT, "batch", 3) for name in "xy"]
+    node = helper.make_node("Mul", ["x", "factor"], ["y"])
+    path = models.save(tmp_path / "m.onnx", [node], sides[:1], sides[1:], initializer=[models.external_tensor()])
+    with Server([path], watch_s=0.05, log_level="error") as server:
+        assert factor(server.url) == 2.0
+        write(3.0)
+        wait_until(lambda: factor(server.url) == 3.0)
+        write(4.0)
+        wait_until(lambda: factor(server.url) == 4.0)
+        (tmp_path / "weights.bin").unlink()
+        wait_until(lambda: metric(server.url, "hinge_model_load_failures_total") >= 1)
+        assert factor(server.url) == 4.0
 
 
 def test_r10_no_request_fails_while_models_change(served: tuple[str, Path], tmp_path: Path) -> None:

@@ -43,14 +43,10 @@ def command(
             autocompletion=trace_names,
         ),
     ] = "fashion",
-    local: Annotated[Path | None, typer.Option(help="The local model: .onnx, .tflite or .xml (OpenVINO).")] = None,
-    remote: Annotated[
-        str | None, typer.Option(help="The server of the remote model: http://, https:// or grpc://.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="The name of the remote model on its server.")] = None,
-    token_file: Annotated[
-        Path | None, typer.Option(help="A file with the token to show the server; or set HINGE_TOKEN.")
-    ] = None,
+    local: options.Local = None,
+    remote: options.Remote = None,
+    model: options.Model = None,
+    token_file: options.TokenFile = None,
     policy: options.Policy = _DEFAULT,
     target: options.Target = None,
     offload_cost: Annotated[
@@ -107,7 +103,9 @@ def command(
     with console.interruptible(), ExitStack() as stack:
         token = read_token(token_file)
         setup = set_up(samples, local, remote, model, token)
-        stack.enter_context(closing(setup.remote))
+        stack.enter_context(closing(setup))
+        if setup.fit is not None:
+            setup.fit.check_at_start()
         known, price = price_of(offload_cost, setup.recorded, wrong_answer, **prices)
         horizon = min((n for n in (setup.stream.length, limit) if n is not None), default=None)
         parameters = {"offload_cost": known, "alpha": alpha, "bins": bins, "seed": seed}

@@ -43,7 +43,7 @@ _FASHION = "fashion"
 _MOST_CLASSES = 20  # that are named, one by one
 
 # Imported when they are needed, as each needs an extra of its own.
-_LOCAL = {
+_FORMATS = {
     ".onnx": ("hinge.models.onnx", "OnnxModel"),
     ".tflite": ("hinge.models.litert", "LiteRTModel"),
     ".xml": ("hinge.models.openvino", "OpenVINOModel"),
@@ -61,26 +61,37 @@ class Setup:
     fit: Fit | None = None  # of a remote on a server
     where: str = "in this process"  # the remote is
 
+    def close(self) -> None:
+        """Close the remote, if it is one that is kept open."""
+        if hasattr(self.remote, "close"):
+            self.remote.close()
 
-def set_up(samples: str, local: Path | None, url: str | None, model: str | None, token: str | None) -> Setup:
+
+def set_up(samples: str, local: Path | None, remote: str | None, model: str | None, token: str | None) -> Setup:
     """Open what the command line names, and refuse what cannot work."""
+    file = Path(remote) if remote and Path(remote).suffix.lower() in _FORMATS and "://" not in remote else None
+    url = None if file else remote
     if url is None and model is not None:
-        raise UsageError("--model needs --remote")
+        raise UsageError("--model needs --remote to be a server")
     trace = _trace(samples)
     if trace is not None:
+        if file is not None:
+            raise UsageError(f"--remote must be a server, as trace {trace.name!r} has no samples for a file to answer")
         return _replay(trace, local, url, model, token)
     if local is None and samples != _FASHION:
         raise UsageError("--local must name a model, as these samples come without one")
-    opened = open_local(local or fashion.local_model())
+    opened = open_model("--local", local or fashion.local_model())
     stream = _stream(samples, opened)
     classes = _class_count(opened, stream.example)
     _check_labels(samples, stream, classes, opened)
-    if url is None and samples == _FASHION:
-        return Setup(opened, InProcess(open_local(fashion.remote_model())), stream)
-    if url is None:
-        raise UsageError("--remote must name a server, as these samples come without a remote model")
     if stream.classes is not None and samples != _FASHION:
         _name_classes(stream.classes)
+    if url is None and samples == _FASHION:
+        file = file or fashion.remote_model()
+    if file is not None:
+        return Setup(opened, _remote_file(file, stream.example, classes), stream)
+    if url is None:
+        raise UsageError("--remote must name a server or a file, as these samples come without a remote model")
     return _asking(opened, url, model or (_FASHION if samples == _FASHION else None), token, stream, classes)
 
 
@@ -126,24 +137,18 @@ def _asking(
     if model is None:
         raise UsageError("--model must name the model on the server")
     remote = open_remote(url, model, token)
-    fit = Fit(remote, url, stream.example, classes)
-    try:
-        fit.check_at_start()
-    except BaseException:
-        remote.close()
-        raise
-    return Setup(local, remote, stream, fit=fit, where=f"at {url}")
+    return Setup(local, remote, stream, fit=Fit(remote, url, stream.example, classes), where=f"at {url}")
 
 
-# -- local models -----------------------------------------------------------------------------------------------------
+# -- models in files --------------------------------------------------------------------------------------------------
 
 
-def open_local(path: Path) -> Any:
-    """The local model in a file, by the end of its name."""
+def open_model(option: str, path: Path) -> Any:
+    """The model in a file, by the end of its name."""
     suffix = path.suffix.lower()
-    if suffix not in _LOCAL:
-        raise UnknownName(f"--local {path}: no format of models ends in {suffix!r}{did_you_mean(suffix, _LOCAL)}")
-    module, kind = _LOCAL[suffix]
+    if suffix not in _FORMATS:
+        raise UnknownName(f"{option} {path}: no format of models ends in {suffix!r}{did_you_mean(suffix, _FORMATS)}")
+    module, kind = _FORMATS[suffix]
     return getattr(import_module(module), kind)(path)
 
 
@@ -154,6 +159,15 @@ def _class_count(local: Any, example: Any) -> int:
     if scores.ndim != 1 or len(scores) < 2:
         raise InvalidModel(f"{local.path}: the model must score two classes or more, it gives {list(scores.shape)}")
     return len(scores)
+
+
+def _remote_file(path: Path, example: Any, classes: int) -> Any:
+    """The remote model in a file, if it takes such samples and has as many classes as the local one."""
+    remote = open_model("--remote", path)
+    found = _class_count(remote, example)
+    if found != classes:
+        raise InvalidModel(f"{path}: the model has {found} classes, the local model {classes}")
+    return remote
 
 
 def _check_labels(samples: str, stream: Stream, classes: int, local: Any) -> None:
@@ -181,7 +195,8 @@ def open_remote(url: str, model: str, token: str | None) -> Any:
     """The model of that name on the server at a URL."""
     extra = "grpc" if url.startswith("grpc://") else "device"
     if not url.startswith(("http://", "https://", "grpc://")):
-        raise UnknownName(f"--remote {url}: must start with http://, https:// or grpc://")
+        ends = f"or be a file that ends in {', '.join(_FORMATS)}"
+        raise UnknownName(f"--remote {url}: must start with http://, https:// or grpc://, {ends}")
     try:
         from hinge.remotes.open_inference import OpenInference
 
@@ -189,20 +204,6 @@ def open_remote(url: str, model: str, token: str | None) -> Any:
     except ModuleNotFoundError as error:
         hint = f"pip install 'hinge-gate[{extra}]'"
         raise ImportError(f"a remote needs the extra {extra!r} ({error}): {hint}") from None
-
-
-class InProcess:
-    """A model that runs here, as a remote."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
-    def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
-        """The classes that score highest."""
-        return Reply(self._model.many(samples).argmax(axis=1).tolist())
-
-    def close(self) -> None:
-        """Nothing is kept open."""
 
 
 class Replayed:
@@ -237,7 +238,7 @@ class Fit:
     def check_at_start(self) -> None:
         """Raise `RemoteFailed` unless the remote fits; one that is away is only mentioned."""
         try:
-            self._check()
+            self.check()
         except (RemoteUnreachable, RemoteLate) as error:
             console.warn(f"{error}; answering locally until it comes")
 
@@ -249,13 +250,14 @@ class Fit:
             return
         self._replies = replies
         try:
-            self._check()
+            self.check()
         except RemoteInvalid:
             raise
         except RemoteFailed:  # it may be about to start
             pass
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise `RemoteFailed` unless the remote fits."""
         try:
             classes = self._remote.check(self._example)
             if None not in (classes, self._classes) and classes != self._classes:

@@ -15,6 +15,7 @@ from hinge.policies import policy_names
 from hinge.simulation.evaluate import LEARNED
 
 SECTIONS = ("device", "serve")  # of a file of settings
+_PLACE = "FILE|URL"  # a path, unless it has a scheme
 _CONFIG = "config"  # the option that names the file, which cannot be set in it
 
 
@@ -44,6 +45,7 @@ def _setting(parameter: inspect.Parameter) -> Setting:
     annotation, described = get_args(parameter.annotation)  # Annotated[str | None, typer.Option(…)]
     kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
     kind = next(get_origin(each) or each for each in kinds if each is not NoneType)
+    kind = Path if described.metavar == _PLACE else kind
     return Setting(kind, parameter.default, described.help, isinstance(described, ArgumentInfo))
 
 
@@ -91,7 +93,7 @@ def _value(path: Path, name: str, value: Any, setting: Setting) -> str | list[st
 def _located(folder: Path, value: Any, setting: Setting) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if setting.kind is Path:
-        return str(folder / text)
+        return text if "://" in text else str(folder / text)
     if not setting.positional or text in ("-", setting.default):
         return text
     name, sign, place = text.rpartition("=")  # a model may be NAME=PATH
@@ -109,6 +111,15 @@ def complete_policies(incomplete: str) -> list[str]:
     return [f"{before}{comma}{name}" for name in ["all", *policy_names()]]
 
 
+Local = Annotated[Path | None, typer.Option(help="The local model: .onnx, .tflite or .xml (OpenVINO).")]
+Remote = Annotated[
+    str | None,
+    typer.Option(
+        metavar=_PLACE, help="The remote model: a file as the local one, or its server, http://, https:// or grpc://."
+    ),
+]
+Model = Annotated[str | None, typer.Option(help="The name of the remote model on its server.")]
+TokenFile = Annotated[Path | None, typer.Option(help="A file with the token to show the server; or set HINGE_TOKEN.")]
 Policy = Annotated[
     str, typer.Option(help="The policy, by name; see 'hinge list policies'.", autocompletion=policy_names)
 ]

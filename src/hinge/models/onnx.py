@@ -2,20 +2,26 @@
 
 A file is looked through before it is loaded, and loaded from the bytes that were looked at. A model may keep weights in
 other files, which it names by path ("external data"): one from a stranger could so have any file read (CVE-2024-27318
-and its kin), and is refused. Functions that call each other may stand for more nodes than any machine could load, so
-nodes are counted as if every call were expanded. For both, the file is walked as what it is, a tree of Protocol Buffers
-messages; the tables below say where in it tensors, nodes and functions are.
+and its kin). Only those of the main graph may be elsewhere, and only in the folder of the model: the files are opened
+here, and the runtime is given what is in them. Functions that call each other may stand for more nodes than any machine
+could load, so nodes are counted as if every call were expanded. For both, the file is walked as what it is, a tree of
+Protocol Buffers messages; the tables below say where in it tensors, nodes and functions are.
 """
 
 from __future__ import annotations
 
+import mmap
 import re
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from hinge._checks import shown
 from hinge.errors import InvalidMessage, InvalidModel
 from hinge.models.base import FileModel, OneInput, check_ends, first_line, loading, read_file
 from hinge.oip.protobuf import fields
@@ -23,6 +29,8 @@ from hinge.oip.tensors import TensorSpec, dtype_of
 
 if TYPE_CHECKING:
     import onnxruntime
+
+_AS_ONE = "save it as one file (torch.onnx.export: external_data=False; onnx.save_model: save_as_external_data=False)"
 
 MAX_DEPTH = 64  # of messages in messages; a graph inside a graph takes three
 MAX_NODES = 2**17  # of all graphs, once functions are expanded where they are called
@@ -36,7 +44,8 @@ _DATATYPES = {
 
 # Field numbers of onnx.proto that lead to tensors and nodes, and what kind of message they hold.
 _FIELDS: dict[str, dict[int, str]] = {
-    "model": {7: "graph", 20: "training", 25: "function"},
+    "model": {7: "main", 20: "training", 25: "function"},
+    "main": {1: "node", 5: "initializer", 15: "sparse"},
     "graph": {1: "node", 5: "tensor", 15: "sparse"},
     "training": {1: "graph", 2: "graph"},
     "function": {7: "node", 11: "attribute"},
@@ -46,12 +55,16 @@ _FIELDS: dict[str, dict[int, str]] = {
 }
 _EXTERNAL_DATA, _DATA_LOCATION = 13, 14  # fields of a tensor
 _NAMES = {"node": (4, 7), "function": (1, 10)}  # fields of what a node calls, or a function is called: name and domain
+_EXTERNAL = 1  # the data_location of a tensor whose data is in another file
+_ELSEWHERE = frozenset({_EXTERNAL_DATA, _DATA_LOCATION})
+_WANTED = {kind: frozenset({*inner, *_NAMES.get(kind, ())}) for kind, inner in _FIELDS.items()}
+_PLAIN_NAME = re.compile(r"[^\x00-\x1f./\\:*?\"<>|][^\x00-\x1f/\\:*?\"<>|]*")  # on any system, and not hidden
 
 _Name = tuple[bytes, bytes]
 _MAIN: _Name = (b"", b"")  # in place of a function: the graphs of the model itself
 
 
-def open_session(path: str | Path, *, threads: int | None = None) -> onnxruntime.InferenceSession:
+def open_session(path: str | Path | OnnxFile, *, threads: int | None = None) -> onnxruntime.InferenceSession:
     """Load a model on the processor; with no number of threads given, one for small models and else one per core.
 
     >>> open_session("missing.onnx")
@@ -62,17 +75,21 @@ def open_session(path: str | Path, *, threads: int | None = None) -> onnxruntime
         import onnxruntime
     except ImportError as error:
         raise ImportError(f"models need onnxruntime ({error}): pip install 'hinge-gate[device]'") from error
-    content = read_file(Path(path))
-    check_content(content, str(path))
+    file = path if isinstance(path, OnnxFile) else OnnxFile.read(path)
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = (len(content) <= SMALL_MODEL_BYTES) if threads is None else threads  # 0: per core
+    options.intra_op_num_threads = (file.size <= SMALL_MODEL_BYTES) if threads is None else threads  # 0: per core
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # what goes wrong is raised; it need not be printed, too
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # threads that wait leave the core alone
     options.add_session_config_entry("session.load_model_format", "ONNX")  # nothing but what was checked
-    with loading(path, _problem):
+    with loading(file.path, _problem), file.opened() as data:
+        if data:
+            sizes = [len(content) for content in data.values()]
+            options.add_external_initializers_from_files_in_memory(list(data), list(data.values()), sizes)
         # Without the fallback, which prints to standard output and tries the same provider again.
-        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+        return onnxruntime.InferenceSession(
+            file.content, options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
 
 
 def input_specs(session: onnxruntime.InferenceSession) -> tuple[TensorSpec, ...]:
@@ -95,6 +112,47 @@ def output_specs(session: onnxruntime.InferenceSession) -> tuple[TensorSpec, ...
     return tuple(_spec("output", node) for node in session.get_outputs())
 
 
+@dataclass(frozen=True)
+class OnnxFile:
+    """A model's file that was looked through, and the files beside it that hold its data, by the names it has for them.
+
+    >>> from hinge.fashion import local_model
+    >>> OnnxFile.read(local_model()).data
+    {}
+    """
+
+    path: Path
+    content: bytes
+    data: dict[str, Path]
+
+    @classmethod
+    def read(cls, path: str | Path) -> OnnxFile:
+        """Read it; raises `InvalidModel` if it is damaged, or keeps data outside its own folder."""
+        content = read_file(Path(path))
+        found = _looked_through(content, str(path))
+        return cls(Path(path), content, {name: _beside(Path(path), name) for name in sorted(found)})
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file itself, and those of its data."""
+        return self.path, *self.data.values()
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has, with its data."""
+        return len(self.content) + sum(file.stat().st_size for file in self.data.values())
+
+    @contextmanager
+    def opened(self) -> Iterator[dict[str, mmap.mmap]]:
+        """What is in the files of data, as long as the block runs."""
+        with ExitStack() as stack:
+            opened = {}
+            for name, path in self.data.items():
+                file = stack.enter_context(path.open("rb"))
+                opened[name] = stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            yield opened
+
+
 def check_content(content: bytes, owner: str) -> None:
     """Refuse a model that is damaged, keeps data in other files, or stands for too many nodes.
 
@@ -102,20 +160,45 @@ def check_content(content: bytes, owner: str) -> None:
     Traceback (most recent call last):
     hinge.errors.InvalidModel: m.onnx: not an ONNX model, or a damaged one
     """
+    if _looked_through(content, owner):
+        raise InvalidModel(f"{owner}: the model keeps data in other files, which is refused; {_AS_ONE}")
+
+
+def _looked_through(content: bytes, owner: str) -> set[str]:
+    """What the model calls the files in which it keeps data."""
     try:
-        nodes = _Walk(memoryview(content)).nodes()
+        walk = _Walk(memoryview(content))
+        nodes = walk.nodes()
     except ValueError:
         raise InvalidModel(f"{owner}: not an ONNX model, or a damaged one") from None
     except _External:
-        raise InvalidModel(
-            f"{owner}: the model keeps data in other files, which is refused; save it as one file"
-        ) from None
+        raise InvalidModel(f"{owner}: the model keeps data in other files, which is refused; {_AS_ONE}") from None
     if nodes > MAX_NODES:
         raise InvalidModel(f"{owner}: a model may have {MAX_NODES} nodes with its functions expanded, this has more")
+    return walk.locations
+
+
+def _beside(model: Path, name: str) -> Path:
+    """The file of that name in the folder of the model, or below it."""
+    problem = f"{model}: the model keeps data in other files, and {shown(name)}"
+    if not all(_PLAIN_NAME.fullmatch(part) for part in name.split("/")):
+        raise InvalidModel(f"{problem} is not the plain name of one in its folder; {_AS_ONE}")
+    try:
+        folder = model.parent.resolve(strict=True)
+        path = (folder / name).resolve(strict=True)
+        if not path.is_relative_to(folder):
+            raise InvalidModel(f"{problem} is a link that leaves its folder; copy the file there")
+        if not path.is_file() or not path.stat().st_size:
+            raise InvalidModel(f"{problem} is not a file with data in it")
+    except FileNotFoundError:
+        raise InvalidModel(f"{problem} is not beside it; copy it there") from None
+    except (OSError, RuntimeError, ValueError) as error:
+        raise InvalidModel(f"{problem} cannot be opened: {type(error).__name__}") from None
+    return path
 
 
 class _External(Exception):
-    """A tensor's data is elsewhere."""
+    """A tensor's data is elsewhere, where it must not be."""
 
 
 class _Walk:
@@ -123,24 +206,27 @@ class _Walk:
 
     def __init__(self, content: memoryview) -> None:
         self._calls: dict[_Name, Counter[_Name]] = {_MAIN: Counter()}
+        self.locations: set[str] = set()  # of the main graph's data in other files
         graphs = 0
         waiting = [("model", content, 1, _MAIN)]
         while waiting:
             kind, message, depth, within = waiting.pop()
-            graphs += kind == "graph"
+            graphs += kind in ("main", "graph")
             if depth > MAX_DEPTH:
                 raise ValueError("nested too deep")
-            found = list(fields(message))
+            found = list(fields(message, _WANTED.get(kind, _ELSEWHERE)))
             if kind == "function":
                 within = _name(kind, found)
                 self._calls.setdefault(within, Counter())
             elif kind == "node":
                 self._calls[within][_name(kind, found)] += 1
+            elif kind == "initializer":
+                self.locations.update(_locations(found))
+            elif kind == "tensor" and _locations(found):
+                raise _External
             inner = _FIELDS.get(kind, {})
             for number, value in found:
-                if kind == "tensor":
-                    _check_tensor(number, value)
-                elif number in inner and isinstance(value, memoryview):
+                if number in inner and isinstance(value, memoryview):
                     waiting.append((inner[number], value, depth + 1, within))
         if not graphs:
             raise ValueError("no graph")
@@ -172,9 +258,18 @@ def _name(kind: str, found: list[tuple[int, memoryview | int]]) -> _Name:
     return name, b"" if domain == b"ai.onnx" else domain  # two names of the same
 
 
-def _check_tensor(number: int, value: memoryview | int) -> None:
-    if number == _EXTERNAL_DATA or (number == _DATA_LOCATION and value != 0):
+def _locations(tensor: list[tuple[int, memoryview | int]]) -> list[str]:
+    """What a tensor calls the file its data is in, if it is elsewhere; one that is unclear about it is refused."""
+    places = [value for number, value in tensor if number == _DATA_LOCATION]
+    entries = [value for number, value in tensor if number == _EXTERNAL_DATA]
+    if not entries and not any(places):
+        return []
+    told = [{number: bytes(text) for number, text in fields(entry) if isinstance(text, memoryview)}
+            for entry in entries if isinstance(entry, memoryview)]  # fmt: skip
+    names = [entry.get(2, b"") for entry in told if entry.get(1) == b"location"]
+    if places != [_EXTERNAL] or len(names) != 1:
         raise _External
+    return [names[0].decode()]
 
 
 def _spec(role: str, node: Any) -> TensorSpec:

@@ -2,7 +2,7 @@
 
 `for_threads` and `for_event_loop` turn what a user gives a device into a remote that returns or raises by the deadline:
 
-    a function            → FunctionRemote    → InThreads
+    a function, a model   → FunctionRemote    → InThreads
     a coroutine function  → CoroutineRemote   → InTasks      (AsyncDevice only)
     an object with `ask`  →                     InThreads
     … with `ask_async`    →                     InTasks
@@ -19,6 +19,8 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
+import numpy as np
+
 from hinge._fork import renew_after_fork
 from hinge.errors import RemoteError, RemoteLate
 from hinge.remotes import AsyncRemote, Deadline, Remote, Reply, failure_of
@@ -30,15 +32,19 @@ _POLL_S = 0.001  # how often an event loop checks whether a worker thread has en
 class FunctionRemote:
     """A function from sample to label as a remote.
 
+    A model from a file is one too: it has a method `many`, from samples to scores, and the best class is the label.
+
     >>> FunctionRemote(lambda sample: sample > 3).ask([1, 5], Deadline.after(60)).labels
     [False, True]
     """
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
-        self._function = function
+        self._function, self._many = function, getattr(function, "many", None)
 
     def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
-        """The labels of the samples, one after another."""
+        """The labels of the samples, one after another, or all at once by a model from a file."""
+        if self._many is not None:
+            return Reply(np.argmax(self._many(samples), axis=1).tolist())
         return Reply([self._function(sample) for sample in samples])
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from hinge import fashion
 from hinge._checks import did_you_mean
 from hinge.errors import InvalidMessage, InvalidModel, InvalidValue, UnknownName, printable
-from hinge.models.onnx import input_specs, open_session, output_specs
+from hinge.models.onnx import OnnxFile, input_specs, open_session, output_specs
 from hinge.oip.messages import MAX_TENSORS, Message, ModelMetadata, build_model_metadata, model_name
 from hinge.oip.tensors import Tensor, TensorSpec, dtype_of
 from hinge.server.batching import Batcher, Tensors
@@ -33,7 +33,7 @@ SHIPPED = {"fashion": fashion.remote_model, "fashion-local": fashion.local_model
 TRIAL_S = 30.0  # for a new model to be loaded and run once
 TRIAL_BYTES = 2**30  # that it may take beyond eight times its file's size
 
-Stamp = tuple[int, int, int] | None  # what changes with a file's content; None: there is no file
+Stamp = tuple[tuple[int, int, int] | None, ...]  # what changes with the content of files; None: there is no file
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,8 @@ class Model:
     outputs: tuple[TensorSpec, ...]
     batchable: bool
     run_options: Callable[[], Any]  # makes options for a run, which ends early once `terminate` is set in them
-    stamp: Stamp = None  # of the file it was loaded from
+    files: tuple[Path, ...] = ()  # it was loaded from
+    stamp: Stamp = ()  # of these
 
     @classmethod
     def load(cls, path: Path, threads: int | None = None) -> Model:
@@ -98,7 +99,9 @@ class Model:
         True
         """
         found = stamp(path)  # before it is read: a later change will be noticed
-        session = open_session(path, threads=threads)
+        file = OnnxFile.read(path)
+        found += stamp(*file.data.values())
+        session = open_session(file, threads=threads)
         try:
             inputs, outputs = input_specs(session), output_specs(session)
         except InvalidModel as error:
@@ -109,7 +112,7 @@ class Model:
         batchable = len(axes) == 1 and not isinstance(axes.pop(), int)  # one axis of any size, by one name
         import onnxruntime  # here: `open_session` has explained its absence
 
-        return cls(session, inputs, outputs, batchable, onnxruntime.RunOptions, found)
+        return cls(session, inputs, outputs, batchable, onnxruntime.RunOptions, file.files, found)
 
     @cached_property
     def takes_text(self) -> bool:
@@ -156,8 +159,12 @@ class Model:
             raise InvalidModel("the model's outputs do not have the rows of its inputs; serve it with --max-batch 1")
 
 
-def stamp(path: Path) -> Stamp:
-    """What distinguishes a file's content from what was there before."""
+def stamp(*paths: Path) -> Stamp:
+    """What distinguishes the content of files from what was there before."""
+    return tuple(map(_stamp, paths))
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
     try:
         found = path.stat()
     except OSError:
@@ -222,7 +229,7 @@ class Watcher:
                 await self._check(service)
 
     async def _check(self, service: Service) -> None:
-        found = await asyncio.to_thread(stamp, service.place.path)
+        found = await asyncio.to_thread(stamp, *service.model.files)
         still = found == self._seen[service.name]  # else it may be being written
         self._seen[service.name] = found
         if still and found != self._tried[service.name]:
@@ -232,11 +239,14 @@ class Watcher:
     async def _reload(self, service: Service) -> None:
         path = service.place.path
         try:
+            file = await asyncio.to_thread(OnnxFile.read, path)
+            before = stamp(*file.files)
             await try_model(path)
             model = await asyncio.to_thread(Model.load, path, self._threads)
-            if model.stamp != self._tried[service.name]:
+            if model.stamp != before:
                 raise InvalidModel(f"{path}: it changed while it was tried")
             service.replace(model)
+            self._tried[service.name] = self._seen[service.name] = model.stamp
         except Exception as error:  # no file may end the watch
             self._metrics.loaded(service.name, well=False)
             problem = str(error) if isinstance(error, InvalidModel) else type(error).__name__
@@ -277,7 +287,7 @@ def _trial() -> None:
 
     path, most = Path(sys.argv[1]), int(sys.argv[2])
     try:
-        _limit_memory(most + 8 * path.stat().st_size)
+        _limit_memory(most + 8 * OnnxFile.read(path).size)
         model = Model.load(path, threads=1)
         model.run({spec.name: _sample(spec) for spec in model.inputs}, model.run_options())
     except InvalidModel as error:

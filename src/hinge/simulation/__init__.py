@@ -3,8 +3,9 @@
 from hinge.simulation.engine import Threads, run_seeds, simulate
 from hinge.simulation.evaluate import Evaluation, evaluate, lineup
 from hinge.simulation.results import Record, Results, Run, checkpoints, interval
+from hinge.simulation.trade import Trade, trade
 
 __all__ = [
-    "Evaluation", "Record", "Results", "Run", "Threads", "checkpoints", "evaluate", "interval", "lineup",
-    "run_seeds", "simulate",
+    "Evaluation", "Record", "Results", "Run", "Threads", "Trade", "checkpoints", "evaluate", "interval", "lineup",
+    "run_seeds", "simulate", "trade",
 ]

@@ -178,7 +178,7 @@ class Results(Mapping[str, Record]):
 _COLUMNS = {  # headings, and how to write the figure of that name
     "cost_per_sample": ("cost per sample", "{:.4f}"),
     "offload_fraction": ("offloaded", "{:.3f}"),
-    "accuracy": ("accuracy", "{:.3f}"),
+    "accuracy": ("agrees", "{:.3f}"),
     "true_accuracy": ("true accuracy", "{:.3f}"),
     "regret": ("regret", "{:.1f}"),
     "regret_ci95": ("± 95 %", "{:.1f}"),
@@ -191,5 +191,10 @@ def _table(rows: list[dict[str, Any]]) -> str:
     shown = [name for name in _COLUMNS if all(row.get(name) is not None for row in rows)]
     lines = [["policy", *(_COLUMNS[name][0] for name in shown)]]
     lines += [[row["policy"], *(_COLUMNS[name][1].format(row[name]) for name in shown)] for row in rows]
+    return aligned(lines)
+
+
+def aligned(lines: list[list[str]]) -> str:
+    """Rows of cells as text: the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join([line[0].ljust(widths[0]), *(map(str.rjust, line[1:], widths[1:]))]) for line in lines)

@@ -1,0 +1,272 @@
+"""The trade between accuracy and offloads: what a gate gains at every price of an offload, and where it gains nothing.
+
+In a bin with agreement f, accepting costs 1 − f and offloading γ. With arrivals w the oracle costs Σ w min(1 − f, γ):
+less than local alone iff some bin that arrives has 1 − f > γ, and less than remote alone iff some bin has 1 − f < γ. A
+policy has to learn f, and pays for that, so that its break-evens lie further inside. docs/gain.md has the argument.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hinge._checks import real, whole
+from hinge._html import Curve, Panel, draw
+from hinge.bins import Bins, UniformBins
+from hinge.gate import DEFAULT_BINS
+from hinge.simulation.engine import Progress, simulate
+from hinge.simulation.evaluate import as_trace, lineup
+from hinge.simulation.results import aligned
+from hinge.simulation.sources import FixedCosts, InOrder, Replay, Resampled, Synthetic
+
+OFFLOAD_COSTS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+KEPT = 0.9  # of the accuracy that the remote adds to local's: what the headline has to keep
+_HORIZON = 10_000  # samples of a source that has no length of its own
+_TIE = 1e-12
+
+
+@dataclass(frozen=True)
+class Point:
+    """What a rule costs per sample at one price, and the shares of samples that it offloads, and of answers that agree
+    with the remote's and that are right."""
+
+    offload_cost: float
+    cost_per_sample: float
+    offload_fraction: float
+    agreement: float  # `accuracy` in the figures of a simulation
+    true_accuracy: float | None
+
+    @property
+    def quality(self) -> float:
+        """The accuracy by the true labels; where there are none, the agreement with the remote."""
+        return self.agreement if self.true_accuracy is None else self.true_accuracy
+
+
+@dataclass(frozen=True)
+class Trade:
+    """A policy (`gate`) beside local only, remote only and the oracle, at every offload cost; made by `trade`.
+
+    `sentence` says what is gained and where nothing is, `str()` is a table with it, `figure()` a picture. Read by its
+    other columns, the same curve answers for a budget (`within`) or a target (`reaching`) in place of a price.
+    """
+
+    policy: str
+    gate: tuple[Point, ...]
+    local: tuple[Point, ...]
+    remote: tuple[Point, ...]
+    oracle: tuple[Point, ...]
+
+    @property
+    def remote_until(self) -> float | None:
+        """The offload cost up to which remote alone is as cheap as the policy; None where there is none."""
+        return _break_even(self.gate, self.remote)
+
+    @property
+    def local_from(self) -> float | None:
+        """The offload cost above which local alone is cheaper than the policy; None where there is none."""
+        return _break_even(self.gate[::-1], self.local[::-1])
+
+    @property
+    def headline(self) -> Point | None:
+        """The policy at the highest offload cost at which it keeps nine tenths of what the remote adds.
+
+        That is in accuracy, over local alone. The higher the price, the fewer the calls: these are the fewest at nearly
+        the remote's accuracy. None where the remote adds nothing, or the policy keeps so much at no price.
+        """
+        local, remote = self.local[0].quality, self.remote[0].quality
+        kept = [point for point in self.gate if point.quality >= local + KEPT * (remote - local)]
+        return kept[-1] if kept and remote > local else None
+
+    def within(self, offload_fraction: float) -> Point | None:
+        """For a budget: where the policy is best, of the prices at which it offloads no more than this share."""
+        points = [point for point in self.gate if point.offload_fraction <= offload_fraction]
+        return max(points, key=lambda point: point.quality, default=None)
+
+    def reaching(self, agreement: float) -> Point | None:
+        """For a target: where the policy offloads least, of the prices at which it agrees so often with the remote."""
+        points = [point for point in self.gate if point.agreement >= agreement]
+        return min(points, key=lambda point: point.offload_fraction, default=None)
+
+    def saving(self, offload_cost: float) -> tuple[float, str]:
+        """How much less the policy costs than the cheaper of both alone, as a share, and which of them that is.
+
+        At the nearest of the prices; negative where it costs more.
+        """
+        place = min(range(len(self.gate)), key=lambda k: abs(self.gate[k].offload_cost - offload_cost))
+        least, name = min((self.local[place].cost_per_sample, "local"), (self.remote[place].cost_per_sample, "remote"))
+        return (1.0 - self.gate[place].cost_per_sample / least if least else 0.0), name
+
+    def compared(self, offload_cost: float) -> str:
+        """What the policy costs beside the cheaper of both alone, in words."""
+        saved, name = self.saving(offload_cost)
+        much = _percent(abs(saved), 0)
+        more = "as much as" if much == "0 %" else f"{much} less than" if saved > 0 else f"{much} more than"
+        return f"{more} {name} alone"
+
+    @property
+    def sentence(self) -> str:
+        """What is gained, at the price of the `headline`, and from which price to which nothing is."""
+        low, high = self.remote_until, self.local_from
+        ends = f"from {self.gate[0].offload_cost:g} to {self.gate[-1].offload_cost:g}"
+        if all(self.saving(point.offload_cost)[0] <= _TIE for point in self.gate):
+            return f"Nothing is gained: at no offload cost {ends} is {self.policy} cheaper than local or remote alone."
+        limits = [] if low is None else [f"up to {low:.2g} remote alone is as cheap"]
+        limits += [] if high is None else [f"above {high:.2g} local alone is cheaper"]
+        return f"{self._gain()}; {', '.join(limits) or f'it is cheaper than either alone at every price {ends}'}."
+
+    def _gain(self) -> str:
+        best, local, remote = self.headline, self.local[0].quality, self.remote[0].quality
+        said = "agrees with the remote" if self.remote[0].true_accuracy is None else "is right"
+        alone = f"remote alone {_percent(remote)}, local alone {_percent(local)}"
+        if best is None and remote <= local:
+            return f"The remote is right no more often than local ({alone}): only agreement with it can be gained"
+        if best is None:
+            return f"At no price {self.policy} keeps {_percent(KEPT, 0)} of what the remote adds ({alone})"
+        return (
+            f"At an offload cost of {best.offload_cost:g}, {self.policy} {said} in {_percent(best.quality)} for "
+            f"{_percent(best.offload_fraction, 0)} of the remote's calls ({alone}), and costs "
+            f"{self.compared(best.offload_cost)}"
+        )
+
+    def rows(self) -> Iterator[dict[str, str]]:
+        """The table: what a sample costs by each rule at each price, and what the policy then does, by heading."""
+        for gate, local, remote, oracle in zip(self.gate, self.local, self.remote, self.oracle, strict=True):
+            truth = {} if gate.true_accuracy is None else {"true acc.": f"{gate.true_accuracy:.2%}"}
+            yield {
+                "offload cost": f"{gate.offload_cost:g}",
+                "local only": f"{local.cost_per_sample:.4f}",
+                "remote only": f"{remote.cost_per_sample:.4f}",
+                "oracle": f"{oracle.cost_per_sample:.4f}",
+                self.policy: f"{gate.cost_per_sample:.4f}",
+                "saves": f"{self.saving(gate.offload_cost)[0]:.1%}",
+                "offloaded": f"{gate.offload_fraction:.1%}",
+                "agrees": f"{gate.agreement:.2%}",
+                **truth,
+            }
+
+    def __str__(self) -> str:
+        rows = list(self.rows())
+        return f"{aligned([list(rows[0]), *(list(row.values()) for row in rows)])}\n{self.sentence}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs, as `hinge evaluate --json` prints it."""
+        found = {name: getattr(self, name) for name in ("sentence", "remote_until", "local_from", "headline")}
+        return {**found, "headline": self.headline and asdict(self.headline), **asdict(self)}
+
+    def figure(self, columns: int = 1) -> Any:
+        """A plotly figure: what a sample costs over the price of an offload, and accuracy over the share offloaded."""
+        named = {"local only": self.local, "remote only": self.remote, self.policy: self.gate, "oracle": self.oracle}
+        limits = ((self.remote_until, "remote alone<br>as cheap"), (self.local_from, "local alone<br>cheaper"))
+        truth, best = self.gate[0].true_accuracy is not None, self.headline
+        costs = Panel(
+            "What a sample costs",
+            "offload cost",
+            "cost per sample",
+            [_curve(name, points, "offload_cost", "cost_per_sample") for name, points in named.items()],
+            marks=[(place, text) for place, text in limits if place is not None],
+            top=1.5 * max(point.cost_per_sample for point in (*self.gate, *self.local)),
+        )
+        shares = Panel(
+            "What the offloads buy",
+            "share of samples offloaded",
+            "true accuracy" if truth else "agreement with the remote",
+            [
+                Curve("local only", [0, 1], [self.local[0].quality] * 2),
+                Curve("remote only", [0, 1], [self.remote[0].quality] * 2),
+                _curve(self.policy, self.gate, "offload_fraction", "quality"),
+                _curve("oracle", self.oracle, "offload_fraction", "quality"),
+            ],
+            marks=[(best.offload_fraction, f"offload<br>cost {best.offload_cost:g}")] if best else [],
+        )
+        return draw([costs, shares], columns)
+
+
+def trade(
+    trace: Any,
+    policy: str = "sentinel",
+    *,
+    bins: int | Bins = DEFAULT_BINS,
+    offload_costs: Sequence[float] = OFFLOAD_COSTS,
+    horizon: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    machine_code: bool | None = None,
+) -> Trade:
+    """What a policy gains at every offload cost, and where nothing is gained, on a recorded log.
+
+    `trace` is what `evaluate` takes, or a `Synthetic` source, where only the weight and the agreement of each bin are
+    known. Local only, remote only and the oracle are computed exactly; the policy, by name, is simulated: on a trace
+    once, in its own order, and with `horizon` on so many samples that are drawn with replacement. `machine_code` as in
+    `simulate`: for few samples, running Python takes less time than compiling.
+
+    >>> found = trade("fashion")
+    >>> print(found.sentence)
+    At an offload cost of 0.15, sentinel is right in 95.0 % for 23 % of the remote's calls (remote alone 95.2 %, ...
+    >>> round(found.local_from, 2)  # above this price, local alone is cheaper
+    0.47
+    >>> found.within(0.2).offload_cost, found.reaching(0.98).offload_cost  # for a budget of 20 %, for a target of 98 %
+    (0.2, 0.25)
+    """
+    costs = sorted({real("trade", f"offload_costs[{k}]", cost, 0, 1) for k, cost in enumerate(offload_costs)})
+    if not costs:
+        raise ValueError("trade: offload_costs must have at least one price, got none")
+    length = _HORIZON if horizon is None else whole("trade", "horizon", horizon, 1)
+    if not isinstance(trace, Synthetic):
+        trace = as_trace(trace)
+        length = len(trace) if horizon is None else length
+    rules: dict[str, list[Point]] = {"gate": [], "local": [], "remote": [], "oracle": []}
+    for done, cost in enumerate(costs, 1):
+        source: Replay | Synthetic
+        if isinstance(trace, Synthetic):
+            source = Synthetic(trace.agreement, FixedCosts(cost), trace.weights)
+        else:
+            binning = bins if isinstance(bins, Bins) else UniformBins(bins)
+            source = (InOrder if horizon is None else Resampled)(trace, binning, FixedCosts(cost))
+        ready = lineup([policy], source, offload_cost=cost, horizon=length, seed=seed)
+        found = simulate(ready, source, length, 1, seed, times=[length], machine_code=machine_code)
+        figures = found[policy].summary()
+        known = (figures["cost_per_sample"], figures["offload_fraction"], figures["accuracy"])
+        rules["gate"].append(Point(cost, *known, figures.get("true_accuracy")))
+        errors = 1.0 - source.agreement
+        for name, offloaded in (("local", errors < 0), ("remote", errors >= 0), ("oracle", errors >= cost)):
+            rules[name].append(_fixed(source, offloaded, cost))
+        if progress:
+            progress(done, len(costs))
+    return Trade(policy, **{name: tuple(points) for name, points in rules.items()})
+
+
+def _fixed(source: Replay | Synthetic, offloaded: NDArray[np.bool_], cost: float) -> Point:
+    """What a rule costs in expectation that offloads these bins and accepts the others."""
+    asked = float(source.weights[offloaded].sum())
+    wrong = float((source.weights * (1.0 - source.agreement))[~offloaded].sum())
+    right = None
+    if isinstance(source, Replay) and source.trace.label is not None:
+        trace, asks = source.trace, offloaded[source.trace.bins_by(source.binning)]
+        right = float((np.where(asks, trace.remote, trace.local) == trace.label).mean())
+    return Point(cost, cost * asked + wrong, asked, 1.0 - wrong, right)
+
+
+def _break_even(gate: Sequence[Point], other: Sequence[Point]) -> float | None:
+    """Where the gate begins to be cheaper than another rule, on the way from the first price to the last.
+
+    None where it is from the first on; the last price where it never is.
+    """
+    pairs = zip(gate, other, strict=True)
+    excess = [(one.offload_cost, one.cost_per_sample - two.cost_per_sample) for one, two in pairs]
+    if excess[0][1] < -_TIE:
+        return None
+    for (before, dearer), (after, cheaper) in pairwise(excess):
+        if cheaper < -_TIE:
+            return before + (after - before) * max(dearer, 0.0) / (max(dearer, 0.0) - cheaper)
+    return excess[-1][0]
+
+
+def _curve(name: str, points: Sequence[Point], x: str, y: str) -> Curve:
+    return Curve(name, [getattr(point, x) for point in points], [getattr(point, y) for point in points])
+
+
+def _percent(share: float, decimals: int = 1) -> str:
+    return f"{100 * share:.{decimals}f} %"

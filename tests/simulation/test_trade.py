@@ -1,0 +1,165 @@
+"""The trade: exact where it can be computed by hand, as simulated elsewhere, and honest where nothing is gained."""
+
+import json
+
+import numpy as np
+import pytest
+
+import hinge
+from hinge import Trace, UniformBins, load_trace, simulate
+from hinge.simulation import Trade, lineup, trade
+from hinge.simulation.sources import FixedCosts, InOrder, Synthetic
+from hinge.simulation.trade import OFFLOAD_COSTS, Point
+
+FEW = (0.05, 0.3, 0.9)
+
+
+@pytest.fixture(scope="module")
+def fashion() -> Trade:
+    return trade("fashion", machine_code=False)
+
+
+def named(found: Trade) -> dict[str, tuple[Point, ...]]:
+    return {
+        "always-local": found.local,
+        "always-remote": found.remote,
+        "oracle": found.oracle,
+        found.policy: found.gate,
+    }
+
+
+@pytest.mark.parametrize("policy", ["sentinel", "hi-lcb"])
+@pytest.mark.parametrize("bins", [16, 5])
+def test_every_rule_costs_what_the_simulator_says(policy: str, bins: int) -> None:
+    trace = load_trace("cifar100-resnet18-calibrated")
+    found = trade(trace, policy, bins=bins, offload_costs=FEW, machine_code=False)
+    for place, cost in enumerate(FEW):
+        source = InOrder(trace, UniformBins(bins), FixedCosts(cost))
+        ready = lineup(named(found), source, offload_cost=cost, horizon=len(trace))
+        for name, record in simulate(ready, source, len(trace), machine_code=False).items():
+            point, figures = named(found)[name][place], record.summary()
+            assert point.offload_cost == cost
+            assert point.cost_per_sample == pytest.approx(figures["cost_per_sample"], abs=1e-9)
+            assert point.offload_fraction == pytest.approx(figures["offload_fraction"], abs=1e-9)
+            assert point.agreement == pytest.approx(figures["accuracy"], abs=1e-9)
+            assert point.true_accuracy == pytest.approx(figures["true_accuracy"], abs=1e-9)
+
+
+def test_the_oracle_is_the_best_of_all_rules_for_bins() -> None:
+    weights, agreement = np.array([0.2, 0.3, 0.5]), np.array([0.4, 0.7, 0.95])
+    found = trade(Synthetic(agreement, FixedCosts(0.5), weights), offload_costs=FEW, machine_code=False)
+    for point in found.oracle:
+        rules = np.indices((2, 2, 2)).reshape(3, -1).T
+        costs = [weights @ np.where(rule, point.offload_cost, 1 - agreement) for rule in rules]
+        assert point.cost_per_sample == pytest.approx(min(costs))
+        assert point.true_accuracy is None
+
+
+def test_the_break_evens_of_a_rule_that_need_not_learn_are_the_extreme_bins() -> None:
+    source = Synthetic([0.4, 0.7, 0.9], FixedCosts(0.5), [0.2, 0.3, 0.5])
+    costs = (0.05, 0.1, 0.15, 0.55, 0.6, 0.65)  # remote alone is best up to 1 − 0.9, local alone from 1 − 0.4 on
+    found = trade(source, "oracle", offload_costs=costs, horizon=100_000, machine_code=False)
+    assert found.remote_until == pytest.approx(0.1, abs=0.005)
+    assert found.local_from == pytest.approx(0.6, abs=0.005)
+
+
+def test_a_break_even_lies_where_straight_lines_cross() -> None:
+    def points(*costs: float) -> tuple[Point, ...]:
+        return tuple(Point(price, cost, 0.5, 0.9, None) for price, cost in zip((0.1, 0.3, 0.5), costs, strict=True))
+
+    found = Trade("sentinel", points(0.1, 0.2, 0.4), points(0.3, 0.3, 0.3), points(0.1, 0.3, 0.5), points(0, 0, 0))
+    assert found.remote_until == 0.1
+    assert found.local_from == pytest.approx(0.4)
+    assert [round(found.saving(price)[0], 9) for price in (0.3, 0.5)] == [round(1 / 3, 9), round(-1 / 3, 9)]
+    assert found.saving(0.3)[1] == "local"
+    assert found.compared(0.5) == "33 % more than local alone"
+
+
+def test_the_headline_is_the_highest_price_that_keeps_nine_tenths_of_what_the_remote_adds(fashion: Trade) -> None:
+    local, remote = fashion.local[0].true_accuracy, fashion.remote[0].true_accuracy
+    best = fashion.headline
+    assert local is not None
+    assert remote is not None
+    assert best is not None
+    assert (round(local, 9), round(remote, 9)) == (0.9106, 0.952)
+    kept = {point.offload_cost: (point.quality - local) / (remote - local) for point in fashion.gate}
+    assert kept[best.offload_cost] >= 0.9
+    assert all(share < 0.9 for cost, share in kept.items() if cost > best.offload_cost)
+    assert f"At an offload cost of {best.offload_cost:g}, sentinel is right in {100 * best.quality:.1f} %" in str(
+        fashion
+    )
+
+
+def test_the_sentence_says_where_nothing_is_gained(fashion: Trade) -> None:
+    limit = fashion.local_from
+    assert limit is not None
+    assert fashion.sentence.endswith(f"above {limit:.2g} local alone is cheaper.")
+    for gate, local in zip(fashion.gate, fashion.local, strict=True):
+        assert (gate.cost_per_sample < local.cost_per_sample) == (gate.offload_cost < limit)
+    same = trade(Trace([0.9, 0.4] * 50, [1, 2] * 50, [1, 2] * 50), offload_costs=FEW, machine_code=False)
+    assert same.sentence.startswith("Nothing is gained: at no offload cost from 0.05 to 0.9 is sentinel cheaper")
+
+
+def test_a_remote_that_is_no_better_adds_nothing() -> None:
+    rows = np.random.default_rng(1).random(400)
+    local, remote = (rows < 0.7).astype(int), (rows > 0.3).astype(int)
+    found = trade(Trace(rows, local, remote, label=np.ones(400, int)), offload_costs=FEW, machine_code=False)
+    assert found.headline is None
+    assert "no more often than local" in found.sentence or "Nothing is gained" in found.sentence
+
+
+def test_without_labels_agreement_is_what_is_spoken_of(fashion: Trade) -> None:
+    log = load_trace("fashion")
+    found = trade(Trace(log.confidence, log.local, log.remote), machine_code=False)
+    assert [point.cost_per_sample for point in found.gate] == [point.cost_per_sample for point in fashion.gate]
+    assert "agrees with the remote in" in found.sentence
+    assert "(remote alone 100.0 %, local alone 93.0 %)" in found.sentence
+    assert "true acc." not in str(found)
+
+
+def test_the_curve_is_read_for_a_budget_and_for_a_target(fashion: Trade) -> None:
+    within, reaching = fashion.within(0.2), fashion.reaching(0.98)
+    assert within is not None
+    assert reaching is not None
+    affordable = [point.quality for point in fashion.gate if point.offload_fraction <= 0.2]
+    assert within.quality == max(affordable)
+    good = [point.offload_fraction for point in fashion.gate if point.agreement >= 0.98]
+    assert reaching.offload_fraction == min(good)
+    assert fashion.within(0.0) is None
+    assert fashion.reaching(1.0) is None
+
+
+def test_programs_get_all_of_it(fashion: Trade) -> None:
+    found = json.loads(json.dumps(fashion.as_dict()))
+    assert [point["offload_cost"] for point in found["gate"]] == list(OFFLOAD_COSTS)
+    assert (found["policy"], found["sentence"]) == ("sentinel", fashion.sentence)
+    assert found["headline"] in found["gate"]
+    assert found["remote_until"] is None
+    assert found["local_from"] == fashion.local_from
+
+
+def test_the_figure_has_both_panels_with_every_rule_and_the_break_even(fashion: Trade) -> None:
+    drawn, best = fashion.figure(), fashion.headline
+    assert best is not None
+    assert sorted(curve.name for curve in drawn.data) == sorted(2 * ["local only", "oracle", "remote only", "sentinel"])
+    assert [shape.x0 for shape in drawn.layout.shapes] == [fashion.local_from, best.offload_fraction]
+
+
+def test_samples_are_drawn_if_a_horizon_is_given_and_progress_is_told() -> None:
+    told: list[tuple[int, int]] = []
+
+    def tell(done: int, total: int) -> None:
+        told.append((done, total))
+
+    found = trade("fashion", offload_costs=FEW, horizon=500, progress=tell, machine_code=False)
+    assert all(
+        point.offload_fraction * 500 == pytest.approx(round(point.offload_fraction * 500)) for point in found.gate
+    )
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_prices_must_be_prices() -> None:
+    with pytest.raises(ValueError, match=r"trade: offload_costs\[1\] must be from 0 to 1, got 2"):
+        hinge.trade("fashion", offload_costs=[0.5, 2])
+    with pytest.raises(ValueError, match="at least one price"):
+        hinge.trade("fashion", offload_costs=[])
