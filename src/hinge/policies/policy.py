@@ -690,7 +690,7 @@ class Policy(ABC):
             raise TypeError(f"{cls.__name__}: state must be a dict as state() returns it, got {shown(state)}")
         version = state.get("hinge_state")
         if "hinge_gate" in state:
-            raise InvalidState(f"{cls.__name__}: state is that of a gate; give the policy's part of it, state['policy']")
+            raise InvalidState(f"{cls.__name__}: state is that of a gate; give its policy's part, state['policy']")
         if type(version) is not int or version < 1:
             raise InvalidState(f"{cls.__name__}: state must have a 'hinge_state' version, got {shown(version)}")
         if version > STATE_VERSION:

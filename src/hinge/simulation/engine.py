@@ -283,7 +283,8 @@ def by_name(policies: Mapping[str, Playable] | Sequence[Playable]) -> dict[str, 
     if isinstance(policies, Mapping):
         return dict(policies)
     if isinstance(policies, str) or not isinstance(policies, Iterable):
-        raise TypeError(f"simulate: policies must be a list of them or a dict by name, got {policies!r:.200}")
+        wanted = "simulate: policies must be a list or a dict by name; put a single one in a list"
+        raise TypeError(f"{wanted}, got {policies!r:.200}")
     names = [_name(policy) for policy in policies]
     if len({*names}) < len(names):
         raise ValueError(f"simulate: policies of one name need a dict that names them apart, got {names}")
