@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from benchmarks.probes import timed_samples
 from benchmarks.report import SPREAD, spread
 from benchmarks.timing import Probe, Reading, clock
-from hinge import HILCB, Isotonic, Policy, Thompson, UniformBins, load_trace, simulate
+from hinge import HILCB, Isotonic, Policy, Sentinel, Thompson, UniformBins, load_trace, simulate
 from hinge.policies import HILN, HedgeHI
 from hinge.simulation import run_seeds
 from hinge.simulation.sources import FixedCosts, Resampled
@@ -321,6 +321,7 @@ class Trial:
 
 def policies(cost: float, horizon: int) -> dict[str, Policy]:
     return {
+        "Sentinel": Sentinel(BINS, cost),
         "Isotonic": Isotonic(BINS, ALPHA, cost),
         "HI-LCB": HILCB(BINS, ALPHA, cost),
         "Thompson": Thompson(BINS, cost),

@@ -24,11 +24,12 @@ from hinge.cli.device_view import Output
 from hinge.device.store import SqliteStore
 from hinge.oip.tensors import TensorSpec
 from hinge.policies import AlwaysLocal
-from hinge.server import Server
+from hinge.server import Server, Tls
 from hinge.simulation import lineup
 from hinge.simulation.sources import FixedCosts, InOrder
 from hinge.traces import Trace, write_trace
 from tests.server.clients import ask
+from tests.support.certificates import self_signed
 from tests.support.commands import INSTALLED, Captured, refusal
 from tests.support.loopback import OipServer
 
@@ -475,3 +476,75 @@ def test_it_warns_once_of_reports_that_do_not_arrive(capsys: Captured) -> None:
     with Device(lambda sample: [0.0, sample], round, AlwaysLocal(bins=4), price=FixedCost(0.5)) as device:
         Run(device, None, reporter, 1).answer_all([Case(1.0)] * 3, Output())
     assert capsys.readouterr().err == "hinge: --report: the server went away\n"
+
+
+# -- budgets, settings of the policy, true labels ---------------------------------------------------------------------
+
+
+def test_a_price_meets_a_budget_and_a_limit_around_it_holds(capsys: Captured) -> None:
+    run_of = ["cifar10-vgg16", "--limit", "5000", "--policy", "hi-lcb", "--offload-cost", "0.05"]
+    free = device(capsys, *run_of)[1]
+    priced = device(capsys, *run_of, "--on-budget", "0.1")[1]
+    assert free["offload_fraction"] > 0.3
+    assert priced["offload_fraction"] == pytest.approx(0.1, abs=0.02)
+    answers, both, _ = device(capsys, *run_of, "--on-budget", "0.1", "--at-most", "0.05")
+    assert both["policy"] == "at-most"
+    assert max(np.convolve(offloads(answers), np.ones(1000), "valid")) <= 50
+    assert "no price that could be moved" in refused(capsys, "--policy", "hedge-hi", "--on-budget", "0.1")
+
+
+def test_settings_of_the_policy_are_its_own(capsys: Captured) -> None:
+    run_of = ["cifar10-vgg16", "--limit", "3000", "--policy", "discounted-isotonic", "--offload-cost", "0.5"]
+    with_option, with_set, never = (
+        offloads(device(capsys, *run_of, *more)[0])
+        for more in (["--audit", "0.05"], ["--set", "audit=0.05"], ["--set", "audit=0"])
+    )
+    assert with_option == with_set
+    assert sum(with_option) > sum(never)
+    problem = refused(capsys, "--set", "audit=0.05")
+    assert problem.startswith("hinge: --audit must be left out: it is no setting of sentinel, but of discounted-hi-lcb")
+    assert "NAME=VALUE, got 'audit'" in refused(capsys, "--set", "audit")
+
+
+def test_true_labels_are_learned_if_asked_for(capsys: Captured) -> None:
+    run_of = ["cifar100-resnet18-calibrated", "--limit", "4000", "--policy", "isotonic", "--offload-cost", "0.4"]
+    blind, told = (device(capsys, *run_of, *more)[1] for more in ([], ["--truth"]))
+    assert told["offloads"] < blind["offloads"], "the remote is hardly better there"
+    assert told["true_cost_per_sample"] < blind["true_cost_per_sample"]
+
+
+def test_true_labels_that_are_missing_are_missed(capsys: Captured, tmp_path: Path) -> None:
+    np.save(tmp_path / "images.npy", IMAGES[:3])
+    with served() as server:
+        _, _, err = device(capsys, str(tmp_path / "images.npy"), *own_models(server), "--truth")
+    assert "--truth: these samples have no true labels" in err
+
+
+# -- certificates -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return self_signed(tmp_path_factory.mktemp("certificates"), "server", "client", "stranger")
+
+
+@pytest.mark.server
+def test_mutual_tls(certificates: Path, capsys: Captured) -> None:
+    tls = Tls(certificates / "server.pem", certificates / "server.key", certificates / "client.pem")
+    ca = ["--ca", str(certificates / "server.pem")]
+    own = ["--cert", str(certificates / "client.pem"), "--key", str(certificates / "client.key")]
+    with Server(["fashion"], tls=tls, log_level="error") as server:
+        remote = ["--remote", server.url, "--limit", "20", "--policy", "always-remote"]
+        assert device(capsys, *remote, *ca, *own, "--report", "hall")[1]["answered_by_remote"] == 20
+        assert "its certificate is not trusted" in refused(capsys, *remote)
+        assert "--ca names who signed it" in refused(capsys, *remote, "--ca", str(certificates / "client.pem"))
+        assert device(capsys, *remote, *ca)[1]["answered_by_remote"] == 0, "the server wants one of the device, too"
+
+
+def test_certificates_that_cannot_be_used_are_refused(certificates: Path, capsys: Captured) -> None:
+    remote = ["--remote", "https://localhost:9"]
+    pem, key = str(certificates / "client.pem"), str(certificates / "stranger.key")
+    assert refused(capsys, *remote, "--key", key) == "hinge: --key needs --cert"
+    assert "not the key of them" in refused(capsys, *remote, "--cert", pem, "--key", key)
+    assert refused(capsys, *remote, "--ca", "none.pem") == "hinge: none.pem: No such file or directory"
+    assert "are for https:// and grpc://" in refused(capsys, "--remote", "http://localhost:9", "--ca", pem)

@@ -4,6 +4,7 @@ import inspect
 import json
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hinge import fashion
 from hinge.cli.app import load, run
 from hinge.cli.new import starter
 from hinge.cli.options import SECTIONS
-from tests.support.commands import Captured, refusal
+from tests.support.commands import Captured, answer, refusal
 
 Write = Callable[[str], Path]
 
@@ -153,6 +154,7 @@ def test_paths_start_from_the_folder_of_the_file(
         ("[device]\njson = 'perhaps'\n", "json: "),
         ("[device]\npolicy = 'hi-lcb'\n'alpha' = -1\n", "alpha must be > 0, got -1.0"),
         ("\ndevice = { policy = 'hi-lcb', alpha = -1 }\n", "alpha must be > 0, got -1.0"),
+        ("[device]\nalpha = 0.6\n", "alpha must be left out: it is no setting of sentinel, but of "),
         ("[device]\nlimit =\n", "Invalid value (at line 2, column 8)"),
         ("[device]\nlimit = 3\nlimit = 4\n", "Cannot overwrite a value (at line 3, column 10)"),
         ("[device]\nlimit = [3,\n", ""),
@@ -193,7 +195,9 @@ def test_a_value_is_read_as_it_would_be_on_the_command_line(
     command: str, text: str, problem: str, write: Write, capsys: Captured
 ) -> None:
     path = str(write(f"[{command}]\n{text}\n"))
-    assert refusal(capsys, command, "--config", path).startswith(f"hinge: {problem}")
+    told = refusal(capsys, command, "--config", path)
+    assert told.startswith(f"hinge: {problem}")
+    assert "hinge.toml" in told or "No such file" in told
 
 
 def test_no_setting_is_blamed_for_the_value_of_another(write: Write, capsys: Captured) -> None:
@@ -214,3 +218,53 @@ def test_a_file_that_is_not_there_or_no_text(write: Write, capsys: Captured) -> 
     assert refusal(capsys, "device", "--config", "none.toml") == "hinge: none.toml: No such file or directory"
     write("").write_bytes(b"\xff\xfe")
     assert refusal(capsys, "device", "--config", "hinge.toml") == "hinge: hinge.toml: is not text in UTF-8"
+
+
+# -- policies of one's own --------------------------------------------------------------------------------------------
+
+OWN = """
+from hinge import HILCB, HILCBLite
+
+class Eager(HILCB):
+    \"\"\"One of the user's own.\"\"\"
+    name = "eager"
+
+class Unnamed(HILCBLite):
+    pass
+"""
+
+
+@pytest.fixture
+def own(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module of the user's, in the folder where the commands are called."""
+    write("[device]\npolicy = 'ownpolicies:Eager'\n").with_name("ownpolicies.py").write_text(OWN)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+@pytest.mark.usefixtures("own")
+def test_a_policy_of_ones_own_goes_wherever_a_name_does(capsys: Captured) -> None:
+    short = ["--horizon", "500", "--runs", "2"]
+    mine = answer(capsys, "simulate", "--policy", "ownpolicies:Eager", "--set", "offload_unseen=false", *short)
+    plain = answer(capsys, "simulate", "--policy", "hi-lcb", "--set", "offload_unseen=false", *short)
+    assert mine == {**plain, "policy": "eager"}
+    both = answer(capsys, "evaluate", "synthetic-cifar10", "--policies", "ownpolicies:Eager, hi-lcb", *short)[
+        "policies"
+    ]
+    assert [row["policy"] for row in both] == ["eager", "hi-lcb"]
+    assert both[0]["regret"] == both[1]["regret"]
+    assert summary(capsys, "--config", "hinge.toml", "--limit", "3")["policy"] == "eager"
+    assert summary(capsys, "--policy", "ownpolicies:Eager", "--limit", "3", "--state", "state")["policy"] == "eager"
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    ("policy", "problem"),
+    [
+        ("ownpolicies:Eagre", "the module has no policy 'Eagre'; did you mean 'Eager'?"),
+        ("ownpolicies:Unnamed", "the policy has no name"),
+        ("nowhere:Eager", "cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
+        (":Eager", "cannot be imported: ValueError"),
+    ],
+)
+def test_what_is_no_policy_of_ones_own_is_refused(policy: str, problem: str, capsys: Captured) -> None:
+    assert refusal(capsys, "simulate", "--policy", policy).startswith(f"hinge: {policy}: {problem}")

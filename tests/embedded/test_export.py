@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hinge import HILCB, HILCBLite, Isotonic, Policy, Thompson
+from hinge import HILCB, Gate, HILCBLite, Isotonic, Policy, Thompson
 from hinge.cli.app import load
 from hinge.cli.options import UsageError
+from hinge.device.store import SqliteStore
 from hinge.embedded.export import export_c, export_table
 from hinge.embedded.twin import LiteTwin, twin_of
 from hinge.errors import HingeError, InvalidState, InvalidValue
@@ -76,7 +77,8 @@ def next_decisions(folder: Path, rounds: int = 1) -> list[bool]:
     [("hi-lcb", "0.4"), ("hi-lcb", "learned"), ("hi-lcb-lite", "0.4"), ("hi-lcb-lite", "learned"), ("sentinel", "0.4")],
 )
 def test_a_fresh_library_is_complete_and_its_example_runs(policy: str, cost: str, tmp_path: Path) -> None:
-    export("c", "--policy", policy, "--bins", "8", "--alpha", "0.6", "--offload-cost", cost, "--out", str(tmp_path))
+    alpha = [] if policy == "sentinel" else ["--alpha", "0.6"]
+    export("c", "--policy", policy, "--bins", "8", *alpha, "--offload-cost", cost, "--out", str(tmp_path))
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == FILES
     assert "{version}" not in (tmp_path / "library.json").read_text() + (tmp_path / "library.properties").read_text()
     assert json.loads((tmp_path / "library.json").read_text())["name"] == "Hinge"
@@ -215,3 +217,27 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(InvalidState, match="holds no state"):
         export("table", "--state", str(tmp_path / "state.json"), *out)
     assert not (tmp_path / "c").exists()
+
+
+def test_what_may_have_been_edited_is_not_replaced_in_silence(tmp_path: Path) -> None:
+    example = tmp_path / "examples/plain/main.c"
+    for _ in range(2):  # the same again changes nothing
+        export("c", "--out", str(tmp_path))
+    original = example.read_text()
+    example.write_text("mine")
+    with pytest.raises(UsageError, match=r"main\.c is there already, with another content: --replace writes over"):
+        export("c", "--bins", "8", "--out", str(tmp_path))
+    assert "HINGE_BINS 16" in (tmp_path / "src/hinge_config.h").read_text(), "nothing is written"
+    export("c", "--bins", "8", "--replace", "--out", str(tmp_path))
+    assert example.read_text() == original
+    assert "HINGE_BINS 8" in (tmp_path / "src/hinge_config.h").read_text()
+
+
+def test_a_table_comes_from_the_folder_of_a_device_too(tmp_path: Path) -> None:
+    policy = learned(HILCB(bins=6, offload_cost=0.45))
+    with SqliteStore(tmp_path / "state", Gate(policy)) as store:
+        store.sync()
+    for source, out in ((str(tmp_path / "state"), "one"), (saved(policy, tmp_path), "other")):
+        export("table", "--state", source, "--out", str(tmp_path / out))
+    one, other = ((tmp_path / out / "src/hinge_config.h").read_text() for out in ("one", "other"))
+    assert one == other

@@ -2,9 +2,7 @@
 
 import http.client
 import json
-import shutil
 import ssl
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,6 +14,7 @@ from hinge.oip.access import read_token
 from hinge.server import Server, Tls
 from hinge.server.models import Service
 from tests.server.clients import ask, images, infer, send_raw
+from tests.support.certificates import self_signed
 
 TOKEN = "correct-horse-battery-staple"
 NEEDED = "a token is needed: Authorization: Bearer <token>"
@@ -86,15 +85,7 @@ def test_s1_tokens_are_hard_to_guess(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A self-signed certificate of the server, and one of a client."""
-    folder = tmp_path_factory.mktemp("certificates")
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("needs openssl to make certificates")
-    for name in ("server", "client"):
-        command = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-        command += ["-keyout", str(folder / f"{name}.key"), "-out", str(folder / f"{name}.pem"), "-days", "3650"]
-        subprocess.run([*command, "-subj", f"/CN={name}"], check=True, capture_output=True, timeout=60)
-    return folder
+    return self_signed(tmp_path_factory.mktemp("certificates"), "server", "client")
 
 
 def secure_get(url: str, context: ssl.SSLContext) -> int:

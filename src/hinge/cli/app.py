@@ -6,6 +6,7 @@ traceback to both.
 """
 
 import os
+import shlex
 import sys
 import traceback
 from contextlib import suppress
@@ -62,14 +63,21 @@ class Command(typer.core.TyperCommand):
         """Run the command. A library error about an argument names the option by which the user set it."""
         try:
             return super().invoke(ctx)
-        except InvalidArgument as error:
-            names = [each.name for each in self.params]
-            ends = [name for name in names if name.endswith(f"_{error.name}")]  # Limits.batch is --max-batch
-            name = error.name if error.name in names else ends[0] if len(ends) == 1 else None
-            if name is None:
+        except HingeError as error:
+            told = self._told(ctx, error)
+            if told == str(error):
                 raise
-            option = next(each for each in self.params if each.name == name)
-            raise HingeError(f"{_given_as(ctx, option)} {error.problem}") from error
+            raise HingeError(told) from error
+
+    def _told(self, ctx: Any, error: HingeError) -> str:
+        if isinstance(error, InvalidArgument):
+            options = {each.name: each for each in self.params}
+            ends = [name for name in options if name.endswith(f"_{error.name}")]  # Limits.batch is --max-batch
+            name = error.name if error.name in options else ends[0] if len(ends) == 1 else None
+            if name is not None:
+                return f"{_given_as(ctx, options[name])} {error.problem}"
+        read = any(_is_from_file(ctx, each) for each in self.params)
+        return f"{error} (with the settings of {ctx.params['config']})" if read else str(error)
 
 
 class Group(typer.core.TyperGroup):
@@ -163,29 +171,29 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _main(
-    ctx: typer.Context,
     version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show the version."),
-    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),  # `run` reads it anywhere
 ) -> None:
-    ctx.obj["debug"] = debug
+    pass
 
 
 def run(arguments: list[str]) -> int:
     """Run a command and return its exit code."""
-    settings: dict[str, Any] = {"debug": False}
+    words = [each for each in arguments if each != "--debug"]
     try:
-        code = app(arguments, prog_name="hinge", standalone_mode=False, obj=settings)
+        code = app(words, prog_name="hinge", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except Exception as error:
-        if settings["debug"]:
+        debug = words != arguments
+        if debug:
             traceback.print_exception(error)
-        line, code = _explain(error, " ".join(arguments))
+        line, code = _explain(error, "" if debug else f"; '{shlex.join(['hinge', '--debug', *words])}' shows where")
         print(f"hinge: {printable(line, _LONGEST)}", file=sys.stderr)
         return code
 
 
-def _explain(error: Exception, arguments: str) -> tuple[str, int]:
-    """What to say of an error, and the exit code."""
+def _explain(error: Exception, how: str) -> tuple[str, int]:
+    """What to say of an error, and the exit code; `how` to see the traceback of a bug."""
     if isinstance(error, typer.TyperException):
         return _usage(error), _REFUSED
     if isinstance(error, HingeError):
@@ -197,10 +205,10 @@ def _explain(error: Exception, arguments: str) -> tuple[str, int]:
         return f"{error}{hint}", _REFUSED
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}", _REFUSED
-    what, how = f"{type(error).__name__}: {error}", f"'hinge --debug {arguments}' shows where"
+    what = f"{type(error).__name__}: {error}{how}"
     if isinstance(error, OSError) and error.errno:
-        return f"{what}; {how}", _FAILED
-    return f"this is a bug in Hinge, please report it: {what}; {how}", _FAILED
+        return what, _FAILED
+    return f"this is a bug in Hinge, please report it: {what}", _FAILED
 
 
 def _usage(error: Any) -> str:

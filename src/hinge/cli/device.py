@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 
 from hinge.cli import console, options
-from hinge.cli.device_models import Fit, set_up
+from hinge.cli.device_models import Certificates, Fit, set_up
 from hinge.cli.device_samples import Case
 from hinge.cli.device_view import Figures, JsonLines, LiveView, Output, ProgressLines, View, print_summary
 from hinge.cli.options import UsageError
@@ -25,6 +25,7 @@ from hinge.errors import RemoteFailed
 from hinge.oip.access import read_token
 from hinge.policies import Policy, build, policy_class
 from hinge.policies import at_most as limited
+from hinge.policies import on_budget as priced
 from hinge.traces import trace_names
 
 _ORACLE, _DEFAULT, _TARGET = "oracle", "sentinel", "target"
@@ -47,7 +48,15 @@ def command(
     remote: options.Remote = None,
     model: options.Model = None,
     token_file: options.TokenFile = None,
+    ca: options.Ca = None,
+    cert: options.Cert = None,
+    key: options.Key = None,
     policy: options.Policy = _DEFAULT,
+    set: options.Set = [],  # noqa: B006  # Typer gives every call a list of its own
+    audit: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="The share of samples that the policies for drift audit; without it 0.001."),
+    ] = None,
     target: options.Target = None,
     offload_cost: Annotated[
         str | None,
@@ -64,11 +73,15 @@ def command(
     ] = None,
     price_per_byte: Annotated[float | None, typer.Option(min=0, help="The price of a byte, in the same unit.")] = None,
     wrong_answer: Annotated[float | None, typer.Option(help="The price of a wrong answer, in the same unit.")] = None,
-    alpha: options.Alpha = 0.52,
+    alpha: options.Alpha = None,
     bins: options.Bins = 16,
     seed: options.Seed = 0,
     at_most: Annotated[
         float | None, typer.Option(min=0, max=1, help="Offload at most this share of any 1000 samples in a row.")
+    ] = None,
+    on_budget: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Offload this share of samples in the long run: those that are worth most."),
     ] = None,
     deadline_s: Annotated[float, typer.Option(help="Seconds from an offload until the local answer stands.")] = 0.2,
     batch: Annotated[int, typer.Option(min=1, help="Samples that are decided together, and sent together.")] = 1,
@@ -88,6 +101,10 @@ def command(
     report: Annotated[
         str | None, typer.Option(help="Show this device, under this name, on the live page of the remote's server.")
     ] = None,
+    truth: Annotated[
+        bool,
+        typer.Option("--truth", help="Learn what the remote's answers are worth, by the true labels of the samples."),
+    ] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object for every answer, and then the summary.")
     ] = False,
@@ -102,18 +119,20 @@ def command(
     prices = {"per_call": price_per_call, "per_ms": price_per_ms, "per_byte": price_per_byte}
     with console.interruptible(), ExitStack() as stack:
         token = read_token(token_file)
-        setup = set_up(samples, local, remote, model, token)
+        certificates = Certificates(ca, cert, key)
+        setup = set_up(samples, local, remote, model, token, certificates)
         stack.enter_context(closing(setup))
         if setup.fit is not None:
             setup.fit.check_at_start()
         known, price = price_of(offload_cost, setup.recorded, wrong_answer, **prices)
         horizon = min((n for n in (setup.stream.length, limit) if n is not None), default=None)
-        parameters = {"offload_cost": known, "alpha": alpha, "bins": bins, "seed": seed}
+        parameters = {"offload_cost": known, "bins": bins, "seed": seed}
         if target is not None:
             if policy not in (_DEFAULT, _TARGET):
                 raise UsageError(f"--target has its own policy, and yet there is --policy {policy}: give one of them")
             policy, parameters["target"] = _TARGET, target
-        chosen = policy_of(policy, parameters, horizon, at_most)
+        parameters |= options.policy_settings([policy], set, alpha=alpha, audit=audit)
+        chosen = policy_of(policy, parameters, horizon, at_most, on_budget)
         device = Device(
             setup.local,
             setup.remote,
@@ -128,8 +147,10 @@ def command(
         stack.enter_context(closing(device))
         if metrics_port is not None:
             stack.enter_context(serve_metrics(device, metrics_port))
-        reporter = None if report is None else stack.enter_context(report_to(device, remote, report, token))
-        run = Run(device, setup.fit, reporter, batch)
+        reporter = None
+        if report is not None:
+            reporter = stack.enter_context(report_to(device, remote, report, token, certificates))
+        run = Run(device, setup.fit, reporter, batch, truth)
         title = f"hinge device {samples}, {policy}, remote {setup.where}"
         output: Output = JsonLines() if json else ProgressLines(device, run.figures)
         if console.out.is_terminal and not json:
@@ -141,8 +162,11 @@ def command(
 class Run:
     """One run of a device over its samples."""
 
-    def __init__(self, device: Device, fit: Fit | None, reporter: Reporter | None, batch: int) -> None:
+    def __init__(
+        self, device: Device, fit: Fit | None, reporter: Reporter | None, batch: int, learns_truth: bool = False
+    ) -> None:
         self._device, self._fit, self._reporter, self._batch = device, fit, reporter, batch
+        self._learns_truth = learns_truth
         self.figures = Figures(device.policy.bins)
         self._signals = StopSignals()
         self._misfit: RemoteFailed | None = None
@@ -168,6 +192,8 @@ class Run:
         latency_ms = 1000 * (time.perf_counter() - began)
         for case, answer in zip(part, answers, strict=True):
             output.show(self.figures.add(case, answer, latency_ms))
+            if self._learns_truth and case.truth is not None:
+                self._device.truth(answer, case.truth)
             if self._reporter is not None:
                 self._reporter.saw(answer, picture=case.sample, truth=case.truth)
         self._warn_of_reports()
@@ -191,6 +217,8 @@ class Run:
         """Print the summary; raise what ended the run early."""
         self._warn_of_reports()
         status, stopped_by = self._device.status, self._signals.stopped_by
+        if self._learns_truth and not status.labelled:
+            console.warn("--truth: these samples have no true labels")
         if status.not_durable == CLOSED:
             status = replace(status, not_durable=None)
         figures = self.figures.as_dict(status, self._seconds)
@@ -291,10 +319,16 @@ def price_of(
     return 0.5, FixedCost(0.5)
 
 
-def policy_of(name: str, parameters: dict[str, Any], horizon: int | None, most: float | None) -> Policy:
+def policy_of(
+    name: str,
+    parameters: dict[str, Any],
+    horizon: int | None = None,
+    most: float | None = None,
+    budget: float | None = None,
+) -> Policy:
     """The policy of that name, within a budget if there is one; some need to know how many samples will come.
 
-    >>> policy_of("oracle", {"bins": 16, "offload_cost": 0.5}, None, None)
+    >>> policy_of("oracle", {"bins": 16, "offload_cost": 0.5})
     Traceback (most recent call last):
     hinge.cli.options.UsageError: oracle cannot run on a device: it must be told how often local agrees, in every bin
     """
@@ -306,21 +340,23 @@ def policy_of(name: str, parameters: dict[str, Any], horizon: int | None, most: 
     if policy.needs:
         needs = " and ".join(sorted(need.value for need in policy.needs))
         raise UsageError(f"{name} cannot run on a device: it must be told {needs}")
-    if most is None:
-        return policy
-    if not policy.limitable:
-        raise UsageError(f"--at-most cannot be used with {policy.name}, which learns by the chance of an offload")
-    return limited(policy, most)
+    if budget is not None and (not policy.limitable or policy.price_column is None):
+        raise UsageError(f"--on-budget cannot be used with {name}, which has no price that could be moved")
+    if most is not None and not policy.limitable:
+        raise UsageError(f"--at-most cannot be used with {name}, which learns by the chance of an offload")
+    if budget is not None:
+        policy = priced(policy, budget)
+    return policy if most is None else limited(policy, most)
 
 
 # -- metrics and reports ----------------------------------------------------------------------------------------------
 
 
-def report_to(device: Device, url: str | None, name: str, token: str | None) -> Reporter:
+def report_to(device: Device, url: str | None, name: str, token: str | None, certificates: Certificates) -> Reporter:
     """Report to the server of the remote, and say where to look."""
     if url is None or not url.startswith(("http://", "https://")):
         raise UsageError("--report needs a --remote that begins with http:// or https://, whose page shows the device")
-    reporter = Reporter(device, url, name, token=token)
+    reporter = Reporter(device, url, name, token=token, tls=certificates.context())
     console.note(f"Reporting to the live page at {url.rstrip('/')}/")
     return reporter
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -66,8 +67,56 @@ class Setup:
         if hasattr(self.remote, "close"):
             self.remote.close()
 
+@dataclass(frozen=True)
+class Certificates:
+    """Files for TLS: who signs the server's certificate, if the system does not know them, and the device's own."""
 
-def set_up(samples: str, local: Path | None, remote: str | None, model: str | None, token: str | None) -> Setup:
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.key is not None and self.cert is None:
+            raise UsageError("--key needs --cert")
+        for path in filter(None, (self.ca, self.cert, self.key)):
+            path.open("rb").close()
+
+    def context(self) -> ssl.SSLContext | None:
+        """For HTTP; None where there are no files."""
+        if self == SYSTEM_CERTIFICATES:
+            return None
+        context = ssl.create_default_context()
+        try:
+            if self.ca is not None:
+                context.load_verify_locations(self.ca)
+            if self.cert is not None:
+                context.load_cert_chain(self.cert, self.key)
+        except ssl.SSLError as error:
+            named = ", ".join(f"--{name} {path}" for name, path in vars(self).items() if path is not None)
+            raise UsageError(f"{named}: no certificates, or not the key of them: {error.reason or error}") from None
+        return context
+
+    def credentials(self) -> Any:
+        """For gRPC; None, which does not encrypt, where there are no files."""
+        if self.context() is None:
+            return None
+        import grpc
+
+        ca, cert, key = (None if path is None else path.read_bytes() for path in (self.ca, self.cert, self.key))
+        return grpc.ssl_channel_credentials(ca, key or cert, cert)
+
+
+SYSTEM_CERTIFICATES = Certificates()
+
+
+def set_up(
+    samples: str,
+    local: Path | None,
+    remote: str | None,
+    model: str | None,
+    token: str | None,
+    certificates: Certificates = SYSTEM_CERTIFICATES,
+) -> Setup:
     """Open what the command line names, and refuse what cannot work."""
     file = Path(remote) if remote and Path(remote).suffix.lower() in _FORMATS and "://" not in remote else None
     url = None if file else remote
@@ -77,7 +126,7 @@ def set_up(samples: str, local: Path | None, remote: str | None, model: str | No
     if trace is not None:
         if file is not None:
             raise UsageError(f"--remote must be a server, as trace {trace.name!r} has no samples for a file to answer")
-        return _replay(trace, local, url, model, token)
+        return _replay(trace, local, url, model, token, certificates)
     if local is None and samples != _FASHION:
         raise UsageError("--local must name a model, as these samples come without one")
     opened = open_model("--local", local or fashion.local_model())
@@ -92,7 +141,8 @@ def set_up(samples: str, local: Path | None, remote: str | None, model: str | No
         return Setup(opened, _remote_file(file, stream.example, classes), stream)
     if url is None:
         raise UsageError("--remote must name a server or a file, as these samples come without a remote model")
-    return _asking(opened, url, model or (_FASHION if samples == _FASHION else None), token, stream, classes)
+    model = model or (_FASHION if samples == _FASHION else None)
+    return _asking(opened, url, model, token, certificates, stream, classes)
 
 
 def _trace(samples: str) -> Trace | None:
@@ -109,12 +159,14 @@ def _trace(samples: str) -> Trace | None:
     return as_trace(samples)
 
 
-def _replay(trace: Trace, local: Path | None, url: str | None, model: str | None, token: str | None) -> Setup:
+def _replay(
+    trace: Trace, local: Path | None, url: str | None, model: str | None, token: str | None, certificates: Certificates
+) -> Setup:
     if local is not None:
         raise UsageError(f"--local must not be given, as trace {trace.name!r} has the local answers")
     stream = from_trace(trace)
     if url is not None:
-        return _asking(Recorded(trace), url, model, token, stream)
+        return _asking(Recorded(trace), url, model, token, certificates, stream)
     mean = None if trace.cost is None else FixedCost(float(trace.cost.mean()))  # each reply knows its own
     return Setup(Recorded(trace), Replayed(trace), stream, mean, where="in the trace")
 
@@ -131,12 +183,18 @@ def _stream(samples: str, local: Any) -> Stream:
 
 
 def _asking(
-    local: Any, url: str, model: str | None, token: str | None, stream: Stream, classes: int | None = None
+    local: Any,
+    url: str,
+    model: str | None,
+    token: str | None,
+    certificates: Certificates,
+    stream: Stream,
+    classes: int | None = None,
 ) -> Setup:
     """The setup with a remote on a server."""
     if model is None:
         raise UsageError("--model must name the model on the server")
-    remote = open_remote(url, model, token)
+    remote = open_remote(url, model, token, certificates)
     return Setup(local, remote, stream, fit=Fit(remote, url, stream.example, classes), where=f"at {url}")
 
 
@@ -191,16 +249,24 @@ def _name_classes(names: Sequence[str]) -> None:
 # -- remotes ----------------------------------------------------------------------------------------------------------
 
 
-def open_remote(url: str, model: str, token: str | None) -> Any:
+def open_remote(url: str, model: str, token: str | None, certificates: Certificates = SYSTEM_CERTIFICATES) -> Any:
     """The model of that name on the server at a URL."""
     extra = "grpc" if url.startswith("grpc://") else "device"
     if not url.startswith(("http://", "https://", "grpc://")):
         ends = f"or be a file that ends in {', '.join(_FORMATS)}"
         raise UnknownName(f"--remote {url}: must start with http://, https:// or grpc://, {ends}")
     try:
+        if extra == "grpc":
+            from hinge.remotes.grpc import OpenInferenceGrpc
+
+            target = url.removeprefix("grpc://")
+            return OpenInferenceGrpc(target, model, token=token, credentials=certificates.credentials())
         from hinge.remotes.open_inference import OpenInference
 
-        return OpenInference(url, model, token=token)
+        tls = certificates.context()
+        if tls is not None and url.startswith("http://"):
+            raise UsageError(f"--ca, --cert and --key are for https:// and grpc://, got --remote {url}")
+        return OpenInference(url, model, token=token, tls=tls)
     except ModuleNotFoundError as error:
         hint = f"pip install 'hinge-gate[{extra}]'"
         raise ImportError(f"a remote needs the extra {extra!r} ({error}): {hint}") from None

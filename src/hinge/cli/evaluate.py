@@ -25,12 +25,14 @@ def command(
     policies: Annotated[
         str,
         typer.Option(
-            help="Policies by name, separated by commas, or 'all'.", autocompletion=options.complete_policies
+            help="Policies by name, your own as MODULE:CLASS, separated by commas; or 'all'.",
+            autocompletion=options.complete_policies,
+            callback=options.policies_named,
         ),
     ] = "all",
     target: options.Target = None,
     offload_cost: options.OffloadCost = None,
-    alpha: options.Alpha = 0.52,
+    alpha: options.Alpha = None,
     bins: options.Bins = 16,
     horizon: Annotated[
         int | None, typer.Option(min=1, help="Draw this many samples; without it: once, in order.")
@@ -48,7 +50,9 @@ def command(
 
     Example: hinge evaluate log.csv --offload-cost 0.5 --policies sentinel,hi-lcb
     """
-    chosen: list[str | Policy] = [name.strip() for name in policies.split(",")]
+    names = policies.split(",")
+    settings = options.policy_settings(names, alpha=alpha)
+    chosen: list[str | Policy] = [*names]
     if target is not None:
         chosen.append(Target(target, bins=bins, seed=seed))
     with console.progress(f"policies on {trace}") as report:
@@ -57,7 +61,7 @@ def command(
             chosen,
             options.offload_cost(offload_cost),
             bins=bins,
-            alpha=alpha,
+            **settings,
             horizon=horizon,
             runs=runs,
             seed=seed,
@@ -67,8 +71,7 @@ def command(
     if out:
         console.write_curves(out, found)
     if json:
-        settings = {"trace": trace, "samples": samples, "bins": bins, "offload_cost": found.offload_cost}
-        settings |= {"alpha": alpha, "seed": seed}
+        settings |= {"trace": trace, "samples": samples, "bins": bins, "offload_cost": found.offload_cost, "seed": seed}
         labels = None if found.labels is None else asdict(found.labels)
         console.print_json({**settings, "policies": figures, "labels": labels, "warnings": found.warnings()})
     else:

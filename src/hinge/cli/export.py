@@ -1,35 +1,37 @@
 """The commands `export c` and `export table`."""
 
-import json as json_format
+from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
 
 from hinge.cli import console, options
 from hinge.cli.options import UsageError
+from hinge.cli.state import state_in
 from hinge.embedded.export import export_c, export_table
 from hinge.embedded.twin import twin_of
 from hinge.errors import InvalidState
 from hinge.gate import policy_state
 from hinge.policies import ExpiryPolicy, Policy, Sentinel, build, restore
 
-Out = Annotated[Path, typer.Option(help="The folder to write to; files of the same names are replaced.")]
-StateFile = Annotated[Path, typer.Option("--state", help="A file by 'hinge state export'.")]
+Out = Annotated[Path, typer.Option(help="The folder to write to.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace files of the same names that have another content.")]
+StateFile = Annotated[Path, typer.Option("--state", help="A folder of states, or a file by 'hinge state export'.")]
 Start = Annotated[
     Path | None,
-    typer.Option("--state", help="A file by 'hinge state export', in place of parameters: start from what it knows."),
+    typer.Option("--state", help="In place of parameters: start from what this folder or exported file knows."),
 ]
 PolicyName = Annotated[
     str | None, typer.Option("--policy", help="'hi-lcb-lite' (the default), 'hi-lcb' or 'sentinel'.")
 ]
 Bins = Annotated[int | None, typer.Option(min=1, help="How many bins confidences are sorted into; without it 16.")]
-Alpha = Annotated[float | None, typer.Option(help="HI-LCB's exploration parameter; without it 0.52.")]
 OffloadCost = Annotated[
     str | None, typer.Option(help="What an offload costs, from 0 to 1, or 'learned'; without it 0.5.")
 ]
 
-DEFAULTS: dict[str, Any] = {"policy": "hi-lcb-lite", "bins": 16, "alpha": 0.52, "offload_cost": "0.5"}
+DEFAULTS: dict[str, Any] = {"policy": "hi-lcb-lite", "bins": 16, "offload_cost": "0.5"}
 
 command = typer.Typer(rich_markup_mode=None)
 
@@ -39,9 +41,10 @@ def c_command(
     out: Out,
     policy: PolicyName = None,
     bins: Bins = None,
-    alpha: Alpha = None,
+    alpha: options.Alpha = None,
     offload_cost: OffloadCost = None,
     state: Start = None,
+    replace: Replace = False,
     json: options.Json = False,
 ) -> None:
     """Write HI-LCB-lite, HI-LCB or Sentinel as a C library that learns on the device.
@@ -56,11 +59,11 @@ def c_command(
         twin = twin_of(chosen)
     except TypeError as error:
         raise UsageError(f"{error}") from error
-    _report(export_c(twin, out), out, json)
+    _write(lambda folder: export_c(twin, folder), out, replace, json)
 
 
 @command.command("table")
-def table_command(out: Out, state: StateFile, json: options.Json = False) -> None:
+def table_command(out: Out, state: StateFile, replace: Replace = False, json: options.Json = False) -> None:
     """Write what a policy has learned as a table in C, for a device that does not learn.
 
     Example: hinge export table --state state.json --out firmware/hinge
@@ -68,14 +71,15 @@ def table_command(out: Out, state: StateFile, json: options.Json = False) -> Non
     policy = _read(state)
     if not isinstance(policy, ExpiryPolicy | Sentinel):
         raise UsageError(f"{policy.name}: has no table of expiries or countdowns")
-    _report(export_table(policy, out), out, json)
+    _write(lambda folder: export_table(policy, folder), out, replace, json)
 
 
 def _built(given: dict[str, Any]) -> Policy:
     settings = {name: default if given[name] is None else given[name] for name, default in DEFAULTS.items()}
     cost = options.offload_cost(settings["offload_cost"])
     settings["offload_cost"] = cost if isinstance(cost, float) else None
-    return build(settings.pop("policy"), **settings)
+    policy = settings.pop("policy")
+    return build(policy, **settings, **options.policy_settings([policy], alpha=given["alpha"]))
 
 
 def _started(state: Path, given: dict[str, Any]) -> Policy:
@@ -87,15 +91,24 @@ def _started(state: Path, given: dict[str, Any]) -> Policy:
 
 
 def _read(path: Path) -> Policy:
-    content = path.read_bytes()
     try:
-        return restore(policy_state(json_format.loads(content)))
+        return restore(policy_state(state_in(path)))
     except (ValueError, RecursionError) as error:
         raise InvalidState(f"{path}: holds no state: {error}") from error
 
 
-def _report(files: list[Path], out: Path, json: bool) -> None:
+def _write(export: Callable[[Path], list[Path]], out: Path, replace: bool, json: bool) -> None:
+    """Write all files, or none if one of them is there already and may have been edited."""
+    with TemporaryDirectory() as folder:
+        files = {out / made.relative_to(folder): made.read_bytes() for made in export(Path(folder))}
+    edited = [path for path, content in files.items() if path.exists() and path.read_bytes() != content]
+    if edited and not replace:
+        raise UsageError(f"{edited[0]} is there already, with another content: --replace writes over such files")
+    for path, content in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
     if json:
-        console.print_json({"out": str(out), "files": [str(file) for file in files]})
+        console.print_json({"out": str(out), "files": [str(path) for path in files]})
         return
-    console.say(f"{out}: {len(files)} files; begin with examples/plain/main.c")
+    changed = f", {len(edited)} of them replaced" if edited else ""
+    console.say(f"{out}: {len(files)} files{changed}; begin with examples/plain/main.c")

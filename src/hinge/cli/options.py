@@ -1,7 +1,12 @@
 """Options that several commands share, and the file of settings that may stand in for them."""
 
 import inspect
+import json
+import os
+import sys
 import tomllib
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
@@ -10,8 +15,9 @@ import typer
 from typer.models import ArgumentInfo
 
 from hinge._checks import did_you_mean
-from hinge.errors import HingeError
-from hinge.policies import policy_names
+from hinge.errors import HingeError, InvalidValue
+from hinge.policies import Policy as AnyPolicy
+from hinge.policies import policy_class, policy_names
 from hinge.simulation.evaluate import LEARNED
 
 SECTIONS = ("device", "serve")  # of a file of settings
@@ -120,8 +126,52 @@ Remote = Annotated[
 ]
 Model = Annotated[str | None, typer.Option(help="The name of the remote model on its server.")]
 TokenFile = Annotated[Path | None, typer.Option(help="A file with the token to show the server; or set HINGE_TOKEN.")]
+Ca = Annotated[
+    Path | None, typer.Option(help="Who signs the server's certificate, where the system does not know them.")
+]
+Cert = Annotated[Path | None, typer.Option(help="Our own certificate, to show a server with mutual TLS.")]
+Key = Annotated[Path | None, typer.Option(help="The key of that certificate, unless it is in its file.")]
+
+
+def policy_named(text: str) -> str:
+    """The name of a policy. One of your own is given as module:Class, and imported as a program here would do it.
+
+    >>> policy_named("hi-lcb"), policy_named("hinge.policies:HILCB")
+    ('hi-lcb', 'hi-lcb')
+    >>> policy_named("hinge.policies:HLCB")
+    Traceback (most recent call last):
+    hinge.cli.options.UsageError: hinge.policies:HLCB: the module has no policy 'HLCB'; did you mean 'HILCB'?
+    """
+    module, colon, name = text.partition(":")
+    if not colon:
+        return text
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = vars(import_module(module))
+    except Exception as error:  # whatever a user's module may raise
+        raise UsageError(f"{text}: cannot be imported: {type(error).__name__}: {error}") from error
+    kinds = {key: kind for key, kind in found.items() if isinstance(kind, type) and issubclass(kind, AnyPolicy)}
+    if name not in kinds:
+        raise UsageError(f"{text}: the module has no policy {name!r}{did_you_mean(name, kinds)}")
+    if "name" not in vars(kinds[name]):
+        raise UsageError(f"{text}: the policy has no name: set name = 'my-policy' in the class")
+    return kinds[name].name
+
+
+def policies_named(text: str) -> str:
+    """Names of policies, separated by commas; 'all' has those of your own in it once they are imported."""
+    names = [policy_named(name.strip()) for name in text.split(",")]
+    return "all" if "all" in names else ",".join(names)
+
+
 Policy = Annotated[
-    str, typer.Option(help="The policy, by name; see 'hinge list policies'.", autocompletion=policy_names)
+    str,
+    typer.Option(
+        help="The policy, by name (see 'hinge list policies'); your own as MODULE:CLASS.",
+        autocompletion=policy_names,
+        callback=policy_named,
+    ),
 ]
 OffloadCost = Annotated[
     str | None,
@@ -139,7 +189,13 @@ Target = Annotated[
         help="Hold this agreement with the remote's answers, with probability 0.95, by as few offloads as possible.",
     ),
 ]
-Alpha = Annotated[float, typer.Option(help="The exploration parameter of the paper's policies.")]
+Alpha = Annotated[
+    float | None, typer.Option(help="The exploration parameter of the paper's policies; without it 0.52.")
+]
+Set = Annotated[
+    list[str],
+    typer.Option("--set", metavar="NAME=VALUE", help="Another setting of the policy; may be given repeatedly."),
+]
 Bins = Annotated[int, typer.Option(min=1, help="How many bins confidences are sorted into.")]
 Runs = Annotated[int, typer.Option(min=1, help="Runs to average over.")]
 Seed = Annotated[int, typer.Option(min=0, help="The seed: the same seed gives the same figures.")]
@@ -166,3 +222,39 @@ def offload_cost(text: str | None) -> float | str | None:
     if not 0 <= number <= 1:  # nor NaN
         raise UsageError(f"--offload-cost must be from 0 to 1, got {text}")
     return number
+
+
+def assignments(texts: Sequence[str]) -> dict[str, Any]:
+    """Settings from the command line: numbers, true, false, null and lists as JSON has them; all else is text.
+
+    >>> assignments(["memory=1000", "complexity=N ln 2"])
+    {'memory': 1000, 'complexity': 'N ln 2'}
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise UsageError(f"a setting must be NAME=VALUE, got {text!r}")
+        try:
+            found[name.replace("-", "_")] = json.loads(value)
+        except ValueError:
+            found[name.replace("-", "_")] = value
+    return found
+
+
+def policy_settings(policies: Sequence[str], set: Sequence[str] = (), **given: Any) -> dict[str, Any]:
+    """The settings that were given for these policies; one that none of them has is refused, as it would do nothing.
+
+    >>> policy_settings(["hi-lcb"], alpha=0.6, audit=None)
+    {'alpha': 0.6}
+    >>> policy_settings(["sentinel"], alpha=0.6)
+    Traceback (most recent call last):
+    hinge.errors.InvalidValue: --set: alpha must be left out: it is no setting of sentinel, but of ...
+    """
+    found = {name: value for name, value in given.items() if value is not None} | assignments(set)
+    for setting in found if "all" not in policies else ():
+        if not any(setting in policy_class(name).settings() for name in policies):
+            known = [name for name in policy_names() if setting in policy_class(name).settings()]
+            problem = f"must be left out: it is no setting of {', '.join(policies)}"
+            raise InvalidValue("--set", setting, f"{problem}, but of {', '.join(known)}" if known else problem)
+    return found

@@ -64,7 +64,16 @@ def command(
         log_level=log_level,
     )
     names = ", ".join(place.name for place in server.places)
-    server.run(lambda url: print(f"Serving {names} at {url}\nThe live page is at {url}/", flush=True))
+    server.run(lambda url: print(f"Serving {names} at {url}\nThe live page is at {_reachable(url)}/", flush=True))
+
+
+def _reachable(url: str) -> str:
+    """The address to type into a browser, where a server listens at all addresses of this machine.
+
+    >>> _reachable("http://0.0.0.0:8080")
+    'http://localhost:8080'
+    """
+    return url.replace("//0.0.0.0:", "//localhost:").replace("//[::]:", "//localhost:")
 
 
 def _tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> "Tls | None":

@@ -18,7 +18,8 @@ def command(
         str, typer.Option(help="A trace by name (see 'hinge list traces'), or a file.", autocompletion=trace_names)
     ] = "cifar10-vgg16",
     offload_cost: options.OffloadCost = None,
-    alpha: options.Alpha = 0.52,
+    set: options.Set = [],  # noqa: B006  # Typer gives every call a list of its own
+    alpha: options.Alpha = None,
     bins: options.Bins = 16,
     horizon: Annotated[int, typer.Option(min=1, help="Samples in each run.")] = 100_000,
     runs: options.Runs = 20,
@@ -35,14 +36,15 @@ def command(
     recorded = as_trace(trace)
     cost = known_cost(options.offload_cost(offload_cost), recorded)
     source = Resampled(recorded, UniformBins(bins), costs_for(recorded, cost))
-    policies = lineup([policy], source, offload_cost=cost, horizon=horizon, alpha=alpha, seed=seed)
+    settings = options.policy_settings([policy], set, alpha=alpha)
+    policies = lineup([policy], source, offload_cost=cost, horizon=horizon, seed=seed, **settings)
     with console.progress(f"{policy} on {trace}") as report:
         results = simulate(policies, source, horizon, runs, seed, progress=report)
     figures = results[policy].summary()
     if out:
         console.write_curves(out, results)
     if json:
-        console.print_json({**figures, "trace": trace, "alpha": alpha, "bins": bins, "offload_cost": cost})
+        console.print_json({**figures, "trace": trace, "bins": bins, "offload_cost": cost, **settings})
     else:
         console.print_figures(f"{trace}, horizon {horizon}, {console.counted(figures['runs'], 'run')}", [figures])
     if not results.complete:

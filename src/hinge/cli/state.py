@@ -103,7 +103,7 @@ def merge_command(
     Example: hinge state merge state/ kitchen.json hall.json
     """
     read(folder)  # to open a folder that is not there would make it
-    given = {path: _state_in(path) for path in others}
+    given = {path: state_in(path) for path in others}
     with SqliteStore(folder, seconds=None) as store:
         before = store.generation
         _check_all(store, given)
@@ -146,7 +146,7 @@ def _print_bins(bins: list[dict[str, Any]]) -> None:
     console.print_table(table)
 
 
-def _state_in(path: Path) -> State:
+def state_in(path: Path) -> State:
     """The state in a file or in another folder."""
     if path.is_dir():
         return read(path).newest.state()

@@ -7,6 +7,7 @@ that fails affects nothing else. Besides: what is known of every bin (`licences`
 from __future__ import annotations
 
 import base64
+import ssl
 import struct
 import time
 import zlib
@@ -126,11 +127,18 @@ class Reporter:
     """
 
     def __init__(
-        self, device: BaseDevice, url: str, name: str = "device", *, token: str | None = None, every_s: float = 0.5
+        self,
+        device: BaseDevice,
+        url: str,
+        name: str = "device",
+        *,
+        token: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        every_s: float = 0.5,
     ) -> None:
         self._every_s = positive("Reporter", "every_s", every_s)
         self._device, self._name = device, _checked_name(name)
-        self._http = HttpClient(check_url("Reporter", url), bearer("Reporter", token))
+        self._http = HttpClient(check_url("Reporter", url), bearer("Reporter", token), tls)
         bins = device.policy.bins
         self._lock = Lock()
         self._seen, self._in_bin, self._ledger = 0, [0] * bins, Ledger(bins)

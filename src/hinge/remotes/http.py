@@ -430,6 +430,9 @@ def _failures() -> Iterator[None]:
         yield
     except TimeoutError as error:  # concurrent.futures' and asyncio's are the same
         raise RemoteLate("no answer in time") from error
+    except ssl.CertificateError as error:  # also a ValueError
+        problem = f"its certificate is not trusted: {error.verify_message}"
+        raise RemoteInvalid(f"{problem} (--ca names who signed it, in Python tls=…)") from error
     except (h11.ProtocolError, ValueError) as error:
         if isinstance(error, UnicodeError):  # of a name that is none
             raise RemoteUnreachable(f"cannot be reached: {error}") from error

@@ -270,11 +270,13 @@ def lineup(
     horizon: int,
     alpha: float = 0.52,
     seed: int = 0,
+    **more: Any,
 ) -> dict[str, Policy]:
     """The policies of these names for a source; `all` stands for every policy that is free to offload at its cost.
 
     The oracle is told the agreement and the mean cost of every bin. The modules that are fitted on labelled history
     (offline, logistic) are fitted on the source's own bins, in hindsight: they show the best that such a module can do.
+    `more` are other settings, for the policies that have them.
 
     >>> from hinge.simulation.sources import FixedCosts
     >>> source = Synthetic([0.2, 0.9], FixedCosts(0.5))
@@ -290,6 +292,7 @@ def lineup(
         "horizon": horizon,
         "seed": seed,
         "agreement": source.agreement.tolist(),
+        **more,
     }
     if np.ptp(source.offload_costs) > 0:
         settings["bin_costs"] = source.offload_costs.tolist()
