@@ -439,9 +439,11 @@ class Policy(ABC):
         if not isinstance(decision, Decision):
             raise TypeError(f"{type(self).__name__}: decision must be a Decision, got {decision!r}")
         time = decision.time
-        if time is None or self._pending.get(time) != decision:
-            raise InvalidDecision(f"{type(self).__name__}: {self._refusal(decision)}, got {decision!r}")
-        return time
+        if time is not None:
+            found = self._pending.get(time)
+            if found is decision or found == decision:  # the first is quicker, and usual
+                return time
+        raise InvalidDecision(f"{type(self).__name__}: {self._refusal(decision)}, got {decision!r}")
 
     def _refusal(self, decision: Decision) -> str:
         if decision.time is None:
