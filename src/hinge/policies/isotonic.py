@@ -73,13 +73,15 @@ def first_of_class(table: Any, bin: int) -> int:
 
 def break_even(table: Any, bin: int, cost: float) -> float:
     """q of the class that a bin belongs to: the agreement at which accepting costs as much as offloading."""
-    stake: float = table.stakes[bin * len(table.stakes) // len(table.offloads)]
-    return 0.0 if stake <= max(cost, 0.0) else 1.0 - cost / stake
+    stakes = table.stakes
+    stake: float = stakes[bin * len(stakes) // len(table.offloads)]
+    return 0.0 if stake <= cost or stake <= 0.0 else 1.0 - cost / stake
 
 
 def on_scale(table: Any, bin: int, agreed: float) -> float:
     """One minus the price of an answer, as a share of the stake of its class."""
-    stake: float = table.stakes[bin * len(table.stakes) // len(table.offloads)]
+    stakes = table.stakes
+    stake: float = stakes[bin * len(stakes) // len(table.offloads)]
     return agreed if stake == 1.0 else max(0.0, 1.0 - (1.0 - agreed) / stake) if stake > 0.0 else 1.0
 
 

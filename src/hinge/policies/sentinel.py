@@ -309,15 +309,15 @@ def step(total: float, agreed: float, suspected: float, usual: float) -> float:
         total += agreed * math.log(suspected / usual)
     if agreed < 1.0:
         total += (1.0 - agreed) * math.log((1.0 - suspected) / (1.0 - usual))
-    return max(0.0, total)
+    return total if total > 0.0 else 0.0
 
 
 def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
     """Count an offload, and compare it with what was believed."""
     x = on_scale(table, bin, agreed)
     q = fitted(table, bin, now)
-    suspected = is_suspected(table)
-    usual = (table.agreements[bin] + 1.0) / (table.offloads[bin] + 2.0)
+    offloads, sums, learns_cost, suspected = table.offloads, table.sums, len(table.costs) > 0, is_suspected(table)
+    usual = (table.agreements[bin] + 1.0) / (offloads[bin] + 2.0)
     audit = table.audited[bin] == time
     told = audit and table.audited_at[bin] > 0.0
     if told:
@@ -327,17 +327,17 @@ def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, ti
             compare_audit(table, bin, x, q, usual)
         else:
             compare_offload(table, bin, x, q, usual)
-    if table.offloads[bin] >= ESTIMATED:
-        table.sums[OFFLOADS] = min(step(table.sums[OFFLOADS], x, FALL * usual, usual), 2.0 * FALLEN)
+    if offloads[bin] >= ESTIMATED:
+        sums[OFFLOADS] = min(step(sums[OFFLOADS], x, FALL * usual, usual), 2.0 * FALLEN)
     count(table, bin, x)
     if bin < table.outdated[0]:
         table.outdated[0] = bin
-    if len(table.costs) > 0:
+    if learns_cost:
         count_cost(table, cost)
-    if table.sums[AUDITS] > ALARM:
+    if sums[AUDITS] > ALARM:
         sound_alarm(table, now)
         return
-    if len(table.costs) == 0:
+    if not learns_cost:
         refit(table, bin, q)
     if not suspected and is_suspected(table):  # from now on no licence is longer
         for i in range(len(table.left)):
