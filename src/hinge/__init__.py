@@ -25,6 +25,7 @@ _NAMES = {
     "hinge.device.answer": ("Answer",),
     "hinge.device.async_device": ("AsyncDevice",),
     "hinge.device.device": ("Device",),
+    "hinge.device.record": ("record",),
     "hinge.device.resilience": ("Breaker", "RetryBudget"),
     "hinge.errors": ("HingeError", "InvalidState", "RemoteFailed"),
     "hinge.gate": ("Gate", "restore"),
@@ -44,7 +45,8 @@ _NAMES = {
     "hinge.remotes": ("AsyncRemote", "Deadline", "Remote", "Reply"),
     "hinge.remotes.grpc": ("OpenInferenceGrpc",),
     "hinge.remotes.open_inference": ("OpenInference",),
-    "hinge.simulation": ("evaluate", "simulate", "trade"),
+    "hinge.simulation": ("evaluate", "simulate"),
+    "hinge.simulation.trade": ("trade",),
     "hinge.traces": ("Trace", "load_trace", "read_trace", "write_trace"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
@@ -86,6 +88,7 @@ if TYPE_CHECKING:
     from hinge.device.answer import Answer as Answer
     from hinge.device.async_device import AsyncDevice as AsyncDevice
     from hinge.device.device import Device as Device
+    from hinge.device.record import record as record
     from hinge.device.resilience import Breaker as Breaker
     from hinge.device.resilience import RetryBudget as RetryBudget
     from hinge.errors import HingeError as HingeError
@@ -118,7 +121,7 @@ if TYPE_CHECKING:
     from hinge.remotes.open_inference import OpenInference as OpenInference
     from hinge.simulation import evaluate as evaluate
     from hinge.simulation import simulate as simulate
-    from hinge.simulation import trade as trade
+    from hinge.simulation.trade import trade as trade
     from hinge.traces import Trace as Trace
     from hinge.traces import load_trace as load_trace
     from hinge.traces import read_trace as read_trace

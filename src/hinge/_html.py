@@ -94,7 +94,7 @@ def draw(panels: Sequence[Panel], columns: int = 1) -> Any:
             figure.update_yaxes(range=[0, panel.top], **place)
         for x, text in panel.marks:
             figure.add_vline(x, line_dash="dash", line_width=1, **place)
-            foot = {"yref": "y domain", "y": 0.1, "yanchor": "bottom", "xanchor": "left", "align": "left"}
+            foot = {"yref": "y domain", "y": 0.1, "yanchor": "bottom", "xanchor": "left", "align": "left", "xshift": 3}
             figure.add_annotation(x=x, text=text, showarrow=False, **foot, **place)
     figure.update_layout(
         template="plotly_white",

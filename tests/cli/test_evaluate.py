@@ -205,6 +205,19 @@ def test_a_target_is_evaluated_beside_the_policies(capsys: Captured) -> None:
     assert target["offload_fraction"] < 0.7
 
 
+def test_evaluate_shows_the_trade_at_every_price_and_at_the_given_one(capsys: Captured) -> None:
+    chosen = ["evaluate", "fashion", "--policies", "sentinel", "--runs", "1", "--offload-cost", "0.55"]
+    data = answer(capsys, *chosen)
+    (here,) = [point for point in data["trade"]["gate"] if point["offload_cost"] == 0.55]
+    figures = data["policies"][0]
+    assert here["cost_per_sample"] == pytest.approx(figures["cost_per_sample"])
+    assert here["agreement"] == pytest.approx(figures["accuracy"])
+    said = " ".join(shown(capsys, *chosen).split())
+    assert data["trade"]["sentence"] in said
+    assert "At 0.55 sentinel costs" in said
+    assert "more than local alone" in said
+
+
 def test_evaluate_says_what_true_labels_are_worth(log: Log, capsys: Captured) -> None:
     chosen = ["--policies", "isotonic", "--offload-cost", "0.5", "--runs", "2"]
     labels = answer(capsys, "evaluate", "imagenet-mobilenetv2", *chosen)["labels"]

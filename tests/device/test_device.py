@@ -83,6 +83,9 @@ def test_every_answer_says_who_gave_it_and_why(kind: Any) -> None:
         described = accepted.as_dict()
         assert json.loads(json.dumps(described)) == described
         assert described["decision"] == "accept"
+        assert (described["local"], described["remote"]) == (accepted.label, None)
+        offloaded = next(answer for answer in answers if answer.source == "remote" and answer.label != answer.local)
+        assert (offloaded.as_dict()["local"], offloaded.as_dict()["remote"]) == (offloaded.local, offloaded.label)
         assert described["expiry"] == accepted.why.expiry
 
 

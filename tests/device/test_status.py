@@ -29,7 +29,7 @@ def test_a_name_for_a_number_is_no_answer_and_teaches_nothing(kind: Any, caplog:
         assert {(answer.label, answer.source) for answer in answers} == {(1, "local")}
         assert answers[0].fault == (
             "the remote answers 'dog' where local answers 1: a name and a number never agree; "
-            "give the device labels=, the names of the classes in order"
+            "give labels=, the names of the classes in order"
         )
         assert device.policy.learned == 0
         assert device.status.fell_back == {"invalid": 5, "breaker": 1}

@@ -279,7 +279,7 @@ def grpc_subject() -> Subject:
 # -- files: traces and settings ---------------------------------------------------------------------------------------
 
 
-def _trace_subject(suffix: str, read: Callable[[str, IO[bytes]], Trace], share: float) -> Subject:
+def _trace_subject(suffix: str, read: Callable[[str, IO[bytes]], object], share: float) -> Subject:
     path, seeds = Path(mkdtemp(), f"log{suffix}"), []
     columns: dict[str, Any] = {"confidence": [0.5, 0.25, 1.0], "local": [1, 2, 3], "remote": [1, 2, 4]}
     more = {"local": ["a", "b", "c"], "remote": ["a", "b", "é"], "label": ["a", "b", "b"], "cost": [0, 0.5, 1]}

@@ -180,7 +180,7 @@ def test_a_folder_is_not_replaced(tmp_path: Path) -> None:
     ("name", "message"),
     [
         ("log.cvs", "log.cvs: no format of traces ends in '.cvs'; did you mean '.csv'?"),
-        ("log", "log: no format of traces ends in ''; there are .csv, .npz, .parquet"),
+        ("log", "log: no format of traces ends in ''; there are .csv, .jsonl, .npz, .parquet, .tsv"),
     ],
 )
 def test_an_unknown_format_is_an_error(name: str, message: str) -> None:

@@ -119,7 +119,7 @@ def test_what_is_no_number_from_0_to_1(log: Path, text: str) -> None:
         (f"{HEADER}\n\n", "log.csv: there are no samples"),
         ("confidence,local\n0.5,1\n", "log.csv, line 1: column 'remote' is missing; needed are ..."),
         ("confidence,local,remote,lable\n", "log.csv, line 1: unknown column 'lable'; did you mean 'label'?"),
-        ("Confidence,local,remote\n", "log.csv, line 1: unknown column 'Confidence'; did you mean 'confidence'?"),
+        ("confidense,local,remote\n", "log.csv, line 1: unknown column 'confidense'; did you mean 'confidence'?"),
         (
             "0.5,1,1\n",
             "log.csv, line 1: column 'confidence' is missing; needed are confidence, local, remote, found are "
@@ -139,7 +139,10 @@ def test_what_is_no_number_from_0_to_1(log: Path, text: str) -> None:
         (f"{HEADER}0.5,1,1\n0.5,1,1,1\n", "log.csv, line 3: 4 fields where the header has 3"),
         (f"{HEADER}0.5,1,1\n\n0.5,1,1\n", "log.csv, line 3: is blank, and not at the end"),
         (f"{HEADER}0.5,1,1\n0.5,,1\n", "log.csv, line 3, column local: '' is empty"),
-        (f"{HEADER}0.5,1,1\n0.5,1,  \n", "log.csv, line 3, column remote: '' is empty"),
+        (
+            f"{HEADER}0.5,1,1\n0.5,1,  \n",
+            "log.csv: the remote's answer is missing in 1 of 2 rows; read_log reads such a log, and evaluate takes it",
+        ),
         (f'{HEADER}0.5,"a\nb",c\n0.5,"d\ne",f\nx,g,h\n', "log.csv, line 6, column confidence: 'x' is not a number..."),
         (f'{HEADER}0.5,"a\nb",c\n0.5,"d\ne\n', "log.csv, line 4: unexpected end of data"),
         (f'{HEADER}0.5,"a"b,c\n', "log.csv, line 2: ',' expected after '\"'"),

@@ -22,8 +22,8 @@ from rich.table import Table
 
 from hinge.errors import printable
 from hinge.simulation import Record, interval
-from hinge.simulation.engine import Progress as Report
 from hinge.simulation.kernel import numba_installed
+from hinge.simulation.trade import Trade
 
 INFORMED = ("adahedge-g", "hedge-g", "hil-f", "logistic", "offline", "oracle")
 INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
@@ -147,6 +147,18 @@ def print_figures(title: str, figures: Sequence[Mapping[str, Any]]) -> None:
     print_table(filled)
 
 
+def print_trade(trade: Trade, offload_cost: float | None = None) -> None:
+    """What a policy costs and does at every price, and in a sentence what is gained; also at the price at hand."""
+    rows = list(trade.rows())
+    filled = table(*rows[0], right=True, title=f"What {trade.policy} gains, by the price of an offload (simulated)")
+    for row, point in zip(rows, trade.gate, strict=True):
+        filled.add_row(*row.values(), style="bold" if point.offload_cost == offload_cost else None)
+    say("")
+    print_table(filled)
+    say("by rule: cost per sample; saves: of the cheaper of local and remote alone; agrees: with remote", style="dim")
+    say(" ".join(trade.sentences(offload_cost)))
+
+
 def _cell(row: Mapping[str, Any], key: str, form: str, spread: str | None) -> str:
     if row.get(key) is None:
         return ""
@@ -158,7 +170,7 @@ def _cell(row: Mapping[str, Any], key: str, form: str, spread: str | None) -> st
 
 
 @contextmanager
-def progress(label: str) -> Iterator[Report]:
+def progress(label: str) -> Iterator[Callable[[int, int | None], None]]:
     """A progress bar on standard error if it is a terminal; until the first run is done it says why."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     label = printable(label)

@@ -67,6 +67,7 @@ class Setup:
         if hasattr(self.remote, "close"):
             self.remote.close()
 
+
 @dataclass(frozen=True)
 class Certificates:
     """Files for TLS: who signs the server's certificate, if the system does not know them, and the device's own."""

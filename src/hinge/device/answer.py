@@ -65,11 +65,16 @@ class Answer(_Fields):
         return why.reason
 
     def as_dict(self) -> dict[str, Any]:
-        """The answer as plain data, for logs and JSON."""
+        """The answer as plain data, for logs and JSON; a line of JSON for each is a log that `hinge evaluate` reads.
+
+        `remote` is None where the remote did not answer.
+        """
         why = self.why
         return {
             "label": self.label,
             "source": self.source,
+            "local": self.local,
+            "remote": self.label if self.source == "remote" else None,
             "confidence": self.confidence,
             "bin": self.bin,
             "decision": "offload" if self.decision.offload else "accept",

@@ -23,6 +23,7 @@ from hinge.confidence import ConfidenceMeasure
 from hinge.costs import FixedCost, OffloadCost, WrongCost, ZeroOneCost
 from hinge.device.answer import Answer
 from hinge.device.offload import Judged, Offloader, checked_label, comparable
+from hinge.device.record import record
 from hinge.device.resilience import Breaker, RetryBudget
 from hinge.device.status import Status, StatusTracker
 from hinge.device.store import MemoryStore, SqliteStore
@@ -31,6 +32,7 @@ from hinge.gate import Gate
 from hinge.models.base import Classifier, LocalModel
 from hinge.policies.policy import Explanation, Policy, State
 from hinge.remotes.function import for_threads
+from hinge.traces import Trace
 
 Shadow = Literal["local", "remote"]
 _new = tuple.__new__  # makes an Answer in half the time of Answer(…), for every sample
@@ -308,6 +310,31 @@ class Device(BaseDevice):
                 if each.decision.offload and not self._waits(each):
                     self._ask_in_background(sample, each)
         return answers
+
+    def record(
+        self,
+        samples: Iterable[Any],
+        truth: Iterable[Any] | None = None,
+        *,
+        out: str | Path | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Trace:
+        """What both models say of all samples, as a trace for `hinge.evaluate`; nothing is decided or learned.
+
+        See `hinge.record`, which needs no device.
+        """
+        if self._closed:
+            raise closed()
+        return record(
+            self._local,
+            self._remote,
+            samples,
+            truth,
+            labels=self._labels,
+            batch=self._batch,
+            out=out,
+            progress=progress,
+        )
 
     def close(self) -> None:
         """Wait for requests in flight, a deadline at most, then close the remote and the state."""

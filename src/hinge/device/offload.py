@@ -224,7 +224,7 @@ class Offloader:
         now = time.monotonic()
         if now >= offload.deadline.end_s:
             raise RemoteLate("no answer in time")
-        labels = self._checked_labels(reply, offload.judged)
+        labels = checked_reply(reply, len(offload.judged), self._labels)
         agreed = self._agreements(offload, labels)
         told = None if reply.cost is None else _checked_cost(reply.cost)
         if offload.attempt is not None:
@@ -283,23 +283,10 @@ class Offloader:
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
-    def _checked_labels(self, reply: Reply, judged: Sequence[Judged]) -> list[Any]:
-        if not isinstance(reply, Reply):
-            raise RemoteInvalid(f"the remote's ask must return a Reply([label, …]), got {_kind_of(reply)}")
-        labels = list(reply.labels)
-        if len(labels) != len(judged):
-            raise RemoteInvalid(f"{len(labels)} labels for {len(judged)} samples")
-        labels = [checked_label(label, self._labels) for label in labels]
-        if isinstance(self._wrong, ZeroOneCost):  # another may know how to compare them
-            for each, label in zip(judged, labels, strict=True):
-                if not comparable(each.label, label):
-                    raise RemoteInvalid(
-                        f"the remote answers {label!r:.24} where local answers {each.label!r:.24}: a name and a number "
-                        "never agree; give the device labels=, the names of the classes in order"
-                    )
-        return labels
-
     def _agreements(self, offload: Offload, labels: list[Any]) -> list[float]:
+        if isinstance(self._wrong, ZeroOneCost):  # another may know how to compare them
+            for each, label in zip(offload.judged, labels, strict=True):
+                check_comparable(each.label, label)
         try:
             pairs = zip(offload.judged, labels, strict=True)
             return [share("wrong", "agreed", self._wrong.agreed(each.label, label)) for each, label in pairs]
@@ -318,6 +305,16 @@ class Offloader:
         except Exception as error:  # a price that fails must not cost the answer
             self._status.not_priced(error)
             return self._store.policy.offload_cost
+
+
+def checked_reply(reply: Reply, samples: int, names: Sequence[str] | None) -> list[Any]:
+    """The labels of a reply, one for each sample."""
+    if not isinstance(reply, Reply):
+        raise RemoteInvalid(f"the remote's ask must return a Reply([label, …]), got {_kind_of(reply)}")
+    labels = list(reply.labels)
+    if len(labels) != samples:
+        raise RemoteInvalid(f"{len(labels)} labels for {samples} samples")
+    return [checked_label(label, names) for label in labels]
 
 
 def checked_label(label: Any, names: Sequence[str] | None) -> Any:
@@ -350,6 +347,15 @@ def comparable(local: Any, other: Any) -> bool:
     (True, True, False)
     """
     return isinstance(local, str) == isinstance(other, str)
+
+
+def check_comparable(local: Any, remote: Any) -> None:
+    """Refuse a label of the remote's that can never agree with the local one."""
+    if not comparable(local, remote):
+        raise RemoteInvalid(
+            f"the remote answers {remote!r:.24} where local answers {local!r:.24}: a name and a number never agree; "
+            "give labels=, the names of the classes in order"
+        )
 
 
 def _checked_cost(cost: Any) -> float:

@@ -19,6 +19,7 @@ in the table is derived from the evidence, or saved as it is (`carried`).
 Names turn into policies in `build`, `restore` and `policy_class`, and nowhere else.
 """
 
+import copy
 import hashlib
 import inspect
 import secrets
@@ -33,7 +34,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from hinge._checks import did_you_mean, positive, real, share, shown, whole
 from hinge.costs import shifted_cost
-from hinge.errors import InvalidDecision, InvalidState, InvalidType, UnknownName
+from hinge.errors import InvalidDecision, InvalidState, InvalidType, InvalidValue, UnknownName
 
 if TYPE_CHECKING:
     import numpy as np
@@ -155,6 +156,7 @@ class Functions(NamedTuple):
 LABELS, DISAGREEMENT, GAIN = 0, 1, 2  # what true labels have taught: their number, and two sums (`shifted_cost`)
 TRUTHS = 3
 
+CHANGEABLE = ("offload_cost", "alpha")  # of a policy that has learned, where its evidence does not depend on them
 STATE_VERSION = 1
 OUTSTANDING = 65_536  # decisions that may wait for feedback at once; beyond that the oldest are dropped
 MOST_SAMPLES = 2**53  # that a state may speak of: larger counts are not exact in a float, and nothing lives so long
@@ -179,6 +181,7 @@ class Policy(ABC):
     name: ClassVar[str]
     evidence: tuple[str, ...] = ()  # columns that are sums of what was learned: saved, and added up by `merge`
     carried: tuple[str, ...] = ()  # columns that cannot be derived from the evidence: saved as they are
+    licences: tuple[str, ...] = ()  # carried columns that end when a setting changes, as they were found by the old one
     spent: tuple[str, ...] = ()  # carried columns that hold what a budget has spent: a rollback leaves them alone
     order_matters: tuple[str, ...] = ()  # columns of the evidence that depend on the order of the feedback
     merges_on: tuple[str, ...] = ("bins",)  # parameters that two policies must share to add up their evidence
@@ -266,6 +269,37 @@ class Policy(ABC):
     def from_settings(cls, settings: Mapping[str, Any]) -> "Policy":
         """The policy built from settings that may hold more than it needs."""
         return made(cls, cls, settings)
+
+    def changed(self, **settings: Any) -> Self:
+        """The same policy with another `offload_cost` or `alpha`, and all that it has learned.
+
+        A policy whose evidence was gathered for one cost, or one that learns its cost, refuses another.
+
+        >>> from hinge import HILCBLite
+        >>> policy = HILCBLite(bins=2, offload_cost=0.5)
+        >>> for decision in policy.decide_many([1] * 20):
+        ...     policy.learn(decision, agreed=True)
+        >>> policy.decide(1).offload, policy.changed(offload_cost=0.05).decide(1).offload
+        (False, True)
+        """
+        owner, inside, state = type(self).__name__, self.unlimited, copy.deepcopy(self.state())
+        parameters = state["parameters"]
+        while "policy" in parameters:  # of a budget
+            parameters = parameters["policy"]["parameters"]
+        for name, value in settings.items():
+            if name not in CHANGEABLE or name not in parameters:
+                known = " and ".join(each for each in CHANGEABLE if each in parameters) or "nothing"
+                raise InvalidValue(owner, name, f"cannot be changed: of {inside.name}, {known} can")
+            if name in inside.merges_on:
+                raise InvalidValue(owner, name, f"cannot be changed: what {inside.name} has learned depends on it")
+            if parameters[name] is None or value is None:
+                raise InvalidValue(owner, name, "cannot be changed: one that is learned needs other evidence")
+            parameters[name] = value
+        for field, values in state["carried"].items():
+            if field.rpartition(".")[2] in inside.licences:
+                values[:] = [0] * len(values)
+        type(self)(**state["parameters"])  # so that a wrong value is refused by its name
+        return type(self).restore(state)
 
     def fresh(self, seed: int | None = None) -> Self:
         """The same policy before its first sample; a randomised one gets the new seed if one is given."""

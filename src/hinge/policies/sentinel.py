@@ -432,6 +432,7 @@ class Sentinel(Policy):
         *("left", "granted", "arrivals", "audited", "sums", "suspicion", "rising"),
         *("recent_offloads", "recent_agreements", "since", "dropped", "noticed", "unaudited", "audited_at"),
     )
+    licences = ("left", "granted")
     merges_on = ("bins", "stakes")
 
     def __init__(

@@ -32,7 +32,8 @@ _POLL_S = 0.001  # how often an event loop checks whether a worker thread has en
 class FunctionRemote:
     """A function from sample to label as a remote.
 
-    A model from a file is one too: it has a method `many`, from samples to scores, and the best class is the label.
+    A model from a file is one too: it has a method `many`, from samples to scores, and the best class is the label; or
+    `labelled`, for labels of its own.
 
     >>> FunctionRemote(lambda sample: sample > 3).ask([1, 5], Deadline.after(60)).labels
     [False, True]
@@ -40,9 +41,12 @@ class FunctionRemote:
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function, self._many = function, getattr(function, "many", None)
+        self._labelled = getattr(function, "labelled", None)
 
     def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
         """The labels of the samples, one after another, or all at once by a model from a file."""
+        if self._labelled is not None:
+            return Reply(self._labelled(samples)[0])
         if self._many is not None:
             return Reply(np.argmax(self._many(samples), axis=1).tolist())
         return Reply([self._function(sample) for sample in samples])

@@ -2,6 +2,7 @@
 
 - `Problem`: agreement f, mean offload cost γ (for all bins or for each), arrival weights w; the gaps Δ, Φ_H and Φ_L.
 - `oracle_cost`, `threshold_costs`, `best_threshold`: what the policies that know the problem pay.
+- `Estimate`: agreement by bin, and what a policy would have cost, from a log of offloads alone, with intervals.
 - `significant_dips`: where a log's agreement falls with confidence, by more than chance explains.
 - `adversarial_bound`: Theorem 1, both policies, and Theorem 2 (b, d), HI-LCB-lite.
 - `stochastic_bound`, `stochastic_bound_printed`: Theorem 2 (a, c), HI-LCB, as its lemmas prove it and as it is printed.
@@ -23,13 +24,14 @@ from hinge.theory.bounds import (
     unstructured_lower_bound,
     wrong_accepts,
 )
+from hinge.theory.estimate import Estimate
 from hinge.theory.monotone import Dip, significant_dips
 from hinge.theory.problem import Problem, best_threshold, oracle_cost, threshold_costs
 from hinge.theory.regret import stopping_floor
 
 __all__ = [
-    "Dip", "Problem", "adversarial_bound", "adversarial_wrong_offloads", "best_threshold", "forced_offload_regret",
-    "oracle_cost", "significant_dips", "single_bin_lower_bound", "stochastic_bound", "stochastic_bound_printed",
-    "stochastic_wrong_offloads", "stopping_floor", "structured_lower_bound", "threshold_costs",
-    "unstructured_lower_bound", "wrong_accepts",
+    "Dip", "Estimate", "Problem", "adversarial_bound", "adversarial_wrong_offloads", "best_threshold",
+    "forced_offload_regret", "oracle_cost", "significant_dips", "single_bin_lower_bound", "stochastic_bound",
+    "stochastic_bound_printed", "stochastic_wrong_offloads", "stopping_floor", "structured_lower_bound",
+    "threshold_costs", "unstructured_lower_bound", "wrong_accepts",
 ]

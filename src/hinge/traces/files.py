@@ -1,24 +1,33 @@
-"""Traces in files, by the end of the file's name.
+"""Traces and logs in files, by the end of the file's name.
 
-    .csv        readable anywhere; keeps the columns bit by bit, but neither name nor provenance
+    .csv .tsv   readable anywhere; keeps the columns bit by bit, but neither name nor provenance
+    .jsonl      an object in every line, as `hinge device --json` prints; is read, not written
     .npz        compact; keeps everything
     .parquet    for data frames; keeps everything; needs `hinge-gate[parquet]`
 
-CSV: a header with confidence,local,remote[,label][,cost] in any order, then one line per sample. Numbers are written so
-that they read back bit by bit. Fields are stripped of surrounding blanks. Labels are integers where every label in the
-file is one (without leading zeros, as 01 and 1 may differ), else all of them are text; 3.0 is the 3 that another
-program has written as a float. Other columns are ignored; a trace that is read is named after its file. Reading
-converts whole columns, a block of lines at a time; only if something is wrong it reads again, to find the line.
+A text file may be compressed: .csv.gz, .tsv.gz, .jsonl.gz. Columns are confidence,local,remote[,label][,cost] in any
+order and case, or as `columns` says; `truth` is another name for `label`. Rows are put in order of `time` (also
+`timestamp`), where there is one. Other columns are ignored; what is read is named after its file.
+
+CSV: a header, then one line per sample; fields are separated by commas, semicolons, tabs or bars, whichever cut the
+header into most names, and stripped of surrounding blanks. Numbers are written so that they read back bit by bit;
+where semicolons separate, a comma may be the decimal point. Labels are integers where every label in the file is one
+(without leading zeros, as 01 and 1 may differ), else all of them are text; 3.0 is the 3 that another program has
+written as a float. Reading converts whole columns, a block of lines at a time; only if something is wrong it reads
+again, to find the line.
 
 npz: one compressed array per column, and `metadata` for name and provenance, as JSON. Also reads what `numpy.savez`
 makes of two models' saved outputs: local_logits, remote_logits and, if known, labels. Nothing is ever unpickled.
 
 Parquet: one column each, name and provenance in the schema's metadata.
 
-A small file may stand for a large table. What it would take once it is unpacked is checked before it is (`MAX_BYTES`).
+Where the remote's answer is missing in some rows (empty, or null) the file holds a `Log`: the remote was asked only
+about the others. A small file may stand for a large table. What it would take once it is unpacked is checked before it
+is (`MAX_BYTES`).
 """
 
 import csv
+import gzip
 import io
 import json
 import math
@@ -26,23 +35,28 @@ import os
 import re
 import stat
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from itertools import chain, islice
 from os import PathLike
-from pathlib import Path
+from pathlib import Path, PurePath
 from reprlib import Repr
 from typing import IO, Any, NamedTuple, NoReturn
 
+import msgspec
 import numpy as np
 from numpy.lib import format
 from numpy.typing import NDArray
 
 from hinge._checks import did_you_mean
 from hinge._files import replacing
+from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.errors import InvalidTrace, UnknownName, printable
+from hinge.traces.log import Log, answered
 from hinge.traces.trace import (
+    BESIDE,
     INTEGERS,
     NEEDED,
     OPTIONAL,
@@ -52,7 +66,8 @@ from hinge.traces.trace import (
     Trace,
     check_names,
     label_problem,
-    trace_from_table,
+    renamed,
+    standard_columns,
 )
 
 MAX_BYTES = 2**31  # of a table, unpacked
@@ -68,15 +83,41 @@ def packed(trace: Trace) -> str:
     return json.dumps({"name": trace.name, "about": dict(trace.about)})
 
 
-def trace_in_file(where: str, names: Sequence[str], table: Table, metadata: str | None, otherwise: str) -> Trace:
-    """The trace that a file holds; it is called `otherwise` if the file has no metadata, as one made elsewhere."""
+class Reading(NamedTuple):
+    """What a table is read with."""
+
+    columns: Mapping[str, str] | None = None  # their names for our columns
+    measure: ConfidenceMeasure = max_softmax  # of scores that stand in place of answers
+
+
+AS_IT_IS = Reading()
+
+
+def recorded_in(
+    where: str, names: Sequence[str], table: Table, metadata: str | None, reading: Reading
+) -> Trace | Log:
+    """The trace or log that a table holds; it is called as the file if it has no metadata, as one made elsewhere."""
     _check_width(where, len(names))
-    more = {"name": otherwise} if metadata is None else _unpacked(where, metadata)
+    more: dict[str, Any] = {"name": _stem(where), "about": None} if metadata is None else _unpacked(where, metadata)
     try:
-        return trace_from_table(where, names, table, **more)
+        found = standard_columns(where, names, table, *reading)
+        audit = found.pop("audit", None)
+        if not _has_gaps(found["remote"]):
+            return Trace(**found, **more)
+        found.pop("label", None)
+        return Log(**found, audit=audit, name=more["name"])
     except (TypeError, ValueError) as error:
         named = str(error).startswith(where)
         raise InvalidTrace(str(error) if named else f"{where}: {error}") from error
+
+
+def _has_gaps(values: Any) -> bool:
+    """Whether answers are missing: a column of integers has none."""
+    return getattr(values, "dtype", np.dtype(object)) != np.int64 and not answered(values)[0].all()
+
+
+def _stem(where: str) -> str:
+    return PurePath(where.removesuffix(".gz")).stem
 
 
 def _check_width(where: str, columns: int) -> None:
@@ -100,8 +141,9 @@ def _unpacked(where: str, metadata: str) -> dict[str, Any]:
 
 
 _BLOCK = 16_384  # lines converted at a time: enough for speed, few enough for memory
-_KNOWN = (*NEEDED, *OPTIONAL)
+_KNOWN = (*NEEDED, *OPTIONAL, *BESIDE)
 _FRACTIONS = ("confidence", "cost")
+_YES = ("true", "yes", "1")  # of a flag
 _INTEGER_DIGITS = 20  # of the longest int64, its sign included
 _FLOAT = re.compile(r"(0|-?[1-9][0-9]*)\.0+")  # an integer, as frames write it where another is missing
 _SHORT = Repr()
@@ -110,19 +152,19 @@ _SHORT.maxstring = _SHORT.maxother = 60
 Row = list[str]
 
 
-def read_csv(where: str, stream: IO[bytes]) -> Trace:
-    """The trace in a CSV file; `where` stands at the front of errors."""
+def read_csv(where: str, stream: IO[bytes], reading: Reading = AS_IT_IS) -> Trace | Log:
+    """The trace or log in a CSV file; `where` stands at the front of errors."""
     try:
         with _text(stream) as text:
             reader = _reader(text)
-            names = _header(where, reader)
-            columns = _columns(names, _blocks(reader, len(names)))
+            names = _header(where, reader, reading)
+            columns = _columns(names, _blocks(reader, len(names)), reader.dialect.delimiter == ";")
     except InvalidTrace:
         raise
     except (ValueError, csv.Error) as error:
         stream.seek(0)
-        _explain(where, stream, error)
-    return Trace(**columns, name=Path(where).stem)
+        _explain(where, stream, error, reading)
+    return recorded_in(where, list(columns), columns, None, AS_IT_IS)
 
 
 def write_csv(trace: Trace, stream: IO[bytes]) -> None:
@@ -162,14 +204,19 @@ def _text(stream: IO[bytes], encoding: str = "utf-8-sig", errors: str = "strict"
 
 
 def _reader(text: io.TextIOWrapper) -> Any:
-    return csv.reader(text, skipinitialspace=True, strict=True)
+    """A reader for the delimiter that cuts the first line into most fields."""
+    first = text.readline()
+    text.seek(0)
+    delimiter = max(",;\t|", key=first.count)
+    return csv.reader(text, delimiter=delimiter, skipinitialspace=delimiter != "\t", strict=True)
 
 
-def _header(where: str, reader: Iterator[Row]) -> list[str]:
+def _header(where: str, reader: Iterator[Row], reading: Reading) -> list[str]:
     names = [name.strip() for name in next(reader, [])]
     if not any(names):
         raise InvalidTrace(f"{where}, line 1: there must be a header, {','.join(NEEDED)}[,{'][,'.join(OPTIONAL)}]")
     _check_width(f"{where}, line 1", len(names))
+    names = renamed(f"{where}, line 1", names, reading.columns)
     check_names(f"{where}, line 1", names, NEEDED, OPTIONAL)
     return names
 
@@ -189,29 +236,49 @@ def _blank(row: Row) -> bool:
     return len(row) <= 1 and not "".join(row).strip()
 
 
-def _columns(names: Sequence[str], blocks: Iterator[list[Row]]) -> dict[str, Any]:
+def _columns(names: Sequence[str], blocks: Iterator[list[Row]], decimal_comma: bool) -> dict[str, Any]:
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in names if name in _KNOWN}
+    asked: list[Sequence[bool]] = []
     for rows in blocks:
         for name, texts in zip(names, zip(*rows, strict=True), strict=True):
-            if name not in _KNOWN:
-                continue
-            parts[name].append(_fractions(texts) if name in _FRACTIONS else _labels(texts))
-    if not all(parts.values()):
+            if name in _FRACTIONS:
+                parts[name].append(_fractions(texts, decimal_comma, missing=name == "cost"))
+            elif name == "remote":
+                asked.append([bool(text.strip()) for text in texts])
+                parts[name].append(_labels([text for text in texts if text.strip()]))
+            elif name in _KNOWN:
+                parts[name].append(np.array(texts, object) if name in BESIDE else _labels(texts))
+    if not asked:
         raise ValueError("there are no samples")
-    return {name: np.concatenate(arrays) for name, arrays in _of_one_kind(parts).items()}
+    columns: dict[str, Any] = {name: np.concatenate(arrays) for name, arrays in _of_one_kind(parts).items()}
+    known = np.concatenate(asked)
+    if not known.all():
+        answers = np.full(len(known), None, object)
+        answers[known] = columns["remote"]
+        columns["remote"] = answers
+    if np.isnan(columns.get("cost", np.zeros(len(known)))[known]).any():
+        raise ValueError("a cost is missing")
+    if "audit" in columns:
+        columns["audit"] = np.isin(np.char.lower(columns["audit"].astype(np.str_)), _YES)
+    return columns
 
 
 def _of_one_kind(parts: dict[str, list[NDArray[Any]]]) -> dict[str, list[NDArray[Any]]]:
     """Where some labels are text, all are. An integer turns into the very text it was read from: see `_labels`."""
-    answers = [name for name in parts if name not in _FRACTIONS]
-    if len({part.dtype.kind for name in answers for part in parts[name]}) == 1:
+    answers = [name for name in parts if name not in (*_FRACTIONS, *BESIDE)]
+    if len({part.dtype.kind for name in answers for part in parts[name] if part.size}) <= 1:
         return parts
     return {**parts, **{name: [part.astype(np.str_) for part in parts[name]] for name in answers}}
 
 
-def _fractions(texts: Sequence[str]) -> Floats:
+def _fractions(texts: Sequence[str], decimal_comma: bool, missing: bool) -> Floats:
+    if decimal_comma:
+        texts = [text.replace(",", ".") for text in texts]
+    if missing:  # NaN says so
+        texts = [text if text.strip() else "nan" for text in texts]
     numbers = np.fromiter(map(float, texts), np.float64, len(texts))
-    if not ((numbers >= 0) & (numbers <= 1)).all() or "_" in "".join(texts):  # float() takes 0.2_5
+    in_range = (numbers >= 0) & (numbers <= 1) | (np.isnan(numbers) & missing)
+    if not in_range.all() or "_" in "".join(texts):  # float() takes 0.2_5
         raise ValueError("a number out of range")
     return numbers
 
@@ -235,11 +302,12 @@ def _plain_integer(text: str) -> bool:
         return False
 
 
-def _explain(where: str, stream: IO[bytes], error: Exception) -> NoReturn:
+def _explain(where: str, stream: IO[bytes], error: Exception, reading: Reading) -> NoReturn:
     """Says where the file is wrong, of which only is known that it is."""
     with _text(stream, errors="surrogateescape") as text:
-        lines = _numbered(where, _reader(text))
-        names = _header(where, (row for _, row in lines))
+        reader = _reader(text)
+        lines = _numbered(where, reader)
+        names = _header(where, (row for _, row in lines), reading)
         end = None
         for line, row in lines:
             if _blank(row):
@@ -247,7 +315,7 @@ def _explain(where: str, stream: IO[bytes], error: Exception) -> NoReturn:
                 continue
             if end:
                 raise InvalidTrace(f"{where}, line {end}: is blank, and not at the end")
-            _check_row(f"{where}, line {line}", names, row)
+            _check_row(f"{where}, line {line}", names, row, reader.dialect.delimiter == ";")
     raise InvalidTrace(f"{where}: {error}") from error
 
 
@@ -264,13 +332,15 @@ def _numbered(where: str, reader: Any) -> Iterator[tuple[int, Row]]:
         yield line, row
 
 
-def _check_row(where: str, names: Sequence[str], row: Row) -> None:
+def _check_row(where: str, names: Sequence[str], row: Row, decimal_comma: bool) -> None:
     if len(row) != len(names):
         raise InvalidTrace(f"{where}: {len(row)} fields where the header has {len(names)}")
+    offloaded = any(name == "remote" and text.strip() for name, text in zip(names, row, strict=True))
     for name, text in zip(names, row, strict=True):
-        if name not in _KNOWN:
+        if name not in _KNOWN or name in BESIDE or (name in ("remote", "cost") and not offloaded and not text.strip()):
             continue
-        problem = _fraction_problem(text) if name in _FRACTIONS else label_problem(text.strip())
+        number = text.replace(",", ".") if decimal_comma else text
+        problem = _fraction_problem(number) if name in _FRACTIONS else label_problem(text.strip())
         if problem:
             raise InvalidTrace(f"{where}, column {name}: {_SHORT.repr(text)} {problem}")
 
@@ -284,16 +354,44 @@ def _fraction_problem(text: str) -> str | None:
     return "is not a number from 0 to 1"
 
 
+def read_jsonl(where: str, stream: IO[bytes], reading: Reading = AS_IT_IS) -> Trace | Log:
+    """The trace or log in a file with a JSON object in every line; blank lines and a summary are passed over."""
+    rows, names = [], dict[str, None]()
+    for number, line in enumerate(stream, 1):
+        if not line.strip():
+            continue
+        try:
+            row = msgspec.json.decode(line, type=dict)
+        except (ValueError, RecursionError) as error:
+            raise InvalidTrace(f"{where}, line {number}: is not a JSON object ({printable(error)})") from None
+        if row.keys() != {"summary"}:  # the last line of `hinge device --json`
+            rows.append(row)
+            names.update(dict.fromkeys(row))
+    if not rows:
+        raise InvalidTrace(f"{where}: there are no samples")
+    return recorded_in(where, list(names), _Rows(rows), None, reading)
+
+
+class _Rows:
+    """Objects, by column."""
+
+    def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
+        self._rows = rows
+
+    def __getitem__(self, name: str, /) -> list[Any]:
+        return [row.get(name) for row in self._rows]
+
+
 _METADATA = "metadata"
 _SMALL = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
 
 
-def read_npz(where: str, stream: IO[bytes]) -> Trace:
+def read_npz(where: str, stream: IO[bytes], reading: Reading = AS_IT_IS) -> Trace | Log:
     """The trace in an npz file; `where` stands at the front of errors."""
     arrays = _Arrays(where, stream)
     metadata = str(arrays[_METADATA]) if _METADATA in arrays.names else None
     names = [name for name in arrays.names if name != _METADATA]
-    return trace_in_file(where, names, arrays, metadata, Path(where).stem)
+    return recorded_in(where, names, arrays, metadata, reading)
 
 
 def write_npz(trace: Trace, stream: IO[bytes]) -> None:
@@ -353,8 +451,8 @@ class _Arrays:
 _SCHEMA_KEY = b"hinge"
 
 
-def read_parquet(where: str, stream: IO[bytes]) -> Trace:
-    """The trace in a Parquet file; `where` stands at the front of errors."""
+def read_parquet(where: str, stream: IO[bytes], reading: Reading = AS_IT_IS) -> Trace | Log:
+    """The trace or log in a Parquet file; `where` stands at the front of errors."""
     arrow, parquet = _pyarrow("pyarrow"), _pyarrow("pyarrow.parquet")
     content = io.BytesIO(stream.read())  # after this, an error is the file's, not the disk's
     try:
@@ -369,7 +467,7 @@ def read_parquet(where: str, stream: IO[bytes]) -> Trace:
         text = None if metadata is None else metadata.decode()
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _no_parquet(where, error) from error
-    return trace_in_file(where, table.column_names, _Columns(where, arrow, table), text, Path(where).stem)
+    return recorded_in(where, table.column_names, _Columns(where, arrow, table), text, reading)
 
 
 def _no_parquet(where: str, error: Exception) -> InvalidTrace:
@@ -411,32 +509,82 @@ def _pyarrow(module: str) -> Any:
 
 
 class _Format(NamedTuple):
-    read: Callable[[str, IO[bytes]], Trace]
-    write: Callable[[Trace, IO[bytes]], None]
+    read: Callable[[str, IO[bytes], Reading], Trace | Log]
+    write: Callable[[Trace, IO[bytes]], None] | None = None
 
 
 _FORMATS = {
     ".csv": _Format(read_csv, write_csv),
+    ".tsv": _Format(read_csv),
+    ".jsonl": _Format(read_jsonl),
     ".npz": _Format(read_npz, write_npz),
     ".parquet": _Format(read_parquet, write_parquet),
 }
+_TEXTS = (".csv", ".tsv", ".jsonl")  # which may be compressed
+Source = str | PathLike[str] | Table
 
 
-def read_trace(path: str | PathLike[str]) -> Trace:
-    """The trace in a file; one that is damaged raises `InvalidTrace`, which says where.
+def read_trace(
+    source: Source, columns: Mapping[str, str] | None = None, measure: ConfidenceMeasure = max_softmax
+) -> Trace:
+    """The trace in a file, or in a pandas or polars frame; one that is damaged raises `InvalidTrace`, which says where.
+
+    Files end in .csv, .tsv, .jsonl (each also in .gz), .npz or .parquet. `columns` says what columns are called in the
+    file where that is something else: `{"confidence": "score"}`. Where `local` holds scores, `measure` makes the
+    confidence of them. The columns, and what they may hold: `hinge.traces.files`.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "log.csv")
-    >>> _ = path.write_text("confidence,local,remote\\n0.93,cat,cat\\n0.41,dog,cat\\n")
-    >>> read_trace(path)
+    >>> _ = path.write_text("score;Local;Remote\\n0.93;cat;cat\\n0.41;dog;cat\\n")
+    >>> read_trace(path, columns={"confidence": "score"})
     <Trace 'log': 2 samples, confidence, local, remote, agreement 0.500>
     """
-    form = _format("read_trace", path)
-    where = printable(os.fspath(path), 4096)  # which may hold anything but zeros
-    with open(path, "rb", opener=_open_at_once) as stream:
+    found = read_recorded(source, columns, measure)
+    if isinstance(found, Trace):
+        return found
+    name = printable(os.fspath(source), 4096) if isinstance(source, str | PathLike) else "read_trace"
+    some = f"the remote's answer is missing in {len(found) - len(found.offloads)} of {len(found)} rows"
+    raise InvalidTrace(f"{name}: {some}; read_log reads such a log, and evaluate takes it")
+
+
+def read_log(source: Source, columns: Mapping[str, str] | None = None, measure: ConfidenceMeasure = max_softmax) -> Log:
+    """The log in a file or frame as for `read_trace`, in which the remote's answer may be missing (empty, or null).
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "answers.jsonl")
+    >>> _ = path.write_text('{"confidence": 0.93, "local": 3}\\n{"confidence": 0.41, "local": 5, "remote": 3}\\n')
+    >>> read_log(path)
+    <Log 'answers': 2 samples, 1 of them offloaded, 0 of which agreed>
+    """
+    found = read_recorded(source, columns, measure)
+    return found if isinstance(found, Log) else Log(found.confidence, found.local, found.remote, found.cost)
+
+
+def read_recorded(
+    source: Source, columns: Mapping[str, str] | None = None, measure: ConfidenceMeasure = max_softmax
+) -> Trace | Log:
+    """The trace in a file or frame; or the log, where the remote's answer is missing in some rows."""
+    reading = Reading(columns, measure)
+    if not isinstance(source, str | PathLike):
+        names: Any = getattr(source, "columns", source)
+        return recorded_in("frame", list(names), source, '{"name": "", "about": {}}', reading)
+    form = _format("read_trace", source)
+    where = printable(os.fspath(source), 4096)  # which may hold anything but zeros
+    with open(source, "rb", opener=_open_at_once) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise InvalidTrace(f"{where}: not a file")
-        return form.read(where, stream)
+        return form.read(where, _decompressed(where, stream), reading)
+
+
+def _decompressed(where: str, stream: IO[bytes]) -> IO[bytes]:
+    if not where.lower().endswith(".gz"):
+        return stream
+    try:
+        content = gzip.GzipFile(fileobj=stream).read(MAX_BYTES + 1)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InvalidTrace(f"{where}: cannot be read as gzip ({printable(error)})") from error
+    _check_size(where, len(content))
+    return io.BytesIO(content)
 
 
 def _open_at_once(path: str, flags: int) -> int:
@@ -456,13 +604,24 @@ def write_trace(trace: Trace, path: str | PathLike[str]) -> None:
     """
     if not isinstance(trace, Trace):
         raise TypeError(f"write_trace: trace must be a Trace, got {trace!r}")
-    form = _format("write_trace", path)
+    write = writer_of("write_trace", path)
     with replacing(path) as stream:
-        form.write(trace, stream)
+        write(trace, stream)
+
+
+def writer_of(owner: str, path: str | PathLike[str]) -> Callable[[Trace, IO[bytes]], None]:
+    """What writes a trace to a file of that name."""
+    write = _format(owner, path).write
+    if write is None or str(path).lower().endswith(".gz"):
+        written = ", ".join(suffix for suffix, form in _FORMATS.items() if form.write)
+        raise UnknownName(f"{owner}: {printable(path, 4096)}: is read, not written; written are {written}")
+    return write
 
 
 def _format(owner: str, path: str | PathLike[str]) -> _Format:
-    suffix = Path(path).suffix.lower()
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    packed = suffixes[-1:] == [".gz"] and suffixes[-2:-1] != [] and suffixes[-2] in _TEXTS
+    suffix = (suffixes[-2] if packed else suffixes[-1]) if suffixes else ""
     if suffix not in _FORMATS:
         where = f"{owner}: {printable(path, 4096)}"
         raise UnknownName(f"{where}: no format of traces ends in {suffix!r}{did_you_mean(suffix, _FORMATS)}")

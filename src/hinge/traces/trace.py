@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from difflib import get_close_matches
 from numbers import Integral
 from reprlib import repr as brief
@@ -23,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hinge._checks import did_you_mean, real, shown
 from hinge.bins import Bins
-from hinge.confidence import ConfidenceMeasure, max_softmax
+from hinge.confidence import ConfidenceMeasure, confidences, max_softmax
 from hinge.errors import InvalidTrace
 
 Floats = NDArray[np.float64]
@@ -31,6 +32,8 @@ Labels = NDArray[Any]  # int64 or str_
 
 NEEDED = ("confidence", "local", "remote")
 OPTIONAL = ("label", "cost")
+BESIDE = ("audit", "time")  # columns of a file or frame that are about its rows
+_ALSO = {"truth": "label", "timestamp": "time"}  # other names of columns
 LONGEST_LABEL = 256  # an array of text is as wide as its longest entry, so one endless label would fill the memory
 INTEGERS = np.iinfo(np.int64)
 _SHOWN = 80  # characters of a header that need not be ours
@@ -65,6 +68,36 @@ def _likely(name: str, others: Sequence[str]) -> str:
     shared = [other for other in others if len(other) > 2 and (other.lower() in name or name in other.lower())]
     close = shared or get_close_matches(name, others, n=1)
     return f" (is it {brief(close[0])}?)" if close else ""
+
+
+def renamed(where: str, names: Sequence[Any], columns: Mapping[str, str] | None = None) -> list[str]:
+    """The names of a table's columns, ours for those that are ours: as `columns` says, else by name in any case.
+
+    `label` beside `truth` or `source` is the answer that was given, as in what `hinge device --json` prints.
+
+    >>> renamed("log.csv", ["Confidence", "pred", "label", "truth"], {"local": "pred"})
+    ['confidence', 'local', '', 'label']
+    """
+    known, given = (*NEEDED, *OPTIONAL, *BESIDE), dict(columns or {})
+    for ours, theirs in given.items():
+        if ours not in known:
+            raise InvalidTrace(f"{where}: no column of a trace is called {shown(ours)}{did_you_mean(ours, known)}")
+        if theirs not in names:
+            near = did_you_mean(theirs, [str(name) for name in names])
+            raise InvalidTrace(f"{where}: there is no column {shown(theirs)} to take for {ours}{near}")
+    texts = [str(name).strip().lower() for name in names]
+    answer = "label" not in given and ("truth" in texts or "source" in texts)
+    theirs_to_ours, there = {theirs: ours for ours, theirs in given.items()}, set(names)
+    result = []
+    for name, text in zip(names, texts, strict=True):
+        ours = _ALSO.get(text, text)
+        if name in theirs_to_ours:
+            result.append(theirs_to_ours[name])
+        elif ours in given or (text == "label" and answer):
+            result.append("")  # another column is taken for it
+        else:
+            result.append(ours if ours in known and (name == ours or ours not in there or answer) else str(name))
+    return result
 
 
 def fractions(column: str, values: ArrayLike) -> Floats:
@@ -210,7 +243,7 @@ def columns_from_scores(
     if not callable(measure):
         raise TypeError(f"{_OWNER}: measure must be a confidence measure, got {measure!r}")
     return {
-        "confidence": measure(local),
+        "confidence": confidences(measure, local),
         "local": local.argmax(axis=1),
         "remote": remote.argmax(axis=1),
         "label": None if labels is None else _truth(labels, classes=local.shape[1]),
@@ -228,6 +261,14 @@ def _scores(name: str, values: ArrayLike) -> NDArray[Any]:
         row, column = infinite[0]
         raise InvalidTrace(f"{_OWNER}: {name} must be finite, got {array[row, column]} in row {row}, class {column}")
     return array
+
+
+def holds_scores(values: Any) -> bool:
+    """Whether a column has a list of scores in every row, and not an answer."""
+    if isinstance(values, np.ndarray) and values.ndim == 2:
+        return True
+    first = next((value for value in values if value is not None), None)
+    return hasattr(first, "__len__") and not isinstance(first, str)
 
 
 def _rows(name: str, values: Any) -> NDArray[Any]:
@@ -336,9 +377,13 @@ class Trace:
     ) -> Trace:
         """A trace from both models' scores (samples x classes): answers are their largest, confidence is `measure`.
 
+        Where the local model gives probabilities in all rows, their logarithms are taken for its scores.
+
         >>> trace = Trace.from_scores([[2.0, 1.0, 0.0], [0.0, 0.1, 0.0]], [[5.0, 0.0, 0.0], [0.0, 0.0, 5.0]])
         >>> trace.confidence.round(4), trace.local, trace.remote
         (array([0.6652, 0.3559]), array([0, 1]), array([0, 2]))
+        >>> Trace.from_scores([[0.7, 0.2, 0.1]], [[1.0, 0.0, 0.0]]).confidence.round(4)
+        array([0.7])
         """
         columns = columns_from_scores(local_logits, remote_logits, labels, measure)
         return cls(**columns, cost=cost, name=name, about=about)
@@ -348,20 +393,25 @@ class Trace:
         cls,
         frame: Table,
         *,
+        columns: Mapping[str, str] | None = None,
         measure: ConfidenceMeasure = max_softmax,
         name: str = "",
         about: Mapping[str, str] | None = None,
     ) -> Trace:
         """A trace from a pandas or polars frame, or a dict, with columns confidence, local, remote[, label][, cost].
 
-        In place of confidence, local and remote it may have local_logits and remote_logits, a list in every row. Other
-        columns are ignored, unless they look like a misspelt one, which is an error.
+        `columns` says what they are called in the frame, where that is something else. `local` and `remote` may hold a
+        list of scores or probabilities in every row: the answer is the largest, and the confidence `measure`. A column
+        time orders the rows. Others are ignored, unless they look like a misspelt one, which is an error.
 
-        >>> Trace.from_frame({"confidence": [0.9, 0.4], "local": [3, 1], "remote": [3, 2]}).agreed
+        >>> frame = {"score": [0.9, 0.4], "Local": [3, 1], "remote": [3, 2]}
+        >>> Trace.from_frame(frame, columns={"confidence": "score"}).agreed
         array([ True, False])
         """
         names: Any = getattr(frame, "columns", frame)
-        return trace_from_table("Trace.from_frame", list(names), frame, measure=measure, name=name, about=about)
+        found = standard_columns("Trace.from_frame", list(names), frame, columns, measure)
+        found.pop("audit", None)
+        return cls(**found, name=name, about=about)
 
     @property
     def agreed(self) -> Bools:
@@ -451,19 +501,72 @@ class Trace:
                 raise InvalidTrace(f"Trace: {differ}: number the classes in all, or name them in all")
 
 
-def trace_from_table(where: str, names: Sequence[str], table: Table, **more: Any) -> Trace:
-    """The trace whose columns, or whose models' logits, are in the table; `more` as `Trace.from_scores` takes it."""
+def standard_columns(
+    where: str,
+    names: Sequence[Any],
+    table: Table,
+    columns: Mapping[str, str] | None = None,
+    measure: ConfidenceMeasure = max_softmax,
+) -> dict[str, Any]:
+    """The columns of a trace, or of a log, that are in a table: under our names, answers for scores, in order of time.
+
+    >>> table = {"Time": [2, 1], "local": [[0.1, 0.9], [0.8, 0.2]], "remote": [1, 0]}
+    >>> {name: np.round(values, 3).tolist() for name, values in standard_columns("log", list(table), table).items()}
+    {'local': [0, 1], 'remote': [0, 1], 'confidence': [0.8, 0.9]}
+    """
     if "confidence" not in names and "local_logits" in names:
-        check_names(where, names, ("local_logits", "remote_logits"), ("label", "labels", "cost"))
-        truth = [name for name in names if name in ("label", "labels")]
-        if len(truth) > 1:
-            raise InvalidTrace(f"{where}: columns 'label' and 'labels' are the same thing; give one")
-        more["labels"] = table[truth[0]] if truth else None
-        more["cost"] = table["cost"] if "cost" in names else None
-        return Trace.from_scores(table["local_logits"], table["remote_logits"], **more)
-    check_names(where, names, NEEDED, OPTIONAL)
-    more.pop("measure", None)  # the confidence is measured already
-    return Trace(**{name: table[name] for name in names if name in _COLUMNS}, **more)
+        return _columns_of_logits(where, names, table, measure)
+    ours = renamed(where, names, columns)
+    scored = "local" in ours and "confidence" not in ours and holds_scores(table[names[ours.index("local")]])
+    check_names(where, ours, NEEDED[scored:], (*OPTIONAL, *NEEDED[:scored]))
+    found = {name: table[theirs] for name, theirs in zip(ours, names, strict=True) if name in (*_COLUMNS, *BESIDE)}
+    for name in ("local", "remote"):
+        if holds_scores(found[name]):
+            rows = list(found[name])
+            scores = _scores(name, [row for row in rows if row is not None])
+            largest = iter(scores.argmax(axis=1).tolist())
+            found[name] = [None if row is None else next(largest) for row in rows]
+            if name == "local" and scored:
+                found["confidence"] = confidences(measure, scores)
+    order = _order(where, found.pop("time", None))
+    return found if order is None else {name: _in_order(values, order) for name, values in found.items()}
+
+
+def _columns_of_logits(where: str, names: Sequence[str], table: Table, measure: ConfidenceMeasure) -> dict[str, Any]:
+    check_names(where, names, ("local_logits", "remote_logits"), ("label", "labels", "cost"))
+    truth = [name for name in names if name in ("label", "labels")]
+    if len(truth) > 1:
+        raise InvalidTrace(f"{where}: columns 'label' and 'labels' are the same thing; give one")
+    labels = table[truth[0]] if truth else None
+    found = columns_from_scores(table["local_logits"], table["remote_logits"], labels, measure)
+    return {**found, "cost": table["cost"] if "cost" in names else None}
+
+
+def _order(where: str, times: Any) -> list[int] | None:
+    """The rows in order of time, which is numbers, dates or ISO 8601; None where they are in order already."""
+    if times is None:
+        return None
+    try:
+        moments = [_moment(time) for time in (times.tolist() if isinstance(times, np.ndarray) else times)]
+        if any(moment is None or moment != moment for moment in moments):  # NaN and NaT are not themselves
+            raise ValueError("one is missing")
+        order = sorted(range(len(moments)), key=moments.__getitem__)
+    except (TypeError, ValueError) as error:
+        raise InvalidTrace(f"{where}: column time must be all numbers or all dates, as in ISO 8601 ({error})") from None
+    return None if order == list(range(len(moments))) else order
+
+
+def _moment(time: Any) -> Any:
+    if not isinstance(time, str):
+        return time
+    try:
+        return float(time)
+    except ValueError:
+        return datetime.fromisoformat(time)
+
+
+def _in_order(values: Any, order: list[int]) -> Any:
+    return [values[row] for row in order] if isinstance(values, list) else np.asarray(values)[order]
 
 
 def _equal(one: Labels, other: Labels) -> Bools:

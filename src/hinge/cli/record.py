@@ -1,0 +1,99 @@
+"""The command `record`."""
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from itertools import islice, tee
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hinge.cli import console, options
+from hinge.cli.device_models import Certificates, set_up
+from hinge.cli.device_view import Output
+from hinge.cli.options import UsageError
+from hinge.device.record import record
+from hinge.errors import RemoteFailed
+from hinge.models.base import Recorded
+from hinge.oip.access import read_token
+
+_EVERY_S = 5.0  # between two lines of progress, where there is no terminal for a bar
+
+
+def command(
+    samples: Annotated[
+        str,
+        typer.Argument(
+            help="A folder of images, an .npz or .npy file, '-' for raw frames on standard input, or 'fashion' for "
+            "the images that come with Hinge."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The file for the trace: .npz, .csv or .parquet.")],
+    local: options.Local = None,
+    remote: options.Remote = None,
+    model: options.Model = None,
+    token_file: options.TokenFile = None,
+    ca: options.Ca = None,
+    cert: options.Cert = None,
+    key: options.Key = None,
+    batch: Annotated[int, typer.Option(min=1, help="Samples that the models are asked about at once.")] = 32,
+    deadline_s: Annotated[float, typer.Option(help="Seconds for the remote to answer a batch.")] = 30.0,
+    limit: Annotated[int | None, typer.Option(min=1, help="End after this many samples.")] = None,
+    json: options.Json = False,
+) -> None:
+    """Both models answer every sample; 'hinge evaluate' then says what each policy would have cost. A recording that
+    is interrupted is kept beside the file, and the same command goes on with it. A remote that fails is asked again,
+    four times within 15 seconds.
+
+    Example: hinge record images/ --local local.onnx --remote http://edge:8080 --model remote --out trace.npz
+    """
+    access = read_token(token_file), Certificates(ca, cert, key)
+    with console.interruptible(), closing(set_up(samples, local, remote, model, *access)) as setup:
+        stream = setup.stream
+        if isinstance(setup.local, Recorded):
+            raise UsageError(f"{samples} is a trace, recorded already: hinge evaluate {samples}")
+        if setup.fit is not None:
+            setup.fit.check()
+        known, truth = tee(islice(stream.cases, limit))
+        length = min((n for n in (stream.length, limit) if n is not None), default=None)
+        with console.progress(f"recording {samples}") as bar, Output():
+            try:
+                trace = record(
+                    setup.local,
+                    setup.remote,
+                    (case.sample for case in known),
+                    (case.truth for case in truth),
+                    labels=stream.classes,
+                    batch=batch,
+                    deadline_s=deadline_s,
+                    out=out,
+                    progress=_reports(bar, length),
+                )
+            except (RemoteFailed, KeyboardInterrupt) as error:
+                for kept in getattr(error, "__notes__", ()):
+                    console.warn(kept)
+                raise
+    figures = {key: getattr(trace, key) for key in ("agreement", "local_accuracy", "remote_accuracy")}
+    if json:
+        console.print_json({"out": str(out), "samples": len(trace), **figures})
+        return
+    text = f"{out}: {console.counted(len(trace), 'sample')}, local agrees with remote on {trace.agreement:.2%}"
+    if trace.label is not None:
+        text += f"; local is right on {trace.local_accuracy:.2%}, remote on {trace.remote_accuracy:.2%}"
+    console.say(text)
+    console.say(f"What each policy would have cost on them: hinge evaluate {out}")
+
+
+def _reports(bar: Callable[[int, int | None], None], length: int | None) -> Callable[[int], None]:
+    """Show how many samples are done: a bar in a terminal, else a line now and then."""
+    printed_at = time.monotonic()
+
+    def report(done: int) -> None:
+        nonlocal printed_at
+        bar(done, length)
+        if not console.err.is_terminal and time.monotonic() - printed_at >= _EVERY_S:
+            printed_at = time.monotonic()
+            console.note(f"{done}{'' if length is None else f' of {length}'} samples recorded")
+
+    return report

@@ -1,0 +1,245 @@
+"""Recording: two models asked about every sample, for a trace that `hinge.evaluate` reads.
+
+A recording to a file `out` goes on where it was interrupted. What was recorded is kept in `out.part`, a line of JSON
+per sample behind a line that names the models, until all of it is written to `out`. A sample is known again by its
+digest; a model by the digest of its file, and by its answers to the first samples, which are asked for again.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import pickle
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from hashlib import blake2b, sha256
+from itertools import islice, repeat
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hinge._checks import positive, whole
+from hinge.confidence import ConfidenceMeasure, max_softmax
+from hinge.device.offload import checked_label, checked_reply
+from hinge.errors import InvalidTrace, RemoteFailed, RemoteInvalid, RemoteRefused
+from hinge.models.base import Classifier, LocalModel
+from hinge.remotes import Deadline, Remote, Reply, failure_of
+from hinge.remotes.function import FunctionRemote
+from hinge.traces import Trace, write_trace
+from hinge.traces.files import writer_of
+
+Case = tuple[Any, Any]  # a sample, and its true label or None
+Row = dict[str, Any]  # of the trace, and the digest of the sample
+_COLUMNS = ("confidence", "local", "remote", "label", "cost")
+_WAITS_S = (1.0, 2.0, 4.0, 8.0)  # before a remote that failed is asked again
+_SAME = 1e-4  # what batches of another size may change in a confidence
+
+_log = logging.getLogger(__name__)
+
+
+def record(
+    local: LocalModel | Callable[[Any], Any],
+    remote: Any,
+    samples: Iterable[Any],
+    truth: Iterable[Any] | None = None,
+    *,
+    labels: Sequence[str] | None = None,
+    confidence: ConfidenceMeasure = max_softmax,
+    batch: int = 32,
+    deadline_s: float = 30.0,
+    out: str | PathLike[str] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Trace:
+    """The answers of both models to all samples, as a trace; `truth` has the true labels.
+
+    The models and `labels`, the names of the classes, are as for `Device`; a model from a file may be the remote, too.
+    The remote is asked for `batch` samples at once. One that cannot be reached, fails or takes longer than `deadline_s`
+    is asked again, four times within 15 seconds; what it refuses ends the recording. `progress` is told how many
+    samples are done.
+
+    With `out`, the trace is written there (.npz, .csv or .parquet) as it grows: the same call goes on with a recording
+    that was interrupted, and refuses one of other samples or models.
+
+    >>> trace = record(lambda x: [0.0, x], lambda x: int(x > 1), [-2.0, 0.5, 3.0], truth=[0, 0, 1])
+    >>> trace.confidence.round(2), trace.local, trace.remote, trace.label
+    (array([0.88, 0.62, 0.95]), array([0, 1, 1]), array([0, 0, 1]), array([0, 0, 1]))
+    """
+    batch = whole("record", "batch", batch, 1)
+    pair = _Pair(local, remote, confidence, labels, positive("record", "deadline_s", deadline_s))
+    cases = zip(samples, repeat(None) if truth is None else truth, strict=truth is not None)
+    kept = None if out is None else _Kept(Path(out), pair.about)
+    rows = [] if kept is None else kept.read(cases, pair, batch)
+    report = progress or (lambda _: None)
+    try:
+        report(len(rows))
+        while part := list(islice(cases, batch)):
+            new = pair.rows(part)
+            _check(rows[:1] + new, len(rows))
+            rows += new
+            if kept is not None:
+                kept.append(new)
+            report(len(rows))
+    except (RemoteFailed, KeyboardInterrupt) as error:
+        if kept is not None and rows:
+            error.add_note(f"{len(rows)} samples are kept in {kept.path}, and the same command goes on")
+        raise
+    trace = _trace(rows, name=Path(out or "").stem, about=pair.about | {"date": str(datetime.now(UTC).date())})
+    if kept is not None:
+        kept.finish(trace)
+    return trace
+
+
+class _Pair:
+    """The two models."""
+
+    def __init__(
+        self, local: Any, remote: Any, confidence: ConfidenceMeasure, labels: Sequence[str] | None, deadline_s: float
+    ) -> None:
+        self._local = local if isinstance(local, LocalModel) else Classifier(local, confidence, labels)
+        self._remote = remote if isinstance(remote, Remote) else FunctionRemote(remote)
+        self._labels, self._deadline_s = labels, deadline_s
+        self.about = _about("local", local) | _about("remote", remote)
+
+    def rows(self, cases: Sequence[Case]) -> list[Row]:
+        """What both say of samples, and what is true."""
+        samples = [sample for sample, _ in cases]
+        reply = self._ask(samples)
+        answers = zip(
+            cases, self._local.answer_many(samples), checked_reply(reply, len(samples), self._labels), strict=True
+        )
+        rows = [
+            self.known(case) | {"confidence": float(confidence), "local": checked_label(local, None), "remote": remote}
+            for case, (local, confidence), remote in answers
+        ]
+        return rows if reply.cost is None else [row | {"cost": reply.cost} for row in rows]
+
+    def known(self, case: Case) -> Row:
+        """What is known of a sample before the models are asked."""
+        sample, true = case
+        try:
+            return {"digest": _digest(sample)} | ({} if true is None else {"label": checked_label(true, self._labels)})
+        except RemoteInvalid as error:
+            raise InvalidTrace(f"record: truth must be the label of a class, got {error}") from None
+
+    def _ask(self, samples: Sequence[Any]) -> Reply:
+        """The remote's reply; one that is away or fails is asked again, as it may come back."""
+        for wait_s in _WAITS_S:
+            try:
+                return self._remote.ask(samples, Deadline.after(self._deadline_s))
+            except (RemoteFailed, OSError) as error:
+                failure = failure_of(error)
+                if isinstance(failure, RemoteRefused | RemoteInvalid):  # and would be again
+                    raise
+                _log.warning("%s: %s; asking again in %g s", self.about["remote"], failure, wait_s)
+                time.sleep(wait_s)
+        return self._remote.ask(samples, Deadline.after(self._deadline_s))
+
+
+class _Kept:
+    """The file beside `out` in which an unfinished recording is kept."""
+
+    def __init__(self, out: Path, about: dict[str, str]) -> None:
+        writer_of("record", out)  # refuses a suffix that no trace has, before the work is done
+        if out.exists():
+            raise FileExistsError(errno.EEXIST, "there is a trace already; remove it, or name another", str(out))
+        self._out, self.path, self._about = out, out.with_name(f"{out.name}.part"), about
+
+    def read(self, cases: Iterator[Case], pair: _Pair, batch: int) -> list[Row]:
+        """The rows of an earlier recording, whose samples are taken from `cases`; it must be of the same models."""
+        if not self.path.exists():
+            return []
+        head, *rows = self._lines() or [{}]
+        for name, value in self._about.items():
+            if head.get(name) != value and f"{name} sha256" not in self._about:  # a file may be moved
+                raise self._changed(f"the {name.split()[0]} model was another")
+        first: list[Case] = []
+        for number, row in enumerate(rows):
+            case = next(cases, None)
+            known = {} if case is None else pair.known(case)
+            if not known or any(row.get(name) != known.get(name) for name in ("digest", "label")):
+                raise self._changed(f"sample {number} was another")
+            first += [case] if case and number < batch else []
+        for number, (row, again) in enumerate(zip(rows, pair.rows(first) if first else [], strict=False)):
+            for role in ("local", "remote"):
+                if row[role] != again[role] or abs(row["confidence"] - again["confidence"]) > _SAME:
+                    raise self._changed(f"the {role} model gave another answer to sample {number}")
+        return rows
+
+    def _lines(self) -> list[Row]:
+        """All lines that were written whole; a recording that was killed may have left half a line."""
+        content = self.path.read_bytes()
+        whole_lines = content[: content.rfind(b"\n") + 1]
+        try:
+            lines: list[Row] = [dict(json.loads(line)) for line in whole_lines.splitlines()]
+        except (TypeError, ValueError):
+            raise InvalidTrace(f"{self.path}: is no recording; remove it, or name another file") from None
+        if len(whole_lines) < len(content):
+            os.truncate(self.path, len(whole_lines))
+        return lines
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """Keep rows, from the first on."""
+        lines = rows if self.path.exists() else [self._about, *rows]
+        with self.path.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+
+    def finish(self, trace: Trace) -> None:
+        """Write the trace, in place of what was kept."""
+        write_trace(trace, self._out)
+        self.path.unlink(missing_ok=True)
+
+    def _changed(self, what: str) -> InvalidTrace:
+        return InvalidTrace(f"{self.path}: {what} when it was recorded; remove the file to start again")
+
+
+def _trace(rows: Sequence[Row], **more: Any) -> Trace:
+    if not rows:
+        raise InvalidTrace("record: there must be at least one sample")
+    found = [name for name in _COLUMNS if any(name in row for row in rows)]
+    columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in found}
+    return Trace(**columns, **more)
+
+
+def _check(rows: Sequence[Row], before: int) -> None:
+    """Find what is wrong with rows at once, and not when all are there."""
+    try:
+        _trace(rows)
+    except InvalidTrace as error:
+        raise InvalidTrace(f"record: in samples {before} to {before + len(rows) - 1}: {error}") from None
+
+
+def _digest(sample: Any) -> str:
+    """A short name for the content of a sample.
+
+    >>> _digest([1, 2]) == _digest(np.array([1, 2])) != _digest(np.array([1, 3]))
+    True
+    """
+    try:
+        array = np.asarray(sample)
+    except ValueError:  # lists of different lengths
+        array = np.empty(0, object)
+    content = pickle.dumps(sample) if array.dtype.hasobject else array.dtype.str.encode() + array.tobytes()
+    return blake2b(content, digest_size=8).hexdigest()
+
+
+def _about(role: str, model: Any) -> dict[str, str]:
+    """What can be known of a model from outside: where it is, and the content of its file."""
+    model = getattr(model, "scores", model)
+    path, url = getattr(model, "path", None), getattr(model, "url", None)
+    if hasattr(model, "target"):
+        url = f"grpc://{model.target}"
+    if path is not None:
+        digest = sha256()
+        for part in sorted(path.parent.iterdir()):
+            if part.name.startswith(path.name) or part.name == f"{path.stem}.bin":  # weights may be beside it
+                digest.update(part.read_bytes())
+        return {role: str(path), f"{role} sha256": digest.hexdigest()}
+    if url is not None:
+        return {role: url, f"{role} name": model.model}
+    return {role: re.sub(r" at 0x[0-9a-f]+", "", repr(model))}

@@ -1,0 +1,178 @@
+"""What a log of offloads says about the agreement of every bin, and about what a policy would have cost.
+
+In a production log the remote's answer is known where the sample was offloaded, and nowhere else. Within a bin the
+offload is decided before its outcome is seen, so each outcome is a coin of the bin's disagreement d_i whatever was
+decided before: with n_i offloads, k_i of which disagreed, the likelihood of the log is
+
+    L(d) = ∏ d_i^k_i (1 - d_i)^(n_i - k_i)
+
+however the policy chose them, and all curves d with L(d) ≥ max L / 20 are taken for possible. A policy that accepts
+the share a_i of the samples of bin i, which come with weight w_i, costs Σ w_i (a_i d_i + (1 - a_i) γ) a sample: its
+interval runs from the least to the largest of these costs among possible curves. Setting the derivative of
+log L(d) + λ Σ w_i a_i d_i to 0, the curve that reaches either end has
+
+    λ w_i a_i d_i (1 - d_i) = n_i d_i - k_i
+
+for the one λ at which its likelihood is max L / 20. The chance in the weights is added in quadrature.
+
+At a fixed number of offloads, 1/20 would give intervals that hold in 98.6 % of logs (Wilks: χ²₁ ≤ 2 log 20). Numbers
+of offloads are not fixed: a policy that stops to ask where it was lucky believes in too much agreement, and the rest of
+that is spent on it. `benchmarks/results/regret-logs.md` has what remains. Agreement need not rise with confidence for
+the intervals; the fit in their midst is monotone where that is possible.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hinge._checks import real
+
+LEEWAY = math.log(20.0)  # how much less likely than the best a possible curve may be, as a logarithm
+_LARGEST, _ROUNDS = 1e12, 5  # λ is looked for up to the first, in so many rounds
+
+Reals = NDArray[np.float64]
+Wholes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """Agreement by bin, from the samples of each, how many of them were offloaded, and in how many local agreed.
+
+    >>> estimate = Estimate([100, 100, 800], [100, 0, 40], [60, 0, 40])
+    >>> estimate.agreement.round(2), estimate.unknown
+    (array([0.6, 0.8, 1. ]), [1])
+    >>> low, high = estimate.bounds
+    >>> low.round(3), high.round(3)
+    (array([0.478, 0.   , 0.928]), array([0.714, 1.   , 1.   ]))
+
+    Accepting everything costs at least the 40 disagreements that were seen, up to what the other 860 samples may hide:
+
+    >>> [round(cost, 3) for cost in estimate.cost([1, 1, 1], offload_cost=0.5)]
+    [0.027, 0.199]
+    """
+
+    samples: Wholes
+    offloads: Wholes
+    agreements: Wholes
+
+    def __init__(self, samples: ArrayLike, offloads: ArrayLike, agreements: ArrayLike) -> None:
+        for name, counts in (("samples", samples), ("offloads", offloads), ("agreements", agreements)):
+            object.__setattr__(self, name, np.asarray(counts, np.int64))
+        ordered = (self.samples >= self.offloads) & (self.offloads >= self.agreements) & (self.agreements >= 0)
+        if not ordered.all() or not self.offloads.any():
+            raise ValueError("Estimate: samples ≥ offloads ≥ agreements ≥ 0 must hold in every bin, not all 0")
+
+    @property
+    def unknown(self) -> list[int]:
+        """The bins that have samples, and were never offloaded."""
+        return np.flatnonzero((self.samples > 0) & (self.offloads == 0)).tolist()
+
+    @cached_property
+    def agreement(self) -> Reals:
+        """The most likely monotone curve; or the shares that agreed, where that one is not possible.
+
+        Bins without offloads lie on the line between their neighbours.
+        """
+        seen = np.flatnonzero(self.offloads)
+        shares = self.agreements[seen] / self.offloads[seen]
+        fit = monotone(shares, self.offloads[seen])
+        wrong = (self.offloads - self.agreements)[seen].astype(np.float64)
+        possible = _loss(self.offloads[seen], wrong, 1.0 - fit) <= LEEWAY
+        return np.interp(np.arange(len(self.offloads)), seen, fit if possible else shares)
+
+    @cached_property
+    def bounds(self) -> tuple[Reals, Reals]:
+        """The least and the largest possible agreement of each bin by itself."""
+        ends = np.array([self._ends(np.eye(len(self.samples))[bin]) for bin in range(len(self.samples))])
+        return 1.0 - ends[:, 1], 1.0 - ends[:, 0]
+
+    def cost(self, accepted: ArrayLike, offload_cost: float) -> tuple[float, float]:
+        """What a policy costs per sample that accepts these shares of every bin: the least and the most possible."""
+        accepts, total = np.asarray(accepted, np.float64), int(self.samples.sum())
+        weights = self.samples / total
+        price = accepts * (1.0 - self.agreement) + (1.0 - accepts) * offload_cost
+        likely = float(weights @ price)
+        spread = 2.0 * LEEWAY * max(float(weights @ price**2) - likely**2, 0.0) / total
+        wrong = float(weights * accepts @ (1.0 - self.agreement))
+        low, high = self._ends(weights * accepts)
+        return (
+            max(0.0, likely - math.sqrt((wrong - low) ** 2 + spread)),
+            min(1.0, likely + math.sqrt((high - wrong) ** 2 + spread)),
+        )
+
+    def audits(self, bin: int, width: float = 0.1) -> int:
+        """How many offloads of a bin leave its agreement an interval of that width, if it is as the fit says.
+
+        >>> Estimate([100, 900], [50, 50], [25, 50]).audits(0), Estimate([100, 900], [50, 50], [25, 50]).audits(1)
+        (597, 29)
+        """
+        width = real("Estimate.audits", "width", width, 0.001, 1.0)
+        low, high, agreement = 1, 2**23, float(self.agreement[bin])
+        while low < high:
+            middle = (low + high) // 2
+            least, most = _extremes(np.array([middle]), np.array([middle * (1.0 - agreement)]), np.ones(1))
+            low, high = (low, middle) if most - least <= width else (middle + 1, high)
+        return low
+
+    def _ends(self, weights: Reals) -> tuple[float, float]:
+        """The least and the largest possible Σ weight · disagreement."""
+        matters = weights > 0.0
+        offloads, agreements = self.offloads[matters], self.agreements[matters]
+        return _extremes(offloads, (offloads - agreements).astype(np.float64), weights[matters])
+
+
+def monotone(values: ArrayLike, weights: ArrayLike) -> Reals:
+    """The closest values that never fall, by weighted least squares: neighbours that fall are pooled.
+
+    For shares it is the most likely monotone curve too (Robertson, Wright and Dykstra, Order Restricted Statistical
+    Inference, 1988).
+
+    >>> monotone([0.2, 0.9, 0.6], [1, 1, 2]).round(3)
+    array([0.2, 0.7, 0.7])
+    """
+    blocks: list[tuple[float, float, int]] = []  # mean, weight, length
+    for value, weight in zip(np.asarray(values, np.float64), np.asarray(weights, np.float64), strict=True):
+        mean, mass, length = float(value), float(weight), 1
+        while blocks and blocks[-1][0] >= mean:
+            below, more, longer = blocks.pop()
+            mean, mass, length = (mean * mass + below * more) / (mass + more), mass + more, length + longer
+        blocks.append((mean, mass, length))
+    return np.repeat([mean for mean, _, _ in blocks], [length for _, _, length in blocks])
+
+
+def _extremes(offloads: Wholes, wrong: Reals, weights: Reals) -> tuple[float, float]:
+    return _extreme(offloads, wrong, weights, -1.0), _extreme(offloads, wrong, weights, 1.0)
+
+
+def _extreme(offloads: Wholes, wrong: Reals, weights: Reals, sign: float) -> float:
+    """The end of Σ weight · disagreement among possible curves: as likelihood falls with λ, λ is closed in on."""
+    pulls = np.concatenate(([0.0], np.geomspace(1e-3, _LARGEST, 64)))
+    for _ in range(_ROUNDS):
+        curves = _tilted(offloads, wrong, sign * pulls[:, None] * weights)
+        last = int(np.flatnonzero(_loss(offloads, wrong, curves) <= LEEWAY)[-1])
+        if last + 1 == len(pulls):
+            break
+        pulls = np.linspace(pulls[last], pulls[last + 1], 32)
+    return float(weights @ curves[last])
+
+
+def _tilted(offloads: Wholes, wrong: Reals, pull: Reals) -> Reals:
+    """The root d of pull · d (1 - d) = n d - k in [0, 1]; without offloads it goes all the way."""
+    slope = offloads - pull
+    root = np.sqrt(slope**2 + 4.0 * pull * wrong)
+    with np.errstate(divide="ignore", invalid="ignore"):  # of two forms of the root, the one that loses no digits
+        curve = np.where(slope >= 0.0, 2.0 * wrong / (slope + root), (root - slope) / (2.0 * pull))
+    return np.clip(np.where(offloads > 0, curve, pull > 0.0), 0.0, 1.0)
+
+
+def _loss(offloads: Wholes, wrong: Reals, disagreement: Reals) -> Reals:
+    """How much less likely a curve, or each of many, is than the best one, as a logarithm."""
+    right, best = offloads - wrong, wrong / np.maximum(offloads, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(wrong > 0, wrong * np.log(best / disagreement), 0.0)
+        terms += np.where(right > 0, right * np.log((1.0 - best) / (1.0 - disagreement)), 0.0)
+    total: Reals = terms.sum(axis=-1)
+    return total

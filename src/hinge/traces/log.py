@@ -1,0 +1,97 @@
+"""A production log: the remote's answer is known where the sample was offloaded, and nowhere else.
+
+What was not asked is not made up. The offloaded samples are a `Trace` of their own, which is checked as any other; of
+the rest, confidence and local answer are known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hinge.bins import Bins
+from hinge.errors import InvalidTrace
+from hinge.traces.trace import Bools, Floats, Labels, Trace, checked_labels, fractions, one_dimensional
+
+
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class Log:
+    """A recorded stream in which the remote answered some samples only: `remote` is None for the others.
+
+    `offloaded` says which it answered, and `offloads` is the trace of those; `cost` counts where the remote answered.
+    `audit` marks the offloads that checked an answer which would have been accepted, where that is known.
+
+    >>> log = Log([0.4, 0.9, 0.7], ["dog", "cat", "cat"], remote=["cat", None, "cat"])
+    >>> log
+    <Log '': 3 samples, 2 of them offloaded, 1 of which agreed>
+    >>> log.offloads.agreed
+    array([False,  True])
+    """
+
+    confidence: Floats
+    local: Labels
+    offloaded: Bools
+    offloads: Trace
+    audit: Bools | None
+    name: str
+
+    def __init__(
+        self,
+        confidence: ArrayLike,
+        local: ArrayLike,
+        remote: Any,
+        cost: ArrayLike | None = None,
+        audit: ArrayLike | None = None,
+        name: str = "",
+    ) -> None:
+        known, answers = answered(remote)
+        confidences, locals_ = fractions("confidence", confidence), checked_labels("local", local)
+        if not len(confidences) == len(locals_) == len(known):
+            raise InvalidTrace("Log: confidence, local and remote must have one value per row each")
+        if not known.any():
+            raise InvalidTrace("Log: the remote answered none of the samples, so nothing is known about it")
+        paid = None if cost is None else one_dimensional("cost", cost)[known]
+        trace = Trace(confidences[known], locals_[known], answers, cost=paid, name=name)
+        checks = None if audit is None else one_dimensional("audit", audit).astype(np.bool_)
+        fields = (confidences, locals_, known, trace, checks, trace.name)
+        for field, value in zip(Log.__dataclass_fields__, fields, strict=True):
+            object.__setattr__(self, field, value)
+
+    def bins_by(self, bins: Bins) -> NDArray[np.int64]:
+        """The bin of every sample."""
+        return bins.bin_many(self.confidence, self.local)
+
+    def __len__(self) -> int:
+        return len(self.confidence)
+
+    def __repr__(self) -> str:
+        agreed = f"{len(self.offloads)} of them offloaded, {int(self.offloads.agreed.sum())} of which agreed"
+        return f"<Log {self.name!r}: {len(self)} sample{'s' * (len(self) != 1)}, {agreed}>"
+
+
+def answered(values: Any) -> tuple[Bools, Any]:
+    """Which rows of a column hold an answer, and those answers; None, NaN, NA and empty text are none.
+
+    Whole numbers that a frame turned into floats, where others are missing, are whole again.
+
+    >>> answered([3.0, float("nan")])
+    (array([ True, False]), array([3]))
+    """
+    if hasattr(values, "isna"):  # pandas
+        known = ~np.asarray(values.isna())
+    elif hasattr(values, "is_null"):  # polars
+        known = ~np.asarray(values.is_null())
+    else:
+        known = np.array([value is not None for value in values], np.bool_)
+    rows = np.flatnonzero(known)
+    array = np.asarray(values) if hasattr(values, "dtype") else np.asarray(values, object)
+    found: list[Any] = array[rows].tolist()
+    real = np.array([value == value and value != "" for value in found], np.bool_)  # NaN is not itself
+    known[rows[~real]] = False
+    answers = [value for value, is_one in zip(found, real, strict=True) if is_one]
+    if answers and all(isinstance(value, float) and value.is_integer() for value in answers):
+        return known, np.array(answers, np.int64)
+    return known, answers

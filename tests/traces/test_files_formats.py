@@ -1,0 +1,166 @@
+"""What other programs write: delimiters, cases, other names, lines of JSON, compressed files, times, scores."""
+
+import gzip
+import json
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hinge.confidence import entropy
+from hinge.errors import InvalidTrace, UnknownName
+from hinge.traces import Trace, read_log, read_trace, write_trace
+
+TRACE = Trace([0.5, 1.0], ["a", "c"], ["b", "c"], name="log")
+Write = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Writes a file, compressed if its name says so, and returns its path as a user types it."""
+    monkeypatch.chdir(tmp_path)
+
+    def writes(name: str, text: str) -> Path:
+        Path(name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+        return Path(name)
+
+    return writes
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("log.csv", "Confidence,LOCAL, Remote \n0.5,a,b\n1,c,c\n"),
+        ("log.csv", "confidence;local;remote\n0.5;a;b\n1;c;c\n"),
+        ("log.csv", "confidence;local;remote\n0,5;a;b\n1,0;c;c\n"),
+        ("log.csv", "confidence|local|remote\n0.5|a|b\n1|c|c\n"),
+        ("log.tsv", "confidence\tlocal\tremote\n0.5\ta\tb\n1\tc\tc\n"),
+        ("log.csv.gz", "confidence,local,remote\n0.5,a,b\n1,c,c\n"),
+        ("log.tsv.gz", "confidence\tlocal\tremote\n0.5\ta\tb\n1\tc\tc\n"),
+        ("log.jsonl", '{"confidence": 0.5, "local": "a", "remote": "b"}\n\n{"Confidence": 1, "local": "c"}\n'),
+        ("log.jsonl.gz", '{"confidence": 0.5, "local": "a", "remote": "b"}\n'),
+        ("log.csv", "timestamp,confidence,local,remote\n2026-01-02T00:00:01Z,1,c,c\n2026-01-02T00:00:00Z,0.5,a,b\n"),
+        ("log.csv", "time,confidence,local,remote\n10,1,c,c\n9,0.5,a,b\n"),
+    ],
+    ids=["case", "semicolons", "decimal commas", "bars", "tabs", "gzip", "tsv.gz", "json", "json.gz", "dates", "times"],
+)
+def test_reads(write: Write, name: str, text: str) -> None:
+    if "jsonl" in name:  # in which every line is an object
+        rows = zip(TRACE.confidence.tolist(), TRACE.local.tolist(), TRACE.remote.tolist(), strict=True)
+        text = "\n\n".join(json.dumps(dict(zip(("confidence", "local", "remote"), row, strict=True))) for row in rows)
+    assert read_trace(write(name, text)) == TRACE
+
+
+def test_columns_may_have_other_names(write: Write) -> None:
+    path = write("log.csv", "score,pred,remote,local\n0.5,a,b,x\n1,c,c,y\n")
+    assert read_trace(path, columns={"confidence": "score", "local": "pred"}) == TRACE
+    with pytest.raises(InvalidTrace, match=r"^log.csv, line 1: there is no column 'scores' to take for confidence; "):
+        read_trace(path, columns={"confidence": "scores"})
+    with pytest.raises(InvalidTrace, match=r"^log.csv, line 1: no column of a trace is called 'confidenc'; did you"):
+        read_trace(path, columns={"confidenc": "score"})
+
+
+def test_the_truth_may_be_called_truth_and_the_answer_label(write: Write) -> None:
+    """As in what `hinge device --json` prints."""
+    rows: list[dict[str, Any]] = [
+        {"label": "b", "source": "remote", "confidence": 0.5, "local": "a", "remote": "b", "truth": "a", "cost": 0.5},
+        {"label": "c", "source": "local", "confidence": 1.0, "local": "c", "remote": None, "truth": "a", "cost": 0.0},
+        {"summary": {"samples": 2}},
+    ]
+    path = write("log.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    log = read_log(path)
+    assert (len(log), log.offloads.remote.tolist(), log.offloads.mean_offload_cost) == (2, ["b"], 0.5)
+    complete = "".join(json.dumps({**row, "remote": "b"}) + "\n" for row in rows[:2])
+    label = read_trace(write("log.jsonl", complete)).label
+    assert label is not None
+    assert label.tolist() == ["a", "a"]
+    without = write("log.csv", "label,source,confidence,local,remote\na,remote,0.5,a,b\n")
+    assert read_trace(without).label is None
+
+
+@pytest.mark.parametrize("block", [1, 2, 100])
+def test_a_csv_with_gaps_is_a_log(write: Write, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hinge.traces.files._BLOCK", block)
+    lines = ["confidence,local,remote,cost,audit", "0.9,cat,,,", "0.4,7,7,0.5,false", "0.8,cat,,,"]
+    lines += ["0.7,cat,dog,1,True"]
+    log = read_log(write("log.csv", "\n".join(lines)))
+    assert log.offloaded.tolist() == [False, True, False, True]
+    assert log.offloads == Trace([0.4, 0.7], ["7", "cat"], ["7", "dog"], cost=[0.5, 1.0], name="log")
+    assert log.audit is not None
+    assert log.audit.tolist() == [False, False, False, True]
+    with pytest.raises(InvalidTrace, match=r"^log.csv, line 3, column cost: '' is not a number from 0 to 1$"):
+        read_log(write("log.csv", "confidence,local,remote,cost\n0.9,a,,\n0.9,a,b,\n"))
+
+
+def test_parquet_and_npz_with_gaps_are_logs(tmp_path: Path) -> None:
+    pandas = import_module("pandas")
+    frame = pandas.DataFrame({"confidence": [0.5, 1.0], "local": [3, 4], "remote": [3, None]})
+    frame.to_parquet(tmp_path / "a.parquet")
+    np.savez(tmp_path / "a.npz", confidence=[0.5, 1.0], local=[3, 4], remote=[3.0, np.nan])
+    for path in (tmp_path / "a.parquet", tmp_path / "a.npz"):
+        log = read_log(path)
+        assert (log.offloaded.tolist(), log.offloads.agreed.tolist(), log.name) == ([True, False], [True], "a")
+
+
+@pytest.mark.parametrize("kind", ["dict", "pandas", "polars", "jsonl", "array"])
+def test_probabilities_stand_for_an_answer_and_its_confidence(kind: str, write: Write) -> None:
+    table: dict[str, Any] = {"local": [[0.1, 0.9], [0.8, 0.2], [0.5, 0.5]], "remote": [[0.2, 0.8], None, [0.3, 0.7]]}
+    rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+    path = write("log.jsonl", "\n".join(map(json.dumps, rows)))
+    sources: dict[str, Any] = {"dict": table, "jsonl": path, "array": {**table, "local": np.array(table["local"])}}
+    source = sources[kind] if kind in sources else import_module(kind).DataFrame(table)
+    log = read_log(source)
+    assert log.confidence == pytest.approx([0.9, 0.8, 0.5])
+    assert (log.local.tolist(), log.offloads.remote.tolist()) == ([1, 0, 0], [1, 1])
+    entropies = [entropy(np.log(row)) for row in table["local"]]
+    assert read_log(source, measure=entropy).confidence == pytest.approx(entropies)
+
+
+def test_scores_that_are_no_probabilities_go_through_a_softmax() -> None:
+    scores, probabilities = [[2.0, 1.0, 0.0], [0.0, 0.1, 0.0]], [[0.7, 0.2, 0.1], [0.3, 0.4, 0.3]]
+    assert read_trace({"local": scores, "remote": [0, 1]}) == Trace.from_scores(scores, [[1, 0, 0], [0, 1, 0]])
+    assert Trace.from_scores(probabilities, scores).confidence == pytest.approx([0.7, 0.4])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("log.jsonl", '{"confidence": 0.5}\n[1]\n', "log.jsonl, line 2: is not a JSON object (Expected `object`..."),
+        ("log.jsonl", "\n", "log.jsonl: there are no samples"),
+        ("log.jsonl", '{"confidence": 2, "local": 1, "remote": 1}', "log.jsonl: Trace: confidence in row 0 must be..."),
+        ("log.jsonl", '{"confidence": 1, "local": 1}', "log.jsonl: column 'remote' is missing; needed are..."),
+        (
+            "log.csv",
+            "time,confidence,local,remote\n1,0.5,a,b\nnoon,0.5,a,b\n",
+            "log.csv: column time must be all numbers or all dates, as in ISO 8601 (Invalid isoformat string: 'noon')",
+        ),
+        ("log.csv", "time,confidence,local,remote\n1,0.5,a,b\n,0.5,a,b\n", "log.csv: column time must be all..."),
+    ],
+)
+def test_refuses(write: Write, name: str, text: str, message: str) -> None:
+    with pytest.raises(InvalidTrace) as caught:
+        read_trace(write(name, text))
+    assert str(caught.value).startswith(message.removesuffix("..."))
+    assert message.endswith("...") or str(caught.value) == message
+
+
+def test_what_is_no_gzip_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log.csv.gz"
+    for content in (b"confidence,local,remote\n", gzip.compress(b"confidence,local,remote\n" * 9)[:-9]):
+        path.write_bytes(content)
+        with pytest.raises(InvalidTrace, match="cannot be read as gzip"):
+            read_trace(path)
+    monkeypatch.setattr("hinge.traces.files.MAX_BYTES", 100)
+    path.write_bytes(gzip.compress(b"0" * 1000))
+    with pytest.raises(InvalidTrace, match="a trace may take 100 bytes of memory"):
+        read_trace(path)
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log.tsv", "log.csv.gz"])
+def test_what_is_only_read_is_not_written(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnknownName, match=r"is read, not written; written are \.csv, \.npz, \.parquet$"):
+        write_trace(TRACE, tmp_path / name)
+    assert not (tmp_path / name).exists()

@@ -1,0 +1,84 @@
+"""Logs: the remote's answer where the sample was offloaded, and nothing made up elsewhere."""
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hinge import UniformBins
+from hinge.errors import InvalidTrace
+from hinge.traces import Log, read_log, read_trace
+
+pandas: Any = import_module("pandas")  # its types come in a package of their own, which we do not need
+polars: Any = import_module("polars")
+
+CONFIDENCE, LOCAL = [0.9, 0.4, 0.7], ["cat", "dog", "cat"]
+
+
+def test_what_was_offloaded_is_a_trace() -> None:
+    costs: Any = [None, 0.25, 0.5]
+    log = Log(CONFIDENCE, LOCAL, [None, "cat", "cat"], costs, audit=[False, False, True], name="log")
+    assert log.offloaded.tolist() == [False, True, True]
+    assert log.offloads.remote.tolist() == ["cat", "cat"]
+    assert log.offloads.agreed.tolist() == [False, True]
+    assert log.offloads.mean_offload_cost == 0.375
+    assert log.audit is not None
+    assert log.audit.tolist() == [False, False, True]
+    assert log.bins_by(UniformBins(10)).tolist() == [9, 4, 7]
+    assert (len(log), log.name, log.offloads.label) == (3, "log", None)
+
+
+@pytest.mark.parametrize(
+    "remote",
+    [
+        [3, None, 5],
+        np.array([3, None, 5], object),
+        np.array([3.0, np.nan, 5.0]),
+        pandas.Series([3, None, 5]),
+        pandas.Series([3, None, 5], dtype="Int64"),
+        polars.Series([3, None, 5]),
+    ],
+    ids=["list", "objects", "floats", "pandas", "nullable", "polars"],
+)
+def test_every_way_to_say_that_an_answer_is_missing(remote: Any) -> None:
+    log = Log(CONFIDENCE, [3, 4, 4], remote)
+    assert log.offloaded.tolist() == [True, False, True]
+    assert log.offloads.remote.tolist() == [3, 5]
+
+
+@pytest.mark.parametrize(
+    "remote", [["cat", "", "dog"], pandas.Series(["cat", None, "dog"]), polars.Series(["cat", None, "dog"])]
+)
+def test_text_may_be_missing_too(remote: Any) -> None:
+    assert Log(CONFIDENCE, LOCAL, remote).offloads.agreed.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ((CONFIDENCE, LOCAL, [None] * 3), "Log: the remote answered none of the samples, so nothing is known about it"),
+        ((CONFIDENCE, LOCAL, ["cat", None]), "Log: confidence, local and remote must have one value per row each"),
+        (([0.9, 0.4, 1.5], LOCAL, ["a", None, "b"]), "Trace: confidence in row 2 must be from 0 to 1, got 1.5"),
+        ((CONFIDENCE, LOCAL, [1, None, 2]), "Trace: remote holds integers where local holds text"),
+        ((CONFIDENCE, [1, 2, 3], [1.5, None, 2.0]), "Trace: remote in row 0 must be an integer or text, got 1.5"),
+    ],
+)
+def test_refuses(columns: Any, message: str) -> None:
+    with pytest.raises(InvalidTrace) as caught:
+        Log(*columns)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("frame", [dict, pandas.DataFrame, polars.DataFrame], ids=["dict", "pandas", "polars"])
+def test_a_frame_with_gaps_is_a_log_and_no_trace(frame: Any) -> None:
+    made = frame({"confidence": CONFIDENCE, "local": LOCAL, "remote": ["cat", None, "cat"], "label": LOCAL})
+    assert read_log(made).offloaded.tolist() == [True, False, True]
+    with pytest.raises(InvalidTrace, match=r"^read_trace: the remote's answer is missing in 1 of 3 rows; read_log "):
+        read_trace(made)
+
+
+def test_a_complete_trace_is_a_log_in_which_all_were_offloaded() -> None:
+    log = read_log({"confidence": CONFIDENCE, "local": LOCAL, "remote": LOCAL, "cost": [0.1, 0.2, 0.3]})
+    assert log.offloaded.all()
+    assert log.offloads.mean_offload_cost == pytest.approx(0.2)
