@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 
 # What the checks need.
-EXTRAS = test,sim,parquet,cli,report,device,grpc,litert,openvino,images,server
+EXTRAS = test,sim,parquet,cli,report,plot,device,grpc,litert,openvino,images,server
 
 # The unit tests: the rest starts processes, needs other programs or takes long.
 QUICK = not slow and not server and not docs and not embedded and not peers

@@ -374,10 +374,8 @@ def report_to(device: Device, url: str | None, name: str, token: str | None, cer
 @contextmanager
 def serve_metrics(device: Device, port: int) -> Iterator[None]:
     """Serve the metrics while the block runs, and say where."""
-    try:
-        from hinge.device.metrics import MetricsServer
-    except ImportError as error:
-        raise ImportError(f"metrics need prometheus-client ({error}): pip install 'hinge-gate[metrics]'") from error
+    from hinge.device.metrics import MetricsServer
+
     try:
         server = MetricsServer(device, port)
     except OSError as error:

@@ -1,15 +1,19 @@
 """The command `evaluate`."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hinge.cli import console, options
+from hinge.cli.recommendation import check_absent, print_recommendation, write_settings
 from hinge.policies import Policy, Target, policy_class, policy_names
 from hinge.simulation.engine import Progress
 from hinge.simulation.evaluate import Evaluation, evaluate
+from hinge.simulation.recommendation import Recommendation, recommend
 from hinge.simulation.trade import OFFLOAD_COSTS, Trade, trade
 from hinge.traces import trace_names
 
@@ -43,15 +47,21 @@ def command(
     seed: options.Seed = 0,
     json: options.Json = False,
     out: options.Out = None,
+    write: Annotated[
+        Path | None, typer.Option(help="Also write the recommendation to this file, for 'hinge device --config'.")
+    ] = None,
 ) -> None:
     """Without --horizon the log is replayed once, in its own order, and then in shuffled orders to show how much the
     order matters. With --horizon samples are drawn from it with replacement. The offline and logistic modules are
     fitted on the log itself, in hindsight. Where the log has true labels, it says which offload cost is right by them,
     and what that saves. A second table shows what the default policy would gain at other prices, and where nothing.
-    A warning says where agreement falls with confidence, which misleads some policies.
+    A warning says where agreement falls with confidence, which misleads some policies. The end is a recommendation: a
+    policy, bins and a price, chosen on one half of the log and measured on the other.
 
     Example: hinge evaluate log.csv --offload-cost 0.5 --policies sentinel,hi-lcb
     """
+    check_absent(write)
+    console.check_out(out)
     names = policies.split(",")
     settings = options.policy_settings(names, alpha=alpha)
     chosen: list[str | Policy] = [*names]
@@ -70,14 +80,17 @@ def command(
             progress=report,
         )
         gain = _trade_of(found, horizon, seed, report) if found.complete else None
+        advice = _advice(found, names, offload_cost, target, seed, report) if gain else None
     figures, samples = found.figures(), len(found.trace)
     if out:
-        console.write_curves(out, found)
+        console.write_curves(out, found, f"Policies on {trace}", gain.panels() if gain else ())
+    if write:
+        write_settings(write, advice, found.trace)
     if json:
         settings |= {"trace": trace, "samples": samples, "bins": bins, "offload_cost": found.offload_cost, "seed": seed}
         labels = None if found.labels is None else asdict(found.labels)
         more = {"labels": labels, "trade": gain and gain.as_dict(), "warnings": found.warnings()}
-        console.print_json({**settings, "policies": figures, **more})
+        console.print_json({**settings, "policies": figures, **more, "recommendation": advice and advice.as_dict()})
     else:
         order = "in order" if horizon is None else f"drawn {console.counted(horizon, 'time')} with replacement"
         by_cost = sorted(figures, key=lambda row: float(row["cost_per_sample"]))
@@ -87,6 +100,7 @@ def command(
         if gain:
             console.print_trade(gain, found.offload_cost)
         _print_dips(found, bins)
+        print_recommendation(advice, write)
     if gain is None:
         console.end_interrupted("these are the runs that were done.")
 
@@ -99,6 +113,18 @@ def _trade_of(found: Evaluation, horizon: int | None, seed: int, report: Progres
         return trade(found.trace, offload_costs=(*OFFLOAD_COSTS, *given), **settings)
     except KeyboardInterrupt:
         return None
+
+
+def _advice(
+    found: Evaluation, names: list[str], price: str | None, target: float | None, seed: int, report: Progress
+) -> Recommendation | None:
+    """What to run; None where that cannot be told, or if interrupted."""
+    cost, policies = options.offload_cost(price), None if names == ["all"] else names
+    told = cost if isinstance(cost, float) else None
+    settings: dict[str, Any] = {"bins": found.bins.bins, "seed": seed, "progress": report}
+    with suppress(KeyboardInterrupt):
+        return recommend(found.trace, policies, told, target=target, **settings)
+    return None
 
 
 def _print_legend(figures: Sequence[Mapping[str, Any]]) -> None:

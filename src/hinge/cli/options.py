@@ -254,7 +254,10 @@ Bins = Annotated[int, typer.Option(min=1, help="How many bins confidences are so
 Runs = Annotated[int, typer.Option(min=1, help="Runs to average over.")]
 Seed = Annotated[int, typer.Option(min=0, help="The seed: the same seed gives the same figures.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
-Out = Annotated[Path | None, typer.Option(help="Also write the figures at every checkpoint to this CSV file.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Also write the figures at every checkpoint: .csv; or draw them: .html, .png, .svg, .pdf."),
+]
 Config = Annotated[
     Path | None,
     typer.Option(
