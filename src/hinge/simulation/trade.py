@@ -8,13 +8,14 @@ policy has to learn f, and pays for that, so that its break-evens lie further in
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hinge._checks import real, whole
-from hinge._html import Curve, Panel, draw
+from hinge._html import Curve, Panel, draw, save
 from hinge.bins import Bins, UniformBins
 from hinge.gate import DEFAULT_BINS
 from hinge.simulation.engine import Progress, simulate
@@ -169,6 +170,14 @@ class Trade:
 
     def figure(self, columns: int = 1) -> Any:
         """A plotly figure: what a sample costs over the price of an offload, and accuracy over the share offloaded."""
+        return draw(self.panels(), columns)
+
+    def plot(self, path: str | Path) -> None:
+        """The same in a file: .html, or as a picture .png, .svg or .pdf."""
+        save(Path(path), f"{self.policy} at every price", self.panels())
+
+    def panels(self) -> list[Panel]:
+        """The two parts of the figure."""
         named = {"local only": self.local, "remote only": self.remote, self.policy: self.gate, "oracle": self.oracle}
         limits = ((self.remote_until, "remote alone<br>as cheap"), (self.local_from, "local alone<br>cheaper"))
         truth, best = self.gate[0].true_accuracy is not None, self.headline
@@ -192,7 +201,7 @@ class Trade:
             ],
             marks=[(best.offload_fraction, f"offload<br>cost {best.offload_cost:g}")] if best else [],
         )
-        return draw([costs, shares], columns)
+        return [costs, shares]
 
 
 def trade(
