@@ -8,8 +8,9 @@ returns an array. With p the softmax of the scores, over m classes, p_1 >= p_2 >
     entropy        1 + sum(p log p) / log m
     logistic       sigma(intercept + top1 * p_1 + top2 * p_2)
 
-`temperature` composes with each. Scores are the numbers before the softmax; of a model that returns probabilities, give
-the logarithms. Scores that are no finite numbers raise an error.
+`temperature` composes with each. Scores are the numbers before the softmax; those of a model that gives probabilities
+are their logarithms, which a device and `Trace.from_scores` take by themselves; `Gate.decide`, which sees one sample
+alone, does not. `max_probability` is the largest output as it is. Scores that are no finite numbers raise an error.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,6 +30,8 @@ LogisticWeights = tuple[float, float, float]
 
 RESNET8_CIFAR10: LogisticWeights = (-4.634, 5.937, -3.042)  # arXiv 2407.11061, for a quantised ResNet-8
 TEMPERATURE_RANGE = (0.01, 100.0)  # the range that `fit_temperature` searches
+SUM_TOLERANCE = 0.01  # probabilities sum to 1 within this
+LEAST_PROBABILITY = 1e-30  # any below is taken for it, as 0 has no logarithm
 RIDGE = 1e-3  # the penalty of `fit_logistic`: next to nothing beside a dozen samples
 
 
@@ -47,6 +50,22 @@ def max_softmax(scores: ArrayLike) -> Any:
     array([0.6652, 0.3333])
     """
     return _confidence(1 / _weights("max_softmax", scores)[1])
+
+
+def max_probability(scores: ArrayLike) -> Any:
+    """The largest output as it is, of a model whose outputs are from 0 to 1, also where they do not sum to 1.
+
+    >>> max_probability([0.2, 0.9, 0.7])
+    0.9
+    >>> max_probability([0.2, 1.9])
+    Traceback (most recent call last):
+    ValueError: max_probability: outputs must be from 0 to 1, got 1.9
+    """
+    values = _checked("max_probability", scores)
+    outside = values[(values < 0) | (values > 1)]
+    if outside.size:
+        raise ValueError(f"max_probability: outputs must be from 0 to 1, got {outside[0]}")
+    return _confidence(values.max(axis=-1))
 
 
 def margin(scores: ArrayLike) -> Any:
@@ -103,6 +122,80 @@ def _tempered(value: float, measure: ConfidenceMeasure) -> ConfidenceMeasure:
 
 def _at_temperature(value: float, measure: ConfidenceMeasure, scores: ArrayLike) -> Any:
     return measure(_checked("temperature", scores) / value)
+
+
+def class_scores(outputs: NDArray[Any], samples: int) -> NDArray[Any]:
+    """Rows of scores, one for each class, from the outputs of a model for so many samples, the first axis theirs.
+
+    Axes of size 1 go. One number for each sample is the probability p of the second of two classes: 1 - p and p.
+
+    >>> class_scores(np.array([[0.9], [0.2]]), 2)
+    array([[0.1, 0.9],
+           [0.8, 0.2]])
+    >>> class_scores(np.zeros((1, 100, 4)), 1)
+    Traceback (most recent call last):
+    ValueError: outputs of shape [1, 100, 4] are not a score for each class: choose another output, if there is one
+    >>> class_scores(np.array([21.5]), 1)
+    Traceback (most recent call last):
+    ValueError: one number for a sample must be the probability of the second of two classes, from 0 to 1, got 21.5: ...
+    """
+    shape = list(outputs.shape)
+    sizes = [size for size in shape[1:] if size != 1]
+    if not shape or shape[0] != samples or len(sizes) > 1 or 0 in sizes:
+        raise ValueError(
+            f"outputs of shape {shape} are not a score for each class: choose another output, if there is one"
+        )
+    if sizes:
+        return outputs.reshape(samples, sizes[0])
+    second = outputs.reshape(samples, 1)
+    outside = second[~((second >= 0) & (second <= 1))]
+    if outside.size:
+        wanted = "one number for a sample must be the probability of the second of two classes, from 0 to 1"
+        raise ValueError(f"{wanted}, got {outside[0]}: export the model with its sigmoid; a regression has no classes")
+    return np.concatenate([1 - second, second], axis=1)
+
+
+def are_probabilities(outputs: ArrayLike) -> bool:
+    """Whether no output is below 0, and those of every row sum to 1, within what 8-bit integers leave of it.
+
+    >>> are_probabilities([[0.2, 0.8], [1.0, 0.0]]), are_probabilities([0.2, 0.9]), are_probabilities([-1.0, 2.0])
+    (True, False, False)
+    """
+    values = np.asarray(outputs)
+    return bool(values.min() >= 0 and np.abs(values.sum(axis=-1, dtype=np.float64) - 1).max() <= SUM_TOLERANCE)
+
+
+def log_probabilities(probabilities: ArrayLike) -> NDArray[Any]:
+    """The scores of a model that gives probabilities, `log p`, whose softmax is p again.
+
+    >>> round(max_softmax(log_probabilities([0.7, 0.3, 0.0])), 6)
+    0.7
+    """
+    values = np.asarray(probabilities)
+    if not values.min() >= 0:
+        raise ValueError(f"probabilities must be 0 or more, as those before were, got {values.min()}")
+    logarithms: NDArray[Any] = np.log(np.maximum(values, LEAST_PROBABILITY))
+    return logarithms
+
+
+def confidences(measure: ConfidenceMeasure, outputs: NDArray[Any]) -> Any:
+    """The confidence in every row of a model's outputs: by their logarithms, where all of them are probabilities.
+
+    >>> confidences(max_softmax, np.array([[0.25, 0.75], [0.5, 0.5]])).round(4)
+    array([0.75, 0.5 ])
+    """
+    return measure(log_probabilities(outputs) if takes_scores(measure) and are_probabilities(outputs) else outputs)
+
+
+def takes_scores(measure: ConfidenceMeasure) -> bool:
+    """Whether a measure is one of those above that are defined by the softmax of scores.
+
+    >>> takes_scores(temperature(1.5)(margin)), takes_scores(max), takes_scores(max_probability)
+    (True, False, False)
+    """
+    if isinstance(measure, partial) and measure.func is _at_temperature:
+        return takes_scores(measure.args[1])
+    return measure in (max_softmax, margin, entropy) or (isinstance(measure, partial) and measure.func is _logistic)
 
 
 def softmax_temperature(measure: ConfidenceMeasure) -> float | None:
@@ -177,7 +270,12 @@ def restore_measure(state: Mapping[str, Any]) -> ConfidenceMeasure:
     raise InvalidState(f"state: confidence must name a confidence measure, got {dict(state)!r:.200}")
 
 
-_MEASURES: dict[str, ConfidenceMeasure] = {"max_softmax": max_softmax, "margin": margin, "entropy": entropy}
+_MEASURES: dict[str, ConfidenceMeasure] = {
+    "max_softmax": max_softmax,
+    "margin": margin,
+    "entropy": entropy,
+    "max_probability": max_probability,
+}
 
 
 def fit_temperature(scores: ArrayLike, labels: ArrayLike) -> float:

@@ -60,6 +60,10 @@ class InvalidState(HingeError, ValueError):
     """The saved state cannot be continued from."""
 
 
+class StateInUse(InvalidState):
+    """Another process uses the folder."""
+
+
 class InvalidTrace(HingeError, ValueError):
     """The trace has a value that makes no sense, or its file cannot be read."""
 
@@ -123,8 +127,7 @@ class BreakerOpen(RemoteFailed):
 
     kind = "breaker"
 
-    def __init__(self, situation: object, last: RemoteFailed | None = None) -> None:
-        HingeError.__init__(self, situation, last)
+    __init__ = Exception.__init__  # in a third of the time; takes the situation and, if it is known, the last failure
 
     def __str__(self) -> str:
         situation, last = self.args

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hinge.bins import Bins, UniformBins, restore_bins
 from hinge.errors import HingeError, InvalidState
-from hinge.policies.policy import Decision, Policy, State
+from hinge.policies.policy import CHANGEABLE, Decision, Policy, State
 from hinge.policies.policy import restore as restore_policy
 from hinge.policies.sentinel import Sentinel
 
@@ -167,7 +167,7 @@ class Gate:
         policy = _restored(held)
         _check_same("policy", policy.name, self.policy.name)
         for name, value in self.policy.parameters.items():
-            _check_same(f"{policy.name}'s {name}", policy.parameters[name], value)
+            _check_same(f"{policy.name}'s {name}", policy.parameters[name], value, name in CHANGEABLE)
         return Gate(policy, bins=self.bins, confidence=self.confidence)
 
     def __repr__(self) -> str:
@@ -225,10 +225,11 @@ def unsealed(state: Mapping[str, Any]) -> State:
     return {key: value for key, value in state.items() if key != "crc32"}
 
 
-def _check_same(what: str, held: object, mine: object) -> None:
+def _check_same(what: str, held: object, mine: object, changeable: bool = False) -> None:
     if _plain(held) != _plain(mine):
+        change = " ('hinge state set' changes it)" if changeable else ""
         raise InvalidState(
-            f"Gate: the state was made with {what} {held}, and this gate has {mine}: "
+            f"Gate: the state was made with {what} {held}, and this gate has {mine}{change}: "
             "give the gate the same, or use another folder or file for its state"
         )
 
@@ -237,6 +238,8 @@ def _check_header(state: Mapping[str, Any]) -> None:
     if not isinstance(state, Mapping):
         raise InvalidState(f"Gate: state must be a dict as state() returns it, got {state!r:.200}")
     version = state.get("hinge_gate")
+    if "hinge_gate" not in state and "hinge_state" in state:
+        raise InvalidState("Gate: state is that of a policy alone; hinge.restore reads it, or gate.resume continues it")
     if type(version) is not int or version < 1:
         raise InvalidState(f"Gate: state must have a 'hinge_gate' version, got {version!r:.200}")
     if version > GATE_VERSION:

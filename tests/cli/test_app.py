@@ -12,6 +12,7 @@ import pytest
 
 from hinge import __version__
 from hinge.cli.app import CHAPTERS, COMMANDS, load, run
+from hinge.fashion import local_model
 from hinge.policies import policy_names
 from hinge.traces import Trace, trace_names, write_trace
 from tests.support.commands import FIGURES, SHORT, TRUE_FIGURES, Captured, refusal, script, shown
@@ -19,7 +20,7 @@ from tests.support.commands import FIGURES, SHORT, TRUE_FIGURES, Captured, refus
 HEAVY = ["numpy", "numba", "onnxruntime", "plotly", "uvicorn"]
 ALL = [
     *("demo", "list", "record", "evaluate", "simulate", "reproduce", "new", "device", "serve"),
-    *("state show", "state rollback", "state export", "state merge", "export c", "export table"),
+    *("state show", "state set", "state rollback", "state export", "state merge", "export c", "export table"),
 ]
 WITHOUT_FIGURES = ["new", "serve", "state export"]  # the last writes nothing but JSON
 every_command = pytest.mark.parametrize("command", ALL)
@@ -306,6 +307,43 @@ def test_a_missing_extra_is_named_with_its_remedy(capsys: Captured, monkeypatch:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     monkeypatch.delitem(sys.modules, "hinge.models.onnx", raising=False)
     assert "pip install 'hinge-gate[" in refusal(capsys, "device", "--limit", "1")
+
+
+@pytest.mark.slow
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("missing", "command", "extra"),
+    [
+        ("typer", "list", "cli"),
+        ("rich", "list", "cli"),
+        ("plotly", "reproduce figure-2 --quick", "report"),
+        ("plotly", "demo", "cli,device,server,report"),
+        ("onnxruntime", "device --limit 1", "device"),
+        ("h11", "device --remote http://127.0.0.1:9 --limit 1", "device"),
+        ("grpc", "device --remote grpc://127.0.0.1:9 --limit 1", "grpc"),
+        ("prometheus_client", "device --limit 1 --metrics-port 0", "metrics"),
+        ("starlette", "serve fashion --port 0", "server"),
+        ("h11", "serve fashion --port 0", "server"),
+        ("pyarrow", "evaluate log.parquet", "parquet"),
+        ("PIL", "device . --local {local} --remote http://127.0.0.1:9 --model m", "images"),
+        ("ai_edge_litert", "device . --local m.tflite --remote http://127.0.0.1:9 --model m", "litert"),
+        ("openvino", "device . --local m.xml --remote http://127.0.0.1:9 --model m", "openvino"),
+    ],
+)
+def test_a_missing_extra_is_named_in_one_line(missing: str, command: str, extra: str, tmp_path: Path) -> None:
+    for name in ("log.parquet", "m.tflite", "image.png"):
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "m.xml").write_text('<net name="m" version="11"><layers/><edges/></net>')
+    (tmp_path / "m.bin").write_bytes(b"")
+    words = command.format(local=local_model()).split()
+    program = f"import sys; sys.modules[{missing!r}] = None; sys.argv = ['hinge', *{words!r}]"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}; from hinge.cli import main; main()"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("hinge: ")
+    assert f"pip install 'hinge-gate[{extra}]'" in done.stderr
 
 
 def test_what_comes_from_outside_cannot_move_the_cursor(capsys: Captured, tmp_path: Path) -> None:

@@ -89,10 +89,12 @@ def test_the_trace_was_recorded_from_these_images_in_this_order() -> None:
 
 def test_all_images_cost_what_evaluate_says(capsys: Captured, out: Path) -> None:
     found = demo(capsys, out)
-    assert run(["evaluate", "fashion", "--policies", ",".join(ALL), "--runs", "1", "--json"]) == 0
+    price = ["--offload-cost", str(found["offload_cost"])]
+    assert run(["evaluate", "fashion", "--policies", ",".join(ALL), "--runs", "1", "--json", *price]) == 0
     expected = {each["policy"]: each for each in json.loads(capsys.readouterr().out)["policies"]}
     assert found["samples"] == 10_000
     assert found["complete"] is True
+    assert found["trade"]["headline"]["offload_cost"] == found["offload_cost"], "the price is chosen by the rule"
     assert found["faults"] == {}
     answers = found["remote_answers"]
     assert answers["checked"] == found["policies"][3]["offloads"] + 200
@@ -129,10 +131,13 @@ def test_the_table_and_the_report(capsys: Captured, out: Path) -> None:
     printed = capsys.readouterr().out
     for text in ("600 images", "local only", "remote only", "oracle", "sentinel (live)", "≈", "0 not as recorded"):
         assert text in printed
+    assert "local alone is cheaper" in printed
     assert str(out) in printed.replace("\n", "")
     page = out.read_text("utf-8")
     assert page.count("* plotly.js v") == 1
     assert page.count("data:image/png;base64,") >= 16
+    assert "local alone is cheaper" in page
+    assert 'id="trade"' in page
     for text in ('id="regret"', 'id="offloads"', 'id="bins"', 'id="examples"', "says remote", "says local", *SHADOWS):
         assert text in page
     assert 'id="faults"' not in page

@@ -1,6 +1,8 @@
 """The commands on a folder of state: what they show, change and refuse."""
 
 import json
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -235,3 +237,63 @@ def test_the_commands_say_how_they_are_used(capsys: Captured) -> None:
     assert run(["state", "--help"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in ("show", "rollback", "export", "merge"))
+
+
+# -- set --------------------------------------------------------------------------------------------------------------
+
+
+def test_set_changes_the_price_and_keeps_what_was_learned(capsys: Captured, tmp_path: Path) -> None:
+    learn(tmp_path, isotonic(), offloads=40)
+    before = answer(capsys, "state", "show", str(tmp_path))
+    changed = answer(capsys, "state", "set", str(tmp_path), "offload_cost=0.05", "alpha=0.6")
+    assert changed["parameters"] == {**before["parameters"], "offload_cost": 0.05, "alpha": 0.6}
+    after = answer(capsys, "state", "show", str(tmp_path))
+    assert [after[key] for key in ("id", "time", "learned")] == [before[key] for key in ("id", "time", "learned")]
+    assert after["bins"][2]["offloads"] == before["bins"][2]["offloads"]
+    assert after["bins"][2]["expiry"] < before["bins"][2]["expiry"], "cheaper offloads end a licence sooner"
+    with SqliteStore(tmp_path, Gate(Isotonic(16, alpha=0.6, offload_cost=0.05)), seconds=None) as store:
+        assert store.policy.learned == before["learned"], "a device with the new price goes on from it"
+    assert run(["state", "rollback", str(tmp_path)]) == 0
+    capsys.readouterr()
+    assert answer(capsys, "state", "show", str(tmp_path))["parameters"] == before["parameters"]
+
+
+def test_a_device_with_another_price_says_how_to_change_it(capsys: Captured, tmp_path: Path) -> None:
+    learn(tmp_path, isotonic())
+    run_of = ["device", "--policy", "isotonic", "--offload-cost", "0.3", "--state", str(tmp_path), "--limit", "1"]
+    assert "'hinge state set'" in refusal(capsys, *run_of)
+    answer(capsys, "state", "set", str(tmp_path), "offload_cost=0.3")
+    assert run([*run_of, "--json"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("offload_cost=2", "Isotonic: offload_cost must be from 0 to 1, got 2"),
+        ("offload_cost=null", "Isotonic: offload_cost cannot be changed: one that is learned needs other evidence"),
+        ("bins=8", "Isotonic: bins cannot be changed: of isotonic, offload_cost and alpha can"),
+        ("price=1", "Isotonic: price cannot be changed: of isotonic, offload_cost and alpha can"),
+        ("offload_cost", "a setting must be NAME=VALUE, got 'offload_cost'"),
+    ],
+)
+def test_set_refuses_what_cannot_be_changed(setting: str, problem: str, capsys: Captured, tmp_path: Path) -> None:
+    learn(tmp_path, isotonic())
+    assert refusal(capsys, "state", "set", str(tmp_path), setting) == f"hinge: {problem}"
+    assert answer(capsys, "state", "show", str(tmp_path))["generation"] == 1
+
+
+def test_set_makes_no_folder(capsys: Captured, tmp_path: Path) -> None:
+    assert "cannot be read" in refusal(capsys, "state", "set", str(tmp_path / "none"), "offload_cost=0.3")
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_state_of_a_policy_of_ones_own(
+    capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "statepolicies.py").write_text("from hinge import HILCB\nclass Mine(HILCB):\n    name = 'mine-alone'\n")
+    script = [sys.executable, "-m", "hinge", "device", "--policy", "statepolicies:Mine", "--state", "s", "--limit", "3"]
+    subprocess.run([*script, "--json"], check=True, capture_output=True, timeout=60)
+    assert "no policy is called 'mine-alone'" in refusal(capsys, "state", "show", "s")
+    assert answer(capsys, "state", "--policy", "statepolicies:Mine", "show", "s")["policy"] == "mine-alone"

@@ -238,7 +238,7 @@ def test_another_model_is_noticed_by_its_file_or_its_answers(half: Path, tmp_pat
         part = half.with_name("log.npz.part")
         head, rest = part.read_text().split("\n", 1)
         about = {"local": repr(local).partition(" at ")[0] + ">", "remote": repr(remote).partition(" at ")[0] + ">"}
-        assert json.loads(head).keys() == about.keys()
+        assert json.loads(head)["remote"] in ("Scripted()", "<function contrary>")
         part.write_text(json.dumps(about) + "\n" + rest)
         with pytest.raises(InvalidTrace, match=f"the {role} model gave another answer to sample 0"):
             record(local, remote, IMAGES, LABELS, out=half)

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge.confidence import margin, max_softmax, temperature
-from hinge.models.base import Classifier
+from hinge.confidence import entropy, logistic, margin, max_probability, max_softmax, temperature
+from hinge.models.base import WATCHED, Classifier
 
 
 @pytest.mark.parametrize("classes", [2, 10, 64, 65, 1000])
@@ -99,3 +99,69 @@ def test_a_batch_is_answered_as_its_samples_are(classes: int) -> None:
 
     with pytest.raises(ValueError, match="a row for each of 20 samples, got 19"):
         Classifier(Short()).answer_many(list(range(20)))
+
+
+# -- outputs that are probabilities -----------------------------------------------------------------------------------
+
+
+def softmax(scores: Any) -> Any:
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize("classes", [2, 10, 65, 1000])
+@pytest.mark.parametrize("measure", [max_softmax, margin, entropy, temperature(1.7)(max_softmax), logistic(1, 2, 3)])
+def test_probabilities_have_the_confidence_of_their_scores(classes: int, measure: Any) -> None:
+    scores = np.random.default_rng(classes).normal(0, 3, (40, classes))
+    classifier = Classifier(_same, measure)
+    for row, p in zip(scores, softmax(scores), strict=True):
+        assert classifier.answer(p)[1] == pytest.approx(measure(row), rel=1e-9)
+        assert classifier.answer(p.astype(np.float32))[1] == pytest.approx(measure(row), rel=1e-4)
+        assert classifier.answer(p.tolist())[0] == row.argmax()
+
+
+def test_a_measure_of_the_users_own_is_given_the_outputs_as_they_are() -> None:
+    largest: Any = max
+    assert Classifier(_same, largest).answer([0.25, 0.75]) == (1, 0.75)
+    assert Classifier(_same, max_probability).answer([0.25, 0.7, 0.9]) == (2, 0.9)
+
+
+def test_one_row_that_looks_like_probabilities_does_not_make_them(caplog: Any) -> None:
+    classifier = Classifier(_same)
+    assert classifier.answer([0.0, 1.0]) == (1, 1.0)
+    assert classifier.answer([2.0, -1.0])[1] == pytest.approx(max_softmax([2.0, -1.0]))
+    assert caplog.records == []
+    assert classifier.answer([0.25, 0.75])[1] == pytest.approx(max_softmax([0.25, 0.75]))  # scores, for good
+
+
+def test_what_changes_in_the_first_samples_is_said(caplog: Any) -> None:
+    classifier = Classifier(_same)
+    for _ in range(3):
+        assert classifier.answer([0.25, 0.75])[1] == pytest.approx(0.75)
+    assert classifier.answer([0.25, 3.0])[1] == pytest.approx(max_softmax([0.25, 3.0]))
+    assert [record.message.partition(": ")[2].partition(":")[0] for record in caplog.records] == [
+        "its outputs are probabilities, so that no softmax is taken of them",
+        "its outputs are taken for scores from now on",
+    ]
+
+
+def test_after_the_first_samples_nothing_changes() -> None:
+    classifier = Classifier(_same)
+    for _ in range(WATCHED):
+        classifier.answer([0.25, 0.75])
+    assert classifier.answer([0.25, 0.5])[1] == pytest.approx(2 / 3)  # of a sum that is rounded, the share
+    with pytest.raises(ValueError, match="must be 0 or more, as those before were, got -1"):
+        classifier.answer([2.0, -1.0])
+
+
+@pytest.mark.parametrize(
+    ("returned", "found"),
+    [(None, "got None"), (0.7, r"got 0.7: of two classes return both, \[1 - p, p\]"), ([0.7], r"got \[0.7\]: of two"),
+     (np.array([[0.2, 0.8]]), r"shape \[1, 2\]: return row 0"), ([[0.2, 0.8]], r"shape \[1, 2\]: return row 0"),
+     (np.zeros((100, 4)), r"shape \[100, 4\]"), ({"cat": 0.2, "dog": 0.8}, "got {'cat'"), ("cat", "got 'cat'"),
+     (["cat", "dog"], r"got \['cat', 'dog'\]")],
+)  # fmt: skip
+@pytest.mark.parametrize("measure", [max_softmax, margin, max])
+def test_what_is_no_row_of_scores_is_refused_with_what_to_do(returned: Any, found: str, measure: Any) -> None:
+    with pytest.raises(ValueError, match="Device: local must return a score for each class, of one sample, .*" + found):
+        Classifier(lambda _: returned, measure).answer(None)

@@ -100,7 +100,7 @@ def test_s4_external_data_is_refused_but_in_the_main_graph(tmp_path: Path, make:
 
 def scaling_by(location: str, path: Path) -> Path:
     """y = factor * x, whose factor is in another file."""
-    sides = [models.tensor(name, TensorProto.FLOAT, "batch", 1) for name in "xy"]
+    sides = [models.tensor(name, TensorProto.FLOAT, "batch", 2) for name in "xy"]
     node = helper.make_node("Mul", ["x", "factor"], ["y"])
     return models.save(path, [node], sides[:1], sides[1:], initializer=[models.external_tensor(location=location)])
 
@@ -112,12 +112,12 @@ def test_data_in_the_folder_of_the_model_is_read(tmp_path: Path, location: str, 
     (folder / location).write_bytes(np.full(1, 3.0, np.float32).tobytes())
     path = scaling_by(location, folder / "m.onnx")
     assert OnnxFile.read(path).data == {location: folder / location}
-    assert OnnxModel(path).many(np.ones((2, 1), np.float32)).tolist() == [[3.0], [3.0]]
+    assert OnnxModel(path).many(np.ones((2, 2), np.float32)).tolist() == [[3.0] * 2] * 2
     (tmp_path / "link.onnx").symlink_to(path)
     with pytest.raises(InvalidModel, match="is not beside it"):  # the folder is the one that was named
         OnnxModel(tmp_path / "link.onnx")
     monkeypatch.chdir(folder)
-    assert OnnxModel("m.onnx")([2.0]).tolist() == [6.0]
+    assert OnnxModel("m.onnx")([2.0, 1.0]).tolist() == [6.0, 3.0]
 
 
 def test_a_file_of_data_may_hold_many_tensors_and_be_cut(tmp_path: Path) -> None:

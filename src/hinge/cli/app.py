@@ -202,7 +202,8 @@ def _explain(error: Exception, how: str) -> tuple[str, int]:
     if isinstance(error, MemoryError):
         return f"out of memory: {error}", _REFUSED
     if isinstance(error, ImportError) and not (error.name or "").startswith("hinge"):
-        hint = "" if "pip install" in str(error) else ": pip install 'hinge-gate[all]'"
+        extra = "cli" if (error.name or "").startswith("rich") else "all"
+        hint = "" if "pip install" in str(error) else f": pip install 'hinge-gate[{extra}]'"
         return f"{error}{hint}", _REFUSED
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}", _REFUSED

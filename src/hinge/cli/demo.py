@@ -40,6 +40,7 @@ from hinge.remotes import Deadline
 from hinge.simulation import checkpoints, lineup, run_seeds
 from hinge.simulation.engine import policy_seed
 from hinge.simulation.sources import FixedCosts, InOrder
+from hinge.simulation.trade import OFFLOAD_COSTS, Trade, trade
 from hinge.traces import load_trace
 
 FLAGSHIP = "sentinel"  # what the device decides by
@@ -47,6 +48,7 @@ SHADOWS = ("hi-lcb", "hi-lcb-lite", "hedge-hi")
 BOUNDS = ("always-local", "always-remote", "oracle")
 MODEL = "fashion"
 BINS = 16
+OFFLOAD_COST = 0.15  # that of the headline, by the rule of `hinge.simulation.trade`
 DEADLINE_S = 5.0  # of a request: long, so that a busy machine does not spoil the comparison of policies
 
 _NEEDED = ("onnxruntime", "h11", "uvicorn", "prometheus_client", "plotly")
@@ -63,7 +65,15 @@ T = TypeVar("T")
 
 def command(
     samples: Annotated[int, typer.Option(min=1, help="Images to stream; from the first again after 10 000.")] = 10_000,
-    offload_cost: Annotated[float, typer.Option(min=0, max=1, help="What an offload costs, from 0 to 1.")] = 0.5,
+    offload_cost: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            help="What an offload costs, from 0 to 1. By default the highest price at which nine tenths of the "
+            "accuracy that the remote adds are kept.",
+        ),
+    ] = OFFLOAD_COST,
     port: Annotated[
         int, typer.Option(min=0, max=65_535, help="The port of the edge server; 0 takes any that is free.")
     ] = 0,
@@ -77,7 +87,7 @@ def command(
 
     The server is a process of its own, with the Fashion-MNIST model that comes with Hinge; the device asks it over
     HTTP. It decides by sentinel; hi-lcb, hi-lcb-lite and hedge-hi run in shadow. In a terminal, or with --page, the
-    images come slowly enough to be watched.
+    images come slowly enough to be watched. In the end it says what is gained at every price, and where nothing is.
 
     Example: hinge demo --out demo.html
     """
@@ -91,6 +101,9 @@ def command(
     with console.interruptible(), ExitStack() as stack:
         with console.status("starting the edge server"):
             url = stack.enter_context(edge_server(port))
+        with console.status("simulating other prices"):
+            prices = (*OFFLOAD_COSTS, offload_cost)
+            gain = trade(MODEL, FLAGSHIP, bins=BINS, offload_costs=prices, machine_code=False)
         source, reporter = recorded(offload_cost), None
         comparison = Comparison(source, samples, offload_cost)
         local, remote = OnnxModel(fashion.local_model()), OpenInference(url, model=MODEL)
@@ -98,7 +111,7 @@ def command(
         stack.enter_context(device)
         with console.status("measuring both models"):
             timing = measure(device, remote, cases(source, samples), comparison)
-        outcome = Outcome(samples, offload_cost, comparison, Figures(BINS), timing, Examples(samples))
+        outcome = Outcome(samples, offload_cost, gain, comparison, Figures(BINS), timing, Examples(samples))
         if page:
             reporter = stack.enter_context(Reporter(device, url, "demo"))
             console.note(f"Live page: {url}/")
@@ -107,8 +120,8 @@ def command(
                 webbrowser.open(f"{url}/")
         _print_end(outcome, out, run(device, source, outcome, reporter, json), json)
         if page:
-            console.note(f"The live page stays at {url}/ until Ctrl-C")
             with suppress(KeyboardInterrupt):
+                console.note(f"The live page stays at {url}/ until Ctrl-C")
                 while True:
                     time.sleep(60)
 
@@ -304,7 +317,7 @@ class Comparison:
         """The policies that are live or in shadow, a line each, to be shown with the view of the device."""
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         table.add_column("side by side", no_wrap=True)
-        for heading in ("offloaded", "cost per sample", "regret", "accuracy"):
+        for heading in ("offloaded", "cost per sample", "regret", "true acc."):
             table.add_column(heading, justify="right", no_wrap=True)
         forms = {"offload_fraction": ".1%", "cost_per_sample": ".4f", "regret": ".1f", "true_accuracy": ".1%"}
         for name in (FLAGSHIP, *SHADOWS):
@@ -396,6 +409,7 @@ class Outcome:
 
     wanted: int  # samples
     offload_cost: float
+    trade: Trade
     comparison: Comparison
     figures: Figures
     timing: Timing
@@ -433,6 +447,7 @@ class Outcome:
             "bins_not_as_recorded": compared.elsewhere,
             "faults": self.faults,
             "policies": self.rows(),
+            "trade": self.trade.as_dict(),
         }
 
 

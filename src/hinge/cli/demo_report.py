@@ -13,7 +13,7 @@ from hinge.cli.device_view import Seen
 from hinge.device.reporter import data_url, small
 from hinge.policies.policy import Explanation
 
-HEADINGS = ("", "accuracy", "agrees", "offloads", "", "cost", "regret", "ms")
+HEADINGS = ("", "cost", "offloads", "", "true acc.", "agrees", "regret", "ms")
 NAMES = {"always-local": "local only", "always-remote": "remote only", FLAGSHIP: f"{FLAGSHIP} (live)"}
 
 
@@ -21,11 +21,11 @@ def cells(row: dict[str, Any]) -> Sequence[str]:
     """A row of the table."""
     return (
         NAMES.get(row["policy"], row["policy"]),
-        f"{row['true_accuracy']:.2%}",
-        f"{row['accuracy']:.2%}",
+        f"{row['cost_per_sample']:.4f}",
         f"{row['offloads']}",
         f"{row['offload_fraction']:.1%}",
-        f"{row['cost_per_sample']:.4f}",
+        f"{row['true_accuracy']:.2%}",
+        f"{row['accuracy']:.2%}",
         f"{row['regret']:.1f}",
         f"{'≈' if row['latency_estimated'] else ''}{row['latency_ms']:.3f}",
     )
@@ -35,8 +35,8 @@ def legend(outcome: Outcome) -> list[str]:
     """What the columns are, and how the live answers compare with the recorded ones."""
     compared, price = outcome.comparison, outcome.offload_cost
     lines = [
-        "accuracy: by the true labels; agrees: with the remote's",
-        f"cost per sample: {price:g} for an offload, 1 for an accepted answer that disagrees",
+        f"cost per sample: {price:g} for an offload, 1 for an accepted answer that disagrees with the remote's",
+        "true acc.: answers that are right by the labels; agrees: answers as the remote's",
         "regret: what decisions other than the oracle's cost in sum",
         f"ms per sample: measured; remote only: {outcome.timing.requests} requests; ≈: by the device's offloads",
     ]
@@ -57,6 +57,7 @@ def print_outcome(outcome: Outcome) -> None:
     console.print_table(table)
     for line in legend(outcome):
         console.say(line, style="dim")
+    console.print_trade(outcome.trade, outcome.offload_cost)
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------
@@ -71,6 +72,7 @@ STYLE = """
 .examples p { margin: 0; font-size: 0.8rem; color: #555 } .examples strong { color: #1a1a1a }
 .examples .remote { border-left: 4px solid #0072B2 } .examples .local { border-left: 4px solid #009E73 }
 .policies { white-space: nowrap } .policies th { text-align: right } .live td { font-weight: 600 }
+@media (max-width: 30rem) { .policies { font-size: 0.75rem } .policies th, .policies td { padding: 0.3rem 0.25rem } }
 """
 
 
@@ -79,26 +81,39 @@ def page_of(outcome: Outcome) -> str:
     about = [
         f"{outcome.figures.samples:,} test images of Fashion-MNIST in {outcome.seconds:.1f} s, through a device with a "
         f"local model of 15 kB. Where {FLAGSHIP} decided so, it asked an edge server with a model of 3.5 MB over HTTP; "
-        f"{', '.join(SHADOWS)} ran in shadow."
+        f"{', '.join(SHADOWS)} ran in shadow.",
+        " ".join(outcome.trade.sentences(outcome.offload_cost)),
     ]
-    parts = (_table, _regret, _offloads, _bins, _examples, _faults)
+    parts = (_trade, _table, _regret, _offloads, _bins, _examples, _faults)
     return document("The demo", about, [part(outcome) for part in parts], STYLE)
 
 
+def _trade(outcome: Outcome) -> str:
+    rows, price = list(outcome.trade.rows()), f"{outcome.offload_cost:g}"
+    note = f"What {FLAGSHIP} gains at every price of an offload, simulated on the 10,000 images, and where nothing is."
+    table = _html_table(list(rows[0]), [(list(row.values()), row["price"] == price) for row in rows])
+    return section("trade", "The trade", note, plot("trade", outcome.trade.figure()) + table)
+
+
 def _table(outcome: Outcome) -> str:
-    head = "".join(f"<th>{heading}</th>" for heading in HEADINGS)
-    body = ""
-    for row in outcome.rows():
-        name, *numbers = cells(row)
-        live = ' class="live"' if row["policy"] == FLAGSHIP else ""
-        columns = "".join(f'<td class="number">{number}</td>' for number in numbers)
-        body += f"<tr{live}><td>{escape(name)}</td>{columns}</tr>"
+    table = _html_table(HEADINGS, [(cells(row), row["policy"] == FLAGSHIP) for row in outcome.rows()])
     notes = "".join(f'<p class="note">{escape(line)}</p>' for line in legend(outcome))
-    return f'<div class="scroll"><table class="policies"><tr>{head}</tr>{body}</table></div>{notes}'
+    return section("policies", "Side by side", f"At {outcome.offload_cost:g} for an offload.", table + notes)
+
+
+def _html_table(headings: Sequence[str], rows: Sequence[tuple[Sequence[str], bool]]) -> str:
+    """Rows of cells, with those that stand out marked."""
+    head, body = "".join(f"<th>{escape(heading)}</th>" for heading in headings), ""
+    for (name, *numbers), marked in rows:
+        columns = "".join(f'<td class="number">{number}</td>' for number in numbers)
+        row = '<tr class="live">' if marked else "<tr>"
+        body += f"{row}<td>{escape(name)}</td>{columns}</tr>"
+    return f'<div class="scroll"><table class="policies"><tr>{head}</tr>{body}</table></div>'
 
 
 def _regret(outcome: Outcome) -> str:
-    curves = [Curve(name, history.times, history.regrets) for name, history in _compared(outcome)]
+    compared = [("local only", outcome.comparison.histories["always-local"]), *_compared(outcome)]
+    curves = [Curve(name, history.times, history.regrets) for name, history in compared]
     note = "What decisions other than the oracle's have cost so far. The oracle knows how often both agree in each bin."
     return section("regret", "Regret", note, plot("regret", draw([Panel("", "samples", "regret", curves)])))
 

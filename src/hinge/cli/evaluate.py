@@ -1,14 +1,20 @@
 """The command `evaluate`."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hinge.cli import console, options
+from hinge.cli.recommendation import check_absent, print_recommendation, write_settings
 from hinge.policies import Policy, Target, policy_class, policy_names
+from hinge.simulation.engine import Progress
 from hinge.simulation.evaluate import Evaluation, evaluate
+from hinge.simulation.recommendation import Recommendation, recommend
+from hinge.simulation.trade import OFFLOAD_COSTS, Trade, trade
 from hinge.traces import Log, trace_names
 
 _DIPS_NAMED = 5
@@ -47,16 +53,22 @@ def command(
     seed: options.Seed = 0,
     json: options.Json = False,
     out: options.Out = None,
+    write: Annotated[
+        Path | None, typer.Option(help="Also write the recommendation to this file, for 'hinge device --config'.")
+    ] = None,
 ) -> None:
     """Without --horizon the log is replayed once, in its own order, and then in shuffled orders to show how much the
     order matters. With --horizon samples are drawn from it with replacement. The offline and logistic modules are
     fitted on the log itself, in hindsight. Where the log has true labels, it says which offload cost is right by them,
-    and what that saves. A warning says where agreement falls with confidence, which misleads some
-    policies. A production log, in which the remote answered only what was offloaded, gives costs with intervals, and
-    the bins of which nothing is known.
+    and what that saves. A second table shows what the default policy would gain at other prices, and where nothing.
+    A warning says where agreement falls with confidence, which misleads some policies. The end is a recommendation: a
+    policy, bins and a price, chosen on one half of the log and measured on the other. Of a production log, in which
+    the remote answered only what was offloaded, costs have intervals, and the bins of which nothing is known are named.
 
     Example: hinge evaluate log.csv --offload-cost 0.5 --policies sentinel,hi-lcb
     """
+    check_absent(write)
+    console.check_out(out)
     names = policies.split(",")
     settings = options.policy_settings(names, alpha=alpha)
     chosen: list[str | Policy] = [*names]
@@ -75,13 +87,20 @@ def command(
             seed=seed,
             progress=report,
         )
+        gain = _trade_of(found, horizon, seed, report) if found.complete else None
+        advice = _advice(found, names, offload_cost, target, seed, report) if gain else None
     figures, samples = found.figures(), len(found.trace)
     if out:
-        console.write_curves(out, found)
+        console.write_curves(out, found, f"Policies on {trace}", gain.panels() if gain else ())
+    if write:
+        if isinstance(found.trace, Log):
+            raise options.UsageError("--write: a log of offloads alone cannot be replayed, and gives no recommendation")
+        write_settings(write, advice, found.trace)
     if json:
         settings |= {"trace": trace, "samples": samples, "bins": bins, "offload_cost": found.offload_cost, "seed": seed}
         labels = None if found.labels is None else asdict(found.labels)
-        more = {"labels": labels, "agreement": _agreement(found), "warnings": found.warnings()}
+        more: dict[str, Any] = {"labels": labels, "trade": gain and gain.as_dict(), "agreement": _agreement(found)}
+        more |= {"warnings": found.warnings(), "recommendation": advice and advice.as_dict()}
         console.print_json({**settings, "policies": figures, **more})
     else:
         order = "in order" if horizon is None else f"drawn {console.counted(horizon, 'time')} with replacement"
@@ -94,8 +113,13 @@ def command(
         _print_legend(figures)
         _print_labels(found)
         _print_unknown(found)
+        if gain:
+            console.print_trade(gain, found.offload_cost)
+        if gain and found.estimate:
+            console.say("That is by the likeliest agreement; how far it may be off, the intervals above say.")
         _print_dips(found, bins)
-    if not found.complete:
+        print_recommendation(advice, write)
+    if gain is None:
         console.end_interrupted("these are the runs that were done.")
 
 
@@ -154,6 +178,31 @@ def _runs(bins: Sequence[int]) -> list[tuple[int, int]]:
     """
     starts = [bin for bin in bins if bin - 1 not in bins]
     return list(zip(starts, (bin for bin in bins if bin + 1 not in bins), strict=True))
+
+
+def _trade_of(found: Evaluation, horizon: int | None, seed: int, report: Progress) -> Trade | None:
+    """What the default policy gains at every price, the given one among them; None if interrupted."""
+    given = () if found.offload_cost is None else (found.offload_cost,)
+    length = len(found.trace) if isinstance(found.trace, Log) else horizon
+    settings: dict[str, Any] = {"bins": found.bins, "horizon": horizon or length, "seed": seed, "progress": report}
+    try:
+        return trade(found.source, offload_costs=(*OFFLOAD_COSTS, *given), **settings)
+    except KeyboardInterrupt:
+        return None
+
+
+def _advice(
+    found: Evaluation, names: list[str], price: str | None, target: float | None, seed: int, report: Progress
+) -> Recommendation | None:
+    """What to run; None where that cannot be told, as by a log that cannot be replayed, or if interrupted."""
+    if isinstance(found.trace, Log):
+        return None
+    cost, policies = options.offload_cost(price), None if names == ["all"] else names
+    told = cost if isinstance(cost, float) else None
+    settings: dict[str, Any] = {"bins": found.bins.bins, "seed": seed, "progress": report}
+    with suppress(KeyboardInterrupt):
+        return recommend(found.trace, policies, told, target=target, **settings)
+    return None
 
 
 def _print_legend(figures: Sequence[Mapping[str, Any]]) -> None:

@@ -43,11 +43,9 @@ def command(
 
     Example: hinge serve fashion --port 8080
     """
-    try:
-        from hinge.server import Limits, Server
-        from hinge.server.server import MIN_TOKEN
-    except ModuleNotFoundError as error:
-        raise ImportError(f"serving needs the extra 'server' ({error}): pip install 'hinge-gate[server]'") from None
+    from hinge.server import Limits, Server
+    from hinge.server.server import MIN_TOKEN
+
     if not models:
         raise UsageError("there must be a model to serve, such as 'fashion'; see 'hinge serve --help'")
     server = Server(

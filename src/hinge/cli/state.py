@@ -1,4 +1,4 @@
-"""The commands `state show`, `state rollback`, `state export` and `state merge`."""
+"""The commands `state show`, `state set`, `state rollback`, `state export` and `state merge`."""
 
 import json as json_format
 from dataclasses import asdict
@@ -18,6 +18,20 @@ from hinge.policies.policy import State
 Folder = Annotated[Path, typer.Argument(help="The folder given to a device as --state.", show_default=False)]
 
 command = typer.Typer(rich_markup_mode=None)
+
+
+@command.callback()
+def own_policy(
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:CLASS",
+            callback=lambda text: text and options.policy_named(text),
+            help="The policy of the state, if it is your own; a state alone has no code imported.",
+        ),
+    ] = None,
+) -> None:
+    """What all these commands may need to know."""
 
 
 @command.command("show")
@@ -47,6 +61,31 @@ def show_command(folder: Folder, json: options.Json = False) -> None:
         known = f"{console.counted(each.time, 'sample')}, {console.counted(each.learned, 'offload')} learned from"
         console.say(f"--to {each.generation} goes back to {known}, before a {each.before}")
     _print_bins(figures["bins"])
+
+
+@command.command("set")
+def set_command(
+    folder: Folder,
+    settings: Annotated[list[str], typer.Argument(help="offload_cost=0.3, or alpha=… where the policy has one.")],
+    json: options.Json = False,
+) -> None:
+    """Change the offload cost of a policy, or its alpha, and keep what it has learned.
+
+    Give the device the same from then on. What a policy has learned may depend on its cost, as Hedge-HI's does, or
+    hold no other, as where it is learned: then nothing is changed.
+
+    Example: hinge state set state/ offload_cost=0.3
+    """
+    read(folder)  # to open a folder that is not there would make it
+    changes = options.assignments(settings)
+    with SqliteStore(folder, seconds=None) as store:
+        before = store.generation
+        store.change(**changes)
+        figures = {"from": before, "to": store.generation, "parameters": store.policy.parameters}
+    if json:
+        console.print_json(figures)
+        return
+    console.say(f"{folder}: generation {before} became {store.generation}; {store.policy!r}")
 
 
 @command.command("rollback")

@@ -104,7 +104,7 @@ class _Pair:
         self._local = local if isinstance(local, LocalModel) else Classifier(local, confidence, labels)
         self._remote = remote if isinstance(remote, Remote) else FunctionRemote(remote)
         self._labels, self._deadline_s = labels, deadline_s
-        self.about = {"local": _identity(local), "remote": _identity(remote)}
+        self.about = _about("local", local) | _about("remote", remote)
 
     def rows(self, cases: Sequence[Case]) -> list[Row]:
         """What both say of samples, and what is true."""
@@ -155,9 +155,9 @@ class _Kept:
         if not self.path.exists():
             return []
         head, *rows = self._lines() or [{}]
-        for role, identity in self._about.items():
-            if head.get(role) != identity:
-                raise self._changed(f"the {role} model was another")
+        for name, value in self._about.items():
+            if head.get(name) != value and f"{name} sha256" not in self._about:  # a file may be moved
+                raise self._changed(f"the {name.split()[0]} model was another")
         first: list[Case] = []
         for number, row in enumerate(rows):
             case = next(cases, None)
@@ -166,7 +166,7 @@ class _Kept:
                 raise self._changed(f"sample {number} was another")
             first += [case] if case and number < batch else []
         for number, (row, again) in enumerate(zip(rows, pair.rows(first) if first else [], strict=False)):
-            for role in self._about:
+            for role in ("local", "remote"):
                 if row[role] != again[role] or abs(row["confidence"] - again["confidence"]) > _SAME:
                     raise self._changed(f"the {role} model gave another answer to sample {number}")
         return rows
@@ -228,14 +228,18 @@ def _digest(sample: Any) -> str:
     return blake2b(content, digest_size=8).hexdigest()
 
 
-def _identity(model: Any) -> str:
-    """What can be known of a model from outside: its file's name and content, or its server and name."""
+def _about(role: str, model: Any) -> dict[str, str]:
+    """What can be known of a model from outside: where it is, and the content of its file."""
     model = getattr(model, "scores", model)
-    path = getattr(model, "path", None)
-    if path is None:
-        return re.sub(r" at 0x[0-9a-f]+", "", repr(model))
-    digest = sha256()
-    for part in sorted(Path(path).parent.iterdir()):
-        if part.name.startswith(path.name) or part.name == f"{path.stem}.bin":  # weights may be beside it
-            digest.update(part.read_bytes())
-    return f"{path.name}, sha256 {digest.hexdigest()}"
+    path, url = getattr(model, "path", None), getattr(model, "url", None)
+    if hasattr(model, "target"):
+        url = f"grpc://{model.target}"
+    if path is not None:
+        digest = sha256()
+        for part in sorted(path.parent.iterdir()):
+            if part.name.startswith(path.name) or part.name == f"{path.stem}.bin":  # weights may be beside it
+                digest.update(part.read_bytes())
+        return {role: str(path), f"{role} sha256": digest.hexdigest()}
+    if url is not None:
+        return {role: url, f"{role} name": model.model}
+    return {role: re.sub(r" at 0x[0-9a-f]+", "", repr(model))}

@@ -16,8 +16,8 @@ replaced, nothing is written any more. A database that is damaged is set aside, 
 *Fork.* A child goes on in memory, writes nothing and says so in `problem`; the parent goes on.
 
 *Generations.* Every start, merge and rollback begins a generation. How those before it ended is kept for `rollback`:
-three before a start, three before a merge. A rollback takes back what was learned, not the clock, nor what a budget has
-spent. The generation that it leaves is kept until the next rollback.
+three before a start, three before a merge, three before a change of settings. A rollback takes back what was learned,
+not the clock, nor what a budget has spent. The generation that it leaves is kept until the next rollback.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-KEPT = 3  # earlier generations before a start, and before a merge, that can be gone back to
-START, MERGE = "start", "merge"  # why a generation begins; a rollback is a start, too
+KEPT = 3  # earlier generations before a start, and before a merge or a change, that can be gone back to
+START, MERGE, CHANGE = "start", "merge", "change"  # why a generation begins; a rollback is a start, too
 LARGE = 65_536  # bytes of what learning changes, above which it is written once in `seconds`
 CHECKPOINT = 1_000  # writes, after which the thread syncs at once: keeps the log at about 4 MB
 LATE_S = 10.0  # without a sync, after which there is a problem
@@ -142,6 +142,39 @@ class MemoryStore:
         """What the function returns for the policy, while no other thread decides or learns."""
         with self._lock:
             return function(self.policy)
+
+    def merge(self, *other_states: Mapping[str, Any]) -> None:
+        """Add the evidence in other devices' states, of gates or policies; if one is refused, none is added.
+
+        States of gates with other bins or another confidence measure are refused.
+        """
+        states = [self.fitting(state) for state in other_states]
+
+        def merge_all(policy: Policy) -> None:
+            for state in states:
+                policy.merge(state)
+
+        self._change(merge_all)
+
+    def fitting(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The policy's state in a gate's or policy's, if it was made with these bins and this measure, or is silent."""
+        held, mine = unsealed(state), self._description()
+        if "hinge_gate" in held and mine is not None:
+            for what in ("bins", "confidence"):
+                if held.get(what) != mine[what]:
+                    raise InvalidState(
+                        f"the state to merge was made with {what} {held.get(what)!r:.200}, "
+                        f"and this one with {mine[what]}: evidence cannot be added"
+                    )
+        return policy_state(held)
+
+    def _description(self) -> State | None:
+        return None if self.gate is None else self.gate.description()
+
+    def _change(self, change: Callable[[Policy], None]) -> None:
+        with self._lock:
+            change(restore(self.policy.state()))  # what is refused changes nothing
+            change(self.policy)
 
     def warnings(self) -> tuple[str | None, int, str | None]:
         """What the policy cannot keep, how many changes of the world it has found, and `problem`."""
@@ -400,35 +433,13 @@ class SqliteStore(MemoryStore):
         """How the present generation ends. Needs `_lock`."""
         return Row(self._content, encode(self.policy.progress()))
 
-    def merge(self, *other_states: Mapping[str, Any]) -> None:
-        """Add the evidence in other devices' states, of gates or policies; if one is refused, none is added.
-
-        States of gates with other bins or another confidence measure are refused.
-        """
-        states = [self.fitting(state) for state in other_states]
-
-        def merge_all(policy: Policy) -> None:
-            for state in states:
-                policy.merge(state)
-
-        self._change(merge_all)
-
     def warm_start(self, state: Mapping[str, Any], weight: float) -> None:
         """Start the policy from what another knows; see `Policy.warm_start`."""
         fitting = self.fitting(state)
         self._change(lambda policy: policy.warm_start(fitting, weight))
 
-    def fitting(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The policy's state in a gate's or policy's, if it was made with these bins and this measure, or is silent."""
-        held = unsealed(state)
-        if "hinge_gate" in held and self._described is not None:
-            for what in ("bins", "confidence"):
-                if held.get(what) != self._described[what]:
-                    raise InvalidState(
-                        f"the state to merge was made with {what} {held.get(what)!r:.200}, "
-                        f"and this one with {self._described[what]}: evidence cannot be added"
-                    )
-        return policy_state(held)
+    def _description(self) -> State | None:
+        return self._described
 
     def _change(self, change: Callable[[Policy], None]) -> None:
         before = self.locked(lambda policy: policy.state())
@@ -444,6 +455,25 @@ class SqliteStore(MemoryStore):
                 self._changed()
             if self._failure is None:
                 self._attempt(self._write, self._back_up)
+
+    def change(self, **settings: Any) -> None:
+        """Change settings of the policy, and keep what it has learned; see `Policy.changed`.
+
+        `policy` is another object afterwards.
+        """
+        with self._syncing, self._disk:
+            with self._lock:
+                end, policy = self._end(), self.policy.changed(**settings)
+                self._replace(policy)
+                self._begin(CHANGE, end)
+                self._changed()
+            if self._failure is None:
+                self._attempt(self._write, self._back_up)
+
+    def _replace(self, policy: Policy) -> None:
+        self.policy = policy
+        if self.gate is not None:
+            self.gate.policy = policy
 
     def rollback(self, to: int | None = None) -> int:
         """Go back to before the last start or merge that changed anything, or to how the generation `to` ended.
@@ -462,9 +492,7 @@ class SqliteStore(MemoryStore):
                 policy = restore({**target.policy, "time": present["time"], "carried": carried, "pending": []})
                 self._rows[self.generation] = self._end()
                 self._past, self._aside = remember(target.past, target.number, START), self.generation
-                self.policy = policy
-                if self.gate is not None:
-                    self.gate.policy = policy
+                self._replace(policy)
                 self._begin(START, None)
                 self._changed()
             if self._failure is None:
@@ -524,7 +552,8 @@ def _knowledge(state: State, spent: tuple[str, ...]) -> Any:
     """What a rollback takes back."""
     carried = {field: values for field, values in state["carried"].items() if field not in spent}
     truths = state.get("truths", [0.0] * TRUTHS)  # which older versions do not have
-    return json.loads(encode([state["learned"], state["alarms"], state["evidence"], state["merged"], carried, truths]))
+    known = [state[field] for field in ("parameters", "learned", "alarms", "evidence", "merged")]
+    return json.loads(encode([*known, carried, truths]))
 
 
 def _resumed(folder: Path, gate: Gate, state: State) -> Policy:

@@ -3,10 +3,14 @@
 A local model gives `(label, confidence)` for a sample. `Classifier` makes one of a function from sample to scores: the
 label is the class that scores highest, the confidence comes from all scores (`hinge.confidence`). Models from files are
 such functions: the sample goes in as the model's one input, the scores come out.
+
+Many models end in a softmax of their own. Outputs that are probabilities, no number below 0 and their sum 1, in every
+one of the first samples, are taken for what they are: their scores are the logarithms. One row that is not ends that.
 """
 
 from __future__ import annotations
 
+import logging
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -14,17 +18,29 @@ from contextlib import contextmanager
 from functools import lru_cache
 from math import exp
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hinge.confidence import ConfidenceMeasure, max_softmax, softmax_temperature
+from hinge.confidence import (
+    ConfidenceMeasure,
+    are_probabilities,
+    class_scores,
+    log_probabilities,
+    max_softmax,
+    softmax_temperature,
+    takes_scores,
+)
 from hinge.errors import InvalidModel, printable
 from hinge.oip.tensors import cast
 from hinge.traces import Trace
 
 MAX_FILE_BYTES = 2**31 - 1  # Protocol Buffers end there, and so do flat buffers
+
+WATCHED = 64  # samples in which outputs have to be probabilities, to be taken for them ever after
+
+log = logging.getLogger("hinge")
 
 _FEW = 64  # classes up to which Python's numbers are quicker than numpy's arrays
 _MANY = 4096  # classes up to which a sum of float32 has an error below 1e-6
@@ -37,18 +53,23 @@ _EXP_LIMIT_32 = 80.0  # the same for a float32, and the sum of `_MANY` of it
 class LocalModel(Protocol):
     """A local model that reports its own confidence; `Classifier` makes one of a function from sample to scores."""
 
-    def answer(self, sample: Any) -> tuple[Any, float]: ...
+    def answer(self, sample: Any) -> tuple[Any, float]:
+        """The label of a sample, a number or a text as the remote's are, and the confidence in it, from 0 to 1."""
 
-    def answer_many(self, samples: Sequence[Any]) -> Sequence[tuple[Any, float]]: ...
+    def answer_many(self, samples: Sequence[Any]) -> Sequence[tuple[Any, float]]:
+        """The same for each of many samples, in their order."""
 
 
 class Classifier:
     """A function from sample to scores as a local model; labels are class indices, or the names given.
 
-    A function with a method `many`, from samples to an array of scores with a row for each, is asked for batches.
+    A function with a method `many`, from samples to an array of scores with a row for each, is asked for batches. One
+    with a method `labelled` gives labels of its own beside these.
 
     >>> Classifier(lambda sample: [0.0, sample], labels=["cat", "dog"]).answer(2.0)
     ('dog', 0.8807970779778824)
+    >>> Classifier(lambda sample: [0.25, 0.75]).answer(None)  # probabilities
+    (1, 0.75)
     """
 
     def __init__(
@@ -59,14 +80,22 @@ class Classifier:
     ) -> None:
         self.scores, self._measure, self._labels = scores, confidence, labels
         self._many = getattr(scores, "many", None)
+        self._labelled = getattr(scores, "labelled", None) if labels is None else None
         self._temperature = softmax_temperature(confidence)  # None: another measure, which is slower
+        self._probabilities = takes_scores(confidence)  # the outputs are, as far as is known
+        self._watched, self._said = 0, False  # samples whose outputs were; whether that was said
 
     def answer(self, sample: Any) -> tuple[Any, float]:
         """The label and confidence of one sample."""
+        if self._labelled is not None:
+            return self.answer_many([sample])[0]
         return self._judged(self.scores(sample))
 
     def answer_many(self, samples: Sequence[Any]) -> Sequence[tuple[Any, float]]:
         """The labels and confidences of many samples, each as `answer` gives it."""
+        if self._labelled is not None:
+            labels, rows = self._labelled(samples)
+            return [(label, self._judged(row)[1]) for label, row in zip(labels, rows, strict=True)]
         if self._many is None or len(samples) == 0:
             return [self.answer(sample) for sample in samples]
         scores: NDArray[Any] = self._many(samples)
@@ -77,23 +106,68 @@ class Classifier:
         return [self._judged(row) for row in scores]
 
     def _judged(self, scores: Any) -> tuple[Any, float]:
-        best = -1
+        if not isinstance(scores, (np.ndarray, list)):
+            scores = np.asarray(scores)
+        if self._probabilities:
+            scores = self._logarithms(scores)
+        best, few = -1, isinstance(scores, list) or (scores.ndim == 1 and len(scores) <= _FEW)
         if self._temperature is not None:
-            is_array = isinstance(scores, np.ndarray)
-            if len(scores) > _FEW:
-                best, confidence = _top_of_many(scores if is_array else np.asarray(scores), self._temperature)
+            if few:
+                plain = scores if isinstance(scores, list) else scores.tolist()
+                best, confidence = _top_of_few(plain, self._temperature)
             else:
-                best, confidence = _top_of_few(scores.tolist() if is_array else list(scores), self._temperature)
+                best, confidence = _top_of_many(scores, self._temperature)
         if best < 0:
+            _check_row(scores)
             confidence = float(self._measure(scores))  # refuses scores that are no finite numbers, and says why
             best = int(np.argmax(scores))
         return (best if self._labels is None else self._named(best, len(scores))), confidence
+
+    def _logarithms(self, outputs: Any) -> Any:
+        """The logarithms of outputs that are probabilities, as all before were; else the outputs."""
+        _check_row(outputs)
+        if self._watched < WATCHED:
+            self._probabilities = are_probabilities(outputs)
+            if not self._probabilities:
+                if self._said:
+                    log.warning("%r: its outputs are taken for scores from now on: they no longer sum to 1", self)
+                return outputs
+            if not self._said and np.max(outputs) < 1:  # 0 and 1 alone may be anything
+                log.warning("%r: its outputs are probabilities, so that no softmax is taken of them", self)
+                self._said = True
+            self._watched += 1
+        return log_probabilities(outputs)
+
+    def __repr__(self) -> str:
+        return str(self.scores.path) if isinstance(self.scores, FileModel) else "the local model"
 
     def _named(self, best: int, classes: int) -> Any:
         labels = self._labels or ()
         if len(labels) != classes:
             raise ValueError(f"Device: labels must name {classes} classes, as the local model has, got {len(labels)}")
         return labels[best]
+
+
+def _check_row(scores: Any) -> None:
+    """Refuse what are not the scores of one sample, and say what to do.
+
+    >>> _check_row(np.array([[0.2, 0.8]]))
+    Traceback (most recent call last):
+    ValueError: Device: local must return a score for each class, of one sample, got shape [1, 2]: return row 0
+    >>> _check_row(np.array(None))
+    Traceback (most recent call last):
+    ValueError: Device: local must return a score for each class, of one sample, got None
+    """
+    array = np.asarray(scores)
+    if array.ndim == 1 and len(array) > 1 and array.dtype.kind in "fiu":
+        return
+    if array.ndim == 2 and len(array) == 1:
+        found = f"shape {list(array.shape)}: return row 0"
+    elif array.dtype.kind not in "fiu" or array.ndim > 1:
+        found = f"shape {list(array.shape)}" if array.ndim > 1 else f"{array.tolist()!r:.80}"
+    else:
+        found = f"{array.tolist()!r:.80}: of two classes return both, [1 - p, p]; a regression has none"
+    raise ValueError(f"Device: local must return a score for each class, of one sample, got {found}")
 
 
 def _top_of_few(scores: list[Any], temperature: float = 1.0) -> tuple[int, float]:
@@ -222,22 +296,65 @@ class OneInput:
             )
 
 
+class Output(NamedTuple):
+    """An output of a model: its name, what its numbers are as numpy's `kind` has it ("O": text), its shape."""
+
+    name: str
+    kind: str
+    shape: Sequence[int]  # -1 stands for any size
+
+    @property
+    def is_label(self) -> bool:
+        """Whether it may be a label for each sample, as a number or text."""
+        return self.kind in "iuO" and all(size in (-1, 1) for size in self.shape) and len(self.shape) <= 2
+
+
+def choose_outputs(path: str | Path, outputs: Sequence[Output], wanted: str | None) -> tuple[Output, Output | None]:
+    """The output with the scores, the one that is named or else the first of real numbers; and one with labels, if any.
+
+    >>> label, scores = Output("label", "i", [-1]), Output("probabilities", "f", [-1, 3])
+    >>> choose_outputs("m.onnx", [label, scores], None) == (scores, label)
+    True
+    >>> choose_outputs("m.onnx", [label], None)
+    Traceback (most recent call last):
+    hinge.errors.InvalidModel: m.onnx: a local model must give scores, and this one gives none, but 'label'
+    """
+    names = ", ".join(repr(output.name) for output in outputs) or "nothing"
+    if wanted is not None and wanted not in [output.name for output in outputs]:
+        raise InvalidModel(f"{path}: the model has no output {wanted!r}; it has {names}")
+    found = [output for output in outputs if wanted in (None, output.name) and output.kind in ("f", "i", "u")]
+    # The order stays as it is among equals: the first of real numbers, or else of whole ones.
+    ranked = sorted((output for output in found if not output.is_label), key=lambda output: output.kind != "f")
+    if not ranked:
+        raise InvalidModel(
+            f"{path}: a local model must give scores, and this one gives none, but {repr(wanted) if wanted else names}"
+        )
+    return ranked[0], next((output for output in outputs if output.is_label), None)
+
+
 class FileModel(ABC):
-    """A model from a file, as a function from sample to scores; a subclass for each format runs it."""
+    """A model from a file, as a function from sample to scores; a subclass for each format runs it.
+
+    Scores are a number for each class, whatever axes of size 1 are around them; of one number, the probability p of
+    the second of two classes, they are 1 - p and p.
+    """
+
+    labelled: Callable[[Sequence[Any]], tuple[list[Any], NDArray[Any]]] | None = None  # where it gives labels, too
 
     def __init__(self, path: str | Path, input: OneInput) -> None:
         self.path, self.input = Path(path), input
 
     def __call__(self, sample: Any) -> NDArray[Any]:
         """The scores of one sample."""
-        scores: NDArray[Any] = self._scores(self.input.one(sample))[0]
-        return scores
+        scores = self._scores(self.input.one(sample))
+        row: NDArray[Any] = scores[0] if scores.ndim == 2 and scores.shape[1] > 1 else self._rows(scores, 1)[0]
+        return row
 
     def many(self, samples: Sequence[Any] | NDArray[Any]) -> NDArray[Any]:
         """The scores of many samples, a row for each."""
         if not self.input.batches:
             return np.stack([self(sample) for sample in samples])
-        return self._scores(self.input.many(samples))
+        return self._rows(self._scores(self.input.many(samples)), len(samples))
 
     def check(self, sample: Any) -> None:
         """Raise `InvalidModel` unless the model takes such samples."""
@@ -248,6 +365,12 @@ class FileModel(ABC):
 
     @abstractmethod
     def _scores(self, input: NDArray[Any]) -> NDArray[Any]: ...
+
+    def _rows(self, outputs: NDArray[Any], samples: int) -> NDArray[Any]:
+        try:
+            return class_scores(outputs, samples)
+        except ValueError as error:
+            raise InvalidModel(f"{self.path}: {error}") from None
 
 
 @contextmanager
@@ -288,12 +411,11 @@ def read_file(path: Path) -> bytes:
         raise InvalidModel(f"{path}: {problem}") from None
 
 
-def check_ends(path: str | Path, inputs: int, outputs: int) -> None:
-    """Refuse a model that does not take one tensor, or gives none."""
-    if inputs != 1:
-        raise InvalidModel(f"{path}: a local model must have one input, this one has {inputs}")
-    if outputs == 0:
-        raise InvalidModel(f"{path}: a local model must have an output, this one has none")
+def check_inputs(path: str | Path, names: Sequence[str]) -> None:
+    """Refuse a model that does not take one tensor."""
+    if len(names) != 1:
+        found = ", ".join(map(repr, names)) or "none"
+        raise InvalidModel(f"{path}: a local model must have one input, this one has {len(names)}: {found}")
 
 
 def first_line(error: Exception) -> str:

@@ -10,29 +10,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge._checks import whole
-from hinge.models.base import FileModel, OneInput, check_ends, first_line, loading, read_file
+from hinge.models.base import FileModel, OneInput, Output, check_inputs, choose_outputs, first_line, loading, read_file
 
 
 class LiteRTModel(FileModel):
     """A `.tflite` file as a function from sample to scores.
 
-    It has one input, whose first axis is for samples; of several outputs the first are the scores. Where the input is
-    quantised, samples are integers of its type, or floats, which are quantised; quantised scores come back as floats.
+    It has one input, whose first axis is for samples; the scores are the output named, or the first of real numbers.
+    Where the input is quantised, samples are integers of its type, or floats, which are quantised; quantised scores
+    come back as floats.
 
     >>> LiteRTModel("missing.tflite")
     Traceback (most recent call last):
     hinge.errors.InvalidModel: missing.tflite: there is no such file
     """
 
-    def __init__(self, path: str | Path, *, threads: int = 1) -> None:
+    def __init__(self, path: str | Path, *, output: str | None = None, threads: int = 1) -> None:
         content = read_file(Path(path))
         whole("LiteRTModel", "threads", threads, 1)
         with loading(path, first_line):
             self._own = _Own(content, threads)
             inputs, outputs = self._own.interpreter.get_input_details(), self._own.interpreter.get_output_details()
-            check_ends(path, len(inputs), len(outputs))
+            check_inputs(path, [details["name"] for details in inputs])
+            found = [_output(details) for details in outputs]
+            chosen = outputs[found.index(choose_outputs(path, found, output)[0])]
             super().__init__(path, _input(str(path), inputs[0]))
-            self._from, self._to, self._scale = inputs[0]["index"], outputs[0]["index"], _scale(outputs[0])
+            self._from, self._to, self._scale = inputs[0]["index"], chosen["index"], _scale(chosen)
 
     def _scores(self, input: NDArray[Any]) -> NDArray[Any]:
         interpreter = self._own.resized(self._from, input.shape)
@@ -97,6 +100,11 @@ class _QuantisedInput(OneInput):
 def _input(owner: str, details: dict[str, Any]) -> OneInput:
     shape, dtype, scale = tuple(details["shape_signature"].tolist()), np.dtype(details["dtype"]), _scale(details)
     return OneInput(owner, shape, dtype) if scale is None else _QuantisedInput(owner, shape, dtype, scale)
+
+
+def _output(details: dict[str, Any]) -> Output:
+    kind = "f" if _scale(details) else np.dtype(details["dtype"]).kind  # quantised numbers come back as real ones
+    return Output(details["name"], kind, details["shape_signature"].tolist())
 
 
 def _scale(details: dict[str, Any]) -> _Scale | None:

@@ -13,17 +13,18 @@ from __future__ import annotations
 import mmap
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from hinge._checks import shown
 from hinge.errors import InvalidMessage, InvalidModel
-from hinge.models.base import FileModel, OneInput, check_ends, first_line, loading, read_file
+from hinge.models.base import FileModel, OneInput, Output, check_inputs, choose_outputs, first_line, loading, read_file
 from hinge.oip.protobuf import fields
 from hinge.oip.tensors import TensorSpec, dtype_of
 
@@ -53,6 +54,7 @@ _FIELDS: dict[str, dict[int, str]] = {
     "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
     "sparse": {1: "tensor", 2: "tensor"},
 }
+_MAPS = re.compile(r"seq\(map\((?:int64|string),tensor\(float\)\)\)")  # what ZipMap gives, for each sample
 _EXTERNAL_DATA, _DATA_LOCATION = 13, 14  # fields of a tensor
 _NAMES = {"node": (4, 7), "function": (1, 10)}  # fields of what a node calls, or a function is called: name and domain
 _EXTERNAL = 1  # the data_location of a tensor whose data is in another file
@@ -274,8 +276,10 @@ def _locations(tensor: list[tuple[int, memoryview | int]]) -> list[str]:
 
 def _spec(role: str, node: Any) -> TensorSpec:
     form = node.type.removeprefix("tensor(").removesuffix(")")
+    if is_map(node):
+        return TensorSpec(node.name, "FP32", (-1, -1))
     if form not in _DATATYPES:
-        raise InvalidModel(f"{role} {node.name!r}: {node.type} is not a type that can be sent")
+        raise InvalidModel(f"{role} {node.name!r}: {node.type} is not a type that can be sent; export it as a tensor")
     shape = tuple(size if isinstance(size, int) else -1 for size in node.shape)
     try:
         return TensorSpec(node.name, _DATATYPES[form], shape)
@@ -291,7 +295,8 @@ def _problem(error: Exception) -> str:
 class OnnxModel(FileModel):
     """A model from a file, as a function from sample to scores.
 
-    It has one input, whose first axis is for samples; of several outputs the first, or the one named, are the scores.
+    It has one input, whose first axis is for samples; the scores are the output named, or else the first of real
+    numbers. Labels that the model gives beside them are its answers; a ZipMap, as skl2onnx adds it, is seen through.
 
     >>> from hinge import fashion
     >>> images, labels = fashion.labelled_images()
@@ -303,14 +308,46 @@ class OnnxModel(FileModel):
     def __init__(self, path: str | Path, *, output: str | None = None, threads: int | None = None) -> None:
         session = open_session(path, threads=threads)
         with loading(path, _problem):
-            inputs, outputs = input_specs(session), output_specs(session)
-        check_ends(path, len(inputs), len(outputs))
-        names = [spec.name for spec in outputs]
-        if output is not None and output not in names:
-            raise InvalidModel(f"{path}: the model has no output {output!r}; it has {', '.join(map(repr, names))}")
+            inputs, outputs = input_specs(session), [_output(node) for node in session.get_outputs()]
+        check_inputs(path, [spec.name for spec in inputs])
+        scores, label = choose_outputs(path, outputs, output)
         super().__init__(path, OneInput(str(path), inputs[0].shape, dtype_of(inputs[0].datatype)))
-        self._name, self._outputs, self._run = inputs[0].name, [output or names[0]], session.run
+        self._name, self._outputs, self._run = inputs[0].name, [scores.name], session.run
+        if label is not None:
+            self._both, self.labelled = [label.name, scores.name], self._labelled
 
     def _scores(self, input: NDArray[Any]) -> NDArray[Any]:
-        scores: NDArray[Any] = self._run(self._outputs, {self._name: input})[0]
-        return scores
+        return as_array(self._run(self._outputs, {self._name: input})[0])
+
+    def _labelled(self, samples: Sequence[Any]) -> tuple[list[Any], NDArray[Any]]:
+        """The model's own labels of the samples, and their scores."""
+        parts = [self.input.many(samples)] if self.input.batches else [self.input.one(sample) for sample in samples]
+        found = [self._run(self._both, {self._name: part}) for part in parts if len(part)]
+        labels = [label for labels, _ in found for label in labels.ravel().tolist()]
+        return labels, np.concatenate([self._rows(as_array(scores), len(label)) for label, scores in found])
+
+
+def _output(node: Any) -> Output:
+    """What an output is."""
+    form = node.type.removeprefix("tensor(").removesuffix(")")
+    if form in _DATATYPES:
+        shape = [size if isinstance(size, int) else -1 for size in node.shape]
+        return Output(node.name, "O" if form == "string" else dtype_of(_DATATYPES[form]).kind, shape)
+    return Output(node.name, "f" if is_map(node) else node.type, [-1, -1])
+
+
+def is_map(node: Any) -> bool:
+    """Whether an output is a sequence of maps, from classes to numbers, as ZipMap gives it."""
+    return _MAPS.fullmatch(node.type) is not None
+
+
+def as_array(output: Any) -> NDArray[Any]:
+    """What a session gave for an output: of a sequence of maps, from classes to numbers, the numbers.
+
+    >>> as_array([{"cat": 0.25, "dog": 0.75}])
+    array([[0.25, 0.75]], dtype=float32)
+    """
+    if not isinstance(output, list):
+        array: NDArray[Any] = np.asarray(output)
+        return array
+    return np.array([list(row.values()) for row in output], np.float32)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge.errors import InvalidModel
-from hinge.models.base import FileModel, OneInput, check_ends, loading, read_file
+from hinge.models.base import FileModel, OneInput, Output, check_inputs, choose_outputs, loading, read_file
 from hinge.models.onnx import SMALL_MODEL_BYTES, check_content
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class OpenVINOModel(FileModel):
     """A model from an ONNX file, or from an `.xml` file with its weights in the `.bin` file beside it.
 
-    It has one input, whose first axis is for samples; of several outputs the first are the scores.
+    It has one input, whose first axis is for samples; the scores are the output named, or the first of real numbers.
 
     >>> from hinge import fashion
     >>> images, labels = fashion.labelled_images()
@@ -30,17 +30,19 @@ class OpenVINOModel(FileModel):
     ('ankle boot', 'ankle boot')
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, output: str | None = None) -> None:
         content, weights = _files(Path(path))
         with loading(path, _last_line):
             model = _compiled(_read(content, weights), small=len(weights or content) <= SMALL_MODEL_BYTES)
-            check_ends(path, len(model.inputs), len(model.outputs))
+            check_inputs(path, [port.any_name for port in model.inputs])
+            outputs = [_output(number, port) for number, port in enumerate(model.outputs)]
+            self._number = outputs.index(choose_outputs(path, outputs, output)[0])
             super().__init__(path, _input(str(path), model.inputs[0]))
             self._own = _Own(model)
 
     def _scores(self, input: NDArray[Any]) -> NDArray[Any]:
         # The input is read where it lies, which halves the time of a small model; the scores are a copy.
-        scores: NDArray[Any] = self._own.request.infer({0: input}, share_inputs=True)[0]
+        scores: NDArray[Any] = self._own.request.infer({0: input}, share_inputs=True)[self._number]
         return scores
 
 
@@ -88,6 +90,14 @@ def _input(owner: str, port: Any) -> OneInput:
         raise InvalidModel(f"{owner}: the first axis of the input must be for samples, its shape is unknown")
     shape = tuple(size.get_length() if size.is_static else -1 for size in port.partial_shape)
     return OneInput(owner, shape, np.dtype(port.element_type.to_dtype()))
+
+
+def _output(number: int, port: Any) -> Output:
+    rank = port.partial_shape.rank
+    known = () if rank.is_dynamic else port.partial_shape
+    shape = [size.get_length() if size.is_static else -1 for size in known] or [-1, -1]
+    name = port.any_name if port.names else str(number)
+    return Output(name, np.dtype(port.element_type.to_dtype()).kind, shape)
 
 
 def _last_line(error: Exception) -> str:

@@ -19,6 +19,7 @@ in the table is derived from the evidence, or saved as it is (`carried`).
 Names turn into policies in `build`, `restore` and `policy_class`, and nowhere else.
 """
 
+import copy
 import hashlib
 import inspect
 import secrets
@@ -31,9 +32,9 @@ from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
-from hinge._checks import did_you_mean, positive, real, shown, whole
+from hinge._checks import did_you_mean, positive, real, share, shown, whole
 from hinge.costs import shifted_cost
-from hinge.errors import InvalidDecision, InvalidState, InvalidType, UnknownName
+from hinge.errors import InvalidDecision, InvalidState, InvalidType, InvalidValue, UnknownName
 
 if TYPE_CHECKING:
     import numpy as np
@@ -155,6 +156,7 @@ class Functions(NamedTuple):
 LABELS, DISAGREEMENT, GAIN = 0, 1, 2  # what true labels have taught: their number, and two sums (`shifted_cost`)
 TRUTHS = 3
 
+CHANGEABLE = ("offload_cost", "alpha")  # of a policy that has learned, where its evidence does not depend on them
 STATE_VERSION = 1
 OUTSTANDING = 65_536  # decisions that may wait for feedback at once; beyond that the oldest are dropped
 MOST_SAMPLES = 2**53  # that a state may speak of: larger counts are not exact in a float, and nothing lives so long
@@ -179,6 +181,7 @@ class Policy(ABC):
     name: ClassVar[str]
     evidence: tuple[str, ...] = ()  # columns that are sums of what was learned: saved, and added up by `merge`
     carried: tuple[str, ...] = ()  # columns that cannot be derived from the evidence: saved as they are
+    licences: tuple[str, ...] = ()  # carried columns that end when a setting changes, as they were found by the old one
     spent: tuple[str, ...] = ()  # carried columns that hold what a budget has spent: a rollback leaves them alone
     order_matters: tuple[str, ...] = ()  # columns of the evidence that depend on the order of the feedback
     merges_on: tuple[str, ...] = ("bins",)  # parameters that two policies must share to add up their evidence
@@ -267,6 +270,37 @@ class Policy(ABC):
         """The policy built from settings that may hold more than it needs."""
         return made(cls, cls, settings)
 
+    def changed(self, **settings: Any) -> Self:
+        """The same policy with another `offload_cost` or `alpha`, and all that it has learned.
+
+        A policy whose evidence was gathered for one cost, or one that learns its cost, refuses another.
+
+        >>> from hinge import HILCBLite
+        >>> policy = HILCBLite(bins=2, offload_cost=0.5)
+        >>> for decision in policy.decide_many([1] * 20):
+        ...     policy.learn(decision, agreed=True)
+        >>> policy.decide(1).offload, policy.changed(offload_cost=0.05).decide(1).offload
+        (False, True)
+        """
+        owner, inside, state = type(self).__name__, self.unlimited, copy.deepcopy(self.state())
+        parameters = state["parameters"]
+        while "policy" in parameters:  # of a budget
+            parameters = parameters["policy"]["parameters"]
+        for name, value in settings.items():
+            if name not in CHANGEABLE or name not in parameters:
+                known = " and ".join(each for each in CHANGEABLE if each in parameters) or "nothing"
+                raise InvalidValue(owner, name, f"cannot be changed: of {inside.name}, {known} can")
+            if name in inside.merges_on:
+                raise InvalidValue(owner, name, f"cannot be changed: what {inside.name} has learned depends on it")
+            if parameters[name] is None or value is None:
+                raise InvalidValue(owner, name, "cannot be changed: one that is learned needs other evidence")
+            parameters[name] = value
+        for field, values in state["carried"].items():
+            if field.rpartition(".")[2] in inside.licences:
+                values[:] = [0] * len(values)
+        type(self)(**state["parameters"])  # so that a wrong value is refused by its name
+        return type(self).restore(state)
+
     def fresh(self, seed: int | None = None) -> Self:
         """The same policy before its first sample; a randomised one gets the new seed if one is given."""
         parameters = self.parameters
@@ -304,7 +338,7 @@ class Policy(ABC):
         owner = type(self).__name__
         if not self.takes_cost:
             raise TypeError(f"{owner}: cost cannot be used before an offload; 'sentinel' can, got {cost!r}")
-        return _share(owner, "cost", cost)
+        return share(owner, "cost", cost)
 
     def decide_many(
         self, bins: "Iterable[int] | NDArray[np.integer[Any]]", costs: Iterable[float | None] | None = None
@@ -389,7 +423,7 @@ class Policy(ABC):
         (0.3, 1.0)
         """
         owner = type(self).__name__
-        disagreement, gain = _share(owner, "disagreement", disagreement), real(owner, "gain", gain, -1, 1)
+        disagreement, gain = share(owner, "disagreement", disagreement), real(owner, "gain", gain, -1, 1)
         self._check_movable()
         before = self.shifted_cost
         _add(self._truths, (1.0, disagreement, gain))
@@ -429,7 +463,7 @@ class Policy(ABC):
         >>> policy.learned, policy.state()["evidence"]["costs"][:2]  # two costs and their sum: 0.9 + 0.5 + 0.5
         (2, [2.0, 1.9])
         """
-        time, paid = self._waiting(decision), _share(type(self).__name__, "cost", cost)
+        time, paid = self._waiting(decision), share(type(self).__name__, "cost", cost)
         del self._pending[time]
         if self.offload_cost is None and self.weighs_cost and self.charges_failures:
             self._owed += paid
@@ -439,9 +473,11 @@ class Policy(ABC):
         if not isinstance(decision, Decision):
             raise TypeError(f"{type(self).__name__}: decision must be a Decision, got {decision!r}")
         time = decision.time
-        if time is None or self._pending.get(time) != decision:
-            raise InvalidDecision(f"{type(self).__name__}: {self._refusal(decision)}, got {decision!r}")
-        return time
+        if time is not None:
+            found = self._pending.get(time)
+            if found is decision or found == decision:  # the first is quicker, and usual
+                return time
+        raise InvalidDecision(f"{type(self).__name__}: {self._refusal(decision)}, got {decision!r}")
 
     def _refusal(self, decision: Decision) -> str:
         if decision.time is None:
@@ -457,11 +493,11 @@ class Policy(ABC):
             return 1.0  # unknown for an accepted sample: no error was seen
         if type(agreed).__name__ in ("bool", "bool_"):  # numpy's booleans
             return float(bool(agreed))
-        return _share(type(self).__name__, "agreed", agreed)
+        return share(type(self).__name__, "agreed", agreed)
 
     def _checked_cost(self, decision: Decision, cost: float | None) -> float:
         if cost is not None:
-            return _share(type(self).__name__, "cost", cost)
+            return share(type(self).__name__, "cost", cost)
         if self.offload_cost is None and self.weighs_cost and (decision.offload or Need.COST in self.needs):
             raise TypeError(f"{type(self).__name__}: cost must be a number, as the offload cost is learned, got None")
         return self.offload_cost or 0.0
@@ -689,6 +725,8 @@ class Policy(ABC):
         if not isinstance(state, Mapping):
             raise TypeError(f"{cls.__name__}: state must be a dict as state() returns it, got {shown(state)}")
         version = state.get("hinge_state")
+        if "hinge_gate" in state:
+            raise InvalidState(f"{cls.__name__}: state is that of a gate; give its policy's part, state['policy']")
         if type(version) is not int or version < 1:
             raise InvalidState(f"{cls.__name__}: state must have a 'hinge_state' version, got {shown(version)}")
         if version > STATE_VERSION:
@@ -793,11 +831,6 @@ class Policy(ABC):
     def _aged(self, evidence: Evidence, since: int) -> Evidence:
         """What is left at present of evidence as of an earlier time."""
         return {field: list(values) for field, values in evidence.items()}
-
-
-def _share(owner: str, name: str, value: object) -> float:
-    """A number from 0 to 1."""
-    return value if type(value) is float and 0.0 <= value <= 1.0 else real(owner, name, value, 0, 1)
 
 
 def _add(total: MutableSequence[float], values: Sequence[float]) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -33,7 +32,8 @@ _POLL_S = 0.001  # how often an event loop checks whether a worker thread has en
 class FunctionRemote:
     """A function from sample to label as a remote.
 
-    A model from a file is one too: it has a method `many`, from samples to scores, and the best class is the label.
+    A model from a file is one too: it has a method `many`, from samples to scores, and the best class is the label; or
+    `labelled`, for labels of its own.
 
     >>> FunctionRemote(lambda sample: sample > 3).ask([1, 5], Deadline.after(60)).labels
     [False, True]
@@ -41,9 +41,12 @@ class FunctionRemote:
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function, self._many = function, getattr(function, "many", None)
+        self._labelled = getattr(function, "labelled", None)
 
     def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
         """The labels of the samples, one after another, or all at once by a model from a file."""
+        if self._labelled is not None:
+            return Reply(self._labelled(samples)[0])
         if self._many is not None:
             return Reply(np.argmax(self._many(samples), axis=1).tolist())
         return Reply([self._function(sample) for sample in samples])
@@ -94,9 +97,9 @@ class InThreads:
         """The remote's reply, or its exception; raises `RemoteLate` at the deadline."""
         outcome: SimpleQueue[Outcome] = SimpleQueue()
         try:
-            self._permits.get(timeout=_left(deadline))
+            self._permits.get(timeout=deadline.left())
             self._start(samples, deadline, outcome.put)
-            return _result(outcome.get(timeout=_left(deadline)))
+            return _result(outcome.get(timeout=deadline.left()))
         except Empty:
             raise _late() from None
 
@@ -110,7 +113,7 @@ class InThreads:
                 loop.call_soon_threadsafe(_set, future, outcome)
 
         try:
-            async with asyncio.timeout(_left(deadline)):
+            async with asyncio.timeout(deadline.left()):
                 while not self._permitted():
                     await asyncio.sleep(_POLL_S)
                 self._start(samples, deadline, deliver)
@@ -165,7 +168,7 @@ class InTasks:
         task = asyncio.ensure_future(self._remote.ask_async(samples, deadline))
         try:
             # Unlike wait_for and timeout, wait returns also if the coroutine does not heed its cancellation.
-            await asyncio.wait([task], timeout=_left(deadline))
+            await asyncio.wait([task], timeout=deadline.left())
             if not task.done():
                 raise _late()
             if task.cancelled():
@@ -184,6 +187,8 @@ class InTasks:
 def for_threads(remote: Any, at_once: int) -> Remote:
     """What a user gives a `Device`, as a remote that keeps the deadline."""
     if isinstance(remote, Remote):
+        if inspect.iscoroutinefunction(remote.ask):
+            raise TypeError("Device: remote has a coroutine function as ask; AsyncDevice takes it, named ask_async")
         return remote if getattr(remote, "keeps_deadline", False) else InThreads(remote, at_once)
     if callable(remote) and not _is_coroutine_function(remote):
         return InThreads(FunctionRemote(remote), at_once)
@@ -223,10 +228,6 @@ def _set(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
 def _discard(task: asyncio.Future[Reply]) -> None:
     if not task.cancelled():
         task.exception()  # marks it as retrieved: what a late request ends with is not logged
-
-
-def _left(deadline: Deadline) -> float:
-    return max(0.0, deadline.end_s - time.monotonic())
 
 
 def _late() -> RemoteLate:

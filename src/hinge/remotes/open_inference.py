@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from hinge._checks import shown
+from hinge.confidence import class_scores
 from hinge.errors import InvalidMessage, InvalidType, RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused
 from hinge.oip.access import bearer, check_url
 from hinge.oip.messages import (
@@ -127,15 +128,16 @@ class Signature:
         name = self.output if isinstance(self.output, str) else self.output.name
         tensor = outputs[name] if name in outputs else next(iter(outputs.values()))
         rows = tensor.reshape(1, -1) if samples == 1 and tensor.ndim < 2 else tensor
-        if len(rows) != samples or rows.ndim > 2:
+        if len(rows) != samples:
             raise RemoteInvalid(f"{samples} samples have an output of shape {list(tensor.shape)}")
         if rows.dtype.kind != "f":
             return _named(rows)
-        if rows.ndim != 2 or rows.shape[1] < 2:
-            raise RemoteInvalid(f"scores of shape {list(tensor.shape)} have no classes")
         if not np.isfinite(rows).all():
             raise RemoteInvalid("the scores are not finite")
-        labels: list[Any] = rows.argmax(axis=1).tolist()
+        try:
+            labels: list[Any] = class_scores(rows, samples).argmax(axis=1).tolist()
+        except ValueError as error:
+            raise RemoteInvalid(error) from None
         return labels
 
 
@@ -171,7 +173,7 @@ def _value(spec: TensorSpec, sample: Any, inputs: int) -> Tensor:
 
 
 def _named(rows: Tensor) -> list[Any]:
-    if rows.ndim == 2 and rows.shape[1] != 1:
+    if rows.size != len(rows):
         raise RemoteInvalid(f"an output of shape {list(rows.shape)} is no label for each sample")
     labels = rows.ravel().tolist()
     return [label.decode("utf-8", "replace") if isinstance(label, bytes) else label for label in labels]

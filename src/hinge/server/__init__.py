@@ -3,7 +3,12 @@
 connections → app → batching → models
 """
 
-from hinge.server.limits import Limits
-from hinge.server.server import Server, Tls
+try:
+    import h11  # noqa: F401  # uvicorn would miss it only when it starts
+
+    from hinge.server.limits import Limits
+    from hinge.server.server import Server, Tls
+except ModuleNotFoundError as error:
+    raise ImportError(f"serving needs the extra 'server' ({error}): pip install 'hinge-gate[server]'") from error
 
 __all__ = ["Limits", "Server", "Tls"]

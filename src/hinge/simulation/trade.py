@@ -8,13 +8,14 @@ policy has to learn f, and pays for that, so that its break-evens lie further in
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hinge._checks import real, whole
-from hinge._html import Curve, Panel, draw
+from hinge._html import Curve, Panel, draw, save
 from hinge.bins import Bins, UniformBins
 from hinge.gate import DEFAULT_BINS
 from hinge.simulation.engine import Progress, simulate
@@ -22,7 +23,7 @@ from hinge.simulation.evaluate import as_trace, lineup
 from hinge.simulation.results import aligned
 from hinge.simulation.sources import FixedCosts, InOrder, Replay, Resampled, Synthetic
 
-OFFLOAD_COSTS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+OFFLOAD_COSTS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9)
 KEPT = 0.9  # of the accuracy that the remote adds to local's: what the headline has to keep
 _HORIZON = 10_000  # samples of a source that has no length of its own
 _TIE = 1e-12
@@ -102,8 +103,8 @@ class Trade:
     def compared(self, offload_cost: float) -> str:
         """What the policy costs beside the cheaper of both alone, in words."""
         saved, name = self.saving(offload_cost)
-        much = _percent(abs(saved), 0)
-        more = "as much as" if much == "0 %" else f"{much} less than" if saved > 0 else f"{much} more than"
+        much = _percent(abs(saved), 1 if abs(saved) < 0.1 else 0)
+        more = "as much as" if much == "0.0 %" else f"{much} less than" if saved > 0 else f"{much} more than"
         return f"{more} {name} alone"
 
     @property
@@ -116,6 +117,17 @@ class Trade:
         limits = [] if low is None else [f"up to {low:.2g} remote alone is as cheap"]
         limits += [] if high is None else [f"above {high:.2g} local alone is cheaper"]
         return f"{self._gain()}; {', '.join(limits) or f'it is cheaper than either alone at every price {ends}'}."
+
+    def sentences(self, offload_cost: float | None = None) -> list[str]:
+        """The sentence, why it speaks of that price, and what another price would mean."""
+        best = self.headline
+        said = [self.sentence]
+        if best is not None:
+            kept = f"at which it keeps {_percent(KEPT, 0)} of the accuracy that the remote adds to local"
+            said.append(f"{best.offload_cost:g} is the highest of these prices {kept}.")
+        if offload_cost is not None and (best is None or offload_cost != best.offload_cost):
+            said.append(f"At {offload_cost:g} {self.policy} costs {self.compared(offload_cost)}.")
+        return said
 
     def _gain(self) -> str:
         best, local, remote = self.headline, self.local[0].quality, self.remote[0].quality
@@ -136,9 +148,9 @@ class Trade:
         for gate, local, remote, oracle in zip(self.gate, self.local, self.remote, self.oracle, strict=True):
             truth = {} if gate.true_accuracy is None else {"true acc.": f"{gate.true_accuracy:.2%}"}
             yield {
-                "offload cost": f"{gate.offload_cost:g}",
-                "local only": f"{local.cost_per_sample:.4f}",
-                "remote only": f"{remote.cost_per_sample:.4f}",
+                "price": f"{gate.offload_cost:g}",
+                "local": f"{local.cost_per_sample:.4f}",
+                "remote": f"{remote.cost_per_sample:.4f}",
                 "oracle": f"{oracle.cost_per_sample:.4f}",
                 self.policy: f"{gate.cost_per_sample:.4f}",
                 "saves": f"{self.saving(gate.offload_cost)[0]:.1%}",
@@ -158,6 +170,14 @@ class Trade:
 
     def figure(self, columns: int = 1) -> Any:
         """A plotly figure: what a sample costs over the price of an offload, and accuracy over the share offloaded."""
+        return draw(self.panels(), columns)
+
+    def plot(self, path: str | Path) -> None:
+        """The same in a file: .html, or as a picture .png, .svg or .pdf."""
+        save(Path(path), f"{self.policy} at every price", self.panels())
+
+    def panels(self) -> list[Panel]:
+        """The two parts of the figure."""
         named = {"local only": self.local, "remote only": self.remote, self.policy: self.gate, "oracle": self.oracle}
         limits = ((self.remote_until, "remote alone<br>as cheap"), (self.local_from, "local alone<br>cheaper"))
         truth, best = self.gate[0].true_accuracy is not None, self.headline
@@ -181,7 +201,7 @@ class Trade:
             ],
             marks=[(best.offload_fraction, f"offload<br>cost {best.offload_cost:g}")] if best else [],
         )
-        return draw([costs, shares], columns)
+        return [costs, shares]
 
 
 def trade(

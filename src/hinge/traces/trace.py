@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hinge._checks import did_you_mean, real, shown
 from hinge.bins import Bins
-from hinge.confidence import ConfidenceMeasure, max_softmax
+from hinge.confidence import ConfidenceMeasure, confidences, max_softmax
 from hinge.errors import InvalidTrace
 
 Floats = NDArray[np.float64]
@@ -243,23 +243,11 @@ def columns_from_scores(
     if not callable(measure):
         raise TypeError(f"{_OWNER}: measure must be a confidence measure, got {measure!r}")
     return {
-        "confidence": measure(logarithms(local)),
+        "confidence": confidences(measure, local),
         "local": local.argmax(axis=1),
         "remote": remote.argmax(axis=1),
         "label": None if labels is None else _truth(labels, classes=local.shape[1]),
     }
-
-
-def logarithms(scores: NDArray[Any]) -> NDArray[Any]:
-    """Scores as they are; of probabilities, which a softmax must not be taken of again, the logarithms.
-
-    >>> logarithms(np.array([[0.25, 0.75], [0.5, 0.5]])).round(3)
-    array([[-1.386, -0.288],
-           [-0.693, -0.693]])
-    """
-    if (scores < 0).any() or (abs(scores.sum(axis=1) - 1.0) > 1e-3).any():
-        return scores
-    return np.log(np.maximum(np.asarray(scores, np.float64), 1e-300))
 
 
 def _scores(name: str, values: ArrayLike) -> NDArray[Any]:
@@ -389,9 +377,13 @@ class Trace:
     ) -> Trace:
         """A trace from both models' scores (samples x classes): answers are their largest, confidence is `measure`.
 
+        Where the local model gives probabilities in all rows, their logarithms are taken for its scores.
+
         >>> trace = Trace.from_scores([[2.0, 1.0, 0.0], [0.0, 0.1, 0.0]], [[5.0, 0.0, 0.0], [0.0, 0.0, 5.0]])
         >>> trace.confidence.round(4), trace.local, trace.remote
         (array([0.6652, 0.3559]), array([0, 1]), array([0, 2]))
+        >>> Trace.from_scores([[0.7, 0.2, 0.1]], [[1.0, 0.0, 0.0]]).confidence.round(4)
+        array([0.7])
         """
         columns = columns_from_scores(local_logits, remote_logits, labels, measure)
         return cls(**columns, cost=cost, name=name, about=about)
@@ -505,7 +497,8 @@ class Trace:
         for column in ("remote", "label"):
             values = getattr(self, column)
             if values is not None and kind(values) != kind(self.local):
-                raise InvalidTrace(f"Trace: {column} holds {kind(values)} where local holds {kind(self.local)}")
+                differ = f"{column} holds {kind(values)} where local holds {kind(self.local)}"
+                raise InvalidTrace(f"Trace: {differ}: number the classes in all, or name them in all")
 
 
 def standard_columns(
@@ -534,7 +527,7 @@ def standard_columns(
             largest = iter(scores.argmax(axis=1).tolist())
             found[name] = [None if row is None else next(largest) for row in rows]
             if name == "local" and scored:
-                found["confidence"] = measure(logarithms(scores))
+                found["confidence"] = confidences(measure, scores)
     order = _order(where, found.pop("time", None))
     return found if order is None else {name: _in_order(values, order) for name, values in found.items()}
 

@@ -1,0 +1,51 @@
+"""The recommendation with which `hinge evaluate` ends, and the file of settings that it writes."""
+
+import json
+import os
+import shlex
+import textwrap
+from pathlib import Path
+
+from hinge.cli import console
+from hinge.cli.options import UsageError
+from hinge.simulation.recommendation import FEWEST, Recommendation
+from hinge.traces import Trace
+
+
+def print_recommendation(advice: Recommendation | None, write: Path | None) -> None:
+    """Say what to run, and on what evidence."""
+    if advice is None:
+        return
+    options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in advice.settings.items())
+    console.say("")
+    console.say(str(advice))
+    if write is None:
+        console.say(f"To run it: hinge device {options} …; --write hinge.toml writes these settings.")
+    else:
+        console.say(f"{write} is written; try: hinge device --config {shlex.quote(str(write))} SAMPLES")
+
+
+def check_absent(path: Path | None) -> None:
+    """Refuse to write over a file, before the work is done."""
+    if path is not None and path.exists():
+        raise UsageError(f"--write: {path} is there already; remove it, or name another file")
+
+
+def write_settings(path: Path, advice: Recommendation | None, trace: Trace) -> None:
+    """Write the settings for `hinge device --config`, with the models that `hinge record` asked."""
+    if advice is None:
+        raise UsageError(f"--write: a recommendation needs {FEWEST} samples, and {trace.name!r} has {len(trace)}")
+    reason = textwrap.fill(str(advice), 118, initial_indent="# ", subsequent_indent="# ")
+    settings = {**_models(trace, path.parent), **advice.settings}
+    with path.open("x", encoding="utf-8") as file:
+        file.write(f"{reason}\n# 'hinge device --config' reads it; paths start from its folder.\n[device]\n")
+        file.writelines(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in settings.items())
+
+
+def _models(trace: Trace, folder: Path) -> dict[str, str]:
+    """The models of a recording, if they are on a server, or are files that are still there."""
+    places = {role: trace.about.get(role, "") for role in ("local", "remote")}
+    found = {role: os.path.relpath(place, folder) for role, place in places.items() if Path(place).is_file()}
+    if "://" in places["remote"]:
+        found |= {"remote": places["remote"], "model": trace.about["remote name"]}
+    return found

@@ -1,0 +1,73 @@
+"""What `hinge evaluate` recommends is what it prints and writes, and `hinge device` takes it as it is."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hinge import Trace, fashion, load_trace, write_trace
+from hinge.cli.app import run
+from tests.support.commands import Captured, answer, refusal, shown, write_log
+
+QUICK = ["--policies", "sentinel,always-local", "--runs", "2"]
+
+
+@pytest.fixture
+def trace(tmp_path: Path, capsys: Captured) -> Path:
+    images, labels = (values[:600] for values in fashion.labelled_images())
+    np.savez(tmp_path / "samples.npz", samples=images, labels=labels)
+    models = ["--local", str(fashion.local_model()), "--remote", str(fashion.remote_model())]
+    assert run(["record", str(tmp_path / "samples.npz"), *models, "--out", str(tmp_path / "trace.npz")]) == 0
+    capsys.readouterr()
+    return tmp_path / "trace.npz"
+
+
+def test_from_a_recording_to_a_device(trace: Path, capsys: Captured) -> None:
+    settings = trace.with_name("hinge.toml")
+    printed = shown(capsys, "evaluate", str(trace), *QUICK, "--write", str(settings))
+    assert f"{settings} is written; try: hinge device --config {settings} SAMPLES" in printed
+    written = tomllib.loads(settings.read_text())["device"]
+    assert (trace.parent / written["local"]).samefile(fashion.local_model())
+    assert (trace.parent / written["remote"]).samefile(fashion.remote_model())
+    assert f"Recommended: {written['policy']}, {written['bins']} bins, at an offload cost of " in printed
+    assert run(["device", "--config", str(settings), str(trace.with_name("samples.npz")), "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out.splitlines()[-1])["summary"]
+    assert (summary["policy"], summary["samples"]) == (written["policy"], 600)
+    assert summary["offload_cost"] == pytest.approx(written["offload_cost"] * summary["asked"])
+
+
+def test_without_a_file_the_options_are_printed(trace: Path, capsys: Captured) -> None:
+    printed = shown(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.2", "--bins", "8")
+    assert "To run it: hinge device --policy sentinel --bins 8 --offload-cost 0.2 …" in printed
+    found = answer(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.2", "--bins", "8")["recommendation"]
+    assert found["settings"] == {"policy": "sentinel", "bins": 8, "offload_cost": 0.2}
+    assert found["samples"] == 300
+
+
+def test_a_target_is_written_too(trace: Path, capsys: Captured) -> None:
+    settings = trace.with_name("hinge.toml")
+    shown(capsys, "evaluate", str(trace), *QUICK, "--target", "0.9", "--write", str(settings))
+    written = tomllib.loads(settings.read_text())["device"]
+    assert (written["target"], "policy" in written) == (0.9, False)
+    assert run(["device", "--config", str(settings), str(trace.with_name("samples.npz"))]) == 0
+
+
+def test_a_server_is_written_with_the_name_of_its_model(tmp_path: Path, capsys: Captured) -> None:
+    known = load_trace("fashion")
+    about = {"local": "gone.onnx", "remote": "http://edge:8080", "remote name": "large"}
+    write_trace(Trace(known.confidence, known.local, known.remote, about=about), tmp_path / "trace.npz")
+    shown(capsys, "evaluate", str(tmp_path / "trace.npz"), *QUICK, "--write", str(tmp_path / "hinge.toml"))
+    written = tomllib.loads((tmp_path / "hinge.toml").read_text())["device"]
+    assert (written["remote"], written["model"], "local" in written) == ("http://edge:8080", "large", False)
+
+
+def test_what_is_refused(trace: Path, capsys: Captured, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text("mine")
+    assert "is there already" in refusal(capsys, "evaluate", str(trace), *QUICK, "--write", str(mine))
+    assert mine.read_text() == "mine"
+    few = write_log(tmp_path / "few.csv", "confidence", "local", "remote")
+    problem = refusal(capsys, "evaluate", few, *QUICK, "--write", str(tmp_path / "hinge.toml"))
+    assert "a recommendation needs 100 samples, and 'few' has 4" in problem

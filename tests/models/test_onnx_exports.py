@@ -1,0 +1,155 @@
+"""Models as skl2onnx, PyTorch, Keras and others export them: the same ends of the graph, around weights of our own."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+from hinge import Device, Gate, OnnxModel
+from hinge.errors import InvalidModel
+from hinge.models.base import Classifier
+from hinge.remotes import Deadline
+from hinge.remotes.function import FunctionRemote
+from tests.models.exports import (
+    CLASSES,
+    FEATURES,
+    FLOAT,
+    INT64,
+    PROBABILITIES,
+    RANDOM,
+    SAMPLES,
+    SCORES,
+    WEIGHTS,
+    gemm,
+    linear_classifier,
+    save,
+)
+from tests.server.models import tensor
+
+
+@pytest.mark.parametrize("zipmap", [True, False])
+@pytest.mark.parametrize(
+    ("classes", "names"),
+    [({"classlabels_ints": [0, 1, 2]}, [0, 1, 2]), ({"classlabels_ints": [5, 7, 9]}, [5, 7, 9]),
+     ({"classlabels_strings": ["a", "b", "c"]}, ["a", "b", "c"])],
+)  # fmt: skip
+def test_skl2onnx_answers_with_the_labels_of_the_model(
+    tmp_path: Path, zipmap: bool, classes: dict[str, Any], names: list[Any]
+) -> None:
+    model = linear_classifier(tmp_path / "m.onnx", zipmap, classes)
+    np.testing.assert_allclose(model.many(SAMPLES), PROBABILITIES, atol=1e-6)
+    np.testing.assert_allclose(model(SAMPLES[0]), PROBABILITIES[0], atol=1e-6)
+    best = PROBABILITIES.argmax(axis=1)
+    answers = Classifier(model).answer_many(SAMPLES)
+    assert [label for label, _ in answers] == [names[k] for k in best]
+    np.testing.assert_allclose([confidence for _, confidence in answers], PROBABILITIES.max(axis=1), atol=1e-5)
+    assert Classifier(model).answer(SAMPLES[1])[0] == answers[1][0]
+    assert Classifier(model).answer(SAMPLES[1])[1] == pytest.approx(answers[1][1], abs=1e-6)
+    assert Classifier(model, labels=["x", "y", "z"]).answer(SAMPLES[1])[0] == "xyz"[best[1]]
+    assert FunctionRemote(model).ask(SAMPLES[:5], Deadline.after(60)).labels == [names[k] for k in best[:5]]
+
+
+def test_a_forest_answers_by_its_votes(tmp_path: Path) -> None:
+    """One tree of one node, as skl2onnx has them: class 0 up to 0.5 in the first feature, beyond it 1 or 2."""
+    tree = {
+        "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0],
+        "nodes_values": [0.5, 0.0, 0.0], "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+        "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0], "nodes_hitrates": [1.0] * 3,
+        "nodes_missing_value_tracks_true": [0] * 3, "class_treeids": [0, 0, 0], "class_nodeids": [1, 2, 2],
+        "class_ids": [0, 1, 2], "class_weights": [1.0, 0.75, 0.25], "classlabels_int64s": [0, 1, 2],
+        "post_transform": "NONE",
+    }  # fmt: skip
+    node = helper.make_node("TreeEnsembleClassifier", ["X"], ["label", "probabilities"], domain="ai.onnx.ml", **tree)
+    model = save(
+        tmp_path / "m.onnx", [node], [tensor("label", INT64, None), tensor("probabilities", FLOAT, None, CLASSES)]
+    )
+    classifier = Classifier(model)
+    for value, label, confidence in ((0.0, 0, 1.0), (1.0, 1, 0.75), (0.0, 0, 1.0)):
+        answer = classifier.answer([value] * FEATURES)
+        assert answer[0] == label
+        assert answer[1] == pytest.approx(confidence, abs=1e-6)
+
+
+def test_a_softmax_is_noticed_said_once_and_not_taken_again(tmp_path: Path, caplog: Any) -> None:
+    node, weights = gemm()
+    soft = save(
+        tmp_path / "m.onnx",
+        [node, helper.make_node("Softmax", ["scores"], ["p"])],
+        [tensor("p", FLOAT, None, CLASSES)],
+        weights,
+    )
+    with (
+        caplog.at_level(logging.WARNING, "hinge"),
+        Device(soft, lambda _: 0, Gate(offload_cost=0.5), shadow="local") as device,
+    ):
+        confidences = [device.infer(sample).confidence for sample in SAMPLES]
+    np.testing.assert_allclose(confidences, PROBABILITIES.max(axis=1), atol=1e-5)
+    assert [record.message.partition(": ")[2] for record in caplog.records] == [
+        "its outputs are probabilities, so that no softmax is taken of them"
+    ]
+
+
+@pytest.mark.parametrize("shape", [(None, CLASSES), (None, 1, CLASSES), (None, CLASSES, 1, 1)])
+def test_axes_of_size_one_are_no_classes(tmp_path: Path, shape: tuple[int | None, ...]) -> None:
+    node, weights = gemm()
+    target = numpy_helper.from_array(np.array([0 if size is None else size for size in shape], np.int64), "target")
+    end = helper.make_node("Reshape", ["scores", "target"], ["y"])
+    model = save(tmp_path / "m.onnx", [node, end], [tensor("y", FLOAT, *shape)], weights, target)
+    np.testing.assert_allclose(model.many(SAMPLES), SCORES, atol=1e-5)
+    np.testing.assert_allclose(model(SAMPLES[0]), SCORES[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_one_sigmoid_is_a_classifier_of_two_classes(tmp_path: Path, flat: bool) -> None:
+    node, weights = gemm(WEIGHTS[:1])
+    nodes, shape = [node, helper.make_node("Sigmoid", ["scores"], ["p"])], (None, 1)
+    axes = numpy_helper.from_array(np.array([1], np.int64), "axes")
+    if flat:
+        nodes.append(helper.make_node("Squeeze", ["p", "axes"], ["flat"]))
+    outputs = [tensor("flat", FLOAT, None) if flat else tensor("p", FLOAT, *shape)]
+    model = save(tmp_path / "m.onnx", nodes, outputs, weights, axes)
+    second = 1 / (1 + np.exp(-SCORES[:, 0]))
+    np.testing.assert_allclose(model.many(SAMPLES), np.column_stack([1 - second, second]), atol=1e-6)
+    label, confidence = Classifier(model).answer(SAMPLES[0])
+    assert label == int(second[0] > 0.5)
+    assert confidence == pytest.approx(max(second[0], 1 - second[0]), abs=1e-6)
+
+
+def test_what_is_no_classifier_is_named_with_what_to_do(tmp_path: Path) -> None:
+    node, weights = gemm(WEIGHTS[:1])
+    regression = save(tmp_path / "m.onnx", [node], [tensor("scores", FLOAT, None, 1)], weights)
+    with pytest.raises(InvalidModel, match=r"m\.onnx: one number .* from 0 to 1, got .*a regression has no classes"):
+        regression(SAMPLES[0] * 100)
+    target = numpy_helper.from_array(np.array([0, 2, 4], np.int64), "target")
+    node, weights = gemm(RANDOM.normal(size=(8, FEATURES)))
+    boxes = save(
+        tmp_path / "m.onnx", [node, helper.make_node("Reshape", ["scores", "target"], ["boxes"])],
+        [tensor("boxes", FLOAT, None, 2, 4)], weights, target,
+    )  # fmt: skip
+    with pytest.raises(InvalidModel, match=r"shape \[1, 2, 4\] are not a score for each class: choose another output"):
+        boxes(SAMPLES[0])
+    node, weights = gemm()
+    top = helper.make_node("ArgMax", ["scores"], ["top"], axis=1, keepdims=0)
+    with pytest.raises(InvalidModel, match="must give scores, and this one gives none, but 'top'"):
+        save(tmp_path / "m.onnx", [node, top], [tensor("top", INT64, None)], weights)
+    sequence = helper.make_node("SplitToSequence", ["scores"], ["parts"], axis=1)
+    kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, [None, 1]))
+    with pytest.raises(InvalidModel, match="must give scores, and this one gives none, but 'parts'"):
+        save(tmp_path / "m.onnx", [node, sequence], [helper.make_value_info("parts", kind)], weights)
+
+
+def test_scores_beside_a_label_are_found_and_may_be_named(tmp_path: Path) -> None:
+    node, weights = gemm()
+    top = helper.make_node("ArgMax", ["scores"], ["top"], axis=1, keepdims=0)
+    twice = helper.make_node("Add", ["scores", "scores"], ["double"])
+    ends = [tensor("top", INT64, None), tensor("double", FLOAT, None, CLASSES), tensor("scores", FLOAT, None, CLASSES)]
+    model = save(tmp_path / "m.onnx", [node, top, twice], ends, weights)
+    np.testing.assert_allclose(model(SAMPLES[0]), 2 * SCORES[0], rtol=1e-5)
+    np.testing.assert_allclose(OnnxModel(model.path, output="scores")(SAMPLES[0]), SCORES[0], rtol=1e-5)
+    with pytest.raises(InvalidModel, match="has no output 'logits'; it has 'top', 'double', 'scores'"):
+        OnnxModel(model.path, output="logits")
+    with pytest.raises(InvalidModel, match="must give scores, and this one gives none, but 'top'"):
+        OnnxModel(model.path, output="top")

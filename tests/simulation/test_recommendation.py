@@ -1,0 +1,100 @@
+"""Recommendations: the choice is that of the rule, and the figures are those of the half that had no part in it."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hinge import Sentinel, Trace, UniformBins, load_trace
+from hinge.policies import Policy
+from hinge.simulation.evaluate import halves
+from hinge.simulation.recommendation import FEWEST, recommend
+
+
+def by_hand(trace: Trace, policy: Policy, cost: float) -> tuple[float, float, float]:
+    """Cost per sample, share of offloads and share of right answers, one sample after another."""
+    assert trace.label is not None
+    bins, paid, offloads, right = UniformBins(policy.bins), 0.0, 0, 0
+    rows = zip(trace.confidence.tolist(), trace.local, trace.remote, trace.label, strict=True)
+    for confidence, local, remote, label in rows:
+        decision = policy.decide(bins.bin(confidence))
+        if decision.offload:
+            policy.learn(decision, bool(local == remote), cost)
+        offloads += decision.offload
+        paid += cost if decision.offload else float(local != remote)
+        right += int((remote if decision.offload else local) == label)
+    return paid / len(trace), offloads / len(trace), right / len(trace)
+
+
+def test_the_figures_are_those_of_the_other_half() -> None:
+    trace = load_trace("fashion")
+    found = recommend(trace, offload_cost=0.1)
+    assert found is not None
+    assert found.settings == {"policy": "sentinel", "bins": 16, "offload_cost": 0.1}
+    _, other = halves(trace, 0)
+    cost, offloaded, right = by_hand(other, Sentinel(bins=16, offload_cost=0.1), 0.1)
+    assert found.samples == len(other)
+    assert found.measured.cost_per_sample == pytest.approx(cost)
+    assert found.measured.offload_fraction == pytest.approx(offloaded)
+    assert found.measured.true_accuracy == pytest.approx(right)
+    assert found.local.cost_per_sample == pytest.approx(1 - other.agreement)
+    assert (found.remote.cost_per_sample, found.remote.offload_fraction) == pytest.approx((0.1, 1.0))
+
+
+def test_other_bins_are_chosen_where_they_are_clearly_cheaper_on_the_first_half() -> None:
+    trace = load_trace("cifar100-resnet50")
+    found = recommend(trace, ["sentinel"], 0.1)
+    assert found is not None
+    half, _ = halves(trace, 0)
+    costs = {bins: by_hand(half, Sentinel(bins=bins, offload_cost=0.1), 0.1)[0] for bins in (8, 16, 32, 64)}
+    best = min(costs, key=lambda bins: costs[bins])
+    assert costs[best] + math.sqrt(costs[best] * (1 - costs[best]) / len(half)) < costs[16]
+    assert found.bins == best
+
+
+def test_a_policy_is_chosen_among_those_named() -> None:
+    trace = load_trace("fashion")
+    found = recommend(trace, ["always-remote", "hi-lcb", "oracle", "offline", "hedge-hi"], 0.3)
+    assert found is not None
+    assert found.policy == "hi-lcb"  # the three behind it must be told what no device knows
+
+
+def test_where_a_gate_costs_clearly_more_none_is_recommended() -> None:
+    rng = np.random.default_rng(1)
+    label = rng.integers(0, 10, 20_000)
+    found = recommend(Trace(rng.random(20_000), (label + 1) % 10, label), offload_cost=0.05)  # local is always wrong
+    assert found is not None
+    assert found.measured.cost_per_sample == pytest.approx(0.05)
+    assert "as much as remote alone: at this price nothing is gained" in str(found)
+
+
+def test_the_price_is_given_recorded_or_found() -> None:
+    trace = load_trace("fashion")
+    given, found = recommend(trace, offload_cost=0.25), recommend(trace)
+    assert given is not None
+    assert found is not None
+    assert (given.offload_cost, given.price) == (0.25, "given")
+    assert found.price == "found"
+    assert "none was given" in str(found)
+    assert found.measured.quality >= found.local.quality + 0.8 * (found.remote.quality - found.local.quality)
+    costs = np.linspace(0.1, 0.3, len(trace))
+    recorded = recommend(Trace(trace.confidence, trace.local, trace.remote, cost=costs))
+    assert recorded is not None
+    assert (recorded.offload_cost, recorded.price) == (0.2, "recorded")
+    assert "the mean of those in the log" in str(recorded)
+    assert "agree with the remote" in str(recorded)
+
+
+def test_a_target_takes_the_place_of_a_price() -> None:
+    found = recommend("fashion", target=0.97)
+    assert found is not None
+    assert found.settings == {"target": 0.97, "bins": 16}
+    assert found.measured.agreement >= 0.97
+    assert "to hold an agreement of 0.97" in str(found)
+    assert found.as_dict()["settings"] == found.settings
+
+
+def test_too_few_samples() -> None:
+    trace = load_trace("fashion")
+    few = {name: column[: FEWEST - 1] for name, column in trace.columns.items()}
+    assert recommend(Trace.from_frame(few)) is None
