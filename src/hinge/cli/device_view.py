@@ -53,6 +53,7 @@ class Figures:
     def __init__(self, bins: int) -> None:
         self._ledger = Ledger(bins)  # without costs, which the device's status has: some are paid after the answer
         self._latencies: Counter[int] = Counter()
+        self._labelled = self._local_right = 0  # samples whose truth is known, and those that local has right
         self.last: deque[Seen] = deque(maxlen=8)
 
     @property
@@ -75,6 +76,8 @@ class Figures:
         seen = Seen(self.samples, case, answer)
         agreed = None if case.remote is None else float(answer.label == case.remote)
         right = None if case.truth is None else bool(answer.label == case.truth)
+        self._labelled += right is not None
+        self._local_right += right is not None and bool(answer.local == case.truth)
         if answer.decision.offload:
             self._ledger.offload(0.0, agreed=agreed, right=right, bin=answer.bin)
         else:
@@ -106,6 +109,7 @@ class Figures:
             "samples": self.samples,
             "seconds": seconds,
             **{key: sums[key] for key in ("offloads", "offload_fraction", "accuracy", "true_accuracy")},
+            "local_true_accuracy": share(self._local_right, self._labelled),
             "asked": status.answered_by_remote + sum(status.fell_back.values()) - unsent,
             **{key: getattr(status, key) for key in (*known, "alarms")},
             "agreement": share(status.agreed, status.answered_by_remote),
@@ -371,6 +375,7 @@ _ROWS = (  # what it is called, its format, and its key in JSON
     ("cost per sample", "{:.4f}", "cost_per_sample"),
     ("agrees with the remote", "{:.2%}", "accuracy"),
     ("true accuracy", "{:.2%}", "true_accuracy"),
+    ("true accuracy, local alone", "{:.2%}", "local_true_accuracy"),
     ("true cost per sample", "{:.4f}", "true_cost_per_sample"),
     ("milliseconds, half within", "{:.3g}", "latency_ms_p50"),
     ("milliseconds, 99 % within", "{:.3g}", "latency_ms_p99"),
