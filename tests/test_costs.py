@@ -152,11 +152,15 @@ def test_fixed_cost_is_from_0_to_1(value: float) -> None:
         FixedCost(value)
 
 
-price_lists = st.builds(
-    MeasuredCost,
-    wrong_answer=st.floats(1e-3, 1e6),
+settings: dict[str, Any] = {
+    "wrong_answer": st.floats(1e-3, 1e6),
     **dict.fromkeys(PRICES, amounts),
-    cap=st.floats(0.01, 1),
+    "cap": st.floats(0.01, 1),
+}
+price_lists = (
+    st.fixed_dictionaries(settings)
+    .filter(lambda given: any(given[price] for price in PRICES))
+    .map(lambda given: MeasuredCost(**given))
 )
 measured = st.fixed_dictionaries(dict.fromkeys(MEASURES, amounts))
 

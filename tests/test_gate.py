@@ -204,3 +204,12 @@ def test_bins_may_be_given_as_a_number_and_must_be_the_same() -> None:
     assert Gate.restore(state, bins=8).state() == state
     with pytest.raises(InvalidState, match="was made with bins"):
         Gate.restore(state, bins=16)
+
+
+def test_the_state_of_a_policy_and_that_of_a_gate_are_told_apart() -> None:
+    policy = HILCB(bins=16, offload_cost=0.5)
+    with pytest.raises(InvalidState, match=r"^Gate: state is that of a policy alone; hinge\.restore reads it"):
+        Gate.restore(policy.state())
+    for read in (policy.merge, HILCB.restore):
+        with pytest.raises(InvalidState, match=r"^HILCB: state is that of a gate; give .* state\['policy'\]$"):
+            read(Gate(policy).state())

@@ -1,4 +1,4 @@
-"""Pictures of the live page and of the demo's report for the documentation, from runs over the images that we ship.
+"""Pictures of the trade, the live page and the demo's report for the documentation, from the images that we ship.
 
     python tools/screenshots.py docs/
 
@@ -13,16 +13,17 @@ from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 
-from hinge import Device, Isotonic, UniformBins, fashion
+from hinge import Device, Sentinel, UniformBins, fashion, trade
+from hinge._html import document, plot
 from hinge.confidence import max_softmax
 from hinge.device.reporter import Reporter
 from hinge.models.onnx import OnnxModel
-from hinge.policies import AlwaysRemote, Policy, build
+from hinge.policies import AlwaysLocal, Policy, build
 from hinge.remotes.open_inference import OpenInference
 from hinge.server import Server
 
 PICTURES = (("page-light", 1200, 1750, "light"), ("page-dark", 1200, 1750, "dark"), ("page-phone", 390, 1900, "light"))
-SAMPLES, BINS, OFFLOAD_COST = 6_000, 16, 0.3
+SAMPLES, BINS, OFFLOAD_COST = 6_000, 16, 0.15  # the price of the demo
 
 
 class Account:
@@ -61,7 +62,7 @@ def run(device: Device, reporter: Reporter) -> None:
     agreed = local.argmax(axis=1) == remote.argmax(axis=1)
     bins = UniformBins(BINS)
     own = Account(device.policy)
-    beside = [Account(build("hi-lcb", bins=BINS, offload_cost=OFFLOAD_COST)), Account(AlwaysRemote(BINS))]
+    beside = [Account(build("hi-lcb", bins=BINS, offload_cost=OFFLOAD_COST)), Account(AlwaysLocal(BINS))]
     for place in range(SAMPLES):
         answer = device.infer(images[place])
         own.take(answer.bin, bool(agreed[place]), answer.source == "remote")
@@ -82,13 +83,25 @@ def take(browser: Browser, url: str, out: Path) -> None:
         page.close()
 
 
+def take_trade(browser: Browser, out: Path) -> None:
+    """The picture of README: what the default policy gains at every price."""
+    with TemporaryDirectory() as folder:
+        drawn = Path(folder) / "trade.html"
+        drawn.write_text(document("The trade", [], [plot("trade", trade("fashion").figure(columns=2))]), "utf-8")
+        page = browser.new_page(viewport={"width": 1000, "height": 600}, device_scale_factor=2)
+        page.goto(drawn.as_uri())
+        page.wait_for_selector("#plot-trade .main-svg", timeout=30_000)
+        page.locator("#plot-trade").screenshot(path=out / "gain.png")
+        page.close()
+
+
 def take_report(browser: Browser, out: Path) -> None:
     """A picture of the report that the demo writes."""
     with TemporaryDirectory() as folder:
         report = Path(folder) / "report.html"
         command = [sys.executable, "-m", "hinge", "demo", "--json", "--out", str(report)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=300)
-        page = browser.new_page(viewport={"width": 1000, "height": 1500})
+        page = browser.new_page(viewport={"width": 1000, "height": 1900})
         page.goto(report.as_uri())
         page.wait_for_selector(".main-svg", timeout=30_000)
         page.screenshot(path=out / "demo-report.png")
@@ -100,12 +113,13 @@ def main(out: Path) -> None:
     with Server(["fashion"], log_level="error") as server, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"])
         remote = OpenInference(server.url, "fashion")
-        policy = Isotonic(bins=BINS, offload_cost=OFFLOAD_COST)
+        policy = Sentinel(bins=BINS, offload_cost=OFFLOAD_COST)
         local = OnnxModel(fashion.local_model())
         device = Device(local, remote, policy, labels=fashion.CLASSES, deadline_s=2.0)
         with device, Reporter(device, server.url, "kitchen", every_s=0.1) as reporter:
             run(device, reporter)
             take(browser, server.url, out)
+        take_trade(browser, out)
         take_report(browser, out)
         browser.close()
 

@@ -45,7 +45,8 @@ _NAMES = {
     "hinge.remotes": ("AsyncRemote", "Deadline", "Remote", "Reply"),
     "hinge.remotes.grpc": ("OpenInferenceGrpc",),
     "hinge.remotes.open_inference": ("OpenInference",),
-    "hinge.simulation": ("evaluate", "simulate", "trade"),
+    "hinge.simulation": ("evaluate", "simulate"),
+    "hinge.simulation.trade": ("trade",),
     "hinge.traces": ("Trace", "load_trace", "read_trace", "write_trace"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
@@ -120,7 +121,7 @@ if TYPE_CHECKING:
     from hinge.remotes.open_inference import OpenInference as OpenInference
     from hinge.simulation import evaluate as evaluate
     from hinge.simulation import simulate as simulate
-    from hinge.simulation import trade as trade
+    from hinge.simulation.trade import trade as trade
     from hinge.traces import Trace as Trace
     from hinge.traces import load_trace as load_trace
     from hinge.traces import read_trace as read_trace

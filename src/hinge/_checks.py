@@ -41,6 +41,11 @@ def real(owner: str, name: str, value: object, low: float = -math.inf, high: flo
     return number
 
 
+def share(owner: str, name: str, value: object) -> float:
+    """A number from 0 to 1; quick for floats, as it is asked for every offload."""
+    return value if type(value) is float and 0.0 <= value <= 1.0 else real(owner, name, value, 0, 1)
+
+
 def positive(owner: str, name: str, value: object) -> float:
     """A finite number above zero.
 

@@ -1,9 +1,12 @@
-"""Self-contained HTML pages with interactive figures, for `hinge reproduce` and `hinge demo`."""
+"""Self-contained HTML pages with interactive figures, for `hinge reproduce` and `hinge demo`, and pictures of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import Any
+
+from hinge.errors import InvalidValue
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
 PALETTE = ("#0072B2", "#56B4E9", "#D55E00", "#E69F00", "#009E73", "#CC79A7", "#999999", "#000000")
@@ -41,6 +44,62 @@ class Panel:
     log_y: bool = False
     marks: Sequence[tuple[float, str]] = ()  # vertical lines: where, and what to say there
     top: float | None = None  # where the y axis ends, with 0 at its foot; None: as the curves need
+
+
+def need_plotly() -> None:
+    """Raise `ImportError`, with the remedy, if there is no plotly."""
+    try:
+        import plotly  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"a report needs plotly ({error}): pip install 'hinge-gate[report]'") from error
+
+
+PICTURES = (".html", ".png", ".svg", ".pdf")
+
+
+def check_picture(path: Path) -> None:
+    """Raise `ValueError` for a file that `save` cannot write, and `ImportError` where it needs an extra."""
+    if path.suffix.lower() not in PICTURES:
+        raise InvalidValue("plot", "path", f"must end in {', '.join(PICTURES)}, got {path.name!r}")
+    if path.suffix.lower() == ".html":
+        need_plotly()
+        return
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        wanted = f"a picture as {path.suffix} needs matplotlib, one as .html does not"
+        raise ImportError(f"{wanted} ({error}): pip install 'hinge-gate[plot]'") from error
+
+
+def save(path: Path, title: str, panels: Sequence[Panel]) -> None:
+    """Write panels as a page to look into (.html, with plotly), or as a picture (with matplotlib)."""
+    check_picture(path)
+    if path.suffix.lower() == ".html":
+        path.write_text(document(title, [], [plot("panels", draw(panels))]), encoding="utf-8")
+        return
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 3.6 * len(panels)), layout="constrained")
+    colours: dict[str, str] = {}
+    for axes, panel in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
+        for curve in panel.curves:
+            colour = colours.setdefault(curve.name, PALETTE[len(colours) % len(PALETTE)])
+            axes.plot(curve.x, curve.y, label=curve.name, color=colour)
+            if curve.half_width is not None:
+                sums = zip(curve.y, curve.half_width, strict=True)
+                lower, upper = zip(*((y - half, y + half) for y, half in sums), strict=True)
+                axes.fill_between(curve.x, lower, upper, color=colour, alpha=0.18, linewidth=0)
+        axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+        axes.set(xscale="log" if panel.log_x else "linear", yscale="log" if panel.log_y else "linear")
+        if panel.top is not None:
+            axes.set_ylim(0, panel.top)
+        for x, text in panel.marks:
+            axes.axvline(x, color="black", linewidth=0.8, linestyle="--")
+            words = f" {text}".replace("<br>", "\n ")
+            axes.text(x, 0.05, words, transform=axes.get_xaxis_transform(), fontsize="small")
+        axes.legend(fontsize="small")
+    figure.suptitle(title)
+    figure.savefig(path, dpi=150)
 
 
 def document(title: str, about: Sequence[str], body: Sequence[str], style: str = "") -> str:
@@ -94,7 +153,7 @@ def draw(panels: Sequence[Panel], columns: int = 1) -> Any:
             figure.update_yaxes(range=[0, panel.top], **place)
         for x, text in panel.marks:
             figure.add_vline(x, line_dash="dash", line_width=1, **place)
-            foot = {"yref": "y domain", "y": 0.1, "yanchor": "bottom", "xanchor": "left", "align": "left"}
+            foot = {"yref": "y domain", "y": 0.1, "yanchor": "bottom", "xanchor": "left", "align": "left", "xshift": 3}
             figure.add_annotation(x=x, text=text, showarrow=False, **foot, **place)
     figure.update_layout(
         template="plotly_white",

@@ -48,21 +48,25 @@ def shifted_cost(offload_cost: float, disagreement: float = 0.0, gain: float = 0
 class WrongCost(Protocol):
     """What a local answer costs, given the remote's."""
 
-    def wrong(self, local: object, remote: object) -> float: ...
+    def wrong(self, local: object, remote: object) -> float:
+        """From 0, where the answers are equal, to 1, the dearest mistake."""
 
-    def agreed(self, local: object, remote: object) -> float: ...
+    def agreed(self, local: object, remote: object) -> float:
+        """`1 - wrong`, as `Policy.learn` takes it."""
 
 
 class OffloadCost(Protocol):
     """What one offload costs, given what was measured of it."""
 
-    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float: ...
+    def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
+        """From 0 to 1, the dearest mistake; bytes and calls are a sample's share of those of its request."""
 
 
 class Forecast(OffloadCost, Protocol):
     """An offload cost that can be told beforehand, from the sample, the radio, the battery; None: not this time."""
 
-    def forecast(self, sample: Any) -> float | None: ...
+    def forecast(self, sample: Any) -> float | None:
+        """What offloading the sample will cost, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +202,8 @@ class MeasuredCost:
         object.__setattr__(self, "cap", real("MeasuredCost", "cap", cap, 0, 1))
         if not isinstance(self.unit, str):
             raise TypeError(f"MeasuredCost: unit must be a text, got {self.unit!r}")
+        if self.per_call == self.per_ms == self.per_byte == 0.0:
+            raise ValueError("MeasuredCost: per_call, per_ms or per_byte must be > 0, got only 0; FixedCost(0) is free")
 
     def amount(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
         """What one offload costs, in the unit."""

@@ -238,6 +238,8 @@ def _check_header(state: Mapping[str, Any]) -> None:
     if not isinstance(state, Mapping):
         raise InvalidState(f"Gate: state must be a dict as state() returns it, got {state!r:.200}")
     version = state.get("hinge_gate")
+    if "hinge_gate" not in state and "hinge_state" in state:
+        raise InvalidState("Gate: state is that of a policy alone; hinge.restore reads it, or gate.resume continues it")
     if type(version) is not int or version < 1:
         raise InvalidState(f"Gate: state must have a 'hinge_gate' version, got {version!r:.200}")
     if version > GATE_VERSION:

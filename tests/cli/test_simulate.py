@@ -3,6 +3,7 @@
 import csv
 import json
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -77,6 +78,28 @@ def test_the_figures_at_every_checkpoint_go_to_a_file(command: list[str], capsys
         times = [int(row["time"]) for row in rows if row["policy"] == figures["policy"]]
         assert times == sorted(set(times))
         assert times[0] == 1
+
+
+@pytest.mark.parametrize("command", [["simulate"], ["evaluate", "synthetic-cifar10", "--policies", "hi-lcb,kl"]])
+def test_the_figures_are_drawn(command: list[str], capsys: Captured, tmp_path: Path) -> None:
+    for suffix, begins in ((".svg", b"<?xml"), (".png", b"\x89PNG"), (".pdf", b"%PDF"), (".html", b"<!doctype html>")):
+        path = tmp_path / f"figure{suffix}"
+        answer(capsys, *command, "--horizon", "100", "--runs", "2", "--out", str(path))
+        assert path.read_bytes().startswith(begins)
+    text = (tmp_path / "figure.html").read_text(encoding="utf-8")
+    assert all(words in text for words in ("regret", "share offloaded", "cost per sample"))
+    assert ("What the offloads buy" in text) == (command[0] == "evaluate")
+
+
+def test_a_figure_that_cannot_be_drawn_is_refused_before_the_work(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hinge.cli.simulate.simulate", None)
+    told = refusal(capsys, "simulate", "--out", "figure.gif")
+    assert told == "hinge: --out must end in .csv, .html, .png, .svg, .pdf, got 'figure.gif'"
+    for missing, suffix, extra in (("matplotlib", ".svg", "plot"), ("plotly", ".html", "report")):
+        monkeypatch.setitem(sys.modules, missing, None)
+        assert f"pip install 'hinge-gate[{extra}]'" in refusal(capsys, "simulate", "--out", f"figure{suffix}")
 
 
 def test_simulate_takes_a_file_for_a_trace(capsys: Captured, tmp_path: Path) -> None:

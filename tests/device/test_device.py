@@ -4,10 +4,11 @@ import json
 import logging
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from threading import Event, Thread
+from threading import Barrier, Event, Thread
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from hinge import (
     Breaker,
     ClassBins,
     CostMatrix,
+    Decision,
     Device,
     DiscountedIsotonic,
     FixedCost,
@@ -169,7 +171,7 @@ def test_a_batch_is_decided_at_once_and_offloaded_in_parts(kind: Any) -> None:
     bins = [UniformBins(16).bin(LOCAL.answer(sample)[1]) for sample in range(500)]
     decisions = alone.decide_many(bins)
     with kind(LOCAL, remote, policy(), batch=32) as device:
-        answers = device.infer_many(range(500))
+        answers = device.infer_many(range(500), together=True)
         assert device.policy.learned == decisions.offload.sum()
         again = device.infer_many(range(500))
         assert device.infer_many([]) == []
@@ -182,9 +184,77 @@ def test_a_batch_is_decided_at_once_and_offloaded_in_parts(kind: Any) -> None:
 
 
 @each_kind
+def test_a_batch_learns_as_it_goes(kind: Any) -> None:
+    """One request at a time, each of the samples that are not accepted by what those before it have taught."""
+    remote, samples = Scripted(), range(700, 3000)
+    with kind(LOCAL, remote, policy(), batch=20, in_flight=1) as device:
+        answers = device.infer_many(samples)
+        assert device.policy.learned == sum(answer.offloaded for answer in answers) < 1000
+        assert (device.policy.time, device.policy.state()["pending"]) == (2300, [])
+    assert [sample for part in remote.asked for sample in part] == [
+        sample for sample, answer in zip(samples, answers, strict=True) if answer.offloaded
+    ]
+    for sample, answer in zip(samples, answers, strict=True):
+        assert answer.label == (true_label(sample) if answer.offloaded else LOCAL.answer(sample)[0])
+    alone, waiting = policy(), list[tuple[Decision, bool]]()
+    for sample, answer in zip(samples, answers, strict=True):
+        label, confidence = LOCAL.answer(sample)
+        decision = alone.decide(UniformBins(16).bin(confidence))
+        assert answer.decision.offload == decision.offload
+        waiting += [(decision, label == true_label(sample))] * decision.offload
+        if len(waiting) == 20:
+            for each in waiting:
+                alone.learn(*each)
+            waiting.clear()
+
+
+@each_kind
+def test_a_device_with_experience_has_all_its_requests_in_flight(kind: Any) -> None:
+    """AlwaysRemote: 10, 10, 20 and then 40 at once, in requests of 10."""
+
+    class Together:
+        def __init__(self) -> None:
+            self.asked, self.all_four = list[list[int]](), Barrier(4)
+
+        def ask(self, samples: Sequence[int], deadline: Any) -> Reply:
+            self.asked.append(list(samples))
+            if samples[0] >= 40:
+                self.all_four.wait(30)  # fails unless four requests come here
+            return Reply([true_label(sample) for sample in samples])
+
+        def close(self) -> None:
+            pass
+
+    remote = Together()
+    with kind(LOCAL, remote, AlwaysRemote(16), price=FixedCost(0.5), batch=10, in_flight=4) as device:
+        answers = device.infer_many(range(160))
+    assert [answer.label for answer in answers] == [true_label(sample) for sample in range(160)]
+    assert {answer.source for answer in answers} == {"remote"}
+    assert remote.asked[:2] == [[*range(10)], [*range(10, 20)]]
+    assert {*map(len, remote.asked)} == {10}
+
+
+@each_kind
+def test_a_batch_of_which_a_sample_is_refused_decides_nothing(kind: Any) -> None:
+    class Short:
+        def answer(self, sample: int) -> tuple[int, float]:
+            return 1, 1.5 if sample == 99 else 0.9
+
+        def answer_many(self, samples: Sequence[int]) -> list[tuple[int, float]]:
+            return [self.answer(sample) for sample in samples if sample != 42]
+
+    with kind(Short(), Scripted(), policy()) as device:
+        with pytest.raises(ValueError, match=r"got 1\.5"):
+            device.infer_many(range(50, 100))
+        with pytest.raises(ValueError, match=r"^Device: local must answer each of 50 samples, got 49 answers$"):
+            device.infer_many(range(50))
+        assert device.policy.time == 0
+
+
+@each_kind
 def test_a_batch_survives_the_failure_of_a_part(kind: Any) -> None:
     with kind(LOCAL, Scripted([None, ValueError("no")]), policy(), batch=10, retries=RetryBudget(reserve=0)) as device:
-        answers = device.infer_many(range(50))
+        answers = device.infer_many(range(50), together=True)
     assert Counter(answer.source for answer in answers) == {"remote": 40, "local": 10}
     assert device.policy.learned == 40
 

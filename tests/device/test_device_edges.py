@@ -139,7 +139,7 @@ def test_a_cancelled_batch_leaves_nothing_waiting() -> None:
             await asyncio.sleep(30)
 
         async with AsyncDevice(LOCAL, slow, policy(), batch=1, in_flight=2, deadline_s=20) as device:
-            task = asyncio.create_task(device.infer_many(range(20)))
+            task = asyncio.create_task(device.infer_many(range(20), together=True))
             one = asyncio.create_task(device.infer(3))
             await asyncio.sleep(0.05)
             task.cancel()
@@ -159,9 +159,26 @@ def test_an_interrupted_batch_leaves_nothing_waiting() -> None:
 
     device = patient(LOCAL, Interrupting(), policy(), batch=1, in_flight=2)
     with pytest.raises(KeyboardInterrupt):
-        device.infer_many(range(20))
+        device.infer_many(range(20), together=True)
     device.close()
     assert device.policy.state()["pending"] == []
+
+
+def test_what_was_learned_before_an_interruption_stays_learned() -> None:
+    class Interrupting(Scripted):
+        keeps_deadline = True
+
+        def ask(self, samples: Any, deadline: Any) -> Reply:
+            if len(self.asked) == 3:
+                raise KeyboardInterrupt
+            return super().ask(samples, deadline)
+
+    remote = Interrupting()
+    with patient(LOCAL, remote, policy(), batch=8, in_flight=1) as device:
+        with pytest.raises(KeyboardInterrupt):
+            device.infer_many(range(500))
+        assert (device.policy.learned, device.policy.state()["pending"]) == (24, [])
+        assert [len(part) for part in remote.asked] == [8, 8, 8]
 
 
 def test_closing_lets_go_of_the_folder_whatever_happens(tmp_path: Path) -> None:
@@ -264,15 +281,57 @@ def test_an_event_loop_asks_a_remote_that_waits_in_a_thread() -> None:
 
 
 @each_kind
-def test_a_price_that_fails_costs_no_answer(kind: Any) -> None:
+def test_a_price_that_fails_costs_no_answer(kind: Any, caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
         def cost(self, **_: float) -> float:
             raise ValueError("no price")
 
-    with kind(LOCAL, Scripted(), policy(), price=Broken()) as device:
+    with kind(LOCAL, Scripted(), policy(offload_cost=None), price=Broken()) as device:
         answers = device.infer_many(range(8))
-        assert {(answer.source, answer.cost) for answer in answers} == {("local", 0.0)}
-        assert device.policy.learned == 0
+        assert {(answer.source, answer.cost, answer.fault) for answer in answers} == {("remote", 0.0, None)}
+        assert (device.policy.learned, device.policy.state()["pending"]) == (0, [])
+        assert device.status.alarms == {"the price of an offload cannot be told": 1}
+    assert caplog.messages == ["the price of an offload cannot be told: ValueError: no price"]
+    with kind(LOCAL, Scripted(), policy(), price=Broken()) as device:  # which knows what an offload costs
+        assert {(answer.source, answer.cost) for answer in device.infer_many(range(8))} == {("remote", 0.5)}
+        assert device.policy.learned == 8
+
+
+@each_kind
+@pytest.mark.parametrize("cost", [1.5, "much", float("nan")])
+def test_a_cost_that_cannot_be_is_the_remotes_fault(kind: Any, cost: Any) -> None:
+    with kind(LOCAL, Scripted(rest=Reply([0], cost=cost)), policy()) as device:
+        answer = device.infer(0)
+        assert (answer.source, device.status.fell_back) == ("local", {"invalid": 1})
+        assert "Reply: cost must be" in str(answer.fault)
+
+
+@each_kind
+@pytest.mark.parametrize(("reply", "shown"), [([1], "[1] (list)"), (None, "None (NoneType)"), ((1,), "(1,) (tuple)")])
+def test_what_is_no_reply_is_named(kind: Any, reply: Any, shown: str) -> None:
+    class Careless(Scripted):
+        def ask(self, samples: Any, deadline: Any) -> Any:
+            return reply
+
+    with kind(LOCAL, Careless(), policy()) as device:
+        assert device.infer(0).fault == f"the remote's ask must return a Reply([label, …]), got {shown}"
+        assert device.status.fell_back == {"invalid": 1}
+
+
+def test_a_coroutine_in_place_of_an_answer_is_named() -> None:
+    async def later(sample: int) -> int:
+        return 1
+
+    class Later(Scripted):
+        async def ask(self, samples: Any, deadline: Any) -> Any:  # type: ignore[override]  # wrong on purpose
+            return Reply([1])
+
+    with pytest.raises(TypeError, match=r"^Device: remote has a coroutine function as ask; AsyncDevice takes it"):
+        Device(LOCAL, Later(), policy())
+    with patient(LOCAL, lambda sample: later(sample), policy()) as device:
+        assert device.infer(0).fault == (
+            "no label, but a coroutine, which AsyncDevice can await: a label is a text or a number"
+        )
 
 
 @each_kind

@@ -283,3 +283,20 @@ def test_large_pictures_shrink_and_floats_are_scaled() -> None:
 def test_what_makes_no_sense_is_refused(change: dict[str, Any], problem: str) -> None:
     with device() as watched, pytest.raises(ValueError, match=problem):
         Reporter(watched, **{"url": NOWHERE, **change})
+
+
+def test_a_true_label_is_a_name_or_the_number_of_one() -> None:
+    with device(labels=["cat", "dog"]) as watched, Reporter(watched, NOWHERE) as reporter:
+        for truth in (1, "dog", np.int64(1)):
+            reporter.saw(watched.infer(3.0), truth=truth)
+        assert [seen["truth"] for seen in reporter.report()["recent"]] == ["dog"] * 3
+        with pytest.raises(ValueError, match="Device: label must be that of a class, got an unknown label, 2"):
+            reporter.saw(watched.infer(3.0), truth=2)
+        with pytest.raises(TypeError, match="Device: answer must be one that a device gave"):
+            reporter.saw("dog", truth=1)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_a_true_label_of_another_kind_is_refused() -> None:
+    wrong = pytest.raises(TypeError, match="Device: label must be a number, as the answers are")
+    with device() as watched, Reporter(watched, NOWHERE) as reporter, wrong:
+        reporter.saw(watched.infer(3.0), truth="dog")

@@ -66,8 +66,8 @@ class InLoop:
     def infer(self, sample: Any) -> Answer:
         return self._loop.run_until_complete(self._device.infer(sample))
 
-    def infer_many(self, samples: Iterable[Any]) -> list[Answer]:
-        return self._loop.run_until_complete(self._device.infer_many(samples))
+    def infer_many(self, samples: Iterable[Any], **settings: Any) -> list[Answer]:
+        return self._loop.run_until_complete(self._device.infer_many(samples, **settings))
 
     def close(self) -> None:
         self._loop.run_until_complete(self._device.close())

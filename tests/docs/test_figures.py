@@ -7,7 +7,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # its types are a package of their own
 from prometheus_client import CollectorRegistry
 
-from hinge import Device, Isotonic
+from hinge import Device, Isotonic, trade
 from hinge.device.metrics import DeviceCollector
 from hinge.policies import policy_names
 from hinge.server.observability import Metrics
@@ -54,6 +54,11 @@ def test_the_theory_page_quotes_what_was_measured() -> None:
     ours, literal = accept["hi-lcb"], accept["literal hi-lcb"]
     assert f"{ours[0]} in Python at 16 bins and {ours[3]} at 65 536 for HI-LCB" in page
     assert f"the formula takes {literal[0]} and {literal[3]}" in page
+
+
+def test_the_readme_says_what_is_gained() -> None:
+    found = trade("fashion", machine_code=False)
+    assert found.sentence in " ".join((ROOT / "README.md").read_text("utf-8").split())
 
 
 def exported() -> set[str]:

@@ -94,6 +94,17 @@ def _leads(path: Path, link: str, pages: dict[Path, Read]) -> bool:
     return not fragment or target not in pages or fragment in pages[target].anchors
 
 
+@pytest.mark.parametrize(
+    "path", [*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md"))], ids=lambda path: path.stem
+)
+def test_every_link_leads_somewhere_in_a_clone_too(path: Path) -> None:
+    """The site has pages that are made when it is built; who reads the files has none of them."""
+    page = Read()
+    page.feed(MarkdownIt("commonmark").enable("table").render(path.read_text("utf-8")))
+    links = [urlsplit(link) for link in page.links + page.assets]
+    assert [link.path for link in links if not link.scheme and not (path.parent / unquote(link.path)).exists()] == []
+
+
 def test_nothing_is_taken_from_elsewhere(site: Path, pages: dict[Path, Read]) -> None:
     assert [asset for page in pages.values() for asset in page.assets if urlsplit(asset).netloc] == []
     for style in site.rglob("*.css"):

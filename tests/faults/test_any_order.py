@@ -87,7 +87,7 @@ class Lived(RuleBasedStateMachine):
 
     @rule(samples=st.lists(ROWS, max_size=10))
     def infer_many(self, samples: list[int]) -> None:
-        self.check(samples, self.device.infer_many(samples))
+        self.check(samples, self.device.infer_many(samples, together=True))
 
     def check(self, samples: list[int], answers: list[Any]) -> None:
         decisions = [self.twin.decide(answer.bin) for answer in answers]

@@ -296,7 +296,7 @@ def test_a_url_names_scheme_and_host(url: str) -> None:
 def test_a_device_over_http_learns_and_survives_the_server() -> None:
     with OipServer(brightest, outputs=[SCORES], binary=True) as server:
         device = Device(lambda sample: sample, OpenInference(server.url, "remote"), policy(), deadline_s=10)
-        assert [answer.source for answer in device.infer_many([[0.0, 1.0, 0.0]] * 40)] == ["remote"] * 40
+        assert [answer.source for answer in device.infer_many([[0.0, 1.0, 0.0]] * 40, together=True)] == ["remote"] * 40
         assert device.infer([0.0, 1.0, 0.0]).source == "local"
     answer = device.infer([0.1, 0.0, 0.1])
     assert (answer.source, answer.label) == ("local", 0)

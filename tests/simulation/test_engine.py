@@ -3,12 +3,12 @@
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 
-from hinge import HILCB, HILCBLite, Policy, Thompson
+from hinge import HILCB, Gate, HILCBLite, Policy, Thompson
 from hinge.policies import AlwaysLocal, HedgeHI
 from hinge.simulation import Record, Results, Run, Threads, lineup, run_seeds, simulate
 from hinge.simulation.sources import Adaptive, BimodalCosts, FixedCosts, Samples, Source, Synthetic
@@ -247,3 +247,10 @@ def test_sums_are_written_down_at_the_times_asked_for() -> None:
     assert some.offload_fraction.tolist() == full.offload_fraction[:, some.times - 1].tolist()
     with pytest.raises(ValueError, match=r"simulate: times\[1\] must be an integer from 1 to 100, got 101"):
         simulate([policy], source, 100, times=[5, 101])
+
+
+@pytest.mark.parametrize("policies", [HILCB(bins=3, offload_cost=0.5), Gate(HILCB(bins=3, offload_cost=0.5)), "hi-lcb"])
+def test_a_single_policy_belongs_in_a_list(policies: Any) -> None:
+    source = Synthetic(agreement=[0.1, 0.6, 0.9], costs=FixedCosts(0.5))
+    with pytest.raises(TypeError, match=r"^simulate: policies must be a list .* put a single one in a list, got "):
+        simulate(policies, source, horizon=10)

@@ -1,12 +1,14 @@
 """What a simulation writes down: every figure again from the decisions, and the intervals over runs."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from hinge import HILCB, HILCBLite, Policy, UniformBins
+from hinge import HILCB, HILCBLite, Isotonic, Policy, UniformBins
 from hinge.policies import AlwaysLocal, AlwaysRemote
 from hinge.simulation import checkpoints, interval, lineup, simulate
-from hinge.simulation.sources import Adaptive, BimodalCosts, Resampled, Synthetic
+from hinge.simulation.sources import Adaptive, BimodalCosts, FixedCosts, Resampled, Synthetic
 from hinge.theory import Problem
 from tests.simulation.streams import ADAPTIVE, deterministic, policy_for, sources, trace_with_costs, whole_stream
 
@@ -189,3 +191,30 @@ def test_a_summary_holds_the_figures_at_the_horizon() -> None:
     for key in ("realised_regret", "offload_fraction", "accuracy", "cost_per_sample", "true_accuracy"):
         assert summary[key] == pytest.approx(getattr(record, key)[:, -1].mean()), key
     assert summary["true_cost_per_sample"] == pytest.approx(record.true_cost_per_sample[:, -1].mean())
+
+
+def test_a_drawing_has_every_curve_with_its_interval(tmp_path: Path) -> None:
+    source = Synthetic([0.2, 0.9], FixedCosts(0.5))
+    results = simulate([HILCB(bins=2, offload_cost=0.5), Isotonic(bins=2, offload_cost=0.5)], source, 200, runs=4)
+    regret, cost, offloads = results.panels()
+    assert [panel.y for panel in (regret, cost, offloads)] == ["regret", "cost per sample", "share offloaded"]
+    for curve in regret.curves:
+        means, halves = zip(*(interval(values) for values in results[curve.name].regret.T), strict=True)
+        assert (curve.y, curve.half_width) == (means, halves)
+        assert list(curve.x) == results[curve.name].times.tolist()
+    results.plot(tmp_path / "curves.svg")
+    assert (tmp_path / "curves.svg").read_text().count("<!-- share offloaded -->") == 1
+    with pytest.raises(ValueError, match=r"plot: path must end in .* got 'curves.gif'"):
+        results.plot(tmp_path / "curves.gif")
+
+
+def test_no_more_curves_than_can_be_told_apart() -> None:
+    source = Synthetic([0.2, 0.9], FixedCosts(0.5))
+    policies = {f"policy {alpha}": HILCB(bins=2, offload_cost=0.5, alpha=alpha) for alpha in range(1, 12)}
+    results = simulate(policies, source, 100, runs=1)
+    panel = results.panels()[0]
+    kept = {curve.name for curve in panel.curves}
+    assert len(kept) == 8
+    costs = {name: record.cost_per_sample[0, -1] for name, record in results.items()}
+    assert max(costs[name] for name in kept) <= min(costs[name] for name in costs.keys() - kept)
+    assert panel.curves[0].half_width is None, "one run has no interval"

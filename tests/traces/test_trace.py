@@ -15,6 +15,8 @@ from hinge.confidence import margin, max_softmax
 from hinge.errors import HingeError, InvalidTrace
 from hinge.traces import Trace
 
+ALIKE = "number the classes in all, or name them in all"
+
 
 def small(**columns: Any) -> Trace:
     return Trace(**{"confidence": [0.9, 0.4, 0.7], "local": [3, 1, 2], "remote": [3, 2, 2], **columns})
@@ -145,8 +147,8 @@ def test_repr_tells_what_it_is() -> None:
         ({"local": ["a", "b", "c" * 257]}, "Trace: local in row 2 is longer than 256 characters, got 'ccccccccc..."),
         ({"local": ["a", "b\0", "c"]}, r"Trace: local in row 1 is not Unicode text, got 'b\x00'"),
         ({"local": ["a", "\ud800", "c"]}, r"Trace: local in row 1 is not Unicode text, got '\ud800'"),
-        ({"remote": ["a", "b", "c"]}, "Trace: remote holds text where local holds integers"),
-        ({"label": ["a", "b", "c"]}, "Trace: label holds text where local holds integers"),
+        ({"remote": ["a", "b", "c"]}, f"Trace: remote holds text where local holds integers: {ALIKE}"),
+        ({"label": ["a", "b", "c"]}, f"Trace: label holds text where local holds integers: {ALIKE}"),
         ({"confidence": [], "local": [], "remote": []}, "Trace: there must be at least one sample"),
         (
             {"confidence": [], "local": np.array([], str), "remote": np.array([], object)},

@@ -20,8 +20,9 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from hinge.errors import printable
-from hinge.simulation import Record, interval
+from hinge._html import PICTURES, Panel, check_picture, save
+from hinge.errors import InvalidValue, printable
+from hinge.simulation import Record, Results, interval
 from hinge.simulation.kernel import numba_installed
 from hinge.simulation.trade import Trade
 
@@ -99,8 +100,24 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write_curves(path: Path, records: Mapping[str, Record]) -> None:
-    """The figures of every policy at every checkpoint, as CSV."""
+def check_out(path: Path | None) -> None:
+    """Refuse a file that `write_curves` could not write, before the work."""
+    if path is None or path.suffix.lower() == ".csv":
+        return
+    if path.suffix.lower() not in PICTURES:
+        raise InvalidValue("hinge", "out", f"must end in .csv, {', '.join(PICTURES)}, got {path.name!r}")
+    check_picture(path)
+
+
+def write_curves(path: Path, results: Results, title: str, more: Sequence[Panel] = ()) -> None:
+    """The figures of every policy at every checkpoint, as CSV, or drawn below `more`."""
+    if path.suffix.lower() == ".csv":
+        _write_csv(path, results)
+    else:
+        save(path, title, [*more, *results.panels()])
+
+
+def _write_csv(path: Path, records: Mapping[str, Record]) -> None:
     fields = ("regret", "realised_regret", "offload_fraction", "accuracy", "cost_per_sample")
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -150,7 +167,7 @@ def print_figures(title: str, figures: Sequence[Mapping[str, Any]]) -> None:
 def print_trade(trade: Trade, offload_cost: float | None = None) -> None:
     """What a policy costs and does at every price, and in a sentence what is gained; also at the price at hand."""
     rows = list(trade.rows())
-    filled = table(*rows[0], right=True, title=f"What {trade.policy} gains, by the price of an offload (simulated)")
+    filled = table(*rows[0], right=True, title=f"What {trade.policy} gains at each price of an offload, simulated")
     for row, point in zip(rows, trade.gate, strict=True):
         filled.add_row(*row.values(), style="bold" if point.offload_cost == offload_cost else None)
     say("")

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hinge.cli import console
+from hinge.cli.device_gain import Gain
 from hinge.cli.device_samples import Case
 from hinge.device.answer import Answer
 from hinge.device.device import Device
@@ -53,7 +54,7 @@ class Figures:
     def __init__(self, bins: int) -> None:
         self._ledger = Ledger(bins)  # without costs, which the device's status has: some are paid after the answer
         self._latencies: Counter[int] = Counter()
-        self._labelled = self._local_right = 0  # samples whose truth is known, and those that local has right
+        self.gain = Gain(bins)
         self.last: deque[Seen] = deque(maxlen=8)
 
     @property
@@ -76,12 +77,11 @@ class Figures:
         seen = Seen(self.samples, case, answer)
         agreed = None if case.remote is None else float(answer.label == case.remote)
         right = None if case.truth is None else bool(answer.label == case.truth)
-        self._labelled += right is not None
-        self._local_right += right is not None and bool(answer.local == case.truth)
         if answer.decision.offload:
             self._ledger.offload(0.0, agreed=agreed, right=right, bin=answer.bin)
         else:
             self._ledger.accept(agreed, right=right, bin=answer.bin)
+        self.gain.add(case, answer)
         self._latencies[round(math.log(max(latency_ms, 1e-6)) / _STEP)] += 1
         self.last.append(seen)
         return seen
@@ -105,18 +105,19 @@ class Figures:
         unsent = status.fell_back.get(BreakerOpen.kind, 0)
         known = ("answered_by_remote", "fell_back", "dropped", "offload_cost", "breaker", "last_fault", "not_durable")
         costs = {key: sums[key] for key in ("cost_per_sample", "true_cost_per_sample")}
+        asked = status.answered_by_remote + sum(status.fell_back.values()) - unsent
         return {
             "samples": self.samples,
             "seconds": seconds,
             **{key: sums[key] for key in ("offloads", "offload_fraction", "accuracy", "true_accuracy")},
-            "local_true_accuracy": share(self._local_right, self._labelled),
-            "asked": status.answered_by_remote + sum(status.fell_back.values()) - unsent,
+            "asked": asked,
             **{key: getattr(status, key) for key in (*known, "alarms")},
             "agreement": share(status.agreed, status.answered_by_remote),
             "offload_cost_per_sample": paid,
             **{key: None if None in (cost, paid) else cost + paid for key, cost in costs.items()},
             "latency_ms_p50": self.latency_ms(0.5),
             "latency_ms_p99": self.latency_ms(0.99),
+            "gain": self.gain.figures(status.offload_cost, asked),
         }
 
 
@@ -375,7 +376,6 @@ _ROWS = (  # what it is called, its format, and its key in JSON
     ("cost per sample", "{:.4f}", "cost_per_sample"),
     ("agrees with the remote", "{:.2%}", "accuracy"),
     ("true accuracy", "{:.2%}", "true_accuracy"),
-    ("true accuracy, local alone", "{:.2%}", "local_true_accuracy"),
     ("true cost per sample", "{:.4f}", "true_cost_per_sample"),
     ("milliseconds, half within", "{:.3g}", "latency_ms_p50"),
     ("milliseconds, 99 % within", "{:.3g}", "latency_ms_p99"),

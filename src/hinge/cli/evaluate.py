@@ -61,6 +61,7 @@ def command(
     Example: hinge evaluate log.csv --offload-cost 0.5 --policies sentinel,hi-lcb
     """
     check_absent(write)
+    console.check_out(out)
     names = policies.split(",")
     settings = options.policy_settings(names, alpha=alpha)
     chosen: list[str | Policy] = [*names]
@@ -82,7 +83,7 @@ def command(
         advice = _advice(found, names, offload_cost, target, seed, report) if gain else None
     figures, samples = found.figures(), len(found.trace)
     if out:
-        console.write_curves(out, found)
+        console.write_curves(out, found, f"Policies on {trace}", gain.panels() if gain else ())
     if write:
         write_settings(write, advice, found.trace)
     if json:

@@ -33,6 +33,7 @@ def command(
     """
     if policy == "all":
         raise options.UsageError("--policy takes one policy; 'hinge evaluate' compares several")
+    console.check_out(out)
     recorded = as_trace(trace)
     cost = known_cost(options.offload_cost(offload_cost), recorded)
     source = Resampled(recorded, UniformBins(bins), costs_for(recorded, cost))
@@ -42,7 +43,7 @@ def command(
         results = simulate(policies, source, horizon, runs, seed, progress=report)
     figures = results[policy].summary()
     if out:
-        console.write_curves(out, results)
+        console.write_curves(out, results, f"{policy} on {trace}")
     if json:
         console.print_json({**figures, "trace": trace, "bins": bins, "offload_cost": cost, **settings})
     else:

@@ -66,18 +66,18 @@ class AsyncDevice(BaseDevice):
             return self._accepted(judged)
         return (await self._offloader.ask_async(self._remote, [sample], [judged]))[0]
 
-    async def infer_many(self, samples: Iterable[Any]) -> list[Answer]:
-        """The answers to many samples, which are decided together: none of them learns from another."""
+    async def infer_many(self, samples: Iterable[Any], *, together: bool = False) -> list[Answer]:
+        """The answers to many samples, in their order and in rounds, as `Device.infer_many` gives them."""
         if self._closed:
             raise closed()
-        everything = list(samples)
+        everything, answers = list(samples), list[Answer]()
         found = await self._run_local(self._local.answer_many, everything, len(everything))
-        judged = self._decided_many(everything, found)
-        parts = self._parts(everything, judged)
-        answers = self._merged(judged, parts, await self._ask_all(parts))
-        for sample, each in zip(everything, judged, strict=True):
-            if each.decision.offload and not self._waits(each):
-                self._ask_in_background(sample, each)
+        for part, judged in self._rounds(everything, found, together):
+            requests = self._parts(part, judged)
+            answers += self._merged(judged, requests, await self._ask_all(requests))
+            for sample, each in zip(part, judged, strict=True):
+                if each.decision.offload and not self._waits(each):
+                    self._ask_in_background(sample, each)
         return answers
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -22,7 +22,7 @@ from hinge.bins import Bins
 from hinge.confidence import ConfidenceMeasure
 from hinge.costs import FixedCost, OffloadCost, WrongCost, ZeroOneCost
 from hinge.device.answer import Answer
-from hinge.device.offload import Judged, Offloader, checked_label
+from hinge.device.offload import Judged, Offloader, checked_label, comparable
 from hinge.device.record import record
 from hinge.device.resilience import Breaker, RetryBudget
 from hinge.device.status import Status, StatusTracker
@@ -35,7 +35,7 @@ from hinge.remotes.function import for_threads
 from hinge.traces import Trace
 
 Shadow = Literal["local", "remote"]
-_new = tuple.__new__  # makes an Answer in half the time of Answer(…), for every accepted sample
+_new = tuple.__new__  # makes an Answer in half the time of Answer(…), for every sample
 Part = tuple[list[int], list[Any], list[Judged]]  # of a batch: the places of its samples, the samples, what was decided
 
 
@@ -70,7 +70,7 @@ class BaseDevice(ABC):
         self._batch = whole("Device", "batch", batch, 1)
         self._in_flight = whole("Device", "in_flight", in_flight, 1)
         deadline_s = positive("Device", "deadline_s", deadline_s)
-        price = price or _known_price(self.gate.policy)
+        price = _known_price(self.gate.policy) if price is None else price
         self._forecast = _checked_forecast(price, self.gate.policy)
         self.breaker = _checked_breaker(breaker, deadline_s, self._in_flight)
         self._remote = self._keeping_the_deadline(remote)
@@ -78,6 +78,9 @@ class BaseDevice(ABC):
         self._store = MemoryStore(self.gate) if state is None else self._store_in(state)
         self._status = StatusTracker(self._store, self.breaker)
         self._wrong = wrong or ZeroOneCost()
+        known = self.policy.offload_cost
+        if known is not None and self._forecast is None and price != FixedCost(known):
+            self._status.priced_otherwise(known, price)
         self._offloader = Offloader(
             store=self._store,
             status=self._status,
@@ -139,6 +142,10 @@ class BaseDevice(ABC):
         label, confidence = self._local.answer(sample)
         return self._explain_bin(self._bin(confidence, label))
 
+    def true_label(self, answer: Answer, label: Any) -> Any:
+        """A true label in the form of the answer's: the name of a class, where there are `labels`, for its number."""
+        return _checked_truth(answer, label, self._labels)
+
     def truth(self, answer: Answer, label: Any) -> None:
         """Tell the device the true label of a sample that it answered, once for each answer. Thread-safe.
 
@@ -146,7 +153,7 @@ class BaseDevice(ABC):
         (docs/costs.md). Of a sample that was accepted the remote's answer is not known: it only counts in the `status`,
         as all labels do for a policy that cannot use them (`policy.takes_labels`).
         """
-        true, agreed = _checked_truth(answer, label, self._labels), self._wrong.agreed
+        true, agreed = self.true_label(answer, label), self._wrong.agreed
         gain = agreed(answer.label, true) - agreed(answer.local, true)  # 0 if accepted; refuses labels without a price
         if answer.source == "remote" and self._store.locked(lambda policy: policy.takes_labels):
             self._store.learn_truth(1.0 - agreed(answer.local, answer.label), gain)
@@ -170,8 +177,34 @@ class BaseDevice(ABC):
             self._status.not_forecast(error)
             return None
 
-    def _decided_many(self, samples: Sequence[Any], answers: Sequence[tuple[Any, float]]) -> list[Judged]:
-        bins = [self._bin(confidence, label) for label, confidence in answers]
+    def _rounds(
+        self, samples: Sequence[Any], answers: Sequence[tuple[Any, float]], together: bool
+    ) -> Iterator[tuple[Sequence[Any], list[Judged]]]:
+        """Decide for samples in order, round by round: what one round teaches counts in the next.
+
+        A round ends once as many wait for the remote as samples were decided before it, `batch` at least, and at most
+        what can be in flight at once. So a device without experience learns from its first request, and one with
+        experience has all its requests in flight.
+        """
+        if len(answers) != len(samples):
+            raise ValueError(f"Device: local must answer each of {len(samples)} samples, got {len(answers)} answers")
+        bins = [self._bin(confidence, label) for label, confidence in answers]  # refused before anything is decided
+        first = 0
+        while first < len(samples):
+            room = min(max(self._batch, self.policy.time), self._batch * self._in_flight)
+            end, judged, waiting = first, list[Judged](), 0
+            while end < len(samples) and waiting < room:
+                step = len(samples) if together else room - waiting
+                begin, end = end, min(len(samples), end + step)
+                part = self._decided_many(samples[begin:end], answers[begin:end], bins[begin:end])
+                waiting += sum(map(self._waits, part))
+                judged += part
+            yield samples[first:end], judged
+            first = end
+
+    def _decided_many(
+        self, samples: Sequence[Any], answers: Sequence[tuple[Any, float]], bins: Sequence[int]
+    ) -> list[Judged]:
         costs = None if self._forecast is None else [self._expected_cost(sample) for sample in samples]
         decisions = self._store.decide_many(bins, costs)
         return [
@@ -252,23 +285,30 @@ class Device(BaseDevice):
         decision = self._store.decide(bin, None if self._forecast is None else self._expected_cost(sample))
         if not decision.offload and self._shadow != "remote":
             return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, label, self._explain_bin))
-        judged = Judged(label, confidence, bin, decision)
+        judged = _new(Judged, (label, confidence, bin, decision))
         if self._shadow == "local":
             self._ask_in_background(sample, judged)
             return self._accepted(judged)
         return self._offloader.ask(self._remote, [sample], [judged])[0]
 
-    def infer_many(self, samples: Iterable[Any]) -> list[Answer]:
-        """The answers to many samples, which are decided together: none of them learns from another."""
+    def infer_many(self, samples: Iterable[Any], *, together: bool = False) -> list[Answer]:
+        """The answers to many samples, in their order; later ones profit from what earlier ones have taught.
+
+        They are decided in rounds, and no more than `batch × in_flight` of them wait for the remote at once; fewer, as
+        long as the device has seen fewer samples. `together` decides for all before any is asked, so that none learns
+        from another. Every request has the deadline to itself, from when it is its turn. The local model answers all
+        samples first: what it refuses is refused before anything is asked. What a round has taught stays learned if a
+        later one is interrupted.
+        """
         if self._closed:
             raise closed()
-        everything = list(samples)
-        judged = self._decided_many(everything, self._local.answer_many(everything))
-        parts = self._parts(everything, judged)
-        answers = self._merged(judged, parts, self._ask_all(parts))
-        for sample, each in zip(everything, judged, strict=True):
-            if each.decision.offload and not self._waits(each):
-                self._ask_in_background(sample, each)
+        everything, answers = list(samples), list[Answer]()
+        for part, judged in self._rounds(everything, self._local.answer_many(everything), together):
+            requests = self._parts(part, judged)
+            answers += self._merged(judged, requests, self._ask_all(requests))
+            for sample, each in zip(part, judged, strict=True):
+                if each.decision.offload and not self._waits(each):
+                    self._ask_in_background(sample, each)
         return answers
 
     def record(
@@ -420,7 +460,7 @@ def _checked_truth(answer: Answer, label: Any, names: Sequence[str] | None) -> A
         true = checked_label(label, names)
     except RemoteInvalid as error:
         raise ValueError(f"Device: label must be that of a class, got {error}") from None
-    if isinstance(true, str) != isinstance(answer.local, str):
+    if not comparable(answer.local, true):
         wanted = "a name" if isinstance(answer.local, str) else "a number"
         raise TypeError(f"Device: label must be {wanted}, as the answers are ({answer.local!r}), got {label!r}")
     return true

@@ -12,6 +12,7 @@ they decide is in the methods below them, which do no I/O.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,9 +22,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from hinge._checks import real
+from hinge._checks import share
 from hinge._fork import renew_after_fork
-from hinge.costs import OffloadCost, WrongCost
+from hinge.costs import OffloadCost, WrongCost, ZeroOneCost
 from hinge.device.answer import Answer
 from hinge.device.resilience import Attempt, Breaker, RetryBudget
 from hinge.device.status import StatusTracker
@@ -225,17 +226,21 @@ class Offloader:
             raise RemoteLate("no answer in time")
         labels = checked_reply(reply, len(offload.judged), self._labels)
         agreed = self._agreements(offload, labels)
+        told = None if reply.cost is None else _checked_cost(reply.cost)
         if offload.attempt is not None:
             self._breaker.succeeded(offload.attempt, now)
             offload.attempt = None
-        known = reply.cost is not None
-        cost = real("Reply", "cost", reply.cost, 0, 1) if known else self._cost(offload, reply.bytes, now)
+        paid = self._paid(offload, reply.bytes, now) if told is None else told
         offload.ended = True
-        for judged, agrees in zip(offload.judged, agreed, strict=True):
-            if judged.decision.offload:
-                with suppress(InvalidDecision):  # the policy dropped it since, or the state was rolled back
-                    self._store.learn(judged.decision, agrees, cost)
-        self._status.answered(len(labels), sum(agreed), cost)
+        if paid is None:
+            self._forget(offload.judged)
+        else:
+            for judged, agrees in zip(offload.judged, agreed, strict=True):
+                if judged.decision.offload:
+                    with suppress(InvalidDecision):  # the policy dropped it since, or the state was rolled back
+                        self._store.learn(judged.decision, agrees, paid)
+        cost = paid or 0.0
+        self._status.answered([each.confidence for each in offload.judged], sum(agreed), cost)
         return [
             Answer(label, "remote", confidence, bin, True, cost, decision, None, local, self._explain)
             for label, (local, confidence, bin, decision) in zip(labels, offload.judged, strict=True)
@@ -243,10 +248,7 @@ class Offloader:
 
     def _fall_back(self, offload: Offload, failure: RemoteFailed | None = None) -> list[Answer]:
         """Answer from the local model, as the remote failed."""
-        cost = 0.0
-        if offload.attempts:
-            with suppress(Exception):  # a price that fails must not cost the answer
-                cost = self._cost(offload, 0, time.monotonic())
+        cost = (self._paid(offload, 0, time.monotonic()) or 0.0) if offload.attempts else 0.0
         offload.ended = True
         failure = failure or offload.failure or RemoteLate("no answer in time")
         return self._local_answers(offload.judged, failure, offload.attempts > 0, cost)
@@ -282,23 +284,33 @@ class Offloader:
     # -- checks -------------------------------------------------------------------------------------------------------
 
     def _agreements(self, offload: Offload, labels: list[Any]) -> list[float]:
+        if isinstance(self._wrong, ZeroOneCost):  # another may know how to compare them
+            for each, label in zip(offload.judged, labels, strict=True):
+                check_comparable(each.label, label)
         try:
             pairs = zip(offload.judged, labels, strict=True)
-            return [_unit("wrong", "agreed", self._wrong.agreed(each.label, label)) for each, label in pairs]
+            return [share("wrong", "agreed", self._wrong.agreed(each.label, label)) for each, label in pairs]
         except (TypeError, ValueError) as error:
             raise RemoteInvalid(error) from error
 
-    def _cost(self, offload: Offload, bytes: float, now: float) -> float:
-        """What each sample pays: it waits for the whole time, and shares bytes and calls with the others."""
-        samples = len(offload.judged)
-        cost = self._price.cost(
-            latency_ms=1000 * (now - offload.began), bytes=bytes / samples, calls=offload.attempts / samples
-        )
-        return _unit("price", "cost", cost)
+    def _paid(self, offload: Offload, bytes: float, now: float) -> float | None:
+        """What each sample pays: it waits for the whole time, and shares bytes and calls with the others.
+
+        If the price fails, what the policy knows; None, if that learns the cost.
+        """
+        latency_ms, samples = 1000 * (now - offload.began), len(offload.judged)
+        try:
+            cost = self._price.cost(latency_ms=latency_ms, bytes=bytes / samples, calls=offload.attempts / samples)
+            return share("price", "cost", cost)
+        except Exception as error:  # a price that fails must not cost the answer
+            self._status.not_priced(error)
+            return self._store.policy.offload_cost
 
 
 def checked_reply(reply: Reply, samples: int, names: Sequence[str] | None) -> list[Any]:
     """The labels of a reply, one for each sample."""
+    if not isinstance(reply, Reply):
+        raise RemoteInvalid(f"the remote's ask must return a Reply([label, …]), got {_kind_of(reply)}")
     labels = list(reply.labels)
     if len(labels) != samples:
         raise RemoteInvalid(f"{len(labels)} labels for {samples} samples")
@@ -312,11 +324,11 @@ def checked_label(label: Any, names: Sequence[str] | None) -> Any:
     ('dog', 'dog', 1)
     >>> checked_label(float("nan"), None)
     Traceback (most recent call last):
-    hinge.errors.RemoteInvalid: no label, but nan
+    hinge.errors.RemoteInvalid: no label, but nan (float): a label is a text or a number
     """
     plain = label.item() if isinstance(label, np.generic) else label
     if not isinstance(plain, str | int | float) or plain != plain:
-        raise RemoteInvalid(f"no label, but {plain!r:.50}")
+        raise RemoteInvalid(f"no label, but {_kind_of(plain)}: a label is a text or a number")
     if names is None:
         if isinstance(plain, str) and (len(plain) > MAX_LABEL or not plain.isprintable()):
             raise RemoteInvalid(f"a label must be {MAX_LABEL} printable characters at most, got {printable(plain, 50)}")
@@ -328,9 +340,37 @@ def checked_label(label: Any, names: Sequence[str] | None) -> Any:
     raise RemoteInvalid(f"an unknown label, {plain!r:.50}")
 
 
-def _unit(owner: str, name: str, value: float) -> float:
-    """A number from 0 to 1, as the user's price or cost of a mistake must return it."""
-    return value if type(value) is float and 0.0 <= value <= 1.0 else real(owner, name, value, 0, 1)
+def comparable(local: Any, other: Any) -> bool:
+    """Whether two labels can be equal at all: a name never is a number.
+
+    >>> comparable(1, True), comparable("dog", "cat"), comparable(1, "dog")
+    (True, True, False)
+    """
+    return isinstance(local, str) == isinstance(other, str)
+
+
+def check_comparable(local: Any, remote: Any) -> None:
+    """Refuse a label of the remote's that can never agree with the local one."""
+    if not comparable(local, remote):
+        raise RemoteInvalid(
+            f"the remote answers {remote!r:.24} where local answers {local!r:.24}: a name and a number never agree; "
+            "give labels=, the names of the classes in order"
+        )
+
+
+def _checked_cost(cost: Any) -> float:
+    try:
+        return share("Reply", "cost", cost)
+    except (TypeError, ValueError) as error:
+        raise RemoteInvalid(error) from None
+
+
+def _kind_of(value: Any) -> str:
+    """What came in place of a label or a reply, for an error."""
+    if inspect.iscoroutine(value):
+        value.close()  # nobody will await it
+        return "a coroutine, which AsyncDevice can await"
+    return f"{value!r:.50} ({type(value).__name__})"
 
 
 def _no_permit() -> RemoteLate:

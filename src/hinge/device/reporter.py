@@ -152,6 +152,7 @@ class Reporter:
     def saw(self, answer: Answer, *, picture: Any = None, truth: Any = None) -> None:
         """Take note of an answer; `picture` shows its sample, as an image of bytes, and `truth` is the true label."""
         pixels = None if picture is None else small(picture)
+        truth = None if truth is None else self._device.true_label(answer, truth)
         with self._lock:
             self._recent.append(_Seen(self._seen, answer, pixels, truth))
             self._seen += 1

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
 
 from hinge._fork import renew_after_fork
+from hinge.costs import OffloadCost
 from hinge.device.resilience import Breaker, Counts
 from hinge.device.store import MemoryStore
 from hinge.errors import BreakerOpen, RemoteFailed
@@ -16,6 +18,7 @@ from hinge.policies.policy import Policy
 log = logging.getLogger("hinge")
 
 QUIET = 1_000  # samples without it, until an alarm is a new one: a budget is spent and free again all the time
+FIRST = 10  # agreements that confidences promised, and answers that cost nothing, after which there is something wrong
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class StatusTracker:
         self._store, self._breaker = store, breaker
         self._began = store.policy.time
         self._remote, self._dropped, self._agreed, self._cost = 0, 0, 0.0, 0.0
+        self._promised = 0.0  # agreements, by the confidences of what the remote answered
         self._labelled, self._right = 0, 0
         self._fell_back: Counter[str] = Counter()
         self._alarms: Counter[str] = Counter()
@@ -59,13 +63,28 @@ class StatusTracker:
         """Another thread of the parent may hold the lock."""
         self._lock = Lock()
 
-    def answered(self, samples: int, agreed: float, cost: float) -> None:
-        """The remote answered so many samples, each at that cost; local agreed in some of them."""
+    def answered(self, confidences: Sequence[float], agreed: float, cost: float) -> None:
+        """The remote answered samples of these confidences, each at that cost; local agreed in some of them."""
         with self._lock:
-            self._remote += samples
+            self._remote += len(confidences)
             self._agreed += agreed
-            self._cost += samples * cost
+            self._cost += len(confidences) * cost
+            self._promised += sum(confidences)
+            never_agreed = self._agreed == 0.0 and self._promised >= FIRST
+            is_free = self._cost == 0.0 and self._remote >= FIRST
         self._watch()
+        if never_agreed:
+            self._alarm(
+                "local never agreed with remote",
+                f"not in {self._remote} answers, though its confidences promised {self._promised:.0f}; "
+                "are the classes the same on both sides, in the same order (labels=), and the samples as each expects?",
+            )
+        if is_free and self._store.policy.offload_cost is None and self._store.policy.weighs_cost:
+            self._alarm(
+                "offloads cost nothing",
+                f"the price was 0 in all {self._remote} answers, so everything will be offloaded; "
+                "does it charge for what this remote has? The bytes of a function are not known",
+            )
 
     def fell_back(self, failure: RemoteFailed, samples: int, cost: float) -> None:
         """So many samples got their local answer, as the remote failed; each paid for asking."""
@@ -94,6 +113,18 @@ class StatusTracker:
     def not_forecast(self, error: Exception) -> None:
         """The price failed to say what an offload would cost, or said what cannot be."""
         self._alarm("the offload cost cannot be forecast", str(error) or type(error).__name__)
+
+    def not_priced(self, error: Exception) -> None:
+        """The price failed to say what an offload has cost, or said what cannot be."""
+        self._alarm("the price of an offload cannot be told", f"{type(error).__name__}: {error}")
+
+    def priced_otherwise(self, offload_cost: float, price: OffloadCost) -> None:
+        """The policy knows one offload cost, and the device charges another."""
+        self._alarm(
+            "the policy decides by another cost than the device charges",
+            f"by its own offload_cost, {offload_cost:g}, and not by price, {type(price).__name__}; "
+            "leave one of them out: a policy without offload_cost learns what the price charges",
+        )
 
     def _watch(self) -> None:
         warning, changes, problem = self._store.warnings()

@@ -53,9 +53,11 @@ _EXP_LIMIT_32 = 80.0  # the same for a float32, and the sum of `_MANY` of it
 class LocalModel(Protocol):
     """A local model that reports its own confidence; `Classifier` makes one of a function from sample to scores."""
 
-    def answer(self, sample: Any) -> tuple[Any, float]: ...
+    def answer(self, sample: Any) -> tuple[Any, float]:
+        """The label of a sample, a number or a text as the remote's are, and the confidence in it, from 0 to 1."""
 
-    def answer_many(self, samples: Sequence[Any]) -> Sequence[tuple[Any, float]]: ...
+    def answer_many(self, samples: Sequence[Any]) -> Sequence[tuple[Any, float]]:
+        """The same for each of many samples, in their order."""
 
 
 class Classifier:
@@ -137,7 +139,7 @@ class Classifier:
         return log_probabilities(outputs)
 
     def __repr__(self) -> str:
-        return f"{self.scores!r}" if isinstance(self.scores, FileModel) else "the local model"
+        return str(self.scores.path) if isinstance(self.scores, FileModel) else "the local model"
 
     def _named(self, best: int, classes: int) -> Any:
         labels = self._labels or ()

@@ -4,14 +4,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from hinge._html import document, draw, plot, section
+from hinge._html import document, draw, need_plotly, plot, section
 from hinge.paper.claims import Claim
 from hinge.paper.figures import Experiment, Figure
 
-try:
-    import plotly  # noqa: F401  # drawn with when the page is made; a missing extra must be noticed at import
-except ImportError as error:
-    raise ImportError(f"a report needs plotly ({error}): pip install 'hinge-gate[report]'") from error
+need_plotly()  # drawn with when the page is made; a missing extra must be noticed at import
 
 STYLE = """
 .holds { color: #00664a; font-weight: 600 } .fails { color: #b03a00; font-weight: 600 }

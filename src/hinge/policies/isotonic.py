@@ -73,32 +73,34 @@ def first_of_class(table: Any, bin: int) -> int:
 
 def break_even(table: Any, bin: int, cost: float) -> float:
     """q of the class that a bin belongs to: the agreement at which accepting costs as much as offloading."""
-    stake: float = table.stakes[bin * len(table.stakes) // len(table.offloads)]
-    return 0.0 if stake <= max(cost, 0.0) else 1.0 - cost / stake
+    stakes = table.stakes
+    stake: float = stakes[bin * len(stakes) // len(table.offloads)]
+    return 0.0 if stake <= cost or stake <= 0.0 else 1.0 - cost / stake
 
 
 def on_scale(table: Any, bin: int, agreed: float) -> float:
     """One minus the price of an answer, as a share of the stake of its class."""
-    stake: float = table.stakes[bin * len(table.stakes) // len(table.offloads)]
+    stakes = table.stakes
+    stake: float = stakes[bin * len(stakes) // len(table.offloads)]
     return agreed if stake == 1.0 else max(0.0, 1.0 - (1.0 - agreed) / stake) if stake > 0.0 else 1.0
 
 
 def fit_bin(table: Any, i: int, offloads: float, agreements: float, q: float) -> bool:
     """Fit the bins up to i, from the fit of the bins before; returns whether their evidence or support changed."""
+    firsts, weights, totals, evidences, supports = table.first, table.weight, table.total, table.evidence, table.support
     bottom, first, weight, total = first_of_class(table, i), i, offloads, agreements
-    while first > bottom and table.total[first - 1] * weight >= total * table.weight[first - 1]:
+    while first > bottom and totals[first - 1] * weight >= total * weights[first - 1]:
         # An unseen bin weighs nothing: it joins the block below, and what joins it is that block itself.
         below = first - 1
-        first, weight, total = table.first[below], weight + table.weight[below], total + table.total[below]
+        first, weight, total = firsts[below], weight + weights[below], total + totals[below]
     evidence, support = 0.0, 0.0
     if first > bottom:
-        evidence, support = table.evidence[first - 1], table.support[first - 1]
+        evidence, support = evidences[first - 1], supports[first - 1]
     own = block_evidence(weight, total, q)
     if own > 0.0:
         evidence, support = evidence + own, support + weight
-    changed = bool(evidence != table.evidence[i] or support != table.support[i])
-    table.first[i], table.weight[i], table.total[i] = first, weight, total
-    table.evidence[i], table.support[i] = evidence, support
+    changed = bool(evidence != evidences[i] or support != supports[i])
+    firsts[i], weights[i], totals[i], evidences[i], supports[i] = first, weight, total, evidence, support
     return changed
 
 

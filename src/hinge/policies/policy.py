@@ -32,7 +32,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
-from hinge._checks import did_you_mean, positive, real, shown, whole
+from hinge._checks import did_you_mean, positive, real, share, shown, whole
 from hinge.costs import shifted_cost
 from hinge.errors import InvalidDecision, InvalidState, InvalidType, InvalidValue, UnknownName
 
@@ -338,7 +338,7 @@ class Policy(ABC):
         owner = type(self).__name__
         if not self.takes_cost:
             raise TypeError(f"{owner}: cost cannot be used before an offload; 'sentinel' can, got {cost!r}")
-        return _share(owner, "cost", cost)
+        return share(owner, "cost", cost)
 
     def decide_many(
         self, bins: "Iterable[int] | NDArray[np.integer[Any]]", costs: Iterable[float | None] | None = None
@@ -423,7 +423,7 @@ class Policy(ABC):
         (0.3, 1.0)
         """
         owner = type(self).__name__
-        disagreement, gain = _share(owner, "disagreement", disagreement), real(owner, "gain", gain, -1, 1)
+        disagreement, gain = share(owner, "disagreement", disagreement), real(owner, "gain", gain, -1, 1)
         self._check_movable()
         before = self.shifted_cost
         _add(self._truths, (1.0, disagreement, gain))
@@ -463,7 +463,7 @@ class Policy(ABC):
         >>> policy.learned, policy.state()["evidence"]["costs"][:2]  # two costs and their sum: 0.9 + 0.5 + 0.5
         (2, [2.0, 1.9])
         """
-        time, paid = self._waiting(decision), _share(type(self).__name__, "cost", cost)
+        time, paid = self._waiting(decision), share(type(self).__name__, "cost", cost)
         del self._pending[time]
         if self.offload_cost is None and self.weighs_cost and self.charges_failures:
             self._owed += paid
@@ -473,9 +473,11 @@ class Policy(ABC):
         if not isinstance(decision, Decision):
             raise TypeError(f"{type(self).__name__}: decision must be a Decision, got {decision!r}")
         time = decision.time
-        if time is None or self._pending.get(time) != decision:
-            raise InvalidDecision(f"{type(self).__name__}: {self._refusal(decision)}, got {decision!r}")
-        return time
+        if time is not None:
+            found = self._pending.get(time)
+            if found is decision or found == decision:  # the first is quicker, and usual
+                return time
+        raise InvalidDecision(f"{type(self).__name__}: {self._refusal(decision)}, got {decision!r}")
 
     def _refusal(self, decision: Decision) -> str:
         if decision.time is None:
@@ -491,11 +493,11 @@ class Policy(ABC):
             return 1.0  # unknown for an accepted sample: no error was seen
         if type(agreed).__name__ in ("bool", "bool_"):  # numpy's booleans
             return float(bool(agreed))
-        return _share(type(self).__name__, "agreed", agreed)
+        return share(type(self).__name__, "agreed", agreed)
 
     def _checked_cost(self, decision: Decision, cost: float | None) -> float:
         if cost is not None:
-            return _share(type(self).__name__, "cost", cost)
+            return share(type(self).__name__, "cost", cost)
         if self.offload_cost is None and self.weighs_cost and (decision.offload or Need.COST in self.needs):
             raise TypeError(f"{type(self).__name__}: cost must be a number, as the offload cost is learned, got None")
         return self.offload_cost or 0.0
@@ -723,6 +725,8 @@ class Policy(ABC):
         if not isinstance(state, Mapping):
             raise TypeError(f"{cls.__name__}: state must be a dict as state() returns it, got {shown(state)}")
         version = state.get("hinge_state")
+        if "hinge_gate" in state:
+            raise InvalidState(f"{cls.__name__}: state is that of a gate; give its policy's part, state['policy']")
         if type(version) is not int or version < 1:
             raise InvalidState(f"{cls.__name__}: state must have a 'hinge_state' version, got {shown(version)}")
         if version > STATE_VERSION:
@@ -827,11 +831,6 @@ class Policy(ABC):
     def _aged(self, evidence: Evidence, since: int) -> Evidence:
         """What is left at present of evidence as of an earlier time."""
         return {field: list(values) for field, values in evidence.items()}
-
-
-def _share(owner: str, name: str, value: object) -> float:
-    """A number from 0 to 1."""
-    return value if type(value) is float and 0.0 <= value <= 1.0 else real(owner, name, value, 0, 1)
 
 
 def _add(total: MutableSequence[float], values: Sequence[float]) -> None:

@@ -44,7 +44,25 @@ def uniform(seed: int, time: int, draw: int) -> float:
 
 
 class RandomisedPolicy(Policy):
-    """Same seed, same samples, same feedback: same decisions, on every backend."""
+    """The base of randomised policies. Same seed, same samples, same feedback: same decisions, on every backend.
+
+    >>> class Coin(RandomisedPolicy):
+    ...     '''Offloads every sample with the same chance, and learns nothing.'''
+    ...     def __init__(self, bins=16, chance=0.1, seed=0):
+    ...         super().__init__(bins, None, seed)
+    ...         self.chance = chance
+    ...         self.start((chance, self.seed), offloads=_toss, learns=lambda *_: None)
+    ...     def offload_probability(self, bin):
+    ...         return self.chance
+    ...     def _ground(self, bin):
+    ...         return "of all samples"
+    >>> def _toss(table, bin, time):
+    ...     chance, seed = table
+    ...     return uniform(seed, time, 0) < chance
+    >>> coin = Coin(chance=0.1, seed=7)
+    >>> sum(coin.decide(3).offload for _ in range(10_000)), coin.explain(3).offload_probability
+    (1026, 0.1)
+    """
 
     def __init__(self, bins: int, offload_cost: float | None, seed: int) -> None:
         super().__init__(bins, offload_cost)

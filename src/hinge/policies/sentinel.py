@@ -200,6 +200,8 @@ def licence(table: SentinelTable, bin: int, time: int) -> int:
     q = fitted(table, bin, time)
     if q <= 0.0:
         return FOREVER  # an offload costs a whole wrong answer
+    if table.support[bin] <= 0.0 and table.agreements[bin] <= q * table.offloads[bin]:
+        return 0  # neither the fit nor the bin's own offloads are evidence: most offloads end here
     evidence, support = evidence_for(table, bin, q)
     if q >= 1.0 or not enough(table, bin, evidence, support):
         return 0
@@ -254,10 +256,9 @@ def note_offload(table: SentinelTable, bin: int, time: int) -> None:
     if table.told[0] >= 0.0:
         note_offload_at(table, bin, time)
         return
-    after_licence = table.granted[bin] > 0
-    grant(table, bin, 0)
     table.arrivals[bin] += 1
-    if after_licence:
+    if table.granted[bin] > 0:
+        grant(table, bin, 0)
         samples = licence(table, bin, time)
         if 0 < samples < FOREVER:
             table.audited[bin], table.audited_at[bin] = time, 0.0
@@ -308,14 +309,15 @@ def step(total: float, agreed: float, suspected: float, usual: float) -> float:
         total += agreed * math.log(suspected / usual)
     if agreed < 1.0:
         total += (1.0 - agreed) * math.log((1.0 - suspected) / (1.0 - usual))
-    return max(0.0, total)
+    return total if total > 0.0 else 0.0
 
 
 def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
     """Count an offload, and compare it with what was believed."""
     x = on_scale(table, bin, agreed)
     q = fitted(table, bin, now)
-    usual = (table.agreements[bin] + 1.0) / (table.offloads[bin] + 2.0)
+    offloads, sums, learns_cost, suspected = table.offloads, table.sums, len(table.costs) > 0, is_suspected(table)
+    usual = (table.agreements[bin] + 1.0) / (offloads[bin] + 2.0)
     audit = table.audited[bin] == time
     told = audit and table.audited_at[bin] > 0.0
     if told:
@@ -325,19 +327,19 @@ def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, ti
             compare_audit(table, bin, x, q, usual)
         else:
             compare_offload(table, bin, x, q, usual)
-    if table.offloads[bin] >= ESTIMATED:
-        table.sums[OFFLOADS] = min(step(table.sums[OFFLOADS], x, FALL * usual, usual), 2.0 * FALLEN)
+    if offloads[bin] >= ESTIMATED:
+        sums[OFFLOADS] = min(step(sums[OFFLOADS], x, FALL * usual, usual), 2.0 * FALLEN)
     count(table, bin, x)
     if bin < table.outdated[0]:
         table.outdated[0] = bin
-    if len(table.costs) > 0:
+    if learns_cost:
         count_cost(table, cost)
-    if table.sums[AUDITS] > ALARM:
+    if sums[AUDITS] > ALARM:
         sound_alarm(table, now)
         return
-    if len(table.costs) == 0:
+    if not learns_cost:
         refit(table, bin, q)
-    if is_suspected(table):
+    if not suspected and is_suspected(table):  # from now on no licence is longer
         for i in range(len(table.left)):
             shorten(table, i, HURRY)
     if audit:
@@ -355,15 +357,14 @@ def compare_audit(table: SentinelTable, bin: int, x: float, q: float, usual: flo
 
 def compare_offload(table: SentinelTable, bin: int, x: float, q: float, usual: float) -> None:
     """Whether a bin that is offloaded has come up to break-even; then only what was seen since counts."""
-    if usual < q:
-        table.rising[bin] = step(table.rising[bin], x, q, usual)
-        table.recent_offloads[bin] += 1.0
-        table.recent_agreements[bin] += x
-    else:
-        table.rising[bin] = 0.0
-    if table.rising[bin] == 0.0:
+    rising = step(table.rising[bin], x, q, usual) if usual < q else 0.0
+    table.rising[bin] = rising
+    if rising == 0.0:
         table.recent_offloads[bin] = table.recent_agreements[bin] = 0.0
-    elif table.rising[bin] > RISE + RISE_GROWTH * math.log(table.offloads[bin] + 1.0):
+        return
+    table.recent_offloads[bin] += 1.0
+    table.recent_agreements[bin] += x
+    if rising > RISE + RISE_GROWTH * math.log(table.offloads[bin] + 1.0):
         table.offloads[bin] = table.recent_offloads[bin] - 1.0  # this one is counted with the others
         table.agreements[bin] = table.recent_agreements[bin] - x
         table.rising[bin] = table.recent_offloads[bin] = table.recent_agreements[bin] = table.suspicion[bin] = 0.0
@@ -373,9 +374,10 @@ def compare_offload(table: SentinelTable, bin: int, x: float, q: float, usual: f
 
 def refit(table: SentinelTable, bin: int, q: float) -> None:
     """Known cost: redo the fit from a bin upwards, as `learn_isotonic` does."""
-    for i in range(bin, first_of_class(table, bin) + len(table.offloads) // len(table.stakes)):
+    offloads, agreements = table.offloads, table.agreements
+    for i in range(bin, first_of_class(table, bin) + len(offloads) // len(table.stakes)):
         was_silent = silent(table, i, q)
-        fit_bin(table, i, table.offloads[i], table.agreements[i], q)
+        fit_bin(table, i, offloads[i], agreements[i], q)
         if was_silent and silent(table, i, q):
             return
 

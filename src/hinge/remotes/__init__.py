@@ -70,18 +70,22 @@ class Reply(NamedTuple):
 class Remote(Protocol):
     """A remote for `Device`: called from several threads at once."""
 
-    def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply: ...
+    def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
+        """The labels of the samples, in their order; raises one of the failures in `hinge.errors`."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release connections; the device calls it once, when it is closed."""
 
 
 @runtime_checkable
 class AsyncRemote(Protocol):
     """A remote for `AsyncDevice`: cancelled at the deadline."""
 
-    async def ask_async(self, samples: Sequence[Any], deadline: Deadline) -> Reply: ...
+    async def ask_async(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
+        """The labels of the samples, in their order; raises one of the failures in `hinge.errors`."""
 
-    async def close_async(self) -> None: ...
+    async def close_async(self) -> None:
+        """Release connections; the device calls it once, when it is closed."""
 
 
 def failure_of(error: BaseException) -> RemoteFailed:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -98,9 +97,9 @@ class InThreads:
         """The remote's reply, or its exception; raises `RemoteLate` at the deadline."""
         outcome: SimpleQueue[Outcome] = SimpleQueue()
         try:
-            self._permits.get(timeout=_left(deadline))
+            self._permits.get(timeout=deadline.left())
             self._start(samples, deadline, outcome.put)
-            return _result(outcome.get(timeout=_left(deadline)))
+            return _result(outcome.get(timeout=deadline.left()))
         except Empty:
             raise _late() from None
 
@@ -114,7 +113,7 @@ class InThreads:
                 loop.call_soon_threadsafe(_set, future, outcome)
 
         try:
-            async with asyncio.timeout(_left(deadline)):
+            async with asyncio.timeout(deadline.left()):
                 while not self._permitted():
                     await asyncio.sleep(_POLL_S)
                 self._start(samples, deadline, deliver)
@@ -169,7 +168,7 @@ class InTasks:
         task = asyncio.ensure_future(self._remote.ask_async(samples, deadline))
         try:
             # Unlike wait_for and timeout, wait returns also if the coroutine does not heed its cancellation.
-            await asyncio.wait([task], timeout=_left(deadline))
+            await asyncio.wait([task], timeout=deadline.left())
             if not task.done():
                 raise _late()
             if task.cancelled():
@@ -188,6 +187,8 @@ class InTasks:
 def for_threads(remote: Any, at_once: int) -> Remote:
     """What a user gives a `Device`, as a remote that keeps the deadline."""
     if isinstance(remote, Remote):
+        if inspect.iscoroutinefunction(remote.ask):
+            raise TypeError("Device: remote has a coroutine function as ask; AsyncDevice takes it, named ask_async")
         return remote if getattr(remote, "keeps_deadline", False) else InThreads(remote, at_once)
     if callable(remote) and not _is_coroutine_function(remote):
         return InThreads(FunctionRemote(remote), at_once)
@@ -227,10 +228,6 @@ def _set(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
 def _discard(task: asyncio.Future[Reply]) -> None:
     if not task.cancelled():
         task.exception()  # marks it as retrieved: what a late request ends with is not logged
-
-
-def _left(deadline: Deadline) -> float:
-    return max(0.0, deadline.end_s - time.monotonic())
 
 
 def _late() -> RemoteLate:

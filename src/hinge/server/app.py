@@ -410,7 +410,7 @@ class App:
             # What the runtime says may show what the model is made of, so it stays in the log.
             problem = f"{type(error).__name__}: {error}"[:500]
             self._log.write("error", "model failed", id=exchange.id.decode(), model=service.name, problem=problem)
-            if type(error).__name__ == "InvalidArgument":
+            if isinstance(error, InvalidMessage):
                 raise Refusal(400, "model failed", "the model does not take these inputs") from None
             raise Refusal(500, "model failed", "the model failed on these inputs") from None
 

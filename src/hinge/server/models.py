@@ -89,6 +89,7 @@ class Model:
     run_options: Callable[[], Any]  # makes options for a run, which ends early once `terminate` is set in them
     files: tuple[Path, ...] = ()  # it was loaded from
     stamp: Stamp = ()  # of these
+    refusals: tuple[type[Exception], ...] = ()  # what a run raises if the inputs are not such as the model takes
 
     @classmethod
     def load(cls, path: Path, threads: int | None = None) -> Model:
@@ -112,8 +113,10 @@ class Model:
         axes = {node.shape[0] if node.shape else 0 for node in nodes}
         batchable = len(axes) == 1 and not isinstance(axes.pop(), int)  # one axis of any size, by one name
         import onnxruntime  # here: `open_session` has explained its absence
+        from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-        return cls(session, inputs, outputs, batchable, onnxruntime.RunOptions, file.files, found)
+        ends = (inputs, outputs, batchable)
+        return cls(session, *ends, onnxruntime.RunOptions, file.files, found, (InvalidArgument,))
 
     @cached_property
     def takes_text(self) -> bool:
@@ -135,10 +138,14 @@ class Model:
         return self.inputs == other.inputs and self.outputs == other.outputs
 
     def run(self, inputs: Tensors, options: Any) -> Tensors:
-        """The outputs."""
+        """The outputs; raises `InvalidMessage` for inputs that the model does not take."""
         if self.takes_text:
             inputs = {name: _as_text(tensor) for name, tensor in inputs.items()}
-        return dict(zip(self.output_names, map(as_array, self.session.run(None, inputs, options)), strict=True))
+        try:
+            found = self.session.run(None, inputs, options)
+        except self.refusals as error:
+            raise InvalidMessage(str(error)) from error
+        return dict(zip(self.output_names, map(as_array, found), strict=True))
 
     def run_together(self, requests: list[Tensors], rows: list[int], options: Any) -> list[Tensors]:
         """The outputs of each of several requests, which differ only in their rows, from one run."""

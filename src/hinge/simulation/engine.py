@@ -6,7 +6,7 @@ with the same `map`.
 
 import copy
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -282,6 +282,9 @@ def by_name(policies: Mapping[str, Playable] | Sequence[Playable]) -> dict[str, 
     """Policies under their names; those of plain objects are the names of their classes."""
     if isinstance(policies, Mapping):
         return dict(policies)
+    if isinstance(policies, str) or not isinstance(policies, Iterable):
+        wanted = "simulate: policies must be a list or a dict by name; put a single one in a list"
+        raise TypeError(f"{wanted}, got {policies!r:.200}")
     names = [_name(policy) for policy in policies]
     if len({*names}) < len(names):
         raise ValueError(f"simulate: policies of one name need a dict that names them apart, got {names}")

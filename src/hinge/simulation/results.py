@@ -3,12 +3,14 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hinge._checks import whole
+from hinge._html import PALETTE, Curve, Panel, save
 
 Reals = NDArray[np.float64]
 Wholes = NDArray[np.int64]
@@ -170,6 +172,16 @@ class Results(Mapping[str, Record]):
         """The figures as a table, the cheapest policy first."""
         return _table(sorted(self.figures(), key=lambda row: float(row["cost_per_sample"])))
 
+    def plot(self, path: str | Path) -> None:
+        """Draw regret, cost and offloads over time, with 95 % intervals: .html, or a picture as .png, .svg or .pdf."""
+        save(Path(path), "Policies over time", self.panels())
+
+    def panels(self) -> list[Panel]:
+        """Regret, cost and offloads over time, of the cheapest policies if there are more than can be told apart."""
+        cheap = sorted(self.values(), key=lambda record: float(record.cost_per_sample[:, -1].mean()))[: len(PALETTE)]
+        shown = {"regret": "regret", "cost_per_sample": "cost per sample", "offload_fraction": "share offloaded"}
+        return [Panel("", "samples", name, [_curve(each, field) for each in cheap]) for field, name in shown.items()]
+
     def difference(self, one: str, other: str) -> Reals:
         """Regret of one policy minus that of another on the same samples: runs × checkpoints."""
         return self[one].regret - self[other].regret
@@ -184,6 +196,11 @@ _COLUMNS = {  # headings, and how to write the figure of that name
     "regret_ci95": ("± 95 %", "{:.1f}"),
     "shuffled_cost_per_sample": ("shuffled", "{:.4f}"),
 }
+
+
+def _curve(record: Record, field: str) -> Curve:
+    means, halves = zip(*map(interval, getattr(record, field).T), strict=True)
+    return Curve(record.policy, record.times.tolist(), means, None if len(record.runs) == 1 else halves)
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

@@ -8,13 +8,14 @@ policy has to learn f, and pays for that, so that its break-evens lie further in
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hinge._checks import real, whole
-from hinge._html import Curve, Panel, draw
+from hinge._html import Curve, Panel, draw, save
 from hinge.bins import Bins, UniformBins
 from hinge.gate import DEFAULT_BINS
 from hinge.simulation.engine import Progress, simulate
@@ -22,7 +23,7 @@ from hinge.simulation.evaluate import as_trace, lineup
 from hinge.simulation.results import aligned
 from hinge.simulation.sources import FixedCosts, InOrder, Replay, Resampled, Synthetic
 
-OFFLOAD_COSTS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+OFFLOAD_COSTS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9)
 KEPT = 0.9  # of the accuracy that the remote adds to local's: what the headline has to keep
 _HORIZON = 10_000  # samples of a source that has no length of its own
 _TIE = 1e-12
@@ -169,6 +170,14 @@ class Trade:
 
     def figure(self, columns: int = 1) -> Any:
         """A plotly figure: what a sample costs over the price of an offload, and accuracy over the share offloaded."""
+        return draw(self.panels(), columns)
+
+    def plot(self, path: str | Path) -> None:
+        """The same in a file: .html, or as a picture .png, .svg or .pdf."""
+        save(Path(path), f"{self.policy} at every price", self.panels())
+
+    def panels(self) -> list[Panel]:
+        """The two parts of the figure."""
         named = {"local only": self.local, "remote only": self.remote, self.policy: self.gate, "oracle": self.oracle}
         limits = ((self.remote_until, "remote alone<br>as cheap"), (self.local_from, "local alone<br>cheaper"))
         truth, best = self.gate[0].true_accuracy is not None, self.headline
@@ -192,7 +201,7 @@ class Trade:
             ],
             marks=[(best.offload_fraction, f"offload<br>cost {best.offload_cost:g}")] if best else [],
         )
-        return draw([costs, shares], columns)
+        return [costs, shares]
 
 
 def trade(

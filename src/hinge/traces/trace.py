@@ -497,7 +497,8 @@ class Trace:
         for column in ("remote", "label"):
             values = getattr(self, column)
             if values is not None and kind(values) != kind(self.local):
-                raise InvalidTrace(f"Trace: {column} holds {kind(values)} where local holds {kind(self.local)}")
+                differ = f"{column} holds {kind(values)} where local holds {kind(self.local)}"
+                raise InvalidTrace(f"Trace: {differ}: number the classes in all, or name them in all")
 
 
 def standard_columns(

@@ -1,0 +1,146 @@
+"""What makes no sense is said within the first samples: labels that cannot agree, prices that charge nothing."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from hinge import HILCB, CostMatrix, Device, Gate, MeasuredCost, Sentinel
+from hinge.costs import FixedCost, ForecastCost
+from hinge.policies import AlwaysRemote
+from tests.device.worlds import KINDS, LOCAL, Scripted, policy
+
+patient = partial(Device, deadline_s=30)
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=["threads", "event loop"])
+NAMES = ["cat", "dog"]
+
+
+def scores(sample: float) -> list[float]:
+    return [0.0, sample]
+
+
+# -- labels -----------------------------------------------------------------------------------------------------------
+
+
+@each_kind
+def test_a_name_for_a_number_is_no_answer_and_teaches_nothing(kind: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with kind(scores, lambda _: "dog", Gate(offload_cost=0.5)) as device:
+        answers = [device.infer(3.0) for _ in range(6)]
+        assert {(answer.label, answer.source) for answer in answers} == {(1, "local")}
+        assert answers[0].fault == (
+            "the remote answers 'dog' where local answers 1: a name and a number never agree; "
+            "give labels=, the names of the classes in order"
+        )
+        assert device.policy.learned == 0
+        assert device.status.fell_back == {"invalid": 5, "breaker": 1}
+    assert len(caplog.messages) == 1
+    assert "the breaker opened: the remote answers 'dog' where local answers 1" in caplog.text
+
+
+@each_kind
+def test_with_the_names_of_the_classes_the_two_agree(kind: Any) -> None:
+    with kind(scores, lambda _: "dog", Gate(offload_cost=0.5), labels=NAMES) as device:
+        assert device.infer(3.0).label == "dog"
+        assert device.status.agreed == 1
+
+
+def test_a_number_for_a_name_is_told_by_the_names_too() -> None:
+    class Named:
+        def answer(self, sample: float) -> tuple[str, float]:
+            return "dog", 0.9
+
+        def answer_many(self, samples: Any) -> list[tuple[str, float]]:
+            return [self.answer(sample) for sample in samples]
+
+    with patient(Named(), lambda _: 1, Gate(offload_cost=0.5)) as device:
+        assert "the remote answers 1 where local answers 'dog'" in str(device.infer(3.0).fault)
+    with patient(Named(), lambda _: 1, Gate(offload_cost=0.5), labels=NAMES) as device:
+        assert device.infer(3.0).label == "dog"
+
+
+def test_who_compares_labels_for_themselves_may_compare_what_they_like() -> None:
+    class ByName:
+        def wrong(self, local: object, remote: object) -> float:
+            return float(NAMES[int(str(local))] != remote)
+
+        def agreed(self, local: object, remote: object) -> float:
+            return 1.0 - self.wrong(local, remote)
+
+    with patient(scores, lambda _: "dog", Gate(offload_cost=0.5), wrong=ByName()) as device:
+        assert (device.infer(3.0).label, device.status.agreed) == ("dog", 1.0)
+    with patient(scores, lambda _: "dog", Gate(offload_cost=0.5), wrong=CostMatrix([[0, 1], [1, 0]])) as device:
+        assert "CostMatrix: remote must be an integer" in str(device.infer(3.0).fault)
+
+
+def test_labels_in_another_order_are_noticed_by_what_confidence_promised(caplog: pytest.LogCaptureFixture) -> None:
+    """A confidence of 0.9526 promises 10 agreements in 11 answers, and not yet in 10."""
+    with patient(scores, lambda _: 0, AlwaysRemote(16), price=FixedCost(0.5)) as device:
+        for _ in range(10):
+            device.infer(3.0)
+        assert device.status.alarms == {}
+        for _ in range(200):
+            device.infer(3.0)
+        assert device.status.alarms == {"local never agreed with remote": 1}
+    [message] = caplog.messages
+    assert message == (
+        "local never agreed with remote: not in 11 answers, though its confidences promised 10; "
+        "are the classes the same on both sides, in the same order (labels=), and the samples as each expects?"
+    )
+
+
+def test_one_agreement_is_enough_to_be_trusted(caplog: pytest.LogCaptureFixture) -> None:
+    with patient(scores, lambda sample: int(sample == 4.0), AlwaysRemote(16), price=FixedCost(0.5)) as device:
+        for sample in [4.0] + [3.0] * 50:
+            device.infer(sample)
+        assert device.status.alarms == {}
+    assert not caplog.messages
+
+
+# -- prices -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_price_list_without_a_price_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^MeasuredCost: per_call, per_ms or per_byte must be > 0, got only 0"):
+        MeasuredCost(wrong_answer=1)
+
+
+def test_a_price_that_is_always_zero_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
+    """Bytes are priced, and a function does not know how many there were."""
+    price = MeasuredCost(wrong_answer=1, per_byte=1e-6)
+    with patient(scores, lambda _: 1, Sentinel(16), price=price) as device:
+        for _ in range(9):
+            device.infer(3.0)
+        assert device.status.alarms == {}
+        for _ in range(50):
+            device.infer(3.0)
+        assert device.status.alarms == {"offloads cost nothing": 1}
+    assert caplog.messages == [
+        "offloads cost nothing: the price was 0 in all 10 answers, so everything will be offloaded; "
+        "does it charge for what this remote has? The bytes of a function are not known"
+    ]
+
+
+def test_a_price_beside_another_cost_of_the_policy_is_said_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    price = MeasuredCost(wrong_answer=100, per_ms=1)
+    with patient(scores, lambda _: 1, HILCB(16, offload_cost=0.5), price=price) as device:
+        assert device.status.alarms == {"the policy decides by another cost than the device charges": 1}
+    assert caplog.messages == [
+        "the policy decides by another cost than the device charges: by its own offload_cost, 0.5, and not by price, "
+        "MeasuredCost; leave one of them out: a policy without offload_cost learns what the price charges"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "price"),
+    [
+        (policy(), None),
+        (policy(), FixedCost(0.5)),
+        (policy(offload_cost=None), MeasuredCost(wrong_answer=100, per_ms=1)),
+        (Sentinel(16, offload_cost=0.5), ForecastCost(MeasuredCost(wrong_answer=100, per_ms=1))),
+    ],
+    ids=["the policy's", "the same", "learned", "forecast"],
+)
+def test_prices_that_go_together_are_no_alarm(chosen: Any, price: Any) -> None:
+    with patient(LOCAL, Scripted(), chosen, price=price) as device:
+        device.infer_many(range(40))
+        assert device.status.alarms == {}
