@@ -11,16 +11,19 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from hinge import Device, FixedCost, OnnxModel, fashion
 from hinge.cli.app import run
 from hinge.cli.device_models import Certificates, Fit, open_remote
+from hinge.confidence import margin, max_softmax
 from hinge.errors import RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused, RemoteUnreachable
 from hinge.oip.messages import ServerMetadata, build_server_metadata
 from hinge.oip.tensors import Tensor, TensorSpec
 from hinge.policies import AlwaysRemote
 from hinge.remotes import Deadline
-from tests.server.models import scaling
+from tests.models.exports import PROBABILITIES, SAMPLES, SCORES, gemm, linear_classifier, save
+from tests.server.models import scaling, tensor
 from tests.support.certificates import self_signed
 from tests.support.commands import Captured, refusal
 from tests.support.grpc_server import GrpcServer
@@ -309,3 +312,98 @@ def test_grpc_is_encrypted_with_certificates(tmp_path: Path) -> None:
                 assert remote.ask([sample], Deadline.after(patience)).labels == [1]
         with closing(open_remote(url, "remote", None, Certificates(both[1]))) as remote, pytest.raises(RemoteFailed):
             remote.ask([sample], Deadline.after(1))
+
+
+# -- models that others exported --------------------------------------------------------------------------------------
+
+
+def digits(folder: Path, labels: Any = None, **arrays: Any) -> str:
+    known: dict[str, Any] = {} if labels is None else {"labels": np.asarray(labels)}
+    np.savez(folder / "s.npz", samples=SAMPLES, **known, **arrays)
+    return str(folder / "s.npz")
+
+
+def summary(capsys: Captured, *arguments: str) -> Any:
+    assert run(["device", *arguments, "--json", "--shadow", "local"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("zipmap", [True, False])
+def test_a_model_with_labels_of_its_own_answers_with_them(tmp_path: Path, capsys: Captured, zipmap: bool) -> None:
+    best = PROBABILITIES.argmax(axis=1)
+    for classes, names in (({"classlabels_ints": [5, 7, 9]}, [5, 7, 9]), ({"classlabels_strings": [*"abc"]}, [*"abc"])):
+        path = str(linear_classifier(tmp_path / "m.onnx", zipmap, classes).path)
+        truth = [names[k] for k in best]
+        answers = summary(capsys, "--local", path, "--remote", path, digits(tmp_path, truth))
+        assert [answer["label"] for answer in answers[:-1]] == truth
+        assert answers[-1]["summary"]["true_accuracy"] == 1.0
+        assert answers[-1]["summary"]["agreement"] == 1.0
+        renamed = summary(capsys, "--local", path, "--remote", path, "--labels", "x,y,z", digits(tmp_path, best))
+        assert [answer["label"] for answer in renamed[:-1]] == ["xyz"[k] for k in best]
+        assert renamed[-1]["summary"]["true_accuracy"] == renamed[-1]["summary"]["agreement"] == 1.0
+
+
+def test_labels_of_another_kind_than_the_models_are_refused(tmp_path: Path, capsys: Captured) -> None:
+    numbers = str(linear_classifier(tmp_path / "n.onnx", False, {"classlabels_ints": [0, 1, 2]}).path)
+    texts = str(linear_classifier(tmp_path / "t.onnx", True, {"classlabels_strings": [*"abc"]}).path)
+    found = refusal(capsys, "device", "--local", texts, "--remote", texts, digits(tmp_path, [0] * 100))
+    assert "there is a label '0'" in found
+    assert "--labels names its classes" in found
+    found = refusal(capsys, "device", "--local", numbers, "--remote", texts, digits(tmp_path))
+    assert "t.onnx: the model answers as in " in found
+    assert summary(capsys, "--local", numbers, "--remote", texts, "--labels", "a,b,c", digits(tmp_path))
+
+
+def test_classes_are_named_by_a_list_or_a_file(tmp_path: Path, capsys: Captured) -> None:
+    path = str(save(tmp_path / "m.onnx", [gemm()[0]], [tensor("scores", TensorProto.FLOAT, None, 3)], gemm()[1]).path)
+    both = ("--local", path, "--remote", path)
+    (tmp_path / "names.txt").write_text("cat\ndog\n\nbird\n")
+    for names in ("cat,dog,bird", str(tmp_path / "names.txt")):
+        answers = summary(capsys, *both, "--labels", names, digits(tmp_path, ["dog"] * 100))
+        assert {answer["label"] for answer in answers[:-1]} == {"cat", "dog", "bird"}
+    for names, problem in (
+        ("cat,dog", "2 names do not fit the 3 classes"),
+        ("cat", "must name two classes or more"),
+        ("cat,cat,dog", "'cat' comes twice"),
+        ("cat,dog,cow", "there is a label 'bird', but --labels has no such name"),
+    ):
+        assert problem in refusal(capsys, "device", *both, "--labels", names, digits(tmp_path, ["bird"] * 100))
+
+
+def test_folders_are_classes_in_the_order_of_the_labels(tmp_path: Path, capsys: Captured) -> None:
+    from PIL import Image
+
+    images, labels = fashion.labelled_images()
+    for number in range(60):
+        folder = tmp_path / fashion.CLASSES[labels[number]].replace("/", "-")
+        folder.mkdir(exist_ok=True)
+        Image.fromarray(images[number]).save(folder / f"{number}.png")
+    models = ("--local", str(fashion.local_model()), "--remote", str(fashion.remote_model()))
+    names = ",".join(name.replace("/", "-") for name in fashion.CLASSES)
+    assert summary(capsys, *models, "--labels", names, str(tmp_path))[-1]["summary"]["true_accuracy"] > 0.8
+
+
+def test_the_output_the_array_and_the_measure_are_chosen(tmp_path: Path, capsys: Captured) -> None:
+    node, weights = gemm()
+    twice = helper.make_node("Add", ["scores", "scores"], ["double"])
+    ends = [tensor(name, TensorProto.FLOAT, None, 3) for name in ("scores", "double")]
+    path = str(save(tmp_path / "m.onnx", [node, twice], ends, weights).path)
+    samples = digits(tmp_path, other=SAMPLES[::-1])
+    for options, expected in (
+        ((), max_softmax(SCORES)),
+        (("--output", "double"), max_softmax(2 * SCORES)),
+        (("--confidence", "margin"), margin(SCORES)),
+        (("--input", "other"), max_softmax(SCORES[::-1])),
+    ):
+        answers = summary(capsys, "--local", path, "--remote", path, "--remote-output", "double", *options, samples)
+        np.testing.assert_allclose([answer["confidence"] for answer in answers[:-1]], expected, atol=1e-5)
+    both = ("--local", path, "--remote", path)
+    assert "has no output 'triple'" in refusal(capsys, "device", *both, "--output", "triple", samples)
+    assert "no array 'oter'; did you mean 'other'?" in refusal(capsys, "device", *both, "--input", "oter", samples)
+    assert "--confidence is for models" in refusal(capsys, "device", "cifar10-vgg16", "--confidence", "margin")
+    assert "are for models" in refusal(capsys, "device", "cifar10-vgg16", "--output", "scores")
+    with np.errstate(invalid="ignore"):
+        np.savez(tmp_path / "nan.npz", samples=SAMPLES * np.float32(np.nan))
+    assert "m.onnx: the scores of the first sample are not all finite" in refusal(
+        capsys, "device", *both, str(tmp_path / "nan.npz")
+    )

@@ -6,53 +6,28 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from hinge import Device, Gate, OnnxModel
 from hinge.errors import InvalidModel
 from hinge.models.base import Classifier
 from hinge.remotes import Deadline
 from hinge.remotes.function import FunctionRemote
+from tests.models.exports import (
+    CLASSES,
+    FEATURES,
+    FLOAT,
+    INT64,
+    PROBABILITIES,
+    RANDOM,
+    SAMPLES,
+    SCORES,
+    WEIGHTS,
+    gemm,
+    linear_classifier,
+    save,
+)
 from tests.server.models import tensor
-
-CLASSES, FEATURES = 3, 4
-RANDOM = np.random.default_rng(5)
-WEIGHTS = RANDOM.normal(0, 1, (CLASSES, FEATURES)).astype(np.float32)
-SAMPLES: Any = RANDOM.normal(0, 1, (100, FEATURES)).astype(np.float32)
-SCORES: Any = SAMPLES @ WEIGHTS.T
-PROBABILITIES: Any = np.exp(SCORES) / np.exp(SCORES).sum(axis=1, keepdims=True)
-OPSET = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
-FLOAT, INT64, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
-
-
-def save(folder: Path, nodes: list[Any], outputs: list[Any], *initializers: Any) -> OnnxModel:
-    graph = helper.make_graph(nodes, "g", [tensor("X", FLOAT, None, FEATURES)], outputs, list(initializers))
-    path = folder / "m.onnx"
-    path.write_bytes(helper.make_model(graph, opset_imports=OPSET, ir_version=8).SerializeToString())
-    return OnnxModel(path)
-
-
-def gemm(weights: Any = WEIGHTS, to: str = "scores") -> tuple[Any, Any]:
-    node = helper.make_node("Gemm", ["X", "weights"], [to], transB=1)
-    return node, numpy_helper.from_array(np.asarray(weights, np.float32), "weights")
-
-
-def linear_classifier(folder: Path, zipmap: bool, classes: dict[str, Any]) -> OnnxModel:
-    """The graph that skl2onnx makes of a LogisticRegression."""
-    kind = INT64 if "classlabels_ints" in classes else STRING
-    scorer = helper.make_node(
-        "LinearClassifier", ["X"], ["label", "raw"], domain="ai.onnx.ml", post_transform="SOFTMAX", multi_class=0,
-        coefficients=WEIGHTS.ravel().tolist(), intercepts=[0.0] * CLASSES, **classes,
-    )  # fmt: skip
-    normal = helper.make_node("Normalizer", ["raw"], ["probabilities"], domain="ai.onnx.ml", norm="L1")
-    label = tensor("label", kind, None)
-    if not zipmap:
-        return save(folder, [scorer, normal], [label, tensor("probabilities", FLOAT, None, CLASSES)])
-    keys = {key.replace("_ints", "_int64s"): value for key, value in classes.items()}
-    node = helper.make_node("ZipMap", ["probabilities"], ["output_probability"], domain="ai.onnx.ml", **keys)
-    maps = helper.make_map_type_proto(kind, helper.make_tensor_type_proto(FLOAT, []))
-    sequence = helper.make_value_info("output_probability", helper.make_sequence_type_proto(maps))
-    return save(folder, [scorer, normal, node], [label, sequence])
 
 
 @pytest.mark.parametrize("zipmap", [True, False])
@@ -64,7 +39,7 @@ def linear_classifier(folder: Path, zipmap: bool, classes: dict[str, Any]) -> On
 def test_skl2onnx_answers_with_the_labels_of_the_model(
     tmp_path: Path, zipmap: bool, classes: dict[str, Any], names: list[Any]
 ) -> None:
-    model = linear_classifier(tmp_path, zipmap, classes)
+    model = linear_classifier(tmp_path / "m.onnx", zipmap, classes)
     np.testing.assert_allclose(model.many(SAMPLES), PROBABILITIES, atol=1e-6)
     np.testing.assert_allclose(model(SAMPLES[0]), PROBABILITIES[0], atol=1e-6)
     best = PROBABILITIES.argmax(axis=1)
@@ -88,7 +63,9 @@ def test_a_forest_answers_by_its_votes(tmp_path: Path) -> None:
         "post_transform": "NONE",
     }  # fmt: skip
     node = helper.make_node("TreeEnsembleClassifier", ["X"], ["label", "probabilities"], domain="ai.onnx.ml", **tree)
-    model = save(tmp_path, [node], [tensor("label", INT64, None), tensor("probabilities", FLOAT, None, CLASSES)])
+    model = save(
+        tmp_path / "m.onnx", [node], [tensor("label", INT64, None), tensor("probabilities", FLOAT, None, CLASSES)]
+    )
     classifier = Classifier(model)
     for value, label, confidence in ((0.0, 0, 1.0), (1.0, 1, 0.75), (0.0, 0, 1.0)):
         answer = classifier.answer([value] * FEATURES)
@@ -99,11 +76,15 @@ def test_a_forest_answers_by_its_votes(tmp_path: Path) -> None:
 def test_a_softmax_is_noticed_said_once_and_not_taken_again(tmp_path: Path, caplog: Any) -> None:
     node, weights = gemm()
     soft = save(
-        tmp_path, [node, helper.make_node("Softmax", ["scores"], ["p"])], [tensor("p", FLOAT, None, CLASSES)], weights
+        tmp_path / "m.onnx",
+        [node, helper.make_node("Softmax", ["scores"], ["p"])],
+        [tensor("p", FLOAT, None, CLASSES)],
+        weights,
     )
-    with caplog.at_level(logging.WARNING, "hinge"), Device(
-        soft, lambda _: 0, Gate(offload_cost=0.5), shadow="local"
-    ) as device:
+    with (
+        caplog.at_level(logging.WARNING, "hinge"),
+        Device(soft, lambda _: 0, Gate(offload_cost=0.5), shadow="local") as device,
+    ):
         confidences = [device.infer(sample).confidence for sample in SAMPLES]
     np.testing.assert_allclose(confidences, PROBABILITIES.max(axis=1), atol=1e-5)
     assert [record.message.partition(": ")[2] for record in caplog.records] == [
@@ -116,7 +97,7 @@ def test_axes_of_size_one_are_no_classes(tmp_path: Path, shape: tuple[int | None
     node, weights = gemm()
     target = numpy_helper.from_array(np.array([0 if size is None else size for size in shape], np.int64), "target")
     end = helper.make_node("Reshape", ["scores", "target"], ["y"])
-    model = save(tmp_path, [node, end], [tensor("y", FLOAT, *shape)], weights, target)
+    model = save(tmp_path / "m.onnx", [node, end], [tensor("y", FLOAT, *shape)], weights, target)
     np.testing.assert_allclose(model.many(SAMPLES), SCORES, atol=1e-5)
     np.testing.assert_allclose(model(SAMPLES[0]), SCORES[0], atol=1e-5)
 
@@ -129,7 +110,7 @@ def test_one_sigmoid_is_a_classifier_of_two_classes(tmp_path: Path, flat: bool) 
     if flat:
         nodes.append(helper.make_node("Squeeze", ["p", "axes"], ["flat"]))
     outputs = [tensor("flat", FLOAT, None) if flat else tensor("p", FLOAT, *shape)]
-    model = save(tmp_path, nodes, outputs, weights, axes)
+    model = save(tmp_path / "m.onnx", nodes, outputs, weights, axes)
     second = 1 / (1 + np.exp(-SCORES[:, 0]))
     np.testing.assert_allclose(model.many(SAMPLES), np.column_stack([1 - second, second]), atol=1e-6)
     label, confidence = Classifier(model).answer(SAMPLES[0])
@@ -139,13 +120,13 @@ def test_one_sigmoid_is_a_classifier_of_two_classes(tmp_path: Path, flat: bool) 
 
 def test_what_is_no_classifier_is_named_with_what_to_do(tmp_path: Path) -> None:
     node, weights = gemm(WEIGHTS[:1])
-    regression = save(tmp_path, [node], [tensor("scores", FLOAT, None, 1)], weights)
+    regression = save(tmp_path / "m.onnx", [node], [tensor("scores", FLOAT, None, 1)], weights)
     with pytest.raises(InvalidModel, match=r"m\.onnx: one number .* from 0 to 1, got .*a regression has no classes"):
         regression(SAMPLES[0] * 100)
     target = numpy_helper.from_array(np.array([0, 2, 4], np.int64), "target")
     node, weights = gemm(RANDOM.normal(size=(8, FEATURES)))
     boxes = save(
-        tmp_path, [node, helper.make_node("Reshape", ["scores", "target"], ["boxes"])],
+        tmp_path / "m.onnx", [node, helper.make_node("Reshape", ["scores", "target"], ["boxes"])],
         [tensor("boxes", FLOAT, None, 2, 4)], weights, target,
     )  # fmt: skip
     with pytest.raises(InvalidModel, match=r"shape \[1, 2, 4\] are not a score for each class: choose another output"):
@@ -153,11 +134,11 @@ def test_what_is_no_classifier_is_named_with_what_to_do(tmp_path: Path) -> None:
     node, weights = gemm()
     top = helper.make_node("ArgMax", ["scores"], ["top"], axis=1, keepdims=0)
     with pytest.raises(InvalidModel, match="must give scores, and this one gives none, but 'top'"):
-        save(tmp_path, [node, top], [tensor("top", INT64, None)], weights)
+        save(tmp_path / "m.onnx", [node, top], [tensor("top", INT64, None)], weights)
     sequence = helper.make_node("SplitToSequence", ["scores"], ["parts"], axis=1)
     kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, [None, 1]))
     with pytest.raises(InvalidModel, match="must give scores, and this one gives none, but 'parts'"):
-        save(tmp_path, [node, sequence], [helper.make_value_info("parts", kind)], weights)
+        save(tmp_path / "m.onnx", [node, sequence], [helper.make_value_info("parts", kind)], weights)
 
 
 def test_scores_beside_a_label_are_found_and_may_be_named(tmp_path: Path) -> None:
@@ -165,7 +146,7 @@ def test_scores_beside_a_label_are_found_and_may_be_named(tmp_path: Path) -> Non
     top = helper.make_node("ArgMax", ["scores"], ["top"], axis=1, keepdims=0)
     twice = helper.make_node("Add", ["scores", "scores"], ["double"])
     ends = [tensor("top", INT64, None), tensor("double", FLOAT, None, CLASSES), tensor("scores", FLOAT, None, CLASSES)]
-    model = save(tmp_path, [node, top, twice], ends, weights)
+    model = save(tmp_path / "m.onnx", [node, top, twice], ends, weights)
     np.testing.assert_allclose(model(SAMPLES[0]), 2 * SCORES[0], rtol=1e-5)
     np.testing.assert_allclose(OnnxModel(model.path, output="scores")(SAMPLES[0]), SCORES[0], rtol=1e-5)
     with pytest.raises(InvalidModel, match="has no output 'logits'; it has 'top', 'double', 'scores'"):

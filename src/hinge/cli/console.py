@@ -167,7 +167,7 @@ def print_figures(title: str, figures: Sequence[Mapping[str, Any]]) -> None:
 def print_trade(trade: Trade, offload_cost: float | None = None) -> None:
     """What a policy costs and does at every price, and in a sentence what is gained; also at the price at hand."""
     rows = list(trade.rows())
-    filled = table(*rows[0], right=True, title=f"What {trade.policy} gains, by the price of an offload (simulated)")
+    filled = table(*rows[0], right=True, title=f"What {trade.policy} gains at each price of an offload, simulated")
     for row, point in zip(rows, trade.gate, strict=True):
         filled.add_row(*row.values(), style="bold" if point.offload_cost == offload_cost else None)
     say("")

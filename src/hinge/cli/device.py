@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 
 from hinge.cli import console, options
-from hinge.cli.device_models import Certificates, Fit, set_up
+from hinge.cli.device_models import Certificates, Fit, Parts, set_up
 from hinge.cli.device_samples import Case
 from hinge.cli.device_view import Figures, JsonLines, LiveView, Output, ProgressLines, View, print_summary
 from hinge.cli.options import UsageError
@@ -22,6 +22,7 @@ from hinge.device.device import Device
 from hinge.device.reporter import Reporter
 from hinge.device.store import CLOSED
 from hinge.errors import RemoteFailed
+from hinge.models.base import Recorded
 from hinge.oip.access import read_token
 from hinge.policies import Policy, build, policy_class
 from hinge.policies import at_most as limited
@@ -47,6 +48,11 @@ def command(
     local: options.Local = None,
     remote: options.Remote = None,
     model: options.Model = None,
+    output: options.Output = None,
+    remote_output: options.RemoteOutput = None,
+    input: options.Input = None,
+    labels: options.Labels = None,
+    confidence: options.Confidence = None,
     token_file: options.TokenFile = None,
     ca: options.Ca = None,
     cert: options.Cert = None,
@@ -120,8 +126,11 @@ def command(
     with console.interruptible(), ExitStack() as stack:
         token = read_token(token_file)
         certificates = Certificates(ca, cert, key)
-        setup = set_up(samples, local, remote, model, token, certificates)
+        parts = Parts(options.class_names(labels), input, output, remote_output)
+        setup = set_up(samples, local, remote, model, token, certificates, parts)
         stack.enter_context(closing(setup))
+        if confidence is not None and isinstance(setup.local, Recorded):
+            raise UsageError(f"--confidence is for models, and {samples} is a trace, which has confidences")
         if setup.fit is not None:
             setup.fit.check_at_start()
         known, price = price_of(offload_cost, setup.recorded, wrong_answer, **prices)
@@ -137,6 +146,7 @@ def command(
             setup.local,
             setup.remote,
             chosen,
+            confidence=options.measure(confidence),
             labels=setup.stream.classes,
             batch=batch,
             deadline_s=deadline_s,
@@ -152,10 +162,10 @@ def command(
             reporter = stack.enter_context(report_to(device, remote, report, token, certificates))
         run = Run(device, setup.fit, reporter, batch, truth)
         title = f"hinge device {samples}, {policy}, remote {setup.where}"
-        output: Output = JsonLines() if json else ProgressLines(device, run.figures)
+        shown: Output = JsonLines() if json else ProgressLines(device, run.figures)
         if console.out.is_terminal and not json:
-            output = LiveView(View(device, run.figures, title, horizon))
-        run.answer_all(islice(setup.stream.cases, limit), output)
+            shown = LiveView(View(device, run.figures, title, horizon))
+        run.answer_all(islice(setup.stream.cases, limit), shown)
     run.print_end(shadow, json)  # of a device that is closed, so that nothing is in flight
 
 
@@ -228,6 +238,8 @@ class Run:
             console.print_json_line({"summary": {**known, **figures}})
         else:
             print_summary(figures, behind=shadow == "local")
+            if figures["gain"] is not None and stopped_by is None:
+                self.figures.gain.show(figures["gain"], figures["offload_cost"], figures["true_accuracy"])
         if self._misfit is not None:
             raise self._misfit
         if stopped_by is not None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+
+import numpy as np
 
 from hinge import fashion
 from hinge._checks import did_you_mean
@@ -68,6 +70,15 @@ class Setup:
             self.remote.close()
 
 
+class Parts(NamedTuple):
+    """What is meant of samples and models that have several parts."""
+
+    names: Sequence[str] | None = None  # of the classes
+    array: str | None = None  # of an npz file, with the samples
+    output: str | None = None  # of the local model, with the scores
+    remote_output: str | None = None
+
+
 @dataclass(frozen=True)
 class Certificates:
     """Files for TLS: who signs the server's certificate, if the system does not know them, and the device's own."""
@@ -117,8 +128,10 @@ def set_up(
     model: str | None,
     token: str | None,
     certificates: Certificates = SYSTEM_CERTIFICATES,
+    parts: Parts | None = None,
 ) -> Setup:
     """Open what the command line names, and refuse what cannot work."""
+    names, array, output, remote_output = parts or Parts()
     file = Path(remote) if remote and Path(remote).suffix.lower() in _FORMATS and "://" not in remote else None
     url = None if file else remote
     if url is None and model is not None:
@@ -127,23 +140,25 @@ def set_up(
     if trace is not None:
         if file is not None:
             raise UsageError(f"--remote must be a server, as trace {trace.name!r} has no samples for a file to answer")
-        return _replay(trace, local, url, model, token, certificates)
+        if names or array or output:
+            raise UsageError(f"--labels, --input and --output are for models, and {trace.name!r} is a trace")
+        return _replay(trace, local, url, model, token, certificates, remote_output)
     if local is None and samples != _FASHION:
         raise UsageError("--local must name a model, as these samples come without one")
-    opened = open_model("--local", local or fashion.local_model())
-    stream = _stream(samples, opened)
-    classes = _class_count(opened, stream.example)
-    _check_labels(samples, stream, classes, opened)
-    if stream.classes is not None and samples != _FASHION:
-        _name_classes(stream.classes)
+    if array is not None and Path(samples).suffix.lower() != ".npz":
+        raise UsageError("--input needs samples in an .npz file")
+    opened = open_model("--local", local or fashion.local_model(), output)
+    stream = _stream(samples, opened, array)
+    classes = _class_count(opened, stream.example, real=samples != "-")
+    stream = _labelled(samples, stream, opened, classes, names)
     if url is None and samples == _FASHION:
         file = file or fashion.remote_model()
     if file is not None:
-        return Setup(opened, _remote_file(file, stream.example, classes), stream)
+        return Setup(opened, _remote_file(file, opened, stream, classes, remote_output), stream)
     if url is None:
         raise UsageError("--remote must name a server or a file, as these samples come without a remote model")
     model = model or (_FASHION if samples == _FASHION else None)
-    return _asking(opened, url, model, token, certificates, stream, classes)
+    return _asking(opened, url, model, token, certificates, stream, classes, remote_output)
 
 
 def _trace(samples: str) -> Trace | None:
@@ -161,18 +176,24 @@ def _trace(samples: str) -> Trace | None:
 
 
 def _replay(
-    trace: Trace, local: Path | None, url: str | None, model: str | None, token: str | None, certificates: Certificates
+    trace: Trace,
+    local: Path | None,
+    url: str | None,
+    model: str | None,
+    token: str | None,
+    certificates: Certificates,
+    remote_output: str | None,
 ) -> Setup:
     if local is not None:
         raise UsageError(f"--local must not be given, as trace {trace.name!r} has the local answers")
     stream = from_trace(trace)
     if url is not None:
-        return _asking(Recorded(trace), url, model, token, certificates, stream)
+        return _asking(Recorded(trace), url, model, token, certificates, stream, output=remote_output)
     mean = None if trace.cost is None else FixedCost(float(trace.cost.mean()))  # each reply knows its own
     return Setup(Recorded(trace), Replayed(trace), stream, mean, where="in the trace")
 
 
-def _stream(samples: str, local: Any) -> Stream:
+def _stream(samples: str, local: Any, array: str | None) -> Stream:
     if samples == _FASHION:
         return from_fashion()
     if samples == "-":
@@ -180,7 +201,7 @@ def _stream(samples: str, local: Any) -> Stream:
     path = Path(samples)
     if path.is_dir():
         return from_images(path, local.input)
-    return from_array(path) if path.suffix.lower() == ".npy" else from_arrays(path)
+    return from_array(path) if path.suffix.lower() == ".npy" else from_arrays(path, array)
 
 
 def _asking(
@@ -191,66 +212,108 @@ def _asking(
     certificates: Certificates,
     stream: Stream,
     classes: int | None = None,
+    output: str | None = None,
 ) -> Setup:
     """The setup with a remote on a server."""
     if model is None:
         raise UsageError("--model must name the model on the server")
-    remote = open_remote(url, model, token, certificates)
+    remote = open_remote(url, model, token, certificates, output)
     return Setup(local, remote, stream, fit=Fit(remote, url, stream.example, classes), where=f"at {url}")
 
 
 # -- models in files --------------------------------------------------------------------------------------------------
 
 
-def open_model(option: str, path: Path) -> Any:
+def open_model(option: str, path: Path, output: str | None = None) -> Any:
     """The model in a file, by the end of its name."""
     suffix = path.suffix.lower()
     if suffix not in _FORMATS:
         raise UnknownName(f"{option} {path}: no format of models ends in {suffix!r}{did_you_mean(suffix, _FORMATS)}")
     module, kind = _FORMATS[suffix]
-    return getattr(import_module(module), kind)(path)
+    return getattr(import_module(module), kind)(path, output=output)
 
 
-def _class_count(local: Any, example: Any) -> int:
-    """How many classes a local model has; raises `InvalidModel` unless it takes such samples, and scores them."""
-    local.check(example)
-    scores = local(example)
-    if scores.ndim != 1 or len(scores) < 2:
-        raise InvalidModel(f"{local.path}: the model must score two classes or more, it gives {list(scores.shape)}")
+def _class_count(model: Any, example: Any, real: bool = True) -> int:
+    """How many classes a model has; raises `InvalidModel` unless it takes such samples, and scores them."""
+    model.check(example)
+    scores = model(example)
+    if real and not np.isfinite(scores).all():
+        found = "the scores of the first sample are not all finite numbers"
+        raise InvalidModel(f"{model.path}: {found}: is the sample such as the model was trained on?")
     return len(scores)
 
 
-def _remote_file(path: Path, example: Any, classes: int) -> Any:
+def _remote_file(path: Path, local: Any, stream: Stream, classes: int, output: str | None) -> Any:
     """The remote model in a file, if it takes such samples and has as many classes as the local one."""
-    remote = open_model("--remote", path)
-    found = _class_count(remote, example)
+    remote = open_model("--remote", path, output)
+    found = _class_count(remote, stream.example)
     if found != classes:
         raise InvalidModel(f"{path}: the model has {found} classes, the local model {classes}")
+    if stream.classes is not None:  # which number the classes, whatever the model itself calls them
+        remote.labelled = None
+        return remote
+    ours, theirs = (_own_label(model, stream.example) for model in (local, remote))
+    if isinstance(ours, str) != isinstance(theirs, str):
+        both = f"{path}: the model answers as in {theirs!r}, {local.path} as in {ours!r}"
+        raise InvalidModel(f"{both}; --labels names the classes of both")
     return remote
 
 
-def _check_labels(samples: str, stream: Stream, classes: int, local: Any) -> None:
-    if stream.classes is not None and len(stream.classes) != classes:
+def _own_label(model: Any, example: Any) -> Any:
+    """What the model itself calls the class of a sample: a number, unless it has names for them."""
+    return 0 if model.labelled is None else model.labelled([example])[0][0]
+
+
+def _labelled(samples: str, stream: Stream, local: Any, classes: int, names: Sequence[str] | None) -> Stream:
+    """The samples, with the names of the classes, if they have some, and true labels in the words of the answers."""
+    own = _own_label(local, stream.example)
+    if names is None and (isinstance(own, str) or (local.labelled is not None and stream.classes is None)):
+        odd = next((truth for truth in (*stream.truths, *(stream.classes or ())) if type(truth) is not type(own)), None)
+        if odd is not None:
+            found = f"{samples}: there is a label {str(odd)[:40]!r}, and {local.path} answers as in {own!r}"
+            raise InvalidModel(f"{found}; --labels names its classes in its order")
+        return replace(stream, classes=None)
+    _check_labels(samples, stream, classes, local, names)
+    if names is None:
+        if stream.classes is not None and samples != _FASHION:
+            _name_classes(stream.classes)
+        return stream
+    numbered = ((case, names[case.truth] if isinstance(case.truth, int) else case.truth) for case in stream.cases)
+    return replace(stream, cases=(case._replace(truth=truth) for case, truth in numbered), classes=names)
+
+
+def _check_labels(samples: str, stream: Stream, classes: int, local: Any, names: Sequence[str] | None) -> None:
+    known = f"the classes of {local.path} are 0 to {classes - 1}"
+    if names is not None and len(names) != classes:
+        raise InvalidModel(f"--labels: {len(names)} names do not fit the {classes} classes of {local.path}")
+    if stream.classes is not None and names is None and len(stream.classes) != classes:
         folders = console.counted(len(stream.classes), "folder")
         found = f"{samples}: {folders} do not fit the {classes} classes of {local.path}"
-        raise InvalidModel(f"{found}; call them by the numbers of their classes")
-    wrong = [truth for truth in stream.truths if truth not in range(classes)]
+        raise InvalidModel(f"{found}; call them by the numbers of their classes, or name all of these with --labels")
+    truths = [*stream.truths, *((stream.classes or ()) if names else ())]
+    wrong = [truth for truth in truths if truth not in (range(classes) if isinstance(truth, int) else names or ())]
     if wrong:
-        known = f"the classes of {local.path} are 0 to {classes - 1}"
-        raise InvalidModel(f"{samples}: there is a label {str(wrong[0])[:40]!r}, but {known}")
+        named = known if names is None or isinstance(wrong[0], int) else "--labels has no such name"
+        raise InvalidModel(f"{samples}: there is a label {str(wrong[0])[:40]!r}, but {named}")
 
 
 def _name_classes(names: Sequence[str]) -> None:
     """Folders are numbered in the order of their names, which need not be the model's: the user can check it."""
     named = [f"class {number} is {name!r}" for number, name in enumerate(names)]
     shown = named if len(named) <= _MOST_CLASSES else [*named[: _MOST_CLASSES - 1], "…", named[-1]]
-    console.warn(", ".join(shown))
+    console.warn(f"{', '.join(shown)}, by the alphabet; --labels names them in another order")
 
 
 # -- remotes ----------------------------------------------------------------------------------------------------------
 
 
-def open_remote(url: str, model: str, token: str | None, certificates: Certificates = SYSTEM_CERTIFICATES) -> Any:
+def open_remote(
+    url: str,
+    model: str,
+    token: str | None,
+    certificates: Certificates = SYSTEM_CERTIFICATES,
+    output: str | None = None,
+) -> Any:
     """The model of that name on the server at a URL."""
     extra = "grpc" if url.startswith("grpc://") else "device"
     if not url.startswith(("http://", "https://", "grpc://")):
@@ -261,13 +324,13 @@ def open_remote(url: str, model: str, token: str | None, certificates: Certifica
             from hinge.remotes.grpc import OpenInferenceGrpc
 
             target = url.removeprefix("grpc://")
-            return OpenInferenceGrpc(target, model, token=token, credentials=certificates.credentials())
+            return OpenInferenceGrpc(target, model, output=output, token=token, credentials=certificates.credentials())
         from hinge.remotes.open_inference import OpenInference
 
         tls = certificates.context()
         if tls is not None and url.startswith("http://"):
             raise UsageError(f"--ca, --cert and --key are for https:// and grpc://, got --remote {url}")
-        return OpenInference(url, model, token=token, tls=tls)
+        return OpenInference(url, model, output=output, token=token, tls=tls)
     except ModuleNotFoundError as error:
         hint = f"pip install 'hinge-gate[{extra}]'"
         raise ImportError(f"a remote needs the extra {extra!r} ({error}): {hint}") from None

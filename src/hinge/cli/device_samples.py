@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge import fashion
+from hinge._checks import did_you_mean
 from hinge.cli import console
 from hinge.cli.options import UsageError
 from hinge.errors import InvalidModel, InvalidTrace
@@ -85,10 +86,14 @@ def from_array(path: Path) -> Stream:
     return Stream((Case(sample) for sample in samples), samples[0], len(samples))
 
 
-def from_arrays(path: Path) -> Stream:
-    """The samples in an npz file, as they are, with their `labels` if it has some."""
+def from_arrays(path: Path, wanted: str | None = None) -> Stream:
+    """The samples in an npz file, as they are, in the array that is named; with their `labels` if it has some."""
     arrays = _opened(path)
     names = [name for name in (*_ARRAYS, *arrays.files) if name in arrays.files and name != "labels"]
+    if wanted is not None:
+        if wanted not in names:
+            raise InvalidTrace(f"{path}: there is no array {wanted!r}{did_you_mean(wanted, names)}")
+        names = [wanted]
     if not names:
         raise InvalidTrace(f"{path}: there are no samples in it")
     samples = _array(path, arrays, names[0])

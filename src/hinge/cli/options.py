@@ -5,16 +5,18 @@ import json
 import os
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import typer
 from typer.models import ArgumentInfo
 
 from hinge._checks import did_you_mean
+from hinge.confidence import ConfidenceMeasure, restore_measure
 from hinge.errors import HingeError, InvalidValue
 from hinge.policies import Policy as AnyPolicy
 from hinge.policies import policy_class, policy_names
@@ -22,7 +24,11 @@ from hinge.simulation.evaluate import LEARNED
 
 SECTIONS = ("device", "serve")  # of a file of settings
 _PLACE = "FILE|URL"  # a path, unless it has a scheme
+_NAMES = "FILE|A,B,C"  # a path, if there is such a file
 _CONFIG = "config"  # the option that names the file, which cannot be set in it
+
+
+Measure = Literal["max_softmax", "margin", "entropy", "max_probability"]
 
 
 class UsageError(HingeError):
@@ -51,7 +57,7 @@ def _setting(parameter: inspect.Parameter) -> Setting:
     annotation, described = get_args(parameter.annotation)  # Annotated[str | None, typer.Option(…)]
     kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
     kind = next(get_origin(each) or each for each in kinds if each is not NoneType)
-    kind = Path if described.metavar == _PLACE else kind
+    kind = Path if described.metavar in (_PLACE, _NAMES) else kind
     return Setting(kind, parameter.default, described.help, isinstance(described, ArgumentInfo))
 
 
@@ -99,7 +105,7 @@ def _value(path: Path, name: str, value: Any, setting: Setting) -> str | list[st
 def _located(folder: Path, value: Any, setting: Setting) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if setting.kind is Path:
-        return text if "://" in text else str(folder / text)
+        return text if "://" in text or ("," in text and not (folder / text).exists()) else str(folder / text)
     if not setting.positional or text in ("-", setting.default):
         return text
     name, sign, place = text.rpartition("=")  # a model may be NAME=PATH
@@ -124,6 +130,24 @@ Remote = Annotated[
         metavar=_PLACE, help="The remote model: a file as the local one, or its server, http://, https:// or grpc://."
     ),
 ]
+Output = Annotated[
+    str | None,
+    typer.Option(help="The output of the local model that has the scores; without it the first of real numbers."),
+]
+RemoteOutput = Annotated[
+    str | None, typer.Option(help="The output of the remote model that has labels or scores; without it the first.")
+]
+Input = Annotated[
+    str | None,
+    typer.Option(help="The array of an .npz file that goes into the models; without it 'samples', 'images' or 'x'."),
+]
+Labels = Annotated[
+    str | None,
+    typer.Option(metavar=_NAMES, help="The names of the classes in the models' order, as a list or a file of lines."),
+]
+Confidence = Annotated[
+    Measure | None, typer.Option(help="How scores become a confidence; without it, by the largest softmax.")
+]
 Model = Annotated[str | None, typer.Option(help="The name of the remote model on its server.")]
 TokenFile = Annotated[Path | None, typer.Option(help="A file with the token to show the server; or set HINGE_TOKEN.")]
 Ca = Annotated[
@@ -131,6 +155,36 @@ Ca = Annotated[
 ]
 Cert = Annotated[Path | None, typer.Option(help="Our own certificate, to show a server with mutual TLS.")]
 Key = Annotated[Path | None, typer.Option(help="The key of that certificate, unless it is in its file.")]
+
+
+def measure(name: Measure | None) -> ConfidenceMeasure | None:
+    """The confidence measure of that name, if one is given."""
+    return None if name is None else restore_measure({"name": name})
+
+
+def class_names(text: str | None) -> tuple[str, ...] | None:
+    """The names of classes, from a file that has one in a line, or separated by commas.
+
+    >>> class_names("cat, dog")
+    ('cat', 'dog')
+    >>> class_names("cat,dog,cat")
+    Traceback (most recent call last):
+    hinge.cli.options.UsageError: --labels: 'cat' comes twice
+    """
+    if text is None:
+        return None
+    is_file = Path(text).is_file()
+    try:
+        given = Path(text).read_text("utf-8").splitlines() if is_file else text.split(",")
+    except UnicodeDecodeError:
+        raise UsageError(f"--labels {text}: is not text in UTF-8") from None
+    names = tuple(name.strip() for name in given if name.strip())
+    if len(names) < 2:
+        raise UsageError(f"--labels {text}: must name two classes or more, by commas or in a file, one in a line")
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise UsageError(f"--labels: {name!r} comes twice")
+    return names
 
 
 def policy_named(text: str) -> str:

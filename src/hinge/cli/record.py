@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 
 from hinge.cli import console, options
-from hinge.cli.device_models import Certificates, set_up
+from hinge.cli.device_models import Certificates, Parts, set_up
 from hinge.cli.device_view import Output
 from hinge.cli.options import UsageError
+from hinge.confidence import max_softmax
 from hinge.device.record import record
 from hinge.errors import RemoteFailed
 from hinge.models.base import Recorded
@@ -33,6 +34,11 @@ def command(
     local: options.Local = None,
     remote: options.Remote = None,
     model: options.Model = None,
+    output: options.Output = None,
+    remote_output: options.RemoteOutput = None,
+    input: options.Input = None,
+    labels: options.Labels = None,
+    confidence: options.Confidence = None,
     token_file: options.TokenFile = None,
     ca: options.Ca = None,
     cert: options.Cert = None,
@@ -48,8 +54,9 @@ def command(
 
     Example: hinge record images/ --local local.onnx --remote http://edge:8080 --model remote --out trace.npz
     """
-    access = read_token(token_file), Certificates(ca, cert, key)
-    with console.interruptible(), closing(set_up(samples, local, remote, model, *access)) as setup:
+    models = samples, local, remote, model, read_token(token_file), Certificates(ca, cert, key)
+    parts = Parts(options.class_names(labels), input, output, remote_output)
+    with console.interruptible(), closing(set_up(*models, parts)) as setup:
         stream = setup.stream
         if isinstance(setup.local, Recorded):
             raise UsageError(f"{samples} is a trace, recorded already: hinge evaluate {samples}")
@@ -65,6 +72,7 @@ def command(
                     (case.sample for case in known),
                     (case.truth for case in truth),
                     labels=stream.classes,
+                    confidence=options.measure(confidence) or max_softmax,
                     batch=batch,
                     deadline_s=deadline_s,
                     out=out,

@@ -139,7 +139,7 @@ class Classifier:
         return log_probabilities(outputs)
 
     def __repr__(self) -> str:
-        return f"{self.scores!r}" if isinstance(self.scores, FileModel) else "the local model"
+        return str(self.scores.path) if isinstance(self.scores, FileModel) else "the local model"
 
     def _named(self, best: int, classes: int) -> Any:
         labels = self._labels or ()
