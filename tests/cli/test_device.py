@@ -128,6 +128,7 @@ def test_the_shipped_images_and_models_need_nothing_else(capsys: Captured) -> No
     assert {answer["label"] for answer in answers} <= set(fashion.CLASSES)
     assert [answer["truth"] for answer in answers] == [fashion.CLASSES[label] for label in LABELS[:400]]
     right = [answer["label"] == answer["truth"] for answer in answers]
+    assert summary["gain"]["local_true_accuracy"] == np.mean([answer["local"] == answer["truth"] for answer in answers])
     assert summary["true_accuracy"] == sum(right) / 400 > 0.9
     assert 0 < summary["answered_by_remote"] == sum(offloads(answers)) < 200
     assert summary["agreement"] is not None
