@@ -149,7 +149,8 @@ def test_what_differs_inside_a_budget_is_named_too() -> None:
         return Gate(at_most(on_budget(Isotonic(16, offload_cost=cost), share), 0.2))
 
     state = through_json(gate(0.5, 0.1).state())
-    for other, says in ((gate(0.4, 0.1), "isotonic's offload_cost 0.5, and"), (gate(0.5, 0.2), "on-budget's offloads 0.1")):
+    others = ((gate(0.4, 0.1), "isotonic's offload_cost 0.5, and"), (gate(0.5, 0.2), "on-budget's offloads 0.1"))
+    for other, says in others:
         with pytest.raises(InvalidState, match=f"the state was made with {says}"):
             other.resume(state)
     assert gate(0.5, 0.1).resume(state).policy.id == state["policy"]["id"]
