@@ -417,8 +417,8 @@ def _copy_outcome(done: Future[list[Any]], own: Future[list[Any]]) -> None:
 
 def _left(deadline: Deadline) -> float:
     """Seconds until the deadline; a socket would take 0 for "do not block"."""
-    left = deadline.end_s - time.monotonic()
-    if left <= 0:
+    left = deadline.left()
+    if left == 0:
         raise TimeoutError
     return left
 
