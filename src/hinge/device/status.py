@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from hinge._fork import renew_after_fork
 from hinge.costs import OffloadCost
@@ -14,6 +15,9 @@ from hinge.device.resilience import Breaker, Counts
 from hinge.device.store import MemoryStore
 from hinge.errors import BreakerOpen, RemoteFailed
 from hinge.policies.policy import Policy
+
+if TYPE_CHECKING:
+    from hinge.fleet.member import Fleet, Membership
 
 log = logging.getLogger("hinge")
 
@@ -39,13 +43,14 @@ class Status:
     on_disk: bool  # whether the policy is kept in a folder
     not_durable: str | None  # why what is learned now may be lost, though there is a folder
     alarms: dict[str, int]  # what needs a person, and how often that began; what returns within `QUIET` never ended
+    fleet: Membership | None = None  # how it fares in its fleet, if it is in one
 
 
 class StatusTracker:
     """Counts the outcomes of offloads. Accepted samples are counted by the policy's clock alone. Thread-safe."""
 
-    def __init__(self, store: MemoryStore, breaker: Breaker) -> None:
-        self._store, self._breaker = store, breaker
+    def __init__(self, store: MemoryStore, breaker: Breaker, fleet: Fleet | None = None) -> None:
+        self._store, self._breaker, self._fleet = store, breaker, fleet
         self._began = store.policy.time
         self._remote, self._dropped, self._agreed, self._cost = 0, 0, 0.0, 0.0
         self._promised = 0.0  # agreements, by the confidences of what the remote answered
@@ -174,6 +179,7 @@ class StatusTracker:
                 on_disk=self._store.on_disk,
                 not_durable=self._store.problem,
                 alarms=dict(self._alarms),
+                fleet=None if self._fleet is None else self._fleet.membership,
             )
 
 

@@ -766,6 +766,9 @@ class Policy(ABC):
         """
         self._take_all(state, positive(type(self).__name__, "weight", weight))
 
+    def borrow(self, offloads: Sequence[float], agreements: Sequence[float]) -> None:
+        """Placeholder until policies can borrow."""
+
     def _take_all(self, state: Mapping[str, Any], weight: float) -> None:
         self._check_like(type(self)._checked_header(state)["parameters"])
         other = type(self).restore(state)
@@ -807,6 +810,11 @@ class Policy(ABC):
             raise TypeError(f"{type(self).__name__}: weight must be 1, as {field!r} are whole numbers, got {weight!r}")
         scaled = values if weight == 1.0 else [weight * value for value in values]
         return list(scaled) if len(column) else []  # costs are of no use where the cost is known
+
+    def own_evidence(self) -> Evidence:
+        """What this policy has learned itself, without what was merged: the columns named in `evidence`."""
+        own: Evidence = self._sources()[self.id]["evidence"]
+        return own
 
     def _sources(self) -> dict[str, State]:
         """What this policy knows at present, by the policy that gathered it."""

@@ -1,0 +1,1 @@
+"""Devices that share what they have learned: see docs/fleet.md."""
