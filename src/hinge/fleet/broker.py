@@ -106,13 +106,14 @@ class Broker:
             limits.MaximumPacketSize = most
         try:
             mqtt.connect(self._host, self._port, KEEPALIVE_S, properties=limits)
+            return Connection(mqtt, topic, take)
         except ssl.SSLCertVerificationError as error:
-            raise BrokerFailed("certificate", error.verify_message) from error
+            failure = BrokerFailed("certificate", error.verify_message)
         except ssl.SSLError as error:
-            raise BrokerFailed("protocol", error) from error
+            failure = BrokerFailed("protocol", error)
         except OSError as error:
-            raise BrokerFailed("unreachable", error) from error
-        return Connection(mqtt, topic, take)
+            failure = BrokerFailed("unreachable", error)
+        raise failure  # out here, so that it does not hold on to the socket
 
 
 class Connection:

@@ -98,8 +98,8 @@ class Fleet:
 
     `url` is mqtt://[USER@]HOST[:PORT], or mqtts:// for TLS, with `tls` in place of the system's certificates. No two
     devices may have the same `device`. `models` says which two models these are, where devices with others have the
-    same `name`. `mqtt` is the version to begin with: "3.1.1" saves some seconds with brokers that do not refuse what they
-    do not know. `home_assistant` publishes discovery messages, by which the device's figures appear there.
+    same `name`. `mqtt` is the version to begin with: "3.1.1" saves some seconds with brokers that know no other and do
+    not say so. `home_assistant` publishes discovery messages, by which the device's figures appear there.
     """
 
     def __init__(
@@ -240,6 +240,8 @@ class Fleet:
         try:
             if name == self._topic:
                 self._heard_own(payload, retained)
+            elif name.endswith("/status"):
+                pass  # which we have not asked for, and amqtt sends anyway
             elif self._peers.take(name, payload) is not None:
                 self._received += 1
         except Dropped as drop:
