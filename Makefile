@@ -5,6 +5,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
+# Without bytecode, every process of the tests compiles the package, the tests and their plugins anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # What the checks need.
 EXTRAS = test,sim,parquet,cli,report,plot,device,grpc,litert,openvino,images,server
 
@@ -46,7 +49,7 @@ imports: $(VENV)/.installed ## Check that imports run one way (import-linter)
 	$(BIN)/lint-imports
 
 quick: $(VENV)/.installed ## Run the unit tests alone (40 s on two cores), to be run while editing
-	$(BIN)/pytest -q -n auto -m '$(QUICK)' tests
+	$(BIN)/pytest -q -n auto -p no:schemathesis -m '$(QUICK)' tests
 
 # --dist worksteal: the slow tests are in few files, and a core that has run out of its share takes from another's.
 pytest: $(VENV)/.installed ## Run the tests, and the examples in docstrings and documentation

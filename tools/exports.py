@@ -100,6 +100,7 @@ def of_torch(folder: Path) -> None:
     from torch import nn
 
     torch.manual_seed(0)
+    torch.set_num_threads(1)  # small models: threads would wait for each other
     images, digits = load_digits(return_X_y=True)
     images = (images / 16).astype(np.float32).reshape(-1, 1, 8, 8)
     part = np.arange(len(images)) % 3 == 0

@@ -101,7 +101,6 @@ def spends(table: Any, bin: int, agreed: float, cost: float, time: int, now: int
 def test_a_compiled_loop_is_read_from_disk_by_the_next_process(tmp_path: Path) -> None:
     """Also one around nested closures, as budgets have them."""
     script = """
-import sys
 from hinge import Isotonic, at_most, simulate
 from hinge.simulation.kernel import loop, player
 from hinge.simulation.sources import FixedCosts, Synthetic
@@ -109,13 +108,37 @@ policy = at_most(at_most(Isotonic(2, offload_cost=0.5), 0.4, 50), 0.3, 200)
 simulate([policy], Synthetic([0.2, 0.9], FixedCosts(0.5)), 1000)
 print(sum(loop(player, policy.fresh().functions, True).stats.cache_hits.values()))
 """
+    seeds = [{"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "2"}]
+    assert cache_hits(script, {"NUMBA_CACHE_DIR": str(tmp_path)}, seeds) == [0, 1]
+
+
+@pytest.mark.slow
+def test_a_loop_against_an_adversary_is_read_from_disk_whether_its_module_was_compiled_or_read(tmp_path: Path) -> None:
+    script = """
+import os, sys
+import numba
+sys.pycache_prefix = os.environ["BYTECODE"]  # of Hinge alone: it is written by one process, and read by the next
+from hinge import HILCBLite, simulate
+from hinge.simulation.kernel import loop, player_against
+from hinge.simulation.sources import Adaptive, FixedCosts
+policy = HILCBLite(2, offload_cost=0.5)
+simulate([policy], Adaptive([0.2, 0.9], FixedCosts(0.5)), 1000)
+print(sum(loop(player_against, policy.fresh().functions, True).stats.cache_hits.values()))
+"""
+    places = {"NUMBA_CACHE_DIR": str(tmp_path / "numba"), "BYTECODE": str(tmp_path / "bytecode")}
+    assert cache_hits(script, {**places, "PYTHONDONTWRITEBYTECODE": ""}, [{}, {}]) == [0, 1]
+    assert any(tmp_path.glob("bytecode/**/kernel.*.pyc"))
+
+
+def cache_hits(script: str, shared: dict[str, str], own: list[dict[str, str]]) -> list[int]:
+    """What the script prints in one process after the other."""
     hits = []
-    for hash_seed in ("1", "2"):
-        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONHASHSEED": hash_seed}
+    for variables in own:
+        environment = {**os.environ, **shared, **variables}
         done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         hits.append(int(done.stdout))
-    assert hits == [0, 1]
+    return hits
 
 
 @pytest.mark.parametrize("policy", [HILCB(4), HILCBLite(4, offload_cost=0.5), Thompson(4)], ids=lambda p: p.name)

@@ -100,15 +100,6 @@ def player_against(
 ) -> Loop:
     """The loop for a policy against an adversary who sees what the policy would do in every bin."""
 
-    def worst_bin(table: Any, time: int, gaps: Any) -> int:
-        """The bin of the largest expected regret, the lowest of equals."""
-        worst, loss = 0, -1.0
-        for bin in range(len(gaps)):
-            pays = max(0.0, -gaps[bin]) if offloads(table, bin, time) else max(0.0, gaps[bin])
-            if pays > loss:
-                worst, loss = bin, pays
-        return worst
-
     def play_against(table: Any, time: int, samples: Any, agreement: Any, gaps: Any, book: Book) -> None:
         """As `play`; `gaps` is by bin, `samples.agreed` holds uniform draws, and the bins sent are written to it."""
         bins, agreed, costs, _, _, _ = samples
@@ -116,7 +107,11 @@ def player_against(
         stop = first_after(stops, time)
         for i in range(len(bins)):
             time += 1
-            bin = worst_bin(table, time, gaps)
+            bin, loss = 0, -1.0  # the bin of the largest expected regret, the lowest of equals
+            for each in range(len(gaps)):
+                pays = max(0.0, -gaps[each]) if offloads(table, each, time) else max(0.0, gaps[each])
+                if pays > loss:
+                    bin, loss = each, pays
             gap = gaps[bin]
             bins[i], agreed[i] = bin, 1.0 if agreed[i] < agreement[bin] else 0.0
             offloaded = offloads(table, bin, time)
