@@ -16,6 +16,7 @@ from hinge._checks import real, whole
 from hinge.bins import Bins, UniformBins
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.costs import shifted_cost
+from hinge.errors import InvalidTrace
 from hinge.gate import DEFAULT_BINS, Gate
 from hinge.policies import Policy, build, policy_class, policy_names
 from hinge.simulation.engine import Playable, Progress, by_name, run_seeds, simulate
@@ -192,7 +193,7 @@ def _evaluate_log(
     if offload_cost == LEARNED:
         raise ValueError("evaluate: a log of offloads alone needs an offload cost that is known, got 'learned'")
     mean = log.offloads.mean_offload_cost
-    usual = 0.5 if mean is None else mean
+    usual = 0.5 if mean is None else round(mean, 9)  # the mean of many 0.2 is not 0.2
     cost = real("evaluate", "offload_cost", usual if offload_cost is None else offload_cost, 0, 1)
     estimate = estimated(log, bins)
     length = len(log) if horizon is None else whole("evaluate", "horizon", horizon, 1)
@@ -314,7 +315,7 @@ def as_trace(trace: Any) -> Trace:
     """A trace, from a file, by the name of a shipped one, or from a frame; what has a suffix or a folder is a file."""
     found = as_recorded(trace)
     if isinstance(found, Log):
-        raise TypeError(f"{found!r}: such a log cannot be replayed; evaluate takes it")
+        raise InvalidTrace(f"{found!r} cannot be replayed, as the remote did not answer all; evaluate takes it")
     return found
 
 
