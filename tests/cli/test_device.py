@@ -200,7 +200,7 @@ def test_folders_by_name_are_told_with_their_numbers(capsys: Captured, tmp_path:
     with served() as server:
         _, _, err = device(capsys, str(tmp_path), *own_models(server))
     told = ", ".join(f"class {number} is 'kind {number}'" for number in range(10))
-    assert err == f"hinge: {told}\n"
+    assert err == f"hinge: {told}, by the alphabet; --labels names them in another order\n"
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------
