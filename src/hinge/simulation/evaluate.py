@@ -231,15 +231,15 @@ def in_possible_worlds(
 
 
 def accepted_shares(results: Results, source: Synthetic, seeds: Sequence[int]) -> dict[str, NDArray[np.float64]]:
-    """The share of each bin's samples that policies accepted, by name, in runs of these seeds."""
-    first, seen = next(iter(results.values())), np.zeros(source.bins, np.int64)
-    for seed in seeds[: len(first.runs)]:  # the same samples for all of them
+    """The share of each bin's samples that policies accepted, by name, a row for each run of these seeds."""
+    first = next(iter(results.values()))
+    seen = np.zeros((len(first.runs), source.bins), np.int64)  # the same samples for all of them
+    for row, seed in zip(seen, seeds, strict=False):
         for samples in source.stream(seed, int(first.times[-1])):
-            seen += np.bincount(samples.bins, minlength=source.bins)
-    counts = {name: (each.wrong_accepts.sum(axis=0), each.wrong_offloads.sum(axis=0)) for name, each in results.items()}
+            row += np.bincount(samples.bins, minlength=source.bins)
     return {
-        name: np.where(source.gaps > 0.0, accepts, seen - offloads) / np.maximum(seen, 1)
-        for name, (accepts, offloads) in counts.items()
+        name: np.where(source.gaps > 0.0, each.wrong_accepts, seen - each.wrong_offloads) / np.maximum(seen, 1)
+        for name, each in results.items()
     }
 
 
