@@ -1,6 +1,6 @@
 // The parts of the page that are words and numbers.
 
-import { cost, count, percent } from "./numbers.js";
+import { clock, cost, count, percent } from "./numbers.js";
 import { breakEven, costOf, licenceOf, spanOf, swatch } from "./charts.js";
 
 // -- elements ---------------------------------------------------------------------------------------------------------
@@ -44,7 +44,14 @@ const orDash = (value, format) => value === null || value === undefined ? "–" 
 const offloadsOf = (status) => status.answered_by_remote + sum(status.fell_back);
 const sum = (counts) => Object.values(counts).reduce((total, each) => total + each, 0);
 
-/** What is wrong, in words that change only when it does; counts are elsewhere. */
+/** When an alarm was, as `, since 14:03` or `, 14:03 – 14:10`. */
+function span(since, until) {
+  if (since === undefined) return "";
+  if (until === null) return `, since ${clock(since)}`;
+  return clock(since) === clock(until) ? `, ${clock(since)}` : `, ${clock(since)} – ${clock(until)}`;
+}
+
+/** What is wrong, in words that change only when it does; counts are elsewhere. What is over is folded away. */
 export function showFaults(place, report, silent) {
   const { status, recent } = report;
   const kinds = Object.keys(status.fell_back).sort();
@@ -55,13 +62,21 @@ export function showFaults(place, report, silent) {
     status.not_durable && `What is learned is not safe on disk: ${status.not_durable}`,
     recent.some((each) => each.fault) && "Samples fall back to local answers at present.",
   ].filter(Boolean);
+  const alarms = Object.keys(status.alarms).sort().map((alarm) => {
+    const [since, until] = status.alarm_times[alarm] ?? [];
+    return { lasts: until === null, words: `Alarm: ${alarm}${span(since, until)}.` };
+  });
+  const lasting = alarms.filter(({ lasts }) => lasts).map(({ words }) => words);
   const past = [
     kinds.length && `Samples fell back to local answers, as the remote was: ${kinds.join(", ")}.`,
-    ...Object.keys(status.alarms).sort().map((alarm) => `Alarm: ${alarm}.`),
+    ...alarms.filter(({ lasts }) => !lasts).map(({ words }) => words),
   ].filter(Boolean);
-  place.dataset.severe = now.length ? "true" : past.length ? "some" : "false";
-  const lines = [...now.map((line) => make("li", line)), ...past.map((line) => make("li.past", line))];
-  fill(place, [...now, ...past].join("\n") || "none", lines.length ? make("ul", ...lines) : "No faults.");
+  const key = [now, lasting, past].map((lines) => lines.join("\n")).join("\n\n");
+  const list = (lines) => make("ul", ...lines.map((line) => make("li", line)));
+  const parts = now.length + lasting.length ? [list([...now, ...lasting])] : [`No faults${past.length ? " now" : ""}.`];
+  if (past.length) parts.push(make("details", make("summary", "Earlier"), list(past)));
+  place.dataset.severe = now.length ? "true" : lasting.length ? "some" : "false";
+  fill(place, key, ...parts);
 }
 
 /** The figures of now; each says which metric it is, with its exact value. */
