@@ -6,7 +6,7 @@ const ROW = 22, LABEL = 84, TEXT = 148; // pixels of the chart of bins
 const MOST_ROWS = 24;
 const HEIGHT = 190, LEFT = 46, BOTTOM = 24, TOP = 8; // of a chart over time
 const MOST_TICKS = 8;
-const BEYOND = 4; // times the device's own: where a line that ends higher is named, as it would squash the others
+const BEYOND = 4; // times the device's own: a line that ends higher leaves the chart, and is named below it
 const SETTLED = 0.1; // of the samples, after which what is drawn fits; before, everybody asks
 
 /** An element of SVG. */
@@ -211,7 +211,7 @@ function drawLines(place, lines, format, what) {
   chart.append(label(right, HEIGHT - 6, `${short(last)} samples`, "end", "soft"));
   const inner = { x: LEFT, y: TOP - 2, width: right - LEFT, height: base - TOP + 4 }; // an inner svg cuts what is outside
   const plot = svg("svg", { ...inner, viewBox: Object.values(inner).join(" ") });
-  for (const { name, order, points } of [...within].reverse()) { // the device's own on top
+  for (const { name, order, points } of [...lines].reverse()) { // the device's own on top
     const path = points.map(([samples, value]) => `${x(samples).toFixed(1)} ${y(value).toFixed(1)}`).join("L");
     if (path) plot.append(svg("path", { class: kindOf(order), d: `M${path}` }, svg("title", {}, name)));
   }

@@ -68,7 +68,7 @@ export function showFaults(place, report, silent) {
   });
   const lasting = alarms.filter(({ lasts }) => lasts).map(({ words }) => words);
   const past = [
-    kinds.length && `Samples fell back to local answers, as the remote was: ${kinds.join(", ")}.`,
+    kinds.length && `Samples fell back to local answers: ${kinds.join(", ")}.`,
     ...alarms.filter(({ lasts }) => !lasts).map(({ words }) => words),
   ].filter(Boolean);
   const key = [now, lasting, past].map((lines) => lines.join("\n")).join("\n\n");
@@ -152,10 +152,17 @@ export function showRecent(place, recent) {
   fill(place, key, roles(make("table", make("caption", "The newest first"), head, body)));
 }
 
+/** The label, and whether it is the true one where that is known. */
+function answerOf({ label, truth }) {
+  if (truth === null) return label;
+  if (truth !== label) return make("span", make("span.wrong", label), ` (is ${truth})`);
+  const right = make("span", "✓");
+  Object.assign(right, { role: "img", ariaLabel: "right", title: "right" });
+  return make("span", `${label} `, right);
+}
+
 function recentRow(each, pictured) {
   const who = each.fault ? ["fallback", "local, fell back"] : [each.source, each.source];
-  const wrong = each.truth !== null && each.truth !== each.label;
-  const answer = wrong ? make("span", make("span.wrong", each.label), ` (is ${each.truth})`) : each.label;
   const picture = make("td.picture", `#${count(each.number)}`);
   if (each.picture) {
     const image = make("img");
@@ -163,7 +170,7 @@ function recentRow(each, pictured) {
     picture.replaceChildren(image);
   }
   const source = make("td", make(`span.who.${who[0]}`, who[1]));
-  const cells = [picture, make("td", answer), source, make("td.number", percent(each.confidence))];
+  const cells = [picture, make("td", answerOf(each)), source, make("td.number", percent(each.confidence))];
   return make(pictured ? "tr" : "tr.plain", ...cells, make("td.why", each.reason));
 }
 
