@@ -13,18 +13,23 @@ import numpy as np
 from hinge import Device, Gate, OnnxModel, OpenInference, fashion
 
 url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8080"
-samples = np.load("samples.npz")["samples"]
+data = np.load("samples.npz")
+samples, truth = data["samples"], [fashion.CLASSES[label] for label in data["labels"]]
 with Device(
     local=OnnxModel("local.onnx"),
     remote=OpenInference(url, model="remote"),
-    gate=Gate(offload_cost=0.5),
+    gate=Gate(offload_cost=0.2),
     labels=fashion.CLASSES,
     deadline_s=1.0,
     state="state",
 ) as device:
+    right = alone = 0
     for number, sample in enumerate(samples):
         answer = device.infer(sample)
+        right += answer.label == truth[number]
+        alone += answer.local == truth[number]
         if number % 1000 == 0:
             print(f"{number}: {answer.label}, says {answer.source}. {answer.reason}")
     status = device.status
+    print(f"{right / len(samples):.1%} right, local alone {alone / len(samples):.1%}")
     print(f"{status.samples} samples, {status.answered_by_remote} answered by the remote")

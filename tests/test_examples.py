@@ -7,11 +7,17 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-SAYS = {"own_policy": "regret", "own_models": "of the other half right"}
+SAYS = {
+    "own_policy": "regret",
+    "own_models": "of the other half right",
+    "workers": "2 workers gave ",
+}
 ELSEWHERE = {"device"}  # wants models and a server: tests/docs/test_tutorial.py
 
 
-@pytest.mark.parametrize("name", SAYS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.server] if name == "workers" else []) for name in SAYS]
+)
 def test_an_example_runs(name: str, tmp_path: Path) -> None:
     command = [sys.executable, str(EXAMPLES / f"{name}.py")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)

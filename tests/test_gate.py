@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import hinge
-from hinge import HILCB, Gate, InvalidState, Isotonic, Sentinel
+from hinge import HILCB, Gate, InvalidState, Isotonic, Sentinel, at_most, on_budget
 from hinge.bins import Bins, ClassBins, QuantileBins, UniformBins
 from hinge.confidence import entropy, logistic, margin, max_softmax, temperature
 from hinge.policies.policy import State
@@ -142,6 +142,18 @@ def test_the_state_of_another_gate_is_refused_in_one_sentence(other: Gate, says:
     assert says in str(refused.value)
     assert str(refused.value).endswith("give the gate the same, or use another folder or file for its state")
     assert "\n" not in str(refused.value)
+
+
+def test_what_differs_inside_a_budget_is_named_too() -> None:
+    def gate(cost: float, share: float) -> Gate:
+        return Gate(at_most(on_budget(Isotonic(16, offload_cost=cost), share), 0.2))
+
+    state = through_json(gate(0.5, 0.1).state())
+    others = ((gate(0.4, 0.1), "isotonic's offload_cost 0.5, and"), (gate(0.5, 0.2), "on-budget's offloads 0.1"))
+    for other, says in others:
+        with pytest.raises(InvalidState, match=f"the state was made with {says}"):
+            other.resume(state)
+    assert gate(0.5, 0.1).resume(state).policy.id == state["policy"]["id"]
 
 
 def test_the_state_of_a_policy_alone_is_taken_for_one_of_these_bins() -> None:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hinge._checks import positive, real, whole
+from hinge.errors import InvalidValue
 
 SURE = 10.0  # disagreements, all settled in the remote's favour, that are believed before the first true label
 
@@ -203,7 +204,8 @@ class MeasuredCost:
         if not isinstance(self.unit, str):
             raise TypeError(f"MeasuredCost: unit must be a text, got {self.unit!r}")
         if self.per_call == self.per_ms == self.per_byte == 0.0:
-            raise ValueError("MeasuredCost: per_call, per_ms or per_byte must be > 0, got only 0; FixedCost(0) is free")
+            problem = "must be > 0, got only 0; FixedCost(0) is free"
+            raise InvalidValue("MeasuredCost", "per_call, per_ms or per_byte", problem)
 
     def amount(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
         """What one offload costs, in the unit."""

@@ -60,6 +60,10 @@ class InvalidState(HingeError, ValueError):
     """The saved state cannot be continued from."""
 
 
+class StateInUse(InvalidState):
+    """Another process uses the folder."""
+
+
 class InvalidTrace(HingeError, ValueError):
     """The trace has a value that makes no sense, or its file cannot be read."""
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hinge.bins import Bins, UniformBins, restore_bins
 from hinge.errors import HingeError, InvalidState
+from hinge.policies.budgets import Budgeted
 from hinge.policies.policy import CHANGEABLE, Decision, Policy, State
 from hinge.policies.policy import restore as restore_policy
 from hinge.policies.sentinel import Sentinel
@@ -165,9 +166,7 @@ class Gate:
             for what in ("bins", "confidence"):
                 _check_same(what, state[what], mine[what])
         policy = _restored(held)
-        _check_same("policy", policy.name, self.policy.name)
-        for name, value in self.policy.parameters.items():
-            _check_same(f"{policy.name}'s {name}", policy.parameters[name], value, name in CHANGEABLE)
+        _check_alike(policy, self.policy)
         return Gate(policy, bins=self.bins, confidence=self.confidence)
 
     def __repr__(self) -> str:
@@ -223,6 +222,16 @@ def unsealed(state: Mapping[str, Any]) -> State:
         if not whole:
             raise InvalidState("the state does not match its checksum: it was damaged or edited")
     return {key: value for key, value in state.items() if key != "crc32"}
+
+
+def _check_alike(held: Policy, mine: Policy) -> None:
+    """The same policy with the same parameters, also inside budgets."""
+    _check_same("policy", held.name, mine.name)
+    for name, value in mine.parameters.items():
+        if name == "policy" and isinstance(held, Budgeted) and isinstance(mine, Budgeted):
+            _check_alike(held.inside, mine.inside)
+        else:
+            _check_same(f"{held.name}'s {name}", held.parameters[name], value, name in CHANGEABLE)
 
 
 def _check_same(what: str, held: object, mine: object, changeable: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The report in a real browser: every figure drawn, nothing on the console, readable on a phone."""
+"""Reports in a real browser: every figure drawn, nothing on the console, readable on a phone."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
+from hinge.cli.app import run
 from hinge.paper.figures import EXPERIMENTS, QUICK
 from hinge.paper.reproduce import reproduce
 
@@ -41,3 +42,23 @@ def test_every_figure_is_drawn_and_the_page_fits(report: Path, page: Page) -> No
     assert page.locator("table.claims td.holds, table.claims td.fails").count() == 10
     assert page.evaluate("document.documentElement.scrollWidth") <= page.evaluate("window.innerWidth")
     assert said == []
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("demo") / "demo.html"
+    assert run(["demo", "--samples", "200", "--json", "--out", str(out)]) == 0
+    return out
+
+
+def test_the_demo_shows_the_trade_and_what_each_policy_costs_without_scrolling_aside(demo: Path, page: Page) -> None:
+    page.goto(demo.as_uri())
+    for name in ("trade", "regret", "offloads", "bins"):
+        page.wait_for_selector(f"#plot-{name} .main-svg", timeout=30_000)
+    assert page.locator("#plot-regret .legend").text_content().count("local only") == 1
+    assert page.locator(".modebar").count() == 0, "buttons over the legend"
+    width = page.evaluate("window.innerWidth")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for section, heading in (("trade", "saves"), ("policies", "true acc.")):
+        box = page.locator(f"section:has(#{section}) th", has_text=heading).bounding_box()
+        assert box["x"] + box["width"] <= width, (section, heading)

@@ -128,6 +128,7 @@ def test_the_shipped_images_and_models_need_nothing_else(capsys: Captured) -> No
     assert {answer["label"] for answer in answers} <= set(fashion.CLASSES)
     assert [answer["truth"] for answer in answers] == [fashion.CLASSES[label] for label in LABELS[:400]]
     right = [answer["label"] == answer["truth"] for answer in answers]
+    assert summary["gain"]["local_true_accuracy"] == np.mean([answer["local"] == answer["truth"] for answer in answers])
     assert summary["true_accuracy"] == sum(right) / 400 > 0.9
     assert 0 < summary["answered_by_remote"] == sum(offloads(answers)) < 200
     assert summary["agreement"] is not None
@@ -199,7 +200,7 @@ def test_folders_by_name_are_told_with_their_numbers(capsys: Captured, tmp_path:
     with served() as server:
         _, _, err = device(capsys, str(tmp_path), *own_models(server))
     told = ", ".join(f"class {number} is 'kind {number}'" for number in range(10))
-    assert err == f"hinge: {told}\n"
+    assert err == f"hinge: {told}, by the alphabet; --labels names them in another order\n"
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------
@@ -541,7 +542,14 @@ def test_mutual_tls(certificates: Path, capsys: Captured) -> None:
         assert device(capsys, *remote, *ca, *own, "--report", "hall")[1]["answered_by_remote"] == 20
         assert "its certificate is not trusted" in refused(capsys, *remote)
         assert "--ca names who signed it" in refused(capsys, *remote, "--ca", str(certificates / "client.pem"))
-        assert device(capsys, *remote, *ca)[1]["answered_by_remote"] == 0, "the server wants one of the device, too"
+        _, summary, err = device(capsys, *remote, *ca)
+        assert summary["answered_by_remote"] == 0, "the server wants one of the device, too"
+        assert "does it want a certificate (--cert, --key)?" in err
+        plain = ["--remote", server.url.replace("https", "http"), "--limit", "1"]
+        assert "does it speak https:// instead?" in device(capsys, *plain)[2]
+    with Server(["fashion"], log_level="error") as server:
+        secure = ["--remote", server.url.replace("http", "https"), "--limit", "1"]
+        assert "does it speak http:// instead?" in device(capsys, *secure)[2]
 
 
 def test_certificates_that_cannot_be_used_are_refused(certificates: Path, capsys: Captured) -> None:

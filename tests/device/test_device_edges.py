@@ -330,7 +330,7 @@ def test_a_coroutine_in_place_of_an_answer_is_named() -> None:
         Device(LOCAL, Later(), policy())
     with patient(LOCAL, lambda sample: later(sample), policy()) as device:
         assert device.infer(0).fault == (
-            "no label, but a coroutine, which AsyncDevice can await: a label is a text or a number"
+            "no label, but a coroutine (AsyncDevice takes coroutine functions): a label is a text or a number"
         )
 
 

@@ -607,3 +607,18 @@ def test_a_gate_that_has_learned_elsewhere_does_not_lose_it_to_a_folder(tmp_path
     with pytest.raises(InvalidState, match=r"learned from 3 offloads, and the folder holds another's state: give"):
         SqliteStore(tmp_path, warm)
     assert warm.policy.learned == 3
+
+
+def test_in_memory_what_is_refused_is_not_merged_in_part() -> None:
+    other, wrong = (MemoryStore(Gate(HILCB(bins=4, offload_cost=0.5))) for _ in range(2))
+    other.learn(other.decide(3), agreed=True)
+    store = MemoryStore(Gate(HILCB(bins=4, offload_cost=0.5)))
+    good, bad = (each.locked(lambda policy: policy.state()) for each in (other, wrong))
+    with pytest.raises(InvalidState):
+        store.merge(good, {**bad, "parameters": {**bad["parameters"], "bins": 5}})
+    assert store.locked(lambda policy: policy.state()["evidence"]["offloads"]) == [0, 0, 0, 0]
+    for _ in range(2):
+        store.merge(good)
+    assert store.locked(lambda policy: policy.state()["evidence"]["offloads"]) == [0, 0, 0, 1]
+    with pytest.raises(InvalidState, match="evidence cannot be added"):
+        store.merge(Gate(HILCB(bins=4, offload_cost=0.5), confidence=margin).state())

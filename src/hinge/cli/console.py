@@ -34,6 +34,8 @@ COLUMNS: tuple[tuple[str, str, str, str | None], ...] = (  # heading, key in JSO
     ("offloaded", "offload_fraction", "{:.3f}", None),
     ("agrees", "accuracy", "{:.2%}", None),
     ("cost", "cost_per_sample", "{:.4f}", None),
+    ("from", "cost_low", "{:.4f}", None),
+    ("to", "cost_high", "{:.4f}", None),
     ("regret", "regret", "{:.1f}", "regret_ci95"),
     ("true acc.", "true_accuracy", "{:.2%}", None),
     ("shuffled cost", "shuffled_cost_per_sample", "{:.4f}", "shuffled_spread"),
@@ -167,7 +169,7 @@ def print_figures(title: str, figures: Sequence[Mapping[str, Any]]) -> None:
 def print_trade(trade: Trade, offload_cost: float | None = None) -> None:
     """What a policy costs and does at every price, and in a sentence what is gained; also at the price at hand."""
     rows = list(trade.rows())
-    filled = table(*rows[0], right=True, title=f"What {trade.policy} gains, by the price of an offload (simulated)")
+    filled = table(*rows[0], right=True, title=f"What {trade.policy} gains at each price of an offload, simulated")
     for row, point in zip(rows, trade.gate, strict=True):
         filled.add_row(*row.values(), style="bold" if point.offload_cost == offload_cost else None)
     say("")

@@ -314,16 +314,17 @@ class Comparison:
         return [{"policy": name, **history.ledger.figures()} for name, history in self.histories.items()]
 
     def __rich__(self) -> RenderableType:
-        """The policies that are live or in shadow, a line each, to be shown with the view of the device."""
+        """Local only, and the policies that are live or in shadow, a line each, to be shown with the device."""
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         table.add_column("side by side", no_wrap=True)
         for heading in ("offloaded", "cost per sample", "regret", "true acc."):
             table.add_column(heading, justify="right", no_wrap=True)
         forms = {"offload_fraction": ".1%", "cost_per_sample": ".4f", "regret": ".1f", "true_accuracy": ".1%"}
-        for name in (FLAGSHIP, *SHADOWS):
+        called = {"always-local": "local only", FLAGSHIP: f"{FLAGSHIP}, live"}
+        for name in ("always-local", FLAGSHIP, *SHADOWS):
             figures = self.histories[name].ledger.figures()
-            shown, style = (f"{name}, live", "green") if name == FLAGSHIP else (f"{name}, in shadow", None)
-            table.add_row(shown, *(f"{figures[key] or 0.0:{form}}" for key, form in forms.items()), style=style)
+            cells = (f"{figures[key] or 0.0:{form}}" for key, form in forms.items())
+            table.add_row(called.get(name, f"{name}, in shadow"), *cells, style="green" if name == FLAGSHIP else None)
         return Padding(table, (1, 0, 0, 0))
 
 

@@ -238,6 +238,8 @@ class Run:
             console.print_json_line({"summary": {**known, **figures}})
         else:
             print_summary(figures, behind=shadow == "local")
+            if figures["gain"] is not None and stopped_by is None:
+                self.figures.gain.show(figures["gain"], figures["offload_cost"], figures["true_accuracy"])
         if self._misfit is not None:
             raise self._misfit
         if stopped_by is not None:

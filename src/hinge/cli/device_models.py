@@ -354,6 +354,13 @@ class Replayed:
         """Nothing is kept open."""
 
 
+_HINTS = (  # what a failure to connect may mean, by how the URL begins
+    ("https://", "closed the connection without a response", "does it want a certificate (--cert, --key)?"),
+    ("https://", "WRONG_VERSION_NUMBER", "does it speak http:// instead?"),
+    ("http://", "closed the connection without a response", "does it speak https:// instead?"),
+)
+
+
 class Fit:
     """Whether a remote on a server has the model, takes such samples, and has as many classes as the local one.
 
@@ -370,7 +377,8 @@ class Fit:
         try:
             self.check()
         except (RemoteUnreachable, RemoteLate) as error:
-            console.warn(f"{error}; answering locally until it comes")
+            hints = [hint for scheme, sign, hint in _HINTS if self._url.startswith(scheme) and sign in str(error)]
+            console.warn(f"{error}{'; '.join(['', *hints])}; answering locally until it comes")
 
     def check_again(self, status: Status) -> None:
         """Check a remote that was away, if it has replied since the last check."""

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hinge.cli import console
+from hinge.cli.device_gain import Gain
 from hinge.cli.device_samples import Case
 from hinge.device.answer import Answer
 from hinge.device.device import Device
@@ -53,6 +54,7 @@ class Figures:
     def __init__(self, bins: int) -> None:
         self._ledger = Ledger(bins)  # without costs, which the device's status has: some are paid after the answer
         self._latencies: Counter[int] = Counter()
+        self.gain = Gain(bins)
         self.last: deque[Seen] = deque(maxlen=8)
 
     @property
@@ -79,6 +81,7 @@ class Figures:
             self._ledger.offload(0.0, agreed=agreed, right=right, bin=answer.bin)
         else:
             self._ledger.accept(agreed, right=right, bin=answer.bin)
+        self.gain.add(case, answer)
         self._latencies[round(math.log(max(latency_ms, 1e-6)) / _STEP)] += 1
         self.last.append(seen)
         return seen
@@ -102,17 +105,19 @@ class Figures:
         unsent = status.fell_back.get(BreakerOpen.kind, 0)
         known = ("answered_by_remote", "fell_back", "dropped", "offload_cost", "breaker", "last_fault", "not_durable")
         costs = {key: sums[key] for key in ("cost_per_sample", "true_cost_per_sample")}
+        asked = status.answered_by_remote + sum(status.fell_back.values()) - unsent
         return {
             "samples": self.samples,
             "seconds": seconds,
             **{key: sums[key] for key in ("offloads", "offload_fraction", "accuracy", "true_accuracy")},
-            "asked": status.answered_by_remote + sum(status.fell_back.values()) - unsent,
+            "asked": asked,
             **{key: getattr(status, key) for key in (*known, "alarms")},
             "agreement": share(status.agreed, status.answered_by_remote),
             "offload_cost_per_sample": paid,
             **{key: None if None in (cost, paid) else cost + paid for key, cost in costs.items()},
             "latency_ms_p50": self.latency_ms(0.5),
             "latency_ms_p99": self.latency_ms(0.99),
+            "gain": self.gain.figures(status.offload_cost, asked),
         }
 
 

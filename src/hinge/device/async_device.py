@@ -19,6 +19,8 @@ from hinge.remotes.function import for_event_loop
 INLINE_S = 0.001  # a local model that takes longer runs in a worker thread: handing over takes about 0.1 ms
 _WEIGHT = 0.2  # of the last call, in the running mean of how long the local model takes
 
+_new = tuple.__new__  # makes an Answer in half the time of Answer(…), for every sample
+
 T = TypeVar("T")
 
 
@@ -59,8 +61,8 @@ class AsyncDevice(BaseDevice):
         bin = self._bin(confidence, label)
         decision = self._store.decide(bin, None if self._forecast is None else self._expected_cost(sample))
         if not decision.offload and self._shadow != "remote":
-            return Answer(label, "local", confidence, bin, False, 0.0, decision, None, label, self._explain_bin)
-        judged = Judged(label, confidence, bin, decision)
+            return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, label, self._explain_bin))
+        judged = _new(Judged, (label, confidence, bin, decision))
         if self._shadow == "local":
             self._ask_in_background(sample, judged)
             return self._accepted(judged)

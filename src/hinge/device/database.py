@@ -23,7 +23,7 @@ from typing import NamedTuple
 import msgspec
 
 from hinge.device.journal import NewerVersion, old_files, read_old
-from hinge.errors import HingeError, InvalidState, UnknownName
+from hinge.errors import HingeError, InvalidState, StateInUse, UnknownName
 from hinge.gate import GATE_VERSION
 from hinge.policies.policy import STATE_VERSION, Policy, State, restore
 
@@ -61,7 +61,7 @@ class Files:
             self._locks[0].execute("BEGIN EXCLUSIVE")
         except (OSError, sqlite3.Error) as error:
             if _code(error) == sqlite3.SQLITE_BUSY:
-                raise InvalidState(f"{self.folder}: the state is in use by process {_user(self.folder)}") from error
+                raise StateInUse(f"{self.folder}: the state is in use by process {_user(self.folder)}") from error
             raise InvalidState(f"{self.folder}: cannot be opened: {error}") from error
         self._identities[path] = _identity(path)
 
@@ -279,7 +279,8 @@ def newest(folder: Path, rows: dict[int, Row], notes: list[str]) -> Held | None:
             restore(held.policy)
             return held
         except UnknownName as error:
-            raise InvalidState(f"{folder}: {error}; import the module that defines it first") from error
+            remedy = "import the module that defines it first, or: hinge state --policy MODULE:CLASS"
+            raise InvalidState(f"{folder}: {error}; {remedy}") from error
         except NewerVersion:
             raise
         except (HingeError, TypeError, ValueError, LookupError, ArithmeticError, RecursionError) as error:

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from os import PathLike
 from pathlib import Path
 from threading import Thread
 from typing import Any, Literal
@@ -22,6 +23,7 @@ from hinge.bins import Bins
 from hinge.confidence import ConfidenceMeasure
 from hinge.costs import FixedCost, OffloadCost, WrongCost, ZeroOneCost
 from hinge.device.answer import Answer
+from hinge.device.database import read
 from hinge.device.offload import Judged, Offloader, checked_label, comparable
 from hinge.device.record import record
 from hinge.device.resilience import Breaker, RetryBudget
@@ -165,6 +167,13 @@ class BaseDevice(ABC):
     def state(self) -> State:
         """A snapshot of all that the policy knows, as its own `state` returns it. Thread-safe."""
         return self._store.locked(lambda policy: policy.state())
+
+    def merge(self, *others: State | str | PathLike[str]) -> None:
+        """Add what other devices have learned: their states, or their folders, also while they use them. Thread-safe.
+
+        Each device counts once, by the latest of its states, and this one not again; if one is refused, none is added.
+        """
+        self._store.merge(*(each if isinstance(each, dict) else read(Path(each)).newest.state() for each in others))
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 

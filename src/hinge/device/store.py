@@ -143,6 +143,39 @@ class MemoryStore:
         with self._lock:
             return function(self.policy)
 
+    def merge(self, *other_states: Mapping[str, Any]) -> None:
+        """Add the evidence in other devices' states, of gates or policies; if one is refused, none is added.
+
+        States of gates with other bins or another confidence measure are refused.
+        """
+        states = [self.fitting(state) for state in other_states]
+
+        def merge_all(policy: Policy) -> None:
+            for state in states:
+                policy.merge(state)
+
+        self._change(merge_all)
+
+    def fitting(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The policy's state in a gate's or policy's, if it was made with these bins and this measure, or is silent."""
+        held, mine = unsealed(state), self._description()
+        if "hinge_gate" in held and mine is not None:
+            for what in ("bins", "confidence"):
+                if held.get(what) != mine[what]:
+                    raise InvalidState(
+                        f"the state to merge was made with {what} {held.get(what)!r:.200}, "
+                        f"and this one with {mine[what]}: evidence cannot be added"
+                    )
+        return policy_state(held)
+
+    def _description(self) -> State | None:
+        return None if self.gate is None else self.gate.description()
+
+    def _change(self, change: Callable[[Policy], None]) -> None:
+        with self._lock:
+            change(restore(self.policy.state()))  # what is refused changes nothing
+            change(self.policy)
+
     def warnings(self) -> tuple[str | None, int, str | None]:
         """What the policy cannot keep, how many changes of the world it has found, and `problem`."""
         with self._lock:
@@ -400,35 +433,13 @@ class SqliteStore(MemoryStore):
         """How the present generation ends. Needs `_lock`."""
         return Row(self._content, encode(self.policy.progress()))
 
-    def merge(self, *other_states: Mapping[str, Any]) -> None:
-        """Add the evidence in other devices' states, of gates or policies; if one is refused, none is added.
-
-        States of gates with other bins or another confidence measure are refused.
-        """
-        states = [self.fitting(state) for state in other_states]
-
-        def merge_all(policy: Policy) -> None:
-            for state in states:
-                policy.merge(state)
-
-        self._change(merge_all)
-
     def warm_start(self, state: Mapping[str, Any], weight: float) -> None:
         """Start the policy from what another knows; see `Policy.warm_start`."""
         fitting = self.fitting(state)
         self._change(lambda policy: policy.warm_start(fitting, weight))
 
-    def fitting(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The policy's state in a gate's or policy's, if it was made with these bins and this measure, or is silent."""
-        held = unsealed(state)
-        if "hinge_gate" in held and self._described is not None:
-            for what in ("bins", "confidence"):
-                if held.get(what) != self._described[what]:
-                    raise InvalidState(
-                        f"the state to merge was made with {what} {held.get(what)!r:.200}, "
-                        f"and this one with {self._described[what]}: evidence cannot be added"
-                    )
-        return policy_state(held)
+    def _description(self) -> State | None:
+        return self._described
 
     def _change(self, change: Callable[[Policy], None]) -> None:
         before = self.locked(lambda policy: policy.state())

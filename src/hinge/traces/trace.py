@@ -255,7 +255,7 @@ def _scores(name: str, values: ArrayLike) -> NDArray[Any]:
     if array.ndim != 2 or array.shape[1] < 2 or not len(array):
         raise InvalidTrace(f"{_OWNER}: {name} must be samples x classes, at least 1 x 2, got shape {array.shape}")
     if array.dtype.kind not in "fiu":
-        raise InvalidTrace(f"{_OWNER}: {name} must be numbers, got {brief(array.flat[0].item())}")
+        raise InvalidTrace(f"{_OWNER}: {name} must be numbers, got {brief(array.tolist()[0][0])}")
     infinite = np.argwhere(~np.isfinite(array))
     if infinite.size:
         row, column = infinite[0]
