@@ -198,15 +198,17 @@ def _evaluate_log(
     estimate = estimated(log, bins)
     length = len(log) if horizon is None else whole("evaluate", "horizon", horizon, 1)
 
-    def play(source: Synthetic) -> Results:
+    def ready(source: Synthetic) -> dict[str, Playable]:
         make = partial(lineup, source=source, offload_cost=cost, horizon=length, alpha=alpha, seed=seed)
-        return simulate(_ready(policies, make), source, length, runs, seed, progress=progress)
+        return _ready(policies, make)
+
+    def play(source: Synthetic) -> Results:
+        return simulate(ready(source), source, length, runs, seed, progress=progress)
 
     results, intervals = in_possible_worlds(estimate, cost, run_seeds(seed, runs), play)
-    make = partial(lineup, source=likely(estimate, cost), offload_cost=cost, horizon=length, alpha=alpha, seed=seed)
     dips = significant_dips(log.bins_by(bins)[log.offloaded], log.offloads.agreed, bins.bins, cost)
     crossing = tuple(dip for dip in dips if dip.crosses)
-    known = (results.records, results.complete, _ready(policies, make), log, bins, cost)
+    known = (results.records, results.complete, ready(likely(estimate, cost)), log, bins, cost)
     return Evaluation(*known, None, crossing, None, estimate, intervals)
 
 
