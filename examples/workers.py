@@ -2,7 +2,7 @@
 
     python examples/workers.py                                      # two workers on a free port, asked about 600 images
     uvicorn --workers 4 --app-dir examples workers:app              # as a service
-    gunicorn --workers 4 --chdir examples -k uvicorn.workers.UvicornWorker workers:app
+    gunicorn --workers 4 --chdir examples -k uvicorn_worker.UvicornWorker workers:app   # and the package uvicorn-worker
 
 One process at a time may use a folder, so that a worker takes the first that is free: state/0, state/1, … A worker that
 is started again goes on with what the one before it knew.

@@ -200,7 +200,7 @@ def test_folders_by_name_are_told_with_their_numbers(capsys: Captured, tmp_path:
     with served() as server:
         _, _, err = device(capsys, str(tmp_path), *own_models(server))
     told = ", ".join(f"class {number} is 'kind {number}'" for number in range(10))
-    assert err == f"hinge: {told}\n"
+    assert err == f"hinge: {told}, by the alphabet; --labels names them in another order\n"
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------
@@ -333,7 +333,10 @@ def test_settings_that_make_no_sense(arguments: list[str], problem: str, capsys:
     assert problem in refused(capsys, *arguments)
 
 
-def test_a_state_of_another_policy_or_in_use(capsys: Captured, tmp_path: Path) -> None:
+def test_a_state_of_another_policy_or_in_use(
+    capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hinge.device.database.BUSY_S", 0.1)
     with SqliteStore(tmp_path, Gate(Isotonic(bins=8, offload_cost=0.5)), seconds=None):
         assert "in use by process" in refused(capsys, "--state", str(tmp_path), "--bins", "8")
     assert "or use another folder" in refused(capsys, "--state", str(tmp_path), "--bins", "16")

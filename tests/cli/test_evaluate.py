@@ -12,7 +12,7 @@ from hinge.cli.app import run
 from hinge.policies import policy_names
 from hinge.simulation import Results, simulate
 from tests.cli.test_simulate import InterruptedThreads
-from tests.support.commands import FIGURES, ROWS, SHORT, TRUE_FIGURES, Captured, answer, shown, write_log
+from tests.support.commands import FIGURES, ROWS, SHORT, TRUE_FIGURES, Captured, answer, refusal, shown, write_log
 
 Log = Callable[..., str]
 
@@ -229,3 +229,58 @@ def test_evaluate_says_what_true_labels_are_worth(log: Log, capsys: Captured) ->
     unlabelled = log("confidence", "local", "remote")
     assert answer(capsys, "evaluate", unlabelled, *EXTREMES)["labels"] is None
     assert "true labels" not in shown(capsys, "evaluate", unlabelled, *EXTREMES)
+
+
+def production_log(path: Path, rows: int = 40) -> str:
+    """A log as `hinge device --json` prints it: bin 0 was offloaded, bin 1 sometimes, bin 2 never."""
+    lines = []
+    for row in range(rows):
+        asked = row % 4 == 0 or (row % 4 == 1 and row % 8 == 1)
+        confidence = (0.1, 0.3, 0.6, 0.3)[row % 4]
+        answer = {"score": confidence, "local": 1, "remote": row % 8 // 4 if asked else None, "audit": row % 4 == 1}
+        lines.append(json.dumps(answer))
+    path.write_text("\n".join([*lines, json.dumps({"summary": {}})]))
+    return str(path)
+
+
+LOGGED = ["--columns", "confidence=score", "--bins", "4", "--runs", "2", "--policies", "always-local,always-remote"]
+
+
+def test_evaluate_gives_intervals_for_a_log_of_offloads_alone(tmp_path: Path, capsys: Captured) -> None:
+    data = answer(capsys, "evaluate", production_log(tmp_path / "log.jsonl"), "--offload-cost", "0.4", *LOGGED)
+    local, remote = data["policies"]
+    assert data["samples"] == 40
+    assert local["cost_low"] < local["cost_per_sample"] < local["cost_high"]
+    assert (remote["cost_low"], remote["cost_high"]) == (pytest.approx(0.4), pytest.approx(0.4))
+    bins = {row["bin"]: row for row in data["agreement"]}
+    counts = {bin: (row["samples"], row["offloads"], row["agreements"]) for bin, row in bins.items()}
+    assert counts == {0: (10, 10, 5), 1: (20, 5, 0), 2: (10, 0, 0)}
+    assert bins[0]["agreement"] == bins[1]["agreement"] == pytest.approx(5 / 15)  # monotone, so pooled
+    assert (bins[2]["agreement_low"], bins[2]["agreement_high"]) == (0, 1)
+    assert data["recommendation"] is None
+
+
+def test_evaluate_names_what_is_not_known_and_what_an_audit_costs(tmp_path: Path, capsys: Captured) -> None:
+    path = production_log(tmp_path / "log.jsonl")
+    assert run(["evaluate", path, "--offload-cost", "0.4", *LOGGED]) == 0
+    out = capsys.readouterr().out
+    assert "40 samples, 15 of them offloaded, 10 audits among them" in out.replace("\n", "")
+    (unknown,) = (line for line in out.splitlines() if line.startswith("Nothing is known of"))
+    start = "Nothing is known of bin 2 (confidence 0.5 to 0.75): 10 samples, none offloaded. About "
+    assert unknown.startswith(start)
+    offloads = int(unknown.removeprefix(start).split()[0])
+    assert f"({offloads * 0.4:.4g} at 0.4 each) would leave 0.01 of a cost per sample open." in unknown
+    assert "Least is known of bin " in out
+
+
+@pytest.mark.parametrize("text", ["confidence", "=score", "confidence=score,"])
+def test_columns_are_pairs(text: str, tmp_path: Path, capsys: Captured) -> None:
+    said = refusal(capsys, "evaluate", production_log(tmp_path / "log.jsonl"), "--columns", text)
+    assert said == f"hinge: --columns must be like confidence=score,local=prediction, got {text!r}"
+
+
+def test_a_log_of_offloads_alone_gives_no_settings(tmp_path: Path, capsys: Captured) -> None:
+    path, settings = production_log(tmp_path / "log.jsonl"), tmp_path / "hinge.toml"
+    assert run(["evaluate", path, "--write", str(settings), *LOGGED]) == 2
+    assert "cannot be replayed, and gives no recommendation" in capsys.readouterr().err
+    assert not settings.exists()

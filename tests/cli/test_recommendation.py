@@ -38,6 +38,23 @@ def test_from_a_recording_to_a_device(trace: Path, capsys: Captured) -> None:
     assert summary["offload_cost"] == pytest.approx(written["offload_cost"] * summary["asked"])
 
 
+def test_the_options_for_the_models_are_written_too(tmp_path: Path, capsys: Captured) -> None:
+    images, labels = (values[:200] for values in fashion.labelled_images())
+    np.savez(tmp_path / "samples.npz", pictures=images, labels=labels)
+    (tmp_path / "classes.txt").write_text("\n".join(fashion.CLASSES))
+    (tmp_path / "etc").mkdir()
+    models = ["--local", str(fashion.local_model()), "--remote", str(fashion.remote_model()), "--confidence", "margin"]
+    parts = ["--labels", str(tmp_path / "classes.txt"), "--input", "pictures", "--output", "scores"]
+    out, settings, samples = (str(tmp_path / name) for name in ("trace.npz", "etc/hinge.toml", "samples.npz"))
+    shown(capsys, "record", samples, *models, *parts, "--out", out)
+    shown(capsys, "evaluate", out, *QUICK, "--write", settings)
+    written = tomllib.loads(Path(settings).read_text())["device"]
+    assert written.items() >= {"confidence": "margin", "labels": "../classes.txt", "input": "pictures"}.items()
+    assert run(["device", "--config", settings, samples, "--limit", "3", "--json"]) == 0
+    first = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert (first["local"], first["truth"]) == ("ankle boot", "ankle boot")
+
+
 def test_without_a_file_the_options_are_printed(trace: Path, capsys: Captured) -> None:
     printed = shown(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.2", "--bins", "8")
     assert "To run it: hinge device --policy sentinel --bins 8 --offload-cost 0.2 …" in printed

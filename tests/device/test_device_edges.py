@@ -330,7 +330,7 @@ def test_a_coroutine_in_place_of_an_answer_is_named() -> None:
         Device(LOCAL, Later(), policy())
     with patient(LOCAL, lambda sample: later(sample), policy()) as device:
         assert device.infer(0).fault == (
-            "no label, but a coroutine, which AsyncDevice can await: a label is a text or a number"
+            "no label, but a coroutine (AsyncDevice takes coroutine functions): a label is a text or a number"
         )
 
 
@@ -412,5 +412,5 @@ def test_an_address_that_swallows_leaves_time_for_the_next(kind: Any, monkeypatc
 
         monkeypatch.setattr(socket, "getaddrinfo", look_up)
         remote = OpenInference("http://two.addresses:1", "remote")
-        with kind(lambda _: [0.0, 0.1], remote, policy(), deadline_s=4) as device:
+        with kind(lambda _: [0.0, 0.1], remote, policy(), deadline_s=2) as device:
             assert device.infer(np.zeros(3, np.float32)).source == "remote"

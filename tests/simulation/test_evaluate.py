@@ -126,7 +126,7 @@ def test_all_are_all_and_the_table_has_a_line_for_each() -> None:
     [
         (("synthetic-cifar10", ["hi-lbc"]), UnknownName, "did you mean 'hi-lcb'"),
         (("synthetic-cifra10",), UnknownName, "did you mean 'synthetic-cifar10'"),
-        ((3,), TypeError, "trace must be a Trace, a file, a name or a frame, got 3"),
+        ((3,), TypeError, "trace must be a Trace, a Log, a file, a name or a frame, got 3"),
         (("synthetic-cifar10", ["hi-lcb"], 1.5), ValueError, "offload_cost must be from 0 to 1, got 1.5"),
         (("synthetic-cifar10", [3]), TypeError, "objects with decide and learn"),
     ],

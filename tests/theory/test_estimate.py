@@ -9,7 +9,7 @@ import pytest
 from hinge.theory import Estimate
 from hinge.theory.estimate import monotone
 
-LEEWAY = math.log(20)
+LEEWAY = math.log(40)
 
 
 def log_likelihood(wrong: int, offloads: int, disagreement: float) -> float:
@@ -20,9 +20,9 @@ def log_likelihood(wrong: int, offloads: int, disagreement: float) -> float:
 
 
 def test_a_bin_that_always_agreed_has_the_closed_form() -> None:
-    """(1 - d)^n = 1/20."""
+    """(1 - d)^n = 1/40."""
     low, high = Estimate([500], [40], [40]).bounds
-    assert low[0] == pytest.approx(20 ** (-1 / 40))
+    assert low[0] == pytest.approx(40 ** (-1 / 40))
     assert high[0] == 1.0
 
 
@@ -75,19 +75,26 @@ def test_bins_that_were_never_offloaded_may_be_anything() -> None:
     assert cost[1] >= 0.5 + 0.25 * 0.5
 
 
-@pytest.mark.parametrize("width", [0.05, 0.2])
-def test_so_many_audits_leave_an_interval_of_that_width(width: float) -> None:
-    estimate = Estimate([1000, 1000], [20, 50], [10, 50])
+@pytest.mark.parametrize("open", [0.01, 0.05])
+def test_so_many_more_audits_leave_so_much_open(open: float) -> None:
+    samples, offloads, agreements = [100_000, 300_000], [20, 5], [10, 5]
+    estimate = Estimate(samples, offloads, agreements)
     for bin, agreement in enumerate((0.5, 1.0)):
-        audits = estimate.audits(bin, width)
-        for offloads, small_enough in ((audits, True), (math.floor(audits * 0.9), False)):
-            agreements = round(offloads * agreement)
-            low, high = Estimate([offloads], [offloads], [agreements]).bounds
-            assert (high[0] - low[0] <= width * 1.02) == small_enough
+        audits = estimate.audits(bin, open)
+        for part, small_enough in ((1.0, True), (0.9, False)):
+            more = [0, 0]
+            more[bin] = math.floor(part * audits)
+            agreed = [a + round(agreement * n) for a, n in zip(agreements, more, strict=True)]
+            asked = [a + b for a, b in zip(offloads, more, strict=True)]
+            assert (Estimate(samples, asked, agreed).open(bin) <= 1.02 * open) == small_enough
+
+
+def test_what_is_known_well_enough_needs_no_audit() -> None:
+    assert Estimate([10, 10_000], [10, 10_000], [5, 10_000]).audits(0) == 0
 
 
 def test_a_fixed_number_of_offloads_has_the_coverage_of_wilks() -> None:
-    """χ²₁ ≤ 2 log 20 in 98.6 % of logs; ± 3 standard errors of 1000 logs."""
+    """χ²₁ ≤ 2 log 40 in 99.34 % of logs; ± 3 standard errors of 1000 logs."""
     chance, agreement, samples = np.random.default_rng(5), np.array([0.3, 0.6, 0.8]), np.array([20_000, 30_000, 50_000])
     weights, held, runs = samples / samples.sum(), 0, 1000
     true = float(weights @ (1 - agreement))
@@ -95,7 +102,16 @@ def test_a_fixed_number_of_offloads_has_the_coverage_of_wilks() -> None:
         arrived = chance.multinomial(samples.sum(), weights)
         low, high = Estimate(arrived, [200, 200, 200], chance.binomial(200, agreement)).cost([1, 1, 1], 0.5)
         held += low <= true <= high
-    assert held / runs == pytest.approx(0.9856, abs=3 * math.sqrt(0.0144 * 0.9856 / runs))
+    assert held / runs == pytest.approx(0.9934, abs=3 * math.sqrt(0.0066 * 0.9934 / runs))
+
+
+def test_what_runs_differ_by_is_added_in_quadrature() -> None:
+    """Of two runs, one accepts all of bin 0 and the other nothing: their costs differ by 0.25 |0.5 - 0.3|."""
+    estimate = Estimate([10**6, 3 * 10**6], [10**6, 3 * 10**6], [5 * 10**5, 3 * 10**6])
+    low, high = estimate.cost([[1.0, 0.0], [0.0, 0.0]], 0.3)
+    variance = np.var([0.25 * 0.5 + 0.75 * 0.3, 0.3], ddof=1) / 2
+    assert (high - low) / 2 == pytest.approx(math.sqrt(2 * LEEWAY * variance), rel=0.01)
+    assert (high + low) / 2 == pytest.approx(0.125 * 0.5 + 0.875 * 0.3, abs=1e-4)
 
 
 @pytest.mark.parametrize("counts", [([3], [4], [1]), ([3], [2], [3]), ([3], [0], [0])])

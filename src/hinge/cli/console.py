@@ -34,6 +34,8 @@ COLUMNS: tuple[tuple[str, str, str, str | None], ...] = (  # heading, key in JSO
     ("offloaded", "offload_fraction", "{:.3f}", None),
     ("agrees", "accuracy", "{:.2%}", None),
     ("cost", "cost_per_sample", "{:.4f}", None),
+    ("from", "cost_low", "{:.4f}", None),
+    ("to", "cost_high", "{:.4f}", None),
     ("regret", "regret", "{:.1f}", "regret_ci95"),
     ("true acc.", "true_accuracy", "{:.2%}", None),
     ("shuffled cost", "shuffled_cost_per_sample", "{:.4f}", "shuffled_spread"),

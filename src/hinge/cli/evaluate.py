@@ -15,17 +15,20 @@ from hinge.simulation.engine import Progress
 from hinge.simulation.evaluate import Evaluation, evaluate
 from hinge.simulation.recommendation import Recommendation, recommend
 from hinge.simulation.trade import OFFLOAD_COSTS, Trade, trade
-from hinge.traces import trace_names
+from hinge.traces import Log, trace_names
 
 _DIPS_NAMED = 5
 _POLICIES_NAMED = 4
+_OPEN = 0.01  # of a cost per sample: what audits of a bin should leave open
 
 
 def command(
     trace: Annotated[
         str,
         typer.Argument(
-            help="A file (confidence,local,remote[,label][,cost]), or a trace by name.", autocompletion=trace_names
+            help="A file (confidence,local,remote[,label][,cost]: .csv, .tsv, .jsonl, .csv.gz, .npz, .parquet), or a "
+            "trace by name. Where remote is empty or null the sample was not offloaded.",
+            autocompletion=trace_names,
         ),
     ],
     policies: Annotated[
@@ -36,6 +39,9 @@ def command(
             callback=options.policies_named,
         ),
     ] = "all",
+    columns: Annotated[
+        str | None, typer.Option(help="What columns are called in the file: confidence=score,local=prediction.")
+    ] = None,
     target: options.Target = None,
     offload_cost: options.OffloadCost = None,
     alpha: options.Alpha = None,
@@ -56,7 +62,8 @@ def command(
     fitted on the log itself, in hindsight. Where the log has true labels, it says which offload cost is right by them,
     and what that saves. A second table shows what the default policy would gain at other prices, and where nothing.
     A warning says where agreement falls with confidence, which misleads some policies. The end is a recommendation: a
-    policy, bins and a price, chosen on one half of the log and measured on the other.
+    policy, bins and a price, chosen on one half of the log and measured on the other. Of a production log, in which
+    the remote answered only what was offloaded, costs have intervals, and the bins of which nothing is known are named.
 
     Example: hinge evaluate log.csv --offload-cost 0.5 --policies sentinel,hi-lcb
     """
@@ -72,6 +79,7 @@ def command(
             trace,
             chosen,
             options.offload_cost(offload_cost),
+            columns=_mapping(columns),
             bins=bins,
             **settings,
             horizon=horizon,
@@ -85,32 +93,100 @@ def command(
     if out:
         console.write_curves(out, found, f"Policies on {trace}", gain.panels() if gain else ())
     if write:
+        if isinstance(found.trace, Log):
+            raise options.UsageError("--write: a log of offloads alone cannot be replayed, and gives no recommendation")
         write_settings(write, advice, found.trace)
     if json:
         settings |= {"trace": trace, "samples": samples, "bins": bins, "offload_cost": found.offload_cost, "seed": seed}
         labels = None if found.labels is None else asdict(found.labels)
-        more = {"labels": labels, "trade": gain and gain.as_dict(), "warnings": found.warnings()}
-        console.print_json({**settings, "policies": figures, **more, "recommendation": advice and advice.as_dict()})
+        more: dict[str, Any] = {"labels": labels, "trade": gain and gain.as_dict(), "agreement": _agreement(found)}
+        more |= {"warnings": found.warnings(), "recommendation": advice and advice.as_dict()}
+        console.print_json({**settings, "policies": figures, **more})
     else:
         order = "in order" if horizon is None else f"drawn {console.counted(horizon, 'time')} with replacement"
+        if isinstance(found.trace, Log):
+            order = f"{len(found.trace.offloads)} of them offloaded"
+            audits = 0 if found.trace.audit is None else int(found.trace.audit.sum())
+            order += f", {console.counted(audits, 'audit')} among them" if audits else ""
         by_cost = sorted(figures, key=lambda row: float(row["cost_per_sample"]))
         console.print_figures(f"{trace}: {console.counted(samples, 'sample')}, {order}", by_cost)
         _print_legend(figures)
         _print_labels(found)
+        _print_unknown(found)
         if gain:
             console.print_trade(gain, found.offload_cost)
+        if gain and found.estimate:
+            console.say("That is by the likeliest agreement; how far it may be off, the intervals above say.")
         _print_dips(found, bins)
         print_recommendation(advice, write)
     if gain is None:
         console.end_interrupted("these are the runs that were done.")
 
 
+def _mapping(text: str | None) -> dict[str, str] | None:
+    """The value of `--columns`."""
+    if text is None:
+        return None
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    if not all(ours.strip() and theirs.strip() for ours, _, theirs in pairs):
+        raise options.UsageError(f"--columns must be like confidence=score,local=prediction, got {text!r}")
+    return {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
+
+
+def _agreement(found: Evaluation) -> list[dict[str, Any]] | None:
+    """What a log of offloads alone says about every bin that has samples."""
+    if found.estimate is None:
+        return None
+    known, (low, high) = found.estimate, found.estimate.bounds
+    columns = zip(known.samples, known.offloads, known.agreements, known.agreement, low, high, strict=True)
+    names = ("samples", "offloads", "agreements", "agreement", "agreement_low", "agreement_high")
+    rows = [dict(zip(names, (each.item() for each in row), strict=True)) for row in columns]
+    return [{"bin": bin, **row, "audits": known.audits(bin, _OPEN)} for bin, row in enumerate(rows) if row["samples"]]
+
+
+def _print_unknown(found: Evaluation) -> None:
+    """The bins of which nothing is known, the one that makes intervals widest, and what auditing them would cost."""
+    estimate, cost = found.estimate, found.offload_cost
+    if estimate is None or cost is None:
+        return
+    console.say("from … to: the cost of a policy by every agreement that the offloads of the log leave possible")
+    for first, last in _runs(estimate.unknown):
+        bins = range(first, last + 1)
+        samples = console.counted(int(estimate.samples[list(bins)].sum()), "sample")
+        audits = _audit(sum(estimate.audits(bin, _OPEN) for bin in bins), cost, len(bins))
+        console.say(f"Nothing is known of {_span(first, last, found.bins.bins)}: {samples}, none offloaded. {audits}")
+    seen = [bin for bin in range(found.bins.bins) if estimate.offloads[bin]]
+    widest = max(seen, key=estimate.open)
+    if estimate.open(widest) > _OPEN:
+        low, high = (float(bound[widest]) for bound in estimate.bounds)
+        of = f"{estimate.offloads[widest]} of {console.counted(int(estimate.samples[widest]), 'sample')} offloaded"
+        where, audits = _span(widest, widest, found.bins.bins), _audit(estimate.audits(widest, _OPEN), cost)
+        possible = f"which leaves an agreement from {low:.3f} to {high:.3f}"
+        console.say(f"Least is known of {where}: {of}, {possible}. {audits}")
+
+
+def _audit(offloads: int, cost: float, bins: int = 1) -> str:
+    paid = f"{console.counted(offloads, 'offload')} more ({offloads * cost:.4g} at {cost:g} each)"
+    return f"About {paid} would leave {_OPEN:g} of a cost per sample open{' in each' * (bins > 1)}."
+
+
+def _runs(bins: Sequence[int]) -> list[tuple[int, int]]:
+    """Neighbouring bins as the first and the last of them.
+
+    >>> _runs([1, 2, 3, 7])
+    [(1, 3), (7, 7)]
+    """
+    starts = [bin for bin in bins if bin - 1 not in bins]
+    return list(zip(starts, (bin for bin in bins if bin + 1 not in bins), strict=True))
+
+
 def _trade_of(found: Evaluation, horizon: int | None, seed: int, report: Progress) -> Trade | None:
     """What the default policy gains at every price, the given one among them; None if interrupted."""
     given = () if found.offload_cost is None else (found.offload_cost,)
-    settings: dict[str, Any] = {"bins": found.bins, "horizon": horizon, "seed": seed, "progress": report}
+    length = len(found.trace) if isinstance(found.trace, Log) else horizon
+    settings: dict[str, Any] = {"bins": found.bins, "horizon": horizon or length, "seed": seed, "progress": report}
     try:
-        return trade(found.trace, offload_costs=(*OFFLOAD_COSTS, *given), **settings)
+        return trade(found.source, offload_costs=(*OFFLOAD_COSTS, *given), **settings)
     except KeyboardInterrupt:
         return None
 
@@ -118,7 +194,9 @@ def _trade_of(found: Evaluation, horizon: int | None, seed: int, report: Progres
 def _advice(
     found: Evaluation, names: list[str], price: str | None, target: float | None, seed: int, report: Progress
 ) -> Recommendation | None:
-    """What to run; None where that cannot be told, or if interrupted."""
+    """What to run; None where that cannot be told, as by a log that cannot be replayed, or if interrupted."""
+    if isinstance(found.trace, Log):
+        return None
     cost, policies = options.offload_cost(price), None if names == ["all"] else names
     told = cost if isinstance(cost, float) else None
     settings: dict[str, Any] = {"bins": found.bins.bins, "seed": seed, "progress": report}

@@ -43,9 +43,10 @@ def write_settings(path: Path, advice: Recommendation | None, trace: Trace) -> N
 
 
 def _models(trace: Trace, folder: Path) -> dict[str, str]:
-    """The models of a recording, if they are on a server, or are files that are still there."""
+    """The models that were recorded, if they are on a server or their files still there, with the options for them."""
     places = {role: trace.about.get(role, "") for role in ("local", "remote")}
-    found = {role: os.path.relpath(place, folder) for role, place in places.items() if Path(place).is_file()}
+    found = {role: place for role, place in places.items() if Path(place).is_file()}
     if "://" in places["remote"]:
         found |= {"remote": places["remote"], "model": trace.about["remote name"]}
-    return found
+    found |= {name[2:]: value for name, value in trace.about.items() if name.startswith("--")}
+    return {name: os.path.relpath(each, folder) if Path(each).is_file() else each for name, each in found.items()}

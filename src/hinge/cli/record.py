@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import closing
 from itertools import islice, tee
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -54,6 +54,8 @@ def command(
 
     Example: hinge record images/ --local local.onnx --remote http://edge:8080 --model remote --out trace.npz
     """
+    given: dict[str, Any] = {"output": output, "remote_output": remote_output, "input": input, "labels": labels}
+    given |= {"confidence": confidence, "token_file": token_file, "ca": ca, "cert": cert, "key": key}
     models = samples, local, remote, model, read_token(token_file), Certificates(ca, cert, key)
     parts = Parts(options.class_names(labels), input, output, remote_output)
     with console.interruptible(), closing(set_up(*models, parts)) as setup:
@@ -76,6 +78,7 @@ def command(
                     batch=batch,
                     deadline_s=deadline_s,
                     out=out,
+                    about={f"--{name}": str(value) for name, value in given.items() if value is not None},
                     progress=_reports(bar, length),
                 )
             except (RemoteFailed, KeyboardInterrupt) as error:

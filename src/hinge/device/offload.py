@@ -369,7 +369,7 @@ def _kind_of(value: Any) -> str:
     """What came in place of a label or a reply, for an error."""
     if inspect.iscoroutine(value):
         value.close()  # nobody will await it
-        return "a coroutine, which AsyncDevice can await"
+        return "a coroutine (AsyncDevice takes coroutine functions)"
     return f"{value!r:.50} ({type(value).__name__})"
 
 

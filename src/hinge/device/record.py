@@ -14,9 +14,9 @@ import os
 import pickle
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from hashlib import blake2b, sha256
+from hashlib import blake2b, file_digest, sha256
 from itertools import islice, repeat
 from os import PathLike
 from pathlib import Path
@@ -54,6 +54,7 @@ def record(
     batch: int = 32,
     deadline_s: float = 30.0,
     out: str | PathLike[str] | None = None,
+    about: Mapping[str, str] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Trace:
     """The answers of both models to all samples, as a trace; `truth` has the true labels.
@@ -62,6 +63,8 @@ def record(
     The remote is asked for `batch` samples at once. One that cannot be reached, fails or takes longer than `deadline_s`
     is asked again, four times within 15 seconds; what it refuses ends the recording. `progress` is told how many
     samples are done.
+
+    `about` is kept in the trace, beside what is known of the models.
 
     With `out`, the trace is written there (.npz, .csv or .parquet) as it grows: the same call goes on with a recording
     that was interrupted, and refuses one of other samples or models.
@@ -89,7 +92,8 @@ def record(
         if kept is not None and rows:
             error.add_note(f"{len(rows)} samples are kept in {kept.path}, and the same command goes on")
         raise
-    trace = _trace(rows, name=Path(out or "").stem, about=pair.about | {"date": str(datetime.now(UTC).date())})
+    known = pair.about | {"date": str(datetime.now(UTC).date())}
+    trace = _trace(rows, name=Path(out or "").stem, about={**known, **(about or {})})
     if kept is not None:
         kept.finish(trace)
     return trace
@@ -129,16 +133,17 @@ class _Pair:
 
     def _ask(self, samples: Sequence[Any]) -> Reply:
         """The remote's reply; one that is away or fails is asked again, as it may come back."""
-        for wait_s in _WAITS_S:
+        waits_s = list(_WAITS_S)
+        while True:
             try:
                 return self._remote.ask(samples, Deadline.after(self._deadline_s))
             except (RemoteFailed, OSError) as error:
-                failure = failure_of(error)
-                if isinstance(failure, RemoteRefused | RemoteInvalid):  # and would be again
-                    raise
-                _log.warning("%s: %s; asking again in %g s", self.about["remote"], failure, wait_s)
-                time.sleep(wait_s)
-        return self._remote.ask(samples, Deadline.after(self._deadline_s))
+                failure, where = failure_of(error), self.about["remote"]
+                named = str(failure) if str(failure).startswith(where) else f"{where}: {failure}"
+                if not waits_s or isinstance(failure, RemoteRefused | RemoteInvalid):  # which would be so again
+                    raise type(failure)(named) from error
+                _log.warning("%s; asking again in %g s", named, waits_s[0])
+            time.sleep(waits_s.pop(0))
 
 
 class _Kept:
@@ -238,7 +243,8 @@ def _about(role: str, model: Any) -> dict[str, str]:
         digest = sha256()
         for part in sorted(path.parent.iterdir()):
             if part.name.startswith(path.name) or part.name == f"{path.stem}.bin":  # weights may be beside it
-                digest.update(part.read_bytes())
+                with part.open("rb") as file:
+                    digest.update(file_digest(file, "sha256").digest())
         return {role: str(path), f"{role} sha256": digest.hexdigest()}
     if url is not None:
         return {role: url, f"{role} name": model.model}

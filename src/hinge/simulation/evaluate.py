@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hinge._checks import real, whole
 from hinge.bins import Bins, UniformBins
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.costs import shifted_cost
+from hinge.errors import InvalidTrace
 from hinge.gate import DEFAULT_BINS, Gate
 from hinge.policies import Policy, build, policy_class, policy_names
-from hinge.simulation.engine import Playable, Progress, by_name, simulate
+from hinge.simulation.engine import Playable, Progress, by_name, run_seeds, simulate
 from hinge.simulation.results import Results
 from hinge.simulation.sources import (
     BimodalCosts,
@@ -29,8 +31,8 @@ from hinge.simulation.sources import (
     Shuffled,
     Synthetic,
 )
-from hinge.theory import Dip, significant_dips
-from hinge.traces import Trace, load_trace, read_trace
+from hinge.theory import Dip, Estimate, significant_dips
+from hinge.traces import Log, Trace, load_trace, read_recorded
 
 LEARNED = "learned"  # an offload cost that the policies are not told
 FITTED = ("offline", "logistic")  # fitted in hindsight, on the very samples they are then tried on
@@ -55,20 +57,37 @@ class Evaluation(Results):
 
     `dips` are the bins in which agreement falls with confidence, across the break-even: policies that assume the
     contrary accept there wrongly. `labels` says what the true labels are worth, where the log has them and the offload
-    cost is known.
+    cost is known. `estimate` is what a log of offloads alone says about agreement, and with what interval.
     """
 
     policies: Mapping[str, Playable]
-    trace: Trace
+    trace: Trace | Log
     bins: Bins
     offload_cost: float | None  # None: learned by the policies
     shuffled: Results | None  # the same on shuffled orders of the log, which show how much the order matters
     dips: tuple[Dip, ...]
     labels: LabelsWorth | None
+    estimate: Estimate | None = None
+    intervals: Mapping[str, tuple[float, float]] | None = None  # of the estimated cost per sample
 
     def figures(self) -> list[dict[str, Any]]:
-        """The figures of each policy; after shuffled orders also their mean cost per sample, and its spread."""
-        return [self._with_spread(figures) for figures in super().figures()]
+        """The figures of each policy; after shuffled orders also their mean cost per sample, and its spread.
+
+        Of a log of offloads alone, also the ends of the interval of the cost, `cost_low` and `cost_high`.
+        """
+        return [self._with_spread(self._with_interval(figures)) for figures in super().figures()]
+
+    @property
+    def source(self) -> Trace | Synthetic:
+        """What further simulations can run on: the trace; of a log, samples as it makes them most likely."""
+        if isinstance(self.trace, Trace) or self.estimate is None or self.offload_cost is None:
+            return cast(Trace, self.trace)
+        return likely(self.estimate, self.offload_cost)
+
+    def _with_interval(self, figures: dict[str, Any]) -> dict[str, Any]:
+        if self.intervals:
+            figures["cost_low"], figures["cost_high"] = self.intervals[figures["policy"]]
+        return figures
 
     def _with_spread(self, figures: dict[str, Any]) -> dict[str, Any]:
         if self.shuffled is not None:
@@ -98,6 +117,7 @@ def evaluate(
     *,
     bins: int | Bins | None = None,
     confidence: ConfidenceMeasure | None = None,
+    columns: Mapping[str, str] | None = None,
     alpha: float = 0.52,
     horizon: int | None = None,
     runs: int = 20,
@@ -106,8 +126,9 @@ def evaluate(
 ) -> Evaluation:
     """What every policy would have cost on a recorded log, as `hinge evaluate` computes it.
 
-    `trace` is a `Trace`, a file, the name of a shipped trace, or a pandas or polars frame; in a frame with scores,
-    `confidence` measures the confidence. `policies` are names, policies, gates or any objects with `decide` and
+    `trace` is a `Trace`, a `Log`, a file, the name of a shipped trace, or a pandas or polars frame, whose columns may
+    have other names (`columns`, as for `read_trace`); where it has scores, `confidence` measures the confidence.
+    `policies` are names, policies, gates or any objects with `decide` and
     `learn`, as in `simulate`. `bins` are those of the policies or gates given, else 16 uniform ones.
 
     `offload_cost` is a number that the policies are told, or "learned": as the trace recorded, else 0.45 or 0.55 at
@@ -118,6 +139,11 @@ def evaluate(
     Where the log has true labels and the cost is known, `labels` has the shifted cost γ′ (`hinge.costs.shifted_cost`)
     and what it saves, on halves of the log whose labels it was not fitted on.
 
+    A `Log`, in which the remote answered only what was offloaded, is not replayed: agreement is estimated from what was
+    offloaded (`hinge.theory.Estimate`), policies run on `runs` streams of that agreement, as long as the log or
+    `horizon`, and their costs get intervals. They are told the offload cost: without `offload_cost` it is the mean of
+    the log's, else 0.5.
+
     >>> print(evaluate("synthetic-cifar10", ["isotonic", "always-remote"], offload_cost=0.5, runs=2))
     policy         cost per sample  offloaded  agrees  true accuracy  regret  shuffled
     isotonic                0.2619      0.344   0.910          0.869    44.3    0.2616
@@ -126,7 +152,9 @@ def evaluate(
     chosen = [name.strip() for name in policies.split(",")] if isinstance(policies, str) else policies
     chosen = chosen if isinstance(chosen, Mapping) else list(chosen)
     binning = _bins(bins, chosen.values() if isinstance(chosen, Mapping) else chosen)
-    recorded = as_trace(trace, confidence)
+    recorded = as_recorded(trace, confidence, columns)
+    if isinstance(recorded, Log):
+        return _evaluate_log(recorded, chosen, offload_cost, binning, alpha, horizon, runs, seed, progress)
     cost = known_cost(offload_cost, recorded)
     costs = costs_for(recorded, cost)
     source: Replay = (InOrder if horizon is None else Resampled)(recorded, binning, costs)
@@ -148,6 +176,83 @@ def evaluate(
     dips = significant_dips(*source.history(), source.bins, source.offload_costs.tolist())
     crossing = tuple(dip for dip in dips if dip.crosses)  # the others mislead no policy
     return Evaluation(results.records, complete, ready, recorded, binning, cost, shuffled, crossing, labels)
+
+
+def _evaluate_log(
+    log: Log,
+    policies: Any,
+    offload_cost: float | str | None,
+    bins: Bins,
+    alpha: float,
+    horizon: int | None,
+    runs: int,
+    seed: int,
+    progress: Progress | None,
+) -> Evaluation:
+    """What every policy would cost on streams of the agreement that a log makes most likely, and the intervals."""
+    if offload_cost == LEARNED:
+        raise ValueError("evaluate: a log of offloads alone needs an offload cost that is known, got 'learned'")
+    mean = log.offloads.mean_offload_cost
+    usual = 0.5 if mean is None else round(mean, 9)  # the mean of many 0.2 is not 0.2
+    cost = real("evaluate", "offload_cost", usual if offload_cost is None else offload_cost, 0, 1)
+    estimate = estimated(log, bins)
+    length = len(log) if horizon is None else whole("evaluate", "horizon", horizon, 1)
+
+    def ready(source: Synthetic) -> dict[str, Playable]:
+        make = partial(lineup, source=source, offload_cost=cost, horizon=length, alpha=alpha, seed=seed)
+        return _ready(policies, make)
+
+    def play(source: Synthetic) -> Results:
+        return simulate(ready(source), source, length, runs, seed, progress=progress)
+
+    results, intervals = in_possible_worlds(estimate, cost, run_seeds(seed, runs), play)
+    dips = significant_dips(log.bins_by(bins)[log.offloaded], log.offloads.agreed, bins.bins, cost)
+    crossing = tuple(dip for dip in dips if dip.crosses)
+    known = (results.records, results.complete, ready(likely(estimate, cost)), log, bins, cost)
+    return Evaluation(*known, None, crossing, None, estimate, intervals)
+
+
+def in_possible_worlds(
+    estimate: Estimate, offload_cost: float, seeds: Sequence[int], play: Callable[[Synthetic], Results]
+) -> tuple[Results, dict[str, tuple[float, float]]]:
+    """The results of policies on the likeliest curve, and the interval of each one's cost.
+
+    What a policy accepts is as on that curve, or as on the cheapest and dearest, whichever gives the wider interval;
+    how much of that agrees is anything possible. `play` runs the policies, with these seeds.
+    """
+    curves = (estimate.agreement, *estimate.extremes(offload_cost))
+    worlds = [likely(estimate, offload_cost, agreement) for agreement in curves]
+    played = [play(world) for world in worlds]
+    shares = [accepted_shares(results, world, seeds) for results, world in zip(played, worlds, strict=True)]
+    ends = [{name: estimate.cost(each[name], offload_cost) for name in each} for each in shares]
+    fit, cheap, dear = ends
+    intervals = {name: (min(fit[name][0], cheap[name][0]), max(fit[name][1], dear[name][1])) for name in fit}
+    return replace(played[0], complete=all(results.complete for results in played)), intervals
+
+
+def accepted_shares(results: Results, source: Synthetic, seeds: Sequence[int]) -> dict[str, NDArray[np.float64]]:
+    """The share of each bin's samples that policies accepted, by name, a row for each run of these seeds."""
+    first = next(iter(results.values()))
+    seen = np.zeros((len(first.runs), source.bins), np.int64)  # the same samples for all of them
+    for row, seed in zip(seen, seeds, strict=False):
+        for samples in source.stream(seed, int(first.times[-1])):
+            row += np.bincount(samples.bins, minlength=source.bins)
+    return {
+        name: np.where(source.gaps > 0.0, each.wrong_accepts, seen - each.wrong_offloads) / np.maximum(seen, 1)
+        for name, each in results.items()
+    }
+
+
+def estimated(log: Log, bins: Bins) -> Estimate:
+    """What a log says about the agreement of each bin."""
+    where, asked, count = log.bins_by(bins), log.offloaded, bins.bins
+    agreed = where[asked][log.offloads.agreed]
+    return Estimate(*(np.bincount(rows, minlength=count) for rows in (where, where[asked], agreed)))
+
+
+def likely(estimate: Estimate, offload_cost: float, agreement: NDArray[np.float64] | None = None) -> Synthetic:
+    """Samples whose bins come as often, and agree as often, as an estimate says; or as often as `agreement`."""
+    return Synthetic(estimate.agreement if agreement is None else agreement, FixedCosts(offload_cost), estimate.samples)
 
 
 def fitted_cost(trace: Trace, offload_cost: float) -> float:
@@ -208,19 +313,26 @@ def _labels_worth(
     return LabelsWorth(fitted_cost(trace, cost), int((~trace.agreed).sum()), true_costs)
 
 
-def as_trace(trace: Any, confidence: ConfidenceMeasure | None = None) -> Trace:
+def as_trace(trace: Any) -> Trace:
     """A trace, from a file, by the name of a shipped one, or from a frame; what has a suffix or a folder is a file."""
-    if isinstance(trace, str | PathLike):
-        path = Path(trace)
-        found = read_trace(path) if path.suffix or len(path.parts) > 1 else load_trace(str(trace))
-    elif isinstance(trace, Trace):
-        found = trace
-    elif isinstance(trace, Mapping) or hasattr(trace, "columns"):
-        return Trace.from_frame(trace, measure=confidence or max_softmax)
-    else:
-        raise TypeError(f"evaluate: trace must be a Trace, a file, a name or a frame, got {trace!r:.200}")
-    if confidence is not None:
-        raise TypeError(f"evaluate: confidence is for frames with scores, and {found!r} has confidences already")
+    found = as_recorded(trace)
+    if isinstance(found, Log):
+        raise InvalidTrace(f"{found!r} cannot be replayed, as the remote did not answer all; evaluate takes it")
+    return found
+
+
+def as_recorded(
+    trace: Any, confidence: ConfidenceMeasure | None = None, columns: Mapping[str, str] | None = None
+) -> Trace | Log:
+    """A trace as by `as_trace`; or a log, where the remote's answer is missing in some rows."""
+    is_file = isinstance(trace, str | PathLike) and bool(Path(trace).suffix or len(Path(trace).parts) > 1)
+    if is_file or isinstance(trace, Mapping) or (hasattr(trace, "columns") and not isinstance(trace, Trace)):
+        return read_recorded(trace, columns, confidence or max_softmax)
+    if not isinstance(trace, str | Trace | Log):
+        raise TypeError(f"evaluate: trace must be a Trace, a Log, a file, a name or a frame, got {trace!r:.200}")
+    found = load_trace(trace) if isinstance(trace, str) else trace
+    if confidence is not None or columns is not None:
+        raise TypeError(f"evaluate: confidence is for frames with scores, and columns for files: not for {found!r}")
     return found
 
 
