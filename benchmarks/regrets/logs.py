@@ -28,7 +28,7 @@ from hinge.traces import trace_names
 BINS, COSTS, RUNS = 16, (0.1, 0.3, 0.5), 200
 LOGGER, OTHERS = "sentinel", ("isotonic", "hi-lcb", "thompson", "hedge-hi")
 FEW = ("always-local", "oracle", "sentinel")  # evaluated on the logs of others
-REPEATS = 1  # simulations of each policy on a curve
+REPEATS = 4  # simulations of each policy on a curve
 HELD = 0.95  # of the logs, in every cell and for every policy
 FIXED = 1.920729  # half of the 95 % point of χ² with one degree of freedom: for numbers of offloads that are fixed
 

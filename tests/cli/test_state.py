@@ -128,7 +128,10 @@ def exported(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", [["rollback"], ["merge"]])
-def test_a_folder_in_use_is_left_alone(command: list[str], capsys: Captured, tmp_path: Path) -> None:
+def test_a_folder_in_use_is_left_alone(
+    command: list[str], capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hinge.device.database.BUSY_S", 0.1)
     other = tmp_path / "other"
     learn(other, isotonic())
     with SqliteStore(tmp_path / "state", Gate(isotonic()), seconds=None):
