@@ -5,7 +5,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from hinge import fashion
 from hinge.cli.app import load, run
 from hinge.cli.new import starter
 from hinge.cli.options import SECTIONS
+from hinge.policies import policy as registering
 from tests.support.commands import Captured, answer, refusal
 
 Write = Callable[[str], Path]
@@ -235,10 +236,13 @@ class Unnamed(HILCBLite):
 
 
 @pytest.fixture
-def own(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module of the user's, in the folder where the commands are called."""
+def own(write: Write, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A module of the user's, in the folder where the commands are called; its policies are forgotten afterwards."""
     write("[device]\npolicy = 'ownpolicies:Eager'\n").with_name("ownpolicies.py").write_text(OWN)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr("hinge.policies.policy._registry", dict(registering._registry))
+    yield
+    sys.modules.pop("ownpolicies", None)
 
 
 @pytest.mark.usefixtures("own")
