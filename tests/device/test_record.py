@@ -166,7 +166,7 @@ def test_what_is_wrong_is_named_with_its_samples_and_its_model() -> None:
     assert remote.calls == []
     with pytest.raises(TypeError, match="record: remote must be a remote or a function from sample to label, got 5"):
         record(LOCAL, 5, IMAGES)
-    with pytest.raises(TypeError, match="record: remote must be .*, got a coroutine function"):
+    with pytest.raises(TypeError, match="got a coroutine function, which AsyncDevice takes"):
         record(LOCAL, coroutine, IMAGES)
 
 
