@@ -13,6 +13,7 @@ from hinge import HILCB, Gate, Isotonic, Policy, at_most, margin, restore
 from hinge.cli.app import run
 from hinge.device.store import SqliteStore
 from hinge.gate import sealed
+from hinge.policies import policy as registering
 from hinge.policies.policy import State
 from tests.device.disks import image
 from tests.support.commands import Captured, answer, refusal
@@ -295,6 +296,7 @@ def test_the_state_of_a_policy_of_ones_own(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr("hinge.policies.policy._registry", dict(registering._registry))  # Mine is forgotten afterwards
     (tmp_path / "statepolicies.py").write_text("from hinge import HILCB\nclass Mine(HILCB):\n    name = 'mine-alone'\n")
     script = [sys.executable, "-m", "hinge", "device", "--policy", "statepolicies:Mine", "--state", "s", "--limit", "3"]
     subprocess.run([*script, "--json"], check=True, capture_output=True, timeout=60)

@@ -37,6 +37,7 @@ from hinge.traces import Log, Trace, load_trace, read_recorded
 LEARNED = "learned"  # an offload cost that the policies are not told
 FITTED = ("offline", "logistic")  # fitted in hindsight, on the very samples they are then tried on
 INFORMED = ("oracle", "static", *FITTED)  # need a number for the cost, and cannot learn it
+CLOSEST = 0.0005  # costs per sample that simulated runs cannot tell apart
 
 
 @dataclass(frozen=True)
@@ -218,7 +219,8 @@ def in_possible_worlds(
     """The results of policies on the likeliest curve, and the interval of each one's cost.
 
     What a policy accepts is as on that curve, or as on the cheapest and dearest, whichever gives the wider interval;
-    how much of that agrees is anything possible. `play` runs the policies, with these seeds.
+    how much of that agrees is anything possible. `play` runs the policies, with these seeds. Where anything is open
+    at all, either end lies CLOSEST further out: a few runs cannot tell more.
     """
     curves = (estimate.agreement, *estimate.extremes(offload_cost))
     worlds = [likely(estimate, offload_cost, agreement) for agreement in curves]
@@ -226,7 +228,10 @@ def in_possible_worlds(
     shares = [accepted_shares(results, world, seeds) for results, world in zip(played, worlds, strict=True)]
     ends = [{name: estimate.cost(each[name], offload_cost) for name in each} for each in shares]
     fit, cheap, dear = ends
-    intervals = {name: (min(fit[name][0], cheap[name][0]), max(fit[name][1], dear[name][1])) for name in fit}
+    intervals = {}
+    for name in fit:
+        low, high = min(fit[name][0], cheap[name][0]), max(fit[name][1], dear[name][1])
+        intervals[name] = (max(0.0, low - CLOSEST), high + CLOSEST) if high > low else (low, high)
     return replace(played[0], complete=all(results.complete for results in played)), intervals
 
 

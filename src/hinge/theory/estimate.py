@@ -116,7 +116,8 @@ class Estimate:
         spread = 2.0 * self.leeway * max(float(weights @ price**2) - likely**2, 0.0) / total
         if len(runs) > 1:
             costs = (runs * (1.0 - self.agreement) + (1.0 - runs) * offload_cost) @ weights
-            spread += 2.0 * self.leeway * float(np.var(costs, ddof=1)) / len(runs)
+            few = (len(runs) - 1) / max(len(runs) - 3, 1)  # the variance of Student's t
+            spread += 2.0 * self.leeway * few * float(np.var(costs, ddof=1)) / len(runs)
         wrong = float(weights * accepts @ (1.0 - self.agreement))
         low, high = self._ends(weights * accepts)
         return (
