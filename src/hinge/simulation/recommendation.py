@@ -142,12 +142,7 @@ class _Trial:
         if self.target is not None:
             ready[_TARGET] = Target(self.target, bins=bins, seed=self.seed)
         found = simulate(ready, source, length, 1, self.seed, times=[length], progress=self.progress)
-        return {name: _point(cost, record.summary()) for name, record in found.items()}
-
-
-def _point(cost: float, figures: Mapping[str, Any]) -> Point:
-    known = (figures["cost_per_sample"], figures["offload_fraction"], figures["accuracy"])
-    return Point(cost, *known, figures.get("true_accuracy"))
+        return {name: Point.of(cost, record.summary()) for name, record in found.items()}
 
 
 def _runs_on_a_device(name: str) -> bool:
