@@ -13,6 +13,7 @@ from hinge import HILCB, Gate, Isotonic, Policy, at_most, margin, restore
 from hinge.cli.app import run
 from hinge.device.store import SqliteStore
 from hinge.gate import sealed
+from hinge.policies import policy as registering
 from hinge.policies.policy import State
 from tests.device.disks import image
 from tests.support.commands import Captured, answer, refusal
@@ -128,7 +129,10 @@ def exported(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", [["rollback"], ["merge"]])
-def test_a_folder_in_use_is_left_alone(command: list[str], capsys: Captured, tmp_path: Path) -> None:
+def test_a_folder_in_use_is_left_alone(
+    command: list[str], capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hinge.device.database.BUSY_S", 0.1)
     other = tmp_path / "other"
     learn(other, isotonic())
     with SqliteStore(tmp_path / "state", Gate(isotonic()), seconds=None):
@@ -292,6 +296,7 @@ def test_the_state_of_a_policy_of_ones_own(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr("hinge.policies.policy._registry", dict(registering._registry))  # Mine is forgotten afterwards
     (tmp_path / "statepolicies.py").write_text("from hinge import HILCB\nclass Mine(HILCB):\n    name = 'mine-alone'\n")
     script = [sys.executable, "-m", "hinge", "device", "--policy", "statepolicies:Mine", "--state", "s", "--limit", "3"]
     subprocess.run([*script, "--json"], check=True, capture_output=True, timeout=60)

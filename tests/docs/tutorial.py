@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tutorial.md"
-WAIT_S = 240.0  # bounds what hangs; all of it takes some 30 s of a core
+WAIT_S = 120.0  # bounds what hangs; all of it takes some 40 s of a core
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MARK = "--- the next block ---"
 

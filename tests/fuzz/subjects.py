@@ -26,7 +26,7 @@ from hinge.oip.tensors import TensorSpec, from_bytes, from_json, to_bytes
 from hinge.policies.policy import restore
 from hinge.server.live import read_report
 from hinge.traces import Trace, write_trace
-from hinge.traces.files import read_csv, read_npz, read_parquet
+from hinge.traces.files import read_csv, read_jsonl, read_npz, read_parquet
 from tests.device.streams import POLICIES, play
 from tests.models.test_models import dense_onnx
 from tests.models.test_onnx import calling
@@ -294,6 +294,14 @@ def _trace_subject(suffix: str, read: Callable[[str, IO[bytes]], object], share:
 
 def csv_subject() -> Subject:
     return _trace_subject(".csv", read_csv, 0.02)
+
+
+def jsonl_subject() -> Subject:
+    answer = {"confidence": 0.5, "local": "a", "remote": "b", "cost": 0.5, "time": 3, "audit": True, "truth": "a"}
+    rows = [answer, {**answer, "remote": None, "time": 2}, {"summary": {}}]
+    scores = [{"local": [0.1, 0.9], "remote": [3.0, 1.0]}, {"local": [0.5, 0.5], "remote": None}]
+    seeds = ["\n".join(map(json.dumps, each)).encode() for each in (rows, rows[:1], scores)]
+    return Subject(seeds, lambda data: read_jsonl("log.jsonl", BytesIO(data)), (InvalidTrace,), 0.02)
 
 
 def npz_subject() -> Subject:

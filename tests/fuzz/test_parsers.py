@@ -106,6 +106,7 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "reports": subjects.report_subject,
     "gRPC": subjects.grpc_subject,
     "CSV": subjects.csv_subject,
+    "lines of JSON": subjects.jsonl_subject,
     "npz": subjects.npz_subject,
     "Parquet": subjects.parquet_subject,
     "TOML": subjects.toml_subject,

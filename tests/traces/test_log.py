@@ -60,7 +60,10 @@ def test_text_may_be_missing_too(remote: Any) -> None:
         ((CONFIDENCE, LOCAL, [None] * 3), "Log: the remote answered none of the samples, so nothing is known about it"),
         ((CONFIDENCE, LOCAL, ["cat", None]), "Log: confidence, local and remote must have one value per row each"),
         (([0.9, 0.4, 1.5], LOCAL, ["a", None, "b"]), "Trace: confidence in row 2 must be from 0 to 1, got 1.5"),
-        ((CONFIDENCE, LOCAL, [1, None, 2]), "Trace: remote holds integers where local holds text"),
+        (
+            (CONFIDENCE, LOCAL, [1, None, 2]),
+            "Trace: remote holds integers where local holds text: number the classes in all, or name them in all",
+        ),
         ((CONFIDENCE, [1, 2, 3], [1.5, None, 2.0]), "Trace: remote in row 0 must be an integer or text, got 1.5"),
     ],
 )

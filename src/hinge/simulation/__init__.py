@@ -2,10 +2,11 @@
 
 from hinge.simulation.engine import Threads, run_seeds, simulate
 from hinge.simulation.evaluate import Evaluation, evaluate, lineup
+from hinge.simulation.recommendation import Recommendation, recommend
 from hinge.simulation.results import Record, Results, Run, checkpoints, interval
 from hinge.simulation.trade import Trade, trade
 
 __all__ = [
-    "Evaluation", "Record", "Results", "Run", "Threads", "Trade", "checkpoints", "evaluate", "interval", "lineup",
-    "run_seeds", "simulate", "trade",
+    "Evaluation", "Recommendation", "Record", "Results", "Run", "Threads", "Trade", "checkpoints", "evaluate",
+    "interval", "lineup", "recommend", "run_seeds", "simulate", "trade",
 ]

@@ -16,6 +16,7 @@ from hinge._checks import real, whole
 from hinge.bins import Bins, UniformBins
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.costs import shifted_cost
+from hinge.errors import InvalidTrace
 from hinge.gate import DEFAULT_BINS, Gate
 from hinge.policies import Policy, build, policy_class, policy_names
 from hinge.simulation.engine import Playable, Progress, by_name, run_seeds, simulate
@@ -36,6 +37,7 @@ from hinge.traces import Log, Trace, load_trace, read_recorded
 LEARNED = "learned"  # an offload cost that the policies are not told
 FITTED = ("offline", "logistic")  # fitted in hindsight, on the very samples they are then tried on
 INFORMED = ("oracle", "static", *FITTED)  # need a number for the cost, and cannot learn it
+CLOSEST = 0.0005  # costs per sample that simulated runs cannot tell apart
 
 
 @dataclass(frozen=True)
@@ -192,20 +194,22 @@ def _evaluate_log(
     if offload_cost == LEARNED:
         raise ValueError("evaluate: a log of offloads alone needs an offload cost that is known, got 'learned'")
     mean = log.offloads.mean_offload_cost
-    usual = 0.5 if mean is None else mean
+    usual = 0.5 if mean is None else round(mean, 9)  # the mean of many 0.2 is not 0.2
     cost = real("evaluate", "offload_cost", usual if offload_cost is None else offload_cost, 0, 1)
     estimate = estimated(log, bins)
     length = len(log) if horizon is None else whole("evaluate", "horizon", horizon, 1)
 
-    def play(source: Synthetic) -> Results:
+    def ready(source: Synthetic) -> dict[str, Playable]:
         make = partial(lineup, source=source, offload_cost=cost, horizon=length, alpha=alpha, seed=seed)
-        return simulate(_ready(policies, make), source, length, runs, seed, progress=progress)
+        return _ready(policies, make)
+
+    def play(source: Synthetic) -> Results:
+        return simulate(ready(source), source, length, runs, seed, progress=progress)
 
     results, intervals = in_possible_worlds(estimate, cost, run_seeds(seed, runs), play)
-    make = partial(lineup, source=likely(estimate, cost), offload_cost=cost, horizon=length, alpha=alpha, seed=seed)
     dips = significant_dips(log.bins_by(bins)[log.offloaded], log.offloads.agreed, bins.bins, cost)
     crossing = tuple(dip for dip in dips if dip.crosses)
-    known = (results.records, results.complete, _ready(policies, make), log, bins, cost)
+    known = (results.records, results.complete, ready(likely(estimate, cost)), log, bins, cost)
     return Evaluation(*known, None, crossing, None, estimate, intervals)
 
 
@@ -215,7 +219,8 @@ def in_possible_worlds(
     """The results of policies on the likeliest curve, and the interval of each one's cost.
 
     What a policy accepts is as on that curve, or as on the cheapest and dearest, whichever gives the wider interval;
-    how much of that agrees is anything possible. `play` runs the policies, with these seeds.
+    how much of that agrees is anything possible. `play` runs the policies, with these seeds. Where anything is open
+    at all, either end lies CLOSEST further out: a few runs cannot tell more.
     """
     curves = (estimate.agreement, *estimate.extremes(offload_cost))
     worlds = [likely(estimate, offload_cost, agreement) for agreement in curves]
@@ -223,20 +228,23 @@ def in_possible_worlds(
     shares = [accepted_shares(results, world, seeds) for results, world in zip(played, worlds, strict=True)]
     ends = [{name: estimate.cost(each[name], offload_cost) for name in each} for each in shares]
     fit, cheap, dear = ends
-    intervals = {name: (min(fit[name][0], cheap[name][0]), max(fit[name][1], dear[name][1])) for name in fit}
+    intervals = {}
+    for name in fit:
+        low, high = min(fit[name][0], cheap[name][0]), max(fit[name][1], dear[name][1])
+        intervals[name] = (max(0.0, low - CLOSEST), high + CLOSEST) if high > low else (low, high)
     return replace(played[0], complete=all(results.complete for results in played)), intervals
 
 
 def accepted_shares(results: Results, source: Synthetic, seeds: Sequence[int]) -> dict[str, NDArray[np.float64]]:
-    """The share of each bin's samples that policies accepted, by name, in runs of these seeds."""
-    first, seen = next(iter(results.values())), np.zeros(source.bins, np.int64)
-    for seed in seeds[: len(first.runs)]:  # the same samples for all of them
+    """The share of each bin's samples that policies accepted, by name, a row for each run of these seeds."""
+    first = next(iter(results.values()))
+    seen = np.zeros((len(first.runs), source.bins), np.int64)  # the same samples for all of them
+    for row, seed in zip(seen, seeds, strict=False):
         for samples in source.stream(seed, int(first.times[-1])):
-            seen += np.bincount(samples.bins, minlength=source.bins)
-    counts = {name: (each.wrong_accepts.sum(axis=0), each.wrong_offloads.sum(axis=0)) for name, each in results.items()}
+            row += np.bincount(samples.bins, minlength=source.bins)
     return {
-        name: np.where(source.gaps > 0.0, accepts, seen - offloads) / np.maximum(seen, 1)
-        for name, (accepts, offloads) in counts.items()
+        name: np.where(source.gaps > 0.0, each.wrong_accepts, seen - each.wrong_offloads) / np.maximum(seen, 1)
+        for name, each in results.items()
     }
 
 
@@ -314,7 +322,7 @@ def as_trace(trace: Any) -> Trace:
     """A trace, from a file, by the name of a shipped one, or from a frame; what has a suffix or a folder is a file."""
     found = as_recorded(trace)
     if isinstance(found, Log):
-        raise TypeError(f"{found!r}: such a log cannot be replayed; evaluate takes it")
+        raise InvalidTrace(f"{found!r} cannot be replayed, as the remote did not answer all; evaluate takes it")
     return found
 
 

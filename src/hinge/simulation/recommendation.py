@@ -51,7 +51,10 @@ class Recommendation:
         """The options of `hinge device`, by name."""
         if self.target is not None:
             return {"target": self.target, "bins": self.bins}
-        return {"policy": self.policy, "bins": self.bins, "offload_cost": self.offload_cost}
+        kind = policy_class(self.policy)
+        own = not kind.__module__.startswith("hinge.")  # which must be imported
+        policy = f"{kind.__module__}:{kind.__name__}" if own else self.policy
+        return {"policy": policy, "bins": self.bins, "offload_cost": self.offload_cost}
 
     def __str__(self) -> str:
         chosen = f"at an offload cost of {self.offload_cost:g}{_WHY[self.price]}"
@@ -139,14 +142,7 @@ class _Trial:
         if self.target is not None:
             ready[_TARGET] = Target(self.target, bins=bins, seed=self.seed)
         found = simulate(ready, source, length, 1, self.seed, times=[length], progress=self.progress)
-        if not found.complete:
-            raise KeyboardInterrupt
-        return {name: _point(cost, record.summary()) for name, record in found.items()}
-
-
-def _point(cost: float, figures: Mapping[str, Any]) -> Point:
-    known = (figures["cost_per_sample"], figures["offload_fraction"], figures["accuracy"])
-    return Point(cost, *known, figures.get("true_accuracy"))
+        return {name: Point.of(cost, record.summary()) for name, record in found.items()}
 
 
 def _runs_on_a_device(name: str) -> bool:

@@ -86,8 +86,10 @@ def renamed(where: str, names: Sequence[Any], columns: Mapping[str, str] | None 
             near = did_you_mean(theirs, [str(name) for name in names])
             raise InvalidTrace(f"{where}: there is no column {shown(theirs)} to take for {ours}{near}")
     texts = [str(name).strip().lower() for name in names]
-    answer = "label" not in given and ("truth" in texts or "source" in texts)
     theirs_to_ours, there = {theirs: ours for ours, theirs in given.items()}, set(names)
+    answer = "label" not in given and ("truth" in texts or "source" in texts)
+    if answer:
+        there.discard("label")
     result = []
     for name, text in zip(names, texts, strict=True):
         ours = _ALSO.get(text, text)
@@ -96,7 +98,7 @@ def renamed(where: str, names: Sequence[Any], columns: Mapping[str, str] | None 
         elif ours in given or (text == "label" and answer):
             result.append("")  # another column is taken for it
         else:
-            result.append(ours if ours in known and (name == ours or ours not in there or answer) else str(name))
+            result.append(ours if ours in known and (name == ours or ours not in there) else str(name))
     return result
 
 
@@ -255,7 +257,7 @@ def _scores(name: str, values: ArrayLike) -> NDArray[Any]:
     if array.ndim != 2 or array.shape[1] < 2 or not len(array):
         raise InvalidTrace(f"{_OWNER}: {name} must be samples x classes, at least 1 x 2, got shape {array.shape}")
     if array.dtype.kind not in "fiu":
-        raise InvalidTrace(f"{_OWNER}: {name} must be numbers, got {brief(array.flat[0].item())}")
+        raise InvalidTrace(f"{_OWNER}: {name} must be numbers, got {brief(array.tolist()[0][0])}")
     infinite = np.argwhere(~np.isfinite(array))
     if infinite.size:
         row, column = infinite[0]
