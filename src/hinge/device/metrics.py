@@ -45,6 +45,7 @@ METRICS = {
 FLEET_METRICS = {  # of a device in a fleet, besides
     "hinge_fleet_online": "1 while there is a connection to the broker",
     "hinge_fleet_devices": "other devices whose evidence is known",
+    "hinge_fleet_kin": "those of them that are believed, as their evidence is like one's own",
     "hinge_fleet_sent_total": "messages that the broker has acknowledged",
     "hinge_fleet_received_total": "messages that brought evidence",
     "hinge_fleet_dropped_total{reason}": "messages that were not counted",
@@ -88,6 +89,7 @@ class DeviceCollector(Collector):
         if status.fleet is not None:
             yield _gauge("hinge_fleet_online", status.fleet.online)
             yield _gauge("hinge_fleet_devices", status.fleet.devices)
+            yield _gauge("hinge_fleet_kin", status.fleet.kin)
             yield _count("hinge_fleet_sent", status.fleet.sent)
             yield _count("hinge_fleet_received", status.fleet.received)
             yield _counts("hinge_fleet_dropped", "reason", status.fleet.dropped)

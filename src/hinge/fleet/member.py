@@ -42,7 +42,7 @@ from hinge.fleet.messages import (
     topic,
 )
 from hinge.fleet.peers import Peers
-from hinge.fleet.pooling import pool
+from hinge.fleet.pooling import Verdict, pool
 from hinge.gate import Gate
 from hinge.policies.policy import Policy
 
@@ -80,6 +80,7 @@ class Membership:
 
     online: bool
     devices: int  # others of which there is evidence
+    kin: int  # those of them that are believed
     sent: int  # messages that the broker has acknowledged
     received: int  # messages that were counted
     dropped: dict[str, int]  # messages that were not, by reason (`hinge.fleet.messages.REASONS`)
@@ -123,7 +124,7 @@ class Fleet:
         self._store: Store | None = None
         self._thread: Thread | None = None
         self._ended = Event()
-        self._online, self._sent, self._received = False, 0, 0
+        self._online, self._kin, self._sent, self._received = False, 0, 0, 0
         self._failures = dict.fromkeys(FAILURES, 0)
         self._problem: str | None = None
         self._warned = set[str]()  # of which failures and reasons
@@ -162,6 +163,7 @@ class Fleet:
         return Membership(
             online=self._online,
             devices=len(self._peers),
+            kin=self._kin,
             sent=self._sent,
             received=self._received,
             dropped=dict(self._peers.dropped),
@@ -294,8 +296,10 @@ class Fleet:
         own = self._own = self._locked(_own)
         state = (self._peers.version, int(2 * own.learned**0.5), own.alarms)
         if self._peers.version and state != self._pooled:
-            lent = pool(own.offloads, own.agreements, [(each.offloads, each.agreements) for each in self._peers])
-            self._locked(lambda policy: policy.unlimited.borrow(*lent))
+            said = {each.device: (each.offloads, each.agreements) for each in self._peers}
+            lent = pool((own.offloads, own.agreements), said)
+            self._locked(lambda policy: policy.unlimited.borrow(lent.offloads, lent.agreements))
+            self._kin = sum(verdict is Verdict.KIN for verdict in lent.verdicts.values())
             self._pooled = state
 
     def _locked(self, function: Callable[[Policy], T]) -> T:
