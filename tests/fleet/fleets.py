@@ -48,7 +48,7 @@ class Listener:
 
     def _take(self, topic: str, payload: bytes, retained: bool) -> None:
         self.messages.append((topic, payload))
-        if topic.endswith("/evidence") and payload:
+        if topic.endswith("/evidence") and payload[:1] == b"{":
             said = parse_evidence(topic, payload, "cams", json.loads(payload)["gate"], BINS)
             known = self.evidence.setdefault(said.device, [])
             known += [said] if said not in known else []  # amqtt says some things twice

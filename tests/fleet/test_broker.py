@@ -1,6 +1,7 @@
 """A connection to a broker, or the kind of failure that there was instead; nothing that a broker sends is too much."""
 
 import socket
+import ssl
 import threading
 import time
 from pathlib import Path
@@ -61,7 +62,7 @@ def test_settings_that_do_not_go_together(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="name the user"):
         Broker("Fleet", "mqtts://edge", password="secret")
     with pytest.raises(InvalidValue, match="mqtts://"):
-        Broker("Fleet", "mqtt://edge", tls=module.ssl.create_default_context())
+        Broker("Fleet", "mqtt://edge", tls=ssl.create_default_context())
     with pytest.raises(InvalidValue, match=r"'5' or '3\.1\.1'"):
         Broker("Fleet", "mqtt://edge", mqtt="4")
 
@@ -219,7 +220,7 @@ def test_another_client_of_the_same_name() -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # paho leaves the socket to be collected
 def test_a_certificate_of_strangers(tmp_path: Path) -> None:
     self_signed(tmp_path, "broker", "stranger")
-    server = module.ssl.SSLContext(module.ssl.PROTOCOL_TLS_SERVER)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(tmp_path / "broker.pem", tmp_path / "broker.key")
 
     def encrypt(connection: socket.socket) -> None:
@@ -227,8 +228,8 @@ def test_a_certificate_of_strangers(tmp_path: Path) -> None:
             login(secured)
             time.sleep(0.5)
 
-    def trusting(name: str) -> module.ssl.SSLContext:
-        context = module.ssl.create_default_context()
+    def trusting(name: str) -> ssl.SSLContext:
+        context = ssl.create_default_context()
         context.load_verify_locations(tmp_path / f"{name}.pem")
         return context
 

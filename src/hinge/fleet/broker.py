@@ -35,8 +35,9 @@ FAILURES = {
     "unreachable": "no connection",
     "certificate": "its certificate is not trusted",
     "login": "it refuses the login, or a topic",
-    "taken": "another client has connected by the same name",
+    "taken": "another device has the same name",
     "protocol": "it does not answer as an MQTT broker does",
+    "internal": "an error of our own",
 }
 _UNSUPPORTED, _TAKEN_OVER = 132, 142  # reason codes of MQTT 5
 

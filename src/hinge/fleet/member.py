@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import logging
 import random
+import secrets
 import ssl
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event, Thread
@@ -52,6 +54,7 @@ GROWTH = 1.5  # of own offloads, from one message to the next
 LISTEN_S = 2.0  # for what the broker has retained of us, before we publish
 CLOSE_S = 2.0  # for the broker to acknowledge the last messages
 PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # before the next attempt to connect
+POOLING = 0.05  # the share of a thread's time, at most, that pooling takes from the samples: one runs at a time
 STATUS_S = 60.0  # between two messages of our status, at least; they come with evidence, and to Home Assistant always
 
 T = TypeVar("T")
@@ -130,7 +133,9 @@ class Fleet:
         self._warned = set[str]()  # of which failures and reasons
         self._counter = 0  # the largest of our own
         self._told: _Own | None = None  # what the broker has of us
+        self._published = deque[bytes](maxlen=16)  # our last messages, which come back to us
         self._pooled: tuple[Any, ...] = (0, 0, 0)  # of what the policy was lent the last
+        self._pool_after = 0.0
         renew_after_fork(self)
 
     def join(self, store: Store, gate: Gate) -> None:
@@ -174,23 +179,25 @@ class Fleet:
     # -- in the thread ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        pause, will = PAUSE_S, build_presence(Presence(VERSION, self.device, online=False))
-        client, most = f"hinge-{self.name}-{self.device}", longest(self._peers.bins) + 512  # for topic and properties
+        will = self._status_topic, build_presence(Presence(VERSION, self.device, online=False))
+        client = f"hinge-{self.name}-{self.device}-{secrets.token_hex(4)}"  # two of one name must meet
+        most, pause = longest(self._peers.bins) + 512, 0.0  # bytes, with room for topic and properties
         while not self._ended.is_set():
             try:
+                self._go_on_alone(pause * random.uniform(0.5, 1.5))  # not all at once after the broker was away
                 self._told = None
-                with self._broker.connect(
-                    client, subscription(self.name), (self._status_topic, will), most, self._take
-                ) as connection:
+                with self._broker.connect(client, subscription(self.name), will, most, self._take) as connection:
                     self._connected()
                     self._share(connection)
-            except BrokerFailed as failure:
-                lost = self._online and failure.kind == "unreachable"
-                pause = PAUSE_S if lost else min(2 * pause, LONGEST_PAUSE_S)
-                self._failed(failure)
-            finally:
-                self._online = False
-            self._go_on_alone(pause * random.uniform(0.5, 1.5))  # not all at once after the broker was away
+                return
+            except BrokerFailed as error:
+                failure = error
+            except Exception as error:
+                failure = BrokerFailed("internal", f"{type(error).__name__}: {error}")
+            lost = self._online and failure.kind == "unreachable"
+            pause = PAUSE_S if lost else min(max(2 * pause, PAUSE_S), LONGEST_PAUSE_S)
+            self._online = False
+            self._failed(failure)
 
     def _share(self, connection: Connection) -> None:
         """Read and publish until the device is closed."""
@@ -228,6 +235,7 @@ class Fleet:
         self._counter = max(own.samples, self._counter + 1)
         message = build_evidence(self.device, self._gate, self._counter, own.samples, own.offloads, own.agreements)
         connection.publish(self._topic, message)
+        self._published.append(message)
         self._told = own
 
     def _say_status(self, connection: Connection, online: bool = True) -> None:
@@ -258,7 +266,7 @@ class Fleet:
             return
         own = self._own
         if not retained:
-            if said.counter > self._counter:
+            if payload not in self._published:
                 self._failed(BrokerFailed("taken", f"it publishes as {self.device!r}, too"))
         elif own.samples < said.samples:  # of an earlier life, without a folder: it stands until we have seen as much
             self._told = own._replace(learned=int(sum(said.offloads)))
@@ -294,13 +302,15 @@ class Fleet:
     def _look(self) -> None:
         """See what was learned, and lend the policy what the others know, if either has changed."""
         own = self._own = self._locked(_own)
-        state = (self._peers.version, int(2 * own.learned**0.5), own.alarms)
-        if self._peers.version and state != self._pooled:
-            said = {each.device: (each.offloads, each.agreements) for each in self._peers}
-            lent = pool((own.offloads, own.agreements), said)
-            self._locked(lambda policy: policy.unlimited.borrow(lent.offloads, lent.agreements))
-            self._kin = sum(verdict is Verdict.KIN for verdict in lent.verdicts.values())
-            self._pooled = state
+        state, began = (self._peers.version, int(2 * own.learned**0.5), own.alarms), time.monotonic()
+        if not self._peers.version or state == self._pooled or began < self._pool_after:
+            return
+        said = {each.device: (each.offloads, each.agreements) for each in self._peers}
+        lent = pool((own.offloads, own.agreements), said)
+        self._locked(lambda policy: policy.unlimited.borrow(lent.offloads, lent.agreements))
+        self._kin = sum(verdict is Verdict.KIN for verdict in lent.verdicts.values())
+        now = time.monotonic()
+        self._pooled, self._pool_after = state, now + (now - began) / POOLING
 
     def _locked(self, function: Callable[[Policy], T]) -> T:
         if self._store is None:

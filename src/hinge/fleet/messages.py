@@ -178,7 +178,8 @@ def build_evidence(
     >>> print(build_evidence("kitchen", "0123456789abcdef", 90, 90, [0.0, 12.0], [0.0, 11.5]).decode())
     {"hinge":1,"device":"kitchen","gate":"0123456789abcdef","counter":90,"samples":90,"offloads":[0,12],"agreements":[0,11.5]}
     """
-    columns = {"offloads": list(map(_short, offloads)), "agreements": list(map(_short, agreements))}
+    agreed = map(min, agreements, offloads)  # sums of prices may round
+    columns = {"offloads": list(map(_short, offloads)), "agreements": list(map(_short, agreed))}
     return msgspec.json.encode(
         {"hinge": VERSION, "device": device, "gate": gate, "counter": counter, "samples": samples, **columns}
     )
@@ -190,10 +191,9 @@ def parse_evidence(name: str, payload: bytes, fleet: str, gate: str, bins: int) 
     found = _read(payload, _EVIDENCE, device, longest(bins))
     if found.gate != gate or not len(found.offloads) == len(found.agreements) == bins:
         raise Dropped("gate", f"{shown(device)} has gate {found.gate} of {len(found.offloads)} bins, we {gate}")
-    slack = 1e-6 * bins  # numbers are rounded in messages
-    if any(agreed > seen + slack for agreed, seen in zip(found.agreements, found.offloads, strict=True)):
+    if any(agreed > seen for agreed, seen in zip(found.agreements, found.offloads, strict=True)):
         raise Dropped("counts", f"{shown(device)} has more agreements than offloads")
-    if sum(found.offloads) > found.samples + slack:
+    if sum(found.offloads) > found.samples + 1e-6 * bins:  # numbers are rounded in messages
         raise Dropped("counts", f"{shown(device)} has {sum(found.offloads):g} offloads of {found.samples} samples")
     return found
 
