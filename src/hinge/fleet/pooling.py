@@ -21,7 +21,8 @@ who is kin of it is counted in full, save in bins where the Bayes factor exceeds
 
 **Caps.** Nobody counts for more than twice the median of the witnesses.
 
-What comes out must be like one's own evidence, too; else nothing is borrowed. `Sentinel.borrow` takes it from there:
+What comes out must be like one's own evidence, too. Else the half of the kin that is less like oneself is believed no
+longer, and the rest is pooled again. `Sentinel.borrow` takes it from there:
 own offloads must bear it out before it licenses anything, and veto it later.
 """
 
@@ -99,52 +100,63 @@ def unlike(n: float, a: float, m: float, b: float) -> float:
     return log_marginal(n, a) + log_marginal(m, b) - log_marginal(n + m, a + b)
 
 
-def are_kin(n: Any, a: Any, m: Any, b: Any) -> bool:
-    """Whether one agreement for each bin explains what two devices have seen."""
+def unlikeness(n: Any, a: Any, m: Any, b: Any) -> float:
+    """How much what two devices have seen speaks against one agreement for each bin; at most UNLIKE for kin."""
     total = 0.0
     for i in range(len(n)):
         if n[i] > 0.0 and m[i] > 0.0:
             one = unlike(n[i], a[i], m[i], b[i])
             if one > UNLIKE_BIN:
-                return False
+                return math.inf
             total += max(one, -ALIKE)
-    return total <= UNLIKE
+    return total
 
 
 def pool_into(own_n: Any, own_a: Any, me: int, n: Any, a: Any, verdicts: Any, lent_n: Any, lent_a: Any) -> None:
     """`pool` on arrays, device by bin, in the subset of Python that numba compiles; row `me` is one's own, if any."""
-    devices, bins = n.shape
-    fleet = 1
+    devices, limit = len(n), UNLIKE
+    scores = np.full(devices, math.inf)
     for d in range(devices):
         verdicts[d] = Verdict.SILENT
         if d != me and n[d].max() > 0.0:
-            verdicts[d] = Verdict.KIN if are_kin(own_n, own_a, n[d], a[d]) else Verdict.UNLIKE_US
-            fleet += verdicts[d] == Verdict.KIN
-    trim = fleet // 4
+            scores[d], verdicts[d] = unlikeness(own_n, own_a, n[d], a[d]), Verdict.UNLIKE_US
+    while True:
+        kin = np.flatnonzero(scores <= limit)
+        verdicts[kin] = Verdict.KIN
+        lend(kin, n, a, verdicts, lent_n, lent_a)
+        if len(kin) == 0 or unlikeness(own_n, own_a, lent_n, lent_a) <= UNLIKE:
+            return
+        verdicts[kin] = Verdict.UNLIKE_US  # some of them must be: the half that is least alike is believed no longer
+        ranked = np.sort(scores[kin])
+        limit = ranked[len(kin) // 2 - 1] if ranked[len(kin) // 2 - 1] < ranked[-1] else -math.inf
+
+
+def lend(kin: Any, n: Any, a: Any, verdicts: Any, lent_n: Any, lent_a: Any) -> None:
+    """What kin lend: all that they have seen, but for outliers."""
+    devices, bins = n.shape
+    trim = (len(kin) + 1) // 4
     block_n, block_a = np.zeros((devices, bins)), np.zeros((devices, bins))
     reference_n, reference_a, most = np.zeros(bins), np.zeros(bins), np.zeros(bins)
     for i in range(bins):
         lent_n[i] = lent_a[i] = 0.0
-        for d in range(devices):
-            if verdicts[d] == Verdict.KIN:
-                block_n[d, i] += n[d, i]
-                block_a[d, i] += a[d, i]
+        for d in kin:
+            block_n[d, i] += n[d, i]
+            block_a[d, i] += a[d, i]
         witnesses = np.flatnonzero(block_n[:, i] > 0.0)
         if len(witnesses) <= 2 * trim:
             if i + 1 < bins:
                 block_n[:, i + 1], block_a[:, i + 1] = block_n[:, i], block_a[:, i]
             block_n[:, i] = block_a[:, i] = 0.0
             continue
-        counts, shares = block_n[:, i][witnesses], (block_a[:, i] / np.maximum(block_n[:, i], 1e-300))[witnesses]
+        counts, shares = block_n[:, i][witnesses], block_a[:, i][witnesses] / block_n[:, i][witnesses]
         most[i] = 2.0 * np.median(counts)
-        for k in np.argsort(shares)[trim : len(witnesses) - trim]:
+        ranks = shares + 1e-9 * counts / (1.0 + counts)  # of equal shares the smaller count is lower: no order matters
+        for k in np.argsort(ranks)[trim : len(witnesses) - trim]:
             count = min(counts[k], most[i])
             reference_n[i] += count
             reference_a[i] += count * shares[k]
-    for d in range(devices):
-        if verdicts[d] != Verdict.KIN:
-            continue
-        if not are_kin(reference_n, reference_a, block_n[d], block_a[d]):
+    for d in kin:
+        if unlikeness(reference_n, reference_a, block_n[d], block_a[d]) > UNLIKE:
             verdicts[d] = Verdict.UNLIKE_FLEET
             continue
         for i in range(bins):
@@ -153,9 +165,3 @@ def pool_into(own_n: Any, own_a: Any, me: int, n: Any, a: Any, verdicts: Any, le
                 weight = min(1.0, most[i] / count)
                 lent_n[i] += weight * count
                 lent_a[i] += weight * block_a[d, i]
-    if not are_kin(own_n, own_a, lent_n, lent_a):
-        for i in range(bins):
-            lent_n[i] = lent_a[i] = 0.0
-        for d in range(devices):
-            if verdicts[d] == Verdict.KIN:
-                verdicts[d] = Verdict.UNLIKE_US

@@ -187,7 +187,7 @@ def fitted(table: SentinelTable, bin: int, time: int) -> float:
 
 def believed(table: Any, bin: int) -> float:
     """The agreement of a bin by the fit, with one agreement and one disagreement added."""
-    return (table.total[bin] + 1.0) / (table.weight[bin] + 2.0)
+    return float((table.total[bin] + 1.0) / (table.weight[bin] + 2.0))
 
 
 def doubt(table: SentinelTable, support: float, arrivals: float) -> float:
@@ -564,8 +564,7 @@ class Sentinel(Policy):
     ) -> None:
         super().__init__(bins, offload_cost)
         self.stakes = checked_stakes(type(self).__name__, stakes, self.bins)
-        stake_column, first = array("d", self.stakes or [1.0]), array("q", range(self.bins))
-        sums = [real_column(self.bins) for _ in range(6)]
+        stake_column = array("d", self.stakes or [1.0])
         table = SentinelTable(
             offloads=real_column(self.bins),
             agreements=real_column(self.bins),
@@ -593,7 +592,16 @@ class Sentinel(Policy):
             outdated=whole_column(1),
             price=real_column(1, self.offload_cost or 0.0),
             stakes=stake_column,
-            pooled=Pooled(*sums[:2], first, *sums[2:], stake_column),
+            pooled=Pooled(
+                offloads=real_column(self.bins),
+                agreements=real_column(self.bins),
+                first=array("q", range(self.bins)),
+                weight=real_column(self.bins),
+                total=real_column(self.bins),
+                evidence=real_column(self.bins),
+                support=real_column(self.bins),
+                stakes=stake_column,
+            ),
             borrowed=real_column(1),
             alpha=ALPHA,
         )

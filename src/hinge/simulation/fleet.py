@@ -4,13 +4,13 @@ Every device runs Sentinel on a stream of its own. It tells its broker what it h
 `GROWTH`, and pools what others have told whenever anybody has, or it has learned something itself. Liars run as honest
 devices do, and tell something else. Time goes in rounds, short ones at first, and devices exchange between rounds.
 
-The ways to pool are functions on arrays, device by bin: `pool_into` of `hinge.fleet`, and to compare with
+The ways to pool are `Pooling.ROBUST`, that of `hinge.fleet`, and to compare with
 
-- `nobody`: every device is alone;
-- `everybody`: what `Policy.merge` does;
-- `median_of_means`: the estimate of Fed-MoM-UCB (arXiv 2205.04134), of five groups of devices, or enough for a fifth of
+- `ALONE`: nobody believes anybody;
+- `MERGE`: what `Policy.merge` does;
+- `MEDIAN_OF_MEANS`: the estimate of Fed-MoM-UCB (arXiv 2205.04134), of five groups of devices, or enough for a fifth of
   them to lie;
-- `filtered`: in the manner of DeMABAR's filter (arXiv 2511.10344): of the witnesses of a bin a fifth, rounded up, is
+- `FILTERED`: in the manner of DeMABAR's filter (arXiv 2511.10344): of the witnesses of a bin a fifth, rounded up, is
   dropped at each end, and the rest averaged.
 
 The last two were made for bandits that see what every choice is worth; only their estimates are taken here. What these
@@ -20,7 +20,7 @@ three pool counts as own, as it does in `merge`.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,8 +35,17 @@ from hinge.simulation.sources import Source
 
 Reals = NDArray[np.float64]
 Wholes = NDArray[np.int64]
-Pooling = Callable[..., None]
 GROWTH = 1.2  # what a device has seen has grown by this factor when it tells so
+
+
+class Pooling(IntEnum):
+    """What a device makes of what others tell."""
+
+    ALONE = 0
+    MERGE = 1
+    MEDIAN_OF_MEANS = 2
+    FILTERED = 3
+    ROBUST = 4
 
 
 class Lie(IntEnum):
@@ -71,18 +80,14 @@ class FleetRun(NamedTuple):
     messages: Wholes
 
 
-def everybody(own_n: Any, own_a: Any, me: int, n: Any, a: Any, verdicts: Any, lent_n: Any, lent_a: Any) -> None:
+def merge(me: int, n: Any, a: Any, lent_n: Any, lent_a: Any) -> None:
     """Add up what all others say."""
     for i in range(n.shape[1]):
         lent_n[i] = n[:, i].sum() - n[me, i]
         lent_a[i] = a[:, i].sum() - a[me, i]
 
 
-def nobody(own_n: Any, own_a: Any, me: int, n: Any, a: Any, verdicts: Any, lent_n: Any, lent_a: Any) -> None:
-    """Borrow nothing."""
-
-
-def median_of_means(own_n: Any, own_a: Any, me: int, n: Any, a: Any, verdicts: Any, lent_n: Any, lent_a: Any) -> None:
+def median_of_means(me: int, n: Any, a: Any, lent_n: Any, lent_a: Any) -> None:
     """The median of the means of groups of devices, for all that the others have seen."""
     devices, bins = n.shape
     groups = max(5, 2 * (devices // 5) + 1)
@@ -93,19 +98,33 @@ def median_of_means(own_n: Any, own_a: Any, me: int, n: Any, a: Any, verdicts: A
     for i in range(bins):
         seen = np.flatnonzero(counts[:, i] > 0.0)
         lent_n[i] = counts[:, i].sum() - n[me, i]
-        lent_a[i] = lent_n[i] * np.median(sums[seen, i] / counts[seen, i]) if len(seen) > 0 else 0.0
+        lent_a[i] = lent_n[i] * np.median(sums[:, i][seen] / counts[:, i][seen]) if len(seen) > 0 else 0.0
 
 
-def filtered(own_n: Any, own_a: Any, me: int, n: Any, a: Any, verdicts: Any, lent_n: Any, lent_a: Any) -> None:
+def filtered(me: int, n: Any, a: Any, lent_n: Any, lent_a: Any) -> None:
     """Drop the witnesses with the highest and the lowest shares of each bin, a fifth at each end."""
     for i in range(n.shape[1]):
         seen = np.flatnonzero(n[:, i] > 0.0)
         dropped = -(-len(seen) // 5)
         lent_n[i] = lent_a[i] = 0.0
-        for k in np.argsort(a[seen, i] / n[seen, i])[dropped : len(seen) - dropped]:
+        for k in np.argsort(a[:, i][seen] / n[:, i][seen])[dropped : len(seen) - dropped]:
             if seen[k] != me:
                 lent_n[i] += n[seen[k], i]
                 lent_a[i] += a[seen[k], i]
+
+
+def pool_by(
+    pooling: int, own_n: Any, own_a: Any, me: int, n: Any, a: Any, verdicts: Any, lent_n: Any, lent_a: Any
+) -> None:
+    """What a device borrows, by one of the ways to pool."""
+    if pooling == Pooling.MERGE:
+        merge(me, n, a, lent_n, lent_a)
+    elif pooling == Pooling.MEDIAN_OF_MEANS:
+        median_of_means(me, n, a, lent_n, lent_a)
+    elif pooling == Pooling.FILTERED:
+        filtered(me, n, a, lent_n, lent_a)
+    elif pooling == Pooling.ROBUST:
+        pool_into(own_n, own_a, me, n, a, verdicts, lent_n, lent_a)
 
 
 def tell(lie: int, rare: int, n: Any, a: Any, told_n: Any, told_a: Any) -> None:
@@ -126,22 +145,30 @@ def tell(lie: int, rare: int, n: Any, a: Any, told_n: Any, told_a: Any) -> None:
             told_n[i] = told_a[i] = 200.0
 
 
+class Told(NamedTuple):
+    """What holds for all devices: how they pool, what an offload costs, and the bin that colluders lie about."""
+
+    pooling: int
+    offload_cost: float
+    rare: int
+
+
 def fleet_player(
     offloads: Callable[..., bool],
     notes: Callable[..., None],
     learns: Callable[..., None],
     accepts: Callable[..., None],
     row: Callable[..., Any],
-    pools: Pooling,
-    as_own: bool,
 ) -> Callable[..., None]:
-    """The loop for a fleet whose devices pool in this way."""
+    """The loop for a fleet of devices with these functions, and a function that takes the table of one out of all."""
 
     def play_fleet(
-        tables: Any, streams: Any, cost: float, rounds: Any, brokers: Any, lies: Any, rare: int, marks: Any, sent: Any
+        tables: Any, streams: Any, told: Told, rounds: Any, brokers: Any, lies: Any, marks: Any, sent: Any
     ) -> None:
         """Run all devices from round to round; `marks` gets the regret of each at the end of each round."""
         bins, agreed, gaps = streams
+        pooling, cost, rare = told
+        as_own = pooling not in (Pooling.ALONE, Pooling.ROBUST)
         devices, width = tables.offloads.shape
         told_n = np.zeros((brokers.max() + 2, devices, width))  # by broker; the last is that of devices that are away
         told_a, heard = np.zeros_like(told_n), np.zeros(len(told_n), np.bool_)
@@ -174,9 +201,16 @@ def fleet_player(
             start = rounds[r]
             for d in range(devices):
                 broker, seen = brokers[r, d], own_n[d].sum()
-                if lies[d] == Lie.HONEST and broker >= 0 and (heard[broker] or seen != pooled[d]):
+                if (
+                    lies[d] == Lie.HONEST
+                    and broker >= 0
+                    and pooling != Pooling.ALONE
+                    and (heard[broker] or seen != pooled[d])
+                ):
                     table, pooled[d] = row(tables, d), seen
-                    pools(own_n[d], own_a[d], d, told_n[broker], told_a[broker], verdicts, lent_n[d], lent_a[d])
+                    pool_by(
+                        pooling, own_n[d], own_a[d], d, told_n[broker], told_a[broker], verdicts, lent_n[d], lent_a[d]
+                    )
                     if as_own:
                         table.offloads[:] = own_n[d] + lent_n[d]
                         table.agreements[:] = own_a[d] + lent_a[d]
@@ -211,10 +245,10 @@ def row_function(table: Any) -> Callable[[Any, int], Any]:
 
 
 @cache
-def _player(pools: Pooling, as_own: bool, machine_code: bool) -> Callable[..., None]:
+def _player(machine_code: bool) -> Callable[..., None]:
     policy = Sentinel(16, 0.5)
     offloads, notes, learns, accepts, _ = policy.functions
-    play = fleet_player(offloads, notes, learns, accepts, row_function(policy.table), pools, as_own)
+    play = fleet_player(offloads, notes, learns, accepts, row_function(policy.table))
     return compiled(play, allocates=True) if machine_code else play
 
 
@@ -234,7 +268,7 @@ def rounds_until(horizon: int, times: Sequence[int] = ()) -> Wholes:
 def simulate_fleet(
     fleet: Fleet,
     offload_cost: float,
-    pools: Pooling = pool_into,
+    pooling: Pooling = Pooling.ROBUST,
     *,
     horizon: int,
     runs: int = 1,
@@ -247,25 +281,27 @@ def simulate_fleet(
 
     >>> from hinge.simulation.sources import FixedCosts, Synthetic
     >>> fleet = Fleet([Synthetic([0.1, 0.3, 0.8, 0.95], FixedCosts(0.5))] * 8, lies=[Lie.OVER])
-    >>> means = [simulate_fleet(fleet, 0.5, pools, horizon=300, machine_code=False)[0].regret.mean()
-    ...          for pools in (nobody, pool_into)]
-    >>> bool(means[1] < means[0])
+    >>> def regret(pooling):
+    ...     return simulate_fleet(fleet, 0.5, pooling, horizon=300, machine_code=False)[0].regret.mean()
+    >>> bool(regret(Pooling.ROBUST) < regret(Pooling.ALONE) < regret(Pooling.MERGE))
     True
     """
-    play = _player(pools, pools not in (pool_into, nobody), numba_installed() if machine_code is None else machine_code)
+    play = _player(numba_installed() if machine_code is None else machine_code)
     rounds, devices = rounds_until(horizon, times), len(fleet.sources)
     marked = np.searchsorted(rounds, sorted({*times, horizon}))
     lies = np.array([*fleet.lies, *[Lie.HONEST] * (devices - len(fleet.lies))], np.int64)
     brokers = fleet.brokers(rounds) if fleet.brokers else np.zeros((len(rounds), devices), np.int64)
 
+    told = Told(int(pooling), offload_cost, fleet.rare)
+
     def run(run_seed: int) -> FleetRun:
         policy = Sentinel(fleet.sources[0].bins, offload_cost)
         marks, sent = np.zeros((len(rounds), devices)), np.zeros(devices, np.int64)
         streams = _streams(fleet.sources, run_seed, horizon)
-        play(stacked(policy.table, devices), streams, offload_cost, rounds, brokers, lies, fleet.rare, marks, sent)
+        play(stacked(policy.table, devices), streams, told, rounds, brokers, lies, marks, sent)
         return FleetRun(marks[marked][:, lies == Lie.HONEST], sent)
 
-    return list((executor or Threads()).map([lambda s=s: run(s) for s in run_seeds(seed, runs)]))
+    return list((executor or Threads()).map([partial(run, run_seed) for run_seed in run_seeds(seed, runs)]))
 
 
 def _streams(sources: Sequence[Source], seed: int, horizon: int) -> tuple[Wholes, Reals, Reals]:
