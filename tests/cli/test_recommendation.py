@@ -82,6 +82,16 @@ def test_what_a_trace_says_of_itself_is_no_setting(tmp_path: Path, capsys: Captu
     assert written["device"].keys() == {"policy", "bins", "offload_cost"}
 
 
+def test_without_a_policy_for_a_device_there_is_a_table_and_no_file(trace: Path, capsys: Captured) -> None:
+    settings, chosen = trace.with_name("hinge.toml"), ["--policies", "oracle", "--runs", "2"]
+    assert "Recommended" not in shown(capsys, "evaluate", str(trace), *chosen)
+    assert run(["evaluate", str(trace), *chosen, "--write", str(settings)]) == 2
+    printed = capsys.readouterr()
+    assert "oracle" in printed.out
+    assert "--write: none of oracle can run on a device" in printed.err
+    assert not settings.exists()
+
+
 def test_an_interrupted_recommendation_is_not_written_and_ends_as_interrupted(
     trace: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

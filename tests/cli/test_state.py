@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hinge.device.store import SqliteStore
 from hinge.gate import sealed
 from hinge.policies import policy as registering
 from hinge.policies.policy import State
-from tests.device.disks import image
+from tests.device.disks import FailingDisk, image
 from tests.support.commands import Captured, answer, refusal
 
 
@@ -30,6 +31,24 @@ def learn(folder: Path, policy: Policy, offloads: int = 5, agreed: bool = True) 
             decision = store.decide(2)
             if decision.offload:
                 store.learn(decision, agreed=agreed)
+
+
+@pytest.mark.parametrize("change", ["set", "merge", "rollback"])
+def test_a_change_that_does_not_reach_the_disk_is_no_success(
+    change: str, capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    learn(mine, isotonic())
+    learn(mine, isotonic())
+    learn(other, isotonic())
+    before = answer(capsys, "state", "show", str(mine))
+    disk = FailingDisk("full")
+    disk.failing = {"write", "open"}
+    monkeypatch.setattr("hinge.cli.state.SqliteStore", partial(SqliteStore, connect=disk))
+    more = {"set": ["offload_cost=0.3"], "merge": [str(other)], "rollback": []}[change]
+    problem = refusal(capsys, "state", change, str(mine), *more)
+    assert problem.startswith(f"hinge: {mine}: the disk failed: ")
+    assert answer(capsys, "state", "show", str(mine)) == before
 
 
 # -- show -------------------------------------------------------------------------------------------------------------

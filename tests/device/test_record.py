@@ -81,6 +81,12 @@ def test_a_device_records_with_its_models_and_learns_nothing() -> None:
     assert trace.remote.tolist() == names[by_hand.remote].tolist()
 
 
+def test_a_device_names_its_models_in_the_trace() -> None:
+    with Device(LOCAL, REMOTE, Gate(offload_cost=0.5)) as device:
+        about = device.record(IMAGES[:3]).about
+    assert (about["local"], about["remote"]) == (str(fashion.local_model()), str(fashion.remote_model()))
+
+
 @pytest.mark.parametrize("name", ["log.npz", "log.csv", "log.parquet"])
 def test_the_file_holds_the_trace_and_nothing_is_left_beside_it(name: str, tmp_path: Path) -> None:
     trace = record(LOCAL, REMOTE, IMAGES, LABELS, out=tmp_path / name)

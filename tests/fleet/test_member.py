@@ -139,7 +139,8 @@ def test_a_device_with_a_folder_goes_on_where_it_was(broker: Amqtt, tmp_path: Pa
         teach(kitchen, 30)
         wait_for(lambda: len(heard.evidence["kitchen"]) == 2)
         assert heard.evidence["kitchen"][-1].counter > samples
-        assert sum(heard.evidence["kitchen"][-1].offloads) == 60
+        kitchen.close()
+        wait_for(lambda: sum(heard.evidence["kitchen"][-1].offloads) == 60)
 
 
 def test_a_rollback_is_told(broker: Amqtt, tmp_path: Path) -> None:
@@ -168,9 +169,10 @@ def test_a_device_without_a_folder_does_not_replace_what_it_has_forgotten_by_les
             wait_for(lambda: kitchen.status.fleet and kitchen.status.fleet.sent)
             time.sleep(2 * module.LISTEN_S)
             teach(kitchen, 50)
-            wait_for(lambda: len(heard.evidence["kitchen"]) == 2)
-        earlier, later = heard.evidence["kitchen"]
-        assert sum(later.offloads) == 50
+            wait_for(lambda: len(heard.evidence["kitchen"]) >= 2)
+        wait_for(lambda: sum(heard.evidence["kitchen"][-1].offloads) == 50)
+        earlier, later = heard.evidence["kitchen"][0], heard.evidence["kitchen"][-1]
+        assert min(sum(said.offloads) for said in heard.evidence["kitchen"]) == 30
         assert later.counter > earlier.counter
 
 
@@ -286,5 +288,5 @@ def test_a_fleet_is_joined_once() -> None:
 
 
 def test_a_policy_that_cannot_borrow_is_refused() -> None:
-    with pytest.raises(TypeError, match="'sentinel' can"):
+    with pytest.raises(TypeError, match=r"Fleet: policy must be one .* as 'sentinel' can, got 'always-remote'"):
         Device(scores, lambda _: 1, AlwaysRemote(BINS), price=FixedCost(0.5), fleet=Fleet(NOBODY, "cams", "kitchen"))

@@ -28,7 +28,7 @@ from tests.fleet.fleets import Listener, member, teach
 pytestmark = [needs_mosquitto, pytest.mark.server]
 ROUNDS = 300 if os.environ.get("HINGE_FULL") else 3
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "mosquitto"
-FIVE = {"mqtt": "5"}
+FIVE: dict[str, Any] = {"mqtt": "5"}
 
 
 @pytest.fixture(autouse=True)

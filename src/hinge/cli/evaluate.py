@@ -121,6 +121,8 @@ def command(
         _print_dips(found, bins)
         if advice:
             print_recommendation(advice, write)
+    if write and complete and not advice:
+        raise options.UsageError(f"--write: none of {policies} can run on a device, so that none is recommended")
     if not complete:
         console.end_interrupted("these are the runs that were done.")
 

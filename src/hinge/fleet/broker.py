@@ -55,8 +55,8 @@ class BrokerFailed(HingeError):
 class Broker:
     """The address of a broker, and how to log in.
 
-    >>> Broker("Fleet", "mqtts://kitchen@edge")
-    Broker('edge:8883')
+    >>> print(Broker("Fleet", "mqtts://kitchen@edge"))
+    the broker at edge:8883
     >>> Broker("Fleet", "http://edge")
     Traceback (most recent call last):
     hinge.errors.InvalidValue: Fleet: url must be mqtt://[USER@]HOST[:PORT], or mqtts:// for TLS, got 'http://edge'
@@ -80,8 +80,8 @@ class Broker:
         self._password, self._protocol = password, VERSIONS[mqtt]
         self._tls = ssl.create_default_context() if scheme == "mqtts" and tls is None else tls
 
-    def __repr__(self) -> str:
-        return f"Broker('{self._host}:{self._port}')"
+    def __str__(self) -> str:
+        return f"the broker at {self._host}:{self._port}"
 
     def connect(self, client: str, topic: str, will: tuple[str, bytes], most: int, take: Take) -> Connection:
         """Log in and subscribe to a topic, whose messages of at most so many bytes `take` will get; or `BrokerFailed`.

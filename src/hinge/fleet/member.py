@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from hinge._checks import positive
 from hinge._fork import renew_after_fork
-from hinge.errors import InvalidValue
+from hinge.errors import InvalidType, InvalidValue
 from hinge.fleet.broker import FAILURES, Broker, BrokerFailed, Connection
 from hinge.fleet.home_assistant import discovery
 from hinge.fleet.messages import (
@@ -50,12 +50,12 @@ from hinge.policies.policy import Policy
 
 log = logging.getLogger("hinge")
 
-GROWTH = 1.5  # of own offloads, from one message to the next
+GROWTH = 1.2  # of own offloads, from one message to the next
 LISTEN_S = 2.0  # for what the broker has retained of us, before we publish
 CLOSE_S = 2.0  # for the broker to acknowledge the last messages
 PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # before the next attempt to connect
 POOLING = 0.05  # the share of a thread's time, at most, that pooling takes from the samples: one runs at a time
-STATUS_S = 60.0  # between two messages of our status, at least; they come with evidence, and to Home Assistant always
+STATUS_S, WATCHED_S = 3600.0, 60.0  # between two messages of our status; the latter, where Home Assistant shows it
 
 T = TypeVar("T")
 
@@ -89,6 +89,16 @@ class Membership:
     dropped: dict[str, int]  # messages that were not, by reason (`hinge.fleet.messages.REASONS`)
     failures: dict[str, int]  # how often there was no connection, by kind (`hinge.fleet.broker.FAILURES`)
     problem: str | None  # why nothing is shared at present
+
+    def figures(self) -> dict[str, int]:
+        """The counts, for a summary."""
+        return {
+            "other devices": self.devices,
+            "believed": self.kin,
+            "messages sent": self.sent,
+            "messages received": self.received,
+            "messages dropped": sum(self.dropped.values()),
+        }
 
 
 class Fleet:
@@ -143,7 +153,12 @@ class Fleet:
         if self._store is not None:
             raise InvalidValue("Fleet", "fleet", "must be one for each device, got one that was joined before")
         bins = gate.policy.bins
-        store.locked(lambda policy: policy.unlimited.borrow([0.0] * bins, [0.0] * bins))  # refuses, if it cannot
+        try:
+            store.locked(lambda policy: policy.unlimited.borrow([0.0] * bins, [0.0] * bins))
+        except TypeError:
+            name = gate.policy.unlimited.name
+            problem = f"must be one that can decide with what others have seen, as 'sentinel' can, got {name!r}"
+            raise InvalidType("Fleet", "policy", problem) from None
         self._store, self._gate = store, identity(gate, self._models)
         self._peers = Peers(self.name, self._gate, bins)
         self._own = store.locked(_own)
@@ -210,10 +225,9 @@ class Fleet:
             connection.turn(self._every_s)
             self._look()
             now = time.monotonic()
-            due = self._due(now - since > LISTEN_S)
-            if due:
+            if self._due(now - since > LISTEN_S):
                 self._say_evidence(connection)
-            if now - self._said > STATUS_S and (due or self._home_assistant):
+            if now - self._said > (WATCHED_S if self._home_assistant else STATUS_S):
                 self._say_status(connection)
             self._sent = sent + connection.acknowledged
         self._look()
@@ -278,13 +292,13 @@ class Fleet:
 
     def _connected(self) -> None:
         if self._problem is not None:
-            log.warning("fleet %s: connected to %r again", self.name, self._broker)
+            log.warning("fleet %s: connected to %s again", self.name, self._broker)
         self._online, self._problem = True, None
         self._warned -= FAILURES.keys()
 
     def _failed(self, failure: BrokerFailed) -> None:
         self._failures[failure.kind] += 1
-        self._problem = f"{self._broker!r}: {failure}"
+        self._problem = f"{self._broker}: {failure}"
         self._warn(failure.kind, f"{self._problem}; this device goes on alone")
 
     def _warn(self, kind: str, what: str) -> None:

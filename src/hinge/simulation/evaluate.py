@@ -231,7 +231,8 @@ def in_possible_worlds(
     intervals = {}
     for name in fit:
         low, high = min(fit[name][0], cheap[name][0]), max(fit[name][1], dear[name][1])
-        intervals[name] = (max(0.0, low - CLOSEST), high + CLOSEST) if high > low else (low, high)
+        is_open = high - low > 1e-6  # else they differ by rounding
+        intervals[name] = (max(0.0, low - CLOSEST), min(1.0, high + CLOSEST)) if is_open else (low, high)
     return replace(played[0], complete=all(results.complete for results in played)), intervals
 
 
