@@ -18,7 +18,7 @@ from hinge._html import document, plot
 from hinge.confidence import max_softmax
 from hinge.device.reporter import Reporter
 from hinge.models.onnx import OnnxModel
-from hinge.policies import AlwaysLocal, Policy, build
+from hinge.policies import Policy, build
 from hinge.remotes.open_inference import OpenInference
 from hinge.server import Server
 
@@ -62,7 +62,8 @@ def run(device: Device, reporter: Reporter) -> None:
     agreed = local.argmax(axis=1) == remote.argmax(axis=1)
     bins = UniformBins(BINS)
     own = Account(device.policy)
-    beside = [Account(build("hi-lcb", bins=BINS, offload_cost=OFFLOAD_COST)), Account(AlwaysLocal(BINS))]
+    names = ("hi-lcb", "always-local", "always-remote")
+    beside = [Account(build(name, bins=BINS, offload_cost=OFFLOAD_COST)) for name in names]
     for place in range(SAMPLES):
         answer = device.infer(images[place])
         own.take(answer.bin, bool(agreed[place]), answer.source == "remote")

@@ -123,6 +123,9 @@ class BreakerOpen(RemoteFailed):
     """The circuit breaker is open: the remote failed too often to be asked now.
 
     Made for every offload of an outage, so its message is put together when it is read.
+
+    >>> str(BreakerOpen("The breaker is open.")), str(BreakerOpen("The breaker is open.", RemoteLate("no answer")))
+    ('The breaker is open', 'The breaker is open. Last: no answer')
     """
 
     kind = "breaker"
@@ -130,7 +133,7 @@ class BreakerOpen(RemoteFailed):
     __init__ = Exception.__init__  # in a third of the time; takes the situation and, if it is known, the last failure
 
     def __str__(self) -> str:
-        situation, last = self.args
+        situation, last = (*self.args, None)[:2]
         return str(situation).removesuffix(".") if last is None else f"{situation} Last: {last}"
 
 

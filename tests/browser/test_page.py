@@ -190,6 +190,7 @@ def test_a_fault_becomes_visible_and_passes(opened: Callable[..., Page], said: l
         watched.answer(200)
         expect(page.locator("#faults")).to_contain_text("The breaker is open", timeout=SOON_MS)
         expect(page.locator("#faults")).to_contain_text("fell back to local answers")
+        expect(page.locator("#faults > ul")).to_contain_text(re.compile(r"Alarm: the breaker opened, since \d?\d:\d\d"))
         expect(page.locator("#faults")).to_have_attribute("role", "status")
         expect(page.locator('#tiles [data-metric="hinge_device_breaker_open"]')).to_contain_text("open")
         fell_back = sum(sample.value for sample in metrics(server.url) if sample.name == "hinge_device_fell_back")
@@ -199,6 +200,82 @@ def test_a_fault_becomes_visible_and_passes(opened: Callable[..., Page], said: l
         watched.answer(RECENT)
         expect(page.locator("#faults")).not_to_contain_text("The breaker is open", timeout=SOON_MS)
         expect(page.locator("#faults")).to_contain_text("Alarm: the breaker opened")
+        expect(page.locator("#faults > ul")).to_have_count(0)
+        expect(page.locator("#faults")).to_contain_text("No faults now.")
+        expect(page.locator("#faults details")).to_contain_text(re.compile(r"the breaker opened, \d?\d:\d\d"))
+        expect(page.locator("#faults details li").first).to_be_hidden()
+        page.locator("#faults summary").click()
+        expect(page.locator("#faults details li").first).to_be_visible()
+    assert said == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_fault_is_told_to_its_end_and_nothing_is_cut(
+    opened: Callable[..., Page], said: list[str], width: int
+) -> None:
+    with served() as server, Watched(server.url) as watched:
+        watched.remote.fails = True
+        page = opened(server.url, width)
+        watched.answer(RECENT)
+        shows_samples(page, RECENT)
+        expect(page.locator("#recent .why").last).to_contain_text("unplugged; the local one stands.")
+        cells = "[...document.querySelectorAll('#recent td, #faults li')]"
+        assert not page.evaluate(f"{cells}.some((cell) => cell.scrollWidth > cell.clientWidth + 1)")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert said == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_true_labels_are_in_the_table(opened: Callable[..., Page], said: list[str], width: int) -> None:
+    with served() as server, Watched(server.url) as watched:
+        page = opened(server.url, width)
+        answer = watched.device.infer(IMAGES[0])
+        other = next(name for name in fashion.CLASSES if name != answer.label)
+        for truth in (answer.label, other, None):
+            watched.reporter.saw(answer, picture=IMAGES[0], truth=truth)
+        expect(page.locator("#recent tbody tr")).to_have_count(3, timeout=SOON_MS)
+        cells = page.locator("#recent td:nth-child(2)")
+        told = [f"{answer.label}", f"{answer.label} (is {other})", f"{answer.label} ✓"]  # the newest first
+        assert cells.all_inner_texts() == told
+        assert all(cell.is_visible() for cell in cells.all())
+        assert page.get_by_role("img", name="right").count() == 1
+    assert said == []
+
+
+def test_a_line_far_above_is_named_and_does_not_squash_the_others(opened: Callable[..., Page], said: list[str]) -> None:
+    with served() as server, Watched(server.url) as watched:
+        page = opened(server.url)
+        for part in range(1, 6):
+            rows = [("isotonic", 2.0), ("hi-lcb", 6.0), ("always-remote", 300.0)]
+            watched.reporter.compare(
+                [{"policy": name, "cost_per_sample": high / 1000, "regret": high * part / 5} for name, high in rows]
+            )
+            watched.answer(20)
+            shows_samples(page, 20 * part)
+            wait_until(page, partial(shows_regret, page, 2.0 * part / 5))
+        for chart, told in (("regret-chart", "300"), ("cost-chart", "0.30")):
+            assert page.locator(f"#{chart} path.course").count() == 3
+            expect(page.locator(f"#{chart} .beyond")).to_have_text(f"Far above: always-remote {told}")
+            drawn = page.locator(f"#{chart} svg[role=img]")
+            assert f"always-remote {told}" in (drawn.get_attribute("aria-label") or "")
+            path = page.locator(f"#{chart} path.own").get_attribute("d") or ""
+            height, y = float(drawn.get_attribute("height") or "nan"), float(path.split()[-1])
+            assert y < 0.75 * height, "the device's own line is well above the axis"
+    assert said == []
+
+
+def test_nobody_reports_only_once_that_is_known(opened: Callable[..., Page], browser: Browser, said: list[str]) -> None:
+    with served() as server:
+        page = browser.new_page()
+        page.route("**/hinge/events", lambda _: None)  # which never answers
+        page.goto(server.url + "/")
+        expect(page.locator("#connection")).to_have_text("connecting …")
+        assert page.locator("#nobody").is_hidden()
+        page.close()
+        page = opened(server.url)
+        expect(page.locator("#nobody")).to_be_visible(timeout=SOON_MS)
+    expect(page.locator("#connection")).to_have_text("not connected, retrying …", timeout=SOON_MS)
+    expect(page.locator("#nobody")).to_be_hidden()
     assert said == []
 
 

@@ -333,7 +333,10 @@ def test_settings_that_make_no_sense(arguments: list[str], problem: str, capsys:
     assert problem in refused(capsys, *arguments)
 
 
-def test_a_state_of_another_policy_or_in_use(capsys: Captured, tmp_path: Path) -> None:
+def test_a_state_of_another_policy_or_in_use(
+    capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hinge.device.database.BUSY_S", 0.1)
     with SqliteStore(tmp_path, Gate(Isotonic(bins=8, offload_cost=0.5)), seconds=None):
         assert "in use by process" in refused(capsys, "--state", str(tmp_path), "--bins", "8")
     assert "or use another folder" in refused(capsys, "--state", str(tmp_path), "--bins", "16")

@@ -361,6 +361,10 @@ def test_classes_are_named_by_a_list_or_a_file(tmp_path: Path, capsys: Captured)
     for names in ("cat,dog,bird", str(tmp_path / "names.txt")):
         answers = summary(capsys, *both, "--labels", names, digits(tmp_path, ["dog"] * 100))
         assert {answer["label"] for answer in answers[:-1]} == {"cat", "dog", "bird"}
+    for names in ("cat,dog,bird", "names.txt"):
+        (tmp_path / "hinge.toml").write_text(f'[device]\nlocal = "m.onnx"\nremote = "m.onnx"\nlabels = "{names}"\n')
+        answers = summary(capsys, "--config", str(tmp_path / "hinge.toml"), digits(tmp_path))
+        assert {answer["label"] for answer in answers[:-1]} == {"cat", "dog", "bird"}
     for names, problem in (
         ("cat,dog", "2 names do not fit the 3 classes"),
         ("cat", "must name two classes or more"),

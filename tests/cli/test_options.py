@@ -5,7 +5,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ import pytest
 from hinge import fashion
 from hinge.cli.app import load, run
 from hinge.cli.new import starter
-from hinge.cli.options import SECTIONS
+from hinge.cli.options import SECTIONS, class_names
+from hinge.policies import policy as registering
 from tests.support.commands import Captured, answer, refusal
 
 Write = Callable[[str], Path]
@@ -235,10 +236,13 @@ class Unnamed(HILCBLite):
 
 
 @pytest.fixture
-def own(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module of the user's, in the folder where the commands are called."""
+def own(write: Write, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A module of the user's, in the folder where the commands are called; its policies are forgotten afterwards."""
     write("[device]\npolicy = 'ownpolicies:Eager'\n").with_name("ownpolicies.py").write_text(OWN)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr("hinge.policies.policy._registry", dict(registering._registry))
+    yield
+    sys.modules.pop("ownpolicies", None)
 
 
 @pytest.mark.usefixtures("own")
@@ -254,6 +258,19 @@ def test_a_policy_of_ones_own_goes_wherever_a_name_does(capsys: Captured) -> Non
     assert both[0]["regret"] == both[1]["regret"]
     assert summary(capsys, "--config", "hinge.toml", "--limit", "3")["policy"] == "eager"
     assert summary(capsys, "--policy", "ownpolicies:Eager", "--limit", "3", "--state", "state")["policy"] == "eager"
+
+
+@pytest.mark.usefixtures("own")
+def test_a_policy_of_ones_own_that_is_recommended_can_be_run(capsys: Captured) -> None:
+    found = answer(capsys, "evaluate", "synthetic-cifar10", "--policies", "ownpolicies:Eager", "--runs", "2")
+    settings = found["recommendation"]["settings"]
+    assert settings["policy"] == "ownpolicies:Eager"
+    assert summary(capsys, "--policy", settings["policy"], "--limit", "3")["policy"] == "eager"
+
+
+def test_a_list_of_labels_may_be_longer_than_the_name_of_a_file() -> None:
+    names = tuple(f"class {number}" for number in range(1000))
+    assert class_names(",".join(names)) == names
 
 
 @pytest.mark.usefixtures("own")

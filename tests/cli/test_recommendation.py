@@ -3,6 +3,7 @@
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,6 +70,41 @@ def test_a_target_is_written_too(trace: Path, capsys: Captured) -> None:
     written = tomllib.loads(settings.read_text())["device"]
     assert (written["target"], "policy" in written) == (0.9, False)
     assert run(["device", "--config", str(settings), str(trace.with_name("samples.npz"))]) == 0
+
+
+def test_what_a_trace_says_of_itself_is_no_setting(tmp_path: Path, capsys: Captured) -> None:
+    known = load_trace("fashion")
+    about = {"remote": "ResNet, from https://example.org", "--report": "kitchen", '--x"]\n[serve]\nhost': "0.0.0.0"}
+    write_trace(Trace(known.confidence, known.local, known.remote, about=about), tmp_path / "trace.npz")
+    shown(capsys, "evaluate", str(tmp_path / "trace.npz"), *QUICK, "--write", str(tmp_path / "hinge.toml"))
+    written = tomllib.loads((tmp_path / "hinge.toml").read_text())
+    assert written.keys() == {"device"}
+    assert written["device"].keys() == {"policy", "bins", "offload_cost"}
+
+
+def test_without_a_policy_for_a_device_there_is_a_table_and_no_file(trace: Path, capsys: Captured) -> None:
+    settings, chosen = trace.with_name("hinge.toml"), ["--policies", "oracle", "--runs", "2"]
+    assert "Recommended" not in shown(capsys, "evaluate", str(trace), *chosen)
+    assert run(["evaluate", str(trace), *chosen, "--write", str(settings)]) == 2
+    printed = capsys.readouterr()
+    assert "oracle" in printed.out
+    assert "--write: none of oracle can run on a device" in printed.err
+    assert not settings.exists()
+
+
+def test_an_interrupted_recommendation_is_not_written_and_ends_as_interrupted(
+    trace: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: Any, **keywords: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hinge.cli.evaluate.recommend", interrupted)
+    settings = trace.with_name("hinge.toml")
+    assert run(["evaluate", str(trace), *QUICK, "--write", str(settings)]) == 130
+    printed = capsys.readouterr()
+    assert "always-local" in printed.out
+    assert "Interrupted" in printed.err
+    assert not settings.exists()
 
 
 def test_a_server_is_written_with_the_name_of_its_model(tmp_path: Path, capsys: Captured) -> None:

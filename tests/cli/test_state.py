@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from hinge import HILCB, Gate, Isotonic, Policy, at_most, margin, restore
 from hinge.cli.app import run
 from hinge.device.store import SqliteStore
 from hinge.gate import sealed
+from hinge.policies import policy as registering
 from hinge.policies.policy import State
-from tests.device.disks import image
+from tests.device.disks import FailingDisk, image
 from tests.support.commands import Captured, answer, refusal
 
 
@@ -29,6 +31,24 @@ def learn(folder: Path, policy: Policy, offloads: int = 5, agreed: bool = True) 
             decision = store.decide(2)
             if decision.offload:
                 store.learn(decision, agreed=agreed)
+
+
+@pytest.mark.parametrize("change", ["set", "merge", "rollback"])
+def test_a_change_that_does_not_reach_the_disk_is_no_success(
+    change: str, capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    learn(mine, isotonic())
+    learn(mine, isotonic())
+    learn(other, isotonic())
+    before = answer(capsys, "state", "show", str(mine))
+    disk = FailingDisk("full")
+    disk.failing = {"write", "open"}
+    monkeypatch.setattr("hinge.cli.state.SqliteStore", partial(SqliteStore, connect=disk))
+    more = {"set": ["offload_cost=0.3"], "merge": [str(other)], "rollback": []}[change]
+    problem = refusal(capsys, "state", change, str(mine), *more)
+    assert problem.startswith(f"hinge: {mine}: the disk failed: ")
+    assert answer(capsys, "state", "show", str(mine)) == before
 
 
 # -- show -------------------------------------------------------------------------------------------------------------
@@ -128,7 +148,10 @@ def exported(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", [["rollback"], ["merge"]])
-def test_a_folder_in_use_is_left_alone(command: list[str], capsys: Captured, tmp_path: Path) -> None:
+def test_a_folder_in_use_is_left_alone(
+    command: list[str], capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hinge.device.database.BUSY_S", 0.1)
     other = tmp_path / "other"
     learn(other, isotonic())
     with SqliteStore(tmp_path / "state", Gate(isotonic()), seconds=None):
@@ -292,6 +315,7 @@ def test_the_state_of_a_policy_of_ones_own(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr("hinge.policies.policy._registry", dict(registering._registry))  # Mine is forgotten afterwards
     (tmp_path / "statepolicies.py").write_text("from hinge import HILCB\nclass Mine(HILCB):\n    name = 'mine-alone'\n")
     script = [sys.executable, "-m", "hinge", "device", "--policy", "statepolicies:Mine", "--state", "s", "--limit", "3"]
     subprocess.run([*script, "--json"], check=True, capture_output=True, timeout=60)

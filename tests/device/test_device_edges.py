@@ -412,5 +412,5 @@ def test_an_address_that_swallows_leaves_time_for_the_next(kind: Any, monkeypatc
 
         monkeypatch.setattr(socket, "getaddrinfo", look_up)
         remote = OpenInference("http://two.addresses:1", "remote")
-        with kind(lambda _: [0.0, 0.1], remote, policy(), deadline_s=4) as device:
+        with kind(lambda _: [0.0, 0.1], remote, policy(), deadline_s=2) as device:
             assert device.infer(np.zeros(3, np.float32)).source == "remote"

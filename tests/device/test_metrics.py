@@ -121,6 +121,7 @@ def test_l15_another_site_cannot_read_the_metrics(host: str) -> None:
         assert scraped(server.server_port, host)[0] == 403
 
 
+@pytest.mark.slow
 def test_l15_clients_that_send_nothing_take_few_threads_and_are_left() -> None:
     with (
         Device(scores, lambda _: 1, AlwaysRemote(16), price=FixedCost(0.5)) as device,

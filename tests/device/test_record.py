@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,6 @@ class Scripted:
     def __init__(self, *script: BaseException | None) -> None:
         self.script, self.calls = list(script), list[int]()
 
-    def __repr__(self) -> str:
-        return "Scripted()"
-
     def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
         self.calls.append(len(samples))
         error = self.script.pop(0) if self.script else None
@@ -81,6 +79,12 @@ def test_a_device_records_with_its_models_and_learns_nothing() -> None:
     assert trace.label.tolist() == names[LABELS].tolist()
     assert trace.local.tolist() == names[by_hand.local].tolist()
     assert trace.remote.tolist() == names[by_hand.remote].tolist()
+
+
+def test_a_device_names_its_models_in_the_trace() -> None:
+    with Device(LOCAL, REMOTE, Gate(offload_cost=0.5)) as device:
+        about = device.record(IMAGES[:3]).about
+    assert (about["local"], about["remote"]) == (str(fashion.local_model()), str(fashion.remote_model()))
 
 
 @pytest.mark.parametrize("name", ["log.npz", "log.csv", "log.parquet"])
@@ -124,7 +128,7 @@ def test_labels_of_two_kinds_end_it_in_the_first_batch() -> None:
         record(LOCAL, remote, IMAGES, [1, 2, 3, None, *LABELS[4:]])
     with pytest.raises(InvalidTrace, match="truth must be the label of a class, got an unknown label, 10"):
         record(LOCAL, remote, IMAGES, [10] * 100, labels=fashion.CLASSES)
-    assert remote.calls == [32, 32]
+    assert remote.calls == [32]  # the second was found before the remote was asked
 
 
 def test_files_that_cannot_be_written_are_refused_before_the_work(tmp_path: Path) -> None:
@@ -140,8 +144,45 @@ def test_files_that_cannot_be_written_are_refused_before_the_work(tmp_path: Path
 def test_no_samples() -> None:
     with pytest.raises(InvalidTrace, match="at least one sample"):
         record(LOCAL, REMOTE, [])
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError, match="record: truth must have one label per sample, got fewer labels than samples"):
         record(LOCAL, REMOTE, IMAGES, LABELS[:50])
+    with pytest.raises(ValueError, match="got more labels than samples"):
+        record(LOCAL, REMOTE, IMAGES[:50], LABELS)
+
+
+def test_what_is_wrong_is_named_with_its_samples_and_its_model() -> None:
+    def late(sample: int) -> Any:
+        return 1 if sample < 4 else "dog"
+
+    class Unsure:
+        def answer(self, sample: Any) -> tuple[Any, float]:
+            return None, 0.5
+
+        def answer_many(self, samples: Sequence[Any]) -> list[tuple[Any, float]]:
+            return [self.answer(sample) for sample in samples]
+
+    async def coroutine(sample: Any) -> int:
+        return 1
+
+    remote = Scripted()
+    with pytest.raises(InvalidTrace, match="record: in samples 2 to 3: "):
+        record(lambda _: [0.0, 1.0], late, [1, 2, 3, 4, 5, 6], batch=2)
+    with pytest.raises(InvalidTrace, match="record: local must be the label of a class, got no label, but None"):
+        record(Unsure(), remote, IMAGES)
+    assert remote.calls == []
+    with pytest.raises(TypeError, match="record: remote must be a remote or a function from sample to label, got 5"):
+        record(LOCAL, 5, IMAGES)
+    with pytest.raises(TypeError, match="got a coroutine function, which AsyncDevice takes"):
+        record(LOCAL, coroutine, IMAGES)
+
+
+def test_what_a_model_knows_is_not_written_down() -> None:
+    def ask(token: str, sample: Any) -> int:
+        return 1
+
+    trace = record(lambda _: [0.0, 1.0], partial(ask, "secret"), [1, 2])
+    assert "secret" not in str(trace.about)
+    assert trace.about["remote"] == "partial"
 
 
 # -- a remote that fails ----------------------------------------------------------------------------------------------
@@ -152,8 +193,8 @@ def test_a_remote_that_fails_is_asked_again(waits: list[float], caplog: pytest.L
     assert_same(record(LOCAL, remote, IMAGES, LABELS, batch=50), expected())
     assert (remote.calls, waits) == ([50] * 4, [1.0, 2.0])
     assert caplog.messages == [
-        "Scripted(): HTTP 503; asking again in 1 s",
-        "Scripted(): ConnectionResetError: reset; asking again in 2 s",
+        "Scripted: HTTP 503; asking again in 1 s",
+        "Scripted: ConnectionResetError: reset; asking again in 2 s",
     ]
 
 
@@ -237,8 +278,8 @@ def test_another_model_is_noticed_by_its_file_or_its_answers(half: Path, tmp_pat
     for local, remote, role in cases:
         part = half.with_name("log.npz.part")
         head, rest = part.read_text().split("\n", 1)
-        about = {"local": repr(local).partition(" at ")[0] + ">", "remote": repr(remote).partition(" at ")[0] + ">"}
-        assert json.loads(head)["remote"] in ("Scripted()", "<function contrary>")
+        about = {"local": local.__qualname__, "remote": remote.__qualname__}
+        assert json.loads(head)["remote"] in ("Scripted", "contrary")
         part.write_text(json.dumps(about) + "\n" + rest)
         with pytest.raises(InvalidTrace, match=f"the {role} model gave another answer to sample 0"):
             record(local, remote, IMAGES, LABELS, out=half)
@@ -248,7 +289,8 @@ def test_a_file_of_the_same_name_with_other_weights_beside_it_is_another_model(t
     shutil.copy(fashion.remote_model(), tmp_path / "remote.onnx")
     weights = tmp_path / "remote.onnx.data"
     weights.write_bytes(b"one")
-    out, remote = tmp_path / "log.npz", OnnxModel(tmp_path / "remote.onnx")
+    (tmp_path / "remote.onnx.d").mkdir()
+    out, remote = tmp_path / "remote.onnx.npz", OnnxModel(tmp_path / "remote.onnx")
 
     def ends() -> Any:
         yield from IMAGES[:40]
@@ -261,6 +303,27 @@ def test_a_file_of_the_same_name_with_other_weights_beside_it_is_another_model(t
         record(LOCAL, remote, IMAGES, out=out)
     weights.write_bytes(b"one")
     assert len(record(LOCAL, remote, IMAGES, out=out)) == 100
+
+
+def test_a_recording_that_was_killed_in_its_first_line_starts_again(tmp_path: Path) -> None:
+    out, part = tmp_path / "log.npz", tmp_path / "log.npz.part"
+    part.write_text('{"loc')
+
+    def ends() -> Any:
+        yield from IMAGES[:40]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        record(LOCAL, REMOTE, ends(), out=out, batch=20)
+    assert part.read_text().count("\n") == 41
+    assert len(record(LOCAL, REMOTE, IMAGES, out=out)) == 100
+
+
+def test_samples_without_a_digest_are_recorded_unless_there_is_a_file(tmp_path: Path) -> None:
+    samples = [lambda: 1, lambda: 2]
+    assert len(record(lambda _: [0.0, 1.0], lambda _: 1, samples)) == 2
+    with pytest.raises(TypeError, match="record: with out, samples must be arrays or be pickled, got <function"):
+        record(lambda _: [0.0, 1.0], lambda _: 1, samples, out=tmp_path / "log.npz")
 
 
 def test_a_file_that_is_no_recording(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from PIL import Image
 
 from hinge import HILCB, Device, FixedCost, Isotonic, Thompson, at_most
 from hinge.bins import ClassBins, QuantileBins, UniformBins
-from hinge.device.reporter import RECENT, SIDE, Reporter, data_url, licences, small
+from hinge.device.reporter import RECENT, SENTENCE, SIDE, Reporter, data_url, licences, small
 from hinge.policies import AlwaysLocal, AlwaysRemote
 
 WAIT_S = 20.0
@@ -177,8 +177,25 @@ def test_a_failing_remote_shows() -> None:
         report = reported(watched, [3.0] * 30)
         assert report["status"]["breaker"] == "open"
         assert sum(report["status"]["fell_back"].values()) == 30
-        assert report["status"]["alarms"]
+        assert report["status"]["alarms"].keys() == report["status"]["alarm_times"].keys() != set()
         assert all(each["fault"].isprintable() for each in report["recent"])
+
+
+def test_a_long_fault_is_told_to_its_end_and_an_endless_one_is_cut_visibly() -> None:
+    def fail(sample: float) -> int:
+        raise ConnectionError("x" * int(sample))
+
+    with Device(scores, fail, AlwaysRemote(bins=4), price=FixedCost(0.5)) as watched:
+        shorter, longer = reported(watched, [300.0, 5000.0])["recent"]
+        assert "x" * 150 in shorter["reason"]
+        assert shorter["reason"].endswith("; the local one stands.")
+        assert all(len(each["reason"]) <= SENTENCE for each in (shorter, longer))
+
+
+def test_a_long_label_is_cut_visibly() -> None:
+    with Device(scores, lambda _: 1, AlwaysRemote(bins=4), price=FixedCost(0.5), labels=["a", "b" * 500]) as watched:
+        label = reported(watched, [3.0])["recent"][0]["label"]
+        assert label == "b" * (len(label) - 1) + "…"
 
 
 def test_a_spent_budget_is_the_reason() -> None:

@@ -1,12 +1,15 @@
 """What makes no sense is said within the first samples: labels that cannot agree, prices that charge nothing."""
 
+import time
 from functools import partial
 from typing import Any
 
 import pytest
 
-from hinge import HILCB, CostMatrix, Device, Gate, MeasuredCost, Sentinel
+from hinge import HILCB, Breaker, CostMatrix, Device, Gate, MeasuredCost, RetryBudget, Sentinel
 from hinge.costs import FixedCost, ForecastCost
+from hinge.device.status import QUIET
+from hinge.errors import RemoteUnreachable
 from hinge.policies import AlwaysRemote
 from tests.device.worlds import KINDS, LOCAL, Scripted, policy
 
@@ -144,3 +147,43 @@ def test_prices_that_go_together_are_no_alarm(chosen: Any, price: Any) -> None:
     with patient(LOCAL, Scripted(), chosen, price=price) as device:
         device.infer_many(range(40))
         assert device.status.alarms == {}
+
+
+# -- alarms -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_alarm_of_the_breaker_lasts_until_the_remote_answers_again() -> None:
+    remote, before = Scripted([RemoteUnreachable("down"), None]), time.time()
+    breaker, never = Breaker(failures=1, interval_s=0.5), RetryBudget(share=0, reserve=0)
+    asking = partial(Device, deadline_s=0.4, breaker=breaker, retries=never)
+    with asking(LOCAL, remote, AlwaysRemote(bins=16), price=FixedCost(0.5)) as device:
+        device.infer(0)
+        began, until = device.status.alarm_times["the breaker opened"]
+        assert before <= began <= time.time()
+        assert until is None
+        time.sleep(0.6)
+        device.infer(1)
+        assert device.status.breaker == "closed"
+        again, until = device.status.alarm_times["the breaker opened"]
+        assert again == began
+        assert until is not None
+        assert began <= until <= time.time()
+
+
+def test_any_other_alarm_is_over_when_it_has_not_come_back_for_long() -> None:
+    class FailsOnce:
+        fails = True
+
+        def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
+            if self.fails:
+                self.fails = False
+                raise OSError("the meter is away")
+            return 0.5
+
+    with patient(LOCAL, Scripted(), AlwaysRemote(bins=16), price=FailsOnce()) as device:
+        for sample in range(QUIET):
+            device.infer(sample)
+        ((began, until),) = device.status.alarm_times.values()
+        assert until is None
+        device.infer(QUIET)
+        assert list(device.status.alarm_times.values()) == [(began, began)]

@@ -258,7 +258,8 @@ def test_files_that_vanish_are_noticed_at_the_next_sync_and_not_written_to(what:
 # -- one process to a folder ------------------------------------------------------------------------------------------
 
 
-def test_one_process_to_a_folder(tmp_path: Path) -> None:
+def test_one_process_to_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hinge.device.database.BUSY_S", 0.1)
     program = f"from hinge.device.store import SqliteStore; SqliteStore({str(tmp_path)!r})"
     says = f"the state is in use by process {os.getpid()}"
     with SqliteStore(tmp_path, isotonic(), seconds=None):

@@ -1,5 +1,6 @@
 """The figures on the pages are those that the benchmarks printed, and the names those that the programs have."""
 
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from hinge import Device, Isotonic, trade
 from hinge.device.metrics import DeviceCollector
 from hinge.policies import policy_names
+from hinge.server.live import Reports
 from hinge.server.observability import Metrics
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +68,7 @@ def exported() -> set[str]:
     registry, server = CollectorRegistry(), Metrics()
     with Device(list, max, Isotonic(bins=16, offload_cost=0.5)) as device:  # it is never asked anything
         registry.register(DeviceCollector(device))
-        found = [*registry.collect(), *server.registry.collect()]
+        found = [*registry.collect(), *server.registry.collect(), *Reports(list).collect()]
     counted = {family.name + "_total" for family in found if family.type == "counter"}
     spread = {family.name for family in found if family.type == "histogram"}
     ends = ("_bucket", "_sum", "_count")
@@ -82,6 +84,30 @@ def test_prometheus_is_asked_for_metrics_that_there_are() -> None:
     assert len(rules) == 3
     for text in [*(rule["expr"] for rule in rules), *re.findall(r"`([^`]*\bhinge_[^`]*)`", page)]:
         assert set(re.findall(r"\bhinge_\w+", text)) <= exported(), text
+
+
+def test_grafana_is_given_a_whole_dashboard_of_metrics_that_there_are() -> None:
+    board = json.loads((ROOT / "deploy" / "grafana" / "hinge.json").read_text("utf-8"))
+    assert (board["uid"], board["title"], type(board["schemaVersion"])) == ("hinge", "Hinge", int)
+    assert {"time", "refresh", "templating", "annotations", "panels"} <= board.keys()
+    (variable,) = board["templating"]["list"]
+    assert (variable["name"], variable["type"], variable["query"]) == ("datasource", "datasource", "prometheus")
+    panels = [panel for panel in board["panels"] if panel["type"] != "row"]
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"]) > len(panels) > 10
+    known, places = exported(), set[tuple[int, int]]()
+    for panel in panels:
+        place = panel["gridPos"]
+        covered = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+        assert place["x"] + place["w"] <= 24
+        assert not covered & places, panel["title"]
+        places |= covered
+        assert {"title", "datasource", "fieldConfig", "targets"} <= panel.keys()
+        for target in panel["targets"]:
+            assert target["datasource"]["uid"] == "${datasource}"
+            metrics = set(re.findall(r"\bhinge_\w+", target["expr"]))
+            assert metrics
+            assert metrics <= known, target
+            assert target["expr"].count("(") == target["expr"].count(")")
 
 
 def test_the_policy_on_the_page_is_the_one_that_is_tested() -> None:

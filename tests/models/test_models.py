@@ -88,6 +88,15 @@ def test_a_batch_scores_as_its_samples_do(make: Make, batch: int, tmp_path: Path
 
 
 @every_format
+def test_an_output_is_chosen_by_its_name(make: Make, tmp_path: Path) -> None:
+    model = make(tmp_path, -1)
+    with pytest.raises(InvalidModel, match="the model has no output 'other'; it has '") as refused:
+        type(model)(model.path, output="other")
+    name = str(refused.value).split("'")[-2]
+    np.testing.assert_allclose(type(model)(model.path, output=name)(SAMPLES[0]), SCORES[0], atol=1e-5)
+
+
+@every_format
 def test_scores_stay_as_they_are_when_the_model_runs_again(make: Make, tmp_path: Path) -> None:
     model = make(tmp_path, -1)
     first, batch = model(SAMPLES[0]), model.many(SAMPLES[:3])

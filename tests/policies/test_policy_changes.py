@@ -66,7 +66,8 @@ def test_a_budget_keeps_what_it_has_spent() -> None:
 @pytest.mark.parametrize(
     ("policy", "settings", "problem"),
     [
-        ("hedge-hi", {"offload_cost": 0.3}, "what hedge-hi has learned depends on it"),
+        ("hedge-hi", {"offload_cost": 0.3}, "what hedge-hi knows depends on it"),
+        ("static", {"offload_cost": 0.3}, "what static knows depends on it"),
         ("sentinel", {"alpha": 0.3}, "alpha cannot be changed: of sentinel, offload_cost can"),
         ("target", {"target": 0.9}, "target cannot be changed: of target, nothing can"),
         ("isotonic", {"offload_cost": None}, "one that is learned needs other evidence"),

@@ -204,7 +204,7 @@ class Website(BaseHTTPRequestHandler):
 @pytest.fixture
 def website() -> Iterator[str]:
     server = HTTPServer(("127.0.0.1", 0), Website)
-    thread = Thread(target=server.serve_forever)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()

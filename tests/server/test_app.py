@@ -3,18 +3,21 @@
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hinge import __version__
+from hinge import OpenInference, __version__
 from hinge.fashion import labelled_images, remote_model
 from hinge.models.onnx import open_session
 from hinge.oip.messages import Message, build_request, parse_model_metadata, parse_response, parse_server_metadata
 from hinge.oip.tensors import TensorSpec
+from hinge.remotes import Deadline
 from hinge.server import Server
+from tests.models.exports import PROBABILITIES, SAMPLES, linear_classifier
 from tests.server import models
 from tests.server.clients import HOST, IMAGE, ask, connect, images, infer, read_reply
 
@@ -256,3 +259,17 @@ def test_the_log_has_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> 
     assert request["bytes_in"] == len(images(IMAGE).body)
     assert request["bytes_out"] > 0
     assert request["ms"] > 0
+
+
+@pytest.mark.parametrize("zipmap", [True, False])
+@pytest.mark.parametrize("classes", [{"classlabels_ints": [5, 7, 9]}, {"classlabels_strings": ["a", "b", "c"]}])
+def test_what_skl2onnx_exports_is_served(tmp_path: Path, zipmap: bool, classes: dict[str, Any]) -> None:
+    path = linear_classifier(tmp_path / "m.onnx", zipmap, classes).path
+    names = next(iter(classes.values()))
+    best = PROBABILITIES.argmax(axis=1)
+    scores = "output_probability" if zipmap else "probabilities"
+    with Server([path]) as server:
+        for output, labels in ((None, [names[k] for k in best]), (scores, best.tolist())):
+            with closing(OpenInference(server.url, "m", output=output)) as remote:
+                assert remote.ask(list(SAMPLES), Deadline.after(30)).labels == labels
+                assert remote.ask(list(SAMPLES[:1]), Deadline.after(30)).labels == labels[:1]

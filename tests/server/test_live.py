@@ -148,6 +148,8 @@ def test_the_metrics_are_those_of_the_last_report(url: str, report: Any) -> None
         ("status/breaker", "ajar", "Invalid enum value 'ajar' - at `$.status.breaker`"),
         ("status/fell_back", {str(kind): 1 for kind in range(17)}, "length <= 16 - at `$.status.fell_back`"),
         ("status/fell_back", {"a\nb": 1}, "printable"),
+        ("status/alarm_times", {"a\nb": [1.0, None]}, "printable"),
+        ("status/alarm_times", {"a": [None, 1.0]}, "Expected `float`, got `null` - at `$.status.alarm_times[...][0]`"),
         ("status/alarms", {"fire": -1}, "Expected `int` >= 0 - at `$.status.alarms[...]`"),
         ("status", [], "Expected `object`, got `array` - at `$.status`"),
         ("bins/0/agreement", 1.5, "Expected `float` <= 1.0 - at `$.bins[0].agreement`"),

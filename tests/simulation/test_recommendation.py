@@ -85,6 +85,19 @@ def test_the_price_is_given_recorded_or_found() -> None:
     assert "agree with the remote" in str(recorded)
 
 
+def test_a_remote_that_adds_nothing_is_not_said_to_be_kept() -> None:
+    trace = load_trace("fashion")
+    found = recommend(Trace(trace.confidence, trace.remote, trace.local, label=trace.remote), ["sentinel"])
+    assert found is not None
+    assert (found.offload_cost, found.price) == (0.5, "usual")
+    assert "at none sentinel keeps 90 % of what the remote adds, if anything" in str(found)
+
+
+def test_policies_that_no_device_can_run_are_not_recommended() -> None:
+    assert recommend("fashion", ["oracle", "hedge-hi"], 0.3) is None
+    assert recommend("fashion", ["oracle"], target=0.9) is not None
+
+
 def test_a_target_takes_the_place_of_a_price() -> None:
     found = recommend("fashion", target=0.97)
     assert found is not None

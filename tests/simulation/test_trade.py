@@ -1,14 +1,15 @@
 """The trade: exact where it can be computed by hand, as simulated elsewhere, and honest where nothing is gained."""
 
 import json
+from dataclasses import astuple
 
 import numpy as np
 import pytest
 
 import hinge
 from hinge import Trace, UniformBins, load_trace, simulate
-from hinge.simulation import Trade, lineup, trade
-from hinge.simulation.sources import FixedCosts, InOrder, Synthetic
+from hinge.simulation import Trade, lineup, run_seeds, trade
+from hinge.simulation.sources import FixedCosts, InOrder, Resampled, Synthetic
 from hinge.simulation.trade import OFFLOAD_COSTS, Point
 
 FEW = (0.05, 0.3, 0.9)
@@ -145,6 +146,22 @@ def test_the_figure_has_both_panels_with_every_rule_and_the_break_even(fashion: 
     assert [shape.x0 for shape in drawn.layout.shapes] == [fashion.local_from, best.offload_fraction]
 
 
+@pytest.mark.parametrize("rule", ["always-local", "always-remote", "sentinel"])
+def test_chance_in_the_draws_makes_no_policy_cheaper_than_it_is(rule: str) -> None:
+    source = Synthetic([0.4, 0.9, 0.97], FixedCosts(0.5), [0.1, 0.2, 0.7])
+    by_rule = {"always-local": "local", "always-remote": "remote"}
+    for seed in range(5):
+        for drawn in (source, "fashion"):
+            found = trade(drawn, rule, offload_costs=FEW, horizon=300, seed=seed, machine_code=False)
+            for gate, oracle in zip(found.gate, found.oracle, strict=True):
+                assert gate.cost_per_sample >= oracle.cost_per_sample - 1e-12
+                paid = gate.offload_cost * gate.offload_fraction + 1 - gate.agreement
+                assert gate.cost_per_sample == pytest.approx(paid)
+            if rule in by_rule:
+                for gate, alone in zip(found.gate, getattr(found, by_rule[rule]), strict=True):
+                    assert astuple(gate) == pytest.approx(astuple(alone))
+
+
 def test_samples_are_drawn_if_a_horizon_is_given_and_progress_is_told() -> None:
     told: list[tuple[int, int]] = []
 
@@ -152,9 +169,19 @@ def test_samples_are_drawn_if_a_horizon_is_given_and_progress_is_told() -> None:
         told.append((done, total))
 
     found = trade("fashion", offload_costs=FEW, horizon=500, progress=tell, machine_code=False)
-    assert all(
-        point.offload_fraction * 500 == pytest.approx(round(point.offload_fraction * 500)) for point in found.gate
-    )
+    for point in found.gate:
+        source = Resampled(load_trace("fashion"), UniformBins(16), FixedCosts(point.offload_cost))
+        ready = lineup(["sentinel"], source, offload_cost=point.offload_cost, horizon=500)
+        played = simulate(ready, source, 500, record_decisions=True, machine_code=False)
+        decisions = played["sentinel"].runs[0].decisions
+        assert decisions is not None
+        bins = [bin for samples in source.stream(run_seeds(0, 1)[0], 500) for bin in samples.bins.tolist()]
+        assert (len(bins), len(decisions)) == (500, 500)
+        asked = 0.0
+        for bin, weight in enumerate(source.weights.tolist()):
+            of_bin = [bool(offload) for each, offload in zip(bins, decisions, strict=True) if each == bin]
+            asked += weight * (sum(of_bin) / len(of_bin) if of_bin else decisions.mean())
+        assert point.offload_fraction == pytest.approx(asked)
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 

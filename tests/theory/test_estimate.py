@@ -105,6 +105,15 @@ def test_a_fixed_number_of_offloads_has_the_coverage_of_wilks() -> None:
     assert held / runs == pytest.approx(0.9934, abs=3 * math.sqrt(0.0066 * 0.9934 / runs))
 
 
+def test_what_runs_differ_by_is_added_in_quadrature() -> None:
+    """Of two runs, one accepts all of bin 0 and the other nothing: their costs differ by 0.25 |0.5 - 0.3|."""
+    estimate = Estimate([10**6, 3 * 10**6], [10**6, 3 * 10**6], [5 * 10**5, 3 * 10**6])
+    low, high = estimate.cost([[1.0, 0.0], [0.0, 0.0]], 0.3)
+    variance = np.var([0.25 * 0.5 + 0.75 * 0.3, 0.3], ddof=1) / 2
+    assert (high - low) / 2 == pytest.approx(math.sqrt(2 * LEEWAY * variance), rel=0.01)
+    assert (high + low) / 2 == pytest.approx(0.125 * 0.5 + 0.875 * 0.3, abs=1e-4)
+
+
 @pytest.mark.parametrize("counts", [([3], [4], [1]), ([3], [2], [3]), ([3], [0], [0])])
 def test_refuses_counts_that_cannot_be(counts: tuple[list[int], ...]) -> None:
     with pytest.raises(ValueError, match="Estimate: samples ≥ offloads ≥ agreements ≥ 0"):

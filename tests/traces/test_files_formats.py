@@ -81,6 +81,11 @@ def test_the_truth_may_be_called_truth_and_the_answer_label(write: Write) -> Non
     assert read_trace(without).label is None
 
 
+def test_the_exact_name_goes_before_another(write: Write) -> None:
+    path = write("log.csv", "timestamp,time,Local,local,confidence,remote\n1,2,x,c,1,c\n2,1,y,a,0.5,b\n")
+    assert read_trace(path) == TRACE
+
+
 @pytest.mark.parametrize("block", [1, 2, 100])
 def test_a_csv_with_gaps_is_a_log(write: Write, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hinge.traces.files._BLOCK", block)

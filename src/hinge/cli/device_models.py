@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -134,6 +135,7 @@ def set_up(
     names, array, output, remote_output = parts or Parts()
     file = Path(remote) if remote and Path(remote).suffix.lower() in _FORMATS and "://" not in remote else None
     url = None if file else remote
+    asking = partial(_asking, url, token, certificates, remote_output)
     if url is None and model is not None:
         raise UsageError("--model needs --remote to be a server")
     trace = _trace(samples)
@@ -142,7 +144,12 @@ def set_up(
             raise UsageError(f"--remote must be a server, as trace {trace.name!r} has no samples for a file to answer")
         if names or array or output:
             raise UsageError(f"--labels, --input and --output are for models, and {trace.name!r} is a trace")
-        return _replay(trace, local, url, model, token, certificates, remote_output)
+        if local is not None:
+            raise UsageError(f"--local must not be given, as trace {trace.name!r} has the local answers")
+        if url is not None:
+            return asking(model, Recorded(trace), from_trace(trace))
+        mean = None if trace.cost is None else FixedCost(float(trace.cost.mean()))  # each reply knows its own
+        return Setup(Recorded(trace), Replayed(trace), from_trace(trace), mean, where="in the trace")
     if local is None and samples != _FASHION:
         raise UsageError("--local must name a model, as these samples come without one")
     if array is not None and Path(samples).suffix.lower() != ".npz":
@@ -155,10 +162,7 @@ def set_up(
         file = file or fashion.remote_model()
     if file is not None:
         return Setup(opened, _remote_file(file, opened, stream, classes, remote_output), stream)
-    if url is None:
-        raise UsageError("--remote must name a server or a file, as these samples come without a remote model")
-    model = model or (_FASHION if samples == _FASHION else None)
-    return _asking(opened, url, model, token, certificates, stream, classes, remote_output)
+    return asking(model or (_FASHION if samples == _FASHION else None), opened, stream, classes)
 
 
 def _trace(samples: str) -> Trace | None:
@@ -175,24 +179,6 @@ def _trace(samples: str) -> Trace | None:
     return as_trace(samples)
 
 
-def _replay(
-    trace: Trace,
-    local: Path | None,
-    url: str | None,
-    model: str | None,
-    token: str | None,
-    certificates: Certificates,
-    remote_output: str | None,
-) -> Setup:
-    if local is not None:
-        raise UsageError(f"--local must not be given, as trace {trace.name!r} has the local answers")
-    stream = from_trace(trace)
-    if url is not None:
-        return _asking(Recorded(trace), url, model, token, certificates, stream, output=remote_output)
-    mean = None if trace.cost is None else FixedCost(float(trace.cost.mean()))  # each reply knows its own
-    return Setup(Recorded(trace), Replayed(trace), stream, mean, where="in the trace")
-
-
 def _stream(samples: str, local: Any, array: str | None) -> Stream:
     if samples == _FASHION:
         return from_fashion()
@@ -205,16 +191,18 @@ def _stream(samples: str, local: Any, array: str | None) -> Stream:
 
 
 def _asking(
-    local: Any,
-    url: str,
-    model: str | None,
+    url: str | None,
     token: str | None,
     certificates: Certificates,
+    output: str | None,
+    model: str | None,
+    local: Any,
     stream: Stream,
     classes: int | None = None,
-    output: str | None = None,
 ) -> Setup:
     """The setup with a remote on a server."""
+    if url is None:
+        raise UsageError("--remote must name a server or a file, as these samples come without a remote model")
     if model is None:
         raise UsageError("--model must name the model on the server")
     remote = open_remote(url, model, token, certificates, output)

@@ -1,7 +1,6 @@
 """The command `evaluate`."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,13 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from hinge.cli import console, options
-from hinge.cli.recommendation import check_absent, print_recommendation, write_settings
+from hinge.cli.recommendation import check_settings, print_recommendation, write_settings
 from hinge.policies import Policy, Target, policy_class, policy_names
 from hinge.simulation.engine import Progress
-from hinge.simulation.evaluate import Evaluation, evaluate
+from hinge.simulation.evaluate import Evaluation, as_recorded, evaluate
 from hinge.simulation.recommendation import Recommendation, recommend
 from hinge.simulation.trade import OFFLOAD_COSTS, Trade, trade
-from hinge.traces import Log, trace_names
+from hinge.traces import Log, Trace, trace_names
 
 _DIPS_NAMED = 5
 _POLICIES_NAMED = 4
@@ -67,8 +66,9 @@ def command(
 
     Example: hinge evaluate log.csv --offload-cost 0.5 --policies sentinel,hi-lcb
     """
-    check_absent(write)
     console.check_out(out)
+    recorded = as_recorded(trace, columns=_mapping(columns))
+    check_settings(write, recorded)
     names = policies.split(",")
     settings = options.policy_settings(names, alpha=alpha)
     chosen: list[str | Policy] = [*names]
@@ -76,10 +76,9 @@ def command(
         chosen.append(Target(target, bins=bins, seed=seed))
     with console.progress(f"policies on {trace}") as report:
         found = evaluate(
-            trace,
+            recorded,
             chosen,
             options.offload_cost(offload_cost),
-            columns=_mapping(columns),
             bins=bins,
             **settings,
             horizon=horizon,
@@ -87,14 +86,16 @@ def command(
             seed=seed,
             progress=report,
         )
-        gain = _trade_of(found, horizon, seed, report) if found.complete else None
-        advice = _advice(found, names, offload_cost, target, seed, report) if gain else None
+        gain, advice, complete = None, None, found.complete
+        try:
+            gain = _trade_of(found, horizon, seed, report) if complete else None
+            advice = _advice(found, names, offload_cost, target, seed, report) if complete else None
+        except KeyboardInterrupt:
+            complete = False
     figures, samples = found.figures(), len(found.trace)
     if out:
         console.write_curves(out, found, f"Policies on {trace}", gain.panels() if gain else ())
-    if write:
-        if isinstance(found.trace, Log):
-            raise options.UsageError("--write: a log of offloads alone cannot be replayed, and gives no recommendation")
+    if write and advice and isinstance(found.trace, Trace):
         write_settings(write, advice, found.trace)
     if json:
         settings |= {"trace": trace, "samples": samples, "bins": bins, "offload_cost": found.offload_cost, "seed": seed}
@@ -118,8 +119,11 @@ def command(
         if gain and found.estimate:
             console.say("That is by the likeliest agreement; how far it may be off, the intervals above say.")
         _print_dips(found, bins)
-        print_recommendation(advice, write)
-    if gain is None:
+        if advice:
+            print_recommendation(advice, write)
+    if write and complete and not advice:
+        raise options.UsageError(f"--write: none of {policies} can run on a device, so that none is recommended")
+    if not complete:
         console.end_interrupted("these are the runs that were done.")
 
 
@@ -180,29 +184,24 @@ def _runs(bins: Sequence[int]) -> list[tuple[int, int]]:
     return list(zip(starts, (bin for bin in bins if bin + 1 not in bins), strict=True))
 
 
-def _trade_of(found: Evaluation, horizon: int | None, seed: int, report: Progress) -> Trade | None:
-    """What the default policy gains at every price, the given one among them; None if interrupted."""
+def _trade_of(found: Evaluation, horizon: int | None, seed: int, report: Progress) -> Trade:
+    """What the default policy gains at every price, the given one among them."""
     given = () if found.offload_cost is None else (found.offload_cost,)
     length = len(found.trace) if isinstance(found.trace, Log) else horizon
     settings: dict[str, Any] = {"bins": found.bins, "horizon": horizon or length, "seed": seed, "progress": report}
-    try:
-        return trade(found.source, offload_costs=(*OFFLOAD_COSTS, *given), **settings)
-    except KeyboardInterrupt:
-        return None
+    return trade(found.source, offload_costs=(*OFFLOAD_COSTS, *given), **settings)
 
 
 def _advice(
     found: Evaluation, names: list[str], price: str | None, target: float | None, seed: int, report: Progress
 ) -> Recommendation | None:
-    """What to run; None where that cannot be told, as by a log that cannot be replayed, or if interrupted."""
+    """What to run; None where that cannot be told, as by a log that cannot be replayed."""
     if isinstance(found.trace, Log):
         return None
     cost, policies = options.offload_cost(price), None if names == ["all"] else names
     told = cost if isinstance(cost, float) else None
     settings: dict[str, Any] = {"bins": found.bins.bins, "seed": seed, "progress": report}
-    with suppress(KeyboardInterrupt):
-        return recommend(found.trace, policies, told, target=target, **settings)
-    return None
+    return recommend(found.trace, policies, told, target=target, **settings)
 
 
 def _print_legend(figures: Sequence[Mapping[str, Any]]) -> None:

@@ -105,7 +105,7 @@ def _value(path: Path, name: str, value: Any, setting: Setting) -> str | list[st
 def _located(folder: Path, value: Any, setting: Setting) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if setting.kind is Path:
-        return text if "://" in text or ("," in text and not (folder / text).exists()) else str(folder / text)
+        return text if "://" in text or ("," in text and not os.path.exists(folder / text)) else str(folder / text)
     if not setting.positional or text in ("-", setting.default):
         return text
     name, sign, place = text.rpartition("=")  # a model may be NAME=PATH
@@ -173,7 +173,7 @@ def class_names(text: str | None) -> tuple[str, ...] | None:
     """
     if text is None:
         return None
-    is_file = Path(text).is_file()
+    is_file = os.path.isfile(text)  # False, where Path raises an error: for a list that is too long for a name
     try:
         given = Path(text).read_text("utf-8").splitlines() if is_file else text.split(",")
     except UnicodeDecodeError:

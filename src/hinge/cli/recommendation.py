@@ -9,13 +9,13 @@ from pathlib import Path
 from hinge.cli import console
 from hinge.cli.options import UsageError
 from hinge.simulation.recommendation import FEWEST, Recommendation
-from hinge.traces import Trace
+from hinge.traces import Log, Trace
+
+_RECORDED = ("output", "remote_output", "input", "labels", "confidence", "token_file", "ca", "cert", "key")
 
 
-def print_recommendation(advice: Recommendation | None, write: Path | None) -> None:
+def print_recommendation(advice: Recommendation, write: Path | None) -> None:
     """Say what to run, and on what evidence."""
-    if advice is None:
-        return
     options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in advice.settings.items())
     console.say("")
     console.say(str(advice))
@@ -25,16 +25,20 @@ def print_recommendation(advice: Recommendation | None, write: Path | None) -> N
         console.say(f"{write} is written; try: hinge device --config {shlex.quote(str(write))} SAMPLES")
 
 
-def check_absent(path: Path | None) -> None:
-    """Refuse to write over a file, before the work is done."""
-    if path is not None and path.exists():
+def check_settings(path: Path | None, trace: Trace | Log) -> None:
+    """Refuse what `write_settings` could not write, before the work is done."""
+    if path is None:
+        return
+    if path.exists():
         raise UsageError(f"--write: {path} is there already; remove it, or name another file")
-
-
-def write_settings(path: Path, advice: Recommendation | None, trace: Trace) -> None:
-    """Write the settings for `hinge device --config`, with the models that `hinge record` asked."""
-    if advice is None:
+    if isinstance(trace, Log):
+        raise UsageError("--write: a log of offloads alone cannot be replayed, and gives no recommendation")
+    if len(trace) < FEWEST:
         raise UsageError(f"--write: a recommendation needs {FEWEST} samples, and {trace.name!r} has {len(trace)}")
+
+
+def write_settings(path: Path, advice: Recommendation, trace: Trace) -> None:
+    """Write the settings for `hinge device --config`, with the models that `hinge record` asked."""
     reason = textwrap.fill(str(advice), 118, initial_indent="# ", subsequent_indent="# ")
     settings = {**_models(trace, path.parent), **advice.settings}
     with path.open("x", encoding="utf-8") as file:
@@ -45,8 +49,8 @@ def write_settings(path: Path, advice: Recommendation | None, trace: Trace) -> N
 def _models(trace: Trace, folder: Path) -> dict[str, str]:
     """The models that were recorded, if they are on a server or their files still there, with the options for them."""
     places = {role: trace.about.get(role, "") for role in ("local", "remote")}
-    found = {role: place for role, place in places.items() if Path(place).is_file()}
-    if "://" in places["remote"]:
+    found = {role: place for role, place in places.items() if os.path.isfile(place)}
+    if "remote name" in trace.about:
         found |= {"remote": places["remote"], "model": trace.about["remote name"]}
-    found |= {name[2:]: value for name, value in trace.about.items() if name.startswith("--")}
-    return {name: os.path.relpath(each, folder) if Path(each).is_file() else each for name, each in found.items()}
+    found |= {name: trace.about[f"--{name}"] for name in _RECORDED if f"--{name}" in trace.about}
+    return {name: os.path.relpath(each, folder) if os.path.isfile(each) else each for name, each in found.items()}

@@ -15,7 +15,6 @@ from hinge.cli.device_view import Output
 from hinge.cli.options import UsageError
 from hinge.confidence import max_softmax
 from hinge.device.record import record
-from hinge.errors import RemoteFailed
 from hinge.models.base import Recorded
 from hinge.oip.access import read_token
 
@@ -81,7 +80,7 @@ def command(
                     about={f"--{name}": str(value) for name, value in given.items() if value is not None},
                     progress=_reports(bar, length),
                 )
-            except (RemoteFailed, KeyboardInterrupt) as error:
+            except BaseException as error:
                 for kept in getattr(error, "__notes__", ()):
                     console.warn(kept)
                 raise

@@ -1,6 +1,8 @@
 """The commands `state show`, `state set`, `state rollback`, `state export` and `state merge`."""
 
 import json as json_format
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +12,7 @@ import typer
 from hinge._files import replacing
 from hinge.cli import console, options
 from hinge.device.database import Saved, read
-from hinge.device.store import SqliteStore
+from hinge.device.store import CLOSED, SqliteStore
 from hinge.errors import InvalidState
 from hinge.gate import sealed, unsealed
 from hinge.policies.policy import State
@@ -76,9 +78,8 @@ def set_command(
 
     Example: hinge state set state/ offload_cost=0.3
     """
-    read(folder)  # to open a folder that is not there would make it
     changes = options.assignments(settings)
-    with SqliteStore(folder, seconds=None) as store:
+    with _opened(folder) as store:
         before = store.generation
         store.change(**changes)
         figures = {"from": before, "to": store.generation, "parameters": store.policy.parameters}
@@ -103,8 +104,8 @@ def rollback_command(
 
     Example: hinge state rollback state/
     """
-    left = read(folder).newest.number  # to open a folder that is not there would make it
-    with SqliteStore(folder, seconds=None) as store:
+    left = read(folder).newest.number
+    with _opened(folder) as store:
         reached, notes = store.rollback(to), store.notes
     if json:
         console.print_json({"from": left, "to": reached, "notes": notes})
@@ -141,10 +142,8 @@ def merge_command(
 
     Example: hinge state merge state/ kitchen.json hall.json
     """
-    read(folder)  # to open a folder that is not there would make it
-    given = {path: state_in(path) for path in others}
-    with SqliteStore(folder, seconds=None) as store:
-        before = store.generation
+    with _opened(folder) as store:
+        given, before = {path: state_in(path) for path in others}, store.generation
         _check_all(store, given)
         store.merge(*given.values())
         sources = sorted(store.policy.state()["merged"])
@@ -155,6 +154,16 @@ def merge_command(
     changed = f"generation {before} became {store.generation}" if before != store.generation else "nothing was new"
     devices = console.counted(len(sources), "other device")
     console.say(f"{folder}: {changed}; evidence of {devices}")
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[SqliteStore]:
+    """The store of a folder, to be changed; raises `InvalidState` if the change has not reached the disk."""
+    read(folder)  # to open a folder that is not there would make it
+    with SqliteStore(folder, seconds=None) as store:
+        yield store
+    if store.problem != CLOSED:
+        raise InvalidState(f"{folder}: {store.problem}: what was to be changed is not on the disk")
 
 
 def _figures(saved: Saved) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class BaseDevice(ABC):
         price = _known_price(self.gate.policy) if price is None else price
         self._forecast = _checked_forecast(price, self.gate.policy)
         self.breaker = _checked_breaker(breaker, deadline_s, self._in_flight)
-        self._remote = self._keeping_the_deadline(remote)
+        self._given, self._remote = remote, self._keeping_the_deadline(remote)
         self._bin = self.gate.bins.bin
         self._store = MemoryStore(self.gate) if state is None else self._store_in(state)
         self._status = StatusTracker(self._store, self.breaker)
@@ -336,7 +336,7 @@ class Device(BaseDevice):
             raise closed()
         return record(
             self._local,
-            self._remote,
+            self._given,
             samples,
             truth,
             labels=self._labels,

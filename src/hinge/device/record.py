@@ -12,12 +12,11 @@ import json
 import logging
 import os
 import pickle
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b, file_digest, sha256
-from itertools import islice, repeat
+from itertools import islice, zip_longest
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -30,12 +29,12 @@ from hinge.device.offload import checked_label, checked_reply
 from hinge.errors import InvalidTrace, RemoteFailed, RemoteInvalid, RemoteRefused
 from hinge.models.base import Classifier, LocalModel
 from hinge.remotes import Deadline, Remote, Reply, failure_of
-from hinge.remotes.function import FunctionRemote
+from hinge.remotes.function import as_remote
 from hinge.traces import Trace, write_trace
 from hinge.traces.files import writer_of
 
 Case = tuple[Any, Any]  # a sample, and its true label or None
-Row = dict[str, Any]  # of the trace, and the digest of the sample
+Row = dict[str, Any]  # of the trace
 _COLUMNS = ("confidence", "local", "remote", "label", "cost")
 _WAITS_S = (1.0, 2.0, 4.0, 8.0)  # before a remote that failed is asked again
 _SAME = 1e-4  # what batches of another size may change in a confidence
@@ -61,8 +60,8 @@ def record(
 
     The models and `labels`, the names of the classes, are as for `Device`; a model from a file may be the remote, too.
     The remote is asked for `batch` samples at once. One that cannot be reached, fails or takes longer than `deadline_s`
-    is asked again, four times within 15 seconds; what it refuses ends the recording. `progress` is told how many
-    samples are done.
+    is asked again, four times within 15 seconds; what it refuses ends the recording, and so does an exception of a
+    function, which has no deadline. `progress` is told how many samples are done.
 
     `about` is kept in the trace, beside what is known of the models.
 
@@ -75,7 +74,7 @@ def record(
     """
     batch = whole("record", "batch", batch, 1)
     pair = _Pair(local, remote, confidence, labels, positive("record", "deadline_s", deadline_s))
-    cases = zip(samples, repeat(None) if truth is None else truth, strict=truth is not None)
+    cases = _cases(samples, truth)
     kept = None if out is None else _Kept(Path(out), pair.about)
     rows = [] if kept is None else kept.read(cases, pair, batch)
     report = progress or (lambda _: None)
@@ -83,12 +82,12 @@ def record(
         report(len(rows))
         while part := list(islice(cases, batch)):
             new = pair.rows(part)
-            _check(rows[:1] + new, len(rows))
-            rows += new
+            _check(rows[:1], new, len(rows))
             if kept is not None:
-                kept.append(new)
+                kept.append(part, new)
+            rows += new
             report(len(rows))
-    except (RemoteFailed, KeyboardInterrupt) as error:
+    except BaseException as error:
         if kept is not None and rows:
             error.add_note(f"{len(rows)} samples are kept in {kept.path}, and the same command goes on")
         raise
@@ -99,6 +98,18 @@ def record(
     return trace
 
 
+def _cases(samples: Iterable[Any], truth: Iterable[Any] | None) -> Iterator[Case]:
+    if truth is None:
+        yield from ((sample, None) for sample in samples)
+        return
+    end = object()
+    for case in zip_longest(samples, truth, fillvalue=end):
+        if case[0] is end or case[1] is end:
+            many = "more" if case[0] is end else "fewer"
+            raise ValueError(f"record: truth must have one label per sample, got {many} labels than samples")
+        yield case
+
+
 class _Pair:
     """The two models."""
 
@@ -106,30 +117,25 @@ class _Pair:
         self, local: Any, remote: Any, confidence: ConfidenceMeasure, labels: Sequence[str] | None, deadline_s: float
     ) -> None:
         self._local = local if isinstance(local, LocalModel) else Classifier(local, confidence, labels)
-        self._remote = remote if isinstance(remote, Remote) else FunctionRemote(remote)
+        self._remote: Remote = as_remote("record", remote)
         self._labels, self._deadline_s = labels, deadline_s
         self.about = _about("local", local) | _about("remote", remote)
 
     def rows(self, cases: Sequence[Case]) -> list[Row]:
         """What both say of samples, and what is true."""
         samples = [sample for sample, _ in cases]
-        reply = self._ask(samples)
-        answers = zip(
-            cases, self._local.answer_many(samples), checked_reply(reply, len(samples), self._labels), strict=True
-        )
         rows = [
-            self.known(case) | {"confidence": float(confidence), "local": checked_label(local, None), "remote": remote}
-            for case, (local, confidence), remote in answers
+            self.truth(case) | {"local": _label("local", local), "confidence": float(confidence)}
+            for case, (local, confidence) in zip(cases, self._local.answer_many(samples), strict=True)
         ]
-        return rows if reply.cost is None else [row | {"cost": reply.cost} for row in rows]
+        reply = self._ask(samples)
+        cost = {} if reply.cost is None else {"cost": float(reply.cost)}
+        remotes = checked_reply(reply, len(samples), self._labels)
+        return [row | {"remote": remote} | cost for row, remote in zip(rows, remotes, strict=True)]
 
-    def known(self, case: Case) -> Row:
-        """What is known of a sample before the models are asked."""
-        sample, true = case
-        try:
-            return {"digest": _digest(sample)} | ({} if true is None else {"label": checked_label(true, self._labels)})
-        except RemoteInvalid as error:
-            raise InvalidTrace(f"record: truth must be the label of a class, got {error}") from None
+    def truth(self, case: Case) -> Row:
+        """The true label of a sample, if it is known."""
+        return {} if case[1] is None else {"label": _label("truth", case[1], self._labels)}
 
     def _ask(self, samples: Sequence[Any]) -> Reply:
         """The remote's reply; one that is away or fails is asked again, as it may come back."""
@@ -154,19 +160,21 @@ class _Kept:
         if out.exists():
             raise FileExistsError(errno.EEXIST, "there is a trace already; remove it, or name another", str(out))
         self._out, self.path, self._about = out, out.with_name(f"{out.name}.part"), about
+        self._begun = False
 
     def read(self, cases: Iterator[Case], pair: _Pair, batch: int) -> list[Row]:
         """The rows of an earlier recording, whose samples are taken from `cases`; it must be of the same models."""
-        if not self.path.exists():
+        lines = self._lines() if self.path.exists() else []
+        if not lines:
             return []
-        head, *rows = self._lines() or [{}]
+        self._begun, head, *rows = True, *lines
         for name, value in self._about.items():
             if head.get(name) != value and f"{name} sha256" not in self._about:  # a file may be moved
                 raise self._changed(f"the {name.split()[0]} model was another")
         first: list[Case] = []
         for number, row in enumerate(rows):
             case = next(cases, None)
-            known = {} if case is None else pair.known(case)
+            known = {} if case is None else {"digest": _digest(case[0])} | pair.truth(case)
             if not known or any(row.get(name) != known.get(name) for name in ("digest", "label")):
                 raise self._changed(f"sample {number} was another")
             first += [case] if case and number < batch else []
@@ -188,11 +196,12 @@ class _Kept:
             os.truncate(self.path, len(whole_lines))
         return lines
 
-    def append(self, rows: Sequence[Row]) -> None:
+    def append(self, cases: Sequence[Case], rows: Sequence[Row]) -> None:
         """Keep rows, from the first on."""
-        lines = rows if self.path.exists() else [self._about, *rows]
-        with self.path.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
+        lines = [row | {"digest": _digest(sample)} for (sample, _), row in zip(cases, rows, strict=True)]
+        with self.path.open("a" if self._begun else "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in (lines if self._begun else [self._about, *lines]))
+        self._begun = True
 
     def finish(self, trace: Trace) -> None:
         """Write the trace, in place of what was kept."""
@@ -211,12 +220,19 @@ def _trace(rows: Sequence[Row], **more: Any) -> Trace:
     return Trace(**columns, **more)
 
 
-def _check(rows: Sequence[Row], before: int) -> None:
-    """Find what is wrong with rows at once, and not when all are there."""
+def _check(first: list[Row], new: list[Row], before: int) -> None:
+    """Find what is wrong with new rows at once, beside the first of all, and not when all are there."""
     try:
-        _trace(rows)
+        _trace(first + new)
     except InvalidTrace as error:
-        raise InvalidTrace(f"record: in samples {before} to {before + len(rows) - 1}: {error}") from None
+        raise InvalidTrace(f"record: in samples {before} to {before + len(new) - 1}: {error}") from None
+
+
+def _label(what: str, label: Any, names: Sequence[str] | None = None) -> Any:
+    try:
+        return checked_label(label, names)
+    except RemoteInvalid as error:
+        raise InvalidTrace(f"record: {what} must be the label of a class, got {error}") from None
 
 
 def _digest(sample: Any) -> str:
@@ -229,7 +245,10 @@ def _digest(sample: Any) -> str:
         array = np.asarray(sample)
     except ValueError:  # lists of different lengths
         array = np.empty(0, object)
-    content = pickle.dumps(sample) if array.dtype.hasobject else array.dtype.str.encode() + array.tobytes()
+    try:
+        content = pickle.dumps(sample) if array.dtype.hasobject else array.dtype.str.encode() + array.tobytes()
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise TypeError(f"record: with out, samples must be arrays or be pickled, got {sample!r:.50}") from error
     return blake2b(content, digest_size=8).hexdigest()
 
 
@@ -242,10 +261,11 @@ def _about(role: str, model: Any) -> dict[str, str]:
     if path is not None:
         digest = sha256()
         for part in sorted(path.parent.iterdir()):
-            if part.name.startswith(path.name) or part.name == f"{path.stem}.bin":  # weights may be beside it
+            beside = part.name.startswith(path.name) and part.suffix != ".part"  # weights may be
+            if part.is_file() and (beside or part.name == f"{path.stem}.bin"):
                 with part.open("rb") as file:
                     digest.update(file_digest(file, "sha256").digest())
         return {role: str(path), f"{role} sha256": digest.hexdigest()}
     if url is not None:
         return {role: url, f"{role} name": model.model}
-    return {role: re.sub(r" at 0x[0-9a-f]+", "", repr(model))}
+    return {role: getattr(model, "__qualname__", type(model).__qualname__)}  # its repr may hold a token

@@ -107,7 +107,8 @@ RECENT = 20  # answers in a report
 MOST_COMPARED = 8
 MOST_BINS = 1024  # in a report; the page could not show more
 _PATIENCE_S = 2.0  # for one report, from connecting to the answer
-TEXT = 240  # characters of a label, a fault or a reason
+TEXT = 240  # characters of a label
+SENTENCE = 1_000  # of a fault or a reason
 NAME = 64  # of a policy's name
 _MOST = 10**12  # the largest number of a report
 
@@ -245,8 +246,8 @@ class _Seen:
                 "bin": int(answer.bin),
                 "decision": "offload" if answer.decision.offload else "accept",
                 "cost": float(answer.cost),
-                "fault": None if answer.fault is None else _text(answer.fault),
-                "reason": _text(answer.reason_by(explain(answer.bin))),
+                "fault": None if answer.fault is None else _text(answer.fault, SENTENCE),
+                "reason": _text(answer.reason_by(explain(answer.bin)), SENTENCE),
                 "truth": None if self._truth is None else _text(self._truth),
                 "picture": None if self._pixels is None else data_url(self._pixels),
             }
@@ -261,8 +262,9 @@ def _status(status: Status) -> Json:
         "fell_back": status.fell_back,
         "offload_cost": float(status.offload_cost),
         "breaker": status.breaker,
-        "not_durable": None if status.not_durable is None else _text(status.not_durable),
+        "not_durable": None if status.not_durable is None else _text(status.not_durable, SENTENCE),
         "alarms": status.alarms,
+        "alarm_times": status.alarm_times,
     }
 
 
@@ -303,9 +305,10 @@ def _refusal(response: Response) -> str:
     return _text(f"the server refused a report with status {response.status}: {response.body.decode(errors='replace')}")
 
 
-def _text(value: object) -> str:
+def _text(value: object, most: int = TEXT) -> str:
     """What may stand on a page and in a log."""
-    return "".join(char if char.isprintable() else " " for char in str(value)[:TEXT]) or "–"
+    text = "".join(char if char.isprintable() else " " for char in str(value)[: most + 1])
+    return (text if len(text) <= most else text[: most - 1] + "…") or "–"
 
 
 def _checked_name(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ log = logging.getLogger("hinge")
 
 QUIET = 1_000  # samples without it, until an alarm is a new one: a budget is spent and free again all the time
 FIRST = 10  # agreements that confidences promised, and answers that cost nothing, after which there is something wrong
+_OPENED, _NOT_DURABLE = "the breaker opened", "what is learned is not durable"  # whose end is seen at once
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Status:
     on_disk: bool  # whether the policy is kept in a folder
     not_durable: str | None  # why what is learned now may be lost, though there is a folder
     alarms: dict[str, int]  # what needs a person, and how often that began; what returns within `QUIET` never ended
+    alarm_times: dict[str, tuple[float, float | None]]  # Unix times: last began, was seen last; None while it lasts
 
 
 class StatusTracker:
@@ -52,7 +55,7 @@ class StatusTracker:
         self._labelled, self._right = 0, 0
         self._fell_back: Counter[str] = Counter()
         self._alarms: Counter[str] = Counter()
-        self._last_alarm: dict[str, int] = {}
+        self._alarm_seen: dict[str, tuple[float, float, int]] = {}  # began and last seen: Unix times; sample
         self.last_failure: RemoteFailed | None = None  # other than of the breaker
         self._changes = sum(store.policy.alarms.values())
         self._is_open = False
@@ -133,12 +136,12 @@ class StatusTracker:
             is_open = self._breaker.opened_at is not None
             turned, self._is_open = is_open != self._is_open, is_open
         if is_open:
-            self._alarm("the breaker opened", str(self.last_failure), news=turned)
+            self._alarm(_OPENED, str(self.last_failure), news=turned)
         elif turned:
             log.warning("the remote answers again")
         self._warn(warning)
         if problem is not None:
-            self._alarm("what is learned is not durable", problem)
+            self._alarm(_NOT_DURABLE, problem)
         if changed:
             self._alarm("the policy found the world changed, and forgot what no longer holds")
 
@@ -148,10 +151,11 @@ class StatusTracker:
 
     def _alarm(self, what: str, why: str | None = None, news: bool = False) -> None:
         """Count and log it, once for as long as it comes back within `QUIET` samples; log it also if it is news."""
-        now = self._store.policy.time
+        now, sample = time.time(), self._store.policy.time
         with self._lock:
-            last, self._last_alarm[what] = self._last_alarm.get(what, -QUIET), now
-            new = now - last >= QUIET
+            began, _, last = self._alarm_seen.get(what, (now, now, -QUIET))
+            new = sample - last >= QUIET
+            self._alarm_seen[what] = (now if new else began, now, sample)
             self._alarms[what] += new
         if new or news:
             log.warning("%s", what if why is None else f"{what}: {why}")
@@ -174,7 +178,13 @@ class StatusTracker:
                 on_disk=self._store.on_disk,
                 not_durable=self._store.problem,
                 alarms=dict(self._alarms),
+                alarm_times={what: (seen[0], self._over(what, seen)) for what, seen in self._alarm_seen.items()},
             )
+
+    def _over(self, what: str, seen: tuple[float, float, int]) -> float | None:
+        _, last, sample = seen
+        lasts = {_OPENED: self._breaker.opened_at is not None, _NOT_DURABLE: self._store.problem is not None}
+        return None if lasts.get(what, self._store.policy.time - sample < QUIET) else last
 
 
 def _warning(policy: Policy) -> str | None:

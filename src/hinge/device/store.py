@@ -445,27 +445,23 @@ class SqliteStore(MemoryStore):
         before = self.locked(lambda policy: policy.state())
         trial = restore(before)
         change(trial)
-        if trial.state() == before:  # known already
-            return
-        with self._syncing, self._disk:
-            with self._lock:
-                end = self._end()
-                change(self.policy)
-                self._begin(MERGE, end)
-                self._changed()
-            if self._failure is None:
-                self._attempt(self._write, self._back_up)
+        if trial.state() != before:  # else it is known already
+            self._begin_with(MERGE, lambda: change(self.policy))
 
     def change(self, **settings: Any) -> None:
         """Change settings of the policy, and keep what it has learned; see `Policy.changed`.
 
         `policy` is another object afterwards.
         """
+        self._begin_with(CHANGE, lambda: self._replace(self.policy.changed(**settings)))
+
+    def _begin_with(self, why: str, change: Callable[[], None]) -> None:
+        """Begin a generation with a change of the policy, and write it down."""
         with self._syncing, self._disk:
             with self._lock:
-                end, policy = self._end(), self.policy.changed(**settings)
-                self._replace(policy)
-                self._begin(CHANGE, end)
+                end = self._end()
+                change()
+                self._begin(why, end)
                 self._changed()
             if self._failure is None:
                 self._attempt(self._write, self._back_up)

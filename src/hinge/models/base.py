@@ -127,8 +127,8 @@ class Classifier:
         """The logarithms of outputs that are probabilities, as all before were; else the outputs."""
         _check_row(outputs)
         if self._watched < WATCHED:
-            self._probabilities = are_probabilities(outputs)
-            if not self._probabilities:
+            if not are_probabilities(outputs):
+                self._probabilities = False  # and never True again, whatever other threads have seen
                 if self._said:
                     log.warning("%r: its outputs are taken for scores from now on: they no longer sum to 1", self)
                 return outputs

@@ -79,12 +79,14 @@ def open_session(path: str | Path | OnnxFile, *, threads: int | None = None) -> 
         raise ImportError(f"models need onnxruntime ({error}): pip install 'hinge-gate[device]'") from error
     file = path if isinstance(path, OnnxFile) else OnnxFile.read(path)
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = (file.size <= SMALL_MODEL_BYTES) if threads is None else threads  # 0: per core
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # what goes wrong is raised; it need not be printed, too
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # threads that wait leave the core alone
     options.add_session_config_entry("session.load_model_format", "ONNX")  # nothing but what was checked
     with loading(file.path, _problem), file.opened() as data:
+        options.intra_op_num_threads = (file.size <= SMALL_MODEL_BYTES) if threads is None else threads  # 0: per core
+        if data and not hasattr(options, "add_external_initializers_from_files_in_memory"):
+            raise InvalidModel(f"{file.path}: data in other files needs a newer onnxruntime than this; {_AS_ONE}")
         if data:
             sizes = [len(content) for content in data.values()]
             options.add_external_initializers_from_files_in_memory(list(data), list(data.values()), sizes)

@@ -9,7 +9,7 @@ and only an offload moves it. Deciding is one load and one compare; a policy is 
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from hinge.policies.policy import (
@@ -18,9 +18,7 @@ from hinge.policies.policy import (
     Decisions,
     Explanation,
     Policy,
-    Reals,
     Wholes,
-    expect_nothing,
     note_nothing,
 )
 
@@ -115,18 +113,8 @@ class ExpiryPolicy(Policy):
     charges_failures = True  # its bound on the cost gives way in time, so that a cost that was too high is learned anew
     _expiry: Wholes
 
-    def start(
-        self,
-        table: Any,
-        offloads: Callable[..., bool],
-        learns: Callable[..., None],
-        rebuilds: Callable[..., None] | None = None,
-        notes: Callable[..., None] = note_nothing,
-        price: Reals | None = None,
-        accepts: Callable[..., None] = note_nothing,
-        expects: Callable[..., None] = expect_nothing,
-    ) -> None:
-        super().start(table, offloads, learns, rebuilds, notes, price, accepts, expects)
+    def start(self, table: Any, *functions: Any, **more: Any) -> None:
+        super().start(table, *functions, **more)
         self._expiry = table.expiry  # one attribute lookup fewer for each sample
         self._batch: tuple[int, NDArray[np.int64] | None] = (0, None)
 

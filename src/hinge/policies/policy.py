@@ -290,8 +290,8 @@ class Policy(ABC):
             if name not in CHANGEABLE or name not in parameters:
                 known = " and ".join(each for each in CHANGEABLE if each in parameters) or "nothing"
                 raise InvalidValue(owner, name, f"cannot be changed: of {inside.name}, {known} can")
-            if name in inside.merges_on:
-                raise InvalidValue(owner, name, f"cannot be changed: what {inside.name} has learned depends on it")
+            if name in inside.merges_on or "threshold" in parameters:
+                raise InvalidValue(owner, name, f"cannot be changed: what {inside.name} knows depends on it")
             if parameters[name] is None or value is None:
                 raise InvalidValue(owner, name, "cannot be changed: one that is learned needs other evidence")
             parameters[name] = value

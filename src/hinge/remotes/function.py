@@ -184,16 +184,22 @@ class InTasks:
         await self._remote.close_async()
 
 
-def for_threads(remote: Any, at_once: int) -> Remote:
-    """What a user gives a `Device`, as a remote that keeps the deadline."""
+def as_remote(owner: str, remote: Any) -> Remote:
+    """What a user gives, as a remote."""
     if isinstance(remote, Remote):
         if inspect.iscoroutinefunction(remote.ask):
-            raise TypeError("Device: remote has a coroutine function as ask; AsyncDevice takes it, named ask_async")
-        return remote if getattr(remote, "keeps_deadline", False) else InThreads(remote, at_once)
+            raise TypeError(f"{owner}: remote has a coroutine function as ask; AsyncDevice takes it, named ask_async")
+        return remote
     if callable(remote) and not _is_coroutine_function(remote):
-        return InThreads(FunctionRemote(remote), at_once)
+        return FunctionRemote(remote)
     what = "a coroutine function, which AsyncDevice takes" if callable(remote) else repr(remote)
-    raise TypeError(f"Device: remote must be a remote or a function from sample to label, got {what}")
+    raise TypeError(f"{owner}: remote must be a remote or a function from sample to label, got {what}")
+
+
+def for_threads(remote: Any, at_once: int) -> Remote:
+    """What a user gives a `Device`, as a remote that keeps the deadline."""
+    found = as_remote("Device", remote)
+    return found if getattr(found, "keeps_deadline", False) else InThreads(found, at_once)
 
 
 def for_event_loop(remote: Any, at_once: int) -> AsyncRemote:

@@ -27,7 +27,7 @@ from prometheus_client.registry import Collector
 from starlette.types import Receive, Scope, Send
 
 from hinge import __version__
-from hinge.device.reporter import MOST_BINS, MOST_COMPARED, NAME, RECENT
+from hinge.device.reporter import MOST_BINS, MOST_COMPARED, NAME, RECENT, SENTENCE
 from hinge.errors import InvalidMessage
 from hinge.oip.messages import decoded
 from hinge.oip.tensors import MAX_TEXT
@@ -45,6 +45,7 @@ BEAT_S = 1.0  # between two events about the server, by which both sides notice 
 STUCK_S = 10.0  # for a page to read an event
 
 Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
+Sentence = Annotated[str, Meta(min_length=1, max_length=SENTENCE)]
 Name = Annotated[str, Meta(min_length=1, max_length=NAME)]
 DeviceName = Annotated[str, Meta(max_length=64, pattern=r"^[A-Za-z0-9_.-]+$")]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -74,12 +75,15 @@ class DeviceStatus(_Checked):
     fell_back: Counts
     offload_cost: Positive
     breaker: Literal["closed", "open", "probing"]
-    not_durable: Text | None
+    not_durable: Sentence | None
     alarms: Counts
+    alarm_times: Annotated[dict[Text, tuple[Positive, Positive | None]], Meta(max_length=16)] = field(
+        default_factory=dict
+    )  # Unix times of the device: since when, and until when if it is over
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not all(name.isprintable() for name in (*self.fell_back, *self.alarms)):
+        if not all(name.isprintable() for name in (*self.fell_back, *self.alarms, *self.alarm_times)):
             raise ValueError("names of counts must be printable")
 
 
@@ -118,8 +122,8 @@ class RecentSample(_Checked):
     bin: Count
     decision: Literal["offload", "accept"]
     cost: Share
-    fault: Text | None
-    reason: Text
+    fault: Sentence | None
+    reason: Sentence
     truth: Text | None
     picture: Picture | None
 

@@ -59,6 +59,8 @@ class Place:
             if path.name not in SHIPPED:
                 raise UnknownName(f"there is no model {path.name!r}{did_you_mean(path.name, SHIPPED)}")
             name, path = path.name, SHIPPED[path.name]()
+        if path.suffix.lower() in (".tflite", ".xml"):
+            raise InvalidModel(f"{text}: ONNX models are served; a device runs this one itself: --remote {path}")
         try:
             return cls(model_name(name), path)
         except InvalidMessage as error:

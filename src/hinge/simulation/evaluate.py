@@ -37,6 +37,7 @@ from hinge.traces import Log, Trace, load_trace, read_recorded
 LEARNED = "learned"  # an offload cost that the policies are not told
 FITTED = ("offline", "logistic")  # fitted in hindsight, on the very samples they are then tried on
 INFORMED = ("oracle", "static", *FITTED)  # need a number for the cost, and cannot learn it
+CLOSEST = 0.0005  # costs per sample that simulated runs cannot tell apart
 
 
 @dataclass(frozen=True)
@@ -198,15 +199,17 @@ def _evaluate_log(
     estimate = estimated(log, bins)
     length = len(log) if horizon is None else whole("evaluate", "horizon", horizon, 1)
 
-    def play(source: Synthetic) -> Results:
+    def ready(source: Synthetic) -> dict[str, Playable]:
         make = partial(lineup, source=source, offload_cost=cost, horizon=length, alpha=alpha, seed=seed)
-        return simulate(_ready(policies, make), source, length, runs, seed, progress=progress)
+        return _ready(policies, make)
+
+    def play(source: Synthetic) -> Results:
+        return simulate(ready(source), source, length, runs, seed, progress=progress)
 
     results, intervals = in_possible_worlds(estimate, cost, run_seeds(seed, runs), play)
-    make = partial(lineup, source=likely(estimate, cost), offload_cost=cost, horizon=length, alpha=alpha, seed=seed)
     dips = significant_dips(log.bins_by(bins)[log.offloaded], log.offloads.agreed, bins.bins, cost)
     crossing = tuple(dip for dip in dips if dip.crosses)
-    known = (results.records, results.complete, _ready(policies, make), log, bins, cost)
+    known = (results.records, results.complete, ready(likely(estimate, cost)), log, bins, cost)
     return Evaluation(*known, None, crossing, None, estimate, intervals)
 
 
@@ -216,7 +219,8 @@ def in_possible_worlds(
     """The results of policies on the likeliest curve, and the interval of each one's cost.
 
     What a policy accepts is as on that curve, or as on the cheapest and dearest, whichever gives the wider interval;
-    how much of that agrees is anything possible. `play` runs the policies, with these seeds.
+    how much of that agrees is anything possible. `play` runs the policies, with these seeds. Where anything is open
+    at all, either end lies CLOSEST further out: a few runs cannot tell more.
     """
     curves = (estimate.agreement, *estimate.extremes(offload_cost))
     worlds = [likely(estimate, offload_cost, agreement) for agreement in curves]
@@ -224,20 +228,24 @@ def in_possible_worlds(
     shares = [accepted_shares(results, world, seeds) for results, world in zip(played, worlds, strict=True)]
     ends = [{name: estimate.cost(each[name], offload_cost) for name in each} for each in shares]
     fit, cheap, dear = ends
-    intervals = {name: (min(fit[name][0], cheap[name][0]), max(fit[name][1], dear[name][1])) for name in fit}
+    intervals = {}
+    for name in fit:
+        low, high = min(fit[name][0], cheap[name][0]), max(fit[name][1], dear[name][1])
+        is_open = high - low > 1e-6  # else they differ by rounding
+        intervals[name] = (max(0.0, low - CLOSEST), min(1.0, high + CLOSEST)) if is_open else (low, high)
     return replace(played[0], complete=all(results.complete for results in played)), intervals
 
 
 def accepted_shares(results: Results, source: Synthetic, seeds: Sequence[int]) -> dict[str, NDArray[np.float64]]:
-    """The share of each bin's samples that policies accepted, by name, in runs of these seeds."""
-    first, seen = next(iter(results.values())), np.zeros(source.bins, np.int64)
-    for seed in seeds[: len(first.runs)]:  # the same samples for all of them
+    """The share of each bin's samples that policies accepted, by name, a row for each run of these seeds."""
+    first = next(iter(results.values()))
+    seen = np.zeros((len(first.runs), source.bins), np.int64)  # the same samples for all of them
+    for row, seed in zip(seen, seeds, strict=False):
         for samples in source.stream(seed, int(first.times[-1])):
-            seen += np.bincount(samples.bins, minlength=source.bins)
-    counts = {name: (each.wrong_accepts.sum(axis=0), each.wrong_offloads.sum(axis=0)) for name, each in results.items()}
+            row += np.bincount(samples.bins, minlength=source.bins)
     return {
-        name: np.where(source.gaps > 0.0, accepts, seen - offloads) / np.maximum(seen, 1)
-        for name, (accepts, offloads) in counts.items()
+        name: np.where(source.gaps > 0.0, each.wrong_accepts, seen - each.wrong_offloads) / np.maximum(seen, 1)
+        for name, each in results.items()
     }
 
 

@@ -41,14 +41,9 @@ class Book(NamedTuple):
     decisions: Any  # of the samples at hand
 
 
-def player(
-    offloads: Callable[..., bool],
-    notes: Callable[..., None],
-    learns: Callable[..., None],
-    accepts: Callable[..., None],
-    expects: Callable[..., None],
-) -> Loop:
+def player(functions: Functions) -> Loop:
     """The loop for a policy with these functions."""
+    offloads, notes, learns, accepts, expects = functions
 
     def play(table: Any, time: int, samples: Any, told: Told, book: Book) -> None:
         """Run the policy over the samples that follow those up to `time`."""
@@ -91,14 +86,9 @@ def player(
     return play
 
 
-def player_against(
-    offloads: Callable[..., bool],
-    notes: Callable[..., None],
-    learns: Callable[..., None],
-    accepts: Callable[..., None],
-    expects: Callable[..., None],
-) -> Loop:
+def player_against(functions: Functions) -> Loop:
     """The loop for a policy against an adversary who sees what the policy would do in every bin."""
+    offloads, notes, learns, accepts, _ = functions
 
     def play_against(table: Any, time: int, samples: Any, agreement: Any, gaps: Any, book: Book) -> None:
         """As `play`; `gaps` is by bin, `samples.agreed` holds uniform draws, and the bins sent are written to it."""
@@ -163,7 +153,7 @@ def loop(make: Callable[..., Loop], functions: Functions, machine_code: bool) ->
 
 @cache
 def _loop(make: Callable[..., Loop], functions: Functions, machine_code: bool) -> Loop:
-    made = make(*functions)
+    made = make(functions)
     return compiled(made) if machine_code and isinstance(made, FunctionType) else made
 
 

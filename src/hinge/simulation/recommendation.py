@@ -23,11 +23,11 @@ DEFAULT = "sentinel"
 FEWEST = 100  # samples of a log: on fewer, nothing can be chosen and measured
 _BINS = (8, 16, 32, 64)
 _ALONE = ("always-local", "always-remote")
-_TARGET = Target.name
 _WHY = {
     "given": "",
     "recorded": " (the mean of those in the log)",
     "found": f" (none was given; this one keeps {100 * KEPT:.0f} % of what the remote adds, for the fewest calls)",
+    "usual": f" (none was given, and at none {DEFAULT} keeps {100 * KEPT:.0f} % of what the remote adds, if anything)",
 }
 K = TypeVar("K")
 
@@ -40,7 +40,7 @@ class Recommendation:
     bins: int
     offload_cost: float
     target: float | None  # the agreement to hold, in place of a price
-    price: str  # where the offload cost is from: "given", "recorded" or "found"
+    price: str  # where the offload cost is from: "given", "recorded", "found" or, where there is none to find, "usual"
     samples: int  # that it was measured on
     measured: Point
     local: Point  # local alone, on the same samples
@@ -51,7 +51,10 @@ class Recommendation:
         """The options of `hinge device`, by name."""
         if self.target is not None:
             return {"target": self.target, "bins": self.bins}
-        return {"policy": self.policy, "bins": self.bins, "offload_cost": self.offload_cost}
+        kind = policy_class(self.policy)
+        own = not kind.__module__.startswith("hinge.")  # which must be imported
+        policy = f"{kind.__module__}:{kind.__name__}" if own else self.policy
+        return {"policy": policy, "bins": self.bins, "offload_cost": self.offload_cost}
 
     def __str__(self) -> str:
         chosen = f"at an offload cost of {self.offload_cost:g}{_WHY[self.price]}"
@@ -88,18 +91,21 @@ def recommend(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Recommendation | None:
-    """The policy, of those named, and the bins that suit a log; None where it has too few samples to tell.
+    """The policy, of those named, and the bins that suit a log.
+
+    None where the log has too few samples to tell, or none of the policies can run on a device.
 
     Without `policies`, they are all that a device can run. Without an `offload_cost`, it is the mean of those recorded,
-    or where there are none the highest at which the default policy keeps 90 % of what the remote adds. A `target` is an
-    agreement to hold in place of a price.
+    or where there are none the highest at which the default policy keeps 90 % of what the remote adds, or else 0.5. A
+    `target` is an agreement to hold in place of a price.
 
     >>> print(recommend("fashion", offload_cost=0.1))
     Recommended: sentinel, 16 bins, at an offload cost of 0.1. Chosen on a random half of the log; on the other, 5000
     samples, 95.2 % of the answers are right for 25 % of the remote's calls (remote alone 95.3 %, local alone ...
     """
     recorded = as_trace(trace)
-    if len(recorded) < FEWEST:
+    names = [each for each in policies or policy_names() if _runs_on_a_device(each)]
+    if len(recorded) < FEWEST or (target is None and not names):
         return None
     half, held_out = halves(recorded, seed)
     cost, price = offload_cost, "given"
@@ -107,46 +113,27 @@ def recommend(
         cost, price = round(recorded.mean_offload_cost, 4), "recorded"
     elif cost is None:
         best = trade(half, DEFAULT, bins=bins, seed=seed, progress=progress).headline
-        cost, price = 0.5 if best is None else best.offload_cost, "found"
-    trial = _Trial(cost, target, seed, progress)
-    name = _TARGET
+        cost, price = (0.5, "usual") if best is None else (best.offload_cost, "found")
+
+    def points(names: Sequence[str], part: Trace, bins: int) -> dict[str, Point]:
+        """What the policies, and local and remote alone, cost on a part of the log, in its order."""
+        source = InOrder(part, UniformBins(bins), FixedCosts(cost))
+        built = [each for each in dict.fromkeys((*names, *_ALONE)) if each != Target.name]
+        ready = lineup(built, source, offload_cost=cost, horizon=len(part), seed=seed)
+        if target is not None:
+            ready[Target.name] = Target(target, bins=bins, seed=seed)
+        played = simulate(ready, source, len(part), 1, seed, times=[len(part)], progress=progress)
+        return {each: Point.of(cost, record.summary()) for each, record in played.items()}
+
+    name = Target.name
     if target is None:
-        names = [each for each in policies or policy_names() if _runs_on_a_device(each)]
-        costs = {each: point.cost_per_sample for each, point in trial.points(names, half, bins).items()}
+        costs = {each: point.cost_per_sample for each, point in points(names, half, bins).items()}
         name = _choice({each: costs[each] for each in names}, DEFAULT, len(half))
-        by_bins = {count: trial.points([name], half, count)[name].cost_per_sample for count in {bins, *_BINS}}
+        by_bins = {count: points([name], half, count)[name].cost_per_sample for count in {bins, *_BINS}}
         bins = _choice(by_bins, bins, len(half))
-    found = trial.points([name], held_out, bins)
+    found = points([name], held_out, bins)
     alone = (found[each] for each in _ALONE)
     return Recommendation(name, bins, cost, target, price, len(held_out), found[name], *alone)
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """Policies on a part of the log, in its order."""
-
-    offload_cost: float
-    target: float | None
-    seed: int
-    progress: Progress | None
-
-    def points(self, names: Sequence[str], trace: Trace, bins: int) -> dict[str, Point]:
-        """What the policies cost, and local and remote alone."""
-        cost, length = self.offload_cost, len(trace)
-        source = InOrder(trace, UniformBins(bins), FixedCosts(cost))
-        built = [name for name in dict.fromkeys((*names, *_ALONE)) if name != _TARGET]
-        ready = lineup(built, source, offload_cost=cost, horizon=length, seed=self.seed)
-        if self.target is not None:
-            ready[_TARGET] = Target(self.target, bins=bins, seed=self.seed)
-        found = simulate(ready, source, length, 1, self.seed, times=[length], progress=self.progress)
-        if not found.complete:
-            raise KeyboardInterrupt
-        return {name: _point(cost, record.summary()) for name, record in found.items()}
-
-
-def _point(cost: float, figures: Mapping[str, Any]) -> Point:
-    known = (figures["cost_per_sample"], figures["offload_fraction"], figures["accuracy"])
-    return Point(cost, *known, figures.get("true_accuracy"))
 
 
 def _runs_on_a_device(name: str) -> bool:

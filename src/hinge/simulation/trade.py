@@ -5,7 +5,7 @@ less than local alone iff some bin that arrives has 1 − f > γ, and less than 
 policy has to learn f, and pays for that, so that its break-evens lie further inside. docs/gain.md has the argument.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -18,9 +18,9 @@ from hinge._checks import real, whole
 from hinge._html import Curve, Panel, draw, save
 from hinge.bins import Bins, UniformBins
 from hinge.gate import DEFAULT_BINS
-from hinge.simulation.engine import Progress, simulate
+from hinge.simulation.engine import Progress, run_seeds, simulate
 from hinge.simulation.evaluate import as_trace, lineup
-from hinge.simulation.results import aligned
+from hinge.simulation.results import Record, aligned
 from hinge.simulation.sources import FixedCosts, InOrder, Replay, Resampled, Synthetic
 
 OFFLOAD_COSTS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -39,6 +39,12 @@ class Point:
     offload_fraction: float
     agreement: float  # `accuracy` in the figures of a simulation
     true_accuracy: float | None
+
+    @classmethod
+    def of(cls, offload_cost: float, figures: Mapping[str, Any]) -> "Point":
+        """A policy by what a simulation has found."""
+        known = (figures["cost_per_sample"], figures["offload_fraction"], figures["accuracy"])
+        return cls(offload_cost, *known, figures.get("true_accuracy"))
 
     @property
     def quality(self) -> float:
@@ -219,7 +225,8 @@ def trade(
 
     `trace` is what `evaluate` takes, or a `Synthetic` source, where only the weight and the agreement of each bin are
     known. Local only, remote only and the oracle are computed exactly; the policy, by name, is simulated: on a trace
-    once, in its own order, and with `horizon` on so many samples that are drawn with replacement. `machine_code` as in
+    once, in its own order, and with `horizon`, or on a source, on so many samples that are drawn at random. Then it
+    costs what accepting these shares of the bins costs in expectation, as the others do. `machine_code` as in
     `simulate`: for few samples, running Python takes less time than compiling.
 
     >>> found = trade("fashion")
@@ -246,26 +253,38 @@ def trade(
             binning = bins if isinstance(bins, Bins) else UniformBins(bins)
             source = (InOrder if horizon is None else Resampled)(trace, binning, FixedCosts(cost))
         ready = lineup([policy], source, offload_cost=cost, horizon=length, seed=seed)
-        found = simulate(ready, source, length, 1, seed, times=[length], machine_code=machine_code)
-        figures = found[policy].summary()
-        known = (figures["cost_per_sample"], figures["offload_fraction"], figures["accuracy"])
-        rules["gate"].append(Point(cost, *known, figures.get("true_accuracy")))
+        drawn = not isinstance(source, InOrder)
+        played = simulate(
+            ready, source, length, 1, seed, record_decisions=drawn, times=[length], machine_code=machine_code
+        )
+        record = played[policy]
+        known = _fixed(source, _offloaded(source, record, seed), cost) if drawn else Point.of(cost, record.summary())
+        rules["gate"].append(known)
         errors = 1.0 - source.agreement
         for name, offloaded in (("local", errors < 0), ("remote", errors >= 0), ("oracle", errors >= cost)):
-            rules[name].append(_fixed(source, offloaded, cost))
+            rules[name].append(_fixed(source, offloaded.astype(np.float64), cost))
         if progress:
             progress(done, len(costs))
     return Trade(policy, **{name: tuple(points) for name, points in rules.items()})
 
 
-def _fixed(source: Replay | Synthetic, offloaded: NDArray[np.bool_], cost: float) -> Point:
-    """What a rule costs in expectation that offloads these bins and accepts the others."""
-    asked = float(source.weights[offloaded].sum())
-    wrong = float((source.weights * (1.0 - source.agreement))[~offloaded].sum())
+def _offloaded(source: Replay | Synthetic, record: Record, seed: int) -> NDArray[np.float64]:
+    """The share of every bin's samples that a policy offloaded in the one run of a record; of all, where none came."""
+    bins = np.concatenate([samples.bins for samples in source.stream(run_seeds(seed, 1)[0], int(record.times[-1]))])
+    seen, decisions = np.bincount(bins, minlength=source.bins), np.asarray(record.runs[0].decisions, np.float64)
+    return np.where(seen, np.bincount(bins, decisions, source.bins) / np.maximum(seen, 1), decisions.mean())
+
+
+def _fixed(source: Replay | Synthetic, offloaded: NDArray[np.float64], cost: float) -> Point:
+    """What a rule costs in expectation that offloads these shares of the bins."""
+    asked = float(source.weights @ offloaded)
+    wrong = float((source.weights * (1.0 - source.agreement)) @ (1.0 - offloaded))
     right = None
-    if isinstance(source, Replay) and source.trace.label is not None:
-        trace, asks = source.trace, offloaded[source.trace.bins_by(source.binning)]
-        right = float((np.where(asks, trace.remote, trace.local) == trace.label).mean())
+    if isinstance(source, Replay):
+        local, remote = source.trace.local_right, source.trace.remote_right
+        if local is not None and remote is not None:
+            asks = offloaded[source.trace.bins_by(source.binning)]
+            right = float((asks * remote + (1.0 - asks) * local).mean())
     return Point(cost, cost * asked + wrong, asked, 1.0 - wrong, right)
 
 

@@ -13,9 +13,9 @@ log L(d) + λ Σ w_i a_i d_i to 0, the curve that reaches either end has
 
     λ w_i a_i d_i (1 - d_i) = n_i d_i - k_i
 
-for the one λ at which its likelihood is max L / 40. The chance in the weights is added in quadrature. What a policy
-accepts depends on the curve too, as it has to learn: `hinge.evaluate` finds a_i by simulation, on the likeliest curve
-and for either end on the one by which accepting what may be worth it costs least, and most.
+for the one λ at which its likelihood is max L / 40. The chance in the weights, and in simulated a_i, is added in
+quadrature. What a policy accepts depends on the curve too, as it has to learn: `hinge.evaluate` finds a_i by simulation
+on the likeliest curve, and for either end on the one by which accepting what may be worth it costs least, and most.
 
 At fixed numbers of offloads, 1/40 would give intervals that hold in 99.3 % of logs (Wilks: χ²₁ ≤ 2 log 40). But these
 numbers are chosen as the outcomes come in: a policy that stops to ask where it was lucky sees too much agreement. What
@@ -50,10 +50,10 @@ class Estimate:
     >>> low.round(3), high.round(3)
     (array([0.464, 0.   , 0.912]), array([0.726, 1.   , 1.   ]))
 
-    Accepting everything costs at least the 40 disagreements that were seen, up to what the other 860 samples may hide:
+    Of 1000 samples 40 are known to disagree; what accepting all of them costs depends on what the others hide:
 
     >>> [round(cost, 3) for cost in estimate.cost([1, 1, 1], offload_cost=0.5)]
-    [0.027, 0.199]
+    [0.026, 0.212]
     """
 
     samples: Wholes
@@ -105,12 +105,19 @@ class Estimate:
         return curves
 
     def cost(self, accepted: ArrayLike, offload_cost: float) -> tuple[float, float]:
-        """What a policy costs per sample that accepts these shares of every bin: the least and the most possible."""
-        accepts, total = np.asarray(accepted, np.float64), int(self.samples.sum())
-        weights = self.samples / total
+        """What a policy costs per sample that accepts these shares of every bin: the least and the most possible.
+
+        The shares may be those of several runs, a row each: what the runs differ by is added to the interval.
+        """
+        runs, total = np.atleast_2d(np.asarray(accepted, np.float64)), int(self.samples.sum())
+        weights, accepts = self.samples / total, runs.mean(axis=0)
         price = accepts * (1.0 - self.agreement) + (1.0 - accepts) * offload_cost
         likely = float(weights @ price)
         spread = 2.0 * self.leeway * max(float(weights @ price**2) - likely**2, 0.0) / total
+        if len(runs) > 1:
+            costs = (runs * (1.0 - self.agreement) + (1.0 - runs) * offload_cost) @ weights
+            few = (len(runs) - 1) / max(len(runs) - 3, 1)  # the variance of Student's t
+            spread += 2.0 * self.leeway * few * float(np.var(costs, ddof=1)) / len(runs)
         wrong = float(weights * accepts @ (1.0 - self.agreement))
         low, high = self._ends(weights * accepts)
         return (

@@ -86,8 +86,10 @@ def renamed(where: str, names: Sequence[Any], columns: Mapping[str, str] | None 
             near = did_you_mean(theirs, [str(name) for name in names])
             raise InvalidTrace(f"{where}: there is no column {shown(theirs)} to take for {ours}{near}")
     texts = [str(name).strip().lower() for name in names]
-    answer = "label" not in given and ("truth" in texts or "source" in texts)
     theirs_to_ours, there = {theirs: ours for ours, theirs in given.items()}, set(names)
+    answer = "label" not in given and ("truth" in texts or "source" in texts)
+    if answer:
+        there.discard("label")
     result = []
     for name, text in zip(names, texts, strict=True):
         ours = _ALSO.get(text, text)
@@ -96,7 +98,7 @@ def renamed(where: str, names: Sequence[Any], columns: Mapping[str, str] | None 
         elif ours in given or (text == "label" and answer):
             result.append("")  # another column is taken for it
         else:
-            result.append(ours if ours in known and (name == ours or ours not in there or answer) else str(name))
+            result.append(ours if ours in known and (name == ours or ours not in there) else str(name))
     return result
 
 

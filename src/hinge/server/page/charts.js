@@ -6,6 +6,8 @@ const ROW = 22, LABEL = 84, TEXT = 148; // pixels of the chart of bins
 const MOST_ROWS = 24;
 const HEIGHT = 190, LEFT = 46, BOTTOM = 24, TOP = 8; // of a chart over time
 const MOST_TICKS = 8;
+const BEYOND = 4; // times the device's own: a line that ends higher leaves the chart, and is named below it
+const SETTLED = 0.1; // of the samples, after which what is drawn fits; before, everybody asks
 
 /** An element of SVG. */
 export function svg(name, attributes = {}, ...children) {
@@ -194,7 +196,8 @@ function drawLines(place, lines, format, what) {
     return;
   }
   const width = place.clientWidth, right = width - 8, base = HEIGHT - BOTTOM;
-  const last = Math.max(...all.map(([samples]) => samples)), ticks = scale(all.map(([, value]) => value));
+  const last = Math.max(...all.map(([samples]) => samples)), { within, beyond } = parted(lines, last);
+  const ticks = scale(within.flatMap((line) => settled(line, last)));
   const low = ticks[0], high = ticks[ticks.length - 1];
   const x = (samples) => LEFT + (right - LEFT) * samples / last;
   const y = (value) => base - (base - TOP) * (value - low) / (high - low);
@@ -206,11 +209,26 @@ function drawLines(place, lines, format, what) {
   }
   chart.append(label(LEFT, HEIGHT - 6, "0", "middle", "soft"));
   chart.append(label(right, HEIGHT - 6, `${short(last)} samples`, "end", "soft"));
+  const inner = { x: LEFT, y: TOP - 2, width: right - LEFT, height: base - TOP + 4 }; // an inner svg cuts what is outside
+  const plot = svg("svg", { ...inner, viewBox: Object.values(inner).join(" ") });
   for (const { name, order, points } of [...lines].reverse()) { // the device's own on top
     const path = points.map(([samples, value]) => `${x(samples).toFixed(1)} ${y(value).toFixed(1)}`).join("L");
-    if (path) chart.append(svg("path", { class: kindOf(order), d: `M${path}` }, svg("title", {}, name)));
+    if (path) plot.append(svg("path", { class: kindOf(order), d: `M${path}` }, svg("title", {}, name)));
   }
-  place.replaceChildren(chart);
+  chart.append(plot);
+  const note = document.createElement("p");
+  note.className = "beyond";
+  note.textContent = beyond.length ? `Far above: ${latest(beyond, format)}` : "";
+  place.replaceChildren(chart, note);
+}
+
+const settled = ({ points }, last) => points.filter(([samples]) => samples >= SETTLED * last).map(([, value]) => value);
+
+/** The lines that fit in one chart with the device's own, and those far above it. */
+function parted(lines, last) {
+  const most = BEYOND * Math.max(...settled(lines[0], last));
+  const above = ({ points }) => most > 0 && points.length > 0 && points[points.length - 1][1] > most;
+  return { within: lines.filter((line) => !above(line)), beyond: lines.filter(above) };
 }
 
 function latest(lines, format) {

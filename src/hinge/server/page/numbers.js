@@ -15,6 +15,13 @@ export function short(number) {
   return String(Number(number.toPrecision(3)));
 }
 
+/** A Unix time, as the clock of whoever reads it shows it; with the day unless that is today. */
+export function clock(seconds) {
+  const time = new Date(1000 * seconds), day = { day: "numeric", month: "short" };
+  const today = time.toDateString() === new Date().toDateString();
+  return time.toLocaleString([], { hour: "2-digit", minute: "2-digit", ...(today ? {} : day) });
+}
+
 export const cost = (number) => number.toFixed(4);
 
 export const percent = (share) => `${Number((100 * share).toFixed(1))} %`;

@@ -10,6 +10,7 @@ const find = (id) => document.getElementById(id);
 
 const devices = new Map(); // name → { report, compared, points, silent }
 let requests = [];
+let told = false; // of all devices, by a server that is there
 let paused = false, drawing = false;
 
 // -- what the server tells --------------------------------------------------------------------------------------------
@@ -17,6 +18,7 @@ let paused = false, drawing = false;
 const tellings = {
   hello() {
     devices.clear();
+    told = false;
   },
   history({ device, compared, points }) {
     Object.assign(deviceOf(device), { compared: compared.join("\n"), points: points.map(pointOf) });
@@ -29,9 +31,10 @@ const tellings = {
     compareWith(device, report.compare.map(({ policy }) => policy).join("\n"));
     addPoint(device.points, pointOf(point), before);
   },
-  server(told) {
-    requests = told.requests;
-    for (const [name, seconds] of Object.entries(told.silent_s)) {
+  server(now) { // which follows what is known of the devices
+    requests = now.requests;
+    told = true;
+    for (const [name, seconds] of Object.entries(now.silent_s)) {
       if (devices.has(name)) devices.get(name).silent = seconds > SILENT_S;
     }
   },
@@ -68,7 +71,7 @@ function draw() {
   if (paused) return;
   showRequests(find("requests"), requests);
   const device = devices.get(chosen());
-  find("nobody").hidden = Boolean(device);
+  find("nobody").hidden = Boolean(device) || !told;
   find("watched").hidden = !device;
   if (!device || !device.report) return;
   const { report, points, silent } = device;
@@ -111,6 +114,8 @@ function changed(state) {
   if (shown.dataset.state === state) return;
   shown.dataset.state = state;
   shown.textContent = words[state];
+  told &&= state === "connected";
+  drawSoon();
 }
 
 function token() {

@@ -1,6 +1,6 @@
 // The parts of the page that are words and numbers.
 
-import { cost, count, percent } from "./numbers.js";
+import { clock, cost, count, percent } from "./numbers.js";
 import { breakEven, costOf, licenceOf, spanOf, swatch } from "./charts.js";
 
 // -- elements ---------------------------------------------------------------------------------------------------------
@@ -44,7 +44,14 @@ const orDash = (value, format) => value === null || value === undefined ? "–" 
 const offloadsOf = (status) => status.answered_by_remote + sum(status.fell_back);
 const sum = (counts) => Object.values(counts).reduce((total, each) => total + each, 0);
 
-/** What is wrong, in words that change only when it does; counts are elsewhere. */
+/** When an alarm was, as `, since 14:03` or `, 14:03 – 14:10`. */
+function span(since, until) {
+  if (since === undefined) return "";
+  if (until === null) return `, since ${clock(since)}`;
+  return clock(since) === clock(until) ? `, ${clock(since)}` : `, ${clock(since)} – ${clock(until)}`;
+}
+
+/** What is wrong, in words that change only when it does; counts are elsewhere. What is over is folded away. */
 export function showFaults(place, report, silent) {
   const { status, recent } = report;
   const kinds = Object.keys(status.fell_back).sort();
@@ -55,13 +62,21 @@ export function showFaults(place, report, silent) {
     status.not_durable && `What is learned is not safe on disk: ${status.not_durable}`,
     recent.some((each) => each.fault) && "Samples fall back to local answers at present.",
   ].filter(Boolean);
+  const alarms = Object.keys(status.alarms).sort().map((alarm) => {
+    const [since, until] = status.alarm_times[alarm] ?? [];
+    return { lasts: until === null, words: `Alarm: ${alarm}${span(since, until)}.` };
+  });
+  const lasting = alarms.filter(({ lasts }) => lasts).map(({ words }) => words);
   const past = [
-    kinds.length && `Samples fell back to local answers, as the remote was: ${kinds.join(", ")}.`,
-    ...Object.keys(status.alarms).sort().map((alarm) => `Alarm: ${alarm}.`),
+    kinds.length && `Samples fell back to local answers: ${kinds.join(", ")}.`,
+    ...alarms.filter(({ lasts }) => !lasts).map(({ words }) => words),
   ].filter(Boolean);
-  place.dataset.severe = now.length ? "true" : past.length ? "some" : "false";
-  const lines = [...now.map((line) => make("li", line)), ...past.map((line) => make("li.past", line))];
-  fill(place, [...now, ...past].join("\n") || "none", lines.length ? make("ul", ...lines) : "No faults.");
+  const key = [now, lasting, past].map((lines) => lines.join("\n")).join("\n\n");
+  const list = (lines) => make("ul", ...lines.map((line) => make("li", line)));
+  const parts = now.length + lasting.length ? [list([...now, ...lasting])] : [`No faults${past.length ? " now" : ""}.`];
+  if (past.length) parts.push(make("details", make("summary", "Earlier"), list(past)));
+  place.dataset.severe = now.length ? "true" : lasting.length ? "some" : "false";
+  fill(place, key, ...parts);
 }
 
 /** The figures of now; each says which metric it is, with its exact value. */
@@ -137,10 +152,17 @@ export function showRecent(place, recent) {
   fill(place, key, roles(make("table", make("caption", "The newest first"), head, body)));
 }
 
+/** The label, and whether it is the true one where that is known. */
+function answerOf({ label, truth }) {
+  if (truth === null) return label;
+  if (truth !== label) return make("span", make("span.wrong", label), ` (is ${truth})`);
+  const right = make("span", "✓");
+  Object.assign(right, { role: "img", ariaLabel: "right", title: "right" });
+  return make("span", `${label} `, right);
+}
+
 function recentRow(each, pictured) {
   const who = each.fault ? ["fallback", "local, fell back"] : [each.source, each.source];
-  const wrong = each.truth !== null && each.truth !== each.label;
-  const answer = wrong ? make("span", make("span.wrong", each.label), ` (is ${each.truth})`) : each.label;
   const picture = make("td.picture", `#${count(each.number)}`);
   if (each.picture) {
     const image = make("img");
@@ -148,7 +170,7 @@ function recentRow(each, pictured) {
     picture.replaceChildren(image);
   }
   const source = make("td", make(`span.who.${who[0]}`, who[1]));
-  const cells = [picture, make("td", answer), source, make("td.number", percent(each.confidence))];
+  const cells = [picture, make("td", answerOf(each)), source, make("td.number", percent(each.confidence))];
   return make(pictured ? "tr" : "tr.plain", ...cells, make("td.why", each.reason));
 }
 
