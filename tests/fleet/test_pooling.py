@@ -1,4 +1,5 @@
 import math
+import random
 import statistics
 from fractions import Fraction
 
@@ -11,45 +12,47 @@ from hinge.fleet import Verdict, pool
 from hinge.fleet.pooling import ALIKE, OUTLIER, UNLIKE, UNLIKE_BIN, log_factorial, unlike, unlikeness
 
 BINS = 5
+Seen = tuple[list[int], list[int]]
 pairs = st.integers(0, 60).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n)))
 evidence = st.lists(pairs, min_size=BINS, max_size=BINS).map(lambda rows: tuple(map(list, zip(*rows, strict=True))))
 
 
-def exact_factor(n, a, m, b):
+def exact_factor(n: int, a: int, m: int, b: int) -> Fraction:
     """The Bayes factor in whole numbers: ∫ p^a (1-p)^(n-a) dp = a! (n-a)! / (n+1)!."""
 
-    def marginal(n, a):
+    def marginal(n: int, a: int) -> Fraction:
         return Fraction(math.factorial(a) * math.factorial(n - a), math.factorial(n + 1))
 
     return marginal(n, a) * marginal(m, b) / marginal(n + m, a + b)
 
 
-def reference_unlikeness(one, other):
+def reference_unlikeness(one: Seen, other: Seen) -> float:
     factors = [math.log(exact_factor(*pair)) for pair in zip(*one, *other, strict=True) if pair[0] and pair[2]]
     return math.inf if any(f > UNLIKE_BIN for f in factors) else sum(max(f, -ALIKE) for f in factors)
 
 
 @given(pairs, pairs)
-def test_the_bayes_factor_is_that_of_whole_numbers(one, other):
+def test_the_bayes_factor_is_that_of_whole_numbers(one: tuple[int, int], other: tuple[int, int]) -> None:
     assert unlike(*one, *other) == pytest.approx(math.log(exact_factor(*one, *other)), abs=1e-8)
 
 
 @pytest.mark.parametrize("x", [0.0, 0.5, 3.0, 7.2, 100.0, 1e6])
-def test_log_factorial_is_the_standard_librarys(x):
+def test_log_factorial_is_the_standard_librarys(x: float) -> None:
     assert log_factorial(x) == pytest.approx(math.lgamma(x + 1.0), rel=1e-11, abs=1e-9)
 
 
 @given(evidence, evidence)
-def test_unlikeness_by_hand_and_either_way_round(one, other):
+def test_unlikeness_by_hand_and_either_way_round(one: Seen, other: Seen) -> None:
     expected = reference_unlikeness(one, other)
     assert unlikeness(*one, *other) == pytest.approx(expected, abs=1e-6)
     assert unlikeness(*other, *one) == pytest.approx(expected, abs=1e-6)
 
 
-def by_hand(own, others):
+def by_hand(own: Seen, others: dict[str, Seen]) -> list[list[float]]:
     """The pooling of the module's docstring for counts that nobody is told apart by, in plain lists."""
     kin = [name for name, theirs in others.items() if sum(theirs[0]) and reference_unlikeness(own, theirs) <= UNLIKE]
-    trim, waiting, blocks = (len(kin) + 1) // 4, dict.fromkeys(kin, (0, 0)), {}
+    trim, waiting = (len(kin) + 1) // 4, dict.fromkeys(kin, (0, 0))
+    blocks: dict[int, dict[str, tuple[int, int]]] = {}
     for i in range(BINS):
         waiting = {k: (n + others[k][0][i], a + others[k][1][i]) for k, (n, a) in waiting.items()}
         seen = {name: counts for name, counts in waiting.items() if counts[0]}
@@ -73,7 +76,7 @@ def by_hand(own, others):
     return lent
 
 
-def drawn(seed, devices, offloads):
+def drawn(seed: int, devices: int, offloads: list[float]) -> list[Seen]:
     """Honest devices, each with its own counts, of one agreement in each bin."""
     chance, agreement = np.random.default_rng(seed), np.linspace(0.1, 0.95, BINS)
     counts = chance.poisson(offloads, (devices, BINS))
@@ -81,7 +84,7 @@ def drawn(seed, devices, offloads):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_pooling_by_hand(seed):
+def test_pooling_by_hand(seed: int) -> None:
     own, *rest = drawn(seed, 12, [0.3, 2, 8, 1, 20])
     others = {f"d{k}": each for k, each in enumerate(rest)}
     pooled, expected = pool(own, others), by_hand(own, others)
@@ -93,7 +96,9 @@ def test_pooling_by_hand(seed):
 
 @settings(max_examples=40, deadline=None)
 @given(evidence, st.lists(evidence, max_size=9), st.randoms())
-def test_whatever_is_said_the_pool_is_possible_and_has_no_order(own, said, chance):
+def test_whatever_is_said_the_pool_is_possible_and_has_no_order(
+    own: Seen, said: list[Seen], chance: random.Random
+) -> None:
     others = {f"d{k}": each for k, each in enumerate(said)}
     pooled = pool(own, others)
     assert all(0.0 <= a <= n * (1 + 1e-12) for n, a in zip(pooled.offloads, pooled.agreements, strict=True))
@@ -105,7 +110,7 @@ def test_whatever_is_said_the_pool_is_possible_and_has_no_order(own, said, chanc
     assert again.agreements == pytest.approx(pooled.agreements)
 
 
-def test_a_fifth_of_liars_is_told_apart_and_changes_little():
+def test_a_fifth_of_liars_is_told_apart_and_changes_little() -> None:
     own, *rest = drawn(3, 12, [10, 10, 10, 10, 10])
     honest = {f"d{k}": each for k, each in enumerate(rest)}
     for share in (lambda _: 1.0, lambda _: 0.0, lambda p: 1.0 - p):
@@ -118,14 +123,14 @@ def test_a_fifth_of_liars_is_told_apart_and_changes_little():
             assert abs(a / n - b / m) < 0.1
 
 
-def test_a_lie_about_one_rare_bin_is_not_believed():
+def test_a_lie_about_one_rare_bin_is_not_believed() -> None:
     own, *rest = drawn(4, 12, [0.2, 10, 10, 10, 10])
     honest = {f"d{k}": each for k, each in enumerate(rest)}
     colluding = honest | {f"d{k}": ([200, *rest[k][0][1:]], [200, *rest[k][1][1:]]) for k in (0, 1)}
     assert pool(own, colluding).agreements[0] == 0.0
 
 
-def test_nobody_counts_for_more_than_twice_the_median():
+def test_nobody_counts_for_more_than_twice_the_median() -> None:
     own, *rest = drawn(5, 9, [10] * BINS)
     others = {f"d{k}": each for k, each in enumerate(rest)}
     many = [[1_000 * x for x in column] for column in rest[0]]
@@ -137,7 +142,7 @@ def test_nobody_counts_for_more_than_twice_the_median():
         assert n <= sum(min(count, 2 * statistics.median(counts)) for count in counts) + 1e-9
 
 
-def test_two_populations_are_told_apart():
+def test_two_populations_are_told_apart() -> None:
     chance, up, down = np.random.default_rng(6), np.linspace(0.2, 0.95, BINS), np.linspace(0.0, 0.5, BINS)
     counts = np.full(BINS, 30)
     kin = {f"kin {k}": (counts.tolist(), chance.binomial(counts, up).tolist()) for k in range(5)}
@@ -146,7 +151,7 @@ def test_two_populations_are_told_apart():
     assert {name for name, verdict in pooled.verdicts.items() if verdict == Verdict.KIN} == {*kin}
 
 
-def test_who_has_said_nothing_is_silent_and_an_empty_fleet_lends_nothing():
+def test_who_has_said_nothing_is_silent_and_an_empty_fleet_lends_nothing() -> None:
     nothing = ([0.0] * BINS, [0.0] * BINS)
     assert pool(nothing, {}) == ([0.0] * BINS, [0.0] * BINS, {})
     assert pool(nothing, {"new": nothing}).verdicts == {"new": Verdict.SILENT}

@@ -249,7 +249,7 @@ def licence(table: SentinelTable, bin: int, time: int) -> int:
     q = fitted(table, bin, time)
     if q <= 0.0:
         return FOREVER  # an offload costs a whole wrong answer
-    relied, devices = relies(table, bin, q), 1.0
+    relied, devices = table.borrowed[0] > 0.0 and relies(table, bin, q), 1.0
     if relied:
         evidence, support = pooled_evidence(table, bin, q, table.pooled.evidence[bin], table.pooled.support[bin])
         devices = devices_of(table)
