@@ -13,11 +13,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from hinge import AsyncDevice, Device, FixedCost, Fleet, Gate, Sentinel
-from hinge.device.metrics import DeviceCollector
+from hinge.device.metrics import FLEET_METRICS, DeviceCollector
 from hinge.device.store import SqliteStore
 from hinge.errors import InvalidValue
 from hinge.fleet import member as module
-from hinge.fleet.messages import build_evidence, identity
+from hinge.fleet.broker import FAILURES
+from hinge.fleet.messages import REASONS, build_evidence, identity
 from hinge.policies import AlwaysRemote
 from tests.fleet.brokers import Amqtt, login, publish, scripted, wait_for
 from tests.fleet.fleets import BINS, Listener, member, scores, teach
@@ -290,3 +291,15 @@ def test_a_fleet_is_joined_once() -> None:
 def test_a_policy_that_cannot_borrow_is_refused() -> None:
     with pytest.raises(TypeError, match=r"Fleet: policy must be one .* as 'sentinel' can, got 'always-remote'"):
         Device(scores, lambda _: 1, AlwaysRemote(BINS), price=FixedCost(0.5), fleet=Fleet(NOBODY, "cams", "kitchen"))
+
+
+@pytest.mark.parametrize("table", [FLEET_METRICS, REASONS])
+def test_the_page_has_the_tables(table: dict[str, str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text("utf-8")
+    for name, text in table.items():
+        assert f"| `{name}` | {text} |" in page
+
+
+def test_every_kind_of_failure_is_on_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text("utf-8")
+    assert [kind for kind in FAILURES if f"| `{kind}` |" not in page] == []

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from hinge import __version__
 from hinge.fleet.messages import topic
 
 PREFIX = "homeassistant"  # Home Assistant's default
@@ -34,13 +35,13 @@ def discovery(fleet: str, device: str) -> Iterator[tuple[str, bytes]]:
     homeassistant/sensor/hinge_cams_kitchen/price/config
     """
     status = topic(fleet, device, "status")
-    node = f"hinge_{fleet}_{device}".replace(".", "_")  # ids have no dots
+    node = f"hinge_{fleet}_{device}".replace(".", "_")  # where a dot may not stand
     about = {"identifiers": [node], "name": f"Hinge {device}", "manufacturer": "Hinge", "model": f"fleet {fleet}"}
-    about["serial_number"] = device
+    origin = {"name": "Hinge", "sw": __version__}
 
     def message(kind: str, figure: str, more: dict[str, Any]) -> tuple[str, bytes]:
-        config = {"state_topic": status, "unique_id": f"{node}_{figure}", "object_id": f"{node}_{figure}", **more}
-        return f"{PREFIX}/{kind}/{node}/{figure}/config", msgspec.json.encode({**config, "device": about})
+        config = {"state_topic": status, "unique_id": f"{node}_{figure}", **more, "device": about, "origin": origin}
+        return f"{PREFIX}/{kind}/{node}/{figure}/config", msgspec.json.encode(config)
 
     online = "{{ 'ON' if value_json.online else 'OFF' }}"
     yield message(
