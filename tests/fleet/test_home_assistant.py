@@ -40,7 +40,7 @@ def test_a_message_is_what_the_integration_accepts(topic: str) -> None:
     assert config["state_topic"] == "hinge/1/cams/kitchen.2/status"
     assert config["device"].keys() <= DEVICE
     assert config["device"]["identifiers"]
-    assert config["origin"].keys() <= {"name", "sw", "url"}
+    assert config["origin"].keys() <= {"name", "sw_version", "support_url"}
     assert config.get("state_class") in (None, "measurement", "total_increasing")
     assert len(json.dumps(config)) < 1024
 

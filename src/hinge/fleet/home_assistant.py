@@ -37,7 +37,7 @@ def discovery(fleet: str, device: str) -> Iterator[tuple[str, bytes]]:
     status = topic(fleet, device, "status")
     node = f"hinge_{fleet}_{device}".replace(".", "_")  # where a dot may not stand
     about = {"identifiers": [node], "name": f"Hinge {device}", "manufacturer": "Hinge", "model": f"fleet {fleet}"}
-    origin = {"name": "Hinge", "sw": __version__}
+    origin = {"name": "Hinge", "sw_version": __version__}
 
     def message(kind: str, figure: str, more: dict[str, Any]) -> tuple[str, bytes]:
         config = {"state_topic": status, "unique_id": f"{node}_{figure}", **more, "device": about, "origin": origin}
