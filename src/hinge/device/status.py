@@ -14,7 +14,6 @@ from hinge.costs import OffloadCost
 from hinge.device.resilience import Breaker, Counts
 from hinge.device.store import MemoryStore
 from hinge.errors import BreakerOpen, RemoteFailed
-from hinge.policies.policy import Policy
 
 log = logging.getLogger("hinge")
 
@@ -100,7 +99,7 @@ class StatusTracker:
         if not was_open:
             self._watch()
         elif bool(self._store.policy.spent):  # nothing else can have changed
-            self._warn(self._store.locked(_warning))
+            self._warn(self._store.locked(lambda policy: policy.warning))
 
     def dropped(self, samples: int) -> None:
         """So many samples' offloads were cancelled."""
@@ -185,7 +184,3 @@ class StatusTracker:
         _, last, sample = seen
         lasts = {_OPENED: self._breaker.opened_at is not None, _NOT_DURABLE: self._store.problem is not None}
         return None if lasts.get(what, self._store.policy.time - sample < QUIET) else last
-
-
-def _warning(policy: Policy) -> str | None:
-    return policy.warning
