@@ -457,6 +457,7 @@ def test_borrowed_evidence_licenses_once_it_was_tried() -> None:
     policy.borrow([0, 0, 200, 200], [0, 0, 190, 198])
     offload_all(policy, 3, [True] * int(TRIAL))
     assert not policy.decide(3).offload
+    assert "2 of 2 offloads, 200 seen by others (bins 2–3 together: 390 of 402)" in policy.explain(3).reason
     assert policy.decide(2).offload  # that it is as good was not tried
 
 

@@ -686,7 +686,10 @@ class Sentinel(Policy):
     def _seen(self, bin: int) -> str:
         offloads, agreements = self.table.offloads[bin], self.table.agreements[bin]
         own = f"local agreed in {agreements:g} of {offloads:g} offloads" if offloads else "no offload of it seen yet"
-        low, high, all_offloads, all_agreements = together(self.table, bin)
+        table: Any = self.table
+        if relies(table, bin, fitted(table, bin, self.time + 1)):
+            table, own = table.pooled, f"{own}, {table.pooled.offloads[bin] - offloads:.0f} seen by others"
+        low, high, all_offloads, all_agreements = together(table, bin)
         if low > high or low == high == bin:
             return own
         return f"{own} ({named(low, high)}: {all_agreements:g} of {all_offloads:g})"
