@@ -17,8 +17,8 @@ from hinge.device.metrics import FLEET_METRICS, DeviceCollector
 from hinge.device.store import SqliteStore
 from hinge.errors import InvalidValue
 from hinge.fleet import member as module
-from hinge.fleet.broker import FAILURES
-from hinge.fleet.messages import REASONS, build_evidence, identity
+from hinge.fleet.broker import FAILURES, Broker
+from hinge.fleet.messages import REASONS, build_evidence, identity, topic
 from hinge.policies import AlwaysRemote
 from tests.fleet.brokers import Amqtt, login, publish, scripted, wait_for
 from tests.fleet.fleets import BINS, Listener, member, scores, teach
@@ -65,6 +65,27 @@ def test_what_a_device_has_seen_is_published_and_pooled_by_another(broker: Amqtt
         wait_for(lambda: heard.evidence["kitchen"][-1].offloads == expected)
         wait_for(lambda: not heard.status["kitchen"][-1].online)
     assert heard.status["kitchen"][-1].offloads == 30
+
+
+def test_who_joins_late_offloads_less_and_does_not_believe_liars(broker: Amqtt) -> None:
+    def offloads(device: Device) -> int:
+        return sum(device.infer(sample).offloaded for sample in [3.0, 0.1] * 100)
+
+    honest = [(f"d{number}", [0.0, 0.0, 50.0, 40.0], [0.0, 0.0, 0.0, 40.0]) for number in range(8)]
+    liars = [(f"liar{number}", [0.0, 0.0, 90.0, 90.0], [0.0, 0.0, 90.0, 0.0]) for number in range(2)]
+    settings = ("none", ("will", b""), 4096, lambda *_: None)
+    with Broker("Others", broker.url, mqtt="3.1.1").connect("others", *settings) as others:
+        for name, seen, agreed in honest + liars:
+            others.publish(topic("cams", name, "evidence"), build_evidence(name, IDENTITY, 1, 1000, seen, agreed))
+        others.settle(10)
+    with member(NOBODY, "hall") as alone, member(broker.url, "kitchen") as newcomer:
+        teach(alone, 4)
+        teach(newcomer, 4)  # by which to tell kin from others
+        wait_for(lambda: newcomer.status.fleet and newcomer.status.fleet.devices == 10)
+        wait_for(lambda: newcomer.status.fleet and newcomer.status.fleet.kin == 8)
+        assert offloads(newcomer) < offloads(alone)
+        assert not newcomer.infer(3.0).offloaded
+        assert newcomer.infer(0.1).offloaded
 
 
 def test_messages_come_when_offloads_have_grown_by_a_factor(broker: Amqtt) -> None:
@@ -212,9 +233,9 @@ def test_what_is_no_evidence_is_counted_with_its_reason(caplog: pytest.LogCaptur
             "hinge/2/cams/hall/evidence": [honest],
             "hinge/1/cams/cellar/evidence": [build_evidence("cellar", "f" * 16, 1, 60, [9.0] * BINS, [1.0] * BINS)],
         }
-        for topic, payloads in said.items():
+        for place, payloads in said.items():
             for payload in payloads:
-                connection.sendall(publish(topic, payload, 4))
+                connection.sendall(publish(place, payload, 4))
         time.sleep(0.5)
 
     with caplog.at_level(logging.WARNING, "hinge"), scripted(lie) as url, member(url, "kitchen") as kitchen:
