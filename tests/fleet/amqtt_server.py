@@ -13,4 +13,5 @@ async def serve(port: str) -> None:
     await asyncio.Event().wait()
 
 
-asyncio.run(serve(sys.argv[1]))
+if __name__ == "__main__":
+    asyncio.run(serve(sys.argv[1]))

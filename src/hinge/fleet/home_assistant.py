@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from hinge import __version__
 from hinge.fleet.messages import topic
 
 PREFIX = "homeassistant"  # Home Assistant's default
@@ -37,10 +36,9 @@ def discovery(fleet: str, device: str) -> Iterator[tuple[str, bytes]]:
     status = topic(fleet, device, "status")
     node = f"hinge_{fleet}_{device}".replace(".", "_")  # where a dot may not stand
     about = {"identifiers": [node], "name": f"Hinge {device}", "manufacturer": "Hinge", "model": f"fleet {fleet}"}
-    origin = {"name": "Hinge", "sw_version": __version__}
 
     def message(kind: str, figure: str, more: dict[str, Any]) -> tuple[str, bytes]:
-        config = {"state_topic": status, "unique_id": f"{node}_{figure}", **more, "device": about, "origin": origin}
+        config = {"state_topic": status, "unique_id": f"{node}_{figure}", **more, "device": about, "origin": {"name": "Hinge"}}
         return f"{PREFIX}/{kind}/{node}/{figure}/config", msgspec.json.encode(config)
 
     online = "{{ 'ON' if value_json.online else 'OFF' }}"
