@@ -65,15 +65,15 @@ class StatusTracker:
         """Another thread of the parent may hold the lock."""
         self._lock = Lock()
 
-    def answered(self, confidences: Sequence[float], agreed: float, cost: float) -> None:
-        """The remote answered samples of these confidences, each at that cost; local agreed in some of them."""
+    def answered(self, confidences: Sequence[float], agreed: float, cost: float | None) -> None:
+        """The remote answered samples of these confidences, each at that cost, if known; local agreed in some."""
         with self._lock:
             self._remote += len(confidences)
             self._agreed += agreed
-            self._cost += len(confidences) * cost
+            self._cost += len(confidences) * (cost or 0.0)
             self._promised += sum(confidences)
             never_agreed = self._agreed == 0.0 and self._promised >= FIRST
-            is_free = self._cost == 0.0 and self._remote >= FIRST
+            is_free = cost == 0.0 and self._cost == 0.0 and self._remote >= FIRST
         self._watch()
         if never_agreed:
             self._alarm(
