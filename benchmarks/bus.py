@@ -13,10 +13,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import monotonic, perf_counter_ns, sleep
+from typing import Any
 
 from hinge import Device, Fleet, Gate, load_trace
 from hinge.fleet.broker import Broker
@@ -26,6 +28,7 @@ from hinge.models.base import Recorded
 from tests.fleet.brokers import Mosquitto
 
 ROUNDS, TIMED_S = 4, 1.0
+TOGETHER = 100  # devices in one process
 NUMBERS = count(1)
 GATE = Gate(offload_cost=0.5)
 IDENTITY = identity(GATE)
@@ -127,41 +130,53 @@ def traffic(url: str, samples: int = 100_000) -> None:
     print(f"\n{samples} samples, {learned} offloads: {len(sent)} messages, {told} bytes")
 
 
-def lessons(url: str, devices: int, rounds: int = 20) -> None:
-    """Seconds until the evidence of one is with all the others."""
-    heard = [dict[int, float]() for _ in range(devices)]
-    ended, ready = threading.Event(), threading.Semaphore(0)
+def listen(url: str, numbers: range, ready: Any, ended: Any, found: Any) -> None:
+    """Members of a fleet that note when they heard the teacher, in a process of their own."""
+    heard = list[tuple[int, float]]()
 
     def member(number: int) -> None:
         peers = Peers("class", IDENTITY, 16)
 
         def take(name: str, payload: bytes, _: bool) -> None:
-            found = peers.take(name, payload)
-            if found is not None and found.device == "teacher":
-                heard[number][found.counter] = monotonic()
+            said = peers.take(name, payload)
+            if said is not None:
+                heard.append((said.counter, monotonic()))
 
         with Broker("Member", url).connect(f"m{number}", subscription("class"), ("none", b""), 4096, take) as broker:
             ready.release()
             while not ended.is_set():
                 broker.turn(0.5)
 
-    threads = [threading.Thread(target=member, args=(number,), daemon=True) for number in range(devices)]
+    threads = [threading.Thread(target=member, args=(number,)) for number in numbers]
     for thread in threads:
         thread.start()
-    for _ in threads:
-        assert ready.acquire(timeout=60)
+    for thread in threads:
+        thread.join()
+    found.put(heard)
+
+
+def lessons(url: str, devices: int, rounds: int = 20) -> None:
+    """Seconds until the evidence of one is with all the others."""
+    context = get_context("spawn")
+    ready, ended, found = context.Semaphore(0), context.Event(), context.Queue()
+    parts = [range(first, min(first + TOGETHER, devices)) for first in range(0, devices, TOGETHER)]
+    processes = [context.Process(target=listen, args=(url, part, ready, ended, found)) for part in parts]
+    for process in processes:
+        process.start()
+    for _ in range(devices):
+        assert ready.acquire(timeout=120)
     sent = {}
     with Broker("Teacher", url).connect("teacher", "none", ("none", b""), 4096, lambda *_: None) as broker:
         for counter in range(1, rounds + 1):
             sent[counter] = monotonic()
             said = build_evidence("teacher", IDENTITY, counter, 10**6, [float(counter)] * 16, [0.0] * 16)
             broker.publish(topic("class", "teacher", "evidence"), said)
-            broker.turn(0.5)
-        broker.turn(2.0)
+            broker.turn(1.0)
+        broker.turn(5.0)
     ended.set()
-    for thread in threads:
-        thread.join()
-    took = sorted(times[counter] - began for times in heard for counter, began in sent.items() if counter in times)
+    took = sorted(at - sent[counter] for _ in processes for counter, at in found.get())
+    for process in processes:
+        process.join()
     lost, tail = devices * rounds - len(took), took[int(0.99 * len(took))]
     print(f"\nA lesson at {devices} devices: half within {median(took):.3f} s, 99 % within {tail:.3f} s, {lost} lost")
 

@@ -38,7 +38,8 @@ def discovery(fleet: str, device: str) -> Iterator[tuple[str, bytes]]:
     about = {"identifiers": [node], "name": f"Hinge {device}", "manufacturer": "Hinge", "model": f"fleet {fleet}"}
 
     def message(kind: str, figure: str, more: dict[str, Any]) -> tuple[str, bytes]:
-        config = {"state_topic": status, "unique_id": f"{node}_{figure}", **more, "device": about, "origin": {"name": "Hinge"}}
+        config = {"state_topic": status, "unique_id": f"{node}_{figure}", **more}
+        config |= {"device": about, "origin": {"name": "Hinge"}}
         return f"{PREFIX}/{kind}/{node}/{figure}/config", msgspec.json.encode(config)
 
     online = "{{ 'ON' if value_json.online else 'OFF' }}"
