@@ -76,7 +76,15 @@ class Evaluation(Results):
 
         Of a log of offloads alone, also the ends of the interval of the cost, `cost_low` and `cost_high`.
         """
-        return [self._with_spread(self._with_interval(figures)) for figures in super().figures()]
+        found = super().figures()
+        for figures in found:
+            if self.intervals:
+                figures["cost_low"], figures["cost_high"] = self.intervals[figures["policy"]]
+            if self.shuffled is not None:
+                costs = self.shuffled[figures["policy"]].cost_per_sample[:, -1]
+                figures["shuffled_cost_per_sample"] = float(costs.mean())
+                figures["shuffled_spread"] = float(np.std(costs, ddof=1)) if len(costs) > 1 else None
+        return found
 
     @property
     def source(self) -> Trace | Synthetic:
@@ -84,18 +92,6 @@ class Evaluation(Results):
         if isinstance(self.trace, Trace) or self.estimate is None or self.offload_cost is None:
             return cast(Trace, self.trace)
         return likely(self.estimate, self.offload_cost)
-
-    def _with_interval(self, figures: dict[str, Any]) -> dict[str, Any]:
-        if self.intervals:
-            figures["cost_low"], figures["cost_high"] = self.intervals[figures["policy"]]
-        return figures
-
-    def _with_spread(self, figures: dict[str, Any]) -> dict[str, Any]:
-        if self.shuffled is not None:
-            costs = self.shuffled[figures["policy"]].cost_per_sample[:, -1]
-            figures["shuffled_cost_per_sample"] = float(costs.mean())
-            figures["shuffled_spread"] = float(np.std(costs, ddof=1)) if len(costs) > 1 else None
-        return figures
 
     def warnings(self) -> list[dict[str, Any]]:
         """The dips as dicts: their bins, and where on the scale of confidence they lie."""
