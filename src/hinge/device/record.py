@@ -237,7 +237,7 @@ def _label(what: str, label: Any, names: Sequence[str] | None = None) -> Any:
     try:
         return checked_label(label, names)
     except RemoteInvalid as error:
-        raise InvalidTrace(f"record: {what} must be the label of a class, got {error}") from None
+        raise InvalidTrace(f"{what} must be the label of a class, got {error}") from None
 
 
 def _digest(sample: Any) -> str:
