@@ -1,9 +1,9 @@
 """What MkDocs does not do by itself: pages from outside `docs/`, and the reference.
 
 MkDocs calls these functions (`hooks` in mkdocs.yml). Pages link to files of the repository by relative paths, as is
-right where the repository is browsed. For the site, whatever they link to is brought along: Markdown and programs as
-pages, folders as lists of what is in them, anything else as it is. A link to something that is not there stays as it
-is, so that `mkdocs build --strict` fails on it.
+right where the repository is browsed. For the site, whatever they link to is brought along: Markdown, programs and
+notebooks as pages, folders as lists of what is in them, anything else as it is. A link to something that is not there
+stays as it is, so that `mkdocs build --strict` fails on it.
 """
 
 import ast
@@ -18,10 +18,10 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT)]  # MkDocs loads a hook by its path, and knows nothing of the folders around it
 
-from tools import reference  # noqa: E402  # the line above makes it importable
+from tools import notebook, reference  # noqa: E402  # the line above makes them importable
 
 _LINK = re.compile(r"(?<=\]\()(?!\w+:|#|/)([^)\s#]+)(#[^)\s]*)?(?=\))")
-_LISTED = {".md", ".py", ".csv", ".png"}
+_LISTED = {".md", ".py", ".ipynb", ".csv", ".png"}
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -62,6 +62,8 @@ def _file(place: str, config: Any) -> File:
         file = File.generated(config, uri, content=_folder_page(path))
     elif path.suffix == ".py":
         file = File.generated(config, uri, content=f"# `{place}`\n\n```python\n{path.read_text('utf-8')}```\n")
+    elif path.suffix == ".ipynb":
+        file = File.generated(config, uri, content=notebook.markdown(notebook.read(path)))
     else:
         file = File.generated(config, uri, abs_src_path=str(path))
     file.hinge_place = place  # type: ignore[attr-defined]  # ours, for on_page_markdown
@@ -93,7 +95,7 @@ def _targets(place: str) -> list[str]:
     path = ROOT / place
     if path.is_dir():
         return [each.relative_to(ROOT).as_posix() for each in _listed(path)]
-    if path.suffix != ".md":
+    if path.suffix not in (".md", ".ipynb"):
         return []
     links = _LINK.finditer(path.read_text("utf-8"))
     return [target for link in links if (target := _resolved(place, link[1])) is not None]
@@ -118,4 +120,4 @@ def _uri(place: str) -> str:
         return place.removeprefix("docs/")
     if (ROOT / place).is_dir():
         return f"{place}/index.md"
-    return f"{place}.md" if place.endswith(".py") else place
+    return f"{place}.md" if place.endswith((".py", ".ipynb")) else place

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hinge._checks import positive, real
-from hinge.errors import InvalidState
+from hinge.errors import InvalidState, InvalidValue
 
 Floats = NDArray[np.float64]
 LogisticWeights = tuple[float, float, float]
@@ -59,12 +59,12 @@ def max_probability(scores: ArrayLike) -> Any:
     0.9
     >>> max_probability([0.2, 1.9])
     Traceback (most recent call last):
-    ValueError: max_probability: outputs must be from 0 to 1, got 1.9
+    hinge.errors.InvalidValue: max_probability: outputs must be from 0 to 1, got 1.9: scores need another
     """
     values = _checked("max_probability", scores)
     outside = values[(values < 0) | (values > 1)]
     if outside.size:
-        raise ValueError(f"max_probability: outputs must be from 0 to 1, got {outside[0]}")
+        raise InvalidValue("max_probability", "outputs", f"must be from 0 to 1, got {outside[0]}: scores need another")
     return _confidence(values.max(axis=-1))
 
 
@@ -394,7 +394,7 @@ def _checked(owner: str, scores: ArrayLike, dims: tuple[int, ...] = (1, 2)) -> F
     bad = np.argwhere(~np.isfinite(values))
     if bad.size:
         place = ", ".join(f"{axis} {k}" for axis, k in zip(("row", "class")[-array.ndim :], bad[0], strict=True))
-        raise ValueError(f"{owner}: scores must be finite, got {values[tuple(bad[0])]} in {place}")
+        raise InvalidValue(owner, "scores", f"must be finite, got {values[tuple(bad[0])]} in {place}")
     return values
 
 

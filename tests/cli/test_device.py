@@ -333,6 +333,11 @@ def test_settings_that_make_no_sense(arguments: list[str], problem: str, capsys:
     assert problem in refused(capsys, *arguments)
 
 
+def test_a_measure_that_does_not_fit_the_scores_is_no_bug(capsys: Captured) -> None:
+    said = refusal(capsys, "device", "fashion", "--confidence", "max_probability")
+    assert said.startswith("hinge: max_probability: outputs must be from 0 to 1, got ")
+
+
 def test_a_state_of_another_policy_or_in_use(
     capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

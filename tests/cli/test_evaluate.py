@@ -279,6 +279,13 @@ def test_columns_are_pairs(text: str, tmp_path: Path, capsys: Captured) -> None:
     assert said == f"hinge: --columns must be like confidence=score,local=prediction, got {text!r}"
 
 
+def test_what_a_log_or_a_trace_by_name_cannot_have_is_refused(tmp_path: Path, capsys: Captured) -> None:
+    said = refusal(capsys, "evaluate", "fashion", "--columns", "local=prediction")
+    assert said.startswith("hinge: --columns is for files, and not for <Trace 'fashion'")
+    said = refusal(capsys, "evaluate", production_log(tmp_path / "log.jsonl"), *LOGGED, "--offload-cost", "learned")
+    assert said == "hinge: --offload-cost must be known for a log of offloads alone, got 'learned'"
+
+
 def test_a_log_of_offloads_alone_gives_no_settings(tmp_path: Path, capsys: Captured) -> None:
     path, settings = production_log(tmp_path / "log.jsonl"), tmp_path / "hinge.toml"
     assert run(["evaluate", path, "--write", str(settings), *LOGGED]) == 2

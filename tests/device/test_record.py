@@ -138,6 +138,8 @@ def test_files_that_cannot_be_written_are_refused_before_the_work(tmp_path: Path
     (tmp_path / "log.npz").write_text("mine")
     with pytest.raises(FileExistsError, match="remove it, or name another"):
         record(LOCAL, remote, IMAGES, out=tmp_path / "log.npz")
+    with pytest.raises(FileNotFoundError, match="there is no such folder"):
+        record(LOCAL, remote, IMAGES, out=tmp_path / "nowhere" / "log.npz")
     assert remote.calls == []
 
 

@@ -123,6 +123,17 @@ def test_a_price_that_is_always_zero_is_noticed(caplog: pytest.LogCaptureFixture
     ]
 
 
+def test_a_price_that_cannot_be_told_is_not_said_to_be_zero() -> None:
+    class Broken:
+        def cost(self, *, latency_ms: float = 0.0, bytes: float = 0.0, calls: float = 1.0) -> float:
+            raise ValueError("no price")
+
+    with patient(scores, lambda _: 1, Sentinel(16), price=Broken()) as device:
+        for _ in range(50):
+            device.infer(3.0)
+        assert device.status.alarms == {"the price of an offload cannot be told": 1}
+
+
 def test_a_price_beside_another_cost_of_the_policy_is_said_at_once(caplog: pytest.LogCaptureFixture) -> None:
     price = MeasuredCost(wrong_answer=100, per_ms=1)
     with patient(scores, lambda _: 1, HILCB(16, offload_cost=0.5), price=price) as device:

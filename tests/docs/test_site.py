@@ -83,8 +83,8 @@ def test_every_link_leads_somewhere(pages: dict[Path, Read]) -> None:
 
 def _leads(path: Path, link: str, pages: dict[Path, Read]) -> bool:
     parts = urlsplit(link)
-    if parts.scheme in ("http", "https", "mailto"):
-        return True  # elsewhere, and not ours to test
+    if parts.scheme in ("http", "https", "mailto", "data"):
+        return True  # elsewhere, and not ours to test, or in the link itself
     target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
     if target.is_dir():
         target /= "index.html"

@@ -22,6 +22,7 @@ from hinge.policies.sentinel import (
     RISE_GROWTH,
     SUREST,
     SUSPECTED,
+    TRIAL,
     VETO,
     WARM,
 )
@@ -434,3 +435,130 @@ def test_an_overconfident_bin_is_found_though_the_bins_below_testify_for_it(cost
         run(policy, 40_000, lambda bin: chance.random() < (0.3 if bin == 15 else (bin + 0.5) / 16), seed)
         wrong.append(not policy.explain(15).offload_probability)
     assert sum(wrong) <= 2
+
+
+# -- borrowed evidence ------------------------------------------------------------------------------------------------
+
+
+def offload_all(policy: Policy, bin: int, outcomes: list[bool]) -> None:
+    """Learn these outcomes, however many samples are accepted in between."""
+    for agreed in outcomes:
+        decision = policy.decide(bin)
+        while not decision.offload:
+            decision = policy.decide(bin)
+        policy.learn(decision, agreed)
+
+
+def test_borrowed_evidence_licenses_once_it_was_tried() -> None:
+    policy = Sentinel(4, 0.5)
+    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198])
+    assert policy.decide(3).offload  # no trial yet
+    policy = Sentinel(4, 0.5)
+    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198])
+    offload_all(policy, 3, [True] * int(TRIAL))
+    assert not policy.decide(3).offload
+    assert "2 of 2 offloads, 200 seen by others (bins 2–3 together: 390 of 402)" in policy.explain(3).reason
+    assert policy.decide(2).offload  # that it is as good was not tried
+
+
+def test_alone_the_same_trials_license_nothing() -> None:
+    policy = Sentinel(4, 0.2)
+    offload_all(policy, 3, [True] * int(TRIAL))
+    assert policy.decide(3).offload
+
+
+def test_trials_that_fail_refuse_what_is_borrowed() -> None:
+    policy = Sentinel(4, 0.5)
+    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198])
+    offload_all(policy, 3, [False] * 4)
+    assert policy.decide(3).offload
+
+
+def test_borrowed_evidence_against_a_bin_ends_its_licence() -> None:
+    policy = Sentinel(4, 0.5)
+    offload_all(policy, 3, [True] * 4)
+    assert policy.countdown(3)[1] > 0
+    policy.borrow([0, 0, 0, 300], [0, 0, 0, 60])
+    assert policy.countdown(3)[1] == 0
+
+
+def test_what_is_borrowed_is_replaced_not_added_and_never_told_as_own() -> None:
+    policy = Sentinel(4, 0.5)
+    offload_all(policy, 3, [True, False])
+    before = policy.state()
+    policy.borrow([5, 5, 5, 5], [1, 2, 3, 4])
+    policy.borrow([0, 0, 9, 9], [0, 0, 8, 9])
+    assert list(policy.table.pooled.offloads) == [0.0, 0.0, 9.0, 11.0]
+    assert list(policy.table.pooled.agreements) == [0.0, 0.0, 8.0, 10.0]
+    assert policy.state() == before
+
+
+def test_borrowing_nothing_changes_nothing() -> None:
+    chance = random.Random(5)
+    one, other = Sentinel(8, 0.4), Sentinel(8, 0.4)
+    for time in range(3000):
+        bin = chance.randrange(8)
+        agreed = chance.random() < bin / 8
+        if time % 100 == 0:
+            other.borrow([0] * 8, [0] * 8)
+        first, second = one.decide(bin), other.decide(bin)
+        assert first.offload == second.offload
+        if first.offload:
+            one.learn(first, agreed)
+            other.learn(second, agreed)
+
+
+@pytest.mark.parametrize("cost", [0.2, 0.5, 0.8])
+def test_a_lying_fleet_costs_little(cost: float) -> None:
+    chance, regrets = random.Random(6), {"alone": 0.0, "lied to": 0.0}
+    for _ in range(10):
+        for name in regrets:
+            policy = Sentinel(8, cost)
+            if name == "lied to":
+                policy.borrow([500] * 8, [500] * 8)
+            for _ in range(2000):
+                bin = chance.randrange(8)
+                decision = policy.decide(bin)
+                gap = 1.0 - (bin + 0.5) / 8 - cost
+                regrets[name] += max(0.0, -gap) if decision.offload else max(0.0, gap)
+                if decision.offload:
+                    policy.learn(decision, chance.random() < (bin + 0.5) / 8)
+    assert regrets["lied to"] < 2.0 * regrets["alone"]
+
+
+def test_an_alarm_drops_what_is_borrowed() -> None:
+    policy = Sentinel(2, 0.5)
+    policy.borrow([400, 400], [396, 396])
+    for bin in (0, 1):
+        offload_all(policy, bin, [True] * 6)
+    for bin in (0, 1):
+        offload_all(policy, bin, [False] * 2)
+    assert policy.alarms["agreement"] == 1
+    assert policy.table.borrowed[0] == 0.0
+
+
+def test_borrowed_evidence_is_checked() -> None:
+    with pytest.raises(ValueError, match="of 4 bins, got 3 and 4"):
+        Sentinel(4, 0.5).borrow([1, 1, 1], [1, 1, 1, 1])
+    with pytest.raises(ValueError, match=r"agreements\[1\]"):
+        Sentinel(4, 0.5).borrow([1, 1, 1, 1], [1, 2, 1, 1])
+    with pytest.raises(TypeError, match="'sentinel' can"):
+        Isotonic(4, offload_cost=0.5).borrow([1, 1, 1, 1], [1, 1, 1, 1])
+
+
+def test_a_cost_told_is_weighed_with_what_is_borrowed_too() -> None:
+    policy = Sentinel(4, 0.5)
+    policy.borrow([0, 0, 300, 300], [0, 0, 270, 270])
+    offload_all(policy, 3, [True] * 4)
+    assert not policy.decide(3, cost=0.5).offload
+    assert policy.decide(3, cost=0.02).offload
+
+
+def test_a_learned_cost_goes_with_what_is_borrowed() -> None:
+    policy = Sentinel(4)
+    policy.borrow([0, 0, 300, 300], [0, 0, 300, 300])
+    for _ in range(8):
+        decision = policy.decide(3)
+        if decision.offload:
+            policy.learn(decision, True, cost=0.5)
+    assert policy.learned < 8

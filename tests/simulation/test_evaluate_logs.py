@@ -86,7 +86,7 @@ def test_costs_are_the_mean_of_those_of_offloads_unless_given() -> None:
     assert hinge.evaluate(log, ["always-remote"], 0.4, runs=1).offload_cost == 0.4
     without = Log([0.5] * rows, [1] * rows, remote)
     assert hinge.evaluate(without, ["always-remote"], runs=1).offload_cost == 0.5
-    with pytest.raises(ValueError, match="needs an offload cost that is known, got 'learned'"):
+    with pytest.raises(ValueError, match="offload_cost must be known for a log of offloads alone, got 'learned'"):
         hinge.evaluate(log, ["always-remote"], "learned")
 
 

@@ -56,6 +56,7 @@ def test_a_policy_is_chosen_among_those_named() -> None:
     trace = load_trace("fashion")
     found = recommend(trace, ["always-remote", "hi-lcb", "oracle", "offline", "hedge-hi"], 0.3)
     assert found is not None
+    assert recommend(trace, "always-remote, hi-lcb", 0.3) == found
     assert found.policy == "hi-lcb"  # the three behind it must be told what no device knows
 
 

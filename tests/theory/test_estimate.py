@@ -2,6 +2,7 @@
 
 import math
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,4 +118,10 @@ def test_what_runs_differ_by_is_added_in_quadrature() -> None:
 @pytest.mark.parametrize("counts", [([3], [4], [1]), ([3], [2], [3]), ([3], [0], [0])])
 def test_refuses_counts_that_cannot_be(counts: tuple[list[int], ...]) -> None:
     with pytest.raises(ValueError, match="Estimate: samples ≥ offloads ≥ agreements ≥ 0"):
+        Estimate(*counts)
+
+
+@pytest.mark.parametrize("counts", [([3, 4], [2], [1]), ([3], [2, 2], [1]), ([[3]], [[2]], [[1]])])
+def test_refuses_counts_of_other_bins(counts: tuple[Any, ...]) -> None:
+    with pytest.raises(ValueError, match="samples, offloads and agreements must have one number per bin each"):
         Estimate(*counts)

@@ -54,11 +54,16 @@ def test_text_may_be_missing_too(remote: Any) -> None:
     assert Log(CONFIDENCE, LOCAL, remote).offloads.agreed.tolist() == [True, False]
 
 
+UNEVEN = "Log: confidence, local, remote, cost and audit must have one value per row each"
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
         ((CONFIDENCE, LOCAL, [None] * 3), "Log: the remote answered none of the samples, so nothing is known about it"),
-        ((CONFIDENCE, LOCAL, ["cat", None]), "Log: confidence, local and remote must have one value per row each"),
+        ((CONFIDENCE, LOCAL, ["cat", None]), UNEVEN),
+        ((CONFIDENCE, LOCAL, ["cat", None, "cat"], [0.1]), UNEVEN),
+        ((CONFIDENCE, LOCAL, ["cat", None, "cat"], None, [True]), UNEVEN),
         (([0.9, 0.4, 1.5], LOCAL, ["a", None, "b"]), "Trace: confidence in row 2 must be from 0 to 1, got 1.5"),
         (
             (CONFIDENCE, LOCAL, [1, None, 2]),
@@ -71,6 +76,13 @@ def test_refuses(columns: Any, message: str) -> None:
     with pytest.raises(InvalidTrace) as caught:
         Log(*columns)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("audit", [["no", "Yes", None], [0, 1, 0], [0.0, 1.0, float("nan")], [False, True, None]])
+def test_every_way_to_say_that_an_offload_was_an_audit(audit: Any) -> None:
+    log = Log(CONFIDENCE, LOCAL, ["cat", "cat", None], audit=audit)
+    assert log.audit is not None
+    assert log.audit.tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize("frame", [dict, pandas.DataFrame, polars.DataFrame], ids=["dict", "pandas", "polars"])

@@ -194,7 +194,8 @@ def from_images(folder: Path, wanted: OneInput) -> Stream:
     """The images in a folder, with the names of their classes if it has folders for them."""
     form = Form.of(wanted)
     names = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-    files = [path for name in names or ["."] for path in sorted((folder / name).iterdir()) if _is_image(path)]
+    found = (path for name in names or ["."] for path in sorted((folder / name).iterdir()))
+    files = [path for path in found if path.suffix.lower() in _IMAGES and path.is_file()]
     if not files:
         raise InvalidTrace(f"{folder}: there are no images in it")
     example = next((sample for path in files if (sample := _read(path, form)) is not None), None)
@@ -203,10 +204,6 @@ def from_images(folder: Path, wanted: OneInput) -> Stream:
     numbered = all(name.isdecimal() for name in names)
     cases, truths = _cases(folder, files, form, numbered), [int(name) for name in names] if numbered else []
     return Stream(cases, example, len(files), None if numbered else names, truths)
-
-
-def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in _IMAGES and path.is_file()
 
 
 def _cases(folder: Path, files: Sequence[Path], form: Form, numbered: bool) -> Iterator[Case]:

@@ -26,6 +26,7 @@ SECTIONS = ("device", "serve")  # of a file of settings
 _PLACE = "FILE|URL"  # a path, unless it has a scheme
 _NAMES = "FILE|A,B,C"  # a path, if there is such a file
 _CONFIG = "config"  # the option that names the file, which cannot be set in it
+_OPTIONS = {"bins", "horizon", "offload_cost", "seed"}  # settings of policies that a trace or a device must know, too
 
 
 Measure = Literal["max_softmax", "margin", "entropy", "max_probability"]
@@ -308,7 +309,10 @@ def policy_settings(policies: Sequence[str], set: Sequence[str] = (), **given: A
     Traceback (most recent call last):
     hinge.errors.InvalidValue: --set: alpha must be left out: it is no setting of sentinel, but of ...
     """
-    found = {name: value for name, value in given.items() if value is not None} | assignments(set)
+    changes = assignments(set)
+    for setting in changes.keys() & _OPTIONS:
+        raise UsageError(f"--set {setting}=…: it has an option of its own")
+    found = {name: value for name, value in given.items() if value is not None} | changes
     for setting in found if "all" not in policies else ():
         if not any(setting in policy_class(name).settings() for name in policies):
             known = [name for name in policy_names() if setting in policy_class(name).settings()]

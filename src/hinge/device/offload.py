@@ -240,7 +240,7 @@ class Offloader:
                     with suppress(InvalidDecision):  # the policy dropped it since, or the state was rolled back
                         self._store.learn(judged.decision, agrees, paid)
         cost = paid or 0.0
-        self._status.answered([each.confidence for each in offload.judged], sum(agreed), cost)
+        self._status.answered([each.confidence for each in offload.judged], sum(agreed), paid)
         return [
             Answer(label, "remote", confidence, bin, True, cost, decision, None, local, self._explain)
             for label, (local, confidence, bin, decision) in zip(labels, offload.judged, strict=True)

@@ -159,6 +159,8 @@ class _Kept:
         writer_of("record", out)  # refuses a suffix that no trace has, before the work is done
         if out.exists():
             raise FileExistsError(errno.EEXIST, "there is a trace already; remove it, or name another", str(out))
+        if not out.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(out.parent))
         self._out, self.path, self._about = out, out.with_name(f"{out.name}.part"), about
         self._begun = False
 

@@ -14,7 +14,6 @@ from hinge.costs import OffloadCost
 from hinge.device.resilience import Breaker, Counts
 from hinge.device.store import MemoryStore
 from hinge.errors import BreakerOpen, RemoteFailed
-from hinge.policies.policy import Policy
 
 log = logging.getLogger("hinge")
 
@@ -66,15 +65,15 @@ class StatusTracker:
         """Another thread of the parent may hold the lock."""
         self._lock = Lock()
 
-    def answered(self, confidences: Sequence[float], agreed: float, cost: float) -> None:
-        """The remote answered samples of these confidences, each at that cost; local agreed in some of them."""
+    def answered(self, confidences: Sequence[float], agreed: float, cost: float | None) -> None:
+        """The remote answered samples of these confidences, each at that cost, if known; local agreed in some."""
         with self._lock:
             self._remote += len(confidences)
             self._agreed += agreed
-            self._cost += len(confidences) * cost
+            self._cost += len(confidences) * (cost or 0.0)
             self._promised += sum(confidences)
             never_agreed = self._agreed == 0.0 and self._promised >= FIRST
-            is_free = self._cost == 0.0 and self._remote >= FIRST
+            is_free = cost == 0.0 and self._cost == 0.0 and self._remote >= FIRST
         self._watch()
         if never_agreed:
             self._alarm(
@@ -100,7 +99,7 @@ class StatusTracker:
         if not was_open:
             self._watch()
         elif bool(self._store.policy.spent):  # nothing else can have changed
-            self._warn(self._store.locked(_warning))
+            self._warn(self._store.locked(lambda policy: policy.warning))
 
     def dropped(self, samples: int) -> None:
         """So many samples' offloads were cancelled."""
@@ -185,7 +184,3 @@ class StatusTracker:
         _, last, sample = seen
         lasts = {_OPENED: self._breaker.opened_at is not None, _NOT_DURABLE: self._store.problem is not None}
         return None if lasts.get(what, self._store.policy.time - sample < QUIET) else last
-
-
-def _warning(policy: Policy) -> str | None:
-    return policy.warning

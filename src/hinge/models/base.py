@@ -284,9 +284,6 @@ class OneInput:
     def _cast(self, array: NDArray[Any]) -> NDArray[Any]:
         return cast(self._owner, array, self.dtype)
 
-    def _wrong_type(self, wanted: str, array: NDArray[Any]) -> ValueError:
-        return ValueError(f"{self._owner}: the model takes {wanted}, the sample is {array.dtype.name}")
-
     def _check_shape(self, shape: tuple[int, ...]) -> None:
         wanted = self.sample_shape
         fits = len(shape) == len(wanted) and all(a in (-1, b) for a, b in zip(wanted, shape, strict=True))

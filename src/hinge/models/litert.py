@@ -91,7 +91,8 @@ class _QuantisedInput(OneInput):
 
     def _cast(self, array: NDArray[Any]) -> NDArray[Any]:
         if array.dtype.kind != "f":
-            raise self._wrong_type(f"{self.dtype.name}, or floats to be quantised", array)
+            wanted = f"{self.dtype.name}, or floats to be quantised"
+            raise ValueError(f"{self._owner}: the model takes {wanted}, the sample is {array.dtype.name}")
         if not np.isfinite(array).all():
             raise ValueError(f"{self._owner}: the sample has values that are not finite")
         return self._scale.integers(array, self.dtype)

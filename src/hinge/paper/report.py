@@ -23,7 +23,10 @@ STYLE = """
 def page(found: Mapping[Experiment, Figure], claims: Sequence[Claim], about: Sequence[str]) -> str:
     """The report as HTML that needs nothing else: no network, no other file."""
     links = " ".join(f'<a href="#{experiment.name}">{escape(experiment.title)}</a>' for experiment in found)
-    sections = [_section(experiment, result) for experiment, result in found.items()]
+    sections = []
+    for experiment, result in found.items():
+        body = table(result) if result.columns else plot(experiment.name, draw(result.panels))
+        sections.append(section(experiment.name, experiment.title, experiment.note, body))
     navigation = f'<nav aria-label="Figures">{links}</nav>'
     return document("The paper, reproduced", about, [navigation, _claims(claims) if claims else "", *sections], STYLE)
 
@@ -41,11 +44,6 @@ def _claims(claims: Sequence[Claim]) -> str:
 
 def _verdict(claim: Claim) -> str:
     return "holds" if claim.holds else "fails"
-
-
-def _section(experiment: Experiment, result: Figure) -> str:
-    body = table(result) if result.columns else plot(experiment.name, draw(result.panels))
-    return section(experiment.name, experiment.title, experiment.note, body)
 
 
 def table(result: Figure) -> str:

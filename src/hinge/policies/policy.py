@@ -769,6 +769,33 @@ class Policy(ABC):
         """
         self._take_all(state, positive(type(self).__name__, "weight", weight))
 
+    def borrow(self, offloads: Sequence[float], agreements: Sequence[float]) -> None:
+        """Decide with what others have seen, too, from now on and in place of what was borrowed before.
+
+        Unlike what `merge` adds, it is not saved, never passed on as one's own, and believed only as far as own
+        offloads bear it out: evidence as `hinge.fleet.pool` makes it of many devices'. Only Sentinel can.
+
+        >>> from hinge import Sentinel
+        >>> policy = Sentinel(bins=4, offload_cost=0.5)
+        >>> policy.borrow([0, 0, 100, 100], [0, 0, 95, 99])
+        >>> for _ in range(3):
+        ...     decision = policy.decide(3)
+        ...     if decision.offload:
+        ...         policy.learn(decision, agreed=True)
+        >>> policy.learned, policy.state()["evidence"]["offloads"]
+        (2, [0.0, 0.0, 0.0, 2.0])
+        """
+        raise TypeError(f"{type(self).__name__}: cannot decide with borrowed evidence; 'sentinel' can")
+
+    def _checked_lent(self, offloads: Sequence[float], agreements: Sequence[float]) -> tuple[Reals, Reals]:
+        owner = type(self).__name__
+        if not len(offloads) == len(agreements) == self.bins:
+            lengths = f"{len(offloads)} and {len(agreements)}"
+            raise ValueError(f"{owner}: offloads and agreements must be of {self.bins} bins, got {lengths}")
+        counts = [real(owner, f"offloads[{k}]", count, 0, MOST_SAMPLES) for k, count in enumerate(offloads)]
+        agreed = [real(owner, f"agreements[{k}]", sum_, 0, counts[k]) for k, sum_ in enumerate(agreements)]
+        return array("d", counts), array("d", agreed)
+
     def _take_all(self, state: Mapping[str, Any], weight: float) -> None:
         self._check_like(type(self)._checked_header(state)["parameters"])
         other = type(self).restore(state)

@@ -43,6 +43,21 @@ costs: E_i and N_i are taken at q = 1 - cost of the very sample, which is accept
 above with g = 0. An audit is due once AUDIT √(t' (f_i - q)) / q samples were accepted since the last, with the q of the
 sample at hand: the cheaper its offload, the sooner. Nothing is granted ahead, so no cost is rounded to a level.
 
+**Borrowed evidence** (`borrow`) is what others have seen, as `hinge.fleet` has pooled it. It never counts as one's own:
+it joins one's own in a second isotonic fit, `pooled`. That fit decides for a bin
+
+- against which it speaks; or
+- once TRIAL own offloads fell into the bins R that testify for it, and they do not speak against it by DISTRUST nats.
+
+Then the evidence is that of b times as many samples as one's own, b = (own + borrowed) / own and at most SHARED, so
+that m and t' above are taken b times. Own trials limit the licences that rest on it: none is longer than
+
+    HURRY 2^(a - FAILED d q / (1 - q)) / |R|
+
+samples, for a agreements and d disagreements among the own offloads of R. So a wrong one costs little before it is
+found, and own audits veto the fleet as they veto other bins. A licence that has run out goes on if it would be longer
+by now: an audit of one bin vouches for those above it.
+
 Nothing is proved here beyond what `docs/isotonic.md` says of the evidence. The constants were chosen by simulation, on
 four of the shipped traces: `benchmarks/regrets/changes.py` names them, and measures the others too.
 """
@@ -99,8 +114,26 @@ ESTIMATED = 8  # offloads after which a bin's own mean is an estimate to compare
 RISE, RISE_GROWTH = 5.0, 1.5
 NEAREST, SUREST = 0.04, 0.02  # a believed agreement is at least so far from break-even and from 1, in parts of 1 - q
 
+TRIAL = 2.0  # own offloads before others are believed
+DISTRUST = 0.3  # nats of own offloads against what others testify
+FAILED = 0.75  # what a trial that fails takes back of those that succeeded
+SHARED = 64.0  # more than so many times one's own evidence makes audits no rarer
+
 AUDITS, OFFLOADS = 0, 1  # Page's sums over all audits, and over all offloads
 ALARMS, RISES = 0, 1  # what was noticed, counted
+
+
+class Pooled(NamedTuple):
+    """One's own evidence and what is borrowed, added up, and the isotonic fit of that, as in `IsotonicTable`."""
+
+    offloads: Reals
+    agreements: Reals
+    first: Wholes
+    weight: Reals
+    total: Reals
+    evidence: Reals
+    support: Reals
+    stakes: Reals
 
 
 class SentinelTable(NamedTuple):
@@ -132,6 +165,8 @@ class SentinelTable(NamedTuple):
     outdated: Wholes  # the lowest bin whose fit `refit` may have left as it was
     price: Reals
     stakes: Reals
+    pooled: Pooled
+    borrowed: Reals  # how many times one's own evidence is borrowed; 0: none is
     alpha: float  # always ALPHA; the fit of a learned cost looks for it here
 
 
@@ -144,12 +179,15 @@ def fitted(table: SentinelTable, bin: int, time: int) -> float:
         return break_even(table, bin, table.price[0])
     if table.costs[COUNT] == 0.0:
         return 1.0
-    return fit_up_to(table, bin, time)
+    q = fit_up_to(table, bin, time)
+    if table.borrowed[0] > 0.0 and 0.0 < q < 1.0:
+        fit_pooled(table, first_of_class(table, bin), bin + 1, q)
+    return q
 
 
-def believed(table: SentinelTable, bin: int) -> float:
+def believed(table: Any, bin: int) -> float:
     """The agreement of a bin by the fit, with one agreement and one disagreement added."""
-    return (table.total[bin] + 1.0) / (table.weight[bin] + 2.0)
+    return float((table.total[bin] + 1.0) / (table.weight[bin] + 2.0))
 
 
 def doubt(table: SentinelTable, support: float, arrivals: float) -> float:
@@ -158,11 +196,11 @@ def doubt(table: SentinelTable, support: float, arrivals: float) -> float:
     return 2.0 * table.alpha * (span - math.log1p(span))
 
 
-def enough(table: SentinelTable, bin: int, evidence: float, support: float) -> bool:
-    """Whether evidence of so many offloads is enough for a licence of no samples."""
+def enough(table: SentinelTable, bin: int, evidence: float, support: float, devices: float) -> bool:
+    """Whether evidence of so many offloads, of so many devices, is enough for a licence of no samples."""
     if support <= 0.0:
         return False
-    arrivals = table.arrivals[bin] + table.granted[bin] - table.left[bin]
+    arrivals = devices * (table.arrivals[bin] + table.granted[bin] - table.left[bin])
     return bool(evidence > ENTRY * math.log1p(arrivals / WARM) + doubt(table, support, arrivals))
 
 
@@ -171,14 +209,22 @@ def is_suspected(table: SentinelTable) -> bool:
     return bool(table.sums[AUDITS] > SUSPECTED or table.sums[OFFLOADS] > FALLEN)
 
 
-def longest(table: SentinelTable, bin: int, q: float, time: int) -> int:
+def longest(table: SentinelTable, bin: int, q: float, time: int, relied: bool) -> int:
     """Samples of a bin after which one is audited."""
     below = table.agreements[bin] < q * table.offloads[bin]
+    untried = float(HURRY << min(int(table.offloads[bin]), 40))
+    past, fit = float(time - table.since[0]), believed(table, bin)
+    if relied:
+        pooled, past = table.pooled, past * devices_of(table)
+        below, fit = below or pooled.agreements[bin] < q * pooled.offloads[bin], believed(pooled, bin)
+        offloads, agreements, bins = tried(table, bin, q)
+        trials = agreements - FAILED * q / (1.0 - q) * (offloads - agreements)
+        untried = max(1.0, HURRY * 2.0 ** min(max(trials, 0.0), 40.0) / bins)
+    least = min(HURRY, int(untried))
     if is_suspected(table) or table.suspicion[bin] > SUSPECTED or below:
-        return HURRY
-    gap = max(believed(table, bin) - q, LEAST_GAP)
-    untried = min(HURRY << min(int(table.offloads[bin]), 40), FOREVER - 1)
-    return max(HURRY, int(min(AUDIT * math.sqrt((time - table.since[0]) * gap) / q, float(untried))))
+        return least
+    gap = max(fit - q, LEAST_GAP)
+    return max(least, int(min(AUDIT * math.sqrt(past * gap) / q, untried, float(FOREVER - 1))))
 
 
 def evidence_for(table: SentinelTable, bin: int, q: float) -> tuple[float, float]:
@@ -190,9 +236,12 @@ def evidence_for(table: SentinelTable, bin: int, q: float) -> tuple[float, float
 
 def is_vetoed(table: SentinelTable, bin: int, q: float) -> bool:
     """Whether the audits of a bin, or all its offloads, speak against what the bins below testify."""
-    offloads, agreements = table.offloads[bin], table.agreements[bin]
-    against = block_evidence(offloads, offloads - agreements, 1.0 - q)
-    return bool(table.suspicion[bin] > VETO or against > VETO)
+    return bool(table.suspicion[bin] > VETO or against(table.offloads[bin], table.agreements[bin], q) > VETO)
+
+
+def against(offloads: float, agreements: float, q: float) -> float:
+    """The evidence that agreement is below q."""
+    return block_evidence(offloads, offloads - agreements, 1.0 - q)
 
 
 def licence(table: SentinelTable, bin: int, time: int) -> int:
@@ -200,15 +249,20 @@ def licence(table: SentinelTable, bin: int, time: int) -> int:
     q = fitted(table, bin, time)
     if q <= 0.0:
         return FOREVER  # an offload costs a whole wrong answer
-    if table.support[bin] <= 0.0 and table.agreements[bin] <= q * table.offloads[bin]:
+    relied, devices = table.borrowed[0] > 0.0 and relies(table, bin, q), 1.0
+    if relied:
+        evidence, support = pooled_evidence(table, bin, q, table.pooled.evidence[bin], table.pooled.support[bin])
+        devices = devices_of(table)
+    elif table.support[bin] <= 0.0 and table.agreements[bin] <= q * table.offloads[bin]:
         return 0  # neither the fit nor the bin's own offloads are evidence: most offloads end here
-    evidence, support = evidence_for(table, bin, q)
-    if q >= 1.0 or not enough(table, bin, evidence, support):
+    else:
+        evidence, support = evidence_for(table, bin, q)
+    if q >= 1.0 or not enough(table, bin, evidence, support, devices):
         return 0
-    arrivals = table.arrivals[bin] + table.granted[bin] - table.left[bin]
+    arrivals = devices * (table.arrivals[bin] + table.granted[bin] - table.left[bin])
     rest = evidence - ENTRY * math.log1p(arrivals / WARM)
-    samples = longest(table, bin, q, time)
-    while samples > 0 and rest <= doubt(table, support, arrivals + samples):
+    samples = longest(table, bin, q, time, relied)
+    while samples > 0 and rest <= doubt(table, support, arrivals + devices * samples):
         samples //= 2
     return samples
 
@@ -234,7 +288,7 @@ def offloads_watched(table: SentinelTable, bin: int, time: int) -> bool:
     if table.left[bin] > 0:
         return False
     samples = licence(table, bin, time)
-    return samples == 0 or (table.granted[bin] > 0 and samples < FOREVER)
+    return samples == 0 or (table.granted[bin] > 0 and samples < FOREVER and not goes_on(table, bin, samples, time))
 
 
 def accept_counted(table: SentinelTable, bin: int, time: int) -> None:
@@ -243,8 +297,12 @@ def accept_counted(table: SentinelTable, bin: int, time: int) -> None:
         table.unaudited[bin] += 1
         table.arrivals[bin] += 1
         return
-    if table.left[bin] == 0 and table.granted[bin] == 0:
-        grant(table, bin, licence(table, bin, time))
+    if table.left[bin] == 0:
+        samples = 0 if table.granted[bin] > 0 and table.borrowed[0] <= 0.0 else licence(table, bin, time)
+        if table.granted[bin] == 0:
+            grant(table, bin, samples)
+        elif goes_on(table, bin, samples, time):
+            table.left[bin], table.granted[bin] = samples - table.granted[bin], samples
     if table.left[bin] > 0:
         table.left[bin] -= 1
     else:
@@ -265,6 +323,63 @@ def note_offload(table: SentinelTable, bin: int, time: int) -> None:
             grant(table, bin, samples)
 
 
+# -- borrowed evidence ------------------------------------------------------------------------------------------------
+
+
+def borrow_evidence(table: SentinelTable, offloads: Reals, agreements: Reals) -> None:
+    """Let this be what is borrowed, in place of what was."""
+    own, others, pooled = 0.0, 0.0, table.pooled
+    for i in range(len(table.offloads)):
+        pooled.offloads[i] = table.offloads[i] + offloads[i]
+        pooled.agreements[i] = table.agreements[i] + agreements[i]
+        own, others = own + table.offloads[i], others + offloads[i]
+    table.borrowed[0] = others / max(own, 1.0)
+    for i in range(len(table.offloads)):
+        fit_pooled(table, i, i + 1, break_even(table, i, table.price[0]))
+
+
+def fit_pooled(table: SentinelTable, first: int, end: int, q: float) -> None:
+    """Redo the fit of all that is known, for some bins."""
+    for i in range(first, end):
+        fit_bin(table.pooled, i, table.pooled.offloads[i], table.pooled.agreements[i], q)
+
+
+def devices_of(table: SentinelTable) -> float:
+    """How many times one's own evidence there is."""
+    return min(1.0 + table.borrowed[0], SHARED)
+
+
+def tried(table: SentinelTable, bin: int, q: float) -> tuple[float, float, int]:
+    """Own offloads, and agreements among them, in the bins that testify for a bin; and how many bins those are."""
+    offloads, agreements, i, bottom = 0.0, 0.0, bin, first_of_class(table, bin)
+    while i >= bottom and not silent(table.pooled, i, q):
+        offloads, agreements, i = offloads + table.offloads[i], agreements + table.agreements[i], i - 1
+    return offloads, agreements, bin - i
+
+
+def relies(table: SentinelTable, bin: int, q: float) -> bool:
+    """Whether what is borrowed counts for a bin: it speaks against it, or own offloads have tried what testifies."""
+    if table.borrowed[0] <= 0.0 or q <= 0.0 or q >= 1.0 or is_vetoed(table, bin, q):
+        return False
+    offloads, agreements, bins = tried(table, bin, q)
+    return bool(bins == 0 or (offloads >= TRIAL and against(offloads, agreements, q) <= DISTRUST))
+
+
+def pooled_evidence(table: SentinelTable, bin: int, q: float, evidence: float, support: float) -> tuple[float, float]:
+    """As `evidence_for`, by all that is known: what the fit says, or the bin alone if that speaks against the fit."""
+    offloads, agreements = table.pooled.offloads[bin], table.pooled.agreements[bin]
+    if against(offloads, agreements, q) > VETO:
+        return block_evidence(offloads, agreements, q), offloads
+    return evidence, support
+
+
+def goes_on(table: SentinelTable, bin: int, samples: int, time: int) -> bool:
+    """Whether a licence that has run out would be longer by now: what is borrowed was tried in other bins since."""
+    if table.borrowed[0] <= 0.0 or not 0 < table.granted[bin] < samples < FOREVER:
+        return False
+    return relies(table, bin, fitted(table, bin, time))
+
+
 # -- a cost known beforehand ------------------------------------------------------------------------------------------
 
 
@@ -280,8 +395,12 @@ def holds_at(table: SentinelTable, bin: int, q: float) -> bool:
     for i in range(table.outdated[0], len(table.offloads)):
         fit_bin(table, i, table.offloads[i], table.agreements[i], break_even(table, i, table.price[0]))
     table.outdated[0] = len(table.offloads)
+    if relies(table, bin, q):
+        evidence, support = evidence_at(table.pooled, bin, q)
+        evidence, support = pooled_evidence(table, bin, q, evidence, support)
+        return enough(table, bin, evidence, support, devices_of(table))
     evidence, support = evidence_for(table, bin, q) if is_vetoed(table, bin, q) else evidence_at(table, bin, q)
-    return enough(table, bin, evidence, support)
+    return enough(table, bin, evidence, support, 1.0)
 
 
 def offloads_at(table: SentinelTable, bin: int, time: int) -> bool:
@@ -289,7 +408,7 @@ def offloads_at(table: SentinelTable, bin: int, time: int) -> bool:
     q = break_even(table, bin, table.told[0])
     if not holds_at(table, bin, q):
         return True
-    return bool(q > 0.0 and table.unaudited[bin] >= longest(table, bin, q, time))
+    return bool(q > 0.0 and table.unaudited[bin] >= longest(table, bin, q, time, relies(table, bin, q)))
 
 
 def note_offload_at(table: SentinelTable, bin: int, time: int) -> None:
@@ -330,6 +449,9 @@ def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, ti
     if offloads[bin] >= ESTIMATED:
         sums[OFFLOADS] = min(step(sums[OFFLOADS], x, FALL * usual, usual), 2.0 * FALLEN)
     count(table, bin, x)
+    if table.borrowed[0] > 0.0:
+        count(table.pooled, bin, x)
+        fit_pooled(table, bin, first_of_class(table, bin) + len(offloads) // len(table.stakes), q)
     if bin < table.outdated[0]:
         table.outdated[0] = bin
     if learns_cost:
@@ -350,7 +472,8 @@ def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, ti
 
 def compare_audit(table: SentinelTable, bin: int, x: float, q: float, usual: float) -> None:
     """Whether a bin that is accepted has come down to break-even."""
-    usual = min(max(believed(table, bin), usual, q + NEAREST * (1.0 - q)), 1.0 - SUREST * (1.0 - q))
+    fit = believed(table.pooled, bin) if relies(table, bin, q) else believed(table, bin)
+    usual = min(max(fit, usual, q + NEAREST * (1.0 - q)), 1.0 - SUREST * (1.0 - q))
     table.sums[AUDITS] = step(table.sums[AUDITS], x, q, usual)
     table.suspicion[bin] = step(table.suspicion[bin], x, q, usual)
 
@@ -391,7 +514,7 @@ def sound_alarm(table: SentinelTable, now: int) -> None:
         table.left[i] = table.granted[i] = table.arrivals[i] = table.audited[i] = table.unaudited[i] = 0
         table.first[i] = i
         table.dropped[i] += 1
-    table.sums[AUDITS] = table.sums[OFFLOADS] = 0.0
+    table.sums[AUDITS] = table.sums[OFFLOADS] = table.borrowed[0] = 0.0
     table.since[0] = now
     table.noticed[ALARMS] += 1
 
@@ -403,6 +526,7 @@ def rebuild_watched(table: SentinelTable) -> None:
         for i in range(len(table.offloads)):
             q = break_even(table, i, table.price[0])
             fit_bin(table, i, table.offloads[i], table.agreements[i], q)
+            fit_pooled(table, i, i + 1, q)
 
 
 class Sentinel(Policy):
@@ -440,6 +564,7 @@ class Sentinel(Policy):
     ) -> None:
         super().__init__(bins, offload_cost)
         self.stakes = checked_stakes(type(self).__name__, stakes, self.bins)
+        stake_column = array("d", self.stakes or [1.0])
         table = SentinelTable(
             offloads=real_column(self.bins),
             agreements=real_column(self.bins),
@@ -466,7 +591,18 @@ class Sentinel(Policy):
             audited_at=real_column(self.bins),
             outdated=whole_column(1),
             price=real_column(1, self.offload_cost or 0.0),
-            stakes=array("d", self.stakes or [1.0]),
+            stakes=stake_column,
+            pooled=Pooled(
+                offloads=real_column(self.bins),
+                agreements=real_column(self.bins),
+                first=array("q", range(self.bins)),
+                weight=real_column(self.bins),
+                total=real_column(self.bins),
+                evidence=real_column(self.bins),
+                support=real_column(self.bins),
+                stakes=stake_column,
+            ),
+            borrowed=real_column(1),
             alpha=ALPHA,
         )
         self.start(
@@ -522,6 +658,10 @@ class Sentinel(Policy):
         samples = licence(self.table, bin, self.time + 1)
         return int(self.table.left[bin]) if self.table.granted[bin] > 0 else samples, samples
 
+    def borrow(self, offloads: Sequence[float], agreements: Sequence[float]) -> None:
+        lent = self._checked_lent(offloads, agreements)
+        borrow_evidence(self.table, *lent)
+
     @property
     def alarms(self) -> dict[str, int]:
         """How often all evidence was dropped, and how often that of a bin whose agreement had risen."""
@@ -546,7 +686,10 @@ class Sentinel(Policy):
     def _seen(self, bin: int) -> str:
         offloads, agreements = self.table.offloads[bin], self.table.agreements[bin]
         own = f"local agreed in {agreements:g} of {offloads:g} offloads" if offloads else "no offload of it seen yet"
-        low, high, all_offloads, all_agreements = together(self.table, bin)
+        table: Any = self.table
+        if relies(table, bin, fitted(table, bin, self.time + 1)):
+            table, own = table.pooled, f"{own}, {table.pooled.offloads[bin] - offloads:.0f} seen by others"
+        low, high, all_offloads, all_agreements = together(table, bin)
         if low > high or low == high == bin:
             return own
         return f"{own} ({named(low, high)}: {all_agreements:g} of {all_offloads:g})"

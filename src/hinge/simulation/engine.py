@@ -117,7 +117,10 @@ class Task:
     told_costs: frozenset[str] = frozenset()
 
     def __call__(self) -> dict[str, Run]:
-        playing = {name: self._player(policy, name in self.told_costs) for name, policy in self.policies.items()}
+        room, playing = self.horizon if self.record_decisions else 0, {}
+        for name, policy in self.policies.items():
+            fresh, told_cost = policy.fresh(policy_seed(self.seed)), name in self.told_costs
+            playing[name] = Player(fresh, self.source, self.times, room, self.machine_code, told_cost)
         oracle_cost, marks, time = 0.0, [], 0
         for samples in self.source.stream(self.seed, self.horizon):
             for each in playing.values():
@@ -127,11 +130,6 @@ class Task:
             marks.append(sums[stops - 1])
             oracle_cost, time = float(sums[-1]), time + len(sums)
         return {name: each.run(np.concatenate(marks)) for name, each in playing.items()}
-
-    def _player(self, policy: Policy | PlainPolicy, told_cost: bool) -> "Player":
-        fresh = policy.fresh(policy_seed(self.seed))
-        room = self.horizon if self.record_decisions else 0
-        return Player(fresh, self.source, self.times, room, self.machine_code, told_cost)
 
 
 class Player:
@@ -241,7 +239,10 @@ def simulate(
     horizon, runs = whole("simulate", "horizon", horizon, 1, FOREVER), whole("simulate", "runs", runs, 1)
     seed = whole("simulate", "seed", seed, 0)
     machine_code = numba_installed() if machine_code is None else machine_code
-    marks = checkpoints(horizon) if times is None else _marks(times, horizon)
+    marks = checkpoints(horizon)
+    if times is not None:
+        checked = {whole("simulate", f"times[{k}]", time, 1, horizon) for k, time in enumerate(times)}
+        marks = np.array(sorted({*checked, horizon}), np.int64)
     tasks = [
         Task(named, source, horizon, marks, run_seed, record_decisions, machine_code, frozenset(told_costs))
         for run_seed in run_seeds(seed, runs)
@@ -257,11 +258,6 @@ def simulate(
             raise
     records = {name: Record(name, marks, tuple(run[name] for run in done)) for name in named}
     return Results(records, complete=len(done) == runs)
-
-
-def _marks(times: Sequence[int], horizon: int) -> Wholes:
-    checked = {whole("simulate", f"times[{k}]", time, 1, horizon) for k, time in enumerate(times)}
-    return np.array(sorted({*checked, horizon}), np.int64)
 
 
 def run_seeds(seed: int, runs: int) -> list[int]:

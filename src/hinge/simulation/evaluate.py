@@ -16,7 +16,7 @@ from hinge._checks import real, whole
 from hinge.bins import Bins, UniformBins
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.costs import shifted_cost
-from hinge.errors import InvalidTrace
+from hinge.errors import InvalidTrace, InvalidType, InvalidValue
 from hinge.gate import DEFAULT_BINS, Gate
 from hinge.policies import Policy, build, policy_class, policy_names
 from hinge.simulation.engine import Playable, Progress, by_name, run_seeds, simulate
@@ -76,7 +76,15 @@ class Evaluation(Results):
 
         Of a log of offloads alone, also the ends of the interval of the cost, `cost_low` and `cost_high`.
         """
-        return [self._with_spread(self._with_interval(figures)) for figures in super().figures()]
+        found = super().figures()
+        for figures in found:
+            if self.intervals:
+                figures["cost_low"], figures["cost_high"] = self.intervals[figures["policy"]]
+            if self.shuffled is not None:
+                costs = self.shuffled[figures["policy"]].cost_per_sample[:, -1]
+                figures["shuffled_cost_per_sample"] = float(costs.mean())
+                figures["shuffled_spread"] = float(np.std(costs, ddof=1)) if len(costs) > 1 else None
+        return found
 
     @property
     def source(self) -> Trace | Synthetic:
@@ -84,18 +92,6 @@ class Evaluation(Results):
         if isinstance(self.trace, Trace) or self.estimate is None or self.offload_cost is None:
             return cast(Trace, self.trace)
         return likely(self.estimate, self.offload_cost)
-
-    def _with_interval(self, figures: dict[str, Any]) -> dict[str, Any]:
-        if self.intervals:
-            figures["cost_low"], figures["cost_high"] = self.intervals[figures["policy"]]
-        return figures
-
-    def _with_spread(self, figures: dict[str, Any]) -> dict[str, Any]:
-        if self.shuffled is not None:
-            costs = self.shuffled[figures["policy"]].cost_per_sample[:, -1]
-            figures["shuffled_cost_per_sample"] = float(costs.mean())
-            figures["shuffled_spread"] = float(np.std(costs, ddof=1)) if len(costs) > 1 else None
-        return figures
 
     def warnings(self) -> list[dict[str, Any]]:
         """The dips as dicts: their bins, and where on the scale of confidence they lie."""
@@ -192,7 +188,7 @@ def _evaluate_log(
 ) -> Evaluation:
     """What every policy would cost on streams of the agreement that a log makes most likely, and the intervals."""
     if offload_cost == LEARNED:
-        raise ValueError("evaluate: a log of offloads alone needs an offload cost that is known, got 'learned'")
+        raise InvalidValue("evaluate", "offload_cost", "must be known for a log of offloads alone, got 'learned'")
     mean = log.offloads.mean_offload_cost
     usual = 0.5 if mean is None else round(mean, 9)  # the mean of many 0.2 is not 0.2
     cost = real("evaluate", "offload_cost", usual if offload_cost is None else offload_cost, 0, 1)
@@ -338,7 +334,8 @@ def as_recorded(
         raise TypeError(f"evaluate: trace must be a Trace, a Log, a file, a name or a frame, got {trace!r:.200}")
     found = load_trace(trace) if isinstance(trace, str) else trace
     if confidence is not None or columns is not None:
-        raise TypeError(f"evaluate: confidence is for frames with scores, and columns for files: not for {found!r}")
+        name, use = ("columns", "files") if confidence is None else ("confidence", "frames with scores")
+        raise InvalidType("evaluate", name, f"is for {use}, and not for {found!r}")
     return found
 
 

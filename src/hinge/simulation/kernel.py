@@ -154,18 +154,21 @@ def loop(make: Callable[..., Loop], functions: Functions, machine_code: bool) ->
 @cache
 def _loop(make: Callable[..., Loop], functions: Functions, machine_code: bool) -> Loop:
     made = make(functions)
-    if not machine_code or not isinstance(made, FunctionType):
-        return made
+    return compiled(made) if machine_code and isinstance(made, FunctionType) else made
+
+
+def compiled(made: Any, *, allocates: bool = False) -> Loop:
+    """A loop as machine code, cached on disk."""
     import numba
 
     contained = list(_contained(made, {}))
     for function in contained[1:]:
         _register(function)
     made.__qualname__ = f"{made.__name__}_{digest(contained)}"
-    # Nothing is allocated in there, so references need no counting: it would double the time of a decision.
-    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
-    compiled: Loop = numba.njit(**options)(made)
-    return compiled
+    # Where nothing is allocated, references need no counting: it would double the time of a decision.
+    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": allocates}
+    machine: Loop = numba.njit(**options)(made)
+    return machine
 
 
 @cache

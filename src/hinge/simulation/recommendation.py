@@ -83,7 +83,7 @@ class Recommendation:
 
 def recommend(
     trace: Any,
-    policies: Iterable[str] | None = None,
+    policies: str | Iterable[str] | None = None,
     offload_cost: float | None = None,
     *,
     target: float | None = None,
@@ -104,7 +104,8 @@ def recommend(
     samples, 95.2 % of the answers are right for 25 % of the remote's calls (remote alone 95.3 %, local alone ...
     """
     recorded = as_trace(trace)
-    names = [each for each in policies or policy_names() if _runs_on_a_device(each)]
+    given = [each.strip() for each in policies.split(",")] if isinstance(policies, str) else policies
+    names = [each for each in given or policy_names() if _runs_on_a_device(each)]
     if len(recorded) < FEWEST or (target is None and not names):
         return None
     half, held_out = halves(recorded, seed)

@@ -357,7 +357,9 @@ class Replay(ABC):
         wrong: WrongCost | None = None,
     ) -> None:
         if costs is None:
-            costs = self._recorded_costs(trace)
+            if trace.cost is None:
+                raise ValueError(f"{type(self).__name__}: costs must be given, as trace {trace.name!r} recorded none")
+            costs = RecordedCosts(trace.cost)
         self.trace, self.binning, self.costs = trace, binning, costs
         self.bins = binning.bins
         self._bins = trace.bins_by(binning)
@@ -386,11 +388,6 @@ class Replay(ABC):
     def history(self) -> tuple[list[int], list[float]]:
         """The bin of every row of the trace, and whether local agreed in it."""
         return self._bins.tolist(), self._agreed.tolist()
-
-    def _recorded_costs(self, trace: Trace) -> RecordedCosts:
-        if trace.cost is None:
-            raise ValueError(f"{type(self).__name__}: costs must be given, as trace {trace.name!r} recorded none")
-        return RecordedCosts(trace.cost)
 
     @abstractmethod
     def _rows(self, chance: np.random.Generator, horizon: int) -> Iterator[Wholes]:

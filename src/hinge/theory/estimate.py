@@ -67,6 +67,8 @@ class Estimate:
         object.__setattr__(self, "leeway", positive("Estimate", "leeway", leeway))
         for name, counts in (("samples", samples), ("offloads", offloads), ("agreements", agreements)):
             object.__setattr__(self, name, np.asarray(counts, np.int64))
+        if self.samples.ndim != 1 or not self.samples.shape == self.offloads.shape == self.agreements.shape:
+            raise ValueError("Estimate: samples, offloads and agreements must have one number per bin each")
         ordered = (self.samples >= self.offloads) & (self.offloads >= self.agreements) & (self.agreements >= 0)
         if not ordered.all() or not self.offloads.any():
             raise ValueError("Estimate: samples ≥ offloads ≥ agreements ≥ 0 must hold in every bin, not all 0")

@@ -143,7 +143,6 @@ def _unpacked(where: str, metadata: str) -> dict[str, Any]:
 _BLOCK = 16_384  # lines converted at a time: enough for speed, few enough for memory
 _KNOWN = (*NEEDED, *OPTIONAL, *BESIDE)
 _FRACTIONS = ("confidence", "cost")
-_YES = ("true", "yes", "1")  # of a flag
 _INTEGER_DIGITS = 20  # of the longest int64, its sign included
 _FLOAT = re.compile(r"(0|-?[1-9][0-9]*)\.0+")  # an integer, as frames write it where another is missing
 _SHORT = Repr()
@@ -258,8 +257,6 @@ def _columns(names: Sequence[str], blocks: Iterator[list[Row]], decimal_comma: b
         columns["remote"] = answers
     if np.isnan(columns.get("cost", np.zeros(len(known)))[known]).any():
         raise ValueError("a cost is missing")
-    if "audit" in columns:
-        columns["audit"] = np.isin(np.char.lower(columns["audit"].astype(np.str_)), _YES)
     return columns
 
 

@@ -49,13 +49,14 @@ class Log:
     ) -> None:
         known, answers = answered(remote)
         confidences, locals_ = fractions("confidence", confidence), checked_labels("local", local)
-        if not len(confidences) == len(locals_) == len(known):
-            raise InvalidTrace("Log: confidence, local and remote must have one value per row each")
+        paid = None if cost is None else one_dimensional("cost", cost)
+        checks = None if audit is None else _flags(one_dimensional("audit", audit))
+        if any(each is not None and len(each) != len(known) for each in (confidences, locals_, paid, checks)):
+            raise InvalidTrace("Log: confidence, local, remote, cost and audit must have one value per row each")
         if not known.any():
             raise InvalidTrace("Log: the remote answered none of the samples, so nothing is known about it")
-        paid = None if cost is None else one_dimensional("cost", cost)[known]
-        trace = Trace(confidences[known], locals_[known], answers, cost=paid, name=name)
-        checks = None if audit is None else one_dimensional("audit", audit).astype(np.bool_)
+        spent = None if paid is None else paid[known]
+        trace = Trace(confidences[known], locals_[known], answers, cost=spent, name=name)
         fields = (confidences, locals_, known, trace, checks, trace.name)
         for field, value in zip(Log.__dataclass_fields__, fields, strict=True):
             object.__setattr__(self, field, value)
@@ -70,6 +71,15 @@ class Log:
     def __repr__(self) -> str:
         agreed = f"{len(self.offloads)} of them offloaded, {int(self.offloads.agreed.sum())} of which agreed"
         return f"<Log {self.name!r}: {len(self)} sample{'s' * (len(self) != 1)}, {agreed}>"
+
+
+def _flags(values: NDArray[Any]) -> Bools:
+    """Yes or no, also in words; a value that is missing means no.
+
+    >>> _flags(np.array([True, None, "no", "TRUE", float("nan"), 1], object))
+    array([ True, False, False,  True, False,  True])
+    """
+    return np.isin(np.char.lower(values.astype(np.str_)), ("true", "yes", "1", "1.0"))
 
 
 def answered(values: Any) -> tuple[Bools, Any]:

@@ -1,0 +1,316 @@
+"""Fleets in simulation: devices that tell each other what they have seen; some lie, some are away, some are unlike.
+
+Every device runs Sentinel on a stream of its own. It tells its broker what it has seen whenever that has grown by
+`GROWTH`, and pools what others have told whenever anybody has, or it has learned something itself. Liars run as honest
+devices do, and tell something else. Time goes in rounds, short ones at first, and devices exchange between rounds.
+
+The ways to pool are `Pooling.ROBUST`, that of `hinge.fleet`, and to compare with
+
+- `ALONE`: nobody believes anybody;
+- `MERGE`: what `Policy.merge` does;
+- `MEDIAN_OF_MEANS`: the estimate of Fed-MoM-UCB (arXiv 2205.04134), of five groups of devices, or enough for a fifth of
+  them to lie;
+- `FILTERED`: in the manner of DeMABAR's filter (arXiv 2511.10344): of the witnesses of a bin a fifth, rounded up, is
+  dropped at each end, and the rest averaged.
+
+The last two were made for bandits that see what every choice is worth; only their estimates are taken here. What these
+three pool counts as own, as it does in `merge`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hinge.fleet.pooling import pool_into
+from hinge.policies import Sentinel
+from hinge.policies.sentinel import borrow_evidence, rebuild_watched
+from hinge.simulation.engine import Executor, Threads, run_seeds
+from hinge.simulation.kernel import compiled, numba_installed
+from hinge.simulation.sources import Source
+
+Reals = NDArray[np.float64]
+Wholes = NDArray[np.int64]
+GROWTH = 1.2  # what a device has seen has grown by this factor when it tells so
+
+
+class Pooling(IntEnum):
+    """What a device makes of what others tell."""
+
+    ALONE = 0
+    MERGE = 1
+    MEDIAN_OF_MEANS = 2
+    FILTERED = 3
+    ROBUST = 4
+
+
+class Lie(IntEnum):
+    """What a device tells in place of what it has seen."""
+
+    HONEST = 0
+    OVER = 1  # local always agrees
+    UNDER = 2  # never
+    FLIPPED = 3
+    SLY = 4  # a quarter more often
+    HUGE = 5  # a million offloads in each bin, all agreed
+    COLLUSION = 6  # the truth, but for one rare bin
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Devices, each with a stream; the first ones may lie, and a device may be away or at a broker of its own.
+
+    `brokers` says for each time (a row) at which broker every device is; -1: at none.
+    """
+
+    sources: Sequence[Source]
+    lies: Sequence[Lie] = ()
+    rare: int = 2  # the bin that colluders lie about
+    brokers: Callable[[Wholes], Wholes] | None = None
+
+
+class FleetRun(NamedTuple):
+    """A run of a fleet: the regret of each honest device by time, and how many messages each device sent."""
+
+    regret: Reals
+    messages: Wholes
+
+
+def merge(me: int, n: Any, a: Any, lent_n: Any, lent_a: Any) -> None:
+    """Add up what all others say."""
+    for i in range(n.shape[1]):
+        lent_n[i] = n[:, i].sum() - n[me, i]
+        lent_a[i] = a[:, i].sum() - a[me, i]
+
+
+def median_of_means(me: int, n: Any, a: Any, lent_n: Any, lent_a: Any) -> None:
+    """The median of the means of groups of devices, for all that the others have seen."""
+    devices, bins = n.shape
+    groups = max(5, 2 * (devices // 5) + 1)
+    counts, sums = np.zeros((groups, bins)), np.zeros((groups, bins))
+    for d in range(devices):
+        counts[d % groups] += n[d]
+        sums[d % groups] += a[d]
+    for i in range(bins):
+        seen = np.flatnonzero(counts[:, i] > 0.0)
+        lent_n[i] = counts[:, i].sum() - n[me, i]
+        lent_a[i] = lent_n[i] * np.median(sums[:, i][seen] / counts[:, i][seen]) if len(seen) > 0 else 0.0
+
+
+def filtered(me: int, n: Any, a: Any, lent_n: Any, lent_a: Any) -> None:
+    """Drop the witnesses with the highest and the lowest shares of each bin, a fifth at each end."""
+    for i in range(n.shape[1]):
+        seen = np.flatnonzero(n[:, i] > 0.0)
+        dropped = -(-len(seen) // 5)
+        lent_n[i] = lent_a[i] = 0.0
+        for k in np.argsort(a[:, i][seen] / n[:, i][seen])[dropped : len(seen) - dropped]:
+            if seen[k] != me:
+                lent_n[i] += n[seen[k], i]
+                lent_a[i] += a[seen[k], i]
+
+
+def pool_by(
+    pooling: int, own_n: Any, own_a: Any, me: int, n: Any, a: Any, verdicts: Any, lent_n: Any, lent_a: Any
+) -> None:
+    """What a device borrows, by one of the ways to pool."""
+    if pooling == Pooling.MERGE:
+        merge(me, n, a, lent_n, lent_a)
+    elif pooling == Pooling.MEDIAN_OF_MEANS:
+        median_of_means(me, n, a, lent_n, lent_a)
+    elif pooling == Pooling.FILTERED:
+        filtered(me, n, a, lent_n, lent_a)
+    elif pooling == Pooling.ROBUST:
+        pool_into(own_n, own_a, me, n, a, verdicts, lent_n, lent_a)
+
+
+def tell(lie: int, rare: int, n: Any, a: Any, told_n: Any, told_a: Any) -> None:
+    """What a device says that has seen a agreements in n offloads of each bin."""
+    for i in range(len(n)):
+        told_n[i], told_a[i] = n[i], a[i]
+        if lie == Lie.OVER:
+            told_a[i] = n[i]
+        elif lie == Lie.UNDER:
+            told_a[i] = 0.0
+        elif lie == Lie.FLIPPED:
+            told_a[i] = n[i] - a[i]
+        elif lie == Lie.SLY:
+            told_a[i] = min(n[i], a[i] + 0.25 * n[i])
+        elif lie == Lie.HUGE:
+            told_n[i] = told_a[i] = 1e6
+        elif lie == Lie.COLLUSION and i == rare:
+            told_n[i] = told_a[i] = 200.0
+
+
+class Told(NamedTuple):
+    """What holds for all devices: how they pool, what an offload costs, and the bin that colluders lie about."""
+
+    pooling: int
+    offload_cost: float
+    rare: int
+
+
+def fleet_player(
+    offloads: Callable[..., bool],
+    notes: Callable[..., None],
+    learns: Callable[..., None],
+    accepts: Callable[..., None],
+    row: Callable[..., Any],
+) -> Callable[..., None]:
+    """The loop for a fleet of devices with these functions, and a function that takes the table of one out of all."""
+
+    def play_fleet(
+        tables: Any, streams: Any, told: Told, rounds: Any, brokers: Any, lies: Any, marks: Any, sent: Any
+    ) -> None:
+        """Run all devices from round to round; `marks` gets the regret of each at the end of each round."""
+        bins, agreed, gaps = streams
+        pooling, cost, rare = told
+        as_own = pooling not in (Pooling.ALONE, Pooling.ROBUST)
+        devices, width = tables.offloads.shape
+        told_n = np.zeros((brokers.max() + 2, devices, width))  # by broker; the last is that of devices that are away
+        told_a, heard = np.zeros_like(told_n), np.zeros(len(told_n), np.bool_)
+        own_n, own_a = np.zeros((devices, width)), np.zeros((devices, width))
+        lent_n, lent_a = np.zeros((devices, width)), np.zeros((devices, width))
+        said, pooled, verdicts = np.zeros(devices), np.zeros(devices), np.zeros(devices, np.int64)
+        start = 0
+        for r in range(len(rounds)):
+            heard[:] = False
+            for d in range(devices):
+                table, regret = row(tables, d), 0.0 if r == 0 else marks[r - 1, d]
+                for t in range(start, rounds[r]):
+                    bin, gap = bins[d, t], gaps[d, t]
+                    if offloads(table, bin, t + 1):
+                        notes(table, bin, t + 1)
+                        learns(table, bin, agreed[d, t], cost, t + 1, t + 1)
+                        regret += max(0.0, -gap)
+                    else:
+                        accepts(table, bin, t + 1)
+                        regret += max(0.0, gap)
+                marks[r, d] = regret
+                for i in range(width):  # what was pooled as one's own was not seen by oneself
+                    own_n[d, i] = max(0.0, table.offloads[i] - (lent_n[d, i] if as_own else 0.0))
+                    own_a[d, i] = max(0.0, min(own_n[d, i], table.agreements[i] - (lent_a[d, i] if as_own else 0.0)))
+                seen, broker = own_n[d].sum(), brokers[r, d]
+                if broker >= 0 and (seen >= GROWTH * said[d] + 1.0 or seen < said[d]):
+                    tell(lies[d], rare, own_n[d], own_a[d], told_n[broker, d], told_a[broker, d])
+                    said[d], heard[broker] = seen, True
+                    sent[d] += 1
+            start = rounds[r]
+            for d in range(devices):
+                broker, seen = brokers[r, d], own_n[d].sum()
+                if (
+                    lies[d] == Lie.HONEST
+                    and broker >= 0
+                    and pooling != Pooling.ALONE
+                    and (heard[broker] or seen != pooled[d])
+                ):
+                    table, pooled[d] = row(tables, d), seen
+                    pool_by(
+                        pooling, own_n[d], own_a[d], d, told_n[broker], told_a[broker], verdicts, lent_n[d], lent_a[d]
+                    )
+                    if as_own:
+                        table.offloads[:] = own_n[d] + lent_n[d]
+                        table.agreements[:] = own_a[d] + lent_a[d]
+                        rebuild_watched(table)
+                    else:
+                        borrow_evidence(table, lent_n[d], lent_a[d])
+
+    return play_fleet
+
+
+def stacked(table: Any, devices: int) -> Any:
+    """The tables of many devices as one, with a row for each."""
+    if hasattr(table, "_fields"):
+        return type(table)(*(stacked(column, devices) for column in table))
+    return np.tile(np.array(table), (devices, 1)) if hasattr(table, "typecode") else np.full(devices, table)
+
+
+def row_function(table: Any) -> Callable[[Any, int], Any]:
+    """A function that takes the table of one device out of stacked ones, written out as compiled code needs it."""
+    kinds: dict[str, Any] = {}
+
+    def taken(part: Any, path: str) -> str:
+        if not hasattr(part, "_fields"):
+            return f"{path}[d]"
+        name = f"kind_{len(kinds)}"
+        kinds[name] = type(part)
+        return f"{name}({', '.join(taken(getattr(part, field), f'{path}.{field}') for field in part._fields)})"
+
+    exec(f"def row(tables, d): return {taken(table, 'tables')}", kinds)  # as the standard library makes named tuples
+    made: Callable[[Any, int], Any] = kinds["row"]
+    return made
+
+
+@cache
+def _player(machine_code: bool) -> Callable[..., None]:
+    policy = Sentinel(16, 0.5)
+    offloads, notes, learns, accepts, _ = policy.functions
+    play = fleet_player(offloads, notes, learns, accepts, row_function(policy.table))
+    return compiled(play, allocates=True) if machine_code else play
+
+
+def rounds_until(horizon: int, times: Sequence[int] = ()) -> Wholes:
+    """When devices exchange: after every sample at first, and at last when time has grown by a tenth.
+
+    >>> rounds_until(24).tolist()[-4:]
+    [19, 20, 22, 24]
+    """
+    rounds, time = {horizon, *times}, 0
+    while time < horizon:
+        time = min(horizon, max(time + 1, min(time + 1000, int(1.1 * time))))
+        rounds.add(time)
+    return np.array(sorted(rounds), np.int64)
+
+
+def simulate_fleet(
+    fleet: Fleet,
+    offload_cost: float,
+    pooling: Pooling = Pooling.ROBUST,
+    *,
+    horizon: int,
+    runs: int = 1,
+    seed: int = 0,
+    times: Sequence[int] = (),
+    executor: Executor | None = None,
+    machine_code: bool | None = None,
+) -> list[FleetRun]:
+    """Run a fleet whose devices pool in this way; regret is at `times` and at the horizon.
+
+    >>> from hinge.simulation.sources import FixedCosts, Synthetic
+    >>> fleet = Fleet([Synthetic([0.1, 0.3, 0.8, 0.95], FixedCosts(0.5))] * 8, lies=[Lie.OVER])
+    >>> def regret(pooling):
+    ...     return simulate_fleet(fleet, 0.5, pooling, horizon=300, machine_code=False)[0].regret.mean()
+    >>> bool(regret(Pooling.ROBUST) < regret(Pooling.ALONE) < regret(Pooling.MERGE))
+    True
+    """
+    play = _player(numba_installed() if machine_code is None else machine_code)
+    rounds, devices = rounds_until(horizon, times), len(fleet.sources)
+    marked = np.searchsorted(rounds, sorted({*times, horizon}))
+    lies = np.array([*fleet.lies, *[Lie.HONEST] * (devices - len(fleet.lies))], np.int64)
+    brokers = fleet.brokers(rounds) if fleet.brokers else np.zeros((len(rounds), devices), np.int64)
+
+    told = Told(int(pooling), offload_cost, fleet.rare)
+
+    def run(run_seed: int) -> FleetRun:
+        policy = Sentinel(fleet.sources[0].bins, offload_cost)
+        marks, sent = np.zeros((len(rounds), devices)), np.zeros(devices, np.int64)
+        streams = _streams(fleet.sources, run_seed, horizon)
+        play(stacked(policy.table, devices), streams, told, rounds, brokers, lies, marks, sent)
+        return FleetRun(marks[marked][:, lies == Lie.HONEST], sent)
+
+    return list((executor or Threads()).map([partial(run, run_seed) for run_seed in run_seeds(seed, runs)]))
+
+
+def _streams(sources: Sequence[Source], seed: int, horizon: int) -> tuple[Wholes, Reals, Reals]:
+    """Bins, agreements and gaps of every device."""
+    chunks = [
+        list(source.stream(own, horizon)) for source, own in zip(sources, run_seeds(seed, len(sources)), strict=True)
+    ]
+    bins, agreed, gaps = (
+        np.stack([np.concatenate([getattr(chunk, field) for chunk in each]) for each in chunks])
+        for field in ("bins", "agreed", "gaps")
+    )
+    return bins, agreed, gaps

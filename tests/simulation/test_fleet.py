@@ -1,0 +1,96 @@
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from hinge.policies import Sentinel
+from hinge.simulation import simulate
+from hinge.simulation.engine import run_seeds
+from hinge.simulation.fleet import Fleet, Lie, Pooling, filtered, median_of_means, rounds_until, simulate_fleet, tell
+from hinge.simulation.sources import FixedCosts, Samples, Synthetic
+
+CURVE = Synthetic([0.05, 0.2, 0.4, 0.7, 0.9, 0.98], FixedCosts(0.5), weights=[1, 2, 2, 2, 3, 5])
+
+
+def regret(fleet: Fleet, pooling: Pooling = Pooling.ROBUST, horizon: int = 600, runs: int = 4) -> float:
+    return float(
+        np.mean([run.regret[-1].mean() for run in simulate_fleet(fleet, 0.5, pooling, horizon=horizon, runs=runs)])
+    )
+
+
+def test_a_device_alone_has_the_regret_that_simulate_finds() -> None:
+    run = simulate_fleet(Fleet([CURVE] * 2), 0.5, Pooling.ALONE, horizon=400, seed=3, machine_code=False)[0]
+    for device, seed in enumerate(run_seeds(run_seeds(3, 1)[0], 2)):
+
+        class Fixed:
+            """The stream of that device, whatever the seed."""
+
+            bins = CURVE.bins
+
+            def stream(self, _seed: int, horizon: int, own: int = seed) -> Iterator[Samples]:
+                return CURVE.stream(own, horizon)
+
+        alone = simulate([Sentinel(CURVE.bins, 0.5)], Fixed(), 400, machine_code=False)["sentinel"].regret[0, -1]
+        assert run.regret[-1, device] == pytest.approx(alone)
+
+
+def test_machine_code_gives_the_same_bits() -> None:
+    pytest.importorskip("numba")
+    fleet = Fleet([CURVE] * 6, [Lie.SLY], brokers=lambda rounds: np.tile([0, 0, 0, 1, 1, -1], (len(rounds), 1)))
+    for pooling in Pooling:
+        one, other = (simulate_fleet(fleet, 0.5, pooling, horizon=300, machine_code=code)[0] for code in (False, True))
+        assert np.array_equal(one.regret, other.regret)
+        assert np.array_equal(one.messages, other.messages)
+
+
+def test_sharing_saves_and_liars_do_not_spoil_it() -> None:
+    honest, lying = Fleet([CURVE] * 12), Fleet([CURVE] * 12, [Lie.OVER] * 2)
+    assert regret(honest) < 0.6 * regret(honest, Pooling.ALONE)
+    assert regret(lying) < 0.8 * regret(lying, Pooling.ALONE) < regret(lying, Pooling.MERGE)
+
+
+def test_who_is_away_is_alone_and_tells_nothing() -> None:
+    away = Fleet([CURVE] * 5, brokers=lambda rounds: np.full((len(rounds), 5), -1))
+    shared, alone = (simulate_fleet(away, 0.5, p, horizon=300)[0] for p in (Pooling.ROBUST, Pooling.ALONE))
+    assert np.array_equal(shared.regret, alone.regret)
+    assert shared.messages.sum() == 0
+
+
+def test_messages_grow_like_the_logarithm_of_what_was_seen() -> None:
+    messages = simulate_fleet(Fleet([CURVE] * 3), 0.5, horizon=2000)[0].messages
+    assert messages.max() < 40
+
+
+@pytest.mark.parametrize(
+    ("lie", "told"),
+    [
+        (Lie.HONEST, ([4, 8], [1, 8])),
+        (Lie.OVER, ([4, 8], [4, 8])),
+        (Lie.UNDER, ([4, 8], [0, 0])),
+        (Lie.FLIPPED, ([4, 8], [3, 0])),
+        (Lie.SLY, ([4, 8], [2, 8])),
+        (Lie.HUGE, ([1e6, 1e6], [1e6, 1e6])),
+        (Lie.COLLUSION, ([200, 8], [200, 8])),
+    ],
+)
+def test_what_liars_tell(lie: Lie, told: tuple[list[float], list[float]]) -> None:
+    said = np.zeros((2, 2))
+    tell(lie, 0, np.array([4.0, 8.0]), np.array([1.0, 8.0]), said[0], said[1])
+    assert said.tolist() == [*map(list, told)]
+
+
+def test_the_baselines_by_hand() -> None:
+    n, a = np.full((5, 1), 10.0), np.array([[0.0], [8.0], [9.0], [7.0], [10.0]])
+    lent = np.zeros((2, 1))
+    median_of_means(0, n, a, lent[0], lent[1])
+    assert lent.ravel().tolist() == pytest.approx([40.0, 40.0 * 0.8])  # the median of 0, 0.8, 0.9, 0.7 and 1
+    filtered(1, n, a, lent[0], lent[1])
+    assert lent.ravel().tolist() == [20.0, 16.0]  # without the lowest, the highest and oneself
+
+
+def test_rounds_end_at_the_times_asked_for() -> None:
+    rounds = rounds_until(5000, [1234])
+    assert rounds[0] == 1
+    assert rounds[-1] == 5000
+    assert 1234 in rounds
+    assert (np.diff(rounds) > 0).all()
