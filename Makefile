@@ -48,10 +48,11 @@ types: $(VENV)/.installed ## Check types (mypy, strict)
 imports: $(VENV)/.installed ## Check that imports run one way (import-linter)
 	$(BIN)/lint-imports
 
+# --dist worksteal: each core begins with files of its own, which load what they need once, and takes from another's
+# share when it has run out.
 quick: $(VENV)/.installed ## Run the unit tests alone (40 s on two cores), to be run while editing
-	$(BIN)/pytest -q -n auto -p no:schemathesis -m '$(QUICK)' tests
+	$(BIN)/pytest -q -n auto --dist worksteal -p no:schemathesis -m '$(QUICK)' tests
 
-# --dist worksteal: the slow tests are in few files, and a core that has run out of its share takes from another's.
 pytest: $(VENV)/.installed ## Run the tests, and the examples in docstrings and documentation
 	$(BIN)/pytest -n auto --dist worksteal
 

@@ -4,6 +4,7 @@ import gc
 import re
 import signal
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        place = item.path.relative_to(ROOT).as_posix() if item.path.is_relative_to(ROOT) else ""
-        for start, marker in MARKERS.items():
-            if place == start or place.startswith(start + "/"):
-                item.add_marker(marker)
+        for marker in markers(item.path):
+            item.add_marker(marker)
+
+
+@cache
+def markers(path: Path) -> list[str]:
+    """Those of a file, and of the folders that it is in."""
+    place = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else ""
+    return [marker for start, marker in MARKERS.items() if place == start or place.startswith(start + "/")]
 
 
 def pytest_collection_finish() -> None:

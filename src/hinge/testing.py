@@ -37,9 +37,9 @@ def samples(policy: Policy, seed: int = 0) -> Iterator[Sample]:
     """An endless stream for a policy: agreement rises with the bin, costs vary unless the policy knows them."""
     chance = random.Random(seed)
     while True:
-        bin = chance.randrange(policy.bins)
+        bin = int(chance.random() * policy.bins)
         agreed = chance.random() < (bin + 0.5) / policy.bins
-        cost = chance.choice((0.45, 0.55)) if policy.offload_cost is None else policy.offload_cost
+        cost = (0.45 if chance.random() < 0.5 else 0.55) if policy.offload_cost is None else policy.offload_cost
         yield bin, agreed, cost
 
 

@@ -64,6 +64,7 @@ def test_simulate_prints_a_table_for_people(capsys: Captured) -> None:
         assert text in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["simulate"], ["evaluate", "synthetic-cifar10", "--policies", "hi-lcb,kl"]])
 def test_the_figures_at_every_checkpoint_go_to_a_file(command: list[str], capsys: Captured, tmp_path: Path) -> None:
     path = tmp_path / "curves.csv"
@@ -80,6 +81,7 @@ def test_the_figures_at_every_checkpoint_go_to_a_file(command: list[str], capsys
         assert times[0] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["simulate"], ["evaluate", "synthetic-cifar10", "--policies", "hi-lcb,kl"]])
 def test_the_figures_are_drawn(command: list[str], capsys: Captured, tmp_path: Path) -> None:
     for suffix, begins in ((".svg", b"<?xml"), (".png", b"\x89PNG"), (".pdf", b"%PDF"), (".html", b"<!doctype html>")):

@@ -50,8 +50,48 @@ def test_the_times_and_sizes_are_those_measured(name: str) -> None:
     assert CHOOSE[name][2:5] == measured
 
 
+def test_what_changes_cost_is_what_was_measured() -> None:
+    page = (ROOT / "docs" / "choose.md").read_text("utf-8")
+    table = page.partition("| what happens |")[2].partition("\n\n")[0]
+    names = re.findall(r"`([\w-]+)`", table.splitlines()[0])
+    text = (RESULTS / "regret-changes.md").read_text("utf-8").partition("### Traces held out")[2]
+    columns, *measured = rows(text).items()
+    places = [columns[1].index(name) for name in names]
+    there = [[cells[place] for place in places] for _, cells in measured]
+    shown = [[cell.strip() for cell in line.split("|")[2:-1]] for line in table.splitlines()[2:]]
+    assert len(shown) == 7
+    assert [row for row in shown if row not in there] == []
+    best, *others = sorted(map(float, rows(text)["**geometric mean of ratios**"]))
+    assert f"its regret is {best} ×" in _words("README.md")
+    assert f"the next best policy's {others[0]} ×" in _words("README.md")
+
+
+def test_what_labels_and_stakes_save_is_what_was_measured() -> None:
+    page, truth = _words("docs/costs.md"), _words("benchmarks/results/regret-truth.md")
+    saved = re.search(r"γ′ saves ([\d.]+ %) in the mean of these rows, ([\d.]+ %) at most", truth)
+    assert saved
+    assert f"γ′ saves {saved[1]} of the true cost in the mean and {saved[2]} at most" in page
+    online = (RESULTS / "regret-truth.md").read_text("utf-8").partition("### Online")[2]
+    labelled = [float(share) for share in re.findall(r"([\d.-]+) ± [\d.]+ % \|$", online, re.M)]
+    assert f"save up to {max(labelled)} %" in page
+    classes = (RESULTS / "regret-classes.md").read_text("utf-8").partition("### Vehicle or not")[2]
+    sentinel, h2t2 = (
+        [(float(cost), int(regret)) for cost, regret in re.findall(rf"\| {name} \| ([\d.]+) ±.* \| (\d+) ±", classes)]
+        for name in ("sentinel, own stakes", "h2t2")
+    )
+    regrets = [[regret for _, regret in measured] for measured in (sentinel, h2t2)]
+    assert f"is {min(regrets[0])} to {max(regrets[0])}, and that of" in page
+    assert f"{min(regrets[1])} to {max(regrets[1])}: it costs" in page
+    more = [100 * (theirs / ours - 1) for (ours, _), (theirs, _) in zip(sentinel, h2t2, strict=True)]
+    assert f"it costs {min(more):.0f} to {max(more):.0f} % more" in page
+
+
+def _words(page: str) -> str:
+    return " ".join((ROOT / page).read_text("utf-8").split())
+
+
 def test_the_theory_page_quotes_what_was_measured() -> None:
-    page = " ".join((ROOT / "docs" / "theory.md").read_text("utf-8").split())
+    page = _words("docs/theory.md")
     accept = section("decide.md", "An accepted sample")
     ours, literal = accept["hi-lcb"], accept["literal hi-lcb"]
     assert f"{ours[0]} in Python at 16 bins and {ours[3]} at 65 536 for HI-LCB" in page
@@ -60,7 +100,7 @@ def test_the_theory_page_quotes_what_was_measured() -> None:
 
 def test_the_readme_says_what_is_gained() -> None:
     found = trade("fashion", machine_code=False)
-    assert found.sentence in " ".join((ROOT / "README.md").read_text("utf-8").split())
+    assert found.sentence in _words("README.md")
 
 
 def exported() -> set[str]:

@@ -5,6 +5,7 @@ two neighbouring confidences behave alike, so an `Experts` is a list of interval
 loss. Weights are recomputed from the losses whenever they are asked for, without any shift, as the runs are short.
 """
 
+import copy
 import math
 
 import numpy as np
@@ -19,6 +20,11 @@ class Experts:
     def __init__(self, edges: list[float], prior: list[float]) -> None:
         self.low, self.high = edges[:-1], edges[1:]
         self.prior, self.loss = list(prior), [0.0] * len(prior)
+
+    def copy(self) -> "Experts":
+        other = copy.copy(self)
+        other.low, other.high, other.prior, other.loss = self.low[:], self.high[:], self.prior[:], self.loss[:]
+        return other
 
     def split(self, confidence: float, share_by_width: bool) -> None:
         """Cut the interval around a confidence in two. Children inherit loss and prior, or their share of the prior."""

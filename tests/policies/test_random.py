@@ -3,7 +3,6 @@
 Seeds are fixed, so nothing here is flaky; a tolerance of five standard deviations says how surprised we would be.
 """
 
-import copy
 import json
 import math
 from collections.abc import Callable
@@ -307,7 +306,7 @@ def test_hedge_g_splits_intervals_whose_children_inherit_the_weight(bins: int, c
     story = Story(policy, 400, cost)
     for _, bin, confidence, error, price in story:
         for other in range(bins):
-            seen_next = copy.deepcopy(experts)
+            seen_next = experts.copy()
             seen_next.split(centre(other, bins), share_by_width=False)
             share = seen_next.share(centre(other, bins), policy.learning_rate)
             assert policy.offload_probability(other) == pytest.approx(share, rel=1e-9)

@@ -29,6 +29,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 Wholes = MutableSequence[int]
 Reals = MutableSequence[float]
+
+signature = cache(inspect.signature)  # to ask for it takes as long as to build a policy
 
 
 def whole_column(length: int, value: int = 0) -> Wholes:
@@ -258,12 +261,12 @@ class Policy(ABC):
     @property
     def parameters(self) -> dict[str, Any]:
         """The constructor's arguments: enough to build the same policy again."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
     @classmethod
     def settings(cls) -> frozenset[str]:
         """The names of everything it can be built from: those of `parameters`, and `history` if it can be fitted."""
-        return frozenset(inspect.signature(cls).parameters)
+        return frozenset(signature(cls).parameters)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> "Policy":
@@ -933,7 +936,7 @@ def _text(state: Mapping[str, Any], key: str) -> str:
 
 def made(kind: type[Made], maker: Callable[..., Made], settings: Mapping[str, Any], hint: str = "") -> Made:
     """What a constructor or a `fit` makes of the settings that it knows; raises `TypeError` if some are missing."""
-    parameters = inspect.signature(maker).parameters
+    parameters = signature(maker).parameters
     missing = [
         parameter.name
         for parameter in parameters.values()

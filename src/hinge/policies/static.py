@@ -4,7 +4,6 @@ A fixed threshold, the two extremes, the oracle π* (Lemma 1 of the paper), and 
 on labelled history (`FittedPolicy`).
 """
 
-import inspect
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 
 from hinge._checks import real, whole
 from hinge.policies.expiry import FOREVER, ExpiryPolicy, has_expired
-from hinge.policies.policy import Policy, Wholes, made, whole_column
+from hinge.policies.policy import Policy, Wholes, made, signature, whole_column
 
 
 class FixedTable(NamedTuple):
@@ -169,7 +168,7 @@ class FittedPolicy(FixedPolicy):
 
     @classmethod
     def settings(cls) -> frozenset[str]:
-        return super().settings() | frozenset(inspect.signature(cls.fit).parameters)
+        return super().settings() | frozenset(signature(cls.fit).parameters)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Policy:
