@@ -1,5 +1,5 @@
-"""What a fleet's bus costs, on a mosquitto of its own: time of an accepted sample, messages and bytes, and how soon
-a lesson is everywhere.
+"""What a fleet's bus costs, on a mosquitto of its own: time of an accepted sample, messages and bytes, how soon a
+lesson is everywhere, and what pooling takes.
 
     python benchmarks/bus.py [--devices N] [--others N]
 
@@ -9,6 +9,7 @@ each with a connection and the evidence of the fleet, say when they have it.
 """
 
 import argparse
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,6 +22,7 @@ from time import monotonic, perf_counter_ns, sleep
 from typing import Any
 
 from hinge import Device, Fleet, Gate, load_trace
+from hinge.fleet import pool
 from hinge.fleet.broker import Broker
 from hinge.fleet.messages import build_evidence, identity, subscription, topic
 from hinge.fleet.peers import Peers
@@ -181,6 +183,20 @@ def lessons(url: str, devices: int, rounds: int = 20) -> None:
     print(f"\nA lesson at {devices} devices: half within {median(took):.3f} s, 99 % within {tail:.3f} s, {lost} lost")
 
 
+def pooling() -> None:
+    """Milliseconds to pool what so many others have seen."""
+    chance = random.Random(1)
+    for devices in (12, 100, 1_000):
+        seen = {f"d{number}": [float(chance.randint(0, 80)) for _ in range(16)] for number in range(devices)}
+        said = {name: (row, [round(n * bin / 16) for bin, n in enumerate(row)]) for name, row in seen.items()}
+        times = []
+        for _ in range(5):
+            began = perf_counter_ns()
+            pool(said["d0"], said)
+            times.append((perf_counter_ns() - began) / 1e6)
+        print(f"Pooling {devices} devices: {median(times):.0f} ms")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--devices", type=int, default=1_000)
@@ -192,6 +208,7 @@ def main() -> None:
         accepted(broker.url, arguments.others)
         traffic(broker.url)
         lessons(broker.url, arguments.devices)
+    pooling()
 
 
 if __name__ == "__main__":
