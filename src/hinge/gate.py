@@ -231,12 +231,12 @@ def _check_alike(held: Policy, mine: Policy) -> None:
         if name == "policy" and isinstance(held, Budgeted) and isinstance(mine, Budgeted):
             _check_alike(held.inside, mine.inside)
         else:
-            _check_same(f"{held.name}'s {name}", held.parameters[name], value, name in CHANGEABLE)
+            change = f" ('hinge state set FOLDER {name}={value}' changes it)" if name in CHANGEABLE else ""
+            _check_same(f"{held.name}'s {name}", held.parameters[name], value, change)
 
 
-def _check_same(what: str, held: object, mine: object, changeable: bool = False) -> None:
+def _check_same(what: str, held: object, mine: object, change: str = "") -> None:
     if _plain(held) != _plain(mine):
-        change = " ('hinge state set' changes it)" if changeable else ""
         raise InvalidState(
             f"Gate: the state was made with {what} {held}, and this gate has {mine}{change}: "
             "give the gate the same, or use another folder or file for its state"

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from hinge import fashion
-from hinge.cli.device_samples import from_images
+from hinge.cli.device_samples import from_arrays, from_images
 from hinge.errors import InvalidModel
 from hinge.models.base import OneInput
 from tests.support.commands import Captured, refusal
@@ -119,6 +119,25 @@ def test_arrays_that_make_no_sense(capsys: Captured, tmp_path: Path) -> None:
     assert "cannot be read" in refused(capsys, str(path), *LOCAL)
     np.savez(path, np.zeros((3, 28, 28), np.uint8), labels=np.zeros(2))
     assert "a label for each of 3 samples" in refused(capsys, str(path), *LOCAL)
+
+
+def test_arrays_of_other_names_are_said_not_to_be_read(capsys: Captured, tmp_path: Path) -> None:
+    path, images, labels = tmp_path / "samples.npz", np.zeros((3, 28, 28), np.uint8), np.zeros(3, int)
+    np.savez(path, x=images, y=labels)
+    assert from_arrays(path).truths == [0, 0, 0]
+    assert capsys.readouterr().err == ""
+    np.savez(path, x_train=images, y_train=labels)
+    for wanted_array in (None, "x_train"):
+        assert from_arrays(path, wanted_array).truths == []
+        said = capsys.readouterr().err
+        assert "the samples are in 'x_train', without labels, and 'y_train' not read: --input names" in said
+        assert "labels are called 'labels' or 'y'" in said
+
+
+def test_a_table_is_no_samples_for_a_model(capsys: Captured, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("width,height\n1,2\n")
+    said = refused(capsys, str(tmp_path / "log.csv"), *LOCAL)
+    assert said.endswith("samples for --local are in a folder of images or an .npz or .npy file")
 
 
 @pytest.mark.parametrize("label", [10, -1, 0.5, "cat"])

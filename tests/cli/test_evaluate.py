@@ -291,3 +291,23 @@ def test_a_log_of_offloads_alone_gives_no_settings(tmp_path: Path, capsys: Captu
     assert run(["evaluate", path, "--write", str(settings), *LOGGED]) == 2
     assert "cannot be replayed, and gives no recommendation" in capsys.readouterr().err
     assert not settings.exists()
+
+
+def test_answers_that_never_agree_are_said_to_be_called_otherwise(tmp_path: Path, capsys: Captured) -> None:
+    rows = [(0.9, 1, "cat"), (0.4, 0, "dog"), (0.5, 0, "")]
+    for some in (rows[:2], rows):
+        path = write_log(tmp_path / "log.csv", "confidence", "local", "remote", rows=some)
+        assert run(["evaluate", path, *EXTREMES]) == 0
+        said = capsys.readouterr().err
+        assert "local and remote agree on no sample: local says 1, remote cat in the first" in said
+
+
+def test_what_to_do_with_other_names_of_columns_or_of_a_file_is_said(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "log.csv").write_text("score,local,remote\n0.5,1,1\n")
+    said = refusal(capsys, "evaluate", str(tmp_path / "log.csv"))
+    assert said.endswith("name them by --columns, as confidence=score")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.csv").rename("log")
+    assert "log: no format of traces ends in ''; there are .csv" in refusal(capsys, "evaluate", "log")

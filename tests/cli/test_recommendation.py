@@ -58,7 +58,7 @@ def test_the_options_for_the_models_are_written_too(tmp_path: Path, capsys: Capt
 
 def test_without_a_file_the_options_are_printed(trace: Path, capsys: Captured) -> None:
     printed = shown(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.2", "--bins", "8")
-    assert "To run it: hinge device --policy sentinel --bins 8 --offload-cost 0.2 …" in printed
+    assert "To run it: hinge device --policy sentinel --bins 8 --offload-cost 0.2 SAMPLES;" in printed
     found = answer(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.2", "--bins", "8")["recommendation"]
     assert found["settings"] == {"policy": "sentinel", "bins": 8, "offload_cost": 0.2}
     assert found["samples"] == 300

@@ -284,7 +284,7 @@ def test_set_changes_the_price_and_keeps_what_was_learned(capsys: Captured, tmp_
 def test_a_device_with_another_price_says_how_to_change_it(capsys: Captured, tmp_path: Path) -> None:
     learn(tmp_path, isotonic())
     run_of = ["device", "--policy", "isotonic", "--offload-cost", "0.3", "--state", str(tmp_path), "--limit", "1"]
-    assert "'hinge state set'" in refusal(capsys, *run_of)
+    assert "'hinge state set FOLDER offload_cost=0.3' changes it" in refusal(capsys, *run_of)
     answer(capsys, "state", "set", str(tmp_path), "offload_cost=0.3")
     assert run([*run_of, "--json"]) == 0
 

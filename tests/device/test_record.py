@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 
 from hinge import Device, Gate, OnnxModel, Trace, fashion, max_softmax, read_trace, record
-from hinge.errors import InvalidTrace, RemoteError, RemoteFailed, RemoteRefused, RemoteUnreachable, UnknownName
+from hinge.errors import (
+    InvalidModel,
+    InvalidTrace,
+    RemoteError,
+    RemoteFailed,
+    RemoteRefused,
+    RemoteUnreachable,
+    UnknownName,
+)
 from hinge.remotes import Deadline, Reply
 
 IMAGES, LABELS = (values[:100] for values in fashion.labelled_images())
@@ -169,7 +177,9 @@ def test_what_is_wrong_is_named_with_its_samples_and_its_model() -> None:
     remote = Scripted()
     with pytest.raises(InvalidTrace, match="record: in samples 2 to 3: "):
         record(lambda _: [0.0, 1.0], late, [1, 2, 3, 4, 5, 6], batch=2)
-    with pytest.raises(InvalidTrace, match="record: local must be the label of a class, got no label, but None"):
+    with pytest.raises(InvalidModel, match=r"record: in samples 2 to 3: the local model: .* got nan in class 1"):
+        record(lambda sample: [0.0, sample], lambda _: 1, [1.0, 2.0, 3.0, np.nan], batch=2)
+    with pytest.raises(InvalidTrace, match="record: in samples 0 to 31: local must be the label of a class, got no"):
         record(Unsure(), remote, IMAGES)
     assert remote.calls == []
     with pytest.raises(TypeError, match="record: remote must be a remote or a function from sample to label, got 5"):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hinge.confidence import entropy, logistic, margin, max_probability, max_softmax, temperature
+from hinge.errors import InvalidModel
 from hinge.models.base import WATCHED, Classifier
 
 
@@ -143,6 +144,15 @@ def test_what_changes_in_the_first_samples_is_said(caplog: Any) -> None:
         "its outputs are probabilities, so that no softmax is taken of them",
         "its outputs are taken for scores from now on",
     ]
+
+
+def test_what_is_no_number_is_refused_and_changes_nothing(caplog: Any) -> None:
+    classifier = Classifier(_same)
+    classifier.answer([0.25, 0.75])
+    with pytest.raises(InvalidModel, match=r"the local model: .* got nan in class 0"):
+        classifier.answer([np.nan, 0.75])
+    assert classifier.answer([0.25, 0.75])[1] == pytest.approx(0.75)
+    assert len(caplog.records) == 1
 
 
 def test_after_the_first_samples_nothing_changes() -> None:

@@ -76,6 +76,14 @@ def test_a_break_even_lies_where_straight_lines_cross() -> None:
     assert found.compared(0.5) == "33 % more than local alone"
 
 
+def test_beside_local_alone_that_costs_nothing_every_offload_is_more() -> None:
+    free, paid = Point(0.1, 0.0, 0.0, 1.0, None), Point(0.1, 0.02, 0.2, 1.0, None)
+    found = Trade("sentinel", (paid,), (free,), (Point(0.1, 0.1, 1.0, 1.0, None),), (free,))
+    assert found.compared(0.1) == "more than local alone, which costs nothing"
+    assert next(found.rows())["saves"] == "nothing"
+    assert Trade("sentinel", (free,), (free,), (paid,), (free,)).compared(0.1) == "as much as local alone"
+
+
 def test_the_headline_is_the_highest_price_that_keeps_nine_tenths_of_what_the_remote_adds(fashion: Trade) -> None:
     local, remote = fashion.local[0].true_accuracy, fashion.remote[0].true_accuracy
     best = fashion.headline

@@ -31,6 +31,7 @@ from hinge.costs import FixedCost, OffloadCost
 from hinge.device.status import Status
 from hinge.errors import (
     InvalidModel,
+    InvalidTrace,
     RemoteFailed,
     RemoteInvalid,
     RemoteLate,
@@ -138,7 +139,12 @@ def set_up(
     asking = partial(_asking, url, token, certificates, remote_output)
     if url is None and model is not None:
         raise UsageError("--model needs --remote to be a server")
-    trace = _trace(samples)
+    try:
+        trace = _trace(samples)
+    except InvalidTrace as error:
+        if local is None or Path(samples).suffix.lower() == ".npz":
+            raise
+        raise UsageError(f"{error}; samples for --local are in a folder of images or an .npz or .npy file") from None
     if trace is not None:
         if file is not None:
             raise UsageError(f"--remote must be a server, as trace {trace.name!r} has no samples for a file to answer")

@@ -28,6 +28,7 @@ from hinge.models.base import OneInput
 from hinge.traces import Trace
 
 _ARRAYS = ("samples", "images", "x")  # what the samples are called in an npz file, if not by the first name in it
+_LABELS = ("labels", "y")
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _GREY, _COLOUR = 1, 3
 
@@ -87,9 +88,9 @@ def from_array(path: Path) -> Stream:
 
 
 def from_arrays(path: Path, wanted: str | None = None) -> Stream:
-    """The samples in an npz file, as they are, in the array that is named; with their `labels` if it has some."""
+    """The samples in an npz file, as they are, in the array that is named; with their labels if it has some."""
     arrays = _opened(path)
-    names = [name for name in (*_ARRAYS, *arrays.files) if name in arrays.files and name != "labels"]
+    names = [name for name in dict.fromkeys((*_ARRAYS, *arrays.files)) if name in arrays.files and name not in _LABELS]
     if wanted is not None:
         if wanted not in names:
             raise InvalidTrace(f"{path}: there is no array {wanted!r}{did_you_mean(wanted, names)}")
@@ -100,8 +101,14 @@ def from_arrays(path: Path, wanted: str | None = None) -> Stream:
     if samples.ndim < 1 or not len(samples):
         raise InvalidTrace(f"{path}: there are no samples in array {names[0]!r}")
     truths: list[Any] = []
-    if "labels" in arrays.files:
-        truths = _array(path, arrays, "labels").tolist()
+    labelled = next((name for name in _LABELS if name in arrays.files), None)
+    unread = [name for name in arrays.files if name not in (names[0], labelled)]
+    if unread and not (wanted and labelled):
+        which = f"the samples are in {names[0]!r}, {f'their labels in {labelled!r}' if labelled else 'without labels'}"
+        named = f"--input names the samples, and labels are called {' or '.join(map(repr, _LABELS))}"
+        console.warn(f"{path}: {which}, and {', '.join(map(repr, unread))} not read: {named}")
+    if labelled:
+        truths = _array(path, arrays, labelled).tolist()
         if not isinstance(truths, list) or len(truths) != len(samples):
             raise InvalidTrace(f"{path}: there must be a label for each of {console.counted(len(samples), 'sample')}")
     labels = truths or [None] * len(samples)

@@ -9,6 +9,7 @@ import typer
 
 from hinge.cli import console, options
 from hinge.cli.recommendation import check_settings, print_recommendation, write_settings
+from hinge.errors import InvalidTrace
 from hinge.policies import Policy, Target, policy_class, policy_names
 from hinge.simulation.engine import Progress
 from hinge.simulation.evaluate import Evaluation, as_recorded, evaluate
@@ -67,7 +68,7 @@ def command(
     Example: hinge evaluate log.csv --offload-cost 0.5 --policies sentinel,hi-lcb
     """
     console.check_out(out)
-    recorded = as_recorded(trace, columns=_mapping(columns))
+    recorded = _recorded(trace, _mapping(columns))
     check_settings(write, recorded)
     names = policies.split(",")
     settings = options.policy_settings(names, alpha=alpha)
@@ -125,6 +126,21 @@ def command(
         raise options.UsageError(f"--write: none of {policies} can run on a device, so that none is recommended")
     if not complete:
         console.end_interrupted("these are the runs that were done.")
+
+
+def _recorded(trace: str, columns: Mapping[str, str] | None) -> Trace | Log:
+    """The log; where its answers can never agree, a warning says so."""
+    try:
+        found = as_recorded(trace, columns=columns)
+    except InvalidTrace as error:
+        if "needed are" not in str(error):
+            raise
+        raise InvalidTrace(f"{error}; name them by --columns, as confidence=score") from None
+    both = found.offloads if isinstance(found, Log) else found
+    if len(both) > 1 and not both.agreed.any():
+        first = f"local says {both.local[0]!s:.40}, remote {both.remote[0]!s:.40}"
+        console.warn(f"{trace}: local and remote agree on no sample: {first} in the first. Are classes called alike?")
+    return found
 
 
 def _mapping(text: str | None) -> dict[str, str] | None:

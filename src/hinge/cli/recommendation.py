@@ -20,7 +20,7 @@ def print_recommendation(advice: Recommendation, write: Path | None) -> None:
     console.say("")
     console.say(str(advice))
     if write is None:
-        console.say(f"To run it: hinge device {options} …; --write hinge.toml writes these settings.")
+        console.say(f"To run it: hinge device {options} SAMPLES; --write hinge.toml writes these settings.")
     else:
         console.say(f"{write} is written; try: hinge device --config {shlex.quote(str(write))} SAMPLES")
 

@@ -14,6 +14,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import blake2b, file_digest, sha256
 from itertools import islice, zip_longest
@@ -26,7 +27,7 @@ import numpy as np
 from hinge._checks import positive, whole
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.device.offload import checked_label, checked_reply
-from hinge.errors import InvalidTrace, RemoteFailed, RemoteInvalid, RemoteRefused
+from hinge.errors import InvalidModel, InvalidTrace, RemoteFailed, RemoteInvalid, RemoteRefused
 from hinge.models.base import Classifier, LocalModel
 from hinge.remotes import Deadline, Remote, Reply, failure_of
 from hinge.remotes.function import as_remote
@@ -81,8 +82,9 @@ def record(
     try:
         report(len(rows))
         while part := list(islice(cases, batch)):
-            new = pair.rows(part)
-            _check(rows[:1], new, len(rows))
+            with _located(len(rows), len(part)):
+                new = pair.rows(part)
+                _trace(rows[:1] + new)  # what is wrong beside the first of all is found now, not when all are there
             if kept is not None:
                 kept.append(part, new)
             rows += new
@@ -222,19 +224,20 @@ def _trace(rows: Sequence[Row], **more: Any) -> Trace:
     return Trace(**columns, **more)
 
 
-def _check(first: list[Row], new: list[Row], before: int) -> None:
-    """Find what is wrong with new rows at once, beside the first of all, and not when all are there."""
+@contextmanager
+def _located(first: int, count: int) -> Iterator[None]:
+    """Say of what cannot be recorded in which samples it is."""
     try:
-        _trace(first + new)
-    except InvalidTrace as error:
-        raise InvalidTrace(f"record: in samples {before} to {before + len(new) - 1}: {error}") from None
+        yield
+    except (InvalidModel, InvalidTrace) as error:
+        raise type(error)(f"record: in samples {first} to {first + count - 1}: {error}") from None
 
 
 def _label(what: str, label: Any, names: Sequence[str] | None = None) -> Any:
     try:
         return checked_label(label, names)
     except RemoteInvalid as error:
-        raise InvalidTrace(f"record: {what} must be the label of a class, got {error}") from None
+        raise InvalidTrace(f"{what} must be the label of a class, got {error}") from None
 
 
 def _digest(sample: Any) -> str:

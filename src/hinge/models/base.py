@@ -32,7 +32,7 @@ from hinge.confidence import (
     softmax_temperature,
     takes_scores,
 )
-from hinge.errors import InvalidModel, printable
+from hinge.errors import InvalidModel, InvalidValue, printable
 from hinge.oip.tensors import cast
 from hinge.traces import Trace
 
@@ -119,7 +119,10 @@ class Classifier:
                 best, confidence = _top_of_many(scores, self._temperature)
         if best < 0:
             _check_row(scores)
-            confidence = float(self._measure(scores))  # refuses scores that are no finite numbers, and says why
+            try:
+                confidence = float(self._measure(scores))  # refuses scores that are no finite numbers, and says why
+            except InvalidValue as error:
+                raise InvalidModel(f"{self!r}: {error}: is a number of the sample NaN, or too large?") from None
             best = int(np.argmax(scores))
         return (best if self._labels is None else self._named(best, len(scores))), confidence
 
@@ -127,6 +130,8 @@ class Classifier:
         """The logarithms of outputs that are probabilities, as all before were; else the outputs."""
         _check_row(outputs)
         if self._watched < WATCHED:
+            if not np.isfinite(outputs).all():
+                return outputs  # which the measure refuses; the next sample's may be probabilities again
             if not are_probabilities(outputs):
                 self._probabilities = False  # and never True again, whatever other threads have seen
                 if self._said:

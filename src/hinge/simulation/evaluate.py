@@ -32,7 +32,7 @@ from hinge.simulation.sources import (
     Synthetic,
 )
 from hinge.theory import Dip, Estimate, significant_dips
-from hinge.traces import Log, Trace, load_trace, read_recorded
+from hinge.traces import Log, Trace, load_trace, read_recorded, trace_names
 
 LEARNED = "learned"  # an offload cost that the policies are not told
 FITTED = ("offline", "logistic")  # fitted in hindsight, on the very samples they are then tried on
@@ -328,6 +328,7 @@ def as_recorded(
 ) -> Trace | Log:
     """A trace as by `as_trace`; or a log, where the remote's answer is missing in some rows."""
     is_file = isinstance(trace, str | PathLike) and bool(Path(trace).suffix or len(Path(trace).parts) > 1)
+    is_file = is_file or (isinstance(trace, str) and trace not in trace_names() and Path(trace).is_file())
     if is_file or isinstance(trace, Mapping) or (hasattr(trace, "columns") and not isinstance(trace, Trace)):
         return read_recorded(trace, columns, confidence or max_softmax)
     if not isinstance(trace, str | Trace | Log):

@@ -8,6 +8,7 @@ policy has to learn f, and pays for that, so that its break-evens lie further in
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -100,15 +101,18 @@ class Trade:
     def saving(self, offload_cost: float) -> tuple[float, str]:
         """How much less the policy costs than the cheaper of both alone, as a share, and which of them that is.
 
-        At the nearest of the prices; negative where it costs more.
+        At the nearest of the prices; negative where it costs more, without end where the other costs nothing.
         """
         place = min(range(len(self.gate)), key=lambda k: abs(self.gate[k].offload_cost - offload_cost))
         least, name = min((self.local[place].cost_per_sample, "local"), (self.remote[place].cost_per_sample, "remote"))
-        return (1.0 - self.gate[place].cost_per_sample / least if least else 0.0), name
+        cost = self.gate[place].cost_per_sample
+        return (1.0 - cost / least if least else -inf if cost else 0.0), name
 
     def compared(self, offload_cost: float) -> str:
         """What the policy costs beside the cheaper of both alone, in words."""
         saved, name = self.saving(offload_cost)
+        if saved == -inf:
+            return f"more than {name} alone, which costs nothing"
         much = _percent(abs(saved), 1 if abs(saved) < 0.1 else 0)
         more = "as much as" if much == "0.0 %" else f"{much} less than" if saved > 0 else f"{much} more than"
         return f"{more} {name} alone"
@@ -152,6 +156,7 @@ class Trade:
     def rows(self) -> Iterator[dict[str, str]]:
         """The table: what a sample costs by each rule at each price, and what the policy then does, by heading."""
         for gate, local, remote, oracle in zip(self.gate, self.local, self.remote, self.oracle, strict=True):
+            saved = self.saving(gate.offload_cost)[0]
             truth = {} if gate.true_accuracy is None else {"true acc.": f"{gate.true_accuracy:.2%}"}
             yield {
                 "price": f"{gate.offload_cost:g}",
@@ -159,7 +164,7 @@ class Trade:
                 "remote": f"{remote.cost_per_sample:.4f}",
                 "oracle": f"{oracle.cost_per_sample:.4f}",
                 self.policy: f"{gate.cost_per_sample:.4f}",
-                "saves": f"{self.saving(gate.offload_cost)[0]:.1%}",
+                "saves": f"{saved:.1%}" if saved > -inf else "nothing",
                 "offloaded": f"{gate.offload_fraction:.1%}",
                 "agrees": f"{gate.agreement:.2%}",
                 **truth,
