@@ -249,12 +249,16 @@ def test_files_that_cannot_be_read_are_named(
     assert str(path) in line
 
 
-def test_a_folder_is_no_trace_and_no_place_for_figures(capsys: Captured, tmp_path: Path) -> None:
+def test_a_folder_is_no_trace_and_no_place_for_figures_before_the_work(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("hinge.cli.simulate.simulate", None)
     folder = tmp_path / "folder.csv"
     folder.mkdir()
     assert "Is a directory" in refusal(capsys, "evaluate", str(folder))
     assert "Is a directory" in refusal(capsys, "simulate", *SHORT, "--out", str(folder))
-    assert "No such file" in refusal(capsys, "simulate", *SHORT, "--out", str(tmp_path / "none" / "out.csv"))
+    for name in ("out.csv", "out.html"):
+        assert "No such file" in refusal(capsys, "simulate", *SHORT, "--out", str(tmp_path / "none" / name))
 
 
 def test_arguments_that_are_missing_or_too_many_are_refused(capsys: Captured) -> None:

@@ -5,8 +5,10 @@ Rich markup: it can neither move the cursor nor flood the terminal.
 """
 
 import csv
+import errno
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -104,11 +106,15 @@ def _plain(value: Any) -> Any:
 
 def check_out(path: Path | None) -> None:
     """Refuse a file that `write_curves` could not write, before the work."""
-    if path is None or path.suffix.lower() == ".csv":
+    if path is None:
         return
-    if path.suffix.lower() not in PICTURES:
+    if path.suffix.lower() not in (".csv", *PICTURES):
         raise InvalidValue("hinge", "out", f"must end in .csv, {', '.join(PICTURES)}, got {path.name!r}")
-    check_picture(path)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    path.parent.stat()  # which raises the error of a folder that is not there
+    if path.suffix.lower() != ".csv":
+        check_picture(path)
 
 
 def write_curves(path: Path, results: Results, title: str, more: Sequence[Panel] = ()) -> None:
