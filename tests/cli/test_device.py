@@ -465,7 +465,7 @@ def test_it_joins_a_fleet(capsys: Captured, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_without_a_broker_it_says_so_and_goes_on(capsys: Captured) -> None:
-    assert run(["device", "--limit", "200", "--fleet", "mqtt://127.0.0.1:9", "--fleet-name", "cams"]) == 0
+    assert run(["device", "--limit", "3000", "--fleet", "mqtt://127.0.0.1:9", "--fleet-name", "cams"]) == 0
     error = capsys.readouterr().err
     assert error.count("fleet cams: the broker at 127.0.0.1:9: no connection: ") == 1
 
