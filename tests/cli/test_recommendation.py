@@ -58,7 +58,8 @@ def test_the_options_for_the_models_are_written_too(tmp_path: Path, capsys: Capt
 
 def test_without_a_file_the_options_are_printed(trace: Path, capsys: Captured) -> None:
     printed = shown(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.2", "--bins", "8")
-    assert "To run it: hinge device --policy sentinel --bins 8 --offload-cost 0.2 SAMPLES;" in printed
+    options = "--policy sentinel --bins 8 --offload-cost 0.2 --local FILE --remote FILE|URL SAMPLES"
+    assert f"To run it: hinge device {options}; --write hinge.toml" in printed
     found = answer(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.2", "--bins", "8")["recommendation"]
     assert found["settings"] == {"policy": "sentinel", "bins": 8, "offload_cost": 0.2}
     assert found["samples"] == 300
@@ -76,7 +77,8 @@ def test_what_a_trace_says_of_itself_is_no_setting(tmp_path: Path, capsys: Captu
     known = load_trace("fashion")
     about = {"remote": "ResNet, from https://example.org", "--report": "kitchen", '--x"]\n[serve]\nhost': "0.0.0.0"}
     write_trace(Trace(known.confidence, known.local, known.remote, about=about), tmp_path / "trace.npz")
-    shown(capsys, "evaluate", str(tmp_path / "trace.npz"), *QUICK, "--write", str(tmp_path / "hinge.toml"))
+    printed = shown(capsys, "evaluate", str(tmp_path / "trace.npz"), *QUICK, "--write", str(tmp_path / "hinge.toml"))
+    assert "hinge.toml --local FILE --remote FILE|URL SAMPLES" in printed
     written = tomllib.loads((tmp_path / "hinge.toml").read_text())
     assert written.keys() == {"device"}
     assert written["device"].keys() == {"policy", "bins", "offload_cost"}
@@ -120,6 +122,8 @@ def test_what_is_refused(trace: Path, capsys: Captured, tmp_path: Path) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text("mine")
     assert "is there already" in refusal(capsys, "evaluate", str(trace), *QUICK, "--write", str(mine))
+    nowhere = str(mine.with_name("nowhere") / "hinge.toml")
+    assert "No such file" in refusal(capsys, "evaluate", str(trace), *QUICK, "--write", nowhere)  # and prints no table
     assert mine.read_text() == "mine"
     few = write_log(tmp_path / "few.csv", "confidence", "local", "remote")
     problem = refusal(capsys, "evaluate", few, *QUICK, "--write", str(tmp_path / "hinge.toml"))

@@ -121,7 +121,7 @@ def command(
             console.say("That is by the likeliest agreement; how far it may be off, the intervals above say.")
         _print_dips(found, bins)
         if advice:
-            print_recommendation(advice, write)
+            print_recommendation(advice, found.trace, write)
     if write and complete and not advice:
         raise options.UsageError(f"--write: none of {policies} can run on a device, so that none is recommended")
     if not complete:

@@ -140,7 +140,10 @@ RemoteOutput = Annotated[
 ]
 Input = Annotated[
     str | None,
-    typer.Option(help="The array of an .npz file that goes into the models; without it 'samples', 'images' or 'x'."),
+    typer.Option(
+        help="The array of an .npz file that goes into the models; without it 'samples', 'images' or 'x'. The true "
+        "labels are in 'labels' or 'y'."
+    ),
 ]
 Labels = Annotated[
     str | None,

@@ -14,15 +14,17 @@ from hinge.traces import Log, Trace
 _RECORDED = ("output", "remote_output", "input", "labels", "confidence", "token_file", "ca", "cert", "key")
 
 
-def print_recommendation(advice: Recommendation, write: Path | None) -> None:
+def print_recommendation(advice: Recommendation, trace: Trace | Log, write: Path | None) -> None:
     """Say what to run, and on what evidence."""
+    known = write is not None and isinstance(trace, Trace) and "local" in _models(trace, write.parent)
+    samples = "SAMPLES" if known else "--local FILE --remote FILE|URL SAMPLES"
     options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in advice.settings.items())
     console.say("")
     console.say(str(advice))
     if write is None:
-        console.say(f"To run it: hinge device {options} SAMPLES; --write hinge.toml writes these settings.")
+        console.say(f"To run it: hinge device {options} {samples}; --write hinge.toml writes these settings.")
     else:
-        console.say(f"{write} is written; try: hinge device --config {shlex.quote(str(write))} SAMPLES")
+        console.say(f"{write} is written; try: hinge device --config {shlex.quote(str(write))} {samples}")
 
 
 def check_settings(path: Path | None, trace: Trace | Log) -> None:
@@ -31,6 +33,7 @@ def check_settings(path: Path | None, trace: Trace | Log) -> None:
         return
     if path.exists():
         raise UsageError(f"--write: {path} is there already; remove it, or name another file")
+    path.parent.stat()  # which raises the error of a folder that is not there
     if isinstance(trace, Log):
         raise UsageError("--write: a log of offloads alone cannot be replayed, and gives no recommendation")
     if len(trace) < FEWEST:
