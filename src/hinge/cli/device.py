@@ -255,6 +255,8 @@ class Run:
         """Print the summary; raise what ended the run early."""
         self._warn_of_reports()
         status, stopped_by = self._device.status, self._signals.stopped_by
+        if status.fleet is not None and status.fleet.problem is not None:
+            console.warn(f"--fleet: at the end nothing was shared: {status.fleet.problem}")
         if self._learns_truth and not status.labelled:
             console.warn("--truth: these samples have no true labels")
         if status.not_durable == CLOSED:
