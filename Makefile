@@ -9,12 +9,12 @@ BIN = $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 # What the checks need.
-EXTRAS = test,sim,parquet,cli,report,plot,device,grpc,litert,openvino,images,server
+EXTRAS = test,sim,parquet,cli,report,plot,device,grpc,litert,openvino,images,server,fleet
 
 # The unit tests: the rest starts processes, needs other programs or takes long.
 QUICK = not slow and not server and not docs and not embedded and not peers
 
-.PHONY: help venv demo test quick lint types imports pytest coverage test-random test-interop test-faults test-fuzz test-attacks test-embedded test-browser test-pythons pictures bench bench-regret bench-gate docs clean
+.PHONY: help venv demo test quick lint types imports pytest coverage test-random test-interop test-faults test-fuzz test-attacks test-fleet test-embedded test-browser test-pythons pictures bench bench-regret bench-gate docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -77,6 +77,10 @@ test-fuzz: $(VENV)/.installed ## Feed a million damaged messages, states and mod
 
 test-attacks: $(VENV)/.installed ## Attack the device, the server, the store and the parsers, in full (docs/attacks.md)
 	HINGE_FULL=1 HINGE_FUZZ=1000000 $(BIN)/pytest -n auto $$($(BIN)/python tools/attacks.py --tests)
+
+test-fleet: $(VENV)/.installed ## Test fleets on mosquitto, which it installs by apt: killed, wiped and flooded 1 000 times
+	@command -v mosquitto mosquitto_sub > /dev/null || { apt-get update -qq && apt-get install -y -qq mosquitto mosquitto-clients; }
+	HINGE_FULL=1 $(BIN)/pytest tests/fleet
 
 test-embedded: $(VENV)/.installed ## Test the C library with every compiler and emulator (docs/microcontrollers.md lists them)
 	HINGE_TOOLCHAINS=all $(BIN)/pytest tests/embedded

@@ -28,6 +28,7 @@ _NAMES = {
     "hinge.device.record": ("record",),
     "hinge.device.resilience": ("Breaker", "RetryBudget"),
     "hinge.errors": ("HingeError", "InvalidState", "RemoteFailed"),
+    "hinge.fleet.member": ("Fleet",),
     "hinge.gate": ("Gate", "restore"),
     "hinge.models.base": ("LocalModel",),
     "hinge.models.litert": ("LiteRTModel",),
@@ -51,11 +52,11 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 _MODULES = (
-    *("bins", "confidence", "costs", "device", "embedded", "errors", "fashion", "gate", "models", "paper", "policies"),
-    *("remotes", "server", "simulation", "testing", "theory", "traces"),
+    *("bins", "confidence", "costs", "device", "embedded", "errors", "fashion", "fleet", "gate", "models", "paper"),
+    *("policies", "remotes", "server", "simulation", "testing", "theory", "traces"),
 )
 
-__all__ = [name for name in _HOMES if name != "OpenInferenceGrpc"]  # it alone needs an extra to be imported
+__all__ = [name for name in _HOMES if name not in ("Fleet", "OpenInferenceGrpc")]  # which need extras to be imported
 
 if TYPE_CHECKING:
     from hinge import bins as bins
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from hinge import embedded as embedded
     from hinge import errors as errors
     from hinge import fashion as fashion
+    from hinge import fleet as fleet
     from hinge import gate as gate
     from hinge import models as models
     from hinge import paper as paper
@@ -94,6 +96,7 @@ if TYPE_CHECKING:
     from hinge.errors import HingeError as HingeError
     from hinge.errors import InvalidState as InvalidState
     from hinge.errors import RemoteFailed as RemoteFailed
+    from hinge.fleet.member import Fleet as Fleet
     from hinge.gate import Gate as Gate
     from hinge.gate import restore as restore
     from hinge.models.base import LocalModel as LocalModel

@@ -28,6 +28,7 @@ from hinge.server import Server, Tls
 from hinge.simulation import lineup
 from hinge.simulation.sources import FixedCosts, InOrder
 from hinge.traces import Trace, write_trace
+from tests.fleet.brokers import Mosquitto, needs_mosquitto
 from tests.server.clients import ask
 from tests.support.certificates import self_signed
 from tests.support.commands import INSTALLED, Captured, refusal
@@ -447,6 +448,44 @@ def test_whoever_stops_reading_ends_it_quietly() -> None:
         assert process.wait(WAIT_S) == 141
         assert process.stderr is not None
         assert process.stderr.read() == b""
+
+
+# -- fleet ------------------------------------------------------------------------------------------------------------
+
+
+@needs_mosquitto
+def test_it_joins_a_fleet(capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "edge 7.local")
+    with Mosquitto(tmp_path, "allow_anonymous true") as broker:
+        _, summary, _ = device(capsys, "--limit", "200", "--fleet", broker.url)
+        _, summary, _ = device(capsys, "--limit", "200", "--fleet", broker.url, "--fleet-device", "hall")
+    assert summary["fleet"]["other devices"] == 1
+    assert summary["fleet"]["messages sent"] >= 2
+    assert summary["fleet"]["messages dropped"] == 0
+
+
+def test_without_a_broker_it_says_so_and_goes_on(capsys: Captured) -> None:
+    assert run(["device", "--limit", "3000", "--fleet", "mqtt://127.0.0.1:9", "--fleet-name", "cams"]) == 0
+    error = capsys.readouterr().err
+    assert error.count("fleet cams: the broker at 127.0.0.1:9: no connection: ") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--home-assistant"], "need --fleet"),
+        (["--fleet-device", "hall"], "need --fleet"),
+        (["--fleet", "http://edge"], "Fleet: url must be mqtt"),
+        (["--fleet", "mqtt://edge", "--fleet-name", "a/b"], "--fleet-name must be"),
+        (["--fleet", "mqtt://edge", "--policy", "hi-lcb"], "--policy must be one"),
+        (["--fleet", "mqtt://edge", "--fleet-password-file", "no-such-file"], "no-such-file"),
+    ],
+)
+def test_fleets_that_cannot_be_joined(capsys: Captured, options: list[str], problem: str) -> None:
+    assert run(["device", "--limit", "5", *options]) == 2
+    error = capsys.readouterr().err
+    assert problem in error
+    assert error.count("\n") == 1
 
 
 # -- reports ----------------------------------------------------------------------------------------------------------

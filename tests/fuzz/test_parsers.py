@@ -105,6 +105,7 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "models, by OpenVINO": subjects.openvino_subject,
     "reports": subjects.report_subject,
     "gRPC": subjects.grpc_subject,
+    "fleet": subjects.fleet_subject,
     "CSV": subjects.csv_subject,
     "lines of JSON": subjects.jsonl_subject,
     "npz": subjects.npz_subject,

@@ -1,6 +1,8 @@
 """The command `device`: a device run over samples, from the first answer to the summary."""
 
+import re
 import signal
+import socket
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -8,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -28,6 +30,9 @@ from hinge.policies import Policy, build, policy_class
 from hinge.policies import at_most as limited
 from hinge.policies import on_budget as priced
 from hinge.traces import trace_names
+
+if TYPE_CHECKING:
+    from hinge.fleet.member import Fleet
 
 _ORACLE, _DEFAULT, _TARGET = "oracle", "sentinel", "target"
 _PRICES = "--wrong-answer and a --price-per-call, --price-per-ms or --price-per-byte"
@@ -107,6 +112,23 @@ def command(
     report: Annotated[
         str | None, typer.Option(help="Show this device, under this name, on the live page of the remote's server.")
     ] = None,
+    fleet: Annotated[
+        str | None,
+        typer.Option(
+            help="Share what is learned with other devices by this MQTT broker: mqtt://[USER@]HOST[:PORT], or mqtts:// "
+            "with --ca, --cert and --key. The password is in HINGE_FLEET_PASSWORD, or a file."
+        ),
+    ] = None,
+    fleet_name: Annotated[str, typer.Option(help="The fleet: devices with the same two models.")] = "fleet",
+    fleet_device: Annotated[
+        str | None, typer.Option(help="The name of this device in its fleet; without it that of the machine.")
+    ] = None,
+    fleet_password_file: Annotated[
+        Path | None, typer.Option(help="A file with the password of the user that --fleet names.")
+    ] = None,
+    home_assistant: Annotated[
+        bool, typer.Option("--home-assistant", help="Let Home Assistant find this device by the broker of its fleet.")
+    ] = False,
     truth: Annotated[
         bool,
         typer.Option("--truth", help="Learn what the remote's answers are worth, by the true labels of the samples."),
@@ -142,6 +164,11 @@ def command(
             policy, parameters["target"] = _TARGET, target
         parameters |= options.policy_settings([policy], set, alpha=alpha, audit=audit)
         chosen = policy_of(policy, parameters, horizon, at_most, on_budget)
+        joined = None
+        if fleet is not None:
+            joined = fleet_of(fleet, fleet_name, fleet_device, fleet_password_file, certificates, home_assistant)
+        elif fleet_device is not None or fleet_password_file is not None or home_assistant:
+            raise UsageError("--fleet-device, --fleet-password-file and --home-assistant need --fleet")
         device = Device(
             setup.local,
             setup.remote,
@@ -153,6 +180,7 @@ def command(
             price=price,
             state=state,
             shadow=shadow,
+            fleet=joined,
         )
         stack.enter_context(closing(device))
         if metrics_port is not None:
@@ -361,7 +389,20 @@ def policy_of(
     return policy if most is None else limited(policy, most)
 
 
-# -- metrics and reports ----------------------------------------------------------------------------------------------
+# -- fleet, metrics and reports ---------------------------------------------------------------------------------------
+
+
+def fleet_of(
+    url: str, name: str, device: str | None, password_file: Path | None, certificates: Certificates, announced: bool
+) -> "Fleet":
+    """The fleet to join."""
+    from hinge.fleet.member import Fleet
+
+    if device is None:
+        device = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:64]
+    tls = certificates.context() if url.startswith("mqtts:") else None
+    password = read_token(password_file, "HINGE_FLEET_PASSWORD")
+    return Fleet(url, name, device, password=password, tls=tls, home_assistant=announced)
 
 
 def report_to(device: Device, url: str | None, name: str, token: str | None, certificates: Certificates) -> Reporter:

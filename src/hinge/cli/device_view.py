@@ -118,6 +118,7 @@ class Figures:
             "latency_ms_p50": self.latency_ms(0.5),
             "latency_ms_p99": self.latency_ms(0.99),
             "gain": self.gain.figures(status.offload_cost, asked),
+            "fleet": None if status.fleet is None else status.fleet.figures(),
         }
 
 
@@ -382,4 +383,5 @@ _ROWS = (  # what it is called, its format, and its key in JSON
     ("breaker", "{}", "breaker"),
     ("not durable", "{}", "not_durable"),
     ("alarms", "{}", "alarms"),
+    ("fleet", "{}", "fleet"),
 )

@@ -15,7 +15,7 @@ from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from threading import Thread
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hinge._checks import positive, real, whole
 from hinge._fork import renew_after_fork
@@ -35,6 +35,9 @@ from hinge.models.base import Classifier, LocalModel
 from hinge.policies.policy import Explanation, Policy, State
 from hinge.remotes.function import for_threads
 from hinge.traces import Trace
+
+if TYPE_CHECKING:
+    from hinge.fleet.member import Fleet
 
 Shadow = Literal["local", "remote"]
 _new = tuple.__new__  # makes an Answer in half the time of Answer(…), for every sample
@@ -63,6 +66,7 @@ class BaseDevice(ABC):
         retries: RetryBudget | None = None,
         batch: int = 32,
         in_flight: int = 8,
+        fleet: Fleet | None = None,
     ) -> None:
         self.gate = _checked_gate(gate, policy, bins, confidence)
         if shadow not in (None, "local", "remote"):
@@ -78,7 +82,8 @@ class BaseDevice(ABC):
         self._given, self._remote = remote, self._keeping_the_deadline(remote)
         self._bin = self.gate.bins.bin
         self._store = MemoryStore(self.gate) if state is None else self._store_in(state)
-        self._status = StatusTracker(self._store, self.breaker)
+        self._fleet = fleet
+        self._status = StatusTracker(self._store, self.breaker, fleet)
         self._wrong = wrong or ZeroOneCost()
         known = self.policy.offload_cost
         if known is not None and self._forecast is None and price != FixedCost(known):
@@ -98,6 +103,8 @@ class BaseDevice(ABC):
         self._closed = False
         self.after_fork()
         renew_after_fork(self)
+        if fleet is not None:
+            fleet.join(self._store, self.gate)
 
     @abstractmethod
     def _keeping_the_deadline(self, remote: Any) -> Any:
@@ -268,7 +275,8 @@ class Device(BaseDevice):
     `state` is a folder in which the policy survives. In `shadow`, answers come always from "local" (the remote is asked
     in the background) or always from "remote", and the policy learns as it would have decided. `breaker` and `retries`
     limit the requests to a failing remote. `infer_many` asks for `batch` samples in one request. No more than
-    `in_flight` requests are in flight at once, from all threads together; others wait.
+    `in_flight` requests are in flight at once, from all threads together; others wait. In a `fleet`
+    (`hinge.Fleet`), devices share what they have learned.
 
     Thread-safe. In a forked child, it has connections, threads and locks of its own, and what it learns is not saved.
     """
@@ -355,6 +363,8 @@ class Device(BaseDevice):
             self._offloader.drain()
             self._remote.close()
         finally:
+            if self._fleet is not None:
+                self._fleet.close()
             self._store.close()
 
     def __enter__(self) -> Device:

@@ -1,6 +1,7 @@
 """A device's figures for Prometheus, read when they are scraped: answering costs no more for them.
 
-`METRICS` is the table of them, from which the help texts and the one in `docs/device.md` come.
+`METRICS` is the table of them, from which the help texts and the one in `docs/device.md` come, `FLEET_METRICS` that in
+`docs/fleet.md`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,16 @@ METRICS = {
     "hinge_durable": "1 while what is learned is safe on disk",
     "hinge_alarms_total{alarm}": "things that need a person",
 }
-_HELP = {name.partition("{")[0].removesuffix("_total"): text for name, text in METRICS.items()}
+FLEET_METRICS = {  # of a device in a fleet, besides
+    "hinge_fleet_online": "1 while there is a connection to the broker",
+    "hinge_fleet_devices": "other devices whose evidence is known",
+    "hinge_fleet_kin": "those of them that are believed, as their evidence is like one's own",
+    "hinge_fleet_sent_total": "messages that the broker has acknowledged",
+    "hinge_fleet_received_total": "messages that brought evidence",
+    "hinge_fleet_dropped_total{reason}": "messages that were not counted",
+    "hinge_fleet_failures_total{kind}": "how often there was no connection to the broker",
+}
+_HELP = {name.partition("{")[0].removesuffix("_total"): text for name, text in (METRICS | FLEET_METRICS).items()}
 
 
 class DeviceCollector(Collector):
@@ -76,6 +86,14 @@ class DeviceCollector(Collector):
         yield _count("hinge_learned", learned)
         yield _gauge("hinge_durable", status.on_disk and status.not_durable is None)
         yield _counts("hinge_alarms", "alarm", status.alarms)
+        if status.fleet is not None:
+            yield _gauge("hinge_fleet_online", status.fleet.online)
+            yield _gauge("hinge_fleet_devices", status.fleet.devices)
+            yield _gauge("hinge_fleet_kin", status.fleet.kin)
+            yield _count("hinge_fleet_sent", status.fleet.sent)
+            yield _count("hinge_fleet_received", status.fleet.received)
+            yield _counts("hinge_fleet_dropped", "reason", status.fleet.dropped)
+            yield _counts("hinge_fleet_failures", "kind", status.fleet.failures)
 
     def describe(self) -> Iterable[Metric]:
         """Nothing in advance: registering does not read the device."""

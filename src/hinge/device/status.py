@@ -8,12 +8,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from hinge._fork import renew_after_fork
 from hinge.costs import OffloadCost
 from hinge.device.resilience import Breaker, Counts
 from hinge.device.store import MemoryStore
 from hinge.errors import BreakerOpen, RemoteFailed
+
+if TYPE_CHECKING:
+    from hinge.fleet.member import Fleet, Membership
 
 log = logging.getLogger("hinge")
 
@@ -41,13 +45,14 @@ class Status:
     not_durable: str | None  # why what is learned now may be lost, though there is a folder
     alarms: dict[str, int]  # what needs a person, and how often that began; what returns within `QUIET` never ended
     alarm_times: dict[str, tuple[float, float | None]]  # Unix times: last began, was seen last; None while it lasts
+    fleet: Membership | None = None  # how it fares in its fleet, if it is in one
 
 
 class StatusTracker:
     """Counts the outcomes of offloads. Accepted samples are counted by the policy's clock alone. Thread-safe."""
 
-    def __init__(self, store: MemoryStore, breaker: Breaker) -> None:
-        self._store, self._breaker = store, breaker
+    def __init__(self, store: MemoryStore, breaker: Breaker, fleet: Fleet | None = None) -> None:
+        self._store, self._breaker, self._fleet = store, breaker, fleet
         self._began = store.policy.time
         self._remote, self._dropped, self._agreed, self._cost = 0, 0, 0.0, 0.0
         self._promised = 0.0  # agreements, by the confidences of what the remote answered
@@ -178,6 +183,7 @@ class StatusTracker:
                 not_durable=self._store.problem,
                 alarms=dict(self._alarms),
                 alarm_times={what: (seen[0], self._over(what, seen)) for what, seen in self._alarm_seen.items()},
+                fleet=None if self._fleet is None else self._fleet.membership,
             )
 
     def _over(self, what: str, seen: tuple[float, float, int]) -> float | None:

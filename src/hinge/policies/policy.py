@@ -838,6 +838,11 @@ class Policy(ABC):
         scaled = values if weight == 1.0 else [weight * value for value in values]
         return list(scaled) if len(column) else []  # costs are of no use where the cost is known
 
+    def own_evidence(self) -> Evidence:
+        """What this policy has learned itself, without what was merged: the columns named in `evidence`."""
+        own: Evidence = self._sources()[self.id]["evidence"]
+        return own
+
     def _sources(self) -> dict[str, State]:
         """What this policy knows at present, by the policy that gathered it."""
         total = {field: list(self._column(field)) for field in self.evidence}

@@ -1,0 +1,345 @@
+"""A device's membership in a fleet, over an MQTT broker: it tells what it has seen, and borrows from the others.
+
+A thread of its own connects, reads, pools and publishes. No sample waits for it: it holds the lock of the policy for as
+long as it takes to copy the sums of a few bins. It looks at the policy every `every_s`, and publishes once own offloads
+have grown by `GROWTH`, so that messages grow like log T, and when the device is closed. The messages are retained, so
+that nobody else has to be there.
+
+Whatever the broker does, the device goes on, alone if need be. After each connection everything is read again, and what
+the broker lacks of our own is published again: one that was wiped is as good as a new one.
+
+*The counter* of our messages is the policy's clock, which the state folder keeps; and larger than any that the broker
+still has of us, which matters to a device without a folder.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import secrets
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Event, Thread
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from hinge._checks import positive
+from hinge._fork import renew_after_fork
+from hinge.errors import InvalidType, InvalidValue
+from hinge.fleet.broker import FAILURES, Broker, BrokerFailed, Connection
+from hinge.fleet.home_assistant import discovery
+from hinge.fleet.messages import (
+    VERSION,
+    Dropped,
+    Presence,
+    build_evidence,
+    build_presence,
+    checked_name,
+    identity,
+    longest,
+    parse_evidence,
+    subscription,
+    topic,
+)
+from hinge.fleet.peers import Peers
+from hinge.fleet.pooling import Verdict, pool
+from hinge.gate import Gate
+from hinge.policies.policy import Policy
+
+log = logging.getLogger("hinge")
+
+GROWTH = 1.2  # of own offloads, from one message to the next
+LISTEN_S = 2.0  # for what the broker has retained of us, before we publish
+CLOSE_S = 2.0  # for the broker to acknowledge the last messages
+PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # before the next attempt to connect
+POOLING = 0.05  # the share of a thread's time, at most, that pooling takes from the samples: one runs at a time
+STATUS_S, WATCHED_S = 3600.0, 60.0  # between two messages of our status; the latter, where Home Assistant shows it
+
+T = TypeVar("T")
+
+
+class Store(Protocol):
+    """Where the policy of a device is."""
+
+    def locked(self, function: Callable[[Policy], T]) -> T: ...
+
+
+class _Own(NamedTuple):
+    """What the device has seen itself, at one instant."""
+
+    samples: int
+    learned: int
+    alarms: int
+    offloads: list[float]
+    agreements: list[float]
+    price: float | None
+
+
+@dataclass(frozen=True)
+class Membership:
+    """A device in its fleet, at one instant."""
+
+    online: bool
+    devices: int  # others of which there is evidence
+    kin: int  # those of them that are believed
+    sent: int  # messages that the broker has acknowledged
+    received: int  # messages that were counted
+    dropped: dict[str, int]  # messages that were not, by reason (`hinge.fleet.messages.REASONS`)
+    failures: dict[str, int]  # how often there was no connection, by kind (`hinge.fleet.broker.FAILURES`)
+    problem: str | None  # why nothing is shared at present
+
+    def figures(self) -> dict[str, int]:
+        """The counts, for a summary."""
+        return {
+            "other devices": self.devices,
+            "believed": self.kin,
+            "messages sent": self.sent,
+            "messages received": self.received,
+            "messages dropped": sum(self.dropped.values()),
+        }
+
+
+class Fleet:
+    """A fleet to join, given to a `Device` as `fleet=`: devices with the same two models, and an MQTT broker.
+
+    >>> from hinge import Device, Gate
+    >>> fleet = Fleet("mqtt://127.0.0.1:9", name="cams", device="kitchen")  # nobody is there, which does no harm
+    >>> with Device(lambda sample: [0.0, sample], lambda sample: 1, Gate(offload_cost=0.5), fleet=fleet) as device:
+    ...     device.infer(3.0).source
+    'remote'
+
+    `url` is mqtt://[USER@]HOST[:PORT], or mqtts:// for TLS, with `tls` in place of the system's certificates. No two
+    devices may have the same `device`. `models` says which two models these are, where devices with others have the
+    same `name`. `mqtt` is the version to begin with: "3.1.1" saves some seconds with brokers that know no other and do
+    not say so. `home_assistant` publishes discovery messages, by which the device's figures appear there.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        device: str,
+        *,
+        password: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        models: str = "",
+        mqtt: str = "5",
+        home_assistant: bool = False,
+        every_s: float = 0.5,
+    ) -> None:
+        self._broker = Broker("Fleet", url, password, tls, mqtt)
+        self.name, self.device = checked_name("Fleet", "name", name), checked_name("Fleet", "device", device)
+        self._topic, self._status_topic = topic(name, device, "evidence"), topic(name, device, "status")
+        self._models, self._home_assistant = models, home_assistant
+        self._every_s = positive("Fleet", "every_s", every_s)
+        self._store: Store | None = None
+        self._thread: Thread | None = None
+        self._ended = Event()
+        self._online, self._kin, self._sent, self._received = False, 0, 0, 0
+        self._failures = dict.fromkeys(FAILURES, 0)
+        self._problem: str | None = None
+        self._warned = set[str]()  # of which failures and reasons
+        self._counter = 0  # the largest of our own
+        self._told: _Own | None = None  # what the broker has of us
+        self._published = deque[bytes](maxlen=16)  # our last messages, which come back to us
+        self._pooled: tuple[Any, ...] = (0, 0, 0)  # of what the policy was lent the last
+        self._pool_after = 0.0
+        renew_after_fork(self)
+
+    def join(self, store: Store, gate: Gate) -> None:
+        """Share what the policy of a store learns, from now on; the `Device` calls this."""
+        if self._store is not None:
+            raise InvalidValue("Fleet", "fleet", "must be one for each device, got one that was joined before")
+        bins = gate.policy.bins
+        try:
+            store.locked(lambda policy: policy.unlimited.borrow([0.0] * bins, [0.0] * bins))
+        except TypeError:
+            name = gate.policy.unlimited.name
+            problem = f"must be one that can decide with what others have seen, as 'sentinel' can, got {name!r}"
+            raise InvalidType("Fleet", "policy", problem) from None
+        self._store, self._gate = store, identity(gate, self._models)
+        self._peers = Peers(self.name, self._gate, bins)
+        self._own = store.locked(_own)
+        self._thread = Thread(target=self._run, name="hinge-fleet", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Tell what was not told yet, and leave; returns soon also where the broker does not answer."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join(2 * CLOSE_S)
+
+    def after_fork(self) -> None:
+        """The thread and the connection are the parent's."""
+        if self._thread is not None:
+            self._thread, self._online = None, False
+            self._problem = "this process is a fork of the one that joined: it shares nothing"
+
+    @property
+    def membership(self) -> Membership:
+        """How the device fares in its fleet."""
+        return Membership(
+            online=self._online,
+            devices=len(self._peers),
+            kin=self._kin,
+            sent=self._sent,
+            received=self._received,
+            dropped=dict(self._peers.dropped),
+            failures=dict(self._failures),
+            problem=self._problem,
+        )
+
+    # -- in the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        will = self._status_topic, build_presence(Presence(VERSION, self.device, online=False))
+        client = f"hinge-{self.name}-{self.device}-{secrets.token_hex(4)}"  # two of one name must meet
+        most, pause = longest(self._peers.bins) + 512, 0.0  # bytes, with room for topic and properties
+        while not self._ended.is_set():
+            try:
+                self._go_on_alone(pause * random.uniform(0.5, 1.5))  # not all at once after the broker was away
+                self._told = None
+                with self._broker.connect(client, subscription(self.name), will, most, self._take) as connection:
+                    self._connected()
+                    self._share(connection)
+                return
+            except BrokerFailed as error:
+                failure = error
+            except Exception as error:
+                failure = BrokerFailed("internal", f"{type(error).__name__}: {error}")
+            lost = self._online and failure.kind == "unreachable"
+            pause = PAUSE_S if lost else min(max(2 * pause, PAUSE_S), LONGEST_PAUSE_S)
+            self._online = False
+            self._failed(failure)
+
+    def _share(self, connection: Connection) -> None:
+        """Read and publish until the device is closed."""
+        self._say_status(connection)
+        if self._home_assistant:
+            for config_topic, payload in discovery(self.name, self.device):
+                connection.publish(config_topic, payload)
+        since, sent = time.monotonic(), self._sent
+        while not self._ended.is_set():
+            connection.turn(self._every_s)
+            self._look()
+            now = time.monotonic()
+            if self._due(now - since > LISTEN_S):
+                self._say_evidence(connection)
+            if now - self._said > (WATCHED_S if self._home_assistant else STATUS_S):
+                self._say_status(connection)
+            self._sent = sent + connection.acknowledged
+        self._look()
+        if self._due(True, 1.0):
+            self._say_evidence(connection)
+        self._say_status(connection, online=False)
+        connection.settle(CLOSE_S)
+        self._sent = sent + connection.acknowledged
+
+    def _due(self, listened: bool, growth: float = GROWTH) -> bool:
+        """Whether there is something to tell: own offloads have grown so much, or were dropped in an alarm."""
+        own, told = self._own, self._told
+        if told is None:
+            return listened and own.learned > 0
+        return own.alarms != told.alarms or own.learned > told.learned * growth
+
+    def _say_evidence(self, connection: Connection) -> None:
+        own = self._own
+        self._counter = max(own.samples, self._counter + 1)
+        message = build_evidence(self.device, self._gate, self._counter, own.samples, own.offloads, own.agreements)
+        connection.publish(self._topic, message)
+        self._published.append(message)
+        self._told = own
+
+    def _say_status(self, connection: Connection, online: bool = True) -> None:
+        own, self._said = self._own, time.monotonic()
+        seen = sum(own.offloads)
+        agreement = min(1.0, round(sum(own.agreements) / seen, 4)) if seen else None
+        presence = Presence(VERSION, self.device, online, own.samples, own.learned, agreement, own.price)
+        connection.publish(self._status_topic, build_presence(presence))
+
+    def _take(self, name: str, payload: bytes, retained: bool) -> None:
+        """A message has come."""
+        try:
+            if name == self._topic:
+                self._heard_own(payload, retained)
+            elif name.endswith("/status"):
+                pass  # which we have not asked for, and amqtt sends anyway
+            elif self._peers.take(name, payload) is not None:
+                self._received += 1
+        except Dropped as drop:
+            self._warn(drop.reason, f"a message is not counted: {drop}")
+
+    def _heard_own(self, payload: bytes, retained: bool) -> None:
+        """What the broker has of us: our last message, or that of an earlier life, or nothing any more."""
+        try:
+            said = parse_evidence(self._topic, payload, self.name, self._gate, self._peers.bins)
+        except Dropped:  # deleted, or by another gate: nothing that stands for ours
+            self._told = None
+            return
+        own = self._own
+        if not retained:
+            if payload not in self._published:
+                self._failed(BrokerFailed("taken", f"it publishes as {self.device!r}, too"))
+        elif own.samples < said.samples:  # of an earlier life, without a folder: it stands until we have seen as much
+            self._told = own._replace(learned=int(sum(said.offloads)))
+        else:
+            known = build_evidence(self.device, self._gate, 0, 0, said.offloads, said.agreements)
+            ours = build_evidence(self.device, self._gate, 0, 0, own.offloads, own.agreements)
+            self._told = own if known == ours else None
+        self._counter = max(self._counter, said.counter)
+
+    def _connected(self) -> None:
+        if self._problem is not None:
+            log.warning("fleet %s: connected to %s again", self.name, self._broker)
+        self._online, self._problem = True, None
+        self._warned -= FAILURES.keys()
+
+    def _failed(self, failure: BrokerFailed) -> None:
+        self._failures[failure.kind] += 1
+        self._problem = f"{self._broker}: {failure}"
+        self._warn(failure.kind, f"{self._problem}; this device goes on alone")
+
+    def _warn(self, kind: str, what: str) -> None:
+        """Log the first of each kind."""
+        if kind not in self._warned:
+            log.warning("fleet %s: %s", self.name, what)
+        self._warned.add(kind)
+
+    def _go_on_alone(self, seconds: float) -> None:
+        """Until the next attempt to connect. What own offloads refute is not believed then, either."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not self._ended.wait(self._every_s):
+            self._look()
+
+    def _look(self) -> None:
+        """See what was learned, and lend the policy what the others know, if either has changed."""
+        own = self._own = self._locked(_own)
+        state, began = (self._peers.version, int(2 * own.learned**0.5), own.alarms), time.monotonic()
+        if not self._peers.version or state == self._pooled or began < self._pool_after:
+            return
+        said = {each.device: (each.offloads, each.agreements) for each in self._peers}
+        lent = pool((own.offloads, own.agreements), said)
+        self._locked(lambda policy: policy.unlimited.borrow(lent.offloads, lent.agreements))
+        self._kin = sum(verdict is Verdict.KIN for verdict in lent.verdicts.values())
+        now = time.monotonic()
+        self._pooled, self._pool_after = state, now + (now - began) / POOLING
+
+    def _locked(self, function: Callable[[Policy], T]) -> T:
+        if self._store is None:
+            raise RuntimeError("Fleet: no device has joined")
+        return self._store.locked(function)
+
+
+def _own(policy: Policy) -> _Own:
+    evidence, inside = policy.own_evidence(), policy.unlimited
+    price = None if inside.price_column is None or inside.offload_cost is None else inside.price_column[0]
+    return _Own(
+        samples=policy.time,
+        learned=policy.learned,
+        alarms=sum(policy.alarms.values()),
+        offloads=evidence["offloads"],
+        agreements=evidence["agreements"],
+        price=price,
+    )

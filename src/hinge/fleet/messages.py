@@ -1,0 +1,273 @@
+"""The messages of a fleet, without I/O: topics, what is built, and what is believed of what was read.
+
+    hinge/1/FLEET/DEVICE/evidence   JSON, retained: what a device has seen itself, as sums per bin
+    hinge/1/FLEET/DEVICE/status     JSON, retained, and the last will: whether it is there, and how it fares
+    hinge/1/FLEET/table/KIND        binary, retained: licences for devices that only look up; KIND: the gate's identity
+
+JSON, so that people and Home Assistant can read it as it is: with 16 bins, evidence takes a third of a KiB. Only the
+table is read by microcontrollers, and so has a fixed form with a CRC.
+
+Everything that is read is hostile: its length is checked before it is parsed, and what cannot be, or does not fit,
+raises `Dropped`, whose `reason` is one of `REASONS`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from hinge._checks import shown
+from hinge.errors import InvalidMessage, InvalidValue
+from hinge.gate import Gate
+from hinge.oip.messages import decoded, model_name
+from hinge.policies.policy import MOST_SAMPLES
+
+VERSION = 1
+ROOT = f"hinge/{VERSION}"
+TABLE = "table"  # stands where a device's name does
+REASONS = {
+    "version": "of another version of Hinge's topics or messages",
+    "topic": "a topic that no device of the fleet can have",
+    "size": "longer than evidence can be",
+    "format": "no evidence",
+    "source": "another device's name than that of its topic",
+    "gate": "evidence by other bins, another confidence measure, policy or models",
+    "counts": "counts that cannot be: agreements above offloads, or more offloads than samples",
+    "older": "an older counter than is known of the device, or the same with other evidence",
+    "crowd": "a device beyond the most that are kept",
+}
+T = TypeVar("T")
+
+Name = Annotated[str, Meta(min_length=1, max_length=64)]
+Identity = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
+Count = Annotated[int, Meta(ge=0, le=MOST_SAMPLES)]
+Amount = Annotated[float, Meta(ge=0.0, le=float(MOST_SAMPLES))]
+Share = Annotated[float, Meta(ge=0.0, le=1.0)]
+
+
+class Dropped(InvalidMessage):
+    """A message that is not counted; `reason` is the label under which it is reported.
+
+    >>> raise Dropped("source", "'hall' on the topic of 'kitchen'")
+    Traceback (most recent call last):
+    hinge.fleet.messages.Dropped: another device's name than that of its topic: 'hall' on the topic of 'kitchen'
+    """
+
+    def __init__(self, reason: str, problem: str) -> None:
+        super().__init__(f"{REASONS[reason]}: {problem}")
+        self.reason = reason
+
+
+class Evidence(Struct, frozen=True, gc=False):
+    """What a device has seen itself: offloads per bin, and in how many local agreed."""
+
+    hinge: int
+    device: Name
+    gate: Identity
+    counter: Count  # only grows: of two messages of a device, the one with the larger is the later
+    samples: Count  # decided so far
+    offloads: tuple[Amount, ...]
+    agreements: tuple[Amount, ...]
+
+
+class Presence(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Whether a device is there, and its figures; of one that vanished, they are those of its last connection."""
+
+    hinge: int
+    device: Name
+    online: bool
+    samples: Count = 0
+    offloads: Count = 0
+    agreement: Share | None = None  # of local with remote, in what the evidence counts
+    price: Share | None = None  # what an offload costs; None: it is learned
+
+
+class Table(NamedTuple):
+    """For a device that only looks up: how many samples of each bin it may accept from now on."""
+
+    gate: str
+    counter: int
+    licences: tuple[int, ...]
+
+
+# -- topics -----------------------------------------------------------------------------------------------------------
+
+
+def checked_name(owner: str, what: str, name: object) -> str:
+    """A name that can stand in a topic.
+
+    >>> checked_name("Fleet", "device", "a/b")
+    Traceback (most recent call last):
+    hinge.errors.InvalidValue: Fleet: device must be 1 to 64 of A-Z a-z 0-9 _ . - and more than dots, got 'a/b'
+    """
+    try:
+        if name == TABLE:
+            raise InvalidMessage(f"{what} must not be {TABLE!r}, which has a meaning of its own in topics")
+        return model_name(name, what)
+    except InvalidMessage as error:
+        raise InvalidValue(owner, what, str(error).removeprefix(f"{what} ")) from None
+
+
+def topic(fleet: str, device: str, kind: str) -> str:
+    """Where a device publishes its evidence or status.
+
+    >>> topic("cams", "kitchen", "evidence")
+    'hinge/1/cams/kitchen/evidence'
+    """
+    return f"{ROOT}/{fleet}/{device}/{kind}"
+
+
+def subscription(fleet: str) -> str:
+    """Matches the evidence of all devices, and that by other versions of Hinge, which is to be noticed.
+
+    >>> subscription("cams")
+    'hinge/+/cams/+/evidence'
+    """
+    return f"hinge/+/{fleet}/+/evidence"
+
+
+def source(name: str, fleet: str, kind: str) -> str:
+    """The device whose topic this is."""
+    levels = name.split("/") if len(name) <= 256 else []
+    if len(levels) != 5 or [levels[0], *levels[2:5:2]] != ["hinge", fleet, kind]:
+        raise Dropped("topic", shown(name, 100))
+    if levels[1] != str(VERSION):
+        raise Dropped("version", f"{shown(name, 100)}; this Hinge speaks {VERSION}")
+    try:
+        return checked_name("Fleet", "device", levels[3])
+    except InvalidValue:
+        raise Dropped("topic", shown(name, 100)) from None
+
+
+def identity(gate: Gate, models: str = "") -> str:
+    """What two gates must share for their evidence to mean the same: bins, measure, policy, and what the models are.
+
+    >>> identity(Gate(offload_cost=0.5)) == identity(Gate(offload_cost=0.3)) != identity(Gate(offload_cost=0.3, bins=8))
+    True
+    """
+    policy = gate.policy.unlimited
+    settings = {name: getattr(policy, name) for name in policy.merges_on}
+    described = [gate.description(), policy.name, settings, models]
+    return hashlib.sha256(msgspec.json.encode(described, order="sorted")).hexdigest()[:16]
+
+
+# -- evidence and status ----------------------------------------------------------------------------------------------
+
+
+def longest(bins: int) -> int:
+    """The most bytes that evidence of so many bins can take: each number has 16 digits, a point and a comma at most."""
+    return 512 + 2 * 18 * bins
+
+
+_EVIDENCE = msgspec.json.Decoder(Evidence)
+_PRESENCE = msgspec.json.Decoder(Presence)
+_VERSION = msgspec.json.Decoder(dict[str, Any])
+
+
+def build_evidence(
+    device: str, gate: str, counter: int, samples: int, offloads: Sequence[float], agreements: Sequence[float]
+) -> bytes:
+    """The message of a device's own evidence.
+
+    >>> print(build_evidence("kitchen", "0123456789abcdef", 90, 90, [0.0, 12.0], [0.0, 11.5]).decode())
+    {"hinge":1,"device":"kitchen","gate":"0123456789abcdef","counter":90,"samples":90,"offloads":[0,12],"agreements":[0,11.5]}
+    """
+    agreed = map(min, agreements, offloads)  # sums of prices may round
+    columns = {"offloads": list(map(_short, offloads)), "agreements": list(map(_short, agreed))}
+    return msgspec.json.encode(
+        {"hinge": VERSION, "device": device, "gate": gate, "counter": counter, "samples": samples, **columns}
+    )
+
+
+def parse_evidence(name: str, payload: bytes, fleet: str, gate: str, bins: int) -> Evidence:
+    """The evidence in a message, if it is one of a device of the fleet with such a gate."""
+    device = source(name, fleet, "evidence")
+    found = _read(payload, _EVIDENCE, device, longest(bins))
+    if found.gate != gate or not len(found.offloads) == len(found.agreements) == bins:
+        raise Dropped("gate", f"{shown(device)} has gate {found.gate} of {len(found.offloads)} bins, we {gate}")
+    if any(agreed > seen for agreed, seen in zip(found.agreements, found.offloads, strict=True)):
+        raise Dropped("counts", f"{shown(device)} has more agreements than offloads")
+    if sum(found.offloads) > found.samples + 1e-6 * bins:  # numbers are rounded in messages
+        raise Dropped("counts", f"{shown(device)} has {sum(found.offloads):g} offloads of {found.samples} samples")
+    return found
+
+
+def build_presence(presence: Presence) -> bytes:
+    """The message of a device's status.
+
+    >>> print(build_presence(Presence(1, "kitchen", online=True, samples=90, offloads=12, price=0.5)).decode())
+    {"hinge":1,"device":"kitchen","online":true,"samples":90,"offloads":12,"price":0.5}
+    """
+    return msgspec.json.encode(presence)
+
+
+def parse_presence(name: str, payload: bytes, fleet: str) -> Presence:
+    """The status in a message of a device of the fleet."""
+    return _read(payload, _PRESENCE, source(name, fleet, "status"), longest(0))
+
+
+def _read(payload: bytes, decoder: msgspec.json.Decoder[T], device: str, most: int) -> T:
+    """What a decoder makes of a message, if it is of our version and says that it is of this device."""
+    if len(payload) > most:
+        raise Dropped("size", f"{len(payload)} bytes by {shown(device)}, and there can be {most}")
+    try:
+        found: Any = decoded(payload, decoder)
+    except InvalidMessage as error:
+        if _newer(payload):
+            raise Dropped("version", f"a message of {shown(device)}; this Hinge speaks {VERSION}") from None
+        raise Dropped("format", f"{shown(device)} sent {error}") from None
+    if found.hinge != VERSION:
+        raise Dropped("version", f"a message of {shown(device)}; this Hinge speaks {VERSION}")
+    if found.device != device:
+        raise Dropped("source", f"{shown(found.device)} on the topic of {shown(device)}")
+    return found  # type: ignore[no-any-return]  # as the decoder's type says
+
+
+def _newer(payload: bytes) -> bool:
+    try:
+        version = decoded(payload, _VERSION).get("hinge")
+    except InvalidMessage:
+        return False
+    return type(version) is int and version != VERSION
+
+
+def _short(value: float) -> float:
+    """A whole number where it is one, as most are: half as long."""
+    return int(value) if value == int(value) else round(value, 6)
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+MOST_BINS, LATEST = 255, 2**32 - 1  # as in hinge.h
+_HEAD, _CRC, _MAGIC = struct.Struct("<2sBBIQ"), struct.Struct("<I"), b"hT"  # version, bins, counter, gate
+
+
+def build_table(table: Table) -> bytes:
+    """The message of a table: a head, a licence for each bin, and the CRC of both, all little-endian.
+
+    >>> len(build_table(Table("0123456789abcdef", 7, (0,) * 16)))
+    84
+    """
+    head = _HEAD.pack(_MAGIC, VERSION, len(table.licences), table.counter, int(table.gate, 16))
+    body = head + struct.pack(f"<{len(table.licences)}I", *(min(each, LATEST) for each in table.licences))
+    return body + _CRC.pack(zlib.crc32(body))
+
+
+def parse_table(payload: bytes, gate: str, bins: int) -> Table:
+    """The table in a message, if it is one for such a gate."""
+    if len(payload) != _HEAD.size + 4 * bins + _CRC.size:
+        raise Dropped("size", f"a table of {bins} bins, in {len(payload)} bytes")
+    magic, version, count, counter, number = _HEAD.unpack(payload[: _HEAD.size])
+    if magic != _MAGIC or _CRC.unpack(payload[-_CRC.size :])[0] != zlib.crc32(payload[: -_CRC.size]):
+        raise Dropped("format", "a table that does not match its CRC")
+    if version != VERSION:
+        raise Dropped("version", f"a table of version {version}; this Hinge speaks {VERSION}")
+    if count != bins or f"{number:016x}" != gate:
+        raise Dropped("gate", f"a table of {count} bins for gate {number:016x}, and we have {gate}")
+    return Table(gate, counter, struct.unpack(f"<{bins}I", payload[_HEAD.size : -_CRC.size]))
