@@ -1,8 +1,10 @@
 """The command `serve`: what it says, how it refuses, and how it ends."""
 
+import ctypes
 import signal
 import socket
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -56,6 +58,16 @@ def test_it_finishes_what_is_under_way_and_ends_well(number: signal.Signals) -> 
         assert infer(url, "fashion-local", images()).status == 503
         connection.sendall(last)
         assert read_reply(connection).status == 200
+        assert ended(process) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists a process's threads as files")
+def test_a_signal_that_another_thread_receives_ends_it_too() -> None:
+    """As the kernel may choose, where the main thread has just been stopped and continued."""
+    with serving("fashion-local") as (process, _):
+        threads = {int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()}
+        other = max(threads - {process.pid})
+        assert ctypes.CDLL(None).tgkill(process.pid, other, signal.SIGTERM) == 0
         assert ended(process) == 0
 
 

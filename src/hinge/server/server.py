@@ -37,6 +37,7 @@ MIN_TOKEN = 16  # characters of a token
 START_S = 30.0
 KEEP_ALIVE_S = 75  # for which a connection may be idle: devices ask seldom, and connecting takes a round trip
 MAX_HEAD_BUFFER = 64 * 2**10  # of h11; headers are refused before they reach it
+_LOOK_S = 0.5
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
 
 
@@ -173,7 +174,8 @@ class Server:
         before = {number: signal.signal(number, lambda *_: run.stop()) for number in SIGNALS if in_main}
         try:
             announce(self.url)
-            run.stopping.wait()
+            while not run.stopping.wait(_LOOK_S):
+                pass  # a signal that the kernel gave to another thread is handled here, and wakes nobody
         finally:
             if not run.stopping.is_set():  # an error
                 run.stop()

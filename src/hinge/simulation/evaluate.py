@@ -18,7 +18,7 @@ from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.costs import shifted_cost
 from hinge.errors import InvalidTrace, InvalidType, InvalidValue
 from hinge.gate import DEFAULT_BINS, Gate
-from hinge.policies import Policy, build, policy_class, policy_names
+from hinge.policies import AlwaysRemote, Policy, build, policy_class, policy_names
 from hinge.simulation.engine import Playable, Progress, by_name, run_seeds, simulate
 from hinge.simulation.results import Results
 from hinge.simulation.sources import (
@@ -215,8 +215,8 @@ def in_possible_worlds(
     """The results of policies on the likeliest curve, and the interval of each one's cost.
 
     What a policy accepts is as on that curve, or as on the cheapest and dearest, whichever gives the wider interval;
-    how much of that agrees is anything possible. `play` runs the policies, with these seeds. Where anything is open
-    at all, either end lies CLOSEST further out: a few runs cannot tell more.
+    how much of that agrees is anything possible. `play` runs the policies, with these seeds. Either end lies CLOSEST
+    further out, as a few runs cannot tell more, but for always-remote: it accepts nothing, whatever agrees.
     """
     curves = (estimate.agreement, *estimate.extremes(offload_cost))
     worlds = [likely(estimate, offload_cost, agreement) for agreement in curves]
@@ -227,8 +227,8 @@ def in_possible_worlds(
     intervals = {}
     for name in fit:
         low, high = min(fit[name][0], cheap[name][0]), max(fit[name][1], dear[name][1])
-        is_open = high - low > 1e-6  # else they differ by rounding
-        intervals[name] = (max(0.0, low - CLOSEST), min(1.0, high + CLOSEST)) if is_open else (low, high)
+        more = 0.0 if name == AlwaysRemote.name else CLOSEST
+        intervals[name] = (max(0.0, low - more), min(1.0, high + more))
     return replace(played[0], complete=all(results.complete for results in played)), intervals
 
 
