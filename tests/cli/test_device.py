@@ -336,7 +336,7 @@ def test_settings_that_make_no_sense(arguments: list[str], problem: str, capsys:
 
 def test_a_measure_that_does_not_fit_the_scores_is_no_bug(capsys: Captured) -> None:
     said = refusal(capsys, "device", "fashion", "--confidence", "max_probability")
-    assert said.startswith("hinge: max_probability: outputs must be from 0 to 1, got ")
+    assert said.startswith(f"hinge: {fashion.local_model()}: max_probability: outputs must be from 0 to 1, got ")
 
 
 def test_a_state_of_another_policy_or_in_use(

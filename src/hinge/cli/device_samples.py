@@ -103,7 +103,7 @@ def from_arrays(path: Path, wanted: str | None = None) -> Stream:
     truths: list[Any] = []
     labelled = next((name for name in _LABELS if name in arrays.files), None)
     unread = [name for name in arrays.files if name not in (names[0], labelled)]
-    if unread and not (wanted and labelled):
+    if unread and not (labelled and (wanted or names[0] in _ARRAYS)):  # else there is nothing to guess
         which = f"the samples are in {names[0]!r}, {f'their labels in {labelled!r}' if labelled else 'without labels'}"
         named = f"--input names the samples, and labels are called {' or '.join(map(repr, _LABELS))}"
         console.warn(f"{path}: {which}, and {', '.join(map(repr, unread))} not read: {named}")

@@ -122,7 +122,8 @@ class Classifier:
             try:
                 confidence = float(self._measure(scores))  # refuses scores that are no finite numbers, and says why
             except InvalidValue as error:
-                raise InvalidModel(f"{self!r}: {error}: is a number of the sample NaN, or too large?") from None
+                cause = "" if np.isfinite(scores).all() else ": is a number of the sample NaN, or too large?"
+                raise InvalidModel(f"{self!r}: {error}{cause}") from None
             best = int(np.argmax(scores))
         return (best if self._labels is None else self._named(best, len(scores))), confidence
 
