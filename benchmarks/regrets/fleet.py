@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hinge import UniformBins, load_trace
 from hinge.simulation.engine import Threads
-from hinge.simulation.fleet import Fleet, Lie, Pooling, simulate_fleet
+from hinge.simulation.fleet import Lie, Pooling, SimulatedFleet, simulate_fleet
 from hinge.simulation.sources import FixedCosts, Resampled
 from hinge.traces import trace_names
 
@@ -75,7 +75,7 @@ def measured(trial: Trial) -> tuple[float, float, float]:
     sources = [Resampled(load_trace(trace), UniformBins(BINS), FixedCosts(trial.cost)) for trace in trial.traces]
     devices = [sources[k * len(sources) // trial.devices] for k in range(trial.devices)]
     network = NETWORKS.get(trial.network)
-    fleet = Fleet(
+    fleet = SimulatedFleet(
         devices, [trial.lie] * trial.liars, brokers=(lambda rounds: network(rounds, trial.devices)) if network else None
     )
     runs = simulate_fleet(
@@ -97,7 +97,8 @@ class Measures(dict[Trial, tuple[float, float, float]]):
 def run_all(trials: Iterable[Trial]) -> Measures:
     """Measure, on all cores."""
     trials = sorted({*trials}, key=lambda trial: -(trial.devices**2) * trial.runs * trial.horizon)
-    simulate_fleet(Fleet([Resampled(load_trace("fashion"), UniformBins(BINS), FixedCosts(0.5))] * 2), 0.5, horizon=10)
+    source = Resampled(load_trace("fashion"), UniformBins(BINS), FixedCosts(0.5))
+    simulate_fleet(SimulatedFleet([source] * 2), 0.5, horizon=10)
     with get_context("fork").Pool(len(os.sched_getaffinity(0))) as pool:  # compiled once, above
         return Measures(zip(trials, pool.map(measured, trials, chunksize=1), strict=True))
 

@@ -6,20 +6,29 @@ import pytest
 from hinge.policies import Sentinel
 from hinge.simulation import simulate
 from hinge.simulation.engine import run_seeds
-from hinge.simulation.fleet import Fleet, Lie, Pooling, filtered, median_of_means, rounds_until, simulate_fleet, tell
+from hinge.simulation.fleet import (
+    Lie,
+    Pooling,
+    SimulatedFleet,
+    filtered,
+    median_of_means,
+    rounds_until,
+    simulate_fleet,
+    tell,
+)
 from hinge.simulation.sources import FixedCosts, Samples, Synthetic
 
 CURVE = Synthetic([0.05, 0.2, 0.4, 0.7, 0.9, 0.98], FixedCosts(0.5), weights=[1, 2, 2, 2, 3, 5])
 
 
-def regret(fleet: Fleet, pooling: Pooling = Pooling.ROBUST, horizon: int = 600, runs: int = 4) -> float:
+def regret(fleet: SimulatedFleet, pooling: Pooling = Pooling.ROBUST, horizon: int = 600, runs: int = 4) -> float:
     return float(
         np.mean([run.regret[-1].mean() for run in simulate_fleet(fleet, 0.5, pooling, horizon=horizon, runs=runs)])
     )
 
 
 def test_a_device_alone_has_the_regret_that_simulate_finds() -> None:
-    run = simulate_fleet(Fleet([CURVE] * 2), 0.5, Pooling.ALONE, horizon=400, seed=3, machine_code=False)[0]
+    run = simulate_fleet(SimulatedFleet([CURVE] * 2), 0.5, Pooling.ALONE, horizon=400, seed=3, machine_code=False)[0]
     for device, seed in enumerate(run_seeds(run_seeds(3, 1)[0], 2)):
 
         class Fixed:
@@ -36,7 +45,8 @@ def test_a_device_alone_has_the_regret_that_simulate_finds() -> None:
 
 def test_machine_code_gives_the_same_bits() -> None:
     pytest.importorskip("numba")
-    fleet = Fleet([CURVE] * 6, [Lie.SLY], brokers=lambda rounds: np.tile([0, 0, 0, 1, 1, -1], (len(rounds), 1)))
+    brokers = [0, 0, 0, 1, 1, -1]
+    fleet = SimulatedFleet([CURVE] * 6, [Lie.SLY], brokers=lambda rounds: np.tile(brokers, (len(rounds), 1)))
     for pooling in Pooling:
         one, other = (simulate_fleet(fleet, 0.5, pooling, horizon=300, machine_code=code)[0] for code in (False, True))
         assert np.array_equal(one.regret, other.regret)
@@ -44,20 +54,20 @@ def test_machine_code_gives_the_same_bits() -> None:
 
 
 def test_sharing_saves_and_liars_do_not_spoil_it() -> None:
-    honest, lying = Fleet([CURVE] * 12), Fleet([CURVE] * 12, [Lie.OVER] * 2)
+    honest, lying = SimulatedFleet([CURVE] * 12), SimulatedFleet([CURVE] * 12, [Lie.OVER] * 2)
     assert regret(honest) < 0.6 * regret(honest, Pooling.ALONE)
     assert regret(lying) < 0.8 * regret(lying, Pooling.ALONE) < regret(lying, Pooling.MERGE)
 
 
 def test_who_is_away_is_alone_and_tells_nothing() -> None:
-    away = Fleet([CURVE] * 5, brokers=lambda rounds: np.full((len(rounds), 5), -1))
+    away = SimulatedFleet([CURVE] * 5, brokers=lambda rounds: np.full((len(rounds), 5), -1))
     shared, alone = (simulate_fleet(away, 0.5, p, horizon=300)[0] for p in (Pooling.ROBUST, Pooling.ALONE))
     assert np.array_equal(shared.regret, alone.regret)
     assert shared.messages.sum() == 0
 
 
 def test_messages_grow_like_the_logarithm_of_what_was_seen() -> None:
-    messages = simulate_fleet(Fleet([CURVE] * 3), 0.5, horizon=2000)[0].messages
+    messages = simulate_fleet(SimulatedFleet([CURVE] * 3), 0.5, horizon=2000)[0].messages
     assert messages.max() < 40
 
 

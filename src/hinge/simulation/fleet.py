@@ -61,7 +61,7 @@ class Lie(IntEnum):
 
 
 @dataclass(frozen=True)
-class Fleet:
+class SimulatedFleet:
     """Devices, each with a stream; the first ones may lie, and a device may be away or at a broker of its own.
 
     `brokers` says for each time (a row) at which broker every device is; -1: at none.
@@ -266,7 +266,7 @@ def rounds_until(horizon: int, times: Sequence[int] = ()) -> Wholes:
 
 
 def simulate_fleet(
-    fleet: Fleet,
+    fleet: SimulatedFleet,
     offload_cost: float,
     pooling: Pooling = Pooling.ROBUST,
     *,
@@ -280,7 +280,7 @@ def simulate_fleet(
     """Run a fleet whose devices pool in this way; regret is at `times` and at the horizon.
 
     >>> from hinge.simulation.sources import FixedCosts, Synthetic
-    >>> fleet = Fleet([Synthetic([0.1, 0.3, 0.8, 0.95], FixedCosts(0.5))] * 8, lies=[Lie.OVER])
+    >>> fleet = SimulatedFleet([Synthetic([0.1, 0.3, 0.8, 0.95], FixedCosts(0.5))] * 8, lies=[Lie.OVER])
     >>> def regret(pooling):
     ...     return simulate_fleet(fleet, 0.5, pooling, horizon=300, machine_code=False)[0].regret.mean()
     >>> bool(regret(Pooling.ROBUST) < regret(Pooling.ALONE) < regret(Pooling.MERGE))
