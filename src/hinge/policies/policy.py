@@ -490,7 +490,7 @@ class Policy(ABC):
         return "decision must be waiting for feedback (learned before, or too many came after it)"
 
     def _checked_agreement(self, decision: Decision, agreed: float | None) -> float:
-        if agreed is True or agreed is False:
+        if agreed is True or agreed is False or (type(agreed) is float and 0.0 <= agreed <= 1.0):  # what devices give
             return float(agreed)
         if agreed is None and not decision.offload and Need.AGREEMENT not in self.needs:
             return 1.0  # unknown for an accepted sample: no error was seen
@@ -499,6 +499,8 @@ class Policy(ABC):
         return share(type(self).__name__, "agreed", agreed)
 
     def _checked_cost(self, decision: Decision, cost: float | None) -> float:
+        if type(cost) is float and 0.0 <= cost <= 1.0:
+            return cost
         if cost is not None:
             return share(type(self).__name__, "cost", cost)
         if self.offload_cost is None and self.weighs_cost and (decision.offload or Need.COST in self.needs):
