@@ -334,7 +334,7 @@ def test_a_recording_that_was_killed_in_its_first_line_starts_again(tmp_path: Pa
 def test_samples_without_a_digest_are_recorded_unless_there_is_a_file(tmp_path: Path) -> None:
     samples = [lambda: 1, lambda: 2]
     assert len(record(lambda _: [0.0, 1.0], lambda _: 1, samples)) == 2
-    with pytest.raises(TypeError, match="record: with out, samples must be arrays or be pickled, got <function"):
+    with pytest.raises(TypeError, match="record: with out, samples must be arrays, or like JSON, got <function"):
         record(lambda _: [0.0, 1.0], lambda _: 1, samples, out=tmp_path / "log.npz")
 
 

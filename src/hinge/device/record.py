@@ -11,7 +11,6 @@ import errno
 import json
 import logging
 import os
-import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from hinge._checks import positive, whole
@@ -251,9 +251,12 @@ def _digest(sample: Any) -> str:
     except ValueError:  # lists of different lengths
         array = np.empty(0, object)
     try:
-        content = pickle.dumps(sample) if array.dtype.hasobject else array.dtype.str.encode() + array.tobytes()
-    except (pickle.PicklingError, TypeError, AttributeError) as error:
-        raise TypeError(f"record: with out, samples must be arrays or be pickled, got {sample!r:.50}") from error
+        if array.dtype.hasobject:
+            content = msgspec.json.encode(sample, enc_hook=lambda part: np.asarray(part).tolist(), order="sorted")
+        else:
+            content = array.dtype.str.encode() + array.tobytes()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"record: with out, samples must be arrays, or like JSON, got {sample!r:.50}") from error
     return blake2b(content, digest_size=8).hexdigest()
 
 
