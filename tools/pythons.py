@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
 NEEDED = ("test", "sim", "cli", "device", "server", "fleet")
-OPTIONAL = ("parquet", "report", "grpc", "images", "litert", "openvino")
+OPTIONAL = ("parquet", "report", "plot", "grpc", "images", "litert", "openvino")
 QUICK = "not slow and not server and not docs and not embedded and not peers"
 _STAMP = "installed"
 
@@ -47,6 +47,7 @@ def _version(python: str) -> str:
 def environment(python: Path) -> Path:
     """A virtual environment of a Python with what the quick tests need; made on first use."""
     contents = b"".join((ROOT / name).read_bytes() for name in ("pyproject.toml", "constraints.txt"))
+    contents += " ".join((*NEEDED, *OPTIONAL)).encode()
     key = hashlib.sha256(contents).hexdigest()[:8]
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = home / "hinge" / "pythons" / f"{_version(str(python))}-{key}"
