@@ -72,7 +72,7 @@ def test_batches_travel_as_batches(served: Peer, triton: Peer, expected: list[An
     remote = OnnxModel(fashion.remote_model()).many(images[:200]).argmax(axis=1).tolist()
     for peer in (served, triton):
         with _device(Device, OpenInference(peer.url, "remote")) as device:
-            answers = device.infer_many(images[:200])
+            answers = device.infer_many(images[:200], together=True)
             assert [answer.label for answer in answers] == [fashion.CLASSES[label] for label in remote]
             assert device.status.attempts.attempts == 7  # 200 samples in requests of 32
 
