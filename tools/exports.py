@@ -20,7 +20,7 @@ DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 def package_file(package: str, path: str) -> Path:
     """A file in an installed package, which is not imported."""
-    places = find_spec(package).submodule_search_locations  # type: ignore[union-attr]
+    places = find_spec(package).submodule_search_locations  # type: ignore[union-attr]  # it was just installed
     return Path(next(iter(places or []))) / path
 
 

@@ -49,7 +49,7 @@ class Panel:
 def need_plotly() -> None:
     """Raise `ImportError`, with the remedy, if there is no plotly."""
     try:
-        import plotly  # noqa: F401
+        import plotly  # noqa: F401  # only to see that it is there
     except ImportError as error:
         raise ImportError(f"a report needs plotly ({error}): pip install 'hinge-gate[report]'") from error
 
@@ -65,7 +65,7 @@ def check_picture(path: Path) -> None:
         need_plotly()
         return
     try:
-        import matplotlib  # noqa: F401
+        import matplotlib  # noqa: F401  # only to see that it is there
     except ImportError as error:
         wanted = f"a picture as {path.suffix} needs matplotlib, one as .html does not"
         raise ImportError(f"{wanted} ({error}): pip install 'hinge-gate[plot]'") from error

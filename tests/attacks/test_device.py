@@ -728,6 +728,7 @@ def test_l13_hung_lookups_share_one_thread_and_keep_no_event_loop(
     def started() -> list[str]:
         """The threads since then, without those of the local model: it has as many as it needs, up to a core each."""
         names = [thread.name for thread in threading.enumerate() if thread not in before]
+        assert sum(name.startswith("hinge-local") for name in names) <= (os.cpu_count() or 1)
         return [name for name in names if not name.startswith("hinge-local")]
 
     async def main() -> None:

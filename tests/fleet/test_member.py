@@ -27,13 +27,6 @@ NOBODY = "mqtt://127.0.0.1:9"
 IDENTITY = identity(Gate(Sentinel(BINS, 0.5)))
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LISTEN_S", 0.3)
-    monkeypatch.setattr(module, "PAUSE_S", 0.1)
-    monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.2)
-
-
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Amqtt]:
     with Amqtt(tmp_path) as server:

@@ -31,13 +31,6 @@ EXAMPLE = Path(__file__).parents[2] / "deploy" / "mosquitto"
 FIVE: dict[str, Any] = {"mqtt": "5"}
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LISTEN_S", 0.3)
-    monkeypatch.setattr(module, "PAUSE_S", 0.1)
-    monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.2)
-
-
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Mosquitto]:
     with Mosquitto(tmp_path, "allow_anonymous true") as server:
