@@ -2,8 +2,9 @@
 
 import gc
 import sys
+import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
@@ -60,6 +61,16 @@ def drive(policy: Policy, samples: int) -> int:
         elif told:
             policy.learn(decision, cost=0.5)
     return offloads
+
+
+@pytest.fixture(autouse=True)
+def alone() -> Iterator[None]:
+    """No other thread of the process runs, and allocates, while a test counts blocks: nothing here waits."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(60.0)
+    time.sleep(0.05)  # whoever waited for a turn by the old interval takes it now
+    yield
+    sys.setswitchinterval(interval)
 
 
 def kept(run: Callable[[int], object], samples: int) -> tuple[int, int]:
