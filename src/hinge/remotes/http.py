@@ -13,9 +13,9 @@ import asyncio
 import encodings.idna  # noqa: F401  # getaddrinfo loads it, and caches a failure if no descriptor is left just then
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from threading import Lock, Thread
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -135,6 +135,42 @@ class HttpClient:
             connection.stream.close()
         return response
 
+    @asynccontextmanager
+    async def stream_async(
+        self, request: Request, deadline: Deadline, stall_s: float
+    ) -> AsyncIterator[tuple[Response, AsyncIterator[bytes]]]:
+        """The response without its body, and the body piece by piece; each has `stall_s` to come after the last.
+
+        The deadline is for connecting, always anew: a network that is down is noticed then, and not by silence, as a
+        response may take as long as it likes.
+        """
+        with _failures():
+            async with asyncio.timeout(deadline.left()):
+                stream = await _LoopStream.connected(self._address, self._tls, deadline)
+        connection, whole = _Connection(stream), False
+
+        async def more() -> None:
+            nonlocal whole
+            with _failures():
+                async with asyncio.timeout(stall_s):
+                    whole = connection.receive(await stream.read()) is not None
+
+        async def pieces() -> AsyncIterator[bytes]:
+            while True:
+                if piece := connection.piece():
+                    yield piece
+                if whole:
+                    return
+                await more()
+
+        try:
+            stream.write(connection.start(self._events(request), request.limit))
+            while (head := connection.head()) is None:
+                await more()
+            yield head, pieces()
+        finally:
+            stream.close()
+
     async def close_async(self) -> None:
         """Close the idle connections of the running event loop."""
         for connection in self._idle_of.pop(asyncio.get_running_loop(), []):
@@ -196,8 +232,17 @@ class _Connection(Generic[Stream]):
                 if self._interim > _MAX_INTERIM or event.status_code == 101:
                     raise RemoteInvalid(f"{self._interim} interim responses, the last with status {event.status_code}")
             else:
-                return self._response()
+                return self._response(bytes(self._body))
         return None
+
+    def head(self) -> Response | None:
+        """The response as far as its headers, once they are here."""
+        return None if self._head is None else self._response(b"")
+
+    def piece(self) -> bytes:
+        """What has come of the body since the last piece; the limits hold for each piece."""
+        piece, self._body, self._chunks = bytes(self._body), bytearray(), 0
+        return piece
 
     def may_be_reused(self) -> bool:
         """Whether another request may follow; not if more was sent than the response, which would answer it."""
@@ -207,11 +252,11 @@ class _Connection(Generic[Stream]):
         self._protocol.start_next_cycle()
         return True
 
-    def _response(self) -> Response:
+    def _response(self, body: bytes) -> Response:
         if self._head is None:
             raise ConnectionError("the server closed the connection without a response")
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in self._head.headers}
-        return Response(self._head.status_code, headers, bytes(self._body), self._sent + self._received)
+        return Response(self._head.status_code, headers, body, self._sent + self._received)
 
     def _check_size(self, size: int) -> None:
         if size > self._limit:

@@ -1,0 +1,122 @@
+"""The command `gateway`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from hinge.cli import console, options
+from hinge.cli.device import DEFAULT, fleet_of, policy_of, price_of, with_target
+from hinge.cli.device_models import Certificates
+from hinge.cli.options import UsageError
+from hinge.cli.serve import reachable, tls_of
+from hinge.oip.access import read_token
+
+
+def command(
+    local: Annotated[
+        str | None, typer.Option(metavar="URL", help="The local server: its base URL, such as http://127.0.0.1:8081/v1.")
+    ] = None,
+    remote: Annotated[str | None, typer.Option(metavar="URL", help="The remote server, likewise.")] = None,
+    local_model: Annotated[
+        str | None, typer.Option(help="What requests name the model to the local server; without it, as they came.")
+    ] = None,
+    remote_model: Annotated[str | None, typer.Option(help="The same for the remote server.")] = None,
+    local_key_file: Annotated[
+        Path | None, typer.Option(help="A file with the API key for the local server; or set HINGE_LOCAL_KEY.")
+    ] = None,
+    remote_key_file: Annotated[
+        Path | None, typer.Option(help="A file with the API key for the remote server; or set HINGE_REMOTE_KEY.")
+    ] = None,
+    task: Annotated[
+        str,
+        typer.Option(
+            help="What the answers are, of which the gate decides: 'options:A,B,C', 'number', 'json' (requests with a "
+            "response_format), or 'text' (requests with max_tokens of 64 at most)."
+        ),
+    ] = "text",
+    otherwise: Annotated[
+        Literal["local", "remote"],
+        typer.Option(help="Who answers what cannot be gated: streams, tools, images, several or long answers."),
+    ] = "local",
+    policy: options.Policy = DEFAULT,
+    set: options.Set = [],  # noqa: B006  # Typer gives every call a list of its own
+    audit: options.Audit = None,
+    target: options.Target = None,
+    offload_cost: options.Price = None,
+    price_per_call: options.PricePerCall = None,
+    price_per_ms: options.PricePerMs = None,
+    price_per_byte: options.PricePerByte = None,
+    wrong_answer: options.WrongAnswer = None,
+    alpha: options.Alpha = None,
+    bins: options.Bins = 16,
+    seed: options.Seed = 0,
+    at_most: options.AtMost = None,
+    on_budget: options.OnBudget = None,
+    deadline_s: Annotated[
+        float, typer.Option(help="Seconds for the answer to a gated request; the local server may take half of them.")
+    ] = 30.0,
+    state: options.State = None,
+    shadow: options.Shadow = None,
+    fleet: options.Fleet = None,
+    fleet_name: options.FleetName = "fleet",
+    fleet_device: options.FleetDevice = None,
+    fleet_password_file: options.FleetPasswordFile = None,
+    home_assistant: options.HomeAssistant = False,
+    ca: options.Ca = None,
+    cert: options.Cert = None,
+    key: options.Key = None,
+    host: options.Host = "127.0.0.1",
+    port: options.Port = 8080,
+    token_file: options.OwnTokenFile = None,
+    tls_cert: options.TlsCert = None,
+    tls_key: options.TlsKey = None,
+    client_ca: options.ClientCa = None,
+    insecure: options.Insecure = False,
+    drain_s: options.DrainS = 10.0,
+    log_level: options.LogLevel = "info",
+    config: options.Config = None,
+) -> None:
+    """A gate in front of two servers of language models, for clients that speak OpenAI's protocol.
+
+    Example: hinge gateway --local http://127.0.0.1:8081/v1 --remote https://llm.example/v1 --task options:yes,no
+    """
+    from hinge.gateway import ChatGateway, ChatServer
+    from hinge.server.server import MIN_TOKEN
+
+    if local is None or remote is None:
+        raise UsageError("--local and --remote must name the two servers; see 'hinge gateway --help'")
+    prices = {"per_call": price_per_call, "per_ms": price_per_ms, "per_byte": price_per_byte}
+    certificates = Certificates(ca, cert, key)
+    policy = with_target(policy, target)
+    known, price = price_of(offload_cost, None, wrong_answer, **prices)
+    settings = options.policy_settings([policy], set, alpha=alpha, audit=audit, target=target)
+    parameters = {"offload_cost": known, "bins": bins, "seed": seed, **settings}
+    gateway = ChatGateway(
+        ChatServer(local, local_model, key=read_token(local_key_file, "HINGE_LOCAL_KEY")),
+        ChatServer(
+            remote, remote_model, key=read_token(remote_key_file, "HINGE_REMOTE_KEY"), tls=certificates.context()
+        ),
+        policy_of(policy, parameters, None, at_most, on_budget),
+        task=task_of(task),
+        otherwise=otherwise,
+        deadline_s=deadline_s,
+        device={
+            "price": price,
+            "state": state,
+            "shadow": shadow,
+            "fleet": fleet_of(fleet, fleet_name, fleet_device, fleet_password_file, certificates, home_assistant),
+        },
+        host=host,
+        port=port,
+        token=read_token(token_file, least=MIN_TOKEN),
+        tls=tls_of(tls_cert, tls_key, client_ca),
+        insecure=insecure,
+        drain_s=drain_s,
+        log_level=log_level,
+    )
+
+    def announce(url: str) -> None:
+        print(f"Serving at {url}/v1\nThe live page is at {reachable(url)}/", flush=True)
+
+    gateway.run(announce)

@@ -1,0 +1,4 @@
+"""Gateways: a device behind a protocol, so that a client changes nothing but an address."""
+
+from hinge.gateway.chat import ChatGateway as ChatGateway
+from hinge.gateway.openai import ChatServer as ChatServer

@@ -1,0 +1,297 @@
+"""A gateway for chat completions: a device between two servers, behind OpenAI's interface.
+
+    request ──can be checked──→ local server → gate ──accept──→ the local answer
+       │                                        └─offload→ the remote's answer, or the local one if that fails
+       └──everything else, streams included──→ the server of `otherwise`, or the other if that fails
+
+A local server that fails, or tells no log-probabilities, leaves the request to the remote, and nothing is learned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from hinge._checks import positive
+from hinge.device.async_device import AsyncDevice
+from hinge.device.metrics import DeviceCollector
+from hinge.device.reporter import Reporter
+from hinge.errors import RemoteFailed, RemoteInvalid, RemoteLate, printable
+from hinge.gate import Gate
+from hinge.gateway.openai import (
+    ChatServer,
+    Completion,
+    Json,
+    Refused,
+    error_body,
+    passed_on,
+    read_request,
+    why_not_gated,
+)
+from hinge.policies.policy import Policy
+from hinge.remotes import Deadline, Reply
+from hinge.server.app import App, Exchange
+from hinge.server.connections import Listener
+from hinge.server.limits import Refusal
+from hinge.server.live import read_report
+from hinge.server.observability import Metrics
+from hinge.server.openapi import OPERATIONS, Operation
+from hinge.server.server import BaseServer
+
+Source = Literal["local", "remote"]
+IN_FLIGHT = 64  # offloads at the same time
+REPORT_S = 0.5
+_NAME = "gateway"  # on the page, and in metrics
+_JSON = "application/json"
+_MAX_REASON = 400  # characters
+_NOT_OURS = ("/v2/models", "/openapi.json")  # operations of a server of models
+
+
+class Chat:
+    """A sample: a request that is gated, and the answers of both servers as they come."""
+
+    __slots__ = ("local", "remote", "request")
+
+    def __init__(self, request: Json, local: Completion) -> None:
+        self.request, self.local = request, local
+        self.remote: Completion | None = None
+
+
+class _Remote:
+    """The remote server as a device asks it; the answer stays with its sample."""
+
+    def __init__(self, server: ChatServer) -> None:
+        self._server = server
+
+    async def ask_async(self, samples: Sequence[Chat], deadline: Deadline) -> Reply:
+        (chat,) = samples
+        chat.remote = await self._server.ask(chat.request, deadline)
+        try:
+            return Reply([self.task.answer(chat.remote.text)], chat.remote.response.bytes)
+        except ValueError as error:
+            raise RemoteInvalid(error) from None
+
+    async def close_async(self) -> None:
+        await self._server.close()
+
+
+class _Heard:
+    def __init__(self, task: Any) -> None:
+        self.task = task
+
+    def answer(self, chat: Chat) -> Any:
+        return self.task.answer(chat.local), self.task.confidence(chat.local)
+
+    def answer_many(self, samples: Any) -> Any:
+        return [self.answer(chat) for chat in samples]
+
+
+_heard = _Heard
+
+
+class ChatGateway(BaseServer):
+    """Serves `/v1/chat/completions` and `/v1/models` in front of a local and a remote server.
+
+    A request whose answer can be checked is gated (see `why_not_gated`), and has `deadline_s` in all, of which the
+    local server may take half. All others go to the server of `otherwise`. `device` has settings of the `AsyncDevice`,
+    such as `state` or `shadow`; the rest are those of every server, such as `port` and `token`.
+    """
+
+    def __init__(
+        self,
+        local: ChatServer,
+        remote: ChatServer,
+        gate: Gate | Policy,
+        *,
+        task: Any,
+        otherwise: Source = "local",
+        deadline_s: float = 30.0,
+        device: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self.servers: dict[Source, ChatServer] = {"local": local, "remote": remote}
+        self.order: tuple[Source, Source] = ("local", "remote") if otherwise == "local" else ("remote", "local")
+        self.gate, self.task = gate, task
+        self.deadline_s = positive("ChatGateway", "deadline_s", deadline_s)
+        self._device = dict(device or {})
+
+    def make_app(self, metrics: Metrics, listener: Listener) -> App:
+        """The application, with its device."""
+        remote = _Remote(self.servers["remote"])
+        remote.task = self.task  # type: ignore
+        settings = {"deadline_s": self.deadline_s, "in_flight": IN_FLIGHT, **self._device}
+        device = AsyncDevice(_heard(self.task), remote, self.gate, **settings)
+        return ChatApp(self, device, metrics, listener)
+
+    async def watch(self, app: App, metrics: Metrics) -> None:
+        """Show the device on the page."""
+        while isinstance(app, ChatApp):
+            await asyncio.sleep(REPORT_S)
+            await app.show()
+
+
+class ChatApp(App):
+    """Answers chat requests."""
+
+    operations: ClassVar[Sequence[Operation]] = (
+        Operation("POST", "/v1/chat/completions", "chat", "Answer a chat", _JSON),
+        Operation("GET", "/v1/models", "models", "The models of the server that answers", _JSON),
+        *(each for each in OPERATIONS if not each.path.startswith(_NOT_OURS)),
+    )
+
+    def __init__(self, gateway: ChatGateway, device: AsyncDevice, metrics: Metrics, listener: Listener) -> None:
+        limits, log = gateway.limits, gateway.log
+        super().__init__(
+            {}, gateway.token, gateway.insecure, limits=limits, metrics=metrics, log=log, listener=listener
+        )
+        self._gateway, self._device, self._servers = gateway, device, gateway.servers
+        self._reporter = Reporter(device, None, _NAME)
+        metrics.registry.register(DeviceCollector(device))
+
+    def error_body(self, refusal: Refusal) -> bytes:
+        """A refusal in OpenAI's form."""
+        return error_body(refusal.status, refusal.reason, str(refusal))
+
+    async def close(self) -> None:
+        """Wait for offloads in flight, then close the device and the connections."""
+        await self._device.close()
+        await self._servers["local"].close()
+
+    async def show(self) -> None:
+        """Bring the page up to date."""
+
+        def made() -> Any:
+            return read_report(_NAME, msgspec.json.encode(self._reporter.report()))
+
+        self._reports.put(_NAME, await asyncio.to_thread(made), "127.0.0.1")
+
+    async def models(self, _: Request) -> Response:
+        """The models of the first server that tells them."""
+        failures: dict[Source, RemoteFailed] = {}
+        for name in self._gateway.order:
+            try:
+                found = await self._servers[name].models(Deadline.after(self._gateway.deadline_s))
+                return _response(found.body, _headers(name, "asked first" if not failures else _told(failures)))
+            except RemoteFailed as failure:
+                failures[name] = failure
+        return _unanswered(failures)
+
+    async def chat(self, request: Request) -> ASGIApp:
+        """The answer to a chat: gated, or of the server that it goes to otherwise."""
+        return partial(self._chat, request.scope["hinge.exchange"])
+
+    async def _chat(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange.model = _NAME
+        self._check_message(exchange)
+        with self.inferences.request() as exchange.body:
+            body = await exchange.body.receive(receive, exchange.declared, lambda: exchange.connection.received)
+            request = read_request(body)
+            reason = why_not_gated(request, self._gateway.task.name)
+
+            async def answer() -> None:
+                if reason is None:
+                    await (await self._gated(request))(scope, receive, send)
+                else:
+                    await self._pass_on(request, f"Not gated: {reason}.", scope, receive, send)
+
+            answering = asyncio.ensure_future(answer())
+            exchange.connection.cancels(answering)  # and with it the servers' work, if the client hangs up
+            try:
+                await answering
+            except asyncio.CancelledError:
+                exchange.connection.check()
+                raise
+
+    # -- gated --------------------------------------------------------------------------------------------------------
+
+    async def _gated(self, request: Json) -> Response:
+        deadline, failures = Deadline.after(self._gateway.deadline_s), dict[Source, RemoteFailed]()
+        with_logprobs = bool(request.get("logprobs"))
+        local = None
+        try:
+            asked = request if with_logprobs else {**request, "logprobs": True, "top_logprobs": 2}
+            local = await self._servers["local"].ask(asked, deadline.split(0.5))
+            if local.logprobs is not None:
+                return await self._decided(Chat(request, local), with_logprobs)
+            failures["local"] = RemoteInvalid("it tells no log-probabilities")
+        except RemoteFailed as failure:
+            failures["local"] = failure
+        self._log.write("warning", "not gated", problem=_told(failures))
+        try:
+            remote = await self._servers["remote"].ask(request, deadline)
+            return _response(remote.response.body, _headers("remote", f"Not gated: {_told(failures)}."))
+        except RemoteFailed as failure:
+            failures["remote"] = failure
+        if local is not None:
+            return _response(local.body(with_logprobs), _headers("local", f"Not gated: {_told(failures)}."))
+        return _unanswered(failures)
+
+    async def _decided(self, chat: Chat, with_logprobs: bool) -> Response:
+        answer = await self._device.infer(chat)
+        self._reporter.saw(answer)
+        headers = _headers(answer.source, answer.reason)
+        headers |= {"hinge-confidence": f"{answer.confidence:.4f}", "hinge-cost": f"{answer.cost:.6g}"}
+        if answer.source == "remote" and chat.remote is not None:
+            return _response(chat.remote.response.body, headers)
+        return _response(chat.local.body(with_logprobs), headers)
+
+    # -- everything else ----------------------------------------------------------------------------------------------
+
+    async def _pass_on(self, request: Json, reason: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """The answer of the first server that gives one, piece by piece as it comes."""
+        failures, begun = dict[Source, RemoteFailed](), False
+        for name in self._gateway.order:
+            try:
+                connected = Deadline.after(self._gateway.deadline_s)
+                async with self._servers[name].stream(request, connected) as (head, pieces):
+                    told = f"{reason} {_told(failures)}" if failures else reason
+                    headers = passed_on(head.headers) | _headers(name, told)
+                    raw = [(key.encode("latin-1"), value.encode("latin-1")) for key, value in headers.items()]
+                    await send({"type": "http.response.start", "status": head.status, "headers": raw})
+                    begun = True
+                    async for piece in pieces:
+                        await send({"type": "http.response.body", "body": piece, "more_body": True})
+                    await send({"type": "http.response.body", "body": b""})
+                return
+            except RemoteFailed as failure:
+                if begun:  # the client sees the stream end where it did, as cut
+                    raise
+                failures[name] = failure
+        await _unanswered(failures)(scope, receive, send)
+
+
+def _headers(source: Source, reason: str) -> dict[str, str]:
+    """Who answered, and why."""
+    plain = printable(reason, _MAX_REASON).encode("ascii", "replace").decode()
+    return {"hinge-answered-by": source, "hinge-reason": plain}
+
+
+def _response(body: bytes, headers: Mapping[str, str], status: int = 200) -> Response:
+    return Response(body, status, headers, media_type=_JSON)
+
+
+def _told(failures: Mapping[Source, RemoteFailed]) -> str:
+    """What went wrong with each server.
+
+    >>> _told({"local": RemoteLate("no answer in time")})
+    'the local server failed (late: no answer in time)'
+    """
+    return ", ".join(f"the {name} server failed ({each.kind}: {each})" for name, each in failures.items())
+
+
+def _unanswered(failures: Mapping[Source, RemoteFailed]) -> Response:
+    """The answer where there is none: the refusal of a server, if there is one, as the client can mend that."""
+    for name, failure in failures.items():
+        if isinstance(failure, Refused):
+            return _response(failure.body, _headers(name, _told(failures)), failure.status)
+    late = any(isinstance(failure, RemoteLate) for failure in failures.values())
+    status, code = (504, "late") if late else (502, "unavailable")
+    return _response(error_body(status, code, f"no answer: {_told(failures)}"), {}, status)
