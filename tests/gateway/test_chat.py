@@ -17,8 +17,6 @@ from hinge.gateway import ChatGateway, ChatServer
 from tests.gateway.shim import Options
 from tests.support.chat_server import FAILURES, ChatStandIn, dead_url
 
-pytestmark = pytest.mark.server
-
 MESSAGES = [{"role": "user", "content": "Is water wet? Answer yes or no."}]
 CHAT = "/v1/chat/completions"
 WAIT_S = 20.0

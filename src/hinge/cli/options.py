@@ -22,7 +22,7 @@ from hinge.policies import Policy as AnyPolicy
 from hinge.policies import policy_class, policy_names
 from hinge.simulation.evaluate import LEARNED
 
-SECTIONS = ("device", "serve")  # of a file of settings
+SECTIONS = ("device", "serve", "gateway")  # of a file of settings
 _PLACE = "FILE|URL"  # a path, unless it has a scheme
 _NAMES = "FILE|A,B,C"  # a path, if there is such a file
 _CONFIG = "config"  # the option that names the file, which cannot be set in it
@@ -70,7 +70,7 @@ def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
     content = _parsed(path)
     for name, part in content.items():
         if not isinstance(part, dict):
-            where = f"be a section, [{name}]" if name in SECTIONS else "stand below [device] or [serve]"
+            where = f"be a section, [{name}]" if name in SECTIONS else "stand below [device], [serve] or [gateway]"
             raise UsageError(f"{path}: {name!r} must {where}")
         if name not in SECTIONS:
             raise UsageError(f"{path}: no section is called {name!r}{did_you_mean(name, SECTIONS)}")
