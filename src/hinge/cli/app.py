@@ -37,6 +37,7 @@ CHAPTERS = {  # what `hinge --help` lists; the first line of each command's own 
         "new": "Write a file of settings to start from.",
         "device": "Answer samples, asking the remote at need.",
         "serve": "Serve models over HTTP, for devices to ask.",
+        "fleet": "Share what devices learn over an MQTT broker.",
         "state": "Look at, move or merge what a device has learned.",
     },
     "Firmware": {"export": "Write a policy as C, for a microcontroller."},
