@@ -9,7 +9,7 @@ BIN = $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 # What the checks need.
-EXTRAS = test,sim,parquet,cli,report,plot,device,grpc,litert,openvino,images,server,fleet
+EXTRAS = test,sim,parquet,cli,report,plot,device,grpc,litert,openvino,images,server,fleet,broker
 
 # The unit tests: the rest starts processes, needs other programs or takes long.
 QUICK = not slow and not server and not docs and not embedded and not peers

@@ -38,6 +38,7 @@ CHAPTERS = {  # what `hinge --help` lists; the first line of each command's own 
         "device": "Answer samples, asking the remote at need.",
         "serve": "Serve models over HTTP, for devices to ask.",
         "gateway": "Put a gate before two servers, for any client.",
+        "fleet": "Share what devices learn over an MQTT broker.",
         "state": "Look at, move or merge what a device has learned.",
     },
     "Firmware": {"export": "Write a policy as C, for a microcontroller."},

@@ -83,12 +83,17 @@ class Membership:
 
     online: bool
     devices: int  # others of which there is evidence
-    kin: int  # those of them that are believed
+    verdicts: dict[str, Verdict]  # what was made of each of them when their evidence was last pooled
     sent: int  # messages that the broker has acknowledged
     received: int  # messages that were counted
     dropped: dict[str, int]  # messages that were not, by reason (`hinge.fleet.messages.REASONS`)
     failures: dict[str, int]  # how often there was no connection, by kind (`hinge.fleet.broker.FAILURES`)
     problem: str | None  # why nothing is shared at present
+
+    @property
+    def kin(self) -> int:
+        """Others that are believed."""
+        return sum(verdict is Verdict.KIN for verdict in self.verdicts.values())
 
     def figures(self) -> dict[str, int]:
         """The counts, for a summary."""
@@ -137,7 +142,8 @@ class Fleet:
         self._store: Store | None = None
         self._thread: Thread | None = None
         self._ended = Event()
-        self._online, self._kin, self._sent, self._received = False, 0, 0, 0
+        self._online, self._sent, self._received = False, 0, 0
+        self._verdicts: dict[str, Verdict] = {}
         self._failures = dict.fromkeys(FAILURES, 0)
         self._problem: str | None = None
         self._warned = set[str]()  # of which failures and reasons
@@ -183,7 +189,7 @@ class Fleet:
         return Membership(
             online=self._online,
             devices=len(self._peers),
-            kin=self._kin,
+            verdicts=self._verdicts,
             sent=self._sent,
             received=self._received,
             dropped=dict(self._peers.dropped),
@@ -322,7 +328,7 @@ class Fleet:
         said = {each.device: (each.offloads, each.agreements) for each in self._peers}
         lent = pool((own.offloads, own.agreements), said)
         self._locked(lambda policy: policy.unlimited.borrow(lent.offloads, lent.agreements))
-        self._kin = sum(verdict is Verdict.KIN for verdict in lent.verdicts.values())
+        self._verdicts = lent.verdicts
         now = time.monotonic()
         self._pooled, self._pool_after = state, now + (now - began) / POOLING
 
