@@ -14,7 +14,7 @@ import pytest
 
 from hinge import Gate
 from hinge.gateway import ChatGateway, ChatServer
-from tests.gateway.shim import Options
+from hinge.tasks import ShortText
 from tests.support.chat_server import FAILURES, ChatStandIn, dead_url
 
 MESSAGES = [{"role": "user", "content": "Is water wet? Answer yes or no."}]
@@ -24,7 +24,7 @@ WAIT_S = 20.0
 
 @contextmanager
 def gateway(local: str, remote: str, **settings: Any) -> Iterator[ChatGateway]:
-    chosen = {"gate": Gate(offload_cost=0.5), "task": Options(["yes", "no"]), "deadline_s": WAIT_S, **settings}
+    chosen = {"gate": Gate(offload_cost=0.5), "task": ShortText(options=["yes", "no"]), "deadline_s": WAIT_S, **settings}
     with ChatGateway(ChatServer(local), ChatServer(remote), log_level="error", **chosen) as served:
         yield served
 
@@ -136,7 +136,7 @@ def test_the_request_reaches_both_as_it_came_but_for_log_probabilities(
 
 def test_models_and_keys_are_those_of_each_server(local: ChatStandIn, remote: ChatStandIn) -> None:
     near, far = ChatServer(local.base_url, "small"), ChatServer(remote.base_url, "large", key="secret")
-    with ChatGateway(near, far, Gate(offload_cost=0.5), task=Options(["yes", "no"]), deadline_s=WAIT_S) as served:
+    with ChatGateway(near, far, Gate(offload_cost=0.5), task=ShortText(options=["yes", "no"]), deadline_s=WAIT_S) as served:
         assert Client(served.url).chat().json["model"] == "large"
         assert (local.requests[0]["model"], remote.requests[0]["model"]) == ("small", "large")
         assert (local.keys, remote.keys) == ([None], ["Bearer secret"])
@@ -148,7 +148,7 @@ def test_log_probabilities_are_removed_unless_the_client_wants_them(local: ChatS
         assert client.chat().json["choices"][0]["logprobs"] is None
         wanted = client.chat(logprobs=True)
         assert wanted.json["choices"][0]["logprobs"]["content"][0]["logprob"] == -0.1
-        assert "top_logprobs" not in local.requests[-1]
+        assert local.requests[-1]["top_logprobs"] == 2
 
 
 # -- failures ---------------------------------------------------------------------------------------------------------
@@ -201,13 +201,16 @@ def test_a_local_answer_without_confidence_is_better_than_none(local: ChatStandI
     ],
 )
 def test_when_both_fail_the_error_is_openais(local_fails: str, remote_fails: str, status: int, code: str) -> None:
-    with ChatStandIn(behaviour=local_fails) as local, ChatStandIn(behaviour=remote_fails) as remote:
-        with gateway(local.base_url, remote.base_url, deadline_s=0.5) as served:
-            for fields in ({}, {"n": 2}) if local_fails != "stall" else ({},):
-                answer = Client(served.url).chat(**fields)
-                assert (answer.status, answer.json["error"]["code"]) == (status, code)
-                assert isinstance(answer.json["error"]["message"], str)
-            assert count(served, "hinge_samples_total") == 0
+    with (
+        ChatStandIn(behaviour=local_fails) as local,
+        ChatStandIn(behaviour=remote_fails) as remote,
+        gateway(local.base_url, remote.base_url, deadline_s=0.5) as served,
+    ):
+        for fields in ({}, {"n": 2}) if local_fails != "stall" else ({},):
+            answer = Client(served.url).chat(**fields)
+            assert (answer.status, answer.json["error"]["code"]) == (status, code)
+            assert isinstance(answer.json["error"]["message"], str)
+        assert count(served, "hinge_samples_total") == 0
 
 
 # -- everything else --------------------------------------------------------------------------------------------------

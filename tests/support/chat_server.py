@@ -44,7 +44,8 @@ class ChatStandIn(Loopback):
         while (request := await connection.read()) is not None:
             self.keys.append(request.headers.get("authorization"))
             if request.start.startswith("GET /v1/models "):
-                await connection.send(_response(200, {"object": "list", "data": [{"id": self.text, "object": "model"}]}))
+                models = [{"id": self.text, "object": "model"}]
+                await connection.send(_response(200, {"object": "list", "data": models}))
                 continue
             assert request.start.startswith("POST /v1/chat/completions "), request.start
             asked = json.loads(request.body)
@@ -78,7 +79,7 @@ class ChatStandIn(Loopback):
         token = {"token": self.text, "logprob": self.logprob, "bytes": None}
         logprobs = None
         if asked.get("logprobs") and self.behaviour != "no logprobs":
-            logprobs = {"content": [{**token, "top_logprobs": [token][: asked.get("top_logprobs", 0)]}], "refusal": None}
+            logprobs = {"content": [{**token, "top_logprobs": [token][: asked.get("top_logprobs", 0)]}]}
         message = {"role": "assistant", "content": self.text, "refusal": None}
         choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": "stop"}
         usage = {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}

@@ -5,12 +5,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from hinge.cli import console, options
+from hinge.cli import options
 from hinge.cli.device import DEFAULT, fleet_of, policy_of, price_of, with_target
 from hinge.cli.device_models import Certificates
 from hinge.cli.options import UsageError
 from hinge.cli.serve import reachable, tls_of
-from hinge.oip.access import read_token
+from hinge.oip.access import check_url, read_token
+from hinge.tasks import ShortText
 
 
 def command(
@@ -35,6 +36,13 @@ def command(
             "response_format), or 'text' (requests with max_tokens of 64 at most)."
         ),
     ] = "text",
+    confidence: Annotated[
+        Literal["mean", "least", "margin"],
+        typer.Option(
+            help="How sure an answer is: by the mean or the least probability of its tokens, or by the margin of the "
+            "first over the next likely one."
+        ),
+    ] = "mean",
     otherwise: Annotated[
         Literal["local", "remote"],
         typer.Option(help="Who answers what cannot be gated: streams, tools, images, several or long answers."),
@@ -86,6 +94,8 @@ def command(
 
     if local is None or remote is None:
         raise UsageError("--local and --remote must name the two servers; see 'hinge gateway --help'")
+    for option, url in (("--local", local), ("--remote", remote)):
+        check_url(option, url)
     prices = {"per_call": price_per_call, "per_ms": price_per_ms, "per_byte": price_per_byte}
     certificates = Certificates(ca, cert, key)
     policy = with_target(policy, target)
@@ -98,7 +108,7 @@ def command(
             remote, remote_model, key=read_token(remote_key_file, "HINGE_REMOTE_KEY"), tls=certificates.context()
         ),
         policy_of(policy, parameters, None, at_most, on_budget),
-        task=task_of(task),
+        task=task_of(task, confidence),
         otherwise=otherwise,
         deadline_s=deadline_s,
         device={
@@ -120,3 +130,23 @@ def command(
         print(f"Serving at {url}/v1\nThe live page is at {reachable(url)}/", flush=True)
 
     gateway.run(announce)
+
+
+def task_of(text: str, measure: Literal["mean", "least", "margin"]) -> ShortText:
+    """The task that the command line names.
+
+    >>> task_of("options:yes, no", "mean").answer(" Yes.")
+    'yes'
+    >>> task_of("options:yes", "mean")
+    Traceback (most recent call last):
+    hinge.cli.options.UsageError: --task options:yes: must name two options or more, such as 'options:yes,no'
+    """
+    kind, _, named = text.partition(":")
+    if kind == "options":
+        options = [name.strip() for name in named.split(",") if name.strip()]
+        if len(set(options)) < 2:
+            raise UsageError(f"--task {text}: must name two options or more, such as 'options:yes,no'")
+        return ShortText(options=options, measure=measure)
+    if named or kind not in ("number", "json", "text"):
+        raise UsageError(f"--task {text}: must be 'number', 'json', 'text' or 'options:A,B,C'")
+    return ShortText(kind, measure=measure)  # type: ignore[arg-type]  # one of these, as just checked

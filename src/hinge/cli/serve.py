@@ -72,6 +72,7 @@ def reachable(url: str) -> str:
 
 
 def tls_of(cert: Path | None, key: Path | None, client_ca: Path | None) -> "Tls | None":
+    """The files of a server that speaks TLS, if they were given."""
     from hinge.server import Tls
 
     if (cert is None) != (key is None):

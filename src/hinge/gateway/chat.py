@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hinge._checks import positive
+from hinge._checks import positive, shown
 from hinge.device.async_device import AsyncDevice
 from hinge.device.metrics import DeviceCollector
 from hinge.device.reporter import Reporter
@@ -34,6 +34,7 @@ from hinge.gateway.openai import (
     passed_on,
     read_request,
     why_not_gated,
+    with_logprobs,
 )
 from hinge.policies.policy import Policy
 from hinge.remotes import Deadline, Reply
@@ -44,6 +45,7 @@ from hinge.server.live import read_report
 from hinge.server.observability import Metrics
 from hinge.server.openapi import OPERATIONS, Operation
 from hinge.server.server import BaseServer
+from hinge.tasks import ShortText
 
 Source = Literal["local", "remote"]
 IN_FLIGHT = 64  # offloads at the same time
@@ -67,33 +69,18 @@ class Chat:
 class _Remote:
     """The remote server as a device asks it; the answer stays with its sample."""
 
-    def __init__(self, server: ChatServer) -> None:
-        self._server = server
+    def __init__(self, server: ChatServer, task: ShortText) -> None:
+        self._server, self._task = server, task
 
     async def ask_async(self, samples: Sequence[Chat], deadline: Deadline) -> Reply:
         (chat,) = samples
-        chat.remote = await self._server.ask(chat.request, deadline)
-        try:
-            return Reply([self.task.answer(chat.remote.text)], chat.remote.response.bytes)
-        except ValueError as error:
-            raise RemoteInvalid(error) from None
+        chat.remote = remote = await self._server.ask(chat.request, deadline)
+        if not self._task.confidence(remote.text):
+            raise RemoteInvalid(f"no answer to such a question: {shown(remote.text, 50)}")
+        return Reply([remote.text], remote.response.bytes)
 
     async def close_async(self) -> None:
         await self._server.close()
-
-
-class _Heard:
-    def __init__(self, task: Any) -> None:
-        self.task = task
-
-    def answer(self, chat: Chat) -> Any:
-        return self.task.answer(chat.local), self.task.confidence(chat.local)
-
-    def answer_many(self, samples: Any) -> Any:
-        return [self.answer(chat) for chat in samples]
-
-
-_heard = _Heard
 
 
 class ChatGateway(BaseServer):
@@ -110,7 +97,7 @@ class ChatGateway(BaseServer):
         remote: ChatServer,
         gate: Gate | Policy,
         *,
-        task: Any,
+        task: ShortText,
         otherwise: Source = "local",
         deadline_s: float = 30.0,
         device: Mapping[str, Any] | None = None,
@@ -125,10 +112,9 @@ class ChatGateway(BaseServer):
 
     def make_app(self, metrics: Metrics, listener: Listener) -> App:
         """The application, with its device."""
-        remote = _Remote(self.servers["remote"])
-        remote.task = self.task  # type: ignore
+        remote = _Remote(self.servers["remote"], self.task)
         settings = {"deadline_s": self.deadline_s, "in_flight": IN_FLIGHT, **self._device}
-        device = AsyncDevice(_heard(self.task), remote, self.gate, **settings)
+        device = AsyncDevice(lambda chat: chat.local.output, remote, self.gate, task=self.task, **settings)
         return ChatApp(self, device, metrics, listener)
 
     async def watch(self, app: App, metrics: Metrics) -> None:
@@ -194,7 +180,7 @@ class ChatApp(App):
         with self.inferences.request() as exchange.body:
             body = await exchange.body.receive(receive, exchange.declared, lambda: exchange.connection.received)
             request = read_request(body)
-            reason = why_not_gated(request, self._gateway.task.name)
+            reason = why_not_gated(request, self._gateway.task)
 
             async def answer() -> None:
                 if reason is None:
@@ -214,13 +200,11 @@ class ChatApp(App):
 
     async def _gated(self, request: Json) -> Response:
         deadline, failures = Deadline.after(self._gateway.deadline_s), dict[Source, RemoteFailed]()
-        with_logprobs = bool(request.get("logprobs"))
-        local = None
+        local, wanted = None, bool(request.get("logprobs"))
         try:
-            asked = request if with_logprobs else {**request, "logprobs": True, "top_logprobs": 2}
-            local = await self._servers["local"].ask(asked, deadline.split(0.5))
+            local = await self._servers["local"].ask(with_logprobs(request), deadline.split(0.5))
             if local.logprobs is not None:
-                return await self._decided(Chat(request, local), with_logprobs)
+                return await self._decided(Chat(request, local), wanted)
             failures["local"] = RemoteInvalid("it tells no log-probabilities")
         except RemoteFailed as failure:
             failures["local"] = failure
@@ -231,17 +215,17 @@ class ChatApp(App):
         except RemoteFailed as failure:
             failures["remote"] = failure
         if local is not None:
-            return _response(local.body(with_logprobs), _headers("local", f"Not gated: {_told(failures)}."))
+            return _response(local.body(wanted), _headers("local", f"Not gated: {_told(failures)}."))
         return _unanswered(failures)
 
-    async def _decided(self, chat: Chat, with_logprobs: bool) -> Response:
+    async def _decided(self, chat: Chat, wanted: bool) -> Response:
         answer = await self._device.infer(chat)
         self._reporter.saw(answer)
         headers = _headers(answer.source, answer.reason)
         headers |= {"hinge-confidence": f"{answer.confidence:.4f}", "hinge-cost": f"{answer.cost:.6g}"}
         if answer.source == "remote" and chat.remote is not None:
             return _response(chat.remote.response.body, headers)
-        return _response(chat.local.body(with_logprobs), headers)
+        return _response(chat.local.body(wanted), headers)
 
     # -- everything else ----------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from hinge.oip.messages import Message, decoded
 from hinge.oip.tensors import MAX_BODY_BYTES
 from hinge.remotes import Deadline
 from hinge.remotes.http import HttpClient, Request, Response
+from hinge.tasks import ShortText
 
 Json = dict[str, Any]
 CHAT, MODELS = "/chat/completions", "/models"
@@ -50,14 +51,13 @@ def read_request(body: bytes) -> Json:
     return request
 
 
-def why_not_gated(request: Json, task: str) -> str | None:
+def why_not_gated(request: Json, task: ShortText) -> str | None:
     """Why the answer to a request cannot be checked against another; None if it can.
 
-    >>> why_not_gated({"messages": [{"role": "user", "content": "yes or no?"}]}, "options") is None
-    True
-    >>> why_not_gated({"messages": [], "stream": True}, "options")
-    'it is a stream'
-    >>> why_not_gated({"messages": [], "max_tokens": 500}, "text")
+    >>> task, messages = ShortText("number"), [{"role": "user", "content": "What is 6 × 7?"}]
+    >>> why_not_gated({"messages": messages}, task) is None, why_not_gated({"messages": messages, "stream": True}, task)
+    (True, 'it is a stream')
+    >>> why_not_gated({"messages": messages, "max_tokens": 500}, ShortText("text"))
     'it may be longer than 64 tokens (max_tokens)'
     """
     if request.get("stream"):
@@ -68,12 +68,22 @@ def why_not_gated(request: Json, task: str) -> str | None:
         return "it has tools or audio"
     if not all(_is_text(message.get("content")) for message in request["messages"]):
         return "a message is more than text"
-    if task == "json" and (request.get("response_format") or {}).get("type") not in ("json_object", "json_schema"):
+    if task.form == "json" and (request.get("response_format") or {}).get("type") not in ("json_object", "json_schema"):
         return "it does not ask for JSON (response_format)"
     most = request.get("max_completion_tokens", request.get("max_tokens"))
-    if task == "text" and not (isinstance(most, int) and most <= MAX_SHORT):
+    if task.form == "text" and not task.options and not (isinstance(most, int) and most <= MAX_SHORT):
         return f"it may be longer than {MAX_SHORT} tokens (max_tokens)"
     return None
+
+
+def with_logprobs(request: Json) -> Json:
+    """The request for an answer whose confidence can be told.
+
+    >>> with_logprobs({"model": "m"}), with_logprobs({"logprobs": True, "top_logprobs": 5})
+    ({'model': 'm', 'logprobs': True, 'top_logprobs': 2}, {'logprobs': True, 'top_logprobs': 5})
+    """
+    top = request.get("top_logprobs")
+    return {**request, "logprobs": True, "top_logprobs": max(2, top) if isinstance(top, int) else 2}
 
 
 def _is_text(content: Any) -> bool:
@@ -131,13 +141,18 @@ class Completion:
         except InvalidMessage as error:
             raise RemoteInvalid(f"no chat completion: {error}") from error
         self.response, self.text = response, choice.message.content
-        found = None if choice.logprobs is None else choice.logprobs.content
-        self.logprobs = [token.logprob for token in found] if found else None
-        self.top = [[top.logprob for top in token.top_logprobs] for token in found or ()]
+        tokens = None if choice.logprobs is None else choice.logprobs.content
+        self.logprobs = [token.logprob for token in tokens] if tokens else None
+        self.top = [top.logprob for top in tokens[0].top_logprobs] if tokens else []
 
-    def body(self, with_logprobs: bool) -> bytes:
+    @property
+    def output(self) -> Json:
+        """What a task reads."""
+        return {"text": self.text, "logprobs": self.logprobs, "top": self.top}
+
+    def body(self, logprobs_wanted: bool) -> bytes:
         """The answer as the client wants it: without log-probabilities, if only the gateway has asked for them."""
-        if with_logprobs or self.logprobs is None:
+        if logprobs_wanted or self.logprobs is None:
             return self.response.body
         answer = msgspec.json.decode(self.response.body)
         for choice in answer["choices"]:
