@@ -24,7 +24,12 @@ WAIT_S = 20.0
 
 @contextmanager
 def gateway(local: str, remote: str, **settings: Any) -> Iterator[ChatGateway]:
-    chosen = {"gate": Gate(offload_cost=0.5), "task": ShortText(options=["yes", "no"]), "deadline_s": WAIT_S, **settings}
+    chosen = {
+        "gate": Gate(offload_cost=0.5),
+        "task": ShortText(options=["yes", "no"]),
+        "deadline_s": WAIT_S,
+        **settings,
+    }
     with ChatGateway(ChatServer(local), ChatServer(remote), log_level="error", **chosen) as served:
         yield served
 
@@ -123,9 +128,7 @@ def test_the_gate_learns_from_offloads_and_then_accepts(local: ChatStandIn, remo
         assert count(served, "hinge_samples_total") == len(local.requests) == 40
 
 
-def test_the_request_reaches_both_as_it_came_but_for_log_probabilities(
-    local: ChatStandIn, remote: ChatStandIn
-) -> None:
+def test_the_request_reaches_both_as_it_came_but_for_log_probabilities(local: ChatStandIn, remote: ChatStandIn) -> None:
     fields = {"temperature": 0.5, "seed": 7, "max_tokens": 3, "user": "me", "grammar": 'root ::= "yes"'}
     with gateway(local.base_url, remote.base_url) as served:
         asked = {"model": "any", "messages": MESSAGES, **fields}
@@ -136,7 +139,9 @@ def test_the_request_reaches_both_as_it_came_but_for_log_probabilities(
 
 def test_models_and_keys_are_those_of_each_server(local: ChatStandIn, remote: ChatStandIn) -> None:
     near, far = ChatServer(local.base_url, "small"), ChatServer(remote.base_url, "large", key="secret")
-    with ChatGateway(near, far, Gate(offload_cost=0.5), task=ShortText(options=["yes", "no"]), deadline_s=WAIT_S) as served:
+    with ChatGateway(
+        near, far, Gate(offload_cost=0.5), task=ShortText(options=["yes", "no"]), deadline_s=WAIT_S
+    ) as served:
         assert Client(served.url).chat().json["model"] == "large"
         assert (local.requests[0]["model"], remote.requests[0]["model"]) == ("small", "large")
         assert (local.keys, remote.keys) == ([None], ["Bearer secret"])

@@ -1,8 +1,8 @@
 """A stand-in for a server of a language model, on 127.0.0.1, that answers chats in OpenAI's form or misbehaves.
 
-    with ChatStandIn("yes") as server:
-        …  # server.base_url, server.requests
-        server.behaviour = "stall"
+with ChatStandIn("yes") as server:
+    …  # server.base_url, server.requests
+    server.behaviour = "stall"
 """
 
 import asyncio

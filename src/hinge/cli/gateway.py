@@ -16,7 +16,8 @@ from hinge.tasks import ShortText
 
 def command(
     local: Annotated[
-        str | None, typer.Option(metavar="URL", help="The local server: its base URL, such as http://127.0.0.1:8081/v1.")
+        str | None,
+        typer.Option(metavar="URL", help="The local server: its base URL, such as http://127.0.0.1:8081/v1."),
     ] = None,
     remote: Annotated[str | None, typer.Option(metavar="URL", help="The remote server, likewise.")] = None,
     local_model: Annotated[

@@ -9,22 +9,19 @@ A local server that fails, or tells no log-probabilities, leaves the request to 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hinge._checks import positive, shown
 from hinge.device.async_device import AsyncDevice
-from hinge.device.metrics import DeviceCollector
-from hinge.device.reporter import Reporter
-from hinge.errors import RemoteFailed, RemoteInvalid, RemoteLate, printable
+from hinge.errors import RemoteFailed, RemoteInvalid, RemoteLate
 from hinge.gate import Gate
+from hinge.gateway.application import IN_FLIGHT, NAME, GatedApp, because
 from hinge.gateway.openai import (
     ChatServer,
     Completion,
@@ -41,18 +38,13 @@ from hinge.remotes import Deadline, Reply
 from hinge.server.app import App, Exchange
 from hinge.server.connections import Listener
 from hinge.server.limits import Refusal
-from hinge.server.live import read_report
 from hinge.server.observability import Metrics
 from hinge.server.openapi import OPERATIONS, Operation
 from hinge.server.server import BaseServer
 from hinge.tasks import ShortText
 
 Source = Literal["local", "remote"]
-IN_FLIGHT = 64  # offloads at the same time
-REPORT_S = 0.5
-_NAME = "gateway"  # on the page, and in metrics
 _JSON = "application/json"
-_MAX_REASON = 400  # characters
 _NOT_OURS = ("/v2/models", "/openapi.json")  # operations of a server of models
 
 
@@ -118,13 +110,12 @@ class ChatGateway(BaseServer):
         return ChatApp(self, device, metrics, listener)
 
     async def watch(self, app: App, metrics: Metrics) -> None:
-        """Show the device on the page."""
-        while isinstance(app, ChatApp):
-            await asyncio.sleep(REPORT_S)
-            await app.show()
+        """Keep the page up to date."""
+        if isinstance(app, GatedApp):
+            await app.keep_page()
 
 
-class ChatApp(App):
+class ChatApp(GatedApp):
     """Answers chat requests."""
 
     operations: ClassVar[Sequence[Operation]] = (
@@ -134,30 +125,17 @@ class ChatApp(App):
     )
 
     def __init__(self, gateway: ChatGateway, device: AsyncDevice, metrics: Metrics, listener: Listener) -> None:
-        limits, log = gateway.limits, gateway.log
-        super().__init__(
-            {}, gateway.token, gateway.insecure, limits=limits, metrics=metrics, log=log, listener=listener
-        )
-        self._gateway, self._device, self._servers = gateway, device, gateway.servers
-        self._reporter = Reporter(device, None, _NAME)
-        metrics.registry.register(DeviceCollector(device))
+        super().__init__(gateway, {}, device, metrics=metrics, listener=listener)
+        self._gateway, self._servers = gateway, gateway.servers
 
     def error_body(self, refusal: Refusal) -> bytes:
         """A refusal in OpenAI's form."""
         return error_body(refusal.status, refusal.reason, str(refusal))
 
     async def close(self) -> None:
-        """Wait for offloads in flight, then close the device and the connections."""
-        await self._device.close()
+        """Close the device, then the connections to the local server."""
+        await super().close()
         await self._servers["local"].close()
-
-    async def show(self) -> None:
-        """Bring the page up to date."""
-
-        def made() -> Any:
-            return read_report(_NAME, msgspec.json.encode(self._reporter.report()))
-
-        self._reports.put(_NAME, await asyncio.to_thread(made), "127.0.0.1")
 
     async def models(self, _: Request) -> Response:
         """The models of the first server that tells them."""
@@ -165,7 +143,7 @@ class ChatApp(App):
         for name in self._gateway.order:
             try:
                 found = await self._servers[name].models(Deadline.after(self._gateway.deadline_s))
-                return _response(found.body, _headers(name, "asked first" if not failures else _told(failures)))
+                return _response(found.body, because(name, "asked first" if not failures else _told(failures)))
             except RemoteFailed as failure:
                 failures[name] = failure
         return _unanswered(failures)
@@ -175,7 +153,7 @@ class ChatApp(App):
         return partial(self._chat, request.scope["hinge.exchange"])
 
     async def _chat(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange.model = _NAME
+        exchange.model = NAME
         self._check_message(exchange)
         with self.inferences.request() as exchange.body:
             body = await exchange.body.receive(receive, exchange.declared, lambda: exchange.connection.received)
@@ -184,45 +162,38 @@ class ChatApp(App):
 
             async def answer() -> None:
                 if reason is None:
-                    await (await self._gated(request))(scope, receive, send)
+                    deadline = exchange.deadline(self._gateway.deadline_s)
+                    await (await self._gated(request, deadline))(scope, receive, send)
                 else:
                     await self._pass_on(request, f"Not gated: {reason}.", scope, receive, send)
 
-            answering = asyncio.ensure_future(answer())
-            exchange.connection.cancels(answering)  # and with it the servers' work, if the client hangs up
-            try:
-                await answering
-            except asyncio.CancelledError:
-                exchange.connection.check()
-                raise
+            await self.until_gone(exchange, answer())
 
     # -- gated --------------------------------------------------------------------------------------------------------
 
-    async def _gated(self, request: Json) -> Response:
-        deadline, failures = Deadline.after(self._gateway.deadline_s), dict[Source, RemoteFailed]()
+    async def _gated(self, request: Json, deadline: Deadline) -> Response:
+        failures = dict[Source, RemoteFailed]()
         local, wanted = None, bool(request.get("logprobs"))
         try:
             local = await self._servers["local"].ask(with_logprobs(request), deadline.split(0.5))
             if local.logprobs is not None:
-                return await self._decided(Chat(request, local), wanted)
+                return await self._decided(Chat(request, local), wanted, deadline)
             failures["local"] = RemoteInvalid("it tells no log-probabilities")
         except RemoteFailed as failure:
             failures["local"] = failure
         self._log.write("warning", "not gated", problem=_told(failures))
         try:
             remote = await self._servers["remote"].ask(request, deadline)
-            return _response(remote.response.body, _headers("remote", f"Not gated: {_told(failures)}."))
+            return _response(remote.response.body, because("remote", f"Not gated: {_told(failures)}."))
         except RemoteFailed as failure:
             failures["remote"] = failure
         if local is not None:
-            return _response(local.body(wanted), _headers("local", f"Not gated: {_told(failures)}."))
+            return _response(local.body(wanted), because("local", f"Not gated: {_told(failures)}."))
         return _unanswered(failures)
 
-    async def _decided(self, chat: Chat, wanted: bool) -> Response:
-        answer = await self._device.infer(chat)
-        self._reporter.saw(answer)
-        headers = _headers(answer.source, answer.reason)
-        headers |= {"hinge-confidence": f"{answer.confidence:.4f}", "hinge-cost": f"{answer.cost:.6g}"}
+    async def _decided(self, chat: Chat, wanted: bool, deadline: Deadline) -> Response:
+        answer = await self.device.infer(chat, deadline)
+        headers = self.gated([answer])
         if answer.source == "remote" and chat.remote is not None:
             return _response(chat.remote.response.body, headers)
         return _response(chat.local.body(wanted), headers)
@@ -237,7 +208,7 @@ class ChatApp(App):
                 connected = Deadline.after(self._gateway.deadline_s)
                 async with self._servers[name].stream(request, connected) as (head, pieces):
                     told = f"{reason} {_told(failures)}" if failures else reason
-                    headers = passed_on(head.headers) | _headers(name, told)
+                    headers = passed_on(head.headers) | because(name, told)
                     raw = [(key.encode("latin-1"), value.encode("latin-1")) for key, value in headers.items()]
                     await send({"type": "http.response.start", "status": head.status, "headers": raw})
                     begun = True
@@ -250,12 +221,6 @@ class ChatApp(App):
                     raise
                 failures[name] = failure
         await _unanswered(failures)(scope, receive, send)
-
-
-def _headers(source: Source, reason: str) -> dict[str, str]:
-    """Who answered, and why."""
-    plain = printable(reason, _MAX_REASON).encode("ascii", "replace").decode()
-    return {"hinge-answered-by": source, "hinge-reason": plain}
 
 
 def _response(body: bytes, headers: Mapping[str, str], status: int = 200) -> Response:
@@ -275,7 +240,7 @@ def _unanswered(failures: Mapping[Source, RemoteFailed]) -> Response:
     """The answer where there is none: the refusal of a server, if there is one, as the client can mend that."""
     for name, failure in failures.items():
         if isinstance(failure, Refused):
-            return _response(failure.body, _headers(name, _told(failures)), failure.status)
+            return _response(failure.body, because(name, _told(failures)), failure.status)
     late = any(isinstance(failure, RemoteLate) for failure in failures.values())
     status, code = (504, "late") if late else (502, "unavailable")
     return _response(error_body(status, code, f"no answer: {_told(failures)}"), {}, status)

@@ -88,10 +88,8 @@ def with_logprobs(request: Json) -> Json:
 
 def _is_text(content: Any) -> bool:
     parts = content if isinstance(content, list) else []
-    return (
-        content is None
-        or (isinstance(content, str | list)
-        and all(isinstance(part, dict) and part.get("type") == "text" for part in parts))
+    return content is None or (
+        isinstance(content, str | list) and all(isinstance(part, dict) and part.get("type") == "text" for part in parts)
     )
 
 

@@ -31,6 +31,7 @@ from hinge.errors import RemoteInvalid, RemoteLate, RemoteUnreachable
 from hinge.oip.messages import Message
 from hinge.remotes import Deadline
 
+TIMEOUT_HEADER = "X-Envoy-Expected-Rq-Timeout-Ms"  # Envoy's, by which a proxy tells a server how long it will wait
 MAX_HEAD_BYTES = 2**16  # of a response
 _MAX_INTERIM = 16  # responses with a status of 1xx before the final one
 _MAX_CHUNKS = 2048  # of a body: each costs some 15 µs, however short it is
@@ -90,7 +91,7 @@ class HttpClient:
             if connection is None:
                 connection = _Connection(_SocketStream(self._address, self._tls, deadline))
             try:
-                connection.stream.write(connection.start(self._events(request), request.limit), deadline)
+                connection.stream.write(connection.start(self._events(request, deadline), request.limit), deadline)
                 response = None
                 while response is None:
                     response = connection.receive(connection.stream.read(deadline))
@@ -122,7 +123,7 @@ class HttpClient:
                 if connection is None:
                     connection = _Connection(await _LoopStream.connected(self._address, self._tls, deadline))
                 try:
-                    connection.stream.write(connection.start(self._events(request), request.limit))
+                    connection.stream.write(connection.start(self._events(request, deadline), request.limit))
                     response = None
                     while response is None:
                         response = connection.receive(await connection.stream.read())
@@ -176,9 +177,11 @@ class HttpClient:
         for connection in self._idle_of.pop(asyncio.get_running_loop(), []):
             connection.stream.close()
 
-    def _events(self, request: Request) -> list[Any]:
+    def _events(self, request: Request, deadline: Deadline | None = None) -> list[Any]:
         body = request.message.body
         headers = {**self._headers, **request.message.headers}
+        if deadline is not None:  # always as many digits: what a request weighs must not depend on the clock
+            headers[TIMEOUT_HEADER] = f"{min(9_999_999, int(1000 * deadline.left())):07d}"
         if request.method != "GET":
             headers["Content-Length"] = str(len(body))
         head = h11.Request(method=request.method, target=self._prefix + request.path, headers=list(headers.items()))

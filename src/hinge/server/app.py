@@ -34,6 +34,7 @@ from hinge.oip.messages import (
     parse_request,
 )
 from hinge.oip.tensors import MAX_BODY_BYTES
+from hinge.remotes import Deadline
 from hinge.server.batching import Tensors
 from hinge.server.connections import Connection, Listener
 from hinge.server.limits import (
@@ -62,7 +63,7 @@ T = TypeVar("T")
 
 _WANTED = {
     b"authorization", b"content-encoding", b"content-length", b"content-type", b"host", b"origin", b"transfer-encoding",
-    b"inference-header-content-length", b"x-request-id",
+    b"inference-header-content-length", b"x-request-id", b"x-envoy-expected-rq-timeout-ms",
 }  # fmt: skip
 _ID = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 _SENT = (b"application/json", b"application/octet-stream")  # types of a request
@@ -93,6 +94,7 @@ class Exchange:
         self.body: Body | None = None
         self.status = self.bytes_out = 0
         self.problem = ""
+        self.notes: dict[str, str] = {}  # headers for the answer to an inference
         self._send = send
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
@@ -132,6 +134,11 @@ class Exchange:
         """The length of the body, as the client declares it."""
         length = self.headers.get(b"content-length")
         return None if length is None or not length.isdigit() else int(length[:20])
+
+    def deadline(self, most_s: float) -> Deadline:
+        """When the client wants its answer, if its proxy or device says so; `most_s` from now at the latest."""
+        told = self.headers.get(b"x-envoy-expected-rq-timeout-ms", b"")
+        return Deadline.after(min(most_s, int(told) / 1000) if told.isdigit() and len(told) < 10 else most_s)
 
     @property
     def complete(self) -> bool:
