@@ -105,8 +105,10 @@ class Group(_Explained, typer.core.TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The commands with the first sentence of their help, uncut."""
+        commands: dict[str, Any] = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        if not commands:
+            return
         with formatter.section("Commands"):
-            commands: dict[str, Any] = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
             formatter.write_dl([(name, each.get_short_help_str(_LONGEST)) for name, each in commands.items()])
 
 

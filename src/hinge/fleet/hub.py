@@ -181,7 +181,7 @@ class Hub:
 
     def _listen(self, connection: Connection) -> None:
         """Read, pool and, for a region, publish, until the hub is closed."""
-        began, said = time.monotonic(), -1.0
+        began, said, published = time.monotonic(), -math.inf, self._published
         while not self._ended.is_set():
             connection.turn(TURN_S)
             now = time.monotonic()
@@ -190,10 +190,10 @@ class Hub:
                 self.view = self._look()
                 self._gathered.set()
                 self._speak(connection, GROWTH)
-                if now - said > STATUS_S or said < 0.0:
+                if now - said > STATUS_S:
                     self._say_status(connection, online=True)
                     said = now
-            self._published = connection.acknowledged
+            self._published = published + connection.acknowledged
         self._speak(connection, 1.0)
         self._say_status(connection, online=False)
         connection.settle(CLOSE_S)

@@ -28,7 +28,7 @@ class Doubt(NamedTuple):
 
     def __str__(self) -> str:
         own, fleet = (_share(*pair) for pair in (self[1:3], self[3:5]))
-        return f"in bin {self.bin} it says that local agreed in {own}, the fleet {fleet}: {self.nats:.1f} nats"
+        return f"bin {self.bin}: local agreed in {own}, in the fleet in {fleet} ({self.nats:.1f} nats)"
 
 
 class Kinship(NamedTuple):
@@ -47,7 +47,7 @@ def kinship(said: Mapping[str, Sums], bins: int) -> Kinship:
     >>> [len(group) for group in found.groups], found.pooled.offloads
     ([8, 1], [80.0, 320.0])
     >>> print(found.doubts["liar"])
-    in bin 0 it says that local agreed in 100 % of 90, the fleet 20 % of 80: 68.2 nats
+    bin 0: local agreed in 100 % of 90, in the fleet in 20 % of 80 (68.2 nats)
     """
     left = {name: sums for name, sums in _by_evidence(said) if sum(sums[0]) > 0.0}
     heard, groups = dict(left), list[list[str]]()
