@@ -20,7 +20,8 @@ from tests.support.commands import FIGURES, SHORT, TRUE_FIGURES, Captured, refus
 HEAVY = ["numpy", "numba", "onnxruntime", "plotly", "uvicorn"]
 ALL = [
     *("demo", "list", "record", "evaluate", "simulate", "reproduce", "new", "device", "serve", "fleet"),
-    *("state show", "state set", "state rollback", "state export", "state merge", "export c", "export table"),
+    *("fleet demo", "state show", "state set", "state rollback", "state export", "state merge"),
+    *("export c", "export table"),
 ]
 WITHOUT_FIGURES = ["new", "serve", "state export"]  # the last writes nothing but JSON
 every_command = pytest.mark.parametrize("command", ALL)
@@ -58,7 +59,7 @@ def test_hinge_alone_shows_the_help_and_so_does_a_group_alone(capsys: Captured) 
 def test_the_contents_are_complete() -> None:
     named = {name.split()[0] for name in ALL}
     assert set(COMMANDS) == named
-    for name in ("state", "export"):
+    for name in ("state", "export", "fleet"):
         assert sorted(f"{name} {each}" for each in load(name).commands) == sorted(
             each for each in ALL if each.startswith(f"{name} ")
         )

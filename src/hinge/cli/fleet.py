@@ -1,8 +1,9 @@
-"""The command `fleet`: a hub that watches a fleet, and speaks for a region of it."""
+"""The command `fleet`, a hub that watches a fleet and speaks for a region of it, and `fleet demo`."""
 
 import logging
 import time
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,6 +76,30 @@ def hub(
             _watch(hub, port)
 
 
+@command.command("demo")
+def demo_command(
+    samples: Annotated[int, typer.Option(min=20, help="Samples for each device; 3 000 take 40 s.")] = 3_000,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+) -> None:
+    """Watch twenty devices share what they learn, while two of them lie.
+
+    The broker runs in this process; the devices are real ones that talk MQTT, on recorded answers of two models. Two
+    that lie, and one with other models, join midway. Every device is compared with itself alone on the same samples.
+
+    Example: hinge fleet demo
+    """
+    missing = [package for name, package in _NEEDED.items() if find_spec(name) is None]
+    if missing:
+        raise ImportError(f"the demo needs {', '.join(missing)}: pip install 'hinge-gate[cli,fleet,broker]'")
+    from hinge.cli.fleet_demo import run
+
+    run(samples, seed, json)
+
+
+_NEEDED = {"paho": "paho-mqtt", "amqtt": "amqtt"}
+
+
 def _gathered(hub: "Hub") -> dict[str, Any]:
     """What the hub knows once all that is retained has come; raises what keeps it from that."""
     from msgspec import to_builtins
@@ -102,11 +127,11 @@ def _watch(hub: "Hub", port: int) -> None:
     except OSError as error:
         raise OSError(error.errno, error.strerror, f"--port {port}") from error
     with ExitStack() as stack:
+        signals = stack.enter_context(StopSignals())
         stack.enter_context(server)
         console.note(f"The page of fleet {hub.fleet} is at {server.url}/, its metrics at {server.url}/metrics")
         live = console.out.is_terminal
         stack.enter_context(LiveView(FleetTable(hub, server.url)) if live else Output())
-        signals = stack.enter_context(StopSignals())
         stack.enter_context(hub)
         for _ in signals.until_stopped(iter(lambda: time.sleep(LOOK_S), True)):
             pass

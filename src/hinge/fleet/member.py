@@ -81,12 +81,17 @@ class Membership:
     online: bool
     devices: int  # others of which there is evidence
     regions: int  # others, each of which stands for its devices
-    kin: int  # those of them that are believed
+    verdicts: dict[str, Verdict]  # what was made of each of them when their evidence was last pooled
     sent: int  # messages that the broker has acknowledged
     received: int  # messages that were counted
     dropped: dict[str, int]  # messages that were not, by reason (`hinge.fleet.messages.REASONS`)
     failures: dict[str, int]  # how often there was no connection, by kind (`hinge.fleet.broker.FAILURES`)
     problem: str | None  # why nothing is shared at present
+
+    @property
+    def kin(self) -> int:
+        """Others that are believed."""
+        return sum(verdict is Verdict.KIN for verdict in self.verdicts.values())
 
     def figures(self) -> dict[str, int]:
         """The counts, for a summary."""
@@ -140,7 +145,8 @@ class Fleet:
         self._store: Store | None = None
         self._thread: Thread | None = None
         self._ended = Event()
-        self._kin = self._sent = self._received = 0
+        self._sent = self._received = 0
+        self._verdicts: dict[str, Verdict] = {}
         self._counter = 0  # the largest of our own
         self._told: _Own | None = None  # what the broker has of us
         self._published = deque[bytes](maxlen=16)  # our last messages, which come back to us
@@ -185,7 +191,7 @@ class Fleet:
             online=self._link.online,
             devices=len(self._peers),
             regions=len(self._regions),
-            kin=self._kin,
+            verdicts=self._verdicts,
             sent=self._sent,
             received=self._received,
             dropped={reason: count + self._regions.dropped[reason] for reason, count in self._peers.dropped.items()},
@@ -302,7 +308,8 @@ class Fleet:
         offloads = [sum(both) for both in zip(*(each.offloads for each in pools), strict=True)]
         agreements = [sum(both) for both in zip(*(each.agreements for each in pools), strict=True)]
         self._locked(lambda policy: policy.unlimited.borrow(offloads, agreements))
-        self._kin = sum(verdict is Verdict.KIN for each in pools for verdict in each.verdicts.values())
+        above = {f"{self._parent}/{region}": verdict for region, verdict in pools[1].verdicts.items()}
+        self._verdicts = pools[0].verdicts | above
         now = time.monotonic()
         self._pooled, self._pool_after = state, now + (now - began) / POOLING
 
