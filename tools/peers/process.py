@@ -74,6 +74,18 @@ def running(
     For another protocol, `ready` has paths at which the server answers once it is.
     """
     log = folder / "log.txt"
+    with started(command, folder, log, variables) as process:
+        http, grpc = ports
+        peer = Peer(name, f"http://{HOST}:{http}", f"{HOST}:{grpc}", process.pid, log)
+        _await_ready(peer, process, [*(f"/v2/models/{model}/ready" for model in models), *ready])
+        yield peer
+
+
+@contextmanager
+def started(
+    command: Sequence[str | Path], folder: Path, log: Path, variables: Mapping[str, str | Path] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program in a folder while the block runs; the log gets what it prints."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             [str(part) for part in command],
@@ -85,10 +97,7 @@ def running(
             start_new_session=True,
         )
     try:
-        http, grpc = ports
-        peer = Peer(name, f"http://{HOST}:{http}", f"{HOST}:{grpc}", process.pid, log)
-        _await_ready(peer, process, [*(f"/v2/models/{model}/ready" for model in models), *ready])
-        yield peer
+        yield process
     finally:
         _stop(process)
 
