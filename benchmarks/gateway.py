@@ -4,8 +4,8 @@
 
 The local server is a stand-in that answers at once, the gateway `hinge gateway`, each in a process of its own. A
 request goes to the one and to the other in turn, over a connection that stays open, so that whatever else the machine
-does meets both. Accepted requests are timed: the policy is 'always-local', which never asks the remote. Then the remote is dead,
-stalled, or answers garbage, every request is offloaded ('always-remote'), and answers are counted.
+does meets both. Accepted requests are timed: the policy is 'always-local', which never asks the remote. Then the remote
+is dead, stalled, or answers garbage, every request is offloaded ('always-remote'), and answers are counted.
 """
 
 import argparse

@@ -26,7 +26,10 @@ SERVERS = ["--local", "http://127.0.0.1:1/v1", "--remote", "http://127.0.0.1:2/v
         ([*SERVERS, "--deadline-s", "0"], "--deadline-s must be > 0"),
         ([*SERVERS, "--offload-cost", "2"], "--offload-cost must be from 0 to 1"),
         ([*SERVERS, "--host", "0.0.0.0", "--port", "0"], "--host must be local, as 0.0.0.0 lets others in"),
-        ([*SERVERS, "--ca", "ca.pem"], "ca.pem"),
+        ([*SERVERS[:2], "--remote", "https://there/v1", "--ca", "ca.pem"], "ca.pem"),
+        ([*SERVERS, "--protocol", "oip", "--task", "text"], "--task, --confidence and --otherwise are for chats"),
+        ([*SERVERS, "--protocol", "oip", "--remote-model", "m"], "--local-model and --remote-model must name"),
+        (["--protocol", "oip", "--local", "none.onnx", *SERVERS[2:], "--remote-model", "m"], "none.onnx"),
     ],
 )
 def test_what_cannot_work_is_refused(options: list[str], problem: str, capsys: Captured) -> None:

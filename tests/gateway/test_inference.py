@@ -95,7 +95,8 @@ def test_a_client_sees_the_local_model(edge: str) -> None:
 
 @pytest.mark.parametrize("local", ["file", "server"])
 def test_when_the_remote_fails_the_local_model_answers(local: str, edge: str) -> None:
-    other = OipServer(lambda _: {"scores": np.zeros((1, 7), np.float32)}, inputs=[TensorSpec("image", "UINT8", (-1, 28, 28))])
+    image = TensorSpec("image", "UINT8", (-1, 28, 28))
+    other = OipServer(lambda _: {"scores": np.zeros((1, 7), np.float32)}, inputs=[image])
     with dead_url() as dead, other:
         for remote in (ServedRows(dead.removesuffix("/v1"), "fashion"), ServedRows(other.url, "remote")):
             near = fashion.local_model() if local == "file" else ServedRows(edge, "fashion-local")
@@ -141,7 +142,7 @@ def test_a_model_without_scores_or_samples_is_refused_at_the_start(edge: str) ->
 class Watched(OipServer):
     """Notes the time that it is given."""
 
-    told_ms = ()
+    told_ms: tuple[int, ...] = ()
 
     def _respond(self, request: Http) -> Http:
         self.told_ms = (*self.told_ms, int(request.headers["x-envoy-expected-rq-timeout-ms"]))
@@ -159,9 +160,8 @@ def test_one_deadline_goes_through_two_gateways(said_by: str, edge: str) -> None
         gateway(f"m={near}", ServedRows(second.url, "m")) as first,
     ):
         if said_by == "Triton's parameter":
-            scores, _ = ask(first.url, IMAGES[:1], "m", timeout=8_000_000)
+            ask(first.url, IMAGES[:1], "m", timeout=8_000_000)
         else:
-            remote = ServedRows(first.url, "m")
-            with Device(LOCAL, remote, policy(), deadline_s=8) as device:
+            with Device(LOCAL, OpenInference(first.url, "m"), policy(), deadline_s=8) as device:
                 assert device.infer(IMAGES[0]).label == 0
         assert 0 < max(cloud.told_ms) <= 8_000

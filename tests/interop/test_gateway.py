@@ -1,4 +1,4 @@
-"""The gateway before llama.cpp's own server with a real model, asked by OpenAI's own clients."""
+"""The gateway before real servers, asked by the clients of OpenAI, Triton, KServe and MLServer."""
 
 import json
 import os
@@ -9,15 +9,20 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import numpy as np
 import openai
 import pytest
 
-from hinge import Gate
-from hinge.gateway import ChatGateway, ChatServer
+from hinge import FixedCost, Gate, OnnxModel, fashion
+from hinge.gateway import ChatGateway, ChatServer, InferenceGateway, ServedRows
+from hinge.policies import AlwaysRemote
 from hinge.tasks import ShortText
 from tests.support.chat_server import ChatStandIn
 from tools.peers.environments import cache
+from tools.peers.kserve import ENVIRONMENT as KSERVE_ENVIRONMENT
+from tools.peers.mlserver import ENVIRONMENT as MLSERVER_ENVIRONMENT
 from tools.peers.process import Peer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -107,3 +112,82 @@ def _install_openai(folder: Path) -> None:
         command = ["npm", "install", "--silent", "--prefix", str(kept), f"openai@{NPM_OPENAI}"]
         subprocess.run(command, check=True, capture_output=True, timeout=300)
     (folder / "node_modules").symlink_to(kept / "node_modules")
+
+
+# -- the Open Inference Protocol --------------------------------------------------------------------------------------
+
+KSERVE = """
+import asyncio, sys
+import numpy as np
+from kserve import InferInput, InferRequest
+from kserve.inference_client import InferenceRESTClient, RESTConfig
+
+async def main(url, path):
+    images = np.load(path)
+    given = InferInput("image", list(images.shape), "UINT8")
+    given.set_data_from_numpy(images, binary_data=sys.argv[3] == "binary")
+    client = InferenceRESTClient(RESTConfig(protocol="v2"))
+    assert await client.is_model_ready(url, "small")
+    answer = await client.infer(url, InferRequest("small", [given]), model_name="small")
+    print(answer.outputs[0].as_numpy().argmax(axis=1).tolist())
+
+asyncio.run(main(sys.argv[1], sys.argv[2]))
+"""
+
+
+@pytest.fixture(scope="module")
+def gate(triton: Peer) -> Iterator[InferenceGateway]:
+    """A gateway between a file and a model on Triton, which offloads everything."""
+    local, remote = f"small={fashion.local_model()}", ServedRows(triton.url, "remote")
+    price = {"price": FixedCost(0.5)}
+    with InferenceGateway(local, remote, AlwaysRemote(bins=16), deadline_s=30, device=price) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[int]:
+    images, _ = fashion.labelled_images()
+    labels: list[int] = OnnxModel(fashion.remote_model()).many(images[:32]).argmax(axis=1).tolist()
+    return labels
+
+
+@pytest.mark.parametrize("binary", [False, True], ids=["JSON", "binary"])
+def test_tritonclient_is_content_with_the_gateway(gate: InferenceGateway, binary: bool, expected: list[int]) -> None:
+    from tritonclient.http import InferenceServerClient, InferInput, InferRequestedOutput
+
+    given = InferInput("image", [32, 28, 28], "UINT8")
+    given.set_data_from_numpy(fashion.labelled_images()[0][:32], binary_data=binary)
+    with closing(InferenceServerClient(urlsplit(gate.url).netloc)) as client:
+        assert client.get_model_metadata("small")["outputs"][0]["shape"] == [-1, 10]
+        wanted = InferRequestedOutput("scores", binary_data=binary)
+        result = client.infer("small", [given], outputs=[wanted], timeout=20_000_000)
+        assert result.as_numpy("scores").argmax(axis=1).tolist() == expected
+
+
+@pytest.mark.parametrize("form", ["json", "binary"])
+def test_kserves_client_is_content_with_the_gateway(
+    gate: InferenceGateway, form: str, expected: list[int], kserve: Peer, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "images.npy", fashion.labelled_images()[0][:32])
+    command = [str(KSERVE_ENVIRONMENT.python), "-c", KSERVE, gate.url, str(tmp_path / "images.npy"), form]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == expected
+
+
+def test_mlservers_client_is_content_with_the_gateway(
+    gate: InferenceGateway, expected: list[int], mlserver: Peer, tmp_path: Path
+) -> None:
+    images = fashion.labelled_images()[0][:32]
+    lines = [
+        json.dumps({"inputs": [{"name": "image", "shape": [1, 28, 28], "datatype": "UINT8", "data": image.tolist()}]})
+        for image in images
+    ]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")
+    program = str(MLSERVER_ENVIRONMENT.python.with_name("mlserver"))
+    command = [program, "infer", "-u", urlsplit(gate.url).netloc, "-m", "small", "-i", "in.jsonl", "-o", "out.jsonl"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    found = sorted(int(np.argmax(answer["outputs"][0]["data"])) for answer in answers)
+    assert found == sorted(expected)

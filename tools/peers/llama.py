@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from tools.peers.environments import Environment, PeerUnavailable
 from tools.peers.process import Peer, free_ports, running, workspace
@@ -22,6 +23,6 @@ def llama() -> Iterator[Peer]:
             raise PeerUnavailable(f"{weights.name} is not the file whose hash is known")
     with workspace("llama") as folder:
         (port,) = free_ports(1)
-        command = [ENVIRONMENT.python, "-m", "tools.peers.served.llama", weights, str(port)]
+        command: list[str | Path] = [ENVIRONMENT.python, "-m", "tools.peers.served.llama", weights, str(port)]
         with running("llama", command, folder=folder, ports=(port, 0), ready=["/health"]) as peer:
             yield peer

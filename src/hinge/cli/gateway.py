@@ -1,7 +1,7 @@
 """The command `gateway`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -13,15 +13,25 @@ from hinge.cli.serve import reachable, tls_of
 from hinge.oip.access import check_url, read_token
 from hinge.tasks import ShortText
 
+_DEADLINE_S = {"openai": 30.0, "oip": 1.0}
+
 
 def command(
     local: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="The local server: its base URL, such as http://127.0.0.1:8081/v1."),
+        typer.Option(
+            metavar=options.PLACE,
+            help="The local server, by its base URL, such as http://127.0.0.1:8081/v1; with --protocol oip, by its "
+            "URL, or the model itself, an ONNX file.",
+        ),
     ] = None,
     remote: Annotated[str | None, typer.Option(metavar="URL", help="The remote server, likewise.")] = None,
+    protocol: Annotated[
+        Literal["openai", "oip"],
+        typer.Option(help="What clients and servers speak: OpenAI's protocol, or the Open Inference Protocol."),
+    ] = "openai",
     local_model: Annotated[
-        str | None, typer.Option(help="What requests name the model to the local server; without it, as they came.")
+        str | None, typer.Option(help="The model that the local server is asked for; without it, that of the request.")
     ] = None,
     remote_model: Annotated[str | None, typer.Option(help="The same for the remote server.")] = None,
     local_key_file: Annotated[
@@ -31,23 +41,27 @@ def command(
         Path | None, typer.Option(help="A file with the API key for the remote server; or set HINGE_REMOTE_KEY.")
     ] = None,
     task: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="What the answers are, of which the gate decides: 'options:A,B,C', 'number', 'json' (requests with a "
-            "response_format), or 'text' (requests with max_tokens of 64 at most)."
+            help="What the answers in text are, of which the gate decides: 'options:A,B,C', 'number', 'json' (requests "
+            "with a response_format), or 'text' (requests with max_tokens of 64 at most), which it is without it."
         ),
-    ] = "text",
+    ] = None,
     confidence: Annotated[
-        Literal["mean", "least", "margin"],
+        Literal["mean", "least", "margin"] | None,
         typer.Option(
-            help="How sure an answer is: by the mean or the least probability of its tokens, or by the margin of the "
-            "first over the next likely one."
+            help="How sure an answer in text is: by the mean or the least probability of its tokens, or by the margin "
+            "of the first over the next likely one; without it by the mean."
         ),
-    ] = "mean",
+    ] = None,
     otherwise: Annotated[
-        Literal["local", "remote"],
-        typer.Option(help="Who answers what cannot be gated: streams, tools, images, several or long answers."),
-    ] = "local",
+        Literal["local", "remote"] | None,
+        typer.Option(
+            help="Who answers chats that cannot be gated: streams, tools, images, several or long answers; without it "
+            "the local server."
+        ),
+    ] = None,
+    output: options.Output = None,
     policy: options.Policy = DEFAULT,
     set: options.Set = [],  # noqa: B006  # Typer gives every call a list of its own
     audit: options.Audit = None,
@@ -63,8 +77,12 @@ def command(
     at_most: options.AtMost = None,
     on_budget: options.OnBudget = None,
     deadline_s: Annotated[
-        float, typer.Option(help="Seconds for the answer to a gated request; the local server may take half of them.")
-    ] = 30.0,
+        float | None,
+        typer.Option(
+            help="Seconds for the answer to a gated request, of which the local server may take half; without it 30 "
+            "for chats, and else 1."
+        ),
+    ] = None,
     state: options.State = None,
     shadow: options.Shadow = None,
     fleet: options.Fleet = None,
@@ -86,49 +104,55 @@ def command(
     log_level: options.LogLevel = "info",
     config: options.Config = None,
 ) -> None:
-    """A gate in front of two servers of language models, for clients that speak OpenAI's protocol.
+    """A gate in front of a local and a remote model, for clients that speak a protocol.
 
     Example: hinge gateway --local http://127.0.0.1:8081/v1 --remote https://llm.example/v1 --task options:yes,no
     """
-    from hinge.gateway import ChatGateway, ChatServer
-    from hinge.server.server import MIN_TOKEN
+    from hinge.gateway import ChatGateway, ChatServer, InferenceGateway, ServedRows
+    from hinge.server.server import MIN_TOKEN, BaseServer
 
     if local is None or remote is None:
         raise UsageError("--local and --remote must name the two servers; see 'hinge gateway --help'")
-    for option, url in (("--local", local), ("--remote", remote)):
-        check_url(option, url)
-    prices = {"per_call": price_per_call, "per_ms": price_per_ms, "per_byte": price_per_byte}
+    check_url("--remote", remote)
     certificates = Certificates(ca, cert, key)
+    tls = certificates.context() if remote.startswith("https://") else None
     policy = with_target(policy, target)
+    prices = {"per_call": price_per_call, "per_ms": price_per_ms, "per_byte": price_per_byte}
     known, price = price_of(offload_cost, None, wrong_answer, **prices)
     settings = options.policy_settings([policy], set, alpha=alpha, audit=audit, target=target)
     parameters = {"offload_cost": known, "bins": bins, "seed": seed, **settings}
-    gateway = ChatGateway(
-        ChatServer(local, local_model, key=read_token(local_key_file, "HINGE_LOCAL_KEY")),
-        ChatServer(
-            remote, remote_model, key=read_token(remote_key_file, "HINGE_REMOTE_KEY"), tls=certificates.context()
-        ),
-        policy_of(policy, parameters, None, at_most, on_budget),
-        task=task_of(task, confidence),
-        otherwise=otherwise,
-        deadline_s=deadline_s,
-        device={
-            "price": price,
-            "state": state,
-            "shadow": shadow,
-            "fleet": fleet_of(fleet, fleet_name, fleet_device, fleet_password_file, certificates, home_assistant),
-        },
-        host=host,
-        port=port,
-        token=read_token(token_file, least=MIN_TOKEN),
-        tls=tls_of(tls_cert, tls_key, client_ca),
-        insecure=insecure,
-        drain_s=drain_s,
-        log_level=log_level,
-    )
+    chosen = policy_of(policy, parameters, None, at_most, on_budget)
+    joined = fleet_of(fleet, fleet_name, fleet_device, fleet_password_file, certificates, home_assistant)
+    keys = read_token(local_key_file, "HINGE_LOCAL_KEY"), read_token(remote_key_file, "HINGE_REMOTE_KEY")
+    common: dict[str, Any] = {
+        "deadline_s": _DEADLINE_S[protocol] if deadline_s is None else deadline_s,
+        "device": {"price": price, "state": state, "shadow": shadow, "fleet": joined},
+        "host": host,
+        "port": port,
+        "token": read_token(token_file, least=MIN_TOKEN),
+        "tls": tls_of(tls_cert, tls_key, client_ca),
+        "insecure": insecure,
+        "drain_s": drain_s,
+        "log_level": log_level,
+    }
+    if protocol == "openai":
+        check_url("--local", local)
+        servers = ChatServer(local, local_model, key=keys[0]), ChatServer(remote, remote_model, key=keys[1], tls=tls)
+        text = task_of(task or "text", confidence or "mean")
+        gateway: BaseServer = ChatGateway(*servers, chosen, task=text, otherwise=otherwise or "local", **common)
+    else:
+        if task or confidence or otherwise:
+            raise UsageError("--task, --confidence and --otherwise are for chats, and the protocol is oip")
+        named = remote_model or local_model
+        if named is None or ("://" in local and local_model is None):
+            raise UsageError("--local-model and --remote-model must name the models on their servers")
+        near = ServedRows(local, local_model, token=keys[0]) if "://" in local and local_model else local
+        far = ServedRows(remote, named, token=keys[1], tls=tls)
+        gateway = InferenceGateway(near, far, chosen, output=output, **common)
 
     def announce(url: str) -> None:
-        print(f"Serving at {url}/v1\nThe live page is at {reachable(url)}/", flush=True)
+        serves = f"{url}/v1" if protocol == "openai" else url
+        print(f"Serving at {serves}\nThe live page is at {reachable(url)}/", flush=True)
 
     gateway.run(announce)
 

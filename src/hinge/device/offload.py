@@ -160,7 +160,8 @@ class Offloader:
         try:
             permits = self._permits_here()
             try:
-                async with asyncio.timeout(offload.deadline.left(began)):  # unlike wait_for, never swallows a cancellation
+                left_s = offload.deadline.left(began)
+                async with asyncio.timeout(left_s):  # unlike wait_for, never swallows a cancellation
                     await permits.acquire()
             except TimeoutError:
                 return self._fall_back(offload, _no_permit())

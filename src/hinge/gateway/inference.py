@@ -90,7 +90,7 @@ class _Forwarded:
     """A local model on a server, in the place of a `Service` with one that is loaded."""
 
     def __init__(self, server: ServedRows, metadata: ModelMetadata, deadline_s: float) -> None:
-        self.name, self._server, self._metadata, self._deadline_s = server.model, server, metadata, deadline_s
+        self.name, self.server, self._metadata, self._deadline_s = server.model, server, metadata, deadline_s
         self.inputs, self.outputs = metadata.inputs, metadata.outputs
         self.output_names = tuple(spec.name for spec in metadata.outputs)
         self.model = self.batcher = self
@@ -105,7 +105,7 @@ class _Forwarded:
     async def _run(self, inputs: Tensors) -> Tensors:
         rows = rows_of(inputs)
         try:
-            reply = await self._server.ask_async([row.inputs for row in rows], Deadline.after(self._deadline_s))
+            reply = await self.server.ask_async([row.inputs for row in rows], Deadline.after(self._deadline_s))
         except RemoteRefused as error:
             raise InvalidMessage(str(error)) from None
         return {name: np.stack([outputs[name] for _, outputs in reply.labels]) for name in self.output_names}
@@ -146,9 +146,9 @@ class InferenceGateway(BaseServer):
             self._model: Model | ModelMetadata = Model.load(self._local.path)
         else:
             try:
-                self._model = self._local.metadata(INTRODUCE_S)[1]
+                self._model = _metadata(self._local)
             except RemoteFailed:
-                self._model = self._remote.metadata(INTRODUCE_S)[1]
+                self._model = _metadata(self._remote)
         if not all(spec.shape[:1] == (-1,) for spec in (*self._model.inputs, *self._model.outputs)):
             raise InvalidModel("a gateway needs a model whose first axis takes any number of samples")
         named = [spec.name for spec in self._model.outputs if spec.datatype[:2] == "FP" or spec.name == self._output]
@@ -161,12 +161,12 @@ class InferenceGateway(BaseServer):
         remote = _Remote(self._remote, self._model.outputs)
         settings = {"deadline_s": self.deadline_s, "in_flight": IN_FLIGHT, **self._device}
         device = AsyncDevice(lambda row: row.scores, remote, self._gate, **settings)
-        service: Any
-        if isinstance(self._local, Place) and isinstance(self._model, Model):
-            workers = os.cpu_count() or 1
-            service = Service(self._local, self._model, workers=workers, limits=self.limits, metrics=metrics)
+        local, model = self._local, self._model
+        service: Service | _Forwarded
+        if isinstance(local, Place) and isinstance(model, Model):
+            service = Service(local, model, workers=os.cpu_count() or 1, limits=self.limits, metrics=metrics)
         else:
-            service = _Forwarded(self._local, self._model, self.deadline_s)
+            service = _Forwarded(local, model, self.deadline_s)  # type: ignore[arg-type]  # both of a server
         return InferenceApp(self, service, device, remote, metrics, listener)
 
     async def watch(self, app: App, metrics: Metrics) -> None:
@@ -189,6 +189,13 @@ class InferenceApp(GatedApp):
     ) -> None:
         super().__init__(gateway, {service.name: service}, device, metrics=metrics, listener=listener)
         self._gateway, self._remote = gateway, remote
+
+    async def close(self) -> None:
+        """Close the device, then the connections to the local server, if there are any."""
+        await super().close()
+        for service in self.services.values():
+            if isinstance(service, _Forwarded):
+                await service.server.close_async()
 
     async def _infer(self, exchange: Exchange, service: Service, receive: Receive) -> Message:
         message = await super()._infer(exchange, service, receive)
@@ -222,6 +229,13 @@ class InferenceApp(GatedApp):
             raise Refusal(status, failure.kind, f"no answer: {problem}, the remote failed ({failure})") from None
         exchange.notes = because("remote", f"Not gated: {problem}.")
         return {name: np.stack([row.outputs[name] for row in rows]) for name in rows[0].outputs}
+
+
+def _metadata(server: ServedRows) -> ModelMetadata:
+    try:
+        return server.metadata(INTRODUCE_S)[1]
+    finally:
+        server.close()
 
 
 def rows_of(inputs: Tensors) -> list[Row]:
