@@ -26,10 +26,12 @@ def why_not() -> str | None:
     if not (shutil.which("ip") and shutil.which("tc")):
         return "not installed: iproute2"
     try:
-        with Namespace(f"hinge-{os.getpid()}-probe"):
+        with star(1) as (_, [link]):
+            for fault in Link.FAULTS:
+                link.fail(fault)
             return None
     except subprocess.CalledProcessError as error:
-        return f"no network namespaces here, which need root: {error.stderr.decode().strip()}"
+        return f"no network namespaces can be made here, which needs root: {error.stderr.decode().strip()}"
 
 
 class Namespace:
