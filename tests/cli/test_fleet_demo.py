@@ -23,7 +23,7 @@ NOBODY = "mqtt://127.0.0.1:9"
 def test_twenty_devices_share_and_believe_no_liar() -> None:
     # in a process of its own, as amqtt leaves sockets to the garbage collector
     command = [sys.executable, "-m", "hinge", "fleet", "demo", "--samples", "900", "--json", "--seed", "3"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     devices = {each["device"]: each for each in found["devices"]}

@@ -360,11 +360,11 @@ def _play(show: Show, url: str, signals: StopSignals, lines: bool) -> None:
 
 
 def _due(show: Show) -> Iterator[int]:
-    """How many samples each device should have answered by now; slower on a busy machine, where messages are late, too."""
-    before, due = time.monotonic(), 0
+    """How many samples each device should have answered by now; fewer on a busy machine, where messages are late."""
+    began, clock, due = time.monotonic(), 0.0, 0
     while due < show.samples:
         time.sleep(_TICK_S)
-        now = time.monotonic()
-        show.seconds, before = show.seconds + min(now - before, 5 * _TICK_S), now
-        due = min(show.samples, int((show.seconds / _SLOWEST_S) ** 2))
+        before, show.seconds = show.seconds, time.monotonic() - began
+        clock += min(show.seconds - before, 5 * _TICK_S)
+        due = min(show.samples, int((clock / _SLOWEST_S) ** 2))
         yield due
