@@ -9,7 +9,7 @@ BIN = $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 # What the checks need.
-EXTRAS = test,sim,parquet,cli,report,plot,device,grpc,litert,openvino,images,server,fleet
+EXTRAS = test,sim,parquet,cli,report,plot,device,grpc,litert,openvino,images,server,fleet,broker
 
 # The unit tests: the rest starts processes, needs other programs or takes long.
 QUICK = not slow and not server and not docs and not embedded and not peers
@@ -65,7 +65,7 @@ test-random: $(VENV)/.installed ## Run the property tests on other examples ever
 test-pythons: $(VENV)/.installed ## Run the unit tests on every other Python from 3.11 on that is installed, pyenv's too
 	$(BIN)/python tools/pythons.py $(TESTS)
 
-test-interop: $(VENV)/.installed ## Test against Triton, KServe and MLServer, which it installs outside the checkout
+test-interop: $(VENV)/.installed ## Test against Triton, KServe, MLServer and Home Assistant, which it installs outside the checkout
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),interop]'
 	$(BIN)/pytest tests/interop
 

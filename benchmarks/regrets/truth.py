@@ -28,7 +28,8 @@ def gains(trace: Trace) -> Reals:
     """What the remote's answer saves in each sample: 1, 0 or -1 wrong answers."""
     if trace.local_right is None or trace.remote_right is None:
         raise ValueError(f"{trace!r} has no true labels")
-    return trace.remote_right.astype(float) - trace.local_right
+    saved: Reals = trace.remote_right.astype(float) - trace.local_right
+    return saved
 
 
 class ByBin:

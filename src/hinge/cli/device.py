@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 _ORACLE, _DEFAULT, _TARGET = "oracle", "sentinel", "target"
 _PRICES = "--wrong-answer and a --price-per-call, --price-per-ms or --price-per-byte"
 
-Shadow = Literal["local", "remote"]
 T = TypeVar("T")
 
 
@@ -64,45 +63,25 @@ def command(
     key: options.Key = None,
     policy: options.Policy = _DEFAULT,
     set: options.Set = [],  # noqa: B006  # Typer gives every call a list of its own
-    audit: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="The share of samples that the policies for drift audit; without it 0.001."),
-    ] = None,
+    audit: options.Audit = None,
     target: options.Target = None,
-    offload_cost: Annotated[
-        str | None,
-        typer.Option(
-            help="What an offload costs, from 0 to 1; or 'learned', by the prices. Without it: learned where there "
-            "are prices, or a trace that recorded costs; else 0.5."
-        ),
-    ] = None,
-    price_per_call: Annotated[
-        float | None, typer.Option(min=0, help="The price of an offload as such, in any unit.")
-    ] = None,
-    price_per_ms: Annotated[
-        float | None, typer.Option(min=0, help="The price of a millisecond, in the same unit.")
-    ] = None,
-    price_per_byte: Annotated[float | None, typer.Option(min=0, help="The price of a byte, in the same unit.")] = None,
-    wrong_answer: Annotated[float | None, typer.Option(help="The price of a wrong answer, in the same unit.")] = None,
+    offload_cost: options.Price = None,
+    price_per_call: options.PricePerCall = None,
+    price_per_ms: options.PricePerMs = None,
+    price_per_byte: options.PricePerByte = None,
+    wrong_answer: options.WrongAnswer = None,
     alpha: options.Alpha = None,
     bins: options.Bins = 16,
     seed: options.Seed = 0,
-    at_most: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Offload at most this share of any 1000 samples in a row.")
-    ] = None,
-    on_budget: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="Offload this share of samples in the long run: those that are worth most."),
-    ] = None,
+    at_most: options.AtMost = None,
+    on_budget: options.OnBudget = None,
     deadline_s: Annotated[float, typer.Option(help="Seconds from an offload until the local answer stands.")] = 0.2,
     batch: Annotated[int, typer.Option(min=1, help="Samples that are decided together, and sent together.")] = 1,
     limit: Annotated[
         int | None, typer.Option(min=1, help="End after this many samples; some policies have to know how many.")
     ] = None,
-    state: Annotated[Path | None, typer.Option(help="The folder in which the policy survives.")] = None,
-    shadow: Annotated[
-        Shadow | None, typer.Option(help="Answer always by 'local', or always by 'remote', and learn.")
-    ] = None,
+    state: options.State = None,
+    shadow: options.Shadow = None,
     metrics_port: Annotated[
         int | None,
         typer.Option(
@@ -112,23 +91,12 @@ def command(
     report: Annotated[
         str | None, typer.Option(help="Show this device, under this name, on the live page of the remote's server.")
     ] = None,
-    fleet: Annotated[
-        str | None,
-        typer.Option(
-            help="Share what is learned with other devices by this MQTT broker: mqtt://[USER@]HOST[:PORT], or mqtts:// "
-            "with --ca, --cert and --key. The password is in HINGE_FLEET_PASSWORD, or a file."
-        ),
-    ] = None,
-    fleet_name: Annotated[str, typer.Option(help="The fleet: devices with the same two models.")] = "fleet",
-    fleet_device: Annotated[
-        str | None, typer.Option(help="The name of this device in its fleet; without it that of the machine.")
-    ] = None,
-    fleet_password_file: Annotated[
-        Path | None, typer.Option(help="A file with the password of the user that --fleet names.")
-    ] = None,
-    home_assistant: Annotated[
-        bool, typer.Option("--home-assistant", help="Let Home Assistant find this device by the broker of its fleet.")
-    ] = False,
+    fleet: options.Fleet = None,
+    fleet_name: options.FleetName = "fleet",
+    fleet_device: options.FleetDevice = None,
+    fleet_region: options.FleetRegion = None,
+    fleet_password_file: options.FleetPasswordFile = None,
+    home_assistant: options.HomeAssistant = False,
     truth: Annotated[
         bool,
         typer.Option("--truth", help="Learn what the remote's answers are worth, by the true labels of the samples."),
@@ -155,20 +123,14 @@ def command(
             raise UsageError(f"--confidence is for models, and {samples} is a trace, which has confidences")
         if setup.fit is not None:
             setup.fit.check_at_start()
-        known, price = price_of(offload_cost, setup.recorded, wrong_answer, **prices)
         horizon = min((n for n in (setup.stream.length, limit) if n is not None), default=None)
-        parameters = {"offload_cost": known, "bins": bins, "seed": seed}
-        if target is not None:
-            if policy not in (_DEFAULT, _TARGET):
-                raise UsageError(f"--target has its own policy, and yet there is --policy {policy}: give one of them")
-            policy, parameters["target"] = _TARGET, target
-        parameters |= options.policy_settings([policy], set, alpha=alpha, audit=audit)
+        policy = with_target(policy, target)
+        known, price = price_of(offload_cost, setup.recorded, wrong_answer, **prices)
+        settings = options.policy_settings([policy], set, alpha=alpha, audit=audit, target=target)
+        parameters = {"offload_cost": known, "bins": bins, "seed": seed, **settings}
         chosen = policy_of(policy, parameters, horizon, at_most, on_budget)
-        joined = None
-        if fleet is not None:
-            joined = fleet_of(fleet, fleet_name, fleet_device, fleet_password_file, certificates, home_assistant)
-        elif fleet_device is not None or fleet_password_file is not None or home_assistant:
-            raise UsageError("--fleet-device, --fleet-password-file and --home-assistant need --fleet")
+        told = fleet_name, fleet_device, fleet_password_file, certificates, home_assistant, fleet_region
+        joined = fleet_of(fleet, *told)
         device = Device(
             setup.local,
             setup.remote,
@@ -361,6 +323,19 @@ def price_of(
     return 0.5, FixedCost(0.5)
 
 
+def with_target(policy: str, target: float | None) -> str:
+    """The name of the policy; a target has its own.
+
+    >>> with_target("sentinel", None), with_target("sentinel", 0.9)
+    ('sentinel', 'target')
+    """
+    if target is None:
+        return policy
+    if policy not in (_DEFAULT, _TARGET):
+        raise UsageError(f"--target has its own policy, and yet there is --policy {policy}: give one of them")
+    return _TARGET
+
+
 def policy_of(
     name: str,
     parameters: dict[str, Any],
@@ -395,16 +370,26 @@ def policy_of(
 
 
 def fleet_of(
-    url: str, name: str, device: str | None, password_file: Path | None, certificates: Certificates, announced: bool
-) -> "Fleet":
-    """The fleet to join."""
+    url: str | None,
+    name: str,
+    device: str | None,
+    password_file: Path | None,
+    certificates: Certificates,
+    announced: bool,
+    region: str | None = None,
+) -> "Fleet | None":
+    """The fleet to join, if there is one."""
+    if url is None:
+        if announced or any(each is not None for each in (device, region, password_file)):
+            raise UsageError("--fleet-device, --fleet-region, --fleet-password-file and --home-assistant need --fleet")
+        return None
     from hinge.fleet.member import Fleet
 
     if device is None:
         device = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:64]
     tls = certificates.context() if url.startswith("mqtts:") else None
     password = read_token(password_file, "HINGE_FLEET_PASSWORD")
-    return Fleet(url, name, device, password=password, tls=tls, home_assistant=announced)
+    return Fleet(url, name, device, password=password, tls=tls, region=region, home_assistant=announced)
 
 
 def report_to(device: Device, url: str | None, name: str, token: str | None, certificates: Certificates) -> Reporter:

@@ -271,6 +271,67 @@ Config = Annotated[
     ),
 ]
 
+Audit = Annotated[
+    float | None,
+    typer.Option(min=0, max=1, help="The share of samples that the policies for drift audit; without it 0.001."),
+]
+Price = Annotated[
+    str | None,
+    typer.Option(
+        help="What an offload costs, from 0 to 1; or 'learned', by the prices. Without it: learned where there "
+        "are prices, or a trace that recorded costs; else 0.5."
+    ),
+]
+PricePerCall = Annotated[float | None, typer.Option(min=0, help="The price of an offload as such, in any unit.")]
+PricePerMs = Annotated[float | None, typer.Option(min=0, help="The price of a millisecond, in the same unit.")]
+PricePerByte = Annotated[float | None, typer.Option(min=0, help="The price of a byte, in the same unit.")]
+WrongAnswer = Annotated[float | None, typer.Option(help="The price of a wrong answer, in the same unit.")]
+AtMost = Annotated[
+    float | None, typer.Option(min=0, max=1, help="Offload at most this share of any 1000 samples in a row.")
+]
+OnBudget = Annotated[
+    float | None,
+    typer.Option(min=0, max=1, help="Offload this share of samples in the long run: those that are worth most."),
+]
+State = Annotated[Path | None, typer.Option(help="The folder in which the policy survives.")]
+Shadow = Annotated[
+    Literal["local", "remote"] | None, typer.Option(help="Answer always by 'local', or always by 'remote', and learn.")
+]
+Fleet = Annotated[
+    str | None,
+    typer.Option(
+        help="Share what is learned with other devices by this MQTT broker: mqtt://[USER@]HOST[:PORT], or mqtts:// "
+        "with --ca, --cert and --key. The password is in HINGE_FLEET_PASSWORD, or a file."
+    ),
+]
+FleetName = Annotated[str, typer.Option(help="The fleet: devices with the same two models.")]
+FleetDevice = Annotated[
+    str | None, typer.Option(help="The name of this device in its fleet; without it that of the machine.")
+]
+FleetRegion = Annotated[
+    str | None,
+    typer.Option(help="The region of this device, for large fleets: its hub is 'hinge fleet --region'."),
+]
+FleetPasswordFile = Annotated[
+    Path | None, typer.Option(help="A file with the password of the user that --fleet names.")
+]
+HomeAssistant = Annotated[
+    bool, typer.Option("--home-assistant", help="Let Home Assistant find this device by the broker of its fleet.")
+]
+Host = Annotated[str, typer.Option(help="The address to serve at.")]
+Port = Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 takes any that is free.")]
+OwnTokenFile = Annotated[
+    Path | None, typer.Option(help="A file with the token that clients must show; or set HINGE_TOKEN.")
+]
+TlsCert = Annotated[Path | None, typer.Option(help="The server's certificate, for TLS.")]
+TlsKey = Annotated[Path | None, typer.Option(help="The key of that certificate.")]
+ClientCa = Annotated[Path | None, typer.Option(help="Who signs clients' certificates, for mutual TLS.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Let others in without token or certificate.")]
+DrainS = Annotated[float, typer.Option(help="Seconds to finish requests in when told to end.")]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"], typer.Option(help="The least severe events that are logged.")
+]
+
 
 def offload_cost(text: str | None) -> float | str | None:
     """The value of `--offload-cost`: a number, 'learned', or None if it was not given."""

@@ -1,7 +1,7 @@
 """The command `serve`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,6 @@ from hinge.oip.access import read_token
 if TYPE_CHECKING:
     from hinge.server import Tls
 
-LogLevel = Literal["debug", "info", "warning", "error"]
 WATCH_S = 2.0
 
 
@@ -21,22 +20,20 @@ def command(
         list[str] | None,
         typer.Argument(help="ONNX models: PATH, NAME=PATH, or one that comes with Hinge: 'fashion', 'fashion-local'."),
     ] = None,
-    host: Annotated[str, typer.Option(help="The address to serve at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 takes any that is free.")] = 8080,
-    token_file: Annotated[
-        Path | None, typer.Option(help="A file with the token that clients must show; or set HINGE_TOKEN.")
-    ] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="The server's certificate, for TLS.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="The key of that certificate.")] = None,
-    client_ca: Annotated[Path | None, typer.Option(help="Who signs clients' certificates, for mutual TLS.")] = None,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Let others in without token or certificate.")] = False,
+    host: options.Host = "127.0.0.1",
+    port: options.Port = 8080,
+    token_file: options.OwnTokenFile = None,
+    tls_cert: options.TlsCert = None,
+    tls_key: options.TlsKey = None,
+    client_ca: options.ClientCa = None,
+    insecure: options.Insecure = False,
     max_batch: Annotated[
         int, typer.Option(min=1, help="Rows that a model is given at once; 1: join no requests.")
     ] = 64,
     threads: Annotated[int | None, typer.Option(min=0, help="Threads of one run of a model; 0: one per core.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Load a model again when its file changes.")] = False,
-    drain_s: Annotated[float, typer.Option(help="Seconds to finish requests in when told to end.")] = 10.0,
-    log_level: Annotated[LogLevel, typer.Option(help="The least severe events that are logged.")] = "info",
+    drain_s: options.DrainS = 10.0,
+    log_level: options.LogLevel = "info",
     config: options.Config = None,
 ) -> None:
     """The models are ONNX files; the protocol is the Open Inference Protocol.
