@@ -127,10 +127,10 @@ PAIR = Pair(
     remote=remote,
     recorded=recorded,
     about={
-        "samples": "lines of text, drawn with blur and noise: sentences of openai/grade-school-math (Cobbe et al., 2021)",
+        "samples": "lines of openai/grade-school-math (Cobbe et al., 2021), drawn with blur and noise",
         "local": "Tesseract 5.3.0, English",
         "remote": "PP-OCRv6 (small), by rapidocr 3.10.0",
-        "licence": "data MIT, DejaVu fonts free, models Apache-2.0; the trace holds figures, and no text and no weights",
+        "licence": "data MIT, models Apache-2.0; the trace holds figures, and no text and no weights",
     },
 )
 
