@@ -95,6 +95,7 @@ def command(
     fleet_name: options.FleetName = "fleet",
     fleet_device: options.FleetDevice = None,
     fleet_password_file: options.FleetPasswordFile = None,
+    fleet_budget: options.FleetBudget = None,
     home_assistant: options.HomeAssistant = False,
     truth: Annotated[
         bool,
@@ -128,7 +129,10 @@ def command(
         settings = options.policy_settings([policy], set, alpha=alpha, audit=audit, target=target)
         parameters = {"offload_cost": known, "bins": bins, "seed": seed, **settings}
         chosen = policy_of(policy, parameters, horizon, at_most, on_budget)
-        joined = fleet_of(fleet, fleet_name, fleet_device, fleet_password_file, certificates, home_assistant)
+        if fleet_budget is not None and on_budget is not None:
+            raise UsageError("--fleet-budget has a price of its own: leave --on-budget out")
+        named = fleet, fleet_name, fleet_device
+        joined = fleet_of(*named, fleet_password_file, certificates, home_assistant, fleet_budget)
         device = Device(
             setup.local,
             setup.remote,
@@ -374,11 +378,12 @@ def fleet_of(
     password_file: Path | None,
     certificates: Certificates,
     announced: bool,
+    budget: float | None = None,
 ) -> "Fleet | None":
     """The fleet to join, if there is one."""
     if url is None:
-        if device is not None or password_file is not None or announced:
-            raise UsageError("--fleet-device, --fleet-password-file and --home-assistant need --fleet")
+        if device is not None or password_file is not None or announced or budget is not None:
+            raise UsageError("--fleet-device, --fleet-password-file, --fleet-budget and --home-assistant need --fleet")
         return None
     from hinge.fleet.member import Fleet
 
@@ -386,7 +391,7 @@ def fleet_of(
         device = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:64]
     tls = certificates.context() if url.startswith("mqtts:") else None
     password = read_token(password_file, "HINGE_FLEET_PASSWORD")
-    return Fleet(url, name, device, password=password, tls=tls, home_assistant=announced)
+    return Fleet(url, name, device, password=password, tls=tls, home_assistant=announced, budget=budget)
 
 
 def report_to(device: Device, url: str | None, name: str, token: str | None, certificates: Certificates) -> Reporter:

@@ -10,9 +10,9 @@ holds more than its target, and more than START, cedes the rest to those that ho
 
 *How fresh.* A device tells its balance once that has changed by
 
-    max(START, share × min(n, FRESH) / 10)
+    max(START, share × min(n, FRESH) / PARTS)
 
-credits, and cedes as soon as there is so much to cede: each tenth of what it earns at first, and then every so often.
+credits, and cedes as soon as there is so much to cede: at first a share of all that it has earned, then a constant.
 
 *Liars.* What others claim is limited by own figures: a balance counts up to MOST times one's own W, offloads up to
 one's own samples. Nobody receives more from a device than `share` of one's own samples, whatever it says that it cedes:
@@ -22,14 +22,14 @@ each liar may add so much to what honest devices spend, and no more.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from math import floor
 
 from hinge.fleet.messages import Statement
 from hinge.fleet.peers import MOST_DEVICES
 from hinge.policies.shared_budget import ACCOUNTS, START, SharedBudget, full_at
 
-FRESH = 40_000
+FRESH, PARTS = 40_000, 6.0
 MOST = 4.0
 
 
@@ -50,33 +50,32 @@ class Account:
     >>> kitchen, hall = Account("kitchen", hard), Account("hall", idle)
     >>> for _ in range(2000):
     ...     _, idle.time = hard.decide(0), idle.time + 1
-    >>> idle.cede(hall.gifts(idle, [kitchen.statement(hard)]))
+    >>> idle.cede(hall.gifts(hall.statement(idle), idle.time, [kitchen.statement(hard)]))
     >>> kitchen.hear("hall", hall.statement(idle))
-    >>> kitchen.settle(hard, [hall.statement(idle)])
+    >>> hard.hear(*kitchen.heard(hard.time, [hall.statement(idle)]))
     >>> int(hard.balance), int(idle.balance)
-    (102, 20)
+    (100, 20)
     """
 
     def __init__(self, device: str, policy: SharedBudget) -> None:
-        self.id = account_of(device, policy.id)
-        self.told: Statement | None = None
-        self._received: dict[str, tuple[str, int, int]] = {}  # by device: its account, from earlier ones, from this
+        self.id, self._share = account_of(device, policy.id), policy.offloads
+        self.told: Statement | None = None  # by ourselves, the last
+        self._received: dict[str, dict[str, int]] = {}  # credits ceded to us, by device, from each account it had
 
     def hear(self, device: str, said: Statement) -> None:
-        """A device has made a statement."""
-        account, before, credits = self._received.get(device, (said.account, 0, 0))
-        if account != said.account:
-            before, credits = before + credits, 0
-        credits = max(credits, said.granted.get(self.id, 0))
-        if credits + before > 0 and (device in self._received or len(self._received) < MOST_DEVICES):
-            self._received[device] = said.account, before, credits
+        """A device has made a statement: new, old, or heard before."""
+        credits = said.granted.get(self.id, 0)
+        known = self._received.get(device, {})
+        if credits == 0 or (said.account not in known and len(known) == ACCOUNTS):
+            return
+        if known or len(self._received) < MOST_DEVICES:
+            self._received[device] = {**known, said.account: max(credits, known.get(said.account, 0))}
 
-    def settle(self, policy: SharedBudget, others: Iterable[Statement]) -> None:
-        """Let the policy have what was ceded to it, and the price that follows from what others hold."""
-        limit = policy.offloads * policy.time
-        policy.receive(sum(min(limit, before + credits) for _, before, credits in self._received.values()))
-        held = [_held(policy, each) for each in others]
-        policy.hear(sum(held), len(held))
+    def heard(self, samples: int, others: Collection[Statement]) -> tuple[float, float, int]:
+        """For `SharedBudget.hear`: what was ceded to us, what others hold, and how many they are."""
+        most = self._share * samples
+        received = sum(min(most, sum(known.values())) for known in self._received.values())
+        return received, sum(_held(each, samples) for each in others), len(others)
 
     def statement(self, policy: SharedBudget) -> Statement:
         """What to publish."""
@@ -84,43 +83,36 @@ class Account:
         granted = {f"{account:015x}": credits for account, credits in policy.granted.items()}
         return Statement(self.id, held, policy.offloaded, granted)
 
-    def due(self, policy: SharedBudget) -> bool:
-        """Whether the last statement is out of date."""
-        said = self.statement(policy)
-        if self.told is None or said.granted != self.told.granted:
+    def due(self, own: Statement, samples: int) -> bool:
+        """Whether what was told last is out of date."""
+        if self.told is None or own.granted != self.told.granted:
             return True
-        return abs(said.balance - self.told.balance) >= least(policy)
+        return abs(own.balance - self.told.balance) >= self._least(samples)
 
-    def gifts(self, policy: SharedBudget, others: Iterable[Statement]) -> dict[int, int]:
+    def gifts(self, own: Statement, samples: int, others: Iterable[Statement]) -> dict[int, int]:
         """What to cede to which accounts, by what the others said last."""
         known = {each.account: each for each in others if each.account != self.id}
-        held = {account: _held(policy, each) for account, each in known.items()}
-        weight = {account: 1.0 + min(each.spent, policy.time) for account, each in known.items()}
-        own = 1.0 + policy.offloaded
-        part = (sum(held.values()) + policy.balance) / (sum(weight.values()) + own)
-        spare = policy.balance - max(START, part * own)
-        if spare < least(policy):
+        held = {account: _held(each, samples) for account, each in known.items()}
+        weight = {account: 1.0 + min(each.spent, samples) for account, each in known.items()}
+        part = (own.balance + sum(held.values())) / (1.0 + own.spent + sum(weight.values()))
+        spare = own.balance - max(START, part * (1.0 + own.spent))
+        lacking = {account: part * weight[account] - held[account] for account in self._order(own, known)}
+        chosen = [each for each in lacking.items() if each[1] >= 1.0][:ACCOUNTS]
+        if spare < self._least(samples) or not chosen:
             return {}
-        lacking = self._chosen(policy, {account: part * weight[account] - held[account] for account in known})
-        share = min(1.0, spare / max(1.0, sum(lacking.values())))
-        gifts = {int(account, 16): floor(share * lack) for account, lack in lacking.items()}
-        return gifts if sum(gifts.values()) >= least(policy) else {}
+        total = sum(lack for _, lack in chosen)
+        return {int(account, 16): floor(spare * lack / total) for account, lack in chosen}
 
-    def _chosen(self, policy: SharedBudget, lacking: Mapping[str, float]) -> dict[str, float]:
-        """Those who lack credits; of many, those that got some before, and then not the same as others choose."""
-        before = policy.granted
-        names = sorted(
-            (account for account, lack in lacking.items() if lack >= 1.0),
-            key=lambda account: (int(account, 16) not in before, int(account, 16) ^ int(self.id, 16)),
-        )
-        return {account: lacking[account] for account in names[:ACCOUNTS]}
+    def _order(self, own: Statement, accounts: Iterable[str]) -> list[str]:
+        """Those first that got credits before, and then not the same as other devices choose."""
+        mine = int(self.id, 16)
+        return sorted(accounts, key=lambda account: (account not in own.granted, int(account, 16) ^ mine))
+
+    def _least(self, samples: int) -> float:
+        """The credits that are worth a message."""
+        return max(START, self._share * min(samples, FRESH) / PARTS)
 
 
-def least(policy: SharedBudget) -> float:
-    """The credits that are worth a message."""
-    return max(START, policy.offloads * min(policy.time, FRESH) / 10.0)
-
-
-def _held(policy: SharedBudget, said: Statement) -> float:
+def _held(said: Statement, samples: int) -> float:
     """What another says that it holds, as far as it counts."""
-    return min(float(said.balance), MOST * full_at(policy.time))
+    return min(float(said.balance), MOST * full_at(samples))

@@ -17,11 +17,12 @@ to a state: a device that has lost its state opens another.
 
 **The price** that is added to what an offload costs,
 
-    λ = 1 - min(mean of b over all devices / W, b / START),      W = START + min(√n, WIDEST)
+    λ = (1 - cost) (1 - min(mean of b over all devices / W, b / START)),      W = START + min(2 √n, WIDEST)
 
-is that of a virtual queue (see `lyapunov`) which starts full and is not to run dry: 0 where W is held on average, 1
-where nothing is left. Devices that have heard the same have the same price, without a leader; one that is about to run
-out waits for credits at a higher one. Alone, a device has an ordinary budget.
+is that of a virtual queue (see `lyapunov`) which starts full and is not to run dry: 0 where W is held on average, and
+where nothing is left, so much that no sample is worth an offload. Devices that have heard the same have the same price,
+without a leader; one that is about to run out waits for credits at a higher one. Alone, a device has an ordinary
+budget.
 
 The price reaches the policy inside as the cost of the very sample (`decide(bin, cost=…)`): no licence that was given at
 one price then stands at another. What it accepts it is not asked about again for the next SURE samples of the bin, or
@@ -70,14 +71,7 @@ def balance(table: SharedTable, time: int) -> float:
 
 def full_at(time: int) -> float:
     """W: the credits at which an offload costs nothing more."""
-    return START + min(math.sqrt(time), WIDEST)
-
-
-def price_at(table: SharedTable, time: int) -> float:
-    """λ, by what is known of the others."""
-    held, ledger = balance(table, time), table.ledger
-    mean = (held + ledger[OTHERS_HOLD]) / (1.0 + ledger[OTHERS])
-    return max(0.0, 1.0 - min(mean / full_at(time), held / START))
+    return START + min(2.0 * math.sqrt(time), WIDEST)
 
 
 def cost_inside(table: SharedTable) -> float:
@@ -85,6 +79,13 @@ def cost_inside(table: SharedTable) -> float:
     if len(table.costs) == 0:
         return table.known_cost[0]
     return float(table.costs[SUM] / max(table.costs[COUNT], 1.0))
+
+
+def price_at(table: SharedTable, time: int) -> float:
+    """λ, by what is known of the others."""
+    held, ledger = balance(table, time), table.ledger
+    mean = (held + ledger[OTHERS_HOLD]) / (1.0 + ledger[OTHERS])
+    return max(0.0, 1.0 - cost_inside(table)) * max(0.0, 1.0 - min(mean / full_at(time), held / START))
 
 
 @cache
@@ -137,7 +138,7 @@ class SharedBudget(Budgeted):
     >>> from hinge import Sentinel
     >>> policy = SharedBudget(Sentinel(bins=16, offload_cost=0.1), offloads=0.05)
     >>> int(policy.decide_many([0] * 1000).offload.sum()), int(policy.balance), round(policy.price, 2)
-    (69, 1, 0.94)
+    (70, 0, 0.89)
     """
 
     name = "shared-budget"
@@ -169,6 +170,11 @@ class SharedBudget(Budgeted):
         return float(self.table.ledger[PRICE])
 
     @property
+    def price_with_cost(self) -> float:
+        """What an offload costs, λ included."""
+        return cost_inside(self.table) + self.price
+
+    @property
     def balance(self) -> float:
         """b: the credits that it holds."""
         return balance(self.table, self.time)
@@ -179,12 +185,22 @@ class SharedBudget(Budgeted):
         return int(self.table.ledger[SPENT])
 
     @property
+    def ceded(self) -> int:
+        """c: what was ceded, in all."""
+        return int(self.table.ledger[CEDED])
+
+    @property
+    def received(self) -> float:
+        """r: what was received, in all."""
+        return float(self.table.ledger[RECEIVED])
+
+    @property
     def granted(self) -> dict[int, int]:
         """What was ceded to each account, in all; of those that made room for others nothing is known any more."""
         return {account: self.table.granted[i] for i, account in enumerate(self.table.accounts) if account}
 
     def cede(self, credits: Mapping[int, int]) -> None:
-        """Cede whole credits to other accounts, so many at most as there is room for, from what is held.
+        """Cede whole credits to other accounts, `ACCOUNTS` at most; nothing at all, if they are more than is held.
 
         >>> from hinge import Sentinel
         >>> policy = SharedBudget(Sentinel(bins=16, offload_cost=0.1))
@@ -193,9 +209,10 @@ class SharedBudget(Budgeted):
         (8.0, {7: 12})
         """
         owner, table = type(self).__name__, self.table
-        if len(credits) > ACCOUNTS or min(credits.values(), default=0) < 0 or sum(credits.values()) > self.balance:
-            problem = f"must be of {ACCOUNTS} accounts at most, and no more than {self.balance:g}"
-            raise InvalidValue(owner, "credits", f"{problem}, got {dict(credits)}")
+        if len(credits) > ACCOUNTS or min(credits.values(), default=0) < 0:
+            raise InvalidValue(owner, "credits", f"must be for {ACCOUNTS} accounts at most, got {dict(credits)}")
+        if sum(credits.values()) > self.balance:
+            return
         table.ledger[CEDED] += sum(credits.values())  # first: what is ceded to an account is never more
         for account, more in credits.items():
             place = self._place(account, credits)
@@ -209,19 +226,20 @@ class SharedBudget(Budgeted):
             return accounts.index(account)
         return next(place for place, other in enumerate(accounts) if other not in taken)
 
-    def receive(self, credits: float) -> None:
-        """So many credits were ceded to this account, in all, as far as is known; never less than was known before."""
-        self.table.ledger[RECEIVED] = max(self.table.ledger[RECEIVED], credits)
+    def hear(self, received: float, held: float, devices: int) -> None:
+        """Of others: what they have ceded to this account, in all, and what so many hold together.
 
-    def hear(self, held: float, devices: int) -> None:
-        """So many other devices hold so many credits together; (0, 0): nothing is known of others."""
-        self.table.ledger[OTHERS_HOLD], self.table.ledger[OTHERS] = held, devices
+        Without others, (0, 0, 0): what was received before is not lost.
+        """
+        ledger = self.table.ledger
+        ledger[RECEIVED] = max(ledger[RECEIVED], received)
+        ledger[OTHERS_HOLD], ledger[OTHERS] = held, devices
 
     def explain(self, bin: int) -> Explanation:
         table, why = self.table, self._now().explain(bin)
         ledger, reviewed, sure = table.ledger[:], table.reviewed[0], table.sure[:]
         try:
-            offload, cost = self._offloads(table, bin, self.time + 1), cost_inside(table) + self.price
+            offload, cost = self._offloads(table, bin, self.time + 1), self.price_with_cost
             refused = self._refuses()
         finally:
             table.ledger[:], table.reviewed[0], table.sure[:] = ledger, reviewed, sure

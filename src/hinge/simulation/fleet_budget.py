@@ -66,9 +66,9 @@ def simulate_fleet_budget(
     >>> from hinge.simulation.sources import FixedCosts, Synthetic
     >>> hard, easy = (Synthetic([p, 0.99], FixedCosts(0.1)) for p in (0.3, 0.9))
     >>> fleet = BudgetedFleet([hard] * 2 + [easy] * 4)
-    >>> run = simulate_fleet_budget(fleet, 0.1, horizon=4000)
-    >>> run.offloads[-1].tolist(), int(run.offloads[-1].sum())  # at most 0.05 × 24 000 + 6 × 20
-    ([467, 553, 16, 16, 19, 14], 1085)
+    >>> run = simulate_fleet_budget(fleet, 0.1, horizon=8000)
+    >>> run.offloads[-1].tolist(), int(run.offloads[-1].sum())  # at most 0.05 × 48 000 + 6 × 20
+    ([1144, 716, 18, 23, 19, 15], 1935)
     """
     devices = len(fleet.sources)
     lies = [*fleet.lies, *[BudgetLie.HONEST] * (devices - len(fleet.lies))]
@@ -124,12 +124,13 @@ class Bus:
             others = {device: said for device, said in retained.items() if device != name}
             for device, said in others.items():
                 account.hear(device, said)
-            account.settle(policy, others.values())
+            policy.hear(*account.heard(policy.time, others.values()))
             if broker < 0:
                 continue
-            policy.cede(account.gifts(policy, others.values()))
-            if account.due(policy) or account.told is None or policy.offloaded > GROWTH * account.told.spent:
-                account.told = account.statement(policy)
+            policy.cede(account.gifts(account.statement(policy), policy.time, others.values()))
+            own, told = account.statement(policy), account.told
+            if told is None or account.due(own, policy.time) or own.spent > GROWTH * told.spent:
+                account.told = own
                 retained[name] = self._said(number, account.told)
                 self.sent[number] += 1
 
