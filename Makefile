@@ -65,7 +65,7 @@ test-random: $(VENV)/.installed ## Run the property tests on other examples ever
 test-pythons: $(VENV)/.installed ## Run the unit tests on every other Python from 3.11 on that is installed, pyenv's too
 	$(BIN)/python tools/pythons.py $(TESTS)
 
-test-interop: $(VENV)/.installed ## Test against Triton, KServe and MLServer, which it installs outside the checkout
+test-interop: $(VENV)/.installed ## Test against Triton, KServe, MLServer and Home Assistant, which it installs outside the checkout
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),interop]'
 	$(BIN)/pytest tests/interop
 

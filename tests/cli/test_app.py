@@ -19,7 +19,7 @@ from tests.support.commands import FIGURES, SHORT, TRUE_FIGURES, Captured, refus
 
 HEAVY = ["numpy", "numba", "onnxruntime", "plotly", "uvicorn"]
 ALL = [
-    *("demo", "list", "record", "evaluate", "simulate", "reproduce", "new", "device", "serve"),
+    *("demo", "list", "record", "evaluate", "simulate", "reproduce", "new", "device", "serve", "fleet"),
     *("fleet demo", "state show", "state set", "state rollback", "state export", "state merge"),
     *("export c", "export table"),
 ]
@@ -53,6 +53,7 @@ def test_help_is_a_table_of_contents(capsys: Captured) -> None:
 def test_hinge_alone_shows_the_help_and_so_does_a_group_alone(capsys: Captured) -> None:
     assert shown(capsys) == shown(capsys, "--help")
     assert shown(capsys, "state") == shown(capsys, "state", "--help")
+    assert shown(capsys, "fleet") == shown(capsys, "fleet", "--help")
 
 
 def test_the_contents_are_complete() -> None:

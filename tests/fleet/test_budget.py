@@ -1,4 +1,4 @@
-"""One budget for a fleet: the bound holds whatever becomes of messages and devices, and credits go where they are used."""
+"""One budget for a fleet: it holds whatever becomes of messages and devices, and credits go where they are used."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,8 @@
 """One virtual environment per peer, outside the checkout, made on first use.
 
 They lie in `$XDG_CACHE_HOME/hinge/peers` (`~/.cache/hinge/peers`), one folder per peer, version, Python and list of
-requirements; the lists are in `requirements`, complete and pinned. They leave out what the peers ask for but a server
-of ONNX models never imports, so they are installed as they stand, without dependencies.
+requirements; the lists are in `requirements`, complete and pinned. They leave out what the peers ask for but what they
+are started for here never imports, so they are installed as they stand, without dependencies.
 """
 
 import fcntl

@@ -70,6 +70,18 @@ def running(
 ) -> Iterator[Peer]:
     """Run a server, whose ports are HTTP's and gRPC's, while the block runs, which starts once all models are ready."""
     log = folder / "log.txt"
+    with started(command, folder, log, variables) as process:
+        http, grpc = ports
+        peer = Peer(name, f"http://{HOST}:{http}", f"{HOST}:{grpc}", process.pid, log)
+        _await_ready(peer, process, models)
+        yield peer
+
+
+@contextmanager
+def started(
+    command: Sequence[str | Path], folder: Path, log: Path, variables: Mapping[str, str | Path] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program in a folder while the block runs; the log gets what it prints."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             [str(part) for part in command],
@@ -81,10 +93,7 @@ def running(
             start_new_session=True,
         )
     try:
-        http, grpc = ports
-        peer = Peer(name, f"http://{HOST}:{http}", f"{HOST}:{grpc}", process.pid, log)
-        _await_ready(peer, process, models)
-        yield peer
+        yield process
     finally:
         _stop(process)
 

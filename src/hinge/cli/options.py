@@ -308,6 +308,10 @@ FleetName = Annotated[str, typer.Option(help="The fleet: devices with the same t
 FleetDevice = Annotated[
     str | None, typer.Option(help="The name of this device in its fleet; without it that of the machine.")
 ]
+FleetRegion = Annotated[
+    str | None,
+    typer.Option(help="The region of this device, for large fleets: its hub is 'hinge fleet --region'."),
+]
 FleetPasswordFile = Annotated[
     Path | None, typer.Option(help="A file with the password of the user that --fleet names.")
 ]

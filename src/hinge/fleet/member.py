@@ -14,8 +14,6 @@ still has of us, which matters to a device without a folder.
 
 from __future__ import annotations
 
-import logging
-import random
 import secrets
 import ssl
 import time
@@ -28,9 +26,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from hinge._checks import positive, real
 from hinge._fork import renew_after_fork
 from hinge.errors import InvalidType, InvalidValue
-from hinge.fleet.broker import FAILURES, Broker, BrokerFailed, Connection
+from hinge.fleet.broker import Broker, BrokerFailed, Connection
 from hinge.fleet.budget import Account
 from hinge.fleet.home_assistant import discovery
+from hinge.fleet.link import Link
 from hinge.fleet.messages import (
     VERSION,
     Dropped,
@@ -39,6 +38,7 @@ from hinge.fleet.messages import (
     build_evidence,
     build_presence,
     checked_name,
+    fleet_name,
     identity,
     longest,
     parse_evidence,
@@ -51,12 +51,9 @@ from hinge.gate import Gate
 from hinge.policies.policy import Policy
 from hinge.policies.shared_budget import SharedBudget
 
-log = logging.getLogger("hinge")
-
 GROWTH = 1.2  # of own offloads, from one message to the next
 LISTEN_S = 2.0  # for what the broker has retained of us, before we publish
 CLOSE_S = 2.0  # for the broker to acknowledge the last messages
-PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # before the next attempt to connect
 POOLING = 0.05  # the share of a thread's time, at most, that pooling takes from the samples: one runs at a time
 STATUS_S, WATCHED_S = 3600.0, 60.0  # between two messages of our status; the latter, where Home Assistant shows it
 
@@ -101,6 +98,7 @@ class Membership:
 
     online: bool
     devices: int  # others of which there is evidence
+    regions: int  # others, each of which stands for its devices
     verdicts: dict[str, Verdict]  # what was made of each of them when their evidence was last pooled
     sent: int  # messages that the broker has acknowledged
     received: int  # messages that were counted
@@ -118,6 +116,7 @@ class Membership:
         """The counts, for a summary."""
         counts = {
             "other devices": self.devices,
+            "other regions": self.regions,
             "believed": self.kin,
             "messages sent": self.sent,
             "messages received": self.received,
@@ -138,7 +137,8 @@ class Fleet:
     'remote'
 
     `url` is mqtt://[USER@]HOST[:PORT], or mqtts:// for TLS, with `tls` in place of the system's certificates. No two
-    devices may have the same `device`. `models` says which two models these are, where devices with others have the
+    devices may have the same `device`. A device with a `region` listens to the devices of its region, and to what the
+    hubs of the other regions have pooled. `models` says which two models these are, where devices with others have the
     same `name`. `mqtt` is the version to begin with: "3.1.1" saves some seconds with brokers that know no other and do
     not say so. `home_assistant` publishes discovery messages, by which the device's figures appear there. `budget` is
     the share of samples that the devices may offload, together: with 0.05 one may offload more, as others offload less.
@@ -150,6 +150,7 @@ class Fleet:
         name: str,
         device: str,
         *,
+        region: str | None = None,
         password: str | None = None,
         tls: ssl.SSLContext | None = None,
         models: str = "",
@@ -158,31 +159,34 @@ class Fleet:
         budget: float | None = None,
         every_s: float = 0.5,
     ) -> None:
-        self._broker = Broker("Fleet", url, password, tls, mqtt)
-        self.name, self.device = checked_name("Fleet", "name", name), checked_name("Fleet", "device", device)
-        self._topic, self._status_topic = topic(name, device, "evidence"), topic(name, device, "status")
+        self.name, self.device = fleet_name("Fleet", name, region), checked_name("Fleet", "device", device)
+        self._topic, self._status_topic = topic(self.name, device, "evidence"), topic(self.name, device, "status")
+        self._parent = None if region is None else name
+        self._region_topic = None if region is None else topic(name, region, "evidence")
+        self._link = Link(self.name, Broker("Fleet", url, password, tls, mqtt), "this device goes on alone")
         self._models, self._home_assistant = models, home_assistant
         self._budget = None if budget is None else real("Fleet", "budget", budget, 0, 1)
         self._every_s = positive("Fleet", "every_s", every_s)
         self._store: Store | None = None
         self._thread: Thread | None = None
         self._ended = Event()
-        self._online, self._sent, self._received = False, 0, 0
+        self._sent = self._received = 0
         self._verdicts: dict[str, Verdict] = {}
-        self._failures = dict.fromkeys(FAILURES, 0)
-        self._problem: str | None = None
-        self._warned = set[str]()  # of which failures and reasons
         self._counter = 0  # the largest of our own
         self._told: _Own | None = None  # what the broker has of us
         self._published = deque[bytes](maxlen=16)  # our last messages, which come back to us
-        self._pooled: tuple[Any, ...] = (0, 0, 0)  # of what the policy was lent the last
+        self._pooled: tuple[Any, ...] = ()  # of what the policy was lent the last
         self._pool_after = 0.0
         renew_after_fork(self)
 
     def limit(self, gate: Gate) -> None:
         """Put the policy of a gate into the budget of the fleet, if there is one; the `Device` calls this."""
-        if self._budget is not None:
-            gate.policy = SharedBudget(gate.policy, self._budget)
+        if self._budget is None:
+            return
+        if not gate.policy.takes_cost:
+            problem = f"must be one that can be told a cost, as 'sentinel' can, for a budget, got {gate.policy.name!r}"
+            raise InvalidType("Fleet", "policy", problem)
+        gate.policy = SharedBudget(gate.policy, self._budget)
 
     def join(self, store: Store, gate: Gate) -> None:
         """Share what the policy of a store learns, from now on; the `Device` calls this."""
@@ -197,6 +201,7 @@ class Fleet:
             raise InvalidType("Fleet", "policy", problem) from None
         self._store, self._gate = store, identity(gate, self._models)
         self._peers = Peers(self.name, self._gate, bins)
+        self._regions = Peers(self._parent or self.name, self._gate, bins)  # stays empty where there are none
         policy = gate.policy
         self._account = Account(self.device, policy) if isinstance(policy, SharedBudget) else None
         self._own = self._look_at_own()
@@ -212,21 +217,22 @@ class Fleet:
     def after_fork(self) -> None:
         """The thread and the connection are the parent's."""
         if self._thread is not None:
-            self._thread, self._online = None, False
-            self._problem = "this process is a fork of the one that joined: it shares nothing"
+            self._thread, self._link.online = None, False
+            self._link.problem = "this process is a fork of the one that joined: it shares nothing"
 
     @property
     def membership(self) -> Membership:
         """How the device fares in its fleet."""
         return Membership(
-            online=self._online,
+            online=self._link.online,
             devices=len(self._peers),
+            regions=len(self._regions),
             verdicts=self._verdicts,
             sent=self._sent,
             received=self._received,
-            dropped=dict(self._peers.dropped),
-            failures=dict(self._failures),
-            problem=self._problem,
+            dropped={reason: count + self._regions.dropped[reason] for reason, count in self._peers.dropped.items()},
+            failures=dict(self._link.failures),
+            problem=self._link.problem,
             budget=self._own.budget,
         )
 
@@ -235,25 +241,16 @@ class Fleet:
     def _run(self) -> None:
         will = self._status_topic, build_presence(Presence(VERSION, self.device, online=False))
         client = f"hinge-{self.name}-{self.device}-{secrets.token_hex(4)}"  # two of one name must meet
-        most, pause = longest(self._peers.bins) + 512, 0.0  # bytes, with room for topic and properties
-        while not self._ended.is_set():
-            try:
-                self._go_on_alone(pause * random.uniform(0.5, 1.5))  # not all at once after the broker was away
-                self._told = None
-                if self._account is not None:
-                    self._account.told = None
-                with self._broker.connect(client, subscription(self.name), will, most, self._take) as connection:
-                    self._connected()
-                    self._share(connection)
-                return
-            except BrokerFailed as error:
-                failure = error
-            except Exception as error:
-                failure = BrokerFailed("internal", f"{type(error).__name__}: {error}")
-            lost = self._online and failure.kind == "unreachable"
-            pause = PAUSE_S if lost else min(max(2 * pause, PAUSE_S), LONGEST_PAUSE_S)
-            self._online = False
-            self._failed(failure)
+        topics = [subscription(fleet) for fleet in (self.name, self._parent) if fleet is not None]
+        most = longest(self._peers.bins) + 512  # bytes, with room for topic and properties
+
+        def connect() -> Connection:
+            self._told = None
+            if self._account is not None:
+                self._account.told = None
+            return self._link.broker.connect(client, topics, will, most, self._take)
+
+        self._link.keep(self._ended, connect, self._share, self._go_on_alone)
 
     def _share(self, connection: Connection) -> None:
         """Read and publish until the device is closed."""
@@ -330,14 +327,16 @@ class Fleet:
         try:
             if name == self._topic:
                 self._heard_own(payload, retained)
-            elif name.endswith("/status"):
-                pass  # which we have not asked for, and amqtt sends anyway
+            elif name == self._region_topic or name.endswith("/status"):
+                pass  # own evidence among others'; what we have not asked for, and amqtt sends anyway
+            elif name.split("/")[2:3] == [self._parent]:
+                self._received += self._regions.take(name, payload) is not None
             elif (said := self._peers.take(name, payload)) is not None:
                 self._received += 1
                 if self._account is not None and said.budget is not None:
                     self._account.hear(said.device, said.budget)
         except Dropped as drop:
-            self._warn(drop.reason, f"a message is not counted: {drop}")
+            self._link.warn(drop.reason, f"a message is not counted: {drop}")
 
     def _heard_own(self, payload: bytes, retained: bool) -> None:
         """What the broker has of us: our last message, or that of an earlier life, or nothing any more."""
@@ -349,7 +348,7 @@ class Fleet:
         own = self._own
         if not retained:
             if payload not in self._published:
-                self._failed(BrokerFailed("taken", f"it publishes as {self.device!r}, too"))
+                self._link.failed(BrokerFailed("taken", f"it publishes as {self.device!r}, too"))
         elif own.samples < said.samples:  # of an earlier life, without a folder: it stands until we have seen as much
             self._told = own._replace(learned=int(sum(said.offloads)), samples=said.samples)
         else:
@@ -357,23 +356,6 @@ class Fleet:
             ours = build_evidence(self.device, self._gate, 0, 0, own.offloads, own.agreements)
             self._told = own if known == ours else None
         self._counter = max(self._counter, said.counter)
-
-    def _connected(self) -> None:
-        if self._problem is not None:
-            log.warning("fleet %s: connected to %s again", self.name, self._broker)
-        self._online, self._problem = True, None
-        self._warned -= FAILURES.keys()
-
-    def _failed(self, failure: BrokerFailed) -> None:
-        self._failures[failure.kind] += 1
-        self._problem = f"{self._broker}: {failure}"
-        self._warn(failure.kind, f"{self._problem}; this device goes on alone")
-
-    def _warn(self, kind: str, what: str) -> None:
-        """Log the first of each kind."""
-        if kind not in self._warned:
-            log.warning("fleet %s: %s", self.name, what)
-        self._warned.add(kind)
 
     def _go_on_alone(self, seconds: float) -> None:
         """Until the next attempt to connect. What own offloads refute is not believed then, either."""
@@ -384,17 +366,21 @@ class Fleet:
     def _look(self) -> None:
         """See what was learned, and lend the policy what the others know, if either has changed."""
         if self._account is not None and self._own.budget is not None:
-            heard = self._account.heard(self._own.samples, self._statements() if self._online else [])
-            apply = self._joined.update if heard[0] > self._own.budget.received else self._locked  # saved, if it matters
+            heard = self._account.heard(self._own.samples, self._statements() if self._link.online else [])
+            apply = self._joined.update if heard[0] > self._own.budget.received else self._locked  # saved, where new
             apply(lambda policy: _shared(policy).hear(*heard))
         own = self._own = self._look_at_own()
-        state, began = (self._peers.version, int(2 * own.learned**0.5), own.alarms), time.monotonic()
-        if not self._peers.version or state == self._pooled or began < self._pool_after:
+        versions = self._peers.version, self._regions.version
+        state, began = (*versions, int(2 * own.learned**0.5), own.alarms), time.monotonic()
+        if not any(versions) or state == self._pooled or began < self._pool_after:
             return
-        said = {each.device: (each.offloads, each.agreements) for each in self._peers}
-        lent = pool((own.offloads, own.agreements), said)
-        self._locked(lambda policy: policy.unlimited.borrow(lent.offloads, lent.agreements))
-        self._verdicts = lent.verdicts
+        # Each level by itself: beside devices, a region would count for no more than one of them.
+        pools = [pool((own.offloads, own.agreements), peers.sums()) for peers in (self._peers, self._regions)]
+        offloads = [sum(both) for both in zip(*(each.offloads for each in pools), strict=True)]
+        agreements = [sum(both) for both in zip(*(each.agreements for each in pools), strict=True)]
+        self._locked(lambda policy: policy.unlimited.borrow(offloads, agreements))
+        above = {f"{self._parent}/{region}": verdict for region, verdict in pools[1].verdicts.items()}
+        self._verdicts = pools[0].verdicts | above
         now = time.monotonic()
         self._pooled, self._pool_after = state, now + (now - began) / POOLING
 

@@ -2,6 +2,7 @@
 
     hinge/1/FLEET/DEVICE/evidence   JSON, retained: what a device has seen itself, as sums per bin
     hinge/1/FLEET/DEVICE/status     JSON, retained, and the last will: whether it is there, and how it fares
+    hinge/1/FLEET/REGION/evidence   the same, of all devices of a region, which are in the fleet FLEET.REGION
     hinge/1/FLEET/table/KIND        binary, retained: licences for devices that only look up; KIND: the gate's identity
 
 JSON, so that people and Home Assistant can read it as it is: with 16 bins, evidence takes a third of a KiB. Only the
@@ -126,6 +127,16 @@ def checked_name(owner: str, what: str, name: object) -> str:
         raise InvalidValue(owner, what, str(error).removeprefix(f"{what} ")) from None
 
 
+def fleet_name(owner: str, name: str, region: str | None) -> str:
+    """The fleet in which a device publishes: that of its region, if it has one.
+
+    >>> fleet_name("Fleet", "cams", None), fleet_name("Fleet", "cams", "north")
+    ('cams', 'cams.north')
+    """
+    checked_name(owner, "name", name)
+    return name if region is None else checked_name(owner, "region", f"{name}.{checked_name(owner, 'region', region)}")
+
+
 def topic(fleet: str, device: str, kind: str) -> str:
     """Where a device publishes its evidence or status.
 
@@ -142,6 +153,15 @@ def subscription(fleet: str) -> str:
     'hinge/+/cams/+/evidence'
     """
     return f"hinge/+/{fleet}/+/evidence"
+
+
+def observation(fleet: str) -> str:
+    """Matches all that devices publish in a fleet, tables included.
+
+    >>> observation("cams")
+    'hinge/+/cams/+/+'
+    """
+    return f"hinge/+/{fleet}/+/+"
 
 
 def source(name: str, fleet: str, kind: str) -> str:
@@ -205,10 +225,12 @@ def build_evidence(
     )
 
 
-def parse_evidence(name: str, payload: bytes, fleet: str, gate: str, bins: int) -> Evidence:
-    """The evidence in a message, if it is one of a device of the fleet with such a gate."""
+def parse_evidence(name: str, payload: bytes, fleet: str, gate: str | None, bins: int) -> Evidence:
+    """The evidence in a message, if it is one of a device of the fleet with such a gate; None: any, of as many bins."""
     device = source(name, fleet, "evidence")
     found = _read(payload, _EVIDENCE, device, longest(bins))
+    if gate is None:
+        gate, bins = found.gate, min(bins, len(found.offloads))
     if found.gate != gate or not len(found.offloads) == len(found.agreements) == bins:
         raise Dropped("gate", f"{shown(device)} has gate {found.gate} of {len(found.offloads)} bins, we {gate}")
     if any(agreed > seen for agreed, seen in zip(found.agreements, found.offloads, strict=True)):

@@ -23,6 +23,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hinge import __version__
+from hinge.device.metrics import SAFE
 from hinge.errors import InvalidMessage, printable
 from hinge.oip.messages import (
     InferenceRequest,
@@ -66,13 +67,6 @@ _WANTED = {
 }  # fmt: skip
 _ID = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 _SENT = (b"application/json", b"application/octet-stream")  # types of a request
-_PAGE_HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-cache",
-}
 
 
 class Exchange:
@@ -318,7 +312,7 @@ class App:
     async def page(self, request: Request) -> Response:
         """A file of the live page, which may load nothing but its own files."""
         name = PAGE[request.scope["path"]]
-        return Response(_page_file(name), headers=_PAGE_HEADERS, media_type=content_type(name))
+        return Response(_page_file(name), headers=SAFE, media_type=content_type(name))
 
     async def events(self, request: Request) -> ASGIApp:
         """The events of the live page."""
