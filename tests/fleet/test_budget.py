@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -143,10 +144,13 @@ def test_nobody_receives_more_from_a_device_than_a_share_of_ones_own_samples() -
 
 def test_who_says_to_lack_most_gets_no_more_than_who_does() -> None:
     account, own = rich()
-    hard, liar = statement(0, 2000), statement(0, MOST_SAMPLES, "0" * 14 + "2")
+    hard, liar = statement(0, 220), statement(0, MOST_SAMPLES, "0" * 14 + "2")
     gifts = account.gifts(own, 2000, [hard, liar])
     assert gifts[1] == gifts[2]
     assert sum(gifts.values()) <= own.balance - START
+    friend = statement(0, 0, "0" * 14 + "3", **{"0" * 14 + "2": MOST_SAMPLES})  # vouches for what it can have ceded
+    gifts = account.gifts(own, 2000, [hard, liar, friend])
+    assert gifts[2] == pytest.approx(gifts[1] * 421 / 221, abs=2)
 
 
 def test_gifts_are_for_those_that_lack_and_of_many_for_some() -> None:

@@ -14,9 +14,9 @@ holds more than its target, and more than START, cedes the rest to those that ho
 
 credits, and cedes as soon as there is so much to cede: at first a share of all that it has earned, then a constant.
 
-*Liars.* What others claim is limited by own figures: a balance counts up to MOST times one's own W, offloads up to
-one's own samples. Nobody receives more from a device than `share` of one's own samples, whatever it says that it cedes:
-each liar may add so much to what honest devices spend, and no more.
+*Liars.* What others claim is limited by own figures: a balance counts up to MOST times one's own W, and offloads up to
+what they can have earned in as many samples and were ceded by all. Nobody receives more from a device than `share` of
+one's own samples, whatever it says that it cedes: each liar may add so much to what honest devices spend, and no more.
 """
 
 from __future__ import annotations
@@ -93,7 +93,11 @@ class Account:
         """What to cede to which accounts, by what the others said last."""
         known = {each.account: each for each in others if each.account != self.id}
         held = {account: _held(each, samples) for account, each in known.items()}
-        weight = {account: 1.0 + min(each.spent, samples) for account, each in known.items()}
+        most, can = self._share * samples, dict.fromkeys(known, self._share * samples + START)
+        for each in (own, *known.values()):
+            for account in can.keys() & each.granted.keys():
+                can[account] += min(each.granted[account], most)
+        weight = {account: 1.0 + min(each.spent, can[account]) for account, each in known.items()}
         part = (own.balance + sum(held.values())) / (1.0 + own.spent + sum(weight.values()))
         spare = own.balance - max(START, part * (1.0 + own.spent))
         lacking = {account: part * weight[account] - held[account] for account in self._order(own, known)}
