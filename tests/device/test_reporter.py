@@ -307,13 +307,13 @@ def test_a_true_label_is_a_name_or_the_number_of_one() -> None:
         for truth in (1, "dog", np.int64(1)):
             reporter.saw(watched.infer(3.0), truth=truth)
         assert [seen["truth"] for seen in reporter.report()["recent"]] == ["dog"] * 3
-        with pytest.raises(ValueError, match="Device: label must be that of a class, got an unknown label, 2"):
+        with pytest.raises(ValueError, match="Device: label must be a possible answer, got an unknown label, 2"):
             reporter.saw(watched.infer(3.0), truth=2)
         with pytest.raises(TypeError, match="Device: answer must be one that a device gave"):
             reporter.saw("dog", truth=1)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_a_true_label_of_another_kind_is_refused() -> None:
-    wrong = pytest.raises(TypeError, match="Device: label must be a number, as the answers are")
+    wrong = pytest.raises(TypeError, match="Device: label must be of the kind that the answers are")
     with device() as watched, Reporter(watched, NOWHERE) as reporter, wrong:
         reporter.saw(watched.infer(3.0), truth="dog")

@@ -55,6 +55,4 @@ def test_liars_that_give_nothing_away_do_not_move_the_bound(lie: BudgetLie) -> N
 
 def test_a_liar_that_gives_what_it_has_not_adds_a_share_for_each_honest_device_at_most() -> None:
     run = simulate_fleet_budget(BudgetedFleet(SOURCES, [BudgetLie.GIVES]), COST, SHARE, horizon=HORIZON)
-    totals = run.offloads.sum(axis=1)
-    assert np.all(totals <= 2 * SHARE * 5 * run.times + 5 * START)
-    assert totals[-1] > SHARE * 5 * HORIZON + 5 * START  # such a liar can be noticed
+    assert np.all(run.offloads.sum(axis=1) <= 2 * SHARE * 5 * run.times + 5 * START)

@@ -270,18 +270,18 @@ class Fleet:
                 self._say_status(connection)
             self._sent = sent + connection.acknowledged
         self._look()
-        if self._due(True, 1.0):
+        if self._due(True, closing=True):
             self._say_evidence(connection)
         self._say_status(connection, online=False)
         connection.settle(CLOSE_S)
         self._sent = sent + connection.acknowledged
 
-    def _due(self, listened: bool, growth: float = GROWTH) -> bool:
-        """Whether there is something to tell: own offloads have grown so much, or were dropped in an alarm."""
+    def _due(self, listened: bool, closing: bool = False) -> bool:
+        """Whether there is something to tell: own offloads have grown by GROWTH, or were dropped in an alarm."""
         own, told = self._own, self._told
         if told is None:
             return listened and own.learned > 0
-        if own.alarms != told.alarms or own.learned > told.learned * growth:
+        if own.alarms != told.alarms or own.learned > told.learned * (1.0 if closing else GROWTH):
             return True
         account, statement = self._account, own.statement
         if account is None or statement is None or told.samples > own.samples:  # of an earlier life
