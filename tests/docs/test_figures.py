@@ -113,7 +113,7 @@ def test_the_pairs_are_as_good_as_the_page_says() -> None:
     ours, sedna = next((cost, re.findall(r"[\d.]{6}", said)) for price, cost, _, said, _ in costs if price == "0.2")
     assert f"cost {sedna[0]} and {sedna[1]} at an offload cost of 0.2, the default {ours}" in page
     share, agreed = re.findall(r"\| 0.2 \| ([\d.]+)% \| ([\d.]+)% \|", text)[0]
-    said = f"{float(agreed):.1f} % of the remote's text for {float(share):.0f} % of its calls, at an offload cost of 0.2"
+    said = f"{float(agreed):.1f} % of the remote's text for {float(share):.0f} % of its calls"
     assert said in _words("README.md")
     fairly = re.search(r"(\d+) samples have no score.*Threshold ([\d.]+), IBT ([\d.]+) at cost 0.2", text)
     assert fairly
