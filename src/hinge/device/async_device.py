@@ -61,7 +61,8 @@ class AsyncDevice(BaseDevice):
         bin = self._bin(confidence, label)
         decision = self._store.decide(bin, None if self._forecast is None else self._expected_cost(sample))
         if not decision.offload and self._shadow != "remote":
-            return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, label, self._explain_bin))
+            explain = self._explain_bin
+            return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, label, None, explain))
         judged = _new(Judged, (label, confidence, bin, decision))
         if self._shadow == "local":
             self._ask_in_background(sample, judged)
