@@ -115,7 +115,7 @@ def recorded(folder: Path, ours: list[Any], theirs: list[Any]) -> Recorded:
         "mean word score": np.array([found.mean() for found in scores]),
         "mean character score": np.array([np.average(a, weights=b) for a, b in zip(scores, letters, strict=True)]),
         "least word score": np.array([found.min() for found in scores]),
-        "words scored 0.5 or less": np.array([(found <= 0.5).mean() for found in scores]),
+        "words scored above 0.5": np.array([(found > 0.5).mean() for found in scores]),
     }
     return Recorded(columns, measures, "mean word score")
 
