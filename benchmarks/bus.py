@@ -15,8 +15,10 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import count
 from multiprocessing import get_context
+from operator import getitem
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -35,12 +37,13 @@ ROUNDS, TIMED_S = 4, 1.0
 TOGETHER = 100  # devices in one process
 LESSON_S = 1.7  # between two lessons; not a multiple of what anybody waits
 NUMBERS = count(1)
+BUDGET = 0.05
 GATE = Gate(offload_cost=0.5)
 IDENTITY = identity(GATE)
 
 
-def device(url: str | None, name: str = "kitchen") -> Device:
-    fleet = None if url is None else Fleet(url, "cams", name)
+def device(url: str | None, name: str = "kitchen", budget: float | None = None) -> Device:
+    fleet = None if url is None else Fleet(url, "cams", name, budget=budget)
     return Device(lambda sample: [0.0, sample], lambda sample: int(sample > 1), Gate(offload_cost=0.5), fleet=fleet)
 
 
@@ -84,11 +87,12 @@ def accepted(url: str, others: int) -> None:
     print(f"\nAn accepted sample, µs; {others} others in the fleet:")
     print(f"  {'':<38}{'p50':>8}{'p99':>8}{'p99.9':>9}{'most':>9}")
     found: dict[str, list[int]] = {}
-    with device(None) as alone, device(url) as member:
+    with device(None) as alone, device(url) as member, device(url, "hall", BUDGET) as budgeted:
         junk = (topic("cams", "d0", "evidence"), b"x" * 300)
         runs: dict[str, tuple[Device, Callable[[int], tuple[str, bytes]], float]] = {
             "alone": (alone, lambda _: junk, 0),
             "in a fleet, nothing new": (member, lambda _: junk, 0),
+            "with one budget for the fleet": (budgeted, lambda _: junk, 0),
             "10 messages a second": (member, lambda number: evidence(number, others), 10),
             "flooded by 1 000 a second": (member, lambda _: junk, 1_000),
         }
@@ -105,34 +109,45 @@ def accepted(url: str, others: int) -> None:
         print(f"  The member: {membership.figures()}")
 
 
-def traffic(url: str, samples: int = 100_000) -> None:
-    """What one device publishes while it answers so many samples of a trace."""
-    trace, sent = load_trace("fashion"), list[tuple[str, int]]()
+def traffic(url: str, traces: dict[str, str], cost: float, budget: float | None = None, samples: int = 100_000) -> None:
+    """What devices publish while each answers so many samples of its trace."""
+    sent = list[tuple[str, int]]()
     ended = threading.Event()
 
     def listen() -> None:
         def take(name: str, payload: bytes, _: bool) -> None:
             sent.append((name, len(name) + len(payload)))
 
-        with Broker("Listener", url).connect("listener", "hinge/1/cams/hall/#", ("none", b""), 2**20, take) as broker:
+        with Broker("Listener", url).connect("listener", ["hinge/1/yard/#"], ("none", b""), 2**20, take) as broker:
             while not ended.is_set():
                 broker.turn(0.2)
 
     thread = threading.Thread(target=listen)
     thread.start()
-    fleet = Fleet(url, "cams", "hall", every_s=0.01)  # so that, at this pace, no message is left out
-    with Device(Recorded(trace), lambda row: trace.remote[row], Gate(offload_cost=0.5), fleet=fleet) as hall:
-        sleep(3)  # until it has connected, and listened
+    with ExitStack() as stack:
+        streams = []
+        for name, trace in ((name, load_trace(trace)) for name, trace in traces.items()):
+            fleet = Fleet(
+                url, "yard", name, budget=budget, every_s=0.01
+            )  # so that, at this pace, no message is left out
+            remote = partial(getitem, trace.remote)
+            streams.append(
+                (stack.enter_context(Device(Recorded(trace), remote, Gate(offload_cost=cost), fleet=fleet)), len(trace))
+            )
+        sleep(3)  # until all have connected, and listened
         for number in range(samples):
-            hall.infer(number % len(trace))
+            for each, length in streams:
+                each.infer(number % length)
             if number % 100 == 0:
                 sleep(0.015)
-        learned = hall.policy.learned
     sleep(1)
     ended.set()
     thread.join()
-    told = sum(size for _, size in sent)
-    print(f"\n{samples} samples, {learned} offloads: {len(sent)} messages, {told} bytes")
+    print(f"\n{samples} samples at an offload cost of {cost:g}, budget {budget}:")
+    for name, (each, _) in zip(traces, streams, strict=True):
+        sizes = [size for told, size in sent if told.split("/")[3] == name]
+        told = f"{len(sizes)} messages, {sum(sizes)} bytes, {max(sizes)} at most"
+        print(f"  {traces[name]}: {each.policy.learned} offloads, {told}")
 
 
 def listen(url: str, numbers: range, ready: Any, ended: Any, found: Any) -> None:
@@ -251,7 +266,9 @@ def main() -> None:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         broker = stack.enter_context(Mosquitto(folder, "allow_anonymous true", "max_queued_messages 10000"))
         accepted(broker.url, arguments.others)
-        traffic(broker.url)
+        traffic(broker.url, {"hall": "fashion"}, 0.5)
+        unlike = ("fashion", "cifar10-vgg16-calibrated", "imagenet-mobilenetv2", "cifar100-resnet50")
+        traffic(broker.url, {f"d{number}": trace for number, trace in enumerate(unlike)}, 0.05, BUDGET)
         lessons(broker.url, arguments.devices)
     pooling()
 

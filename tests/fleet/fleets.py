@@ -64,4 +64,3 @@ class Listener:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join(10)
-
