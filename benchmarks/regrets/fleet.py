@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.workload import image_traces
 from hinge import UniformBins, load_trace
 from hinge.simulation.engine import Threads
 from hinge.simulation.fleet import Lie, Pooling, SimulatedFleet, simulate_fleet
 from hinge.simulation.sources import FixedCosts, Resampled
-from hinge.traces import trace_names
 
 BINS, COSTS = 16, (0.2, 0.5, 0.8)
 SHORT, LONG = 10_000, 100_000
@@ -174,7 +174,7 @@ def verdict(said: str, values: list[float], goal: float) -> str:
 
 
 def report(quick: bool) -> list[str]:
-    every = tuple(trace_names())
+    every = tuple(image_traces(synthetic=True))
     plan = Plan(("fashion", "cifar10-vgg16"), (0.5,), 3, 2, 1, 2, 1) if quick else Plan(every, COSTS, 5, 1, 1, 2, 1)
     cells = {(trace, cost): cell(plan, trace, cost) for trace in plan.traces for cost in plan.costs}
     apart, connected = populations(plan), networks(plan)
