@@ -78,8 +78,9 @@ test-fuzz: $(VENV)/.installed ## Feed a million damaged messages, states and mod
 test-attacks: $(VENV)/.installed ## Attack the device, the server, the store and the parsers, in full (docs/attacks.md)
 	HINGE_FULL=1 HINGE_FUZZ=1000000 $(BIN)/pytest -n auto $$($(BIN)/python tools/attacks.py --tests)
 
-test-fleet: $(VENV)/.installed ## Test fleets on mosquitto, which it installs by apt: killed, wiped and flooded 1 000 times
-	@{ command -v mosquitto && command -v mosquitto_sub; } > /dev/null || { apt-get update -qq && apt-get install -y -qq mosquitto mosquitto-clients; }
+test-fleet: $(VENV)/.installed ## Test fleets on mosquitto, which it installs by apt: killed, wiped and flooded 1 000 times, cut off 200 times
+	@{ command -v mosquitto && command -v mosquitto_sub && command -v tc; } > /dev/null || \
+	  { apt-get update -qq && apt-get install -y -qq mosquitto mosquitto-clients iproute2; }
 	HINGE_FULL=1 $(BIN)/pytest tests/fleet
 
 test-embedded: $(VENV)/.installed ## Test the C library with every compiler and emulator (docs/microcontrollers.md lists them)

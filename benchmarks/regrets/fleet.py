@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.workload import image_traces
 from hinge import UniformBins, load_trace
 from hinge.fleet import pooling as robust
 from hinge.policies import sentinel
@@ -30,7 +31,6 @@ from hinge.simulation import fleet as simulated
 from hinge.simulation.engine import Threads
 from hinge.simulation.fleet import Lie, Pooling, SimulatedFleet, simulate_fleet
 from hinge.simulation.sources import FixedCosts, Resampled, Samples
-from hinge.traces import trace_names
 
 BINS, COSTS, HORIZON = 16, (0.2, 0.5, 0.8), 10_000
 RUNS, AT_ONCE = 50, 5
@@ -233,7 +233,7 @@ def verdict(said: str, values: list[float], goal: float) -> str:
 
 
 def report(quick: bool) -> list[str]:
-    traces, costs = (("fashion", "cifar10-vgg16"), (0.5,)) if quick else (tuple(trace_names()), COSTS)
+    traces, costs = (("fashion", "cifar10-vgg16"), (0.5,)) if quick else (tuple(image_traces(synthetic=True)), COSTS)
     cells = {(trace, cost): cell(trace, cost) for trace in traces for cost in costs}
     apart, connected = populations(costs), networks(traces)
     groups = [trials for group in (cells, apart, connected) for trials in group.values()]

@@ -19,6 +19,7 @@ from hinge import HILCB, Device, FixedCost, Isotonic, Thompson, at_most
 from hinge.bins import ClassBins, QuantileBins, UniformBins
 from hinge.device.reporter import RECENT, SENTENCE, SIDE, Reporter, data_url, licences, small
 from hinge.policies import AlwaysLocal, AlwaysRemote
+from hinge.tasks import Transcription
 
 WAIT_S = 20.0
 NOWHERE = "http://127.0.0.1:9"
@@ -317,3 +318,13 @@ def test_a_true_label_of_another_kind_is_refused() -> None:
     wrong = pytest.raises(TypeError, match="Device: label must be of the kind that the answers are")
     with device() as watched, Reporter(watched, NOWHERE) as reporter, wrong:
         reporter.saw(watched.infer(3.0), truth="dog")
+
+
+def test_answers_of_any_task_are_reported_and_judged_by_it() -> None:
+    with device(AlwaysLocal(16), task=Transcription(), price=FixedCost(0.5)) as watched:
+        watched.local = lambda _: "turn on"
+        with Reporter(watched, NOWHERE) as reporter:
+            reporter.saw(watched.infer(0), truth="turn it on")
+            report = reporter.report()
+    assert [(seen["label"], seen["truth"]) for seen in report["recent"]] == [("turn on", "turn it on")]
+    assert report["cost_per_sample"] == pytest.approx(1 / 3)

@@ -66,6 +66,7 @@ def test_a_device_appears_with_its_figures_and_is_unavailable_once_it_is_killed(
     assert process.stdin is not None
     assert process.stdout is not None
     try:
+        waits_for("on", "0", "0", "unknown", "0.5")
         for pairs, total in ((20, 40), (30, 100)):
             print(pairs, file=process.stdin, flush=True)
             figures = json.loads(process.stdout.readline())

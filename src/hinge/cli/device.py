@@ -96,6 +96,7 @@ def command(
     fleet_device: options.FleetDevice = None,
     fleet_region: options.FleetRegion = None,
     fleet_password_file: options.FleetPasswordFile = None,
+    fleet_budget: options.FleetBudget = None,
     home_assistant: options.HomeAssistant = False,
     truth: Annotated[
         bool,
@@ -129,7 +130,9 @@ def command(
         settings = options.policy_settings([policy], set, alpha=alpha, audit=audit, target=target)
         parameters = {"offload_cost": known, "bins": bins, "seed": seed, **settings}
         chosen = policy_of(policy, parameters, horizon, at_most, on_budget)
-        told = fleet_name, fleet_device, fleet_password_file, certificates, home_assistant, fleet_region
+        if fleet_budget is not None and on_budget is not None:
+            raise UsageError("--fleet-budget has a price of its own: leave --on-budget out")
+        told = fleet_name, fleet_device, fleet_password_file, certificates, home_assistant, fleet_region, fleet_budget
         joined = fleet_of(fleet, *told)
         device = Device(
             setup.local,
@@ -377,11 +380,13 @@ def fleet_of(
     certificates: Certificates,
     announced: bool,
     region: str | None = None,
+    budget: float | None = None,
 ) -> "Fleet | None":
     """The fleet to join, if there is one."""
     if url is None:
-        if announced or any(each is not None for each in (device, region, password_file)):
-            raise UsageError("--fleet-device, --fleet-region, --fleet-password-file and --home-assistant need --fleet")
+        if announced or any(each is not None for each in (device, region, password_file, budget)):
+            needy = "--fleet-device, --fleet-region, --fleet-password-file, --fleet-budget and --home-assistant"
+            raise UsageError(f"{needy} need --fleet")
         return None
     from hinge.fleet.member import Fleet
 
@@ -389,7 +394,7 @@ def fleet_of(
         device = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:64]
     tls = certificates.context() if url.startswith("mqtts:") else None
     password = read_token(password_file, "HINGE_FLEET_PASSWORD")
-    return Fleet(url, name, device, password=password, tls=tls, region=region, home_assistant=announced)
+    return Fleet(url, name, device, password=password, tls=tls, region=region, home_assistant=announced, budget=budget)
 
 
 def report_to(device: Device, url: str | None, name: str, token: str | None, certificates: Certificates) -> Reporter:

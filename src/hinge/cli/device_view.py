@@ -182,7 +182,7 @@ class ProgressLines(Output):
 
 
 class LiveView(Output):
-    """The view in a terminal, drawn from the figures a few times a second, and erased in the end."""
+    """A view in a terminal, drawn a few times a second, and erased in the end."""
 
     def __init__(self, view: RenderableType) -> None:
         super().__init__()

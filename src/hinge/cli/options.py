@@ -315,6 +315,10 @@ FleetRegion = Annotated[
 FleetPasswordFile = Annotated[
     Path | None, typer.Option(help="A file with the password of the user that --fleet names.")
 ]
+FleetBudget = Annotated[
+    float | None,
+    typer.Option(min=0, max=1, help="The share of samples that all devices of the fleet may offload, together."),
+]
 HomeAssistant = Annotated[
     bool, typer.Option("--home-assistant", help="Let Home Assistant find this device by the broker of its fleet.")
 ]

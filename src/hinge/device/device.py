@@ -79,6 +79,8 @@ class BaseDevice(ABC):
         self._in_flight = whole("Device", "in_flight", in_flight, 1)
         deadline_s = positive("Device", "deadline_s", deadline_s)
         price = _known_price(self.gate.policy) if price is None else price
+        if fleet is not None:
+            fleet.limit(self.gate)
         self._forecast = _checked_forecast(price, self.gate.policy)
         self.breaker = _checked_breaker(breaker, deadline_s, self._in_flight)
         self._given, self._remote = remote, self._keeping_the_deadline(remote)

@@ -59,6 +59,10 @@ FLEET_METRICS = {  # of a device in a fleet, besides
     "hinge_fleet_received_total": "messages that brought evidence",
     "hinge_fleet_dropped_total{reason}": "messages that were not counted",
     "hinge_fleet_failures_total{kind}": "how often there was no connection to the broker",
+    "hinge_fleet_price": "what an offload costs beyond its cost, so that the fleet keeps its budget; 0 without one",
+    "hinge_fleet_budget_credits": "offloads that this device may make by the budget of its fleet",
+    "hinge_fleet_budget_ceded_total": "credits ceded to other devices",
+    "hinge_fleet_budget_received_total": "credits received from other devices",
 }
 _HELP = {name.partition("{")[0].removesuffix("_total"): text for name, text in (METRICS | FLEET_METRICS).items()}
 
@@ -104,6 +108,11 @@ class DeviceCollector(Collector):
             yield _count("hinge_fleet_received", status.fleet.received)
             yield _counts("hinge_fleet_dropped", "reason", status.fleet.dropped)
             yield _counts("hinge_fleet_failures", "kind", status.fleet.failures)
+            price, credits, ceded, received = status.fleet.budget or (0.0, 0.0, 0, 0.0)
+            yield _gauge("hinge_fleet_price", price)
+            yield _gauge("hinge_fleet_budget_credits", credits)
+            yield _count("hinge_fleet_budget_ceded", ceded)
+            yield _count("hinge_fleet_budget_received", received)
 
     def describe(self) -> Iterable[Metric]:
         """Nothing in advance: registering does not read the device."""

@@ -163,7 +163,8 @@ class Reporter:
             if answer.source == "remote":  # right by definition, as in the paper
                 self._ledger.offload(answer.cost, bin=answer.bin)
             else:
-                self._ledger.accept(float(answer.label == truth), cost=answer.cost, bin=answer.bin)
+                agreed = self._device.task.agreement(answer.label, truth)
+                self._ledger.accept(agreed, cost=answer.cost, bin=answer.bin)
 
     def compare(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Show other policies beside this one: dicts of policy, offload_fraction, cost_per_sample and regret.

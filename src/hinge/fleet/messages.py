@@ -28,6 +28,7 @@ from hinge.errors import InvalidMessage, InvalidValue
 from hinge.gate import Gate
 from hinge.oip.messages import decoded, model_name
 from hinge.policies.policy import MOST_SAMPLES
+from hinge.policies.shared_budget import ACCOUNTS
 
 VERSION = 1
 ROOT = f"hinge/{VERSION}"
@@ -48,6 +49,7 @@ T = TypeVar("T")
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
 Identity = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
 Count = Annotated[int, Meta(ge=0, le=MOST_SAMPLES)]
+AccountId = Annotated[str, Meta(pattern="^[0-9a-f]{15}$")]
 Amount = Annotated[float, Meta(ge=0.0, le=float(MOST_SAMPLES))]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 
@@ -65,6 +67,15 @@ class Dropped(InvalidMessage):
         self.reason = reason
 
 
+class Statement(Struct, frozen=True, gc=False):
+    """Of a device's account in the budget of its fleet (`hinge.fleet.budget`)."""
+
+    account: AccountId
+    balance: Count  # credits that it holds
+    spent: Count  # offloads so far
+    granted: Annotated[dict[AccountId, Count], Meta(max_length=ACCOUNTS)]  # ceded to other accounts, in all
+
+
 class Evidence(Struct, frozen=True, gc=False):
     """What a device has seen itself: offloads per bin, and in how many local agreed."""
 
@@ -75,6 +86,7 @@ class Evidence(Struct, frozen=True, gc=False):
     samples: Count  # decided so far
     offloads: tuple[Amount, ...]
     agreements: tuple[Amount, ...]
+    budget: Statement | None = None  # of a device that shares one
 
 
 class Presence(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -181,8 +193,8 @@ def identity(gate: Gate, models: str = "") -> str:
 
 
 def longest(bins: int) -> int:
-    """The most bytes that evidence of so many bins can take: each number has 16 digits, a point and a comma at most."""
-    return 512 + 2 * 18 * bins
+    """The most bytes that evidence of so many bins can take, statement included: numbers have 16 digits and a point."""
+    return 512 + 2 * 18 * bins + 36 * ACCOUNTS
 
 
 _EVIDENCE = msgspec.json.Decoder(Evidence)
@@ -191,7 +203,13 @@ _VERSION = msgspec.json.Decoder(dict[str, Any])
 
 
 def build_evidence(
-    device: str, gate: str, counter: int, samples: int, offloads: Sequence[float], agreements: Sequence[float]
+    device: str,
+    gate: str,
+    counter: int,
+    samples: int,
+    offloads: Sequence[float],
+    agreements: Sequence[float],
+    budget: Statement | None = None,
 ) -> bytes:
     """The message of a device's own evidence.
 
@@ -199,9 +217,11 @@ def build_evidence(
     {"hinge":1,"device":"kitchen","gate":"0123456789abcdef","counter":90,"samples":90,"offloads":[0,12],"agreements":[0,11.5]}
     """
     agreed = map(min, agreements, offloads)  # sums of prices may round
-    columns = {"offloads": list(map(_short, offloads)), "agreements": list(map(_short, agreed))}
+    seen: dict[str, Any] = {"offloads": list(map(_short, offloads)), "agreements": list(map(_short, agreed))}
+    if budget is not None:
+        seen["budget"] = budget
     return msgspec.json.encode(
-        {"hinge": VERSION, "device": device, "gate": gate, "counter": counter, "samples": samples, **columns}
+        {"hinge": VERSION, "device": device, "gate": gate, "counter": counter, "samples": samples, **seen}
     )
 
 
@@ -217,6 +237,8 @@ def parse_evidence(name: str, payload: bytes, fleet: str, gate: str | None, bins
         raise Dropped("counts", f"{shown(device)} has more agreements than offloads")
     if sum(found.offloads) > found.samples + 1e-6 * bins:  # numbers are rounded in messages
         raise Dropped("counts", f"{shown(device)} has {sum(found.offloads):g} offloads of {found.samples} samples")
+    if found.budget is not None and found.budget.spent > found.samples:
+        raise Dropped("counts", f"{shown(device)} has spent {found.budget.spent} of {found.samples} samples")
     return found
 
 

@@ -117,6 +117,16 @@ def unlikeness(n: Any, a: Any, m: Any, b: Any) -> Any:
     return np.maximum(total - UNLIKE, shift - SHIFTED)
 
 
+def are_kin(one: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
+    """Whether two devices are alike by what they have seen: of each, offloads and agreements by bin.
+
+    >>> are_kin(([20, 40], [4, 36]), ([30, 10], [7, 8])), are_kin(([20, 40], [4, 36]), ([30, 10], [28, 10]))
+    (True, False)
+    """
+    (n, a), (m, b) = np.array(one, float), np.array(other, float)
+    return bool(unlikeness(n, a, m[None], b[None])[0] <= 0.0)
+
+
 def pool_into(own_n: Any, own_a: Any, me: int, n: Any, a: Any, verdicts: Any, lent_n: Any, lent_a: Any) -> None:
     """`pool` on arrays, device by bin, in the subset of numpy that numba compiles; row `me` is one's own, if any."""
     said = n.sum(axis=1) > 0.0

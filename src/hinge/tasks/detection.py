@@ -90,7 +90,7 @@ def most_pairs(edges: Sequence[Sequence[int]]) -> int:
 
 
 def iou(one: Sequence[float], other: Sequence[float]) -> float:
-    """The area that two boxes share, over that which they cover together; 0 where both are empty.
+    """The area that two boxes share, over that which they cover together; without area, 1 if they are equal.
 
     >>> iou([0, 0, 2, 2], [1, 0, 3, 2])
     0.3333333333333333
@@ -99,7 +99,7 @@ def iou(one: Sequence[float], other: Sequence[float]) -> float:
     height = min(one[3], other[3]) - max(one[1], other[1])
     shared = max(0.0, width) * max(0.0, height)
     covered = sum((box[2] - box[0]) * (box[3] - box[1]) for box in (one, other)) - shared
-    return shared / covered if covered > 0 else 0.0
+    return shared / covered if covered > 0 else float(list(one) == list(other))
 
 
 def _checked(number: int, given: Any) -> dict[str, Any]:
