@@ -61,7 +61,7 @@ def test_sharing_saves_and_liars_do_not_spoil_it() -> None:
 
 @pytest.mark.parametrize("lie", [lie for lie in Lie if lie != Lie.HONEST])
 def test_a_sixth_of_liars_changes_little_and_most_of_them_less_than_being_alone_costs(lie: Lie) -> None:
-    """S6, on one curve; `benchmarks/results/regret-fleet.md` says where on the traces it holds, and where it does not."""
+    """S6, on one curve; `benchmarks/results/regret-fleet.md` says where it holds on the traces, and where not."""
     pytest.importorskip("numba")
     honest, few, most = (SimulatedFleet([CURVE] * 12, [lie] * liars) for liars in (0, 2, 10))
     assert regret(few, runs=8) < 1.3 * regret(honest, runs=8)

@@ -73,7 +73,9 @@ def kinship(said: Mapping[str, Sums], bins: int) -> Kinship:
 def doubt(sums: Sums, pooled: Pool) -> Doubt | None:
     """The bin in which evidence speaks most against what a group has pooled; None where they have none in common."""
     columns = zip(*sums, pooled.offloads, pooled.agreements, strict=True)
-    found = [Doubt(i, *pairs, float(unlike(*pairs))) for i, pairs in enumerate(columns) if pairs[0] > 0.0 and pairs[2] > 0.0]
+    found = [
+        Doubt(i, *pairs, float(unlike(*pairs))) for i, pairs in enumerate(columns) if pairs[0] > 0.0 and pairs[2] > 0.0
+    ]
     return max(found, key=lambda each: each.nats, default=None)
 
 
