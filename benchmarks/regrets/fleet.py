@@ -59,9 +59,10 @@ class Trial(NamedTuple):
     network: str = ""
 
 
-def is_honest(trial: Trial) -> bool:
-    """Whether it is one of 12 devices that are alike and connected, which all others are compared with."""
-    return len(trial.traces) == 1 and trial.devices == 12 and trial.liars == 0 and not trial.network
+def is_base(trial: Trial) -> bool:
+    """Whether others are compared with it: it is measured first."""
+    honest = len(trial.traces) == 1 and trial.devices == 12 and trial.liars == 0 and not trial.network
+    return honest and trial.pooling in (Pooling.ALONE, Pooling.MERGE, Pooling.ROBUST)
 
 
 class Block(NamedTuple):
@@ -153,7 +154,7 @@ def run_all(trials: Iterable[Trial], runs: int) -> dict[Trial, Measure]:
     file.parent.mkdir(parents=True, exist_ok=True)
     trials = dict.fromkeys(trials)
     wanted = [Block(number, trial) for number in range(runs // AT_ONCE) for trial in trials]
-    wanted.sort(key=lambda block: block.number // 4 if is_honest(block.trial) else block.number)
+    wanted.sort(key=lambda block: block.number // 2 if is_base(block.trial) else block.number)
     found: dict[Block, tuple[list[list[float]], float]] = {}
     for line in file.read_text().splitlines() if file.exists() else ():
         (number, trial), *figures = json.loads(line)
@@ -174,6 +175,8 @@ def run_all(trials: Iterable[Trial], runs: int) -> dict[Trial, Measure]:
                     print(f"\r{done} of {len(left)} blocks of {AT_ONCE} runs", end="", file=sys.stderr)
         except KeyboardInterrupt:
             print(", stopped", file=sys.stderr)
+            if not trials.keys() <= {block.trial for block in found}:
+                raise
     blocks: dict[Trial, list[tuple[list[list[float]], float]]] = {}
     for block in wanted:
         if block in found:
