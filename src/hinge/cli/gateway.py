@@ -116,6 +116,8 @@ def command(
     check_url("--remote", remote)
     certificates = Certificates(ca, cert, key)
     tls = certificates.context() if remote.startswith("https://") else None
+    if certificates.context() is not None and tls is None and not (fleet or "").startswith("mqtts:"):
+        raise UsageError(f"--ca, --cert and --key are for https:// and mqtts://, got --remote {remote}")
     policy = with_target(policy, target)
     prices = {"per_call": price_per_call, "per_ms": price_per_ms, "per_byte": price_per_byte}
     known, price = price_of(offload_cost, None, wrong_answer, **prices)

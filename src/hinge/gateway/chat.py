@@ -165,7 +165,7 @@ class ChatApp(GatedApp):
                     deadline = exchange.deadline(self._gateway.deadline_s)
                     await (await self._gated(request, deadline))(scope, receive, send)
                 else:
-                    await self._pass_on(request, f"Not gated: {reason}.", scope, receive, send)
+                    await self._pass_on(request, f"Not gated: {reason}", scope, receive, send)
 
             await self.until_gone(exchange, answer())
 
@@ -176,9 +176,13 @@ class ChatApp(GatedApp):
         local, wanted = None, bool(request.get("logprobs"))
         try:
             local = await self._servers["local"].ask(with_logprobs(request), deadline.split(0.5))
-            if local.logprobs is not None:
-                return await self._decided(Chat(request, local), wanted, deadline)
-            failures["local"] = RemoteInvalid("it tells no log-probabilities")
+            if local.logprobs is None:
+                raise RemoteInvalid("it tells no log-probabilities")
+            try:
+                self._gateway.task.confidence(local.output)
+            except (TypeError, ValueError) as error:
+                raise RemoteInvalid(error) from None
+            return await self._decided(Chat(request, local), wanted, deadline)
         except RemoteFailed as failure:
             failures["local"] = failure
         self._log.write("warning", "not gated", problem=_told(failures))
@@ -207,8 +211,8 @@ class ChatApp(GatedApp):
             try:
                 connected = Deadline.after(self._gateway.deadline_s)
                 async with self._servers[name].stream(request, connected) as (head, pieces):
-                    told = f"{reason} {_told(failures)}" if failures else reason
-                    headers = passed_on(head.headers) | because(name, told)
+                    told = f"; {_told(failures)}" if failures else ""
+                    headers = passed_on(head.headers) | because(name, f"{reason}{told}.")
                     raw = [(key.encode("latin-1"), value.encode("latin-1")) for key, value in headers.items()]
                     await send({"type": "http.response.start", "status": head.status, "headers": raw})
                     begun = True

@@ -24,12 +24,11 @@ from hinge.tasks import ShortText
 
 Json = dict[str, Any]
 CHAT, MODELS = "/chat/completions", "/models"
-MAX_ANSWER_BYTES = 2**24
+MAX_ANSWER_BYTES, MAX_ERROR_BYTES = 2**24, 2**20
 MAX_SHORT = 64  # tokens of a text that is compared as a whole
 STALL_S = 600.0  # for the first byte of an answer that is passed on, and for each piece after it
 _REFUSED = {400, 404, 413, 415, 422}  # statuses by which a server refuses this request, and not the client or all
-_HOP = {"connection", "content-encoding", "content-length", "date", "keep-alive", "server", "transfer-encoding"}
-_HOP |= {"x-request-id"}  # the gateway's own is sent
+_NOT_PASSED_ON = {"connection", "content-length", "date", "keep-alive", "server", "transfer-encoding", "x-request-id"}
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------
@@ -68,9 +67,10 @@ def why_not_gated(request: Json, task: ShortText) -> str | None:
         return "it has tools or audio"
     if not all(_is_text(message.get("content")) for message in request["messages"]):
         return "a message is more than text"
-    if task.form == "json" and (request.get("response_format") or {}).get("type") not in ("json_object", "json_schema"):
+    form = request.get("response_format")
+    if task.form == "json" and (not isinstance(form, dict) or form.get("type") not in ("json_object", "json_schema")):
         return "it does not ask for JSON (response_format)"
-    most = request.get("max_completion_tokens", request.get("max_tokens"))
+    most = request.get("max_completion_tokens") or request.get("max_tokens")
     if task.form == "text" and not task.options and not (isinstance(most, int) and most <= MAX_SHORT):
         return f"it may be longer than {MAX_SHORT} tokens (max_tokens)"
     return None
@@ -191,7 +191,7 @@ def _problem(response: Response) -> str | None:
     """What a server says of an error, if it does so in OpenAI's form."""
     try:
         return str(msgspec.json.decode(response.body)["error"]["message"])
-    except (msgspec.DecodeError, LookupError, TypeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError, RecursionError):
         return None
 
 
@@ -225,7 +225,12 @@ class ChatServer:
         """The head of the answer, and its body as it comes; the deadline is for connecting. Raises `RemoteFailed`."""
         async with self._http.stream_async(self._post(request), deadline, STALL_S) as (head, pieces):
             if head.status >= 400:
-                raise _failure(head._replace(body=b"".join([piece async for piece in pieces])))
+                body = b""
+                async for piece in pieces:
+                    body += piece
+                    if len(body) > MAX_ERROR_BYTES:
+                        break
+                raise _failure(head._replace(body=body))
             yield head, pieces
 
     async def models(self, deadline: Deadline) -> Response:
@@ -246,4 +251,4 @@ class ChatServer:
 
 def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers of a server's response that are meant for the client."""
-    return {name: value for name, value in headers.items() if name not in _HOP}
+    return {name: value for name, value in headers.items() if name not in _NOT_PASSED_ON}
