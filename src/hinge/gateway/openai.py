@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from hinge.errors import InvalidMessage, RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused
+from hinge.errors import InvalidMessage, RemoteError, RemoteInvalid, RemoteRefused
 from hinge.oip.access import bearer, check_url
 from hinge.oip.messages import Message, decoded
 from hinge.oip.tensors import MAX_BODY_BYTES
@@ -178,8 +178,10 @@ def error_body(status: int, code: str, problem: str) -> bytes:
     return msgspec.json.encode({"error": {"message": problem, "type": kind, "param": None, "code": code}})
 
 
-def _failure(response: Response) -> RemoteFailed:
-    return Refused(response) if response.status in _REFUSED else RemoteError(_complaint(response))
+def _admitted(response: Response) -> Response:
+    if response.status == 200:
+        return response
+    raise Refused(response) if response.status in _REFUSED else RemoteError(_complaint(response))
 
 
 def _complaint(response: Response) -> str:
@@ -215,10 +217,7 @@ class ChatServer:
 
     async def ask(self, request: Json, deadline: Deadline) -> Completion:
         """The answer, by the deadline; raises `RemoteFailed`."""
-        response = await self._http.send_async(self._post(request), deadline)
-        if response.status != 200:
-            raise _failure(response)
-        return Completion(response)
+        return Completion(_admitted(await self._http.send_async(self._post(request), deadline)))
 
     @asynccontextmanager
     async def stream(self, request: Json, deadline: Deadline) -> AsyncIterator[tuple[Response, AsyncIterator[bytes]]]:
@@ -230,15 +229,19 @@ class ChatServer:
                     body += piece
                     if len(body) > MAX_ERROR_BYTES:
                         break
-                raise _failure(head._replace(body=body))
+                _admitted(head._replace(body=body))
             yield head, pieces
 
     async def models(self, deadline: Deadline) -> Response:
         """The server's list of models."""
-        response = await self._http.send_async(Request("GET", MODELS), deadline)
-        if response.status != 200:
-            raise _failure(response)
-        return response
+        return _admitted(await self._http.send_async(Request("GET", MODELS), deadline))
+
+    def check(self, deadline: Deadline) -> None:
+        """Raise `RemoteFailed` unless the server lists its models."""
+        try:
+            _admitted(self._http.send(Request("GET", MODELS), deadline))
+        finally:
+            self._http.close()
 
     async def close(self) -> None:
         """Close the connections."""
