@@ -120,7 +120,7 @@ def report(quick: bool) -> list[str]:
         "",
         f"{DEVICES} devices with Sentinel, {horizon} samples each, offload cost {COST}, a budget of {SHARE:g};",
         f"{runs} runs. Most beyond: the most offloads beyond {SHARE:g} of all samples so far, at any time of",
-        f"any run, for each device; the bound is {START:g}, but for liars that give what they do not have.",
+        f"any run, for each device; the bound is {START:g}, but for liars that cede what they have not.",
         "Above the best: how much more it costs than static thresholds that know the samples, with one budget",
         "for all. Saved: of the cost with a budget for each. Prices ±: how much the prices of devices differ",
         "at one time, in the second half, as a standard deviation. With liars, figures are those of the ten",
