@@ -254,7 +254,7 @@ def pooling() -> None:
             began = perf_counter_ns()
             pool(said["d0"], said)
             times.append((perf_counter_ns() - began) / 1e6)
-        print(f"Pooling {devices} devices: {median(times):.0f} ms")
+        print(f"Pooling {devices} devices: {median(times):.1f} ms")
 
 
 def main() -> None:

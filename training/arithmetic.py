@@ -19,7 +19,7 @@ from recording import Pair, Recorded, checked, main
 
 DATA = "17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465"
 STEP = re.compile(r"<<(\d+)([-+*/])(\d+)=(\d+)>>")
-GRAMMAR = 'root ::= " " [0-9]+ "\\n"'
+GRAMMAR = 'root ::= [0-9]+ "\\n"'
 SEED, EXAMPLES, SUMS = 0, 8, 3000
 
 
@@ -42,7 +42,7 @@ def prompts(folder: Path) -> list[str]:
     """What both models are asked: the examples and a sum."""
     every = sums(folder)
     before = "".join(f"{one.asked} = {one.result}\n" for one in every[:EXAMPLES])
-    return [f"{before}{one.asked} =" for one in every[EXAMPLES:]]
+    return [f"{before}{one.asked} = " for one in every[EXAMPLES:]]
 
 
 def local() -> Callable[[str], Any]:

@@ -24,6 +24,7 @@ QWEN = Weights(
     "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
 )
 FIRST_TOKENS = 20  # so many likeliest first tokens are kept
+UNLIKELY = -30.0  # the log-probability of a token that is not among them
 
 
 class LanguageModel:
@@ -75,7 +76,10 @@ def one_of(options: Sequence[str]) -> str:
 
 
 def language_measures(answers: Sequence[dict[str, Any]]) -> dict[str, Floats]:
-    """How sure a model was of each answer, by the probabilities of its tokens; the end of the line is none of it."""
+    """How sure a model was of each answer, by the probabilities of its tokens.
+
+    The end of the line counts, as the answer could go on; the end of the text behind it, which the grammar forces, not.
+    """
     tokens = [np.exp(one["logprobs"][:-1] or one["logprobs"]) for one in answers]
     others = np.exp([one["runners_up"][0] for one in answers])
     return {
@@ -100,7 +104,12 @@ def option_measures(answers: Sequence[dict[str, Any]], options: Sequence[str]) -
 
 
 def _chances(first: Sequence[tuple[str, float]], options: Sequence[str]) -> Floats:
-    likely = {token.strip(): logprob for token, logprob in reversed(first) if token.strip()}
-    best = [max((likely[t] for t in likely if (option + " ").startswith(t)), default=-30.0) for option in options]
-    weights: Floats = np.exp(best)
+    """The chance of each option: that of the likeliest token that begins its first word, and is not another's."""
+    likely, words = {token.strip(): logprob for token, logprob in reversed(first)}, [one.split()[0] for one in options]
+    begins = [[token for token in likely if token and word.startswith(token)] for word in words]
+    own = [
+        [token for token in tokens if token == word or token not in words]
+        for tokens, word in zip(begins, words, strict=True)
+    ]
+    weights: Floats = np.exp([max((likely[token] for token in tokens), default=UNLIKELY) for tokens in own])
     return weights / weights.sum()

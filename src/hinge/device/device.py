@@ -270,12 +270,13 @@ class Device(BaseDevice):
     fails.
 
     Instead of a `gate`, give a `policy`, and with it `confidence` and `bins` if the defaults do not fit. `labels` names
-    the classes. An offload costs what the policy was told, or what `price` makes of its latency and size; a mistake
-    costs what `wrong` says. A price with a `forecast` (see `hinge.costs.Forecast`) is asked before every decision.
-    `state` is a folder in which the policy survives. In `shadow`, answers come always from "local" (the remote is asked
-    in the background) or always from "remote", and the policy learns as it would have decided. `breaker` and `retries`
-    limit the requests to a failing remote. `infer_many` asks for `batch` samples in one request. No more than
-    `in_flight` requests are in flight at once, from all threads together; others wait. In a `fleet`
+    the classes; a `task` other than classification (`hinge.tasks`) says what local and remote give, how sure it is and
+    how far two answers agree. An offload costs what the policy was told, or what `price` makes of its latency and size;
+    a mistake costs what `wrong` says. A price with a `forecast` (see `hinge.costs.Forecast`) is asked before every
+    decision. `state` is a folder in which the policy survives. In `shadow`, answers come always from "local" (the
+    remote is asked in the background) or always from "remote", and the policy learns as it would have decided.
+    `breaker` and `retries` limit the requests to a failing remote. `infer_many` asks for `batch` samples at once.
+    No more than `in_flight` requests are in flight at once, from all threads together; others wait. In a `fleet`
     (`hinge.Fleet`), devices share what they have learned.
 
     Thread-safe. In a forked child, it has connections, threads and locks of its own, and what it learns is not saved.

@@ -46,7 +46,7 @@ from hinge.policies.policy import MOST_SAMPLES
 
 MOST_BINS = 1024
 TURN_S = 0.25
-QUIET_S, GATHER_S = 0.5, 10.0  # what is retained has come when nothing more does for so long, or it took too long
+QUIET_S, GATHER_S = 1.0, 15.0  # what is retained has come when nothing more does for so long, or it took too long
 POOLING = 0.25  # the share of its time, at most, in which the hub pools
 
 

@@ -9,7 +9,7 @@ the bin in which their evidence speaks most against that of the largest group.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from hinge.fleet.pooling import UNLIKE, Pool, Verdict, pool, unlike, unlikeness
+from hinge.fleet.pooling import Pool, Verdict, are_kin, pool, unlike
 
 MOST_GROUPS = 8  # that are looked for, the largest of which is what matters
 
@@ -62,7 +62,7 @@ def kinship(said: Mapping[str, Sums], bins: int) -> Kinship:
     groups.sort(key=len, reverse=True)
     largest = set(groups[0])
     known = pool(nothing, {name: heard[name] for name in largest})
-    largest |= {name for name, sums in heard.items() if name not in largest and _fits(known, sums)}
+    largest |= {name for name, sums in heard.items() if name not in largest and are_kin(known[:2], sums)}
     pooled = pool(nothing, {name: heard[name] for name in sorted(largest)})
     kin = set(_of_verdict(pooled, Verdict.KIN))
     others = ([name for name in group if name not in largest] for group in groups)
@@ -73,7 +73,9 @@ def kinship(said: Mapping[str, Sums], bins: int) -> Kinship:
 def doubt(sums: Sums, pooled: Pool) -> Doubt | None:
     """The bin in which evidence speaks most against what a group has pooled; None where they have none in common."""
     columns = zip(*sums, pooled.offloads, pooled.agreements, strict=True)
-    found = [Doubt(i, *pairs, unlike(*pairs)) for i, pairs in enumerate(columns) if pairs[0] > 0.0 and pairs[2] > 0.0]
+    found = [
+        Doubt(i, *pairs, float(unlike(*pairs))) for i, pairs in enumerate(columns) if pairs[0] > 0.0 and pairs[2] > 0.0
+    ]
     return max(found, key=lambda each: each.nats, default=None)
 
 
@@ -83,10 +85,6 @@ def _by_evidence(said: Mapping[str, Sums]) -> list[tuple[str, Sums]]:
 
 def _of_verdict(pooled: Pool, wanted: Verdict) -> list[str]:
     return [name for name, verdict in pooled.verdicts.items() if verdict is wanted]
-
-
-def _fits(pooled: Pool, sums: Sums) -> bool:
-    return unlikeness(pooled.offloads, pooled.agreements, *sums) <= UNLIKE
 
 
 def _share(offloads: float, agreements: float) -> str:

@@ -4,7 +4,6 @@ import { count, percent } from "./numbers.js";
 
 const EVERY_MS = 2000;
 const NAMES = 12, DOUBTED = 6; // that are listed
-const KNOWN = ["hinge", "device", "online", "samples", "offloads", "agreement", "price"]; // of a status; others are shown, too
 const MEANINGS = {
   kin: "believed", unlike: "not believed", "other gate": "another gate", silent: "nothing yet", new: "not judged yet",
 };
@@ -75,7 +74,8 @@ function bars(offloads, agreements, width, height) {
 
 // -- parts ------------------------------------------------------------------------------------------------------------
 
-function showTiles({ totals, received, dropped, published, region }) {
+function showTiles({ totals, devices, received, dropped, published, region }) {
+  const budgets = devices.map(({ evidence }) => evidence?.budget).filter(Boolean), sum = (key) => budgets.reduce((all, each) => all + each[key], 0);
   const { verdicts } = totals, lost = Object.values(dropped).reduce((sum, each) => sum + each, 0);
   const tiles = [
     ["Devices", totals.devices, `${count(totals.online)} online`],
@@ -85,6 +85,7 @@ function showTiles({ totals, received, dropped, published, region }) {
     ["Not believed", verdicts.unlike, "their evidence contradicts"],
     ["Other gates", verdicts["other gate"], ""],
     ["Nothing yet", verdicts.silent + verdicts.new, ""],
+    ...(budgets.length ? [["Budget left", sum("balance"), `${count(sum("spent"))} spent`]] : []),
     ["Messages", received, `${count(lost)} dropped${region === null ? "" : `, ${count(published)} published`}`],
   ];
   find("tiles").replaceChildren(...tiles.map(([name, value, note]) => make("div", make("dt", name), make("dd", count(value), make("small", note)))));
@@ -115,8 +116,9 @@ function showGroups({ groups }) {
   find("groups").replaceChildren(table("Groups of devices whose evidence is alike", [{ name: "group" }, { name: "devices", number: true }, { name: "names" }], rows));
 }
 
-function showDevices({ devices, groups }) {
-  const extra = [...new Set(devices.flatMap(({ status }) => status ? Object.keys(status).filter((key) => !KNOWN.includes(key)) : []))];
+function showDevices({ devices }) {
+  const budget = ({ evidence }) => evidence?.budget ?? null; // of devices that share one
+  const shared = devices.some((each) => budget(each) !== null);
   const columns = [
     ["device", (each) => each.device, (value) => value],
     ["online", (each) => each.online, (value) => value === null ? "–" : value ? "yes" : "no"],
@@ -124,7 +126,7 @@ function showDevices({ devices, groups }) {
     ["offloads", (each) => each.offloads, count, true],
     ["agreed", (each) => each.agreement, percent, true],
     ["price", (each) => each.price, (value) => value.toFixed(3), true],
-    ...extra.map((key) => [key.replaceAll("_", " "), ({ status }) => status?.[key] ?? null, String, true]),
+    ...(shared ? ["balance", "spent"].map((key) => [key, (each) => budget(each)?.[key] ?? null, count, true]) : []),
     ["agreement by bin", null, ({ evidence }) => evidence ? bars(evidence.offloads, evidence.agreements, 160, 26) : "–"],
     ["group", (each) => each.group, (value) => String(value + 1), true],
     ["verdict", (each) => each.verdict, (value) => make(`span.who${value === "unlike" ? ".fallback" : value === "kin" ? "" : ".remote"}`, MEANINGS[value])],
