@@ -137,6 +137,14 @@ def test_bad_requests_are_refused_as_by_a_server(edge: str) -> None:
 def test_a_model_without_scores_or_samples_is_refused_at_the_start(edge: str) -> None:
     with pytest.raises(InvalidModel, match="no output 'label'"):
         gateway(fashion.local_model(), ServedRows(edge, "fashion"), output="label").start()
+    other = OipServer(lambda _: {}, outputs=[TensorSpec("labels", "INT64", (-1,))])
+    with other, pytest.raises(InvalidModel, match="the remote model has no output 'scores'"):
+        gateway(fashion.local_model(), ServedRows(other.url, "remote")).start()
+
+
+def test_who_is_away_at_the_start_is_named() -> None:
+    with dead_url() as dead, gateway(fashion.local_model(), ServedRows(dead[:-3], "fashion")) as served:
+        assert [*served.away] == ["remote"]
 
 
 class Watched(OipServer):

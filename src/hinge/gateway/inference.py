@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from starlette.types import Receive
 
-from hinge._checks import positive
 from hinge.confidence import class_scores
 from hinge.device.answer import Answer
 from hinge.device.async_device import AsyncDevice
 from hinge.errors import InvalidMessage, InvalidModel, RemoteFailed, RemoteInvalid, RemoteLate, RemoteRefused
 from hinge.gate import Gate
-from hinge.gateway.application import IN_FLIGHT, GatedApp, because
+from hinge.gateway.application import START_S, GatedApp, Gateway, because
 from hinge.oip.messages import InferenceRequest, Message, ModelMetadata, build_model_metadata
 from hinge.oip.tensors import Tensor, TensorSpec
 from hinge.policies.policy import Policy
@@ -36,9 +35,6 @@ from hinge.server.connections import Listener
 from hinge.server.limits import Refusal
 from hinge.server.models import VERSION, Model, Place, Service
 from hinge.server.observability import Metrics
-from hinge.server.server import BaseServer
-
-INTRODUCE_S = 5.0  # for a server to say what its model takes and gives
 
 
 class Row:
@@ -116,7 +112,7 @@ class _Forwarded:
     close = abandon
 
 
-class InferenceGateway(BaseServer):
+class InferenceGateway(Gateway):
     """Serves a local model, in an ONNX file (PATH or NAME=PATH) or on a server, whose answers pass a gate.
 
     Requests have `deadline_s` in all, of which the local model may take half, or less where the client says so.
@@ -132,47 +128,54 @@ class InferenceGateway(BaseServer):
         *,
         output: str | None = None,
         deadline_s: float = 1.0,
-        device: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(**settings)
+        super().__init__(gate, deadline_s=deadline_s, **settings)
         self._local = local if isinstance(local, ServedRows) else Place.parse(local)
-        self._remote, self._gate, self._output, self._device = remote, gate, output, dict(device or {})
-        self.deadline_s = positive("InferenceGateway", "deadline_s", deadline_s)
+        self._remote, self._output = remote, output
 
     def load(self) -> None:
-        """Load the local model, or ask its server what it is; the remote's, if that is away."""
+        """Load the local model, or ask its server what it is, or the remote if that is away; see if both fit."""
+        theirs = self._metadata("remote", self._remote)
+        model: Model | ModelMetadata | None
         if isinstance(self._local, Place):
-            self._model: Model | ModelMetadata = Model.load(self._local.path)
+            model = Model.load(self._local.path)
         else:
-            try:
-                self._model = _metadata(self._local)
-            except RemoteFailed:
-                self._model = _metadata(self._remote)
-        if not all(spec.shape[:1] == (-1,) for spec in (*self._model.inputs, *self._model.outputs)):
+            model = self._metadata("local", self._local) or theirs
+        if model is None:
+            raise self.away["local"]
+        if not all(spec.shape[:1] == (-1,) for spec in (*model.inputs, *model.outputs)):
             raise InvalidModel("a gateway needs a model whose first axis takes any number of samples")
-        named = [spec.name for spec in self._model.outputs if spec.datatype[:2] == "FP" or spec.name == self._output]
-        self.scores = named[0] if self._output is None and named else self._output or ""
-        if self.scores not in named:
-            raise InvalidModel(f"the local model has no output {self.scores!r} of scores")
+        scores = [
+            spec.name for spec in model.outputs if spec.datatype[:2] == "FP" and self._output in (None, spec.name)
+        ]
+        if not scores:
+            raise InvalidModel(f"the local model has no output {self._output or 'of scores'!r}")
+        given = {(spec.name, spec.datatype) for spec in theirs.outputs} if theirs and theirs.outputs else None
+        missing = [spec.name for spec in model.outputs if given and (spec.name, spec.datatype) not in given]
+        if missing:
+            raise InvalidModel(f"the remote model has no output {missing[0]!r} such as the local model's")
+        self._model, self.scores = model, scores[0]
+
+    def _metadata(self, name: str, server: ServedRows) -> ModelMetadata | None:
+        try:
+            return server.metadata(START_S)[1]
+        except RemoteFailed as failure:
+            self.away[name] = failure
+            return None
+        finally:
+            server.close()
 
     def make_app(self, metrics: Metrics, listener: Listener) -> App:
         """The application, with its device."""
         remote = _Remote(self._remote, self._model.outputs)
-        settings = {"deadline_s": self.deadline_s, "in_flight": IN_FLIGHT, **self._device}
-        device = AsyncDevice(lambda row: row.scores, remote, self._gate, **settings)
         local, model = self._local, self._model
         service: Service | _Forwarded
         if isinstance(local, Place) and isinstance(model, Model):
             service = Service(local, model, workers=os.cpu_count() or 1, limits=self.limits, metrics=metrics)
         else:
             service = _Forwarded(local, model, self.deadline_s)  # type: ignore[arg-type]  # both of a server
-        return InferenceApp(self, service, device, remote, metrics, listener)
-
-    async def watch(self, app: App, metrics: Metrics) -> None:
-        """Keep the page up to date."""
-        if isinstance(app, GatedApp):
-            await app.keep_page()
+        return InferenceApp(self, service, self.make_device(lambda row: row.scores, remote), remote, metrics, listener)
 
 
 class InferenceApp(GatedApp):
@@ -229,13 +232,6 @@ class InferenceApp(GatedApp):
             raise Refusal(status, failure.kind, f"no answer: {problem}, the remote failed ({failure})") from None
         exchange.notes = because("remote", f"Not gated: {problem}.")
         return {name: np.stack([row.outputs[name] for row in rows]) for name in rows[0].outputs}
-
-
-def _metadata(server: ServedRows) -> ModelMetadata:
-    try:
-        return server.metadata(INTRODUCE_S)[1]
-    finally:
-        server.close()
 
 
 def rows_of(inputs: Tensors) -> list[Row]:
