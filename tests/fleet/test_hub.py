@@ -14,7 +14,16 @@ from hinge.errors import InvalidValue
 from hinge.fleet import hub as module
 from hinge.fleet.broker import Broker
 from hinge.fleet.hub import Hub, Seen
-from hinge.fleet.messages import VERSION, Evidence, Presence, build_evidence, build_presence, longest, parse_evidence, topic
+from hinge.fleet.messages import (
+    VERSION,
+    Evidence,
+    Presence,
+    build_evidence,
+    build_presence,
+    longest,
+    parse_evidence,
+    topic,
+)
 from tests.fleet.brokers import Amqtt, Mosquitto, needs_mosquitto, wait_for
 from tests.fleet.fleets import member, teach
 
