@@ -126,13 +126,11 @@ def traffic(url: str, traces: dict[str, str], cost: float, budget: float | None 
     with ExitStack() as stack:
         streams = []
         for name, trace in ((name, load_trace(trace)) for name, trace in traces.items()):
-            fleet = Fleet(
-                url, "yard", name, budget=budget, every_s=0.01
-            )  # so that, at this pace, no message is left out
-            remote = partial(getitem, trace.remote)
-            streams.append(
-                (stack.enter_context(Device(Recorded(trace), remote, Gate(offload_cost=cost), fleet=fleet)), len(trace))
-            )
+            # So often that, at this pace, no message is left out.
+            fleet = Fleet(url, "yard", name, budget=budget, every_s=0.01)
+            gate, remote = Gate(offload_cost=cost), partial(getitem, trace.remote)
+            member = stack.enter_context(Device(Recorded(trace), remote, gate, fleet=fleet))
+            streams.append((member, len(trace)))
         sleep(3)  # until all have connected, and listened
         for number in range(samples):
             for each, length in streams:

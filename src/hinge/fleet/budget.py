@@ -31,7 +31,7 @@ from hinge.fleet.messages import Statement
 from hinge.fleet.peers import MOST_DEVICES
 from hinge.policies.shared_budget import ACCOUNTS, START, SharedBudget, full_at
 
-FRESH, PARTS = 40_000, 6.0
+FRESH, PARTS = 50_000, 6.0
 MOST = 4.0
 TO_ONE = 0.25
 
