@@ -19,11 +19,11 @@ from tests.support.commands import FIGURES, SHORT, TRUE_FIGURES, Captured, refus
 
 HEAVY = ["numpy", "numba", "onnxruntime", "plotly", "uvicorn"]
 ALL = [
-    *("demo", "list", "record", "evaluate", "simulate", "reproduce", "new", "device", "serve", "fleet"),
-    *("fleet demo", "state show", "state set", "state rollback", "state export", "state merge"),
+    *("demo", "list", "record", "evaluate", "simulate", "reproduce", "new", "device", "serve", "gateway"),
+    *("fleet", "fleet demo", "state show", "state set", "state rollback", "state export", "state merge"),
     *("export c", "export table"),
 ]
-WITHOUT_FIGURES = ["new", "serve", "state export"]  # the last writes nothing but JSON
+WITHOUT_FIGURES = ["new", "serve", "gateway", "state export"]  # the last writes nothing but JSON
 every_command = pytest.mark.parametrize("command", ALL)
 
 
@@ -140,7 +140,7 @@ def test_to_list_commands_loads_none() -> None:
     ("arguments", "line"),
     [
         ("state shwo", "no command is called 'shwo'; did you mean 'show'?"),
-        ("weather", "no command is called 'weather'; there are demo, device, evaluate, export, fleet, list, new,"),
+        ("weather", "no command is called 'weather'; there are demo, device, evaluate, export, fleet, gateway, list,"),
         ("--verison", "no option is called '--verison'; did you mean '--version'?"),
         ("device --dead-line 3", "no option is called '--dead-line'; did you mean '--deadline-s'?"),
         ("state set state --alhpa 3", "no option is called '--alhpa'; there are --json; see 'hinge state set --help'"),

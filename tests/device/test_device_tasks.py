@@ -3,7 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -42,6 +42,24 @@ def test_what_is_no_answer_has_a_confidence_of_0_and_is_offloaded() -> None:
     with Device(lambda _: "", lambda _: "Exit", Isotonic(16, offload_cost=0.3), task=OCR(), deadline_s=30) as device:
         answers = [device.infer(0) for _ in range(30)]
     assert {(answer.confidence, answer.bin, answer.source) for answer in answers} == {(0.0, 0, "remote")}
+
+
+def test_batches_are_asked_for_where_the_local_model_takes_them() -> None:
+    class Thermometer:
+        asked: ClassVar[list[int]] = []
+
+        def __call__(self, sample: float) -> Any:
+            raise AssertionError("one by one")
+
+        def many(self, samples: Any) -> list[Any]:
+            self.asked.append(len(samples))
+            return [{"value": sample, "low": sample - 0.1, "high": sample + 0.1} for sample in samples]
+
+    gate = Gate(offload_cost=0.5)
+    with Device(Thermometer(), lambda sample: sample + 1.0, gate, task=Regression(2.0), deadline_s=30) as device:
+        answers = device.infer_many([1.0, 2.0, 3.0])
+    assert [(answer.local, answer.label, answer.agreed) for answer in answers] == [(1, 2, 1), (2, 3, 1), (3, 4, 1)]
+    assert Thermometer.asked == [3]
 
 
 def test_a_remote_whose_answer_is_malformed_is_not_learned_from() -> None:

@@ -121,11 +121,11 @@ def a_third_is_away_for_a_while(url: str, folder: Path) -> None:
         devices = members(stack, url, other_url, folder)
         group = Group(devices, [HARD, EASY, HARD, EASY, EASY, EASY])
         wait_for(lambda: online(devices))
-        group.run_until(lambda: min(offloaded(devices[0]), offloaded(devices[2])) > 1.8 * SHARE)
+        group.run_until(lambda: min(offloaded(devices[0]), offloaded(devices[2])) > 1.4 * SHARE)
         cut.set()
         wait_for(lambda: online(devices[:2], False))
         group.run(600)
-        group.run_until(lambda: offloaded(devices[2]) > 1.8 * SHARE)  # the others go on
+        group.run_until(lambda: offloaded(devices[2]) > 1.4 * SHARE)  # the others go on
         cut.clear()
         wait_for(lambda: online(devices))
         received = account(devices[0]).received

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -100,3 +101,31 @@ def test_tokens_make_the_geometric_mean_of_their_probabilities() -> None:
 
 def test_an_answer_however_unlikely_is_not_taken_for_none() -> None:
     assert 0.0 < Transcription().confidence({"text": "on", "logprobs": [-1e9]}) < 1 / 16
+
+
+names = st.sampled_from(["box", "label", "score", "text", "value", "low", "shape", "runs"])
+plain = st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | texts | st.just("[1]")
+json_values = st.recursive(
+    plain, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=4), max_leaves=12
+)
+
+
+def unless_refused(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except (TypeError, ValueError):
+        return None
+
+
+@each_task
+@given(output=json_values, data=st.data())
+def test_whatever_comes_is_an_answer_or_refused(task: Task, outputs: Any, output: Any, data: Any) -> None:
+    answer = unless_refused(task.answer, output)
+    if answer is None:
+        return
+    assert task.answer(json.loads(json.dumps(answer))) == answer
+    agreement = unless_refused(task.agreement, task.answer(data.draw(outputs)), answer)
+    if agreement is None:  # masks of two shapes, a name and a number
+        assert isinstance(task, Segmentation | Classification)
+    else:
+        assert 0.0 <= agreement <= 1.0

@@ -84,9 +84,10 @@ def test_agreement_is_another_name_unless_it_is_that_of_the_bin() -> None:
 
 
 def test_answers_that_are_no_labels_are_left_out() -> None:
-    boxes: list[Any] = [[{"box": [0, 0, 1, 1]}], [], []]
-    trace = read_trace({"confidence": CONFIDENCE, "agreed": AGREED, "local": boxes, "remote": ["a", "b", "c"]})
-    assert [*trace.columns] == ["confidence", "remote", "agreed"]
+    boxes: Any = [[{"box": [0, 0, 1, 1]}], [], []]
+    for others in (boxes, ["a", ["b"], None], ["a", 1, "c"], ["a", "", "c"], [0.5, 1.5, 2.0]):
+        trace = read_trace({"confidence": CONFIDENCE, "agreed": AGREED, "local": others, "remote": ["a", "b", "c"]})
+        assert [*trace.columns] == ["confidence", "remote", "agreed"]
 
 
 # -- logs -------------------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class Environment:
     def folder(self) -> Path:
         """Where it lies."""
         x, y = sys.version_info[:2]
-        return _cache() / f"{self.peer}-{self.version}-py{x}{y}-{self._key()}"
+        return cache() / f"{self.peer}-{self.version}-py{x}{y}-{self._key()}"
 
     @property
     def python(self) -> Path:
@@ -95,7 +95,8 @@ class Environment:
             raise PeerUnavailable(f"{self.peer} {self.version} took over {_INSTALL_S} s to install") from None
 
 
-def _cache() -> Path:
+def cache() -> Path:
+    """Where environments are kept."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "hinge" / "peers"
 

@@ -65,15 +65,19 @@ def running(
     *,
     folder: Path,
     ports: tuple[int, int],
-    models: Collection[str],
+    models: Collection[str] = (),
+    ready: Collection[str] = (),
     variables: Mapping[str, str | Path] | None = None,
 ) -> Iterator[Peer]:
-    """Run a server, whose ports are HTTP's and gRPC's, while the block runs, which starts once all models are ready."""
+    """Run a server, whose ports are HTTP's and gRPC's, while the block runs, which starts once all models are ready.
+
+    For another protocol, `ready` has paths at which the server answers once it is.
+    """
     log = folder / "log.txt"
     with started(command, folder, log, variables) as process:
         http, grpc = ports
         peer = Peer(name, f"http://{HOST}:{http}", f"{HOST}:{grpc}", process.pid, log)
-        _await_ready(peer, process, models)
+        _await_ready(peer, process, [*(f"/v2/models/{model}/ready" for model in models), *ready])
         yield peer
 
 
@@ -103,9 +107,9 @@ def _environment(variables: Mapping[str, str | Path]) -> dict[str, str]:
     return {**inherited, "PYTHONPATH": str(ROOT), **{name: str(value) for name, value in variables.items()}}
 
 
-def _await_ready(peer: Peer, process: subprocess.Popen[bytes], models: Collection[str]) -> None:
+def _await_ready(peer: Peer, process: subprocess.Popen[bytes], paths: Collection[str]) -> None:
     end = time.monotonic() + _READY_S
-    while not all(_answers(f"{peer.url}/v2/models/{model}/ready") for model in models):
+    while not all(_answers(f"{peer.url}{path}") for path in paths):
         if process.poll() is not None:
             raise PeerUnavailable(f"{peer.name} ended with status {process.returncode}:\n{_tail(peer.log)}")
         if time.monotonic() > end:

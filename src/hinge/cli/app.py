@@ -37,6 +37,7 @@ CHAPTERS = {  # what `hinge --help` lists; the first line of each command's own 
         "new": "Write a file of settings to start from.",
         "device": "Answer samples, asking the remote at need.",
         "serve": "Serve models over HTTP, for devices to ask.",
+        "gateway": "Put a gate before two servers, for any client.",
         "fleet": "Watch many devices that share what they learn.",
         "state": "Look at, move or merge what a device has learned.",
     },

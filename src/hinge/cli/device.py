@@ -34,7 +34,7 @@ from hinge.traces import trace_names
 if TYPE_CHECKING:
     from hinge.fleet.member import Fleet
 
-_ORACLE, _DEFAULT, _TARGET = "oracle", "sentinel", "target"
+_ORACLE, DEFAULT, _TARGET = "oracle", "sentinel", "target"
 _PRICES = "--wrong-answer and a --price-per-call, --price-per-ms or --price-per-byte"
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ def command(
     ca: options.Ca = None,
     cert: options.Cert = None,
     key: options.Key = None,
-    policy: options.Policy = _DEFAULT,
+    policy: options.Policy = DEFAULT,
     set: options.Set = [],  # noqa: B006  # Typer gives every call a list of its own
     audit: options.Audit = None,
     target: options.Target = None,
@@ -334,7 +334,7 @@ def with_target(policy: str, target: float | None) -> str:
     """
     if target is None:
         return policy
-    if policy not in (_DEFAULT, _TARGET):
+    if policy not in (DEFAULT, _TARGET):
         raise UsageError(f"--target has its own policy, and yet there is --policy {policy}: give one of them")
     return _TARGET
 

@@ -57,8 +57,8 @@ class Offload:
 
     __slots__ = ("attempt", "attempts", "began", "deadline", "ended", "failure", "judged", "may_retry")
 
-    def __init__(self, judged: Sequence[Judged], began: float, deadline_s: float) -> None:
-        self.judged, self.began, self.deadline = judged, began, Deadline(began + deadline_s)
+    def __init__(self, judged: Sequence[Judged], began: float, deadline: Deadline) -> None:
+        self.judged, self.began, self.deadline = judged, began, deadline
         self.attempt: Attempt | None = None  # in flight
         self.attempts = 0
         self.failure: RemoteFailed | None = None
@@ -125,7 +125,7 @@ class Offloader:
         began = time.monotonic()
         if self._breaker.opened_at is not None and (refusal := self._breaker.refuse(began)):
             return self._local_answers(judged, BreakerOpen(refusal, self._status.last_failure))
-        offload = Offload(judged, began, self._deadline_s)
+        offload = Offload(judged, began, Deadline(began + self._deadline_s))
         try:
             try:
                 self._permits.get(timeout=self._deadline_s)
@@ -144,16 +144,24 @@ class Offloader:
             if not offload.ended:  # it was interrupted
                 self._cancel(offload)
 
-    async def ask_async(self, remote: AsyncRemote, samples: Sequence[Any], judged: Sequence[Judged]) -> list[Answer]:
-        """The same in an event loop."""
+    async def ask_async(
+        self,
+        remote: AsyncRemote,
+        samples: Sequence[Any],
+        judged: Sequence[Judged],
+        deadline: Deadline | None = None,
+    ) -> list[Answer]:
+        """The same in an event loop; by an earlier deadline, if one is given."""
         began = time.monotonic()
         if self._breaker.opened_at is not None and (refusal := self._breaker.refuse(began)):
             return self._local_answers(judged, BreakerOpen(refusal, self._status.last_failure))
-        offload = Offload(judged, began, self._deadline_s)
+        latest = Deadline(began + self._deadline_s)
+        offload = Offload(judged, began, latest if deadline is None else min(latest, deadline))
         try:
             permits = self._permits_here()
             try:
-                async with asyncio.timeout(self._deadline_s):  # unlike wait_for, never swallows a cancellation
+                left_s = offload.deadline.left(began)
+                async with asyncio.timeout(left_s):  # unlike wait_for, never swallows a cancellation
                     await permits.acquire()
             except TimeoutError:
                 return self._fall_back(offload, _no_permit())
@@ -172,7 +180,7 @@ class Offloader:
 
     def cancel(self, judged: Sequence[Judged]) -> None:
         """Count an offload as dropped before it began."""
-        self._cancel(Offload(judged, 0.0, 0.0))
+        self._cancel(Offload(judged, 0.0, Deadline(0.0)))
 
     def _permits_here(self) -> asyncio.Semaphore:
         """The permits of the running event loop; what was in flight in a loop that ended, ended with it."""

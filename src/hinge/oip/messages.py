@@ -143,9 +143,10 @@ class OutputBody(Struct, gc=False):
 
 
 class RequestParameters(Struct, gc=False):
-    """Parameters of a request."""
+    """Parameters of a request. Triton's `timeout` is in microseconds."""
 
     binary_data_output: bool | None = None
+    timeout: Annotated[int, Meta(ge=0)] | None = None
 
 
 class RequestBody(Struct):
@@ -349,6 +350,7 @@ class InferenceRequest:
     id: str = ""  # empty: none was given
     outputs: Mapping[str, bool] = field(default_factory=dict)  # those asked for, and if as binary; empty: all of them
     binary: bool = False  # whether outputs that are not named are wanted as binary
+    timeout_s: float | None = None  # in which the client wants its answer
 
     def wants_binary(self, name: str) -> bool:
         """Whether that output is to be sent as binary data."""
@@ -414,7 +416,8 @@ def parse_request(
     binary = request.parameters is not None and bool(request.parameters.binary_data_output)
     outputs = _requested(request.outputs, binary) if request.outputs else {}
     inputs = _read_tensors("inputs", request.inputs, data, expected, others=not expected)
-    return InferenceRequest(inputs, id, outputs, binary)
+    timeout_us = None if request.parameters is None else request.parameters.timeout
+    return InferenceRequest(inputs, id, outputs, binary, None if timeout_us is None else timeout_us / 1e6)
 
 
 def build_response(

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -35,6 +35,7 @@ from hinge.oip.messages import (
     parse_request,
 )
 from hinge.oip.tensors import MAX_BODY_BYTES
+from hinge.remotes import Deadline
 from hinge.server.batching import Tensors
 from hinge.server.connections import Connection, Listener
 from hinge.server.limits import (
@@ -49,7 +50,7 @@ from hinge.server.limits import (
 from hinge.server.live import MAX_REPORT_BYTES, Reports, is_loopback, read_report
 from hinge.server.models import VERSION, Service
 from hinge.server.observability import Log, Metrics
-from hinge.server.openapi import OPERATIONS, PAGE, content_type, describe
+from hinge.server.openapi import OPERATIONS, PAGE, Operation, content_type, describe
 
 LARGE_JSON_BYTES = 32 * 2**10  # reading or writing more would keep other requests waiting for milliseconds
 LARGE_BYTES = 4 * 2**20  # of binary data
@@ -63,7 +64,7 @@ T = TypeVar("T")
 
 _WANTED = {
     b"authorization", b"content-encoding", b"content-length", b"content-type", b"host", b"origin", b"transfer-encoding",
-    b"inference-header-content-length", b"x-request-id",
+    b"inference-header-content-length", b"x-request-id", b"x-envoy-expected-rq-timeout-ms",
 }  # fmt: skip
 _ID = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 _SENT = (b"application/json", b"application/octet-stream")  # types of a request
@@ -87,6 +88,7 @@ class Exchange:
         self.body: Body | None = None
         self.status = self.bytes_out = 0
         self.problem = ""
+        self.notes: dict[str, str] = {}  # headers for the answer to an inference
         self._send = send
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
@@ -127,6 +129,11 @@ class Exchange:
         length = self.headers.get(b"content-length")
         return None if length is None or not length.isdigit() else int(length[:20])
 
+    def deadline(self, most_s: float) -> Deadline:
+        """When the client wants its answer, if its proxy or device says so; `most_s` from now at the latest."""
+        told = self.headers.get(b"x-envoy-expected-rq-timeout-ms", b"")
+        return Deadline.after(min(most_s, int(told) / 1000) if told.isdigit() and len(told) < 10 else most_s)
+
     @property
     def complete(self) -> bool:
         """Whether all of the request has come, or as good as all."""
@@ -137,6 +144,8 @@ class Exchange:
 
 class App:
     """Answers requests for the models that are served."""
+
+    operations: ClassVar[Sequence[Operation]] = OPERATIONS
 
     def __init__(
         self,
@@ -170,8 +179,8 @@ class App:
             for name, service in services.items()
             for version in ("", f"/versions/{VERSION}")
         }
-        self._open = {operation.path for operation in OPERATIONS if operation.open}
-        routes = [Route(each.path, getattr(self, each.handler), methods=[each.method]) for each in OPERATIONS]
+        self._open = {operation.path for operation in self.operations if operation.open}
+        routes = [Route(each.path, getattr(self, each.handler), methods=[each.method]) for each in self.operations]
         self._router: ASGIApp = Router(routes, redirect_slashes=False)
         metrics.watch(lambda: self.inferences.requests, lambda: len(listener.open), lambda: log.dropped)
 
@@ -185,7 +194,7 @@ class App:
         for service in self.services.values():
             service.batcher.abandon()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Stop the threads that run models."""
         for service in self.services.values():
             service.batcher.close()
@@ -218,7 +227,11 @@ class App:
     async def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
         exchange.problem = str(refusal)
         headers = {"content-type": "application/json", **dict(refusal.headers)}
-        await exchange.answer(refusal.status, headers, refusal.body)
+        await exchange.answer(refusal.status, headers, self.error_body(refusal))
+
+    def error_body(self, refusal: Refusal) -> bytes:
+        """A refusal in the form of the protocol."""
+        return refusal.body
 
     def _refusal(self, exchange: Exchange, error: Exception) -> Refusal:
         """What a client is told of an error; internals stay in the log."""
@@ -351,13 +364,7 @@ class App:
 
     async def _infer(self, exchange: Exchange, service: Service, receive: Receive) -> Message:
         exchange.model = service.name
-        exchange.check_body()
-        # A page of another site may have a browser send text or a form unasked, but neither JSON nor binary data.
-        # Without an Origin no browser sends it, and clients such as tritonclient's name no type.
-        if b"origin" in exchange.headers and exchange.content_type not in _SENT:
-            raise Refusal(415, "no JSON", "the content type must be application/json or application/octet-stream")
-        if self.draining:
-            raise shutting_down()
+        self._check_message(exchange)
         declared, reading = exchange.declared, None
         with self.inferences.request() as exchange.body:
             body = await exchange.body.receive(receive, declared, lambda: exchange.connection.received)
@@ -376,6 +383,15 @@ class App:
             finally:
                 if reading is not None:
                     reading.cancel()
+
+    def _check_message(self, exchange: Exchange) -> None:
+        exchange.check_body()
+        # A page of another site may have a browser send text or a form unasked, but neither JSON nor binary data.
+        # Without an Origin no browser sends it, and clients such as tritonclient's name no type.
+        if b"origin" in exchange.headers and exchange.content_type not in _SENT:
+            raise Refusal(415, "no JSON", "the content type must be application/json or application/octet-stream")
+        if self.draining:
+            raise shutting_down()
 
     async def _read(self, service: Service, exchange: Exchange, body: bytes) -> InferenceRequest:
         length = exchange.headers.get(b"inference-header-content-length")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hinge._checks import whole
 from hinge.tasks.task import LEAST, parsed
 
-MOST_PIXELS = 2**28  # that a mask of a few bytes may ask for
+MOST_PIXELS = 2**24  # that a mask of a few bytes may ask for
 
 
 class Segmentation:
@@ -73,7 +73,7 @@ class Segmentation:
             return self.mask(found).astype(np.float64)
         try:
             pixels = np.asarray(found, np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             pixels = np.empty(0)
         if pixels.ndim != 2 or not pixels.size:
             raise ValueError(f"Segmentation: an output must be an array of height x width, got {found!r:.80}")

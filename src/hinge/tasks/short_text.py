@@ -50,6 +50,7 @@ class ShortText:
         if isinstance(options, str) or not all(isinstance(each, str) for each in options or ()):
             raise TypeError(f"ShortText: options must be a list of texts, got {options!r}")
         self.form, self.measure = form, measure
+        self.options = tuple(options or ())
         self._options = {normalised(option): option for option in options or ()}
 
     def answer(self, output: Any) -> str:

@@ -283,11 +283,12 @@ def holds_scores(values: Any) -> bool:
 
 
 def _holds_labels(values: Any) -> bool:
-    """Whether all values that there are can be labels."""
-    known = set() if holds_scores(values) else {value for value in values if value is not None}
-    return bool(known) and not any(
-        label_problem(value) if isinstance(value, str) else _kind_of(value) is None for value in known
-    )
+    """Whether all values that there are can be labels of one kind."""
+    known = [value for value in values if value is not None]
+    kinds = {_kind_of(value) for value in known}
+    if len(kinds) != 1 or None in kinds:
+        return False
+    return kinds == {"an integer"} or not any(map(label_problem, set(known)))
 
 
 def _rows(name: str, values: Any) -> NDArray[Any]:
