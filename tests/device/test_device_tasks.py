@@ -5,13 +5,16 @@ import json
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 import hinge
-from hinge import AsyncDevice, Device, Gate, Isotonic, Trace, load_trace, margin
+from hinge import AsyncDevice, Device, Gate, Isotonic, OpenInference, Trace, load_trace, margin
 from hinge.errors import InvalidModel, InvalidTrace
+from hinge.oip.tensors import TensorSpec
 from hinge.tasks import OCR, Classification, Detection, Regression, Transcription
 from hinge.traces import read_log
+from tests.support.loopback import OipServer
 
 CAT = {"box": [0.0, 0.0, 10.0, 10.0], "label": "cat", "score": 0.8}
 DOG = {"box": [20.0, 0.0, 30.0, 10.0], "label": "dog", "score": 0.7}
@@ -72,6 +75,19 @@ def test_a_remote_whose_answer_is_malformed_is_not_learned_from() -> None:
 def test_an_answer_may_come_as_json() -> None:
     with Device(lambda _: [CAT], lambda _: json.dumps([CAT]), Gate(offload_cost=0.5), task=Detection()) as device:
         assert device.infer(0).agreed == 1.0
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_boxes_come_over_the_open_inference_protocol_as_text(binary: bool) -> None:
+    def boxes(inputs: Any) -> dict[str, Any]:
+        return {"boxes": np.array([json.dumps([CAT, DOG]).encode()] * len(inputs["sample"]), object)}
+
+    spec = TensorSpec("boxes", "BYTES", (-1,))
+    with OipServer(boxes, outputs=[spec], binary=binary) as server:
+        remote = OpenInference(server.url, "remote")
+        with Device(lambda _: [CAT], remote, Gate(offload_cost=0.5), task=Detection(), deadline_s=30) as device:
+            answers = device.infer_many([np.zeros(3)] * 3)
+    assert [(answer.source, answer.label, answer.agreed) for answer in answers] == [("remote", [CAT, DOG], 2 / 3)] * 3
 
 
 def test_a_local_model_that_gives_no_output_of_the_task_is_named() -> None:

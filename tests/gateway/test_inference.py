@@ -93,6 +93,12 @@ def test_a_client_sees_the_local_model(edge: str) -> None:
             assert b"hinge_samples_total 0.0" in page.read()
 
 
+def test_a_request_without_rows_is_the_local_models(edge: str) -> None:
+    with gateway(fashion.local_model(), ServedRows(edge, "fashion")) as served:
+        scores, headers = ask(served.url, IMAGES[:0], fashion.local_model().stem)
+        assert (scores.shape, "hinge-answered-by" in headers) == ((0, 10), False)
+
+
 @pytest.mark.parametrize("local", ["file", "server"])
 def test_when_the_remote_fails_the_local_model_answers(local: str, edge: str) -> None:
     image = TensorSpec("image", "UINT8", (-1, 28, 28))

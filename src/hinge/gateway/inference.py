@@ -18,7 +18,6 @@ import numpy as np
 from starlette.types import Receive
 
 from hinge.confidence import class_scores
-from hinge.device.answer import Answer
 from hinge.device.async_device import AsyncDevice
 from hinge.errors import InvalidMessage, InvalidModel, RemoteFailed, RemoteInvalid, RemoteLate, RemoteRefused
 from hinge.gate import Gate
@@ -38,14 +37,15 @@ from hinge.server.observability import Metrics
 
 
 class Row:
-    """A sample: one row of a request, its scores, and the outputs of the remote."""
+    """A sample: one row of a request, its scores, and the outputs of both models as they come."""
 
-    __slots__ = ("inputs", "outputs", "scores")
+    __slots__ = ("inputs", "local", "remote", "scores")
 
     def __init__(self, inputs: Tensors) -> None:
         self.inputs = inputs
         self.scores: Tensor | None = None
-        self.outputs: Tensors = {}
+        self.local: Tensors = {}
+        self.remote: Tensors = {}
 
 
 class ServedRows(OpenInference):
@@ -73,9 +73,11 @@ class _Remote:
             try:
                 for spec in self._outputs:
                     spec.check(outputs[spec.name][np.newaxis])
+                    if row.local and outputs[spec.name].shape != row.local[spec.name].shape:
+                        raise InvalidMessage(f"tensor {spec.name!r} has another shape")
             except (KeyError, InvalidMessage) as error:
                 raise RemoteInvalid(f"its outputs are not such as the local model's: {error}") from None
-            row.outputs = outputs
+            row.remote = outputs
         return Reply([label for label, _ in reply.labels], reply.bytes)
 
     async def close_async(self) -> None:
@@ -104,7 +106,7 @@ class _Forwarded:
             reply = await self.server.ask_async([row.inputs for row in rows], Deadline.after(self._deadline_s))
         except RemoteRefused as error:
             raise InvalidMessage(str(error)) from None
-        return {name: np.stack([outputs[name] for _, outputs in reply.labels]) for name in self.output_names}
+        return _stacked([outputs for _, outputs in reply.labels])
 
     def abandon(self) -> None:
         """Those that are in flight end by their deadline."""
@@ -208,11 +210,14 @@ class InferenceApp(GatedApp):
         most_s = self._gateway.deadline_s
         deadline = exchange.deadline(most_s if request.timeout_s is None else min(most_s, request.timeout_s))
         rows = rows_of(request.inputs)
+        if not rows:
+            return await super()._run(service, exchange, request)
         try:
             async with asyncio.timeout(deadline.split(0.5).left()):
                 local = await super()._run(service, exchange, request)
-            for row, scores in zip(rows, class_scores(local[self._gateway.scores], len(rows)), strict=True):
-                row.scores = scores
+            scores = class_scores(local[self._gateway.scores], len(rows))
+            for number, row in enumerate(rows):
+                row.scores, row.local = scores[number], {name: tensor[number] for name, tensor in local.items()}
             deciding = self.device.infer_many(rows, together=True, deadline=deadline)
             answers = await self.until_gone(exchange, deciding)
         except (Refusal, TimeoutError, ValueError) as error:  # ValueError: of scores that are none
@@ -220,8 +225,9 @@ class InferenceApp(GatedApp):
                 raise
             problem = "late" if isinstance(error, TimeoutError) else str(error)
             return await self._remote_alone(rows, f"the local model failed ({problem})", exchange, deadline)
-        exchange.notes = self.gated(answers) if answers else {}
-        return _joined(local, rows, answers)
+        exchange.notes = self.gated(answers)
+        pairs = list(zip(rows, answers, strict=True))
+        return _stacked([row.remote if answer.source == "remote" else row.local for row, answer in pairs])
 
     async def _remote_alone(self, rows: list[Row], problem: str, exchange: Exchange, deadline: Deadline) -> Tensors:
         self._log.write("warning", "not gated", id=exchange.id.decode(), problem=problem)
@@ -231,7 +237,7 @@ class InferenceApp(GatedApp):
             status = 400 if isinstance(failure, RemoteRefused) else 504 if isinstance(failure, RemoteLate) else 502
             raise Refusal(status, failure.kind, f"no answer: {problem}, the remote failed ({failure})") from None
         exchange.notes = because("remote", f"Not gated: {problem}.")
-        return {name: np.stack([row.outputs[name] for row in rows]) for name in rows[0].outputs}
+        return _stacked([row.remote for row in rows])
 
 
 def rows_of(inputs: Tensors) -> list[Row]:
@@ -242,11 +248,5 @@ def rows_of(inputs: Tensors) -> list[Row]:
     return [Row({name: tensor[row] for name, tensor in inputs.items()}) for row in range(sizes.pop())]
 
 
-def _joined(local: Tensors, rows: Sequence[Row], answers: Sequence[Answer]) -> Tensors:
-    """The outputs: of each row those of whoever answered."""
-    outputs = {name: np.array(tensor) for name, tensor in local.items()}
-    for number, (row, answer) in enumerate(zip(rows, answers, strict=True)):
-        if answer.source == "remote":
-            for name, tensor in outputs.items():
-                tensor[number] = row.outputs[name]
-    return outputs
+def _stacked(rows: Sequence[Tensors]) -> Tensors:
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
