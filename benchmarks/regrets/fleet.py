@@ -257,12 +257,18 @@ def report(quick: bool) -> list[str]:
         regrets = measures[trials[name]].regrets
         return f"{np.quantile(regrets, 0.99):.0f} | {regrets.max():.0f}"
 
-    counts = sorted(len(measure.regrets) for measure in measures.values())
+    def runs(group: dict[tuple[str, float], dict[str, Trial]], *named: str) -> int:
+        """At least so many of each trial whose name begins so."""
+        chosen = (trial for trials in group.values() for name, trial in trials.items() if name.startswith(named))
+        return min((len(measures[trial].regrets) for trial in chosen), default=0)
+
     lines = [
         "## Fleets",
         "",
-        f"Sentinel, {BINS} bins, known cost, T = {HORIZON} samples a device; {counts[0]} to {counts[-1]} runs of each "
-        f"trial,",
+        f"Sentinel, {BINS} bins, known cost, T = {HORIZON} samples a device. At least {runs(cells, 'alone', 'robust')} "
+        f"runs of 12 devices that are alike,",
+        f"{runs(cells, 'fifth', 'most')} with liars, {runs(cells, '50')} of 50 devices, with other ways to share, with "
+        "unlike devices and bad connections;",
         "on the same streams. Regret per honest device as a multiple of what it has alone. Constants were chosen on",
         f"{', '.join(CHOSEN)}, with other seeds; the other traces are held out.",
         "",
