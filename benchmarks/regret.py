@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for benchmarks.â
 
 SECTIONS = (
     *("changes", "traces", "settings", "floor", "variants", "libraries"),
-    *("drift", "dips", "budgets", "targets", "classes", "warm", "forecasts", "truth", "fleet", "weak", "logs"),
+    *("drift", "dips", "budgets", "targets", "classes", "warm", "forecasts", "truth", "fleet", "thin", "weak", "logs"),
 )
 
 

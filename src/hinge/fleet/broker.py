@@ -83,7 +83,7 @@ class Broker:
     def __str__(self) -> str:
         return f"the broker at {self._host}:{self._port}"
 
-    def connect(self, client: str, topic: str, will: tuple[str, bytes], most: int, take: Take) -> Connection:
+    def connect(self, client: str, topic: str, will: tuple[str, bytes] | None, most: int, take: Take) -> Connection:
         """Log in and subscribe to a topic, whose messages of at most so many bytes `take` will get; or `BrokerFailed`.
 
         A broker that does not know MQTT 5 is asked again, with 3.1.1.
@@ -94,11 +94,12 @@ class Broker:
             self._protocol = MQTTv311 if self._protocol == MQTTv5 else MQTTv5
         return self._connect(client, topic, will, most, take)
 
-    def _connect(self, client: str, topic: str, will: tuple[str, bytes], most: int, take: Take) -> Connection:
+    def _connect(self, client: str, topic: str, will: tuple[str, bytes] | None, most: int, take: Take) -> Connection:
         mqtt = _Client(CallbackAPIVersion.VERSION2, client, protocol=self._protocol, reconnect_on_failure=False)
         mqtt.most, mqtt.connect_timeout = most, CONNECT_S
         mqtt.username_pw_set(self._user, self._password)
-        mqtt.will_set(*will, qos=1, retain=True)
+        if will is not None:
+            mqtt.will_set(*will, qos=1, retain=True)
         if self._tls is not None:
             mqtt.tls_set_context(self._tls)
         limits = None

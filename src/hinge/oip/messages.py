@@ -143,9 +143,14 @@ class OutputBody(Struct, gc=False):
 
 
 class RequestParameters(Struct, gc=False):
-    """Parameters of a request."""
+    """Parameters of a request; `hinge_…` are a thin device's report (`hinge.server.thin`), for one sample."""
 
     binary_data_output: bool | None = None
+    hinge_kind: Name | None = None  # the kind of device, for which there is one table
+    hinge_device: Name | None = None
+    hinge_bin: Annotated[int, Meta(ge=0, le=255)] | None = None
+    hinge_local: int | Text | None = None  # the local model's answer: the number of the class, or its name
+    hinge_accepted: Annotated[int, Meta(ge=0, le=65_535)] | None = None  # samples of the bin since its last offload
 
 
 class RequestBody(Struct):
@@ -349,6 +354,7 @@ class InferenceRequest:
     id: str = ""  # empty: none was given
     outputs: Mapping[str, bool] = field(default_factory=dict)  # those asked for, and if as binary; empty: all of them
     binary: bool = False  # whether outputs that are not named are wanted as binary
+    parameters: RequestParameters | None = None
 
     def wants_binary(self, name: str) -> bool:
         """Whether that output is to be sent as binary data."""
@@ -414,7 +420,7 @@ def parse_request(
     binary = request.parameters is not None and bool(request.parameters.binary_data_output)
     outputs = _requested(request.outputs, binary) if request.outputs else {}
     inputs = _read_tensors("inputs", request.inputs, data, expected, others=not expected)
-    return InferenceRequest(inputs, id, outputs, binary)
+    return InferenceRequest(inputs, id, outputs, binary, request.parameters)
 
 
 def build_response(

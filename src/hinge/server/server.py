@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -32,6 +32,9 @@ from hinge.server.connections import EventLoop, Listener
 from hinge.server.limits import Limits
 from hinge.server.models import Model, Place, Service, Watcher, parse_places
 from hinge.server.observability import Log, Metrics
+
+if TYPE_CHECKING:
+    from hinge.server.thin import ThinFleet
 
 MIN_TOKEN = 16  # characters of a token
 START_S = 30.0
@@ -103,7 +106,7 @@ class Server:
 
     Each of `models` is NAME=PATH, PATH, or the name of a shipped model. Port 0 takes any that is free. `threads` are
     those of one run of a model, `workers` its runs at the same time, one per core by default. Files are checked for
-    changes every `watch_s` seconds, if that is given.
+    changes every `watch_s` seconds, if that is given. `thin` is a `ThinFleet` to learn for.
     """
 
     def __init__(
@@ -121,6 +124,7 @@ class Server:
         watch_s: float | None = None,
         drain_s: float = 10.0,
         log_level: str = "warning",
+        thin: ThinFleet | None = None,
     ) -> None:
         self.places = parse_places(models)
         self._host, self._port = host, whole("Server", "port", port, 0, 65535)
@@ -131,7 +135,7 @@ class Server:
         self._workers = None if workers is None else whole("Server", "workers", workers, 1, 1024)
         self._watch_s = None if watch_s is None else real("Server", "watch_s", watch_s, 0.01, 3600)
         self.drain_s = real("Server", "drain_s", drain_s, 0, 3600)
-        self.log = Log(log_level)
+        self.log, self.thin = Log(log_level), thin
         self._run: _Run | None = None
 
     def __repr__(self) -> str:
@@ -201,7 +205,14 @@ class Server:
             for place, model in models.items()
         }
         return App(
-            services, self._token, self._insecure, limits=self.limits, metrics=metrics, log=self.log, listener=listener
+            services,
+            self._token,
+            self._insecure,
+            limits=self.limits,
+            metrics=metrics,
+            log=self.log,
+            listener=listener,
+            thin=self.thin,
         )
 
     async def watch(self, app: App, metrics: Metrics) -> None:
@@ -277,6 +288,8 @@ class _Run:
         limits = server.limits
         loop.listener = Listener(limit=limits.connections, receive_s=limits.receive_s, metrics=metrics, log=log)
         loop.set_exception_handler(lambda _, context: log.write("error", "failed", problem=str(context["message"])))
+        if server.thin is not None:
+            server.thin.start(log)
         app = server.make_app(self._models, metrics, loop.listener)
         config = _config(app, server.tls)
         http = uvicorn.Server(config)
@@ -303,6 +316,8 @@ class _Run:
                 task.cancel()
             await asyncio.wait(tasks)
             app.close()
+            if server.thin is not None:
+                server.thin.close()
             log.write("info", "ended", unanswered=app.inferences.requests)
 
 
