@@ -9,7 +9,7 @@ BIN = $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 # What the checks need.
-EXTRAS = test,sim,parquet,cli,report,plot,device,grpc,litert,openvino,images,server,fleet
+EXTRAS = test,sim,parquet,cli,report,plot,device,grpc,litert,openvino,images,server,fleet,broker
 
 # The unit tests: the rest starts processes, needs other programs or takes long.
 QUICK = not slow and not server and not docs and not embedded and not peers
@@ -65,7 +65,7 @@ test-random: $(VENV)/.installed ## Run the property tests on other examples ever
 test-pythons: $(VENV)/.installed ## Run the unit tests on every other Python from 3.11 on that is installed, pyenv's too
 	$(BIN)/python tools/pythons.py $(TESTS)
 
-test-interop: $(VENV)/.installed ## Test against Triton, KServe and MLServer, which it installs outside the checkout
+test-interop: $(VENV)/.installed ## Test against Triton, KServe, MLServer and Home Assistant, which it installs outside the checkout
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),interop]'
 	$(BIN)/pytest tests/interop
 
@@ -78,8 +78,9 @@ test-fuzz: $(VENV)/.installed ## Feed a million damaged messages, states and mod
 test-attacks: $(VENV)/.installed ## Attack the device, the server, the store and the parsers, in full (docs/attacks.md)
 	HINGE_FULL=1 HINGE_FUZZ=1000000 $(BIN)/pytest -n auto $$($(BIN)/python tools/attacks.py --tests)
 
-test-fleet: $(VENV)/.installed ## Test fleets on mosquitto, which it installs by apt: killed, wiped and flooded 1 000 times
-	@{ command -v mosquitto && command -v mosquitto_sub && test -e /usr/include/mosquitto.h; } > /dev/null || { apt-get update -qq && apt-get install -y -qq mosquitto mosquitto-clients libmosquitto-dev; }
+test-fleet: $(VENV)/.installed ## Test fleets on mosquitto, which it installs by apt: killed, wiped and flooded 1 000 times, cut off 200 times
+	@{ command -v mosquitto && command -v mosquitto_sub && command -v tc && test -e /usr/include/mosquitto.h; } > /dev/null || \
+	  { apt-get update -qq && apt-get install -y -qq mosquitto mosquitto-clients libmosquitto-dev iproute2; }
 	HINGE_FULL=1 $(BIN)/pytest tests/fleet tests/server/test_thin.py
 
 test-embedded: $(VENV)/.installed ## Test the C library with every compiler and emulator (docs/microcontrollers.md lists them)

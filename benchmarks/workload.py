@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 import hinge
 from hinge.policies.drift import Forgetting
+from hinge.traces import describe, trace_names
 
 ALPHA = 0.52
 HORIZON = 100_000
@@ -31,6 +32,12 @@ def upper_bins(bins: int) -> tuple[int, int]:
 def lower_bins(bins: int) -> tuple[int, int]:
     """Bins that every sound policy offloads: the lowest quarter."""
     return 0, bins // 4
+
+
+def image_traces(synthetic: bool = False) -> list[str]:
+    """The shipped traces of image classifiers; with those that were drawn from formulas, if wanted."""
+    kinds = {"images", "kind"} if synthetic else {"images"}
+    return [name for name in trace_names() if kinds & describe(name).keys()]
 
 
 class Stream:

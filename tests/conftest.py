@@ -21,6 +21,7 @@ MARKERS = {  # by folder or file; single tests elsewhere are marked where they s
     "tests/embedded": "embedded",
     "tests/faults": "slow",
     "tests/fuzz": "slow",
+    "tests/gateway": "server",
     "tests/interop": "peers",
     "tests/oip/test_messages_fuzz.py": "slow",
     "tests/paper": "slow",

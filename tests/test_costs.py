@@ -20,7 +20,6 @@ from hinge.costs import (
     MeasuredCost,
     OffloadCost,
     WrongCost,
-    ZeroOneCost,
     shifted_cost,
 )
 
@@ -37,14 +36,6 @@ def price_matrices(draw: st.DrawFn) -> list[list[float]]:
         prices[k][k] = 0.0
     prices[0][1] = draw(st.floats(1e-3, 1e6))
     return prices
-
-
-@pytest.mark.parametrize(("local", "remote"), [(3, 3), (3, 4), ("cat", "cat"), ("cat", "dog"), (np.int64(1), 1)])
-def test_every_mistake_costs_one(local: object, remote: object) -> None:
-    cost: WrongCost = ZeroOneCost()
-    assert cost.wrong(local, remote) == (0.0 if local == remote else 1.0)
-    assert cost.agreed(local, remote) == 1.0 - cost.wrong(local, remote)
-    assert type(cost.wrong(local, remote)) is float
 
 
 @given(prices=price_matrices())
@@ -65,7 +56,7 @@ def test_matrix_of_ones_is_zero_one() -> None:
     matrix = CostMatrix([[0, 7, 7], [7, 0, 7], [7, 7, 0]])
     for local in range(3):
         for remote in range(3):
-            assert matrix.wrong(local, remote) == ZeroOneCost().wrong(local, remote)
+            assert matrix.wrong(local, remote) == float(local != remote)
 
 
 def test_rows_are_local_and_columns_remote() -> None:
@@ -270,7 +261,7 @@ def test_the_cap_is_at_most_one_and_the_unit_a_text() -> None:
         MeasuredCost(wrong_answer=1, unit=3)  # type: ignore[arg-type]  # wrong on purpose
 
 
-@pytest.mark.parametrize("cost", [ZeroOneCost(), FixedCost(0.3), EURO, CostMatrix([[0, 1], [2, 0]])])
+@pytest.mark.parametrize("cost", [FixedCost(0.3), EURO, CostMatrix([[0, 1], [2, 0]])])
 def test_costs_are_values(cost: object) -> None:
     assert pickle.loads(pickle.dumps(cost)) == cost
     assert hash(pickle.loads(pickle.dumps(cost))) == hash(cost)

@@ -12,7 +12,7 @@ SAYS = {
     "own_models": "of the other half right",
     "workers": "2 workers gave ",
 }
-ELSEWHERE = {"device"}  # wants models and a server: tests/docs/test_tutorial.py
+ELSEWHERE = {"device", "chat"}  # want models and servers: tests/docs/test_tutorial.py, tests/interop/test_gateway.py
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,12 @@ PAGES: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
         ("hinge.device",),
         (),
     ),
+    "tasks": (
+        "Tasks",
+        "What models answer, how sure they are, and how far two answers agree; see [any task](../tasks.md).",
+        ("hinge.tasks",),
+        ("hinge.tasks",),
+    ),
     "models": (
         "Local and remote models",
         "What a device asks, and what you write to have it ask something else; see [the device](../device.md).",

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.report import SPREAD, spread
+from benchmarks.workload import image_traces
 from hinge import UniformBins, load_trace, simulate
 from hinge.policies import policy_class
 from hinge.simulation import lineup
 from hinge.simulation.sources import FixedCosts, Replay, Resampled, Synthetic
 from hinge.theory import Problem, best_threshold, oracle_cost, significant_dips, threshold_costs
-from hinge.traces import trace_names
 
 HORIZON = 100_000
 POLICIES = ("hi-lcb", "pooled-kl", "isotonic", "sentinel", "hi-lcb-lite", "kl", "thompson")  # monotone ones first
@@ -144,7 +144,7 @@ MEANING = (
 def report(quick: bool) -> list[str]:
     """The tables as Markdown."""
     runs = 3 if quick else 50
-    traces = [name for name in trace_names() if not name.startswith("synthetic-")][: 1 if quick else None]
+    traces = image_traces()[: 1 if quick else None]
     fine = [through(trace, 256, COST) for trace in traces]
     coarse = crossing(traces, 16, [0.8] if quick else [step / 10 for step in range(1, 10)])
     sources = [*fine, *coarse]

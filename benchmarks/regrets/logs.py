@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.workload import image_traces
 from hinge import Policy, UniformBins, build, load_trace, simulate
 from hinge.policies import policy_class, policy_names
 from hinge.simulation.engine import Threads, run_seeds
@@ -23,7 +24,6 @@ from hinge.simulation.results import Results
 from hinge.simulation.sources import FixedCosts, Resampled, Synthetic
 from hinge.theory import Estimate
 from hinge.theory.estimate import LEEWAY
-from hinge.traces import trace_names
 
 BINS, RUNS, FEWER = 16, 200, 50
 COST, FURTHER = 0.3, (0.1, 0.5)  # all policies are evaluated at one cost, some at two others
@@ -132,7 +132,7 @@ def verdict(cells: Sequence[Cell]) -> str:
 
 def report(quick: bool) -> list[str]:
     runs, further = (10, ()) if quick else (RUNS, FURTHER)
-    recorded = [name for name in trace_names() if not name.startswith("synthetic")]
+    recorded = image_traces()
     traces, fewer = recorded[:2] if quick else recorded, min(runs, FEWER)
     fixed = "always-remote"  # costs the price, whatever agrees
     every = [name for name in policy_names() if not policy_class(name).keeps_budget and name != fixed]

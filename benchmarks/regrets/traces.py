@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.report import SPREAD, spread
+from benchmarks.workload import image_traces
 from hinge import HILCB, Isotonic, UniformBins, load_trace, simulate
 from hinge.simulation.sources import BimodalCosts, FixedCosts, Resampled
 from hinge.theory import Problem, best_threshold, oracle_cost, structured_lower_bound, threshold_costs
-from hinge.traces import trace_names
 
 HORIZON = 100_000
 COSTS = tuple(round(0.1 * step, 1) for step in range(1, 10))
@@ -80,7 +80,7 @@ def verdict(title: str, cells: list[Cell]) -> str:
 
 def report(quick: bool) -> list[str]:
     costs, runs = ((0.2, 0.5), 5) if quick else (COSTS, 50)
-    traces = [name for name in trace_names() if not name.startswith("synthetic-")]
+    traces = image_traces()
     lines = [
         "## Real traces",
         "",

@@ -7,13 +7,13 @@ save at most. Online, labels come for some of the offloads alone, and the policy
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.workload import image_traces
 from hinge import Policy, Trace, UniformBins, load_trace, simulate
 from hinge.costs import SURE
 from hinge.gate import DEFAULT_POLICY
 from hinge.simulation import interval
 from hinge.simulation.evaluate import fitted_cost, halves, with_cost
 from hinge.simulation.sources import FixedCosts, Resampled
-from hinge.traces import trace_names
 
 BINS, HORIZON = 16, 20_000
 COSTS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
@@ -28,7 +28,8 @@ def gains(trace: Trace) -> Reals:
     """What the remote's answer saves in each sample: 1, 0 or -1 wrong answers."""
     if trace.local_right is None or trace.remote_right is None:
         raise ValueError(f"{trace!r} has no true labels")
-    return trace.remote_right.astype(float) - trace.local_right
+    saved: Reals = trace.remote_right.astype(float) - trace.local_right
+    return saved
 
 
 class ByBin:
@@ -89,7 +90,7 @@ def change(known: ByBin, cost: float, labels: int, prior: float, draws: int) -> 
 
 
 def few_labels(draws: int) -> list[str]:
-    known = [ByBin(load_trace(name)) for name in trace_names()]
+    known = [ByBin(load_trace(name)) for name in image_traces(synthetic=True)]
     lines = [f"| labels | {' | '.join(f'prior {prior:g}' for prior in PRIORS)} |", "|---" * (1 + len(PRIORS)) + "|"]
     for labels in LABELS:
         changes = [[change(each, cost, labels, prior, draws) for each in known for cost in COSTS] for prior in PRIORS]
@@ -134,7 +135,7 @@ def report(quick: bool) -> list[str]:
     """The tables as Markdown."""
     splits, draws, runs = (1, 5, 2) if quick else (10, 100, 5)
     costs = (0.3,) if quick else COSTS
-    traces = [load_trace(name) for name in (trace_names()[:2] if quick else trace_names())]
+    traces = [load_trace(name) for name in image_traces(synthetic=True)[: 2 if quick else None]]
     rows = [offline_row(trace, cost, splits) for trace in traces for cost in costs]
     saved = [percent for _, percent in rows]
     default = DEFAULT_POLICY.name

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from benchmarks.regrets.floor import COSTS, HORIZONS, bayes_regret, floor_of
 from benchmarks.report import SPREAD, spread
+from benchmarks.workload import image_traces
 from hinge import HILCB, Policy, UniformBins, load_trace, simulate
 from hinge.policies import FOREVER, ExpiryPolicy, Reals, Wholes, has_expired, real_column, whole_column
 from hinge.policies.expiry import count
 from hinge.policies.kl import divergence
 from hinge.simulation.sources import FixedCosts, Resampled, Synthetic
-from hinge.traces import trace_names
 
 HORIZON, LONG = 100_000, 1_000_000
 BINS = 16
@@ -199,7 +199,7 @@ def ratios(figures: Figures, label: str) -> NDArray[np.float64]:
 
 
 def traces(bins: int, costs: Sequence[float]) -> list[Resampled | Synthetic]:
-    names = [name for name in trace_names() if not name.startswith("synthetic-")]
+    names = image_traces()
     return [Resampled(load_trace(name), UniformBins(bins), FixedCosts(cost)) for name in names for cost in costs]
 
 

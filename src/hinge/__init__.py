@@ -53,7 +53,7 @@ _NAMES = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 _MODULES = (
     *("bins", "confidence", "costs", "device", "embedded", "errors", "fashion", "fleet", "gate", "models", "paper"),
-    *("policies", "remotes", "server", "simulation", "testing", "theory", "traces"),
+    *("policies", "remotes", "server", "simulation", "tasks", "testing", "theory", "traces"),
 )
 
 __all__ = [name for name in _HOMES if name not in ("Fleet", "OpenInferenceGrpc")]  # which need extras to be imported
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from hinge import remotes as remotes
     from hinge import server as server
     from hinge import simulation as simulation
+    from hinge import tasks as tasks
     from hinge import testing as testing
     from hinge import theory as theory
     from hinge import traces as traces

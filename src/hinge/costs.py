@@ -1,8 +1,7 @@
 """What a wrong answer and an offload cost, as numbers in [0, 1] where 1 is the dearest wrong answer.
 
-A wrong answer (the remote's answer is taken as right):
+A wrong answer (the remote's answer is taken as right) costs 1 less how far it agrees (`hinge.tasks`), or
 
-    ZeroOneCost    every mistake costs 1
     CostMatrix     each mistake has its own price
 
 An offload, priced in one unit of your choosing (money, milliseconds, joules) and divided by what a wrong answer costs:
@@ -68,23 +67,6 @@ class Forecast(OffloadCost, Protocol):
 
     def forecast(self, sample: Any) -> float | None:
         """What offloading the sample will cost, from 0 to 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class ZeroOneCost:
-    """Every mistake costs the same: `wrong = 1 if local != remote else 0`, the paper's η.
-
-    >>> ZeroOneCost().wrong("cat", "dog"), ZeroOneCost().agreed("cat", "dog")
-    (1.0, 0.0)
-    """
-
-    def wrong(self, local: object, remote: object) -> float:
-        """0.0 where the answers are equal, else 1.0."""
-        return float(local != remote)
-
-    def agreed(self, local: object, remote: object) -> float:
-        """`1 - wrong`, as `Policy.learn` takes it."""
-        return 1.0 - self.wrong(local, remote)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class Ledger:
         agreed: float | None,
         *,
         gap: float | None = None,
-        right: bool | None = None,
+        right: float | None = None,
         cost: float = 0.0,
         bin: int | None = None,
     ) -> None:
@@ -71,7 +71,7 @@ class Ledger:
         cost: float,
         *,
         gap: float | None = None,
-        right: bool | None = None,
+        right: float | None = None,
         agreed: float | None = 1.0,
         bin: int | None = None,
     ) -> None:
@@ -82,12 +82,12 @@ class Ledger:
             self.offloaded[bin] += 1
         self._count(agreed, gap, right)
 
-    def _count(self, agreed: float | None, gap: float | None, right: bool | None) -> None:
+    def _count(self, agreed: float | None, gap: float | None, right: float | None) -> None:
         self.samples += 1
         self._judged += agreed is not None
         self._weighed += gap is not None
         self._labelled += right is not None
-        self._sums[RIGHT] += bool(right)
+        self._sums[RIGHT] += right or 0.0
 
     @property
     def offloads(self) -> int:

@@ -20,13 +20,14 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+from hinge.bins import UniformBins
 from hinge.errors import InvalidDecision, InvalidState
 from hinge.policies import Decision, Need, Policy
 from hinge.policies.policy import OUTSTANDING
 
 __all__ = ["CLAUSES", "Clause", "NotConforming", "Sample", "check_policy", "play", "samples", "tell"]
 
-Sample = tuple[int, bool, float]  # bin, agreed, cost
+Sample = tuple[int, float, float]  # bin, agreed, cost
 
 
 class NotConforming(AssertionError):
@@ -266,23 +267,30 @@ def wrong_feedback_is_refused(policy: Policy) -> None:
 
 
 def simulator_equals_object(policy: Policy) -> None:
-    """The simulator's loop, which works on the table alone, decides as the object does."""
+    """The simulator's loop, which works on the table alone, decides as the object does, by coins and by fractions."""
     from hinge.simulation import Threads, run_seeds, simulate
     from hinge.simulation.engine import policy_seed
-    from hinge.simulation.sources import BimodalCosts, FixedCosts, Synthetic
+    from hinge.simulation.sources import BimodalCosts, FixedCosts, Resampled, Source, Synthetic
+    from hinge.traces import Trace
 
     costs = BimodalCosts() if policy.offload_cost is None else FixedCosts(policy.offload_cost)
-    source = Synthetic([(bin + 0.5) / policy.bins for bin in range(policy.bins)], costs)
+    chance = random.Random(4)
+    confidences = [(bin + 0.5) / policy.bins for bin in range(policy.bins) for _ in range(20)]
+    fractions = [min(1.0, 2.0 * confidence * chance.random()) for confidence in confidences]
+    bins = UniformBins(policy.bins)
     settings: dict[str, Any] = {"record_decisions": True, "executor": Threads(1), "machine_code": False}
-    simulated = simulate({"policy": policy}, source, 500, seed=3, **settings)["policy"].runs[0].decisions
-    seed = run_seeds(3, 1)[0]
-    device, decided = policy.fresh(policy_seed(seed)), []
-    for chunk in source.stream(seed, 500):
-        for bin, agreed, cost in zip(chunk.bins.tolist(), chunk.agreed.tolist(), chunk.costs.tolist(), strict=True):
-            decision = device.decide(bin)
-            tell(device, decision, (bin, agreed == 1.0, cost))
-            decided.append(decision.offload)
-    require(simulated is not None and simulated.tolist() == decided, "the simulator decides differently")
+    coins, shares = Synthetic(confidences[::20], costs), Resampled(Trace(confidences, agreed=fractions), bins, costs)
+    sources: tuple[Source, ...] = (coins, shares)
+    for source in sources:
+        simulated = simulate({"policy": policy}, source, 500, seed=3, **settings)["policy"].runs[0].decisions
+        seed = run_seeds(3, 1)[0]
+        device, decided = policy.fresh(policy_seed(seed)), []
+        for chunk in source.stream(seed, 500):
+            for sample in zip(chunk.bins.tolist(), chunk.agreed.tolist(), chunk.costs.tolist(), strict=True):
+                decision = device.decide(sample[0])
+                tell(device, decision, sample)
+                decided.append(decision.offload)
+        require(simulated is not None and simulated.tolist() == decided, "the simulator decides differently")
 
 
 # -- explaining -------------------------------------------------------------------------------------------------------

@@ -339,9 +339,7 @@ def test_a_measure_that_does_not_fit_the_scores_is_no_bug(capsys: Captured) -> N
     assert said.startswith(f"hinge: {fashion.local_model()}: max_probability: outputs must be from 0 to 1, got ")
 
 
-def test_a_state_of_another_policy_or_in_use(
-    capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_state_of_another_policy_or_in_use(capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hinge.device.database.BUSY_S", 0.1)
     with SqliteStore(tmp_path, Gate(Isotonic(bins=8, offload_cost=0.5)), seconds=None):
         assert "in use by process" in refused(capsys, "--state", str(tmp_path), "--bins", "8")
@@ -475,6 +473,9 @@ def test_without_a_broker_it_says_so_and_goes_on(capsys: Captured) -> None:
     [
         (["--home-assistant"], "need --fleet"),
         (["--fleet-device", "hall"], "need --fleet"),
+        (["--fleet-budget", "0.1"], "need --fleet"),
+        (["--fleet", "mqtt://edge", "--fleet-budget", "0.1", "--on-budget", "0.1"], "leave --on-budget out"),
+        (["--fleet", "mqtt://edge", "--fleet-budget", "0.1", "--policy", "isotonic"], "--policy must be one"),
         (["--fleet", "http://edge"], "Fleet: url must be mqtt"),
         (["--fleet", "mqtt://edge", "--fleet-name", "a/b"], "--fleet-name must be"),
         (["--fleet", "mqtt://edge", "--policy", "hi-lcb"], "--policy must be one"),

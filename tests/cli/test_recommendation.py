@@ -56,6 +56,14 @@ def test_the_options_for_the_models_are_written_too(tmp_path: Path, capsys: Capt
     assert (first["local"], first["truth"]) == ("ankle boot", "ankle boot")
 
 
+def test_of_another_task_the_recommendation_is_for_a_program(tmp_path: Path, capsys: Captured) -> None:
+    confidence = np.linspace(0.01, 0.99, 400)
+    write_trace(Trace(confidence, agreed=confidence**2), tmp_path / "boxes.npz")
+    printed = shown(capsys, "evaluate", str(tmp_path / "boxes.npz"), *QUICK, "--offload-cost", "0.2", "--bins", "8")
+    policy = "build('sentinel', bins=8, offload_cost=0.2)"
+    assert f"To run it, in Python: Device(local, remote, {policy}, task=…)." in printed
+
+
 def test_without_a_file_the_options_are_printed(trace: Path, capsys: Captured) -> None:
     printed = shown(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.2", "--bins", "8")
     options = "--policy sentinel --bins 8 --offload-cost 0.2 --local FILE --remote FILE|URL SAMPLES"

@@ -496,7 +496,7 @@ def test_explaining_changes_nothing() -> None:
         ({"batch": 0}, "Device: batch must be an integer >= 1, got 0"),
         ({"bins": UniformBins(8)}, r"bins must be as many as the policy has, 16, got UniformBins\(bins=8\)"),
         ({"deadline_s": 10, "breaker": Breaker(interval_s=10)}, "must be less than the breaker's interval_s, 10"),
-        ({"labels": [1, 2]}, "Device: labels must be the names of the classes"),
+        ({"labels": [1, 2]}, "Classification: labels must be the names of the classes"),
         ({"policy": policy(offload_cost=None)}, "Device: price must say what an offload costs"),
         ({"policy": 3}, "Device: policy must be a policy, got 3"),
         ({"policy": None}, r"Device: gate must be given, as a Gate or by policy=, got neither"),

@@ -94,8 +94,8 @@ def test_names_and_numbers_of_classes_are_the_same_where_there_are_names() -> No
 @pytest.mark.parametrize(
     ("labels", "true", "error", "message"),
     [
-        (None, "dog", TypeError, r"Device: label must be a number, as the answers are \(1\), got 'dog'"),
-        (NAMES, "cow", ValueError, "Device: label must be that of a class, got an unknown label, 'cow'"),
+        (None, "dog", TypeError, r"Device: label must be of the kind that the answers are \(1\), got 'dog'"),
+        (NAMES, "cow", ValueError, "Device: label must be a possible answer, got an unknown label, 'cow'"),
         (NAMES, 2, ValueError, "an unknown label, 2"),
         (NAMES, None, ValueError, "no label, but None"),
         (None, float("nan"), ValueError, "no label, but nan"),
@@ -119,7 +119,7 @@ def test_answers_with_names_from_a_model_of_its_own_want_names() -> None:
             return [self.answer(sample) for sample in samples]
 
     with Device(Named(), lambda _: "cat", Isotonic(16, offload_cost=0.3), deadline_s=30) as device:
-        with pytest.raises(TypeError, match="must be a name"):
+        with pytest.raises(TypeError, match="must be of the kind that the answers are"):
             device.truth(device.infer(3.0), 1)
         with pytest.raises(TypeError, match="answer must be one that a device gave"):
             device.truth("dog", "dog")  # type: ignore[arg-type]  # what is refused

@@ -134,7 +134,7 @@ def test_labels_of_two_kinds_end_it_in_the_first_batch() -> None:
     assert len(asked) == 10
     with pytest.raises(InvalidTrace, match="label in row 3 must be an integer as in row 0, got None"):
         record(LOCAL, remote, IMAGES, [1, 2, 3, None, *LABELS[4:]])
-    with pytest.raises(InvalidTrace, match="truth must be the label of a class, got an unknown label, 10"):
+    with pytest.raises(InvalidTrace, match="truth must be a possible answer, got an unknown label, 10"):
         record(LOCAL, remote, IMAGES, [10] * 100, labels=fashion.CLASSES)
     assert remote.calls == [32]  # the second was found before the remote was asked
 
@@ -179,7 +179,7 @@ def test_what_is_wrong_is_named_with_its_samples_and_its_model() -> None:
         record(lambda _: [0.0, 1.0], late, [1, 2, 3, 4, 5, 6], batch=2)
     with pytest.raises(InvalidModel, match=r"record: in samples 2 to 3: the local model: .* got nan in class 1"):
         record(lambda sample: [0.0, sample], lambda _: 1, [1.0, 2.0, 3.0, np.nan], batch=2)
-    with pytest.raises(InvalidTrace, match="record: in samples 0 to 31: local must be the label of a class, got no"):
+    with pytest.raises(InvalidTrace, match="record: in samples 0 to 31: local must be a possible answer, got no"):
         record(Unsure(), remote, IMAGES)
     assert remote.calls == []
     with pytest.raises(TypeError, match="record: remote must be a remote or a function from sample to label, got 5"):

@@ -19,6 +19,7 @@ from hinge import HILCB, Device, FixedCost, Isotonic, Thompson, at_most
 from hinge.bins import ClassBins, QuantileBins, UniformBins
 from hinge.device.reporter import RECENT, SENTENCE, SIDE, Reporter, data_url, licences, small
 from hinge.policies import AlwaysLocal, AlwaysRemote
+from hinge.tasks import Transcription
 
 WAIT_S = 20.0
 NOWHERE = "http://127.0.0.1:9"
@@ -307,13 +308,23 @@ def test_a_true_label_is_a_name_or_the_number_of_one() -> None:
         for truth in (1, "dog", np.int64(1)):
             reporter.saw(watched.infer(3.0), truth=truth)
         assert [seen["truth"] for seen in reporter.report()["recent"]] == ["dog"] * 3
-        with pytest.raises(ValueError, match="Device: label must be that of a class, got an unknown label, 2"):
+        with pytest.raises(ValueError, match="Device: label must be a possible answer, got an unknown label, 2"):
             reporter.saw(watched.infer(3.0), truth=2)
         with pytest.raises(TypeError, match="Device: answer must be one that a device gave"):
             reporter.saw("dog", truth=1)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_a_true_label_of_another_kind_is_refused() -> None:
-    wrong = pytest.raises(TypeError, match="Device: label must be a number, as the answers are")
+    wrong = pytest.raises(TypeError, match="Device: label must be of the kind that the answers are")
     with device() as watched, Reporter(watched, NOWHERE) as reporter, wrong:
         reporter.saw(watched.infer(3.0), truth="dog")
+
+
+def test_answers_of_any_task_are_reported_and_judged_by_it() -> None:
+    with device(AlwaysLocal(16), task=Transcription(), price=FixedCost(0.5)) as watched:
+        watched.local = lambda _: "turn on"
+        with Reporter(watched, NOWHERE) as reporter:
+            reporter.saw(watched.infer(0), truth="turn it on")
+            report = reporter.report()
+    assert [(seen["label"], seen["truth"]) for seen in report["recent"]] == [("turn on", "turn it on")]
+    assert report["cost_per_sample"] == pytest.approx(1 / 3)

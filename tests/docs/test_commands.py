@@ -26,7 +26,7 @@ def test_a_command_on_a_page_is_understood(page: str, text: str) -> None:
     name, *words = shlex.split(text.removesuffix("&"))
     assert name in COMMANDS, page
     command = load(name)
-    if words and hasattr(command, "commands"):
+    if words and words[0] in getattr(command, "commands", {}):
         name, *words = words
         command = command.commands[name]
     if words:  # else a sentence names the command

@@ -103,6 +103,28 @@ def test_the_readme_says_what_is_gained() -> None:
     assert found.sentence in _words("README.md")
 
 
+def test_the_pairs_are_as_good_as_the_page_says() -> None:
+    page, text = _words("docs/pairs.md"), (RESULTS / "regret-pairs.md").read_text("utf-8")
+    text = text.partition("### reading-tesseract")[2].partition("\n###")[0]
+    costs = re.findall(r"\| (0\.\d) \|.*\| ([\d.]+) \| [\d.]+ \| \+([\d.]+)% \| (.*) \| ([\d.]+) \| yes \|", text)
+    assert len(costs) == 4
+    assert f"within {max(float(over) for _, _, over, _, _ in costs)} % of the best fixed threshold" in page
+    ratios = [ratio for *_, ratio in costs]
+    assert f"its regret is {min(ratios)} to {max(ratios)} × HI-LCB's" in page
+    ours, sedna = next((cost, re.findall(r"[\d.]{6}", said)) for price, cost, _, said, _ in costs if price == "0.2")
+    assert f"cost {sedna[0]} and {sedna[1]} at an offload cost of 0.2, the default {ours}" in page
+    share, agreed = re.findall(r"\| 0.2 \| ([\d.]+)% \| ([\d.]+)% \|", text)[0]
+    said = f"{float(agreed):.1f} % of the remote's text for {float(share):.0f} % of its calls"
+    assert said in _words("README.md")
+    fairly = re.search(r"(\d+) samples have no score.*Threshold ([\d.]+), IBT ([\d.]+) at cost 0.2", text)
+    assert fairly
+    assert f"In {fairly[1]} lines" in page
+    assert f"({fairly[2]} and {fairly[3]})" in page
+    measures = section("regret-pairs.md", "reading-tesseract")
+    assert ", ".join(measures["mean word score"][0].split()[:-1]) + " and 1.00" in page
+    assert f"{measures['mean word score'][3]} for the mean and {measures['least word score'][3]} for the least" in page
+
+
 def exported() -> set[str]:
     """Every series that a device or a server can show, without its labels."""
     registry, server = CollectorRegistry(), Metrics()

@@ -90,10 +90,10 @@ class Amqtt(Server):
 class Mosquitto(Server):
     """Mosquitto, which keeps what it has been told in a folder."""
 
-    def __init__(self, folder: Path, *settings: str) -> None:
+    def __init__(self, folder: Path, *settings: str, bind: str = "127.0.0.1") -> None:
         self.port, self.data = free_port(), folder / "data"
         config = folder / "mosquitto.conf"
-        listener = [f"listener {self.port} 127.0.0.1", "persistence true", f"persistence_location {self.data}/"]
+        listener = [f"listener {self.port} {bind}", "persistence true", f"persistence_location {self.data}/"]
         config.write_text("\n".join([*listener, *settings, f"user {getuser()}", ""]))
         self.command = [str(MOSQUITTO), "-c", str(config)]
         super().__init__(folder)

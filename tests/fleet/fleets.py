@@ -17,10 +17,11 @@ def scores(sample: float) -> list[float]:
     return [0.0, sample]
 
 
-def member(url: str, device: str, state: Path | None = None, **settings: Any) -> Device:
+def member(url: str, device: str, state: Path | None = None, deadline_s: float = 30, **settings: Any) -> Device:
     """A device in the fleet `cams`, whose remote says 1 to all that is above 1."""
     fleet = Fleet(url, "cams", device, **{"mqtt": "3.1.1", "every_s": 0.05, **settings})
-    return Device(scores, lambda sample: int(sample > 1), Sentinel(BINS, 0.5), state=state, fleet=fleet, deadline_s=30)
+    policy = Sentinel(BINS, 0.5)
+    return Device(scores, lambda sample: int(sample > 1), policy, state=state, fleet=fleet, deadline_s=deadline_s)
 
 
 def teach(device: Device, offloads: int, sample: float = 0.1) -> None:
@@ -63,4 +64,3 @@ class Listener:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join(10)
-

@@ -61,6 +61,11 @@ def test_figures_are_shown_as_they_are_told() -> None:
     }
 
 
+def test_a_device_that_has_just_begun_has_counted_nothing_yet() -> None:
+    seen = shown(Presence(1, "kitchen.2", True))
+    assert (seen["Samples"], seen["Offloads"], seen["Agreement"]) == ("0", "0", "")
+
+
 def test_what_is_not_told_is_left_as_it_was() -> None:
     """A numeric sensor ignores an empty state."""
     seen = shown(Presence(1, "kitchen.2", False))

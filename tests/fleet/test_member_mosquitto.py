@@ -21,6 +21,7 @@ import pytest
 from hinge import Device
 from hinge.fleet import member as module
 from hinge.fleet.broker import Broker, BrokerFailed
+from hinge.fleet.hub import Hub
 from tests.faults.figures import note
 from tests.fleet.brokers import Mosquitto, needs_clients, needs_mosquitto, wait_for
 from tests.fleet.fleets import Listener, member, teach
@@ -40,16 +41,17 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 class Secured:
     """A broker as the example sets it up, and the certificates of its devices."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, access: str = "acl", *names: str) -> None:
         if shutil.which("openssl") is None:
             pytest.skip("not installed: openssl")
         self.folder = folder
-        subprocess.run(["sh", EXAMPLE / "certificates.sh", "127.0.0.1", "kitchen", "hall"], cwd=folder, check=True)
+        devices = ["kitchen", "hall", *names]
+        subprocess.run(["sh", EXAMPLE / "certificates.sh", "127.0.0.1", *devices], cwd=folder, check=True)
         lines = (EXAMPLE / "mosquitto.conf").read_text().splitlines()
         ours = ("listener", "persistence")  # set by the test
         settings = [line for line in lines if line and not line.startswith(("#", *ours))]
         settings = [line.replace("/etc/mosquitto", str(folder)) for line in settings]
-        shutil.copy(EXAMPLE / "acl", folder)
+        shutil.copy(EXAMPLE / access, folder / "acl")
         self.broker = Mosquitto(folder, *settings)
         self.url = self.broker.url.replace("mqtt:", "mqtts:")
 
@@ -96,6 +98,24 @@ def test_nobody_speaks_for_another(secured: Secured, mqtt: str, caplog: pytest.L
         teach(kitchen, 1)
         assert kitchen.status.fleet
         assert kitchen.status.fleet.devices == 0
+
+
+def test_only_its_hub_speaks_for_a_region(tmp_path: Path) -> None:
+    secured = Secured(tmp_path, "acl-regions", "north")
+    with (
+        secured.broker,
+        secured.member("kitchen", "kitchen", region="north") as kitchen,
+        secured.member("hall", "hall", region="south") as hall,
+        Hub(secured.url, "cams", "south", tls=secured.context("kitchen")) as usurper,
+        Hub(secured.url, "cams", "north", tls=secured.context("north")) as hub,
+    ):
+        teach(kitchen, 30)
+        wait_for(lambda: hall.status.fleet and hall.status.fleet.regions == 1)
+        teach(hall, 30)
+        wait_for(lambda: usurper.view.failures["login"])
+        assert sum(hub.view.failures.values()) == 0
+        assert kitchen.status.fleet
+        assert kitchen.status.fleet.regions == 0
 
 
 def refused(device: Device, kind: str) -> str:

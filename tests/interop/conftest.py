@@ -9,6 +9,7 @@ import pytest
 from hinge import fashion
 from tools.peers.environments import PythonTooNew
 from tools.peers.kserve import kserve
+from tools.peers.llama import llama
 from tools.peers.mlserver import mlserver
 from tools.peers.process import Peer
 from tools.peers.triton import triton
@@ -38,6 +39,11 @@ def _kserve() -> Iterator[Peer]:
 @pytest.fixture(name="mlserver", scope="session")
 def _mlserver() -> Iterator[Peer]:
     yield from _serving(mlserver)
+
+
+@pytest.fixture(name="llama", scope="session")
+def _llama() -> Iterator[Peer]:
+    yield from _serving(lambda _: llama())
 
 
 @pytest.fixture(params=["triton", "kserve", "mlserver"])

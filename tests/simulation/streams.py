@@ -49,6 +49,13 @@ def whole_stream(source: Source, horizon: int, seed: int = 0) -> Samples:
     return Samples(np.concatenate([chunk.bins for chunk in chunks]), agreed, costs, gaps)
 
 
+def trace_of_fractions() -> Trace:
+    """Agreement anywhere from 0 to 1, which rises with confidence in the mean."""
+    chance = np.random.default_rng(5)
+    confidence = chance.random(4000)
+    return Trace(confidence, agreed=np.clip(confidence + chance.uniform(-0.5, 0.5, 4000), 0.0, 1.0))
+
+
 @cache
 def sources(bins: int) -> dict[str, Source]:
     """One source of every kind; between them they draw every kind of cost."""
@@ -62,6 +69,7 @@ def sources(bins: int) -> dict[str, Source]:
         "resampled, recorded costs": Resampled(trace_with_costs(), binning),
         "in order": InOrder(trace, binning, BimodalCosts()),
         "shuffled": Shuffled(trace, binning, LATENCY),
+        "fractions": Resampled(trace_of_fractions(), binning, BimodalCosts()),
         "synthetic": Synthetic(rising, BimodalCosts(), weights),
         "synthetic, lognormal costs": Synthetic(rising**2, LATENCY),
         "sorted up": sorted_up(rising, FixedCosts(0.5), weights),

@@ -59,6 +59,15 @@ def test_sharing_saves_and_liars_do_not_spoil_it() -> None:
     assert regret(lying) < 0.8 * regret(lying, Pooling.ALONE) < regret(lying, Pooling.MERGE)
 
 
+@pytest.mark.parametrize("lie", [lie for lie in Lie if lie != Lie.HONEST])
+def test_a_sixth_of_liars_changes_little_and_most_of_them_less_than_being_alone_costs(lie: Lie) -> None:
+    """S6, on one curve; `benchmarks/results/regret-fleet.md` says where it holds on the traces, and where not."""
+    pytest.importorskip("numba")
+    honest, few, most = (SimulatedFleet([CURVE] * 12, [lie] * liars) for liars in (0, 2, 10))
+    assert regret(few, runs=8) < 1.3 * regret(honest, runs=8)
+    assert regret(most, runs=8) < 1.25 * regret(honest, Pooling.ALONE, runs=8)
+
+
 def test_who_is_away_is_alone_and_tells_nothing() -> None:
     away = SimulatedFleet([CURVE] * 5, brokers=lambda rounds: np.full((len(rounds), 5), -1))
     shared, alone = (simulate_fleet(away, 0.5, p, horizon=300)[0] for p in (Pooling.ROBUST, Pooling.ALONE))

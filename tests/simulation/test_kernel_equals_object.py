@@ -45,7 +45,7 @@ def drive(policy: Policy, source: Source, run_seed: int, horizon: int) -> tuple[
         if isinstance(source, Adaptive):
             chunk = attack(source, policy, chunk, decisions)
         else:
-            columns = (chunk.bins.tolist(), chunk.agreed.astype(bool).tolist(), chunk.costs.tolist())
+            columns = (chunk.bins.tolist(), chunk.agreed.tolist(), chunk.costs.tolist())
             for sample in zip(*columns, strict=True):
                 decision = policy.decide(sample[0])
                 decisions.append(decision.offload)

@@ -1,8 +1,8 @@
 """One virtual environment per peer, outside the checkout, made on first use.
 
 They lie in `$XDG_CACHE_HOME/hinge/peers` (`~/.cache/hinge/peers`), one folder per peer, version, Python and list of
-requirements; the lists are in `requirements`, complete and pinned. They leave out what the peers ask for but a server
-of ONNX models never imports, so they are installed as they stand, without dependencies.
+requirements; the lists are in `requirements`, complete and pinned. They leave out what the peers ask for but what they
+are started for here never imports, so they are installed as they stand, without dependencies.
 """
 
 import fcntl
@@ -42,7 +42,7 @@ class Environment:
     def folder(self) -> Path:
         """Where it lies."""
         x, y = sys.version_info[:2]
-        return _cache() / f"{self.peer}-{self.version}-py{x}{y}-{self._key()}"
+        return cache() / f"{self.peer}-{self.version}-py{x}{y}-{self._key()}"
 
     @property
     def python(self) -> Path:
@@ -95,7 +95,8 @@ class Environment:
             raise PeerUnavailable(f"{self.peer} {self.version} took over {_INSTALL_S} s to install") from None
 
 
-def _cache() -> Path:
+def cache() -> Path:
+    """Where environments are kept."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "hinge" / "peers"
 

@@ -65,11 +65,27 @@ def running(
     *,
     folder: Path,
     ports: tuple[int, int],
-    models: Collection[str],
+    models: Collection[str] = (),
+    ready: Collection[str] = (),
     variables: Mapping[str, str | Path] | None = None,
 ) -> Iterator[Peer]:
-    """Run a server, whose ports are HTTP's and gRPC's, while the block runs, which starts once all models are ready."""
+    """Run a server, whose ports are HTTP's and gRPC's, while the block runs, which starts once all models are ready.
+
+    For another protocol, `ready` has paths at which the server answers once it is.
+    """
     log = folder / "log.txt"
+    with started(command, folder, log, variables) as process:
+        http, grpc = ports
+        peer = Peer(name, f"http://{HOST}:{http}", f"{HOST}:{grpc}", process.pid, log)
+        _await_ready(peer, process, [*(f"/v2/models/{model}/ready" for model in models), *ready])
+        yield peer
+
+
+@contextmanager
+def started(
+    command: Sequence[str | Path], folder: Path, log: Path, variables: Mapping[str, str | Path] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program in a folder while the block runs; the log gets what it prints."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             [str(part) for part in command],
@@ -81,10 +97,7 @@ def running(
             start_new_session=True,
         )
     try:
-        http, grpc = ports
-        peer = Peer(name, f"http://{HOST}:{http}", f"{HOST}:{grpc}", process.pid, log)
-        _await_ready(peer, process, models)
-        yield peer
+        yield process
     finally:
         _stop(process)
 
@@ -94,9 +107,9 @@ def _environment(variables: Mapping[str, str | Path]) -> dict[str, str]:
     return {**inherited, "PYTHONPATH": str(ROOT), **{name: str(value) for name, value in variables.items()}}
 
 
-def _await_ready(peer: Peer, process: subprocess.Popen[bytes], models: Collection[str]) -> None:
+def _await_ready(peer: Peer, process: subprocess.Popen[bytes], paths: Collection[str]) -> None:
     end = time.monotonic() + _READY_S
-    while not all(_answers(f"{peer.url}/v2/models/{model}/ready") for model in models):
+    while not all(_answers(f"{peer.url}{path}") for path in paths):
         if process.poll() is not None:
             raise PeerUnavailable(f"{peer.name} ended with status {process.returncode}:\n{_tail(peer.log)}")
         if time.monotonic() > end:

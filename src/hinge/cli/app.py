@@ -37,6 +37,8 @@ CHAPTERS = {  # what `hinge --help` lists; the first line of each command's own 
         "new": "Write a file of settings to start from.",
         "device": "Answer samples, asking the remote at need.",
         "serve": "Serve models over HTTP, for devices to ask.",
+        "gateway": "Put a gate before two servers, for any client.",
+        "fleet": "Watch many devices that share what they learn.",
         "state": "Look at, move or merge what a device has learned.",
     },
     "Firmware": {"export": "Write a policy as C, for a microcontroller."},
@@ -48,8 +50,11 @@ _LONGEST = 1000  # characters of an error
 _FAILED, _REFUSED, _UNREAD = 1, 2, 141  # exit codes; the last is 128 and the number of SIGPIPE
 
 
-class Command(typer.core.TyperCommand):
+class _Explained:
     """A command whose help ends with an example, and whose errors name the option that the user gave."""
+
+    params: list[Any]
+    help: str | None
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -63,7 +68,7 @@ class Command(typer.core.TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command. A library error about an argument names the option by which the user set it."""
         try:
-            return super().invoke(ctx)
+            return super().invoke(ctx)  # type: ignore[misc]  # that of the class this is mixed into
         except HingeError as error:
             told = self._told(ctx, error)
             if told == str(error):
@@ -81,8 +86,12 @@ class Command(typer.core.TyperCommand):
         return f"{error} (with the settings of {ctx.params['config']})" if read else str(error)
 
 
-class Group(typer.core.TyperGroup):
-    """Commands under one name, which alone shows its help."""
+class Command(_Explained, typer.core.TyperCommand):
+    """One command."""
+
+
+class Group(_Explained, typer.core.TyperGroup):
+    """Commands under one name, which alone shows its help; it may have options of its own."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Without arguments, show the help."""
@@ -97,8 +106,10 @@ class Group(typer.core.TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The commands with the first sentence of their help, uncut."""
+        commands: dict[str, Any] = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        if not commands:
+            return
         with formatter.section("Commands"):
-            commands: dict[str, Any] = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
             formatter.write_dl([(name, each.get_short_help_str(_LONGEST)) for name, each in commands.items()])
 
 
@@ -145,7 +156,10 @@ def load(name: str) -> Any:
     if isinstance(found, typer.Typer):
         for each in found.registered_commands:
             each.cls = Command
-        found.info.cls, found.info.help = Group, COMMANDS[name]
+        own = found.registered_callback
+        acts = own is not None and own.invoke_without_command is True  # also without a subcommand
+        about = f"{COMMANDS[name]}\n\n{getdoc(own.callback)}" if own and acts else COMMANDS[name]
+        found.info.cls, found.info.help = Group, about
         loaded: Any = typer.main.get_group(found)
     else:
         shell = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -218,8 +218,8 @@ class Row(NamedTuple):
     agreed: float
     cost: float
     gap: float
-    local_right: bool
-    remote_right: bool
+    local_right: float
+    remote_right: float
 
 
 def recorded(offload_cost: float) -> InOrder:
@@ -237,7 +237,7 @@ def rows(source: InOrder, samples: int) -> Iterator[Row]:
 def cases(source: InOrder, samples: int) -> Iterator[Case]:
     """The images, with the true labels and what the remote said of them; from the first again after the last."""
     images, labels = fashion.labelled_images()
-    remote = source.trace.remote.tolist()
+    remote = source.trace.answers[1].tolist()
     for number in range(samples):
         row = number % len(images)
         yield Case(images[row], fashion.CLASSES[labels[row]], fashion.CLASSES[int(remote[row])])
@@ -266,7 +266,7 @@ class History:
         self.regrets: list[float] = []
         self.offloads: list[int] = []
 
-    def add(self, row: Row, offloaded: bool, agreed: float, right: bool) -> None:
+    def add(self, row: Row, offloaded: bool, agreed: float, right: float) -> None:
         """Count a sample: whether it was offloaded, and how good the answer to it was."""
         if offloaded:
             self.ledger.offload(row.cost, gap=row.gap, right=right)

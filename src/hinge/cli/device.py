@@ -34,7 +34,7 @@ from hinge.traces import trace_names
 if TYPE_CHECKING:
     from hinge.fleet.member import Fleet
 
-_ORACLE, _DEFAULT, _TARGET = "oracle", "sentinel", "target"
+_ORACLE, DEFAULT, _TARGET = "oracle", "sentinel", "target"
 _PRICES = "--wrong-answer and a --price-per-call, --price-per-ms or --price-per-byte"
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ def command(
     ca: options.Ca = None,
     cert: options.Cert = None,
     key: options.Key = None,
-    policy: options.Policy = _DEFAULT,
+    policy: options.Policy = DEFAULT,
     set: options.Set = [],  # noqa: B006  # Typer gives every call a list of its own
     audit: options.Audit = None,
     target: options.Target = None,
@@ -94,7 +94,9 @@ def command(
     fleet: options.Fleet = None,
     fleet_name: options.FleetName = "fleet",
     fleet_device: options.FleetDevice = None,
+    fleet_region: options.FleetRegion = None,
     fleet_password_file: options.FleetPasswordFile = None,
+    fleet_budget: options.FleetBudget = None,
     home_assistant: options.HomeAssistant = False,
     truth: Annotated[
         bool,
@@ -128,7 +130,10 @@ def command(
         settings = options.policy_settings([policy], set, alpha=alpha, audit=audit, target=target)
         parameters = {"offload_cost": known, "bins": bins, "seed": seed, **settings}
         chosen = policy_of(policy, parameters, horizon, at_most, on_budget)
-        joined = fleet_of(fleet, fleet_name, fleet_device, fleet_password_file, certificates, home_assistant)
+        if fleet_budget is not None and on_budget is not None:
+            raise UsageError("--fleet-budget has a price of its own: leave --on-budget out")
+        told = fleet_name, fleet_device, fleet_password_file, certificates, home_assistant, fleet_region, fleet_budget
+        joined = fleet_of(fleet, *told)
         device = Device(
             setup.local,
             setup.remote,
@@ -329,7 +334,7 @@ def with_target(policy: str, target: float | None) -> str:
     """
     if target is None:
         return policy
-    if policy not in (_DEFAULT, _TARGET):
+    if policy not in (DEFAULT, _TARGET):
         raise UsageError(f"--target has its own policy, and yet there is --policy {policy}: give one of them")
     return _TARGET
 
@@ -374,11 +379,14 @@ def fleet_of(
     password_file: Path | None,
     certificates: Certificates,
     announced: bool,
+    region: str | None = None,
+    budget: float | None = None,
 ) -> "Fleet | None":
     """The fleet to join, if there is one."""
     if url is None:
-        if device is not None or password_file is not None or announced:
-            raise UsageError("--fleet-device, --fleet-password-file and --home-assistant need --fleet")
+        if announced or any(each is not None for each in (device, region, password_file, budget)):
+            needy = "--fleet-device, --fleet-region, --fleet-password-file, --fleet-budget and --home-assistant"
+            raise UsageError(f"{needy} need --fleet")
         return None
     from hinge.fleet.member import Fleet
 
@@ -386,7 +394,7 @@ def fleet_of(
         device = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:64]
     tls = certificates.context() if url.startswith("mqtts:") else None
     password = read_token(password_file, "HINGE_FLEET_PASSWORD")
-    return Fleet(url, name, device, password=password, tls=tls, home_assistant=announced)
+    return Fleet(url, name, device, password=password, tls=tls, region=region, home_assistant=announced, budget=budget)
 
 
 def report_to(device: Device, url: str | None, name: str, token: str | None, certificates: Certificates) -> Reporter:

@@ -336,7 +336,7 @@ class Replayed:
     keeps_deadline = True
 
     def __init__(self, trace: Trace) -> None:
-        self._labels, self._costs = trace.remote.tolist(), trace.cost
+        self._labels, self._costs = trace.answers[1].tolist(), trace.cost
 
     def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
         """What the remote said of these rows, and what they cost on average."""

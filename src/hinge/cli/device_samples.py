@@ -64,7 +64,7 @@ def from_trace(trace: Trace) -> Stream:
     """The rows of a trace: a sample is its number, in an array of one, as a server can be sent it."""
     rows = np.arange(len(trace))[:, None]
     truths = [None] * len(trace) if trace.label is None else trace.label.tolist()
-    columns = zip(rows, truths, trace.remote.tolist(), strict=True)
+    columns = zip(rows, truths, trace.answers[1].tolist(), strict=True)
     return Stream((Case(*column) for column in columns), rows[0], len(trace))
 
 

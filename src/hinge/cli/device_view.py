@@ -182,9 +182,9 @@ class ProgressLines(Output):
 
 
 class LiveView(Output):
-    """The view in a terminal, drawn from the figures a few times a second, and erased in the end."""
+    """A view in a terminal, drawn a few times a second, and erased in the end."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: RenderableType) -> None:
         super().__init__()
         self._live = Live(view, console=console.out, refresh_per_second=_UPDATES, transient=True)
 

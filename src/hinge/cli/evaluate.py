@@ -137,8 +137,8 @@ def _recorded(trace: str, columns: Mapping[str, str] | None) -> Trace | Log:
             raise
         raise InvalidTrace(f"{error}; name them by --columns, as confidence=score") from None
     both = found.offloads if isinstance(found, Log) else found
-    if len(both) > 1 and not both.agreed.any():
-        first = f"local says {both.local[0]!s:.40}, remote {both.remote[0]!s:.40}"
+    if len(both) > 1 and not both.agreed.any() and "agreed" not in both.columns:
+        first = "local says {!s:.40}, remote {!s:.40}".format(*(answers[0] for answers in both.answers))
         console.warn(f"{trace}: local and remote agree on no sample: {first} in the first. Are classes called alike?")
     return found
 

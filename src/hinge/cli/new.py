@@ -13,7 +13,7 @@ from hinge.cli.console import say
 from hinge.cli.options import SECTIONS, Setting, UsageError, settings_of
 
 _HEAD = """\
-# Settings of Hinge: 'hinge device --config {file}' and 'hinge serve --config {file}' read them.
+# Settings of Hinge: 'hinge device --config {file}' reads them; likewise 'hinge serve' and 'hinge gateway'.
 # What the command line says goes before them. Paths start from the folder of this file.
 # A line such as '#name = value' is what holds without it; take away the '#' to change it.
 """
@@ -26,7 +26,7 @@ def command(
         "hinge.toml"
     ),
 ) -> None:
-    """It holds every option of 'hinge device' and 'hinge serve', with its default and what it means.
+    """It holds every option of 'hinge device', 'hinge serve' and 'hinge gateway', with its default and what it means.
 
     Example: hinge new hinge.toml
     """

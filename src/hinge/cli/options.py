@@ -22,8 +22,8 @@ from hinge.policies import Policy as AnyPolicy
 from hinge.policies import policy_class, policy_names
 from hinge.simulation.evaluate import LEARNED
 
-SECTIONS = ("device", "serve")  # of a file of settings
-_PLACE = "FILE|URL"  # a path, unless it has a scheme
+SECTIONS = ("device", "serve", "gateway")  # of a file of settings
+PLACE = "FILE|URL"  # a path, unless it has a scheme
 _NAMES = "FILE|A,B,C"  # a path, if there is such a file
 _CONFIG = "config"  # the option that names the file, which cannot be set in it
 _OPTIONS = {"bins", "horizon", "offload_cost", "seed"}  # settings of policies that a trace or a device must know, too
@@ -58,7 +58,7 @@ def _setting(parameter: inspect.Parameter) -> Setting:
     annotation, described = get_args(parameter.annotation)  # Annotated[str | None, typer.Option(…)]
     kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
     kind = next(get_origin(each) or each for each in kinds if each is not NoneType)
-    kind = Path if described.metavar in (_PLACE, _NAMES) else kind
+    kind = Path if described.metavar in (PLACE, _NAMES) else kind
     return Setting(kind, parameter.default, described.help, isinstance(described, ArgumentInfo))
 
 
@@ -70,7 +70,7 @@ def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
     content = _parsed(path)
     for name, part in content.items():
         if not isinstance(part, dict):
-            where = f"be a section, [{name}]" if name in SECTIONS else "stand below [device] or [serve]"
+            where = f"be a section, [{name}]" if name in SECTIONS else "stand below [device], [serve] or [gateway]"
             raise UsageError(f"{path}: {name!r} must {where}")
         if name not in SECTIONS:
             raise UsageError(f"{path}: no section is called {name!r}{did_you_mean(name, SECTIONS)}")
@@ -128,7 +128,7 @@ Local = Annotated[Path | None, typer.Option(help="The local model: .onnx, .tflit
 Remote = Annotated[
     str | None,
     typer.Option(
-        metavar=_PLACE, help="The remote model: a file as the local one, or its server, http://, https:// or grpc://."
+        metavar=PLACE, help="The remote model: a file as the local one, or its server, http://, https:// or grpc://."
     ),
 ]
 Output = Annotated[
@@ -308,8 +308,16 @@ FleetName = Annotated[str, typer.Option(help="The fleet: devices with the same t
 FleetDevice = Annotated[
     str | None, typer.Option(help="The name of this device in its fleet; without it that of the machine.")
 ]
+FleetRegion = Annotated[
+    str | None,
+    typer.Option(help="The region of this device, for large fleets: its hub is 'hinge fleet --region'."),
+]
 FleetPasswordFile = Annotated[
     Path | None, typer.Option(help="A file with the password of the user that --fleet names.")
+]
+FleetBudget = Annotated[
+    float | None,
+    typer.Option(min=0, max=1, help="The share of samples that all devices of the fleet may offload, together."),
 ]
 HomeAssistant = Annotated[
     bool, typer.Option("--home-assistant", help="Let Home Assistant find this device by the broker of its fleet.")

@@ -81,7 +81,7 @@ def command(
         host=host,
         port=port,
         token=read_token(token_file, least=MIN_TOKEN),
-        tls=_tls(tls_cert, tls_key, client_ca),
+        tls=tls_of(tls_cert, tls_key, client_ca),
         insecure=insecure,
         limits=Limits(batch=max_batch),
         threads=threads,
@@ -91,19 +91,20 @@ def command(
         thin=thin,
     )
     names = ", ".join(place.name for place in server.places)
-    server.run(lambda url: print(f"Serving {names} at {url}\nThe live page is at {_reachable(url)}/", flush=True))
+    server.run(lambda url: print(f"Serving {names} at {url}\nThe live page is at {reachable(url)}/", flush=True))
 
 
-def _reachable(url: str) -> str:
+def reachable(url: str) -> str:
     """The address to type into a browser, where a server listens at all addresses of this machine.
 
-    >>> _reachable("http://0.0.0.0:8080")
+    >>> reachable("http://0.0.0.0:8080")
     'http://localhost:8080'
     """
     return url.replace("//0.0.0.0:", "//localhost:").replace("//[::]:", "//localhost:")
 
 
-def _tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> "Tls | None":
+def tls_of(cert: Path | None, key: Path | None, client_ca: Path | None) -> "Tls | None":
+    """The files of a server that speaks TLS, if they were given."""
     from hinge.server import Tls
 
     if (cert is None) != (key is None):

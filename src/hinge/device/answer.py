@@ -21,6 +21,7 @@ class _Fields(NamedTuple):
     decision: Decision  # what the policy decided; in shadow, what it would have done
     failure: RemoteFailed | None  # why there is no answer of the remote's, where it was to be asked
     local: Any  # the local model's label, whoever answered
+    agreed: float | None  # how far that agrees with the remote's, from 0 to 1; None where the remote did not answer
     explains: Callable[[int], Explanation]
 
 
@@ -75,6 +76,7 @@ class Answer(_Fields):
             "source": self.source,
             "local": self.local,
             "remote": self.label if self.source == "remote" else None,
+            "agreed": self.agreed,
             "confidence": self.confidence,
             "bin": self.bin,
             "decision": "offload" if self.decision.offload else "accept",

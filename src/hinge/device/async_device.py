@@ -14,6 +14,7 @@ from hinge.device.answer import Answer
 from hinge.device.device import BaseDevice, Part, closed
 from hinge.device.offload import Judged
 from hinge.device.store import SqliteStore
+from hinge.remotes import Deadline
 from hinge.remotes.function import for_event_loop
 
 INLINE_S = 0.001  # a local model that takes longer runs in a worker thread: handing over takes about 0.1 ms
@@ -53,22 +54,25 @@ class AsyncDevice(BaseDevice):
         self._workers: ThreadPoolExecutor | None = None
         self._background: set[asyncio.Task[list[Answer]]] = set()
 
-    async def infer(self, sample: Any) -> Answer:
-        """The answer to one sample."""
+    async def infer(self, sample: Any, deadline: Deadline | None = None) -> Answer:
+        """The answer to one sample; by an earlier deadline than the device's own, if one is given."""
         if self._closed:
             raise closed()
         label, confidence = await self._run_local(self._local.answer, sample, 1)
         bin = self._bin(confidence, label)
         decision = self._store.decide(bin, None if self._forecast is None else self._expected_cost(sample))
         if not decision.offload and self._shadow != "remote":
-            return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, label, self._explain_bin))
+            explain = self._explain_bin
+            return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, label, None, explain))
         judged = _new(Judged, (label, confidence, bin, decision))
         if self._shadow == "local":
             self._ask_in_background(sample, judged)
             return self._accepted(judged)
-        return (await self._offloader.ask_async(self._remote, [sample], [judged]))[0]
+        return (await self._offloader.ask_async(self._remote, [sample], [judged], deadline))[0]
 
-    async def infer_many(self, samples: Iterable[Any], *, together: bool = False) -> list[Answer]:
+    async def infer_many(
+        self, samples: Iterable[Any], *, together: bool = False, deadline: Deadline | None = None
+    ) -> list[Answer]:
         """The answers to many samples, in their order and in rounds, as `Device.infer_many` gives them."""
         if self._closed:
             raise closed()
@@ -76,7 +80,7 @@ class AsyncDevice(BaseDevice):
         found = await self._run_local(self._local.answer_many, everything, len(everything))
         for part, judged in self._rounds(everything, found, together):
             requests = self._parts(part, judged)
-            answers += self._merged(judged, requests, await self._ask_all(requests))
+            answers += self._merged(judged, requests, await self._ask_all(requests, deadline))
             for sample, each in zip(part, judged, strict=True):
                 if each.decision.offload and not self._waits(each):
                     self._ask_in_background(sample, each)
@@ -122,14 +126,14 @@ class AsyncDevice(BaseDevice):
         self._local_s = took_s if self._local_s is None else self._local_s + _WEIGHT * (took_s - self._local_s)
         return result
 
-    async def _ask_all(self, parts: list[Part]) -> list[list[Answer]]:
+    async def _ask_all(self, parts: list[Part], deadline: Deadline | None) -> list[list[Answer]]:
         turns = asyncio.Semaphore(self._in_flight)  # the deadline of each begins with its turn
         begun = set[int]()
 
         async def ask(number: int, part: Part) -> list[Answer]:
             async with turns:
                 begun.add(number)
-                return await self._offloader.ask_async(self._remote, part[1], part[2])
+                return await self._offloader.ask_async(self._remote, part[1], part[2], deadline)
 
         tasks = [asyncio.create_task(ask(*each)) for each in enumerate(parts)]
         try:

@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING, Any, Literal
 from hinge._checks import positive, real, whole
 from hinge._fork import renew_after_fork
 from hinge.bins import Bins
-from hinge.confidence import ConfidenceMeasure
-from hinge.costs import FixedCost, OffloadCost, WrongCost, ZeroOneCost
+from hinge.confidence import ConfidenceMeasure, max_softmax
+from hinge.costs import FixedCost, OffloadCost, WrongCost
 from hinge.device.answer import Answer
 from hinge.device.database import read
-from hinge.device.offload import Judged, Offloader, checked_label, comparable
+from hinge.device.offload import Judged, Offloader
 from hinge.device.record import record
 from hinge.device.resilience import Breaker, RetryBudget
 from hinge.device.status import Status, StatusTracker
 from hinge.device.store import MemoryStore, SqliteStore
-from hinge.errors import RemoteInvalid
 from hinge.gate import Gate
-from hinge.models.base import Classifier, LocalModel
+from hinge.models.base import LocalModel, as_local
 from hinge.policies.policy import Explanation, Policy, State
 from hinge.remotes.function import for_threads
+from hinge.tasks import Classification, Task
 from hinge.traces import Trace
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class BaseDevice(ABC):
         confidence: ConfidenceMeasure | None = None,
         bins: Bins | int | None = None,
         labels: Sequence[str] | None = None,
+        task: Task | None = None,
         price: OffloadCost | None = None,
         wrong: WrongCost | None = None,
         state: str | Path | None = None,
@@ -68,15 +69,18 @@ class BaseDevice(ABC):
         in_flight: int = 8,
         fleet: Fleet | None = None,
     ) -> None:
-        self.gate = _checked_gate(gate, policy, bins, confidence)
+        gate = _checked_gate(gate, policy, bins, confidence)
+        self.task = _checked_task(task, labels, gate)
+        self.gate = _measured(gate, self.task)
         if shadow not in (None, "local", "remote"):
             raise ValueError(f"Device: shadow must be None, 'local' or 'remote', got {shadow!r}")
-        self._labels, self._shadow = _checked_names(labels), shadow
-        self.local = local
+        self._shadow, self.local = shadow, local
         self._batch = whole("Device", "batch", batch, 1)
         self._in_flight = whole("Device", "in_flight", in_flight, 1)
         deadline_s = positive("Device", "deadline_s", deadline_s)
         price = _known_price(self.gate.policy) if price is None else price
+        if fleet is not None:
+            fleet.limit(self.gate)
         self._forecast = _checked_forecast(price, self.gate.policy)
         self.breaker = _checked_breaker(breaker, deadline_s, self._in_flight)
         self._given, self._remote = remote, self._keeping_the_deadline(remote)
@@ -84,7 +88,7 @@ class BaseDevice(ABC):
         self._store = MemoryStore(self.gate) if state is None else self._store_in(state)
         self._fleet = fleet
         self._status = StatusTracker(self._store, self.breaker, fleet)
-        self._wrong = wrong or ZeroOneCost()
+        self._agreed = self.task.agreement if wrong is None else wrong.agreed
         known = self.policy.offload_cost
         if known is not None and self._forecast is None and price != FixedCost(known):
             self._status.priced_otherwise(known, price)
@@ -95,8 +99,8 @@ class BaseDevice(ABC):
             breaker=self.breaker,
             retries=retries or RetryBudget(),
             price=price,
-            wrong=self._wrong,
-            labels=self._labels,
+            task=self.task,
+            agreed=self._agreed,
             deadline_s=deadline_s,
             in_flight=self._in_flight,
         )
@@ -125,11 +129,7 @@ class BaseDevice(ABC):
 
     @local.setter
     def local(self, model: LocalModel | Callable[[Any], Any]) -> None:
-        if not isinstance(model, LocalModel):
-            if not callable(model):
-                raise TypeError(f"Device: local must be a model or a function from sample to scores, got {model!r}")
-            model = Classifier(model, self.gate.confidence, self._labels)
-        self._local = model
+        self._local = as_local("Device", model, self.task)
 
     @property
     def policy(self) -> Policy:
@@ -153,7 +153,7 @@ class BaseDevice(ABC):
 
     def true_label(self, answer: Answer, label: Any) -> Any:
         """A true label in the form of the answer's: the name of a class, where there are `labels`, for its number."""
-        return _checked_truth(answer, label, self._labels)
+        return _checked_truth(answer, label, self.task)
 
     def truth(self, answer: Answer, label: Any) -> None:
         """Tell the device the true label of a sample that it answered, once for each answer. Thread-safe.
@@ -162,11 +162,11 @@ class BaseDevice(ABC):
         (docs/costs.md). Of a sample that was accepted the remote's answer is not known: it only counts in the `status`,
         as all labels do for a policy that cannot use them (`policy.takes_labels`).
         """
-        true, agreed = self.true_label(answer, label), self._wrong.agreed
+        true, agreed = self.true_label(answer, label), self._agreed
         gain = agreed(answer.label, true) - agreed(answer.local, true)  # 0 if accepted; refuses labels without a price
         if answer.source == "remote" and self._store.locked(lambda policy: policy.takes_labels):
             self._store.learn_truth(1.0 - agreed(answer.local, answer.label), gain)
-        self._status.labelled(answer.label == true)
+        self._status.labelled(self.task.agreement(answer.label, true))
 
     def _explain_bin(self, bin: int) -> Explanation:
         return self._store.locked(lambda policy: policy.explain(bin))
@@ -234,7 +234,7 @@ class BaseDevice(ABC):
 
     def _accepted(self, judged: Judged) -> Answer:
         label, confidence, bin, decision = judged
-        return Answer(label, "local", confidence, bin, False, 0.0, decision, None, label, self._explain_bin)
+        return Answer(label, "local", confidence, bin, False, 0.0, decision, None, label, None, self._explain_bin)
 
     def _parts(self, samples: Sequence[Any], judged: Sequence[Judged]) -> list[Part]:
         """The requests of a batch."""
@@ -270,12 +270,13 @@ class Device(BaseDevice):
     fails.
 
     Instead of a `gate`, give a `policy`, and with it `confidence` and `bins` if the defaults do not fit. `labels` names
-    the classes. An offload costs what the policy was told, or what `price` makes of its latency and size; a mistake
-    costs what `wrong` says. A price with a `forecast` (see `hinge.costs.Forecast`) is asked before every decision.
-    `state` is a folder in which the policy survives. In `shadow`, answers come always from "local" (the remote is asked
-    in the background) or always from "remote", and the policy learns as it would have decided. `breaker` and `retries`
-    limit the requests to a failing remote. `infer_many` asks for `batch` samples in one request. No more than
-    `in_flight` requests are in flight at once, from all threads together; others wait. In a `fleet`
+    the classes; a `task` other than classification (`hinge.tasks`) says what local and remote give, how sure it is and
+    how far two answers agree. An offload costs what the policy was told, or what `price` makes of its latency and size;
+    a mistake costs what `wrong` says. A price with a `forecast` (see `hinge.costs.Forecast`) is asked before every
+    decision. `state` is a folder in which the policy survives. In `shadow`, answers come always from "local" (the
+    remote is asked in the background) or always from "remote", and the policy learns as it would have decided.
+    `breaker` and `retries` limit the requests to a failing remote. `infer_many` asks for `batch` samples at once.
+    No more than `in_flight` requests are in flight at once, from all threads together; others wait. In a `fleet`
     (`hinge.Fleet`), devices share what they have learned.
 
     Thread-safe. In a forked child, it has connections, threads and locks of its own, and what it learns is not saved.
@@ -301,7 +302,8 @@ class Device(BaseDevice):
         bin = self._bin(confidence, label)
         decision = self._store.decide(bin, None if self._forecast is None else self._expected_cost(sample))
         if not decision.offload and self._shadow != "remote":
-            return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, label, self._explain_bin))
+            explain = self._explain_bin
+            return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, label, None, explain))
         judged = _new(Judged, (label, confidence, bin, decision))
         if self._shadow == "local":
             self._ask_in_background(sample, judged)
@@ -347,7 +349,7 @@ class Device(BaseDevice):
             self._given,
             samples,
             truth,
-            labels=self._labels,
+            task=self.task,
             batch=self._batch,
             out=out,
             progress=progress,
@@ -452,6 +454,15 @@ def _checked_gate(
     return gate
 
 
+def _measured(gate: Gate, task: Task) -> Gate:
+    """The gate with the task's measure of confidence, which its saved state names."""
+    if task.confidence == gate.confidence:
+        return gate
+    if gate.confidence is not max_softmax:
+        raise TypeError(f"Device: confidence is the task's, and cannot be given beside it, got {gate.confidence!r}")
+    return Gate(gate.policy, bins=gate.bins, confidence=task.confidence)
+
+
 def _known_price(policy: Policy) -> FixedCost:
     if policy.offload_cost is None:
         raise TypeError("Device: price must say what an offload costs (FixedCost or MeasuredCost), as no policy knows")
@@ -465,23 +476,29 @@ def _checked_forecast(price: OffloadCost, policy: Policy) -> Callable[[Any], flo
     return forecast
 
 
-def _checked_names(labels: Sequence[str] | None) -> Sequence[str] | None:
-    if labels is not None and (isinstance(labels, str) or not all(isinstance(name, str) for name in labels)):
-        raise TypeError(f"Device: labels must be the names of the classes, got {labels!r}")
-    return labels
+def _checked_task(task: Task | None, labels: Sequence[str] | None, gate: Gate) -> Task:
+    if task is None:
+        return Classification(labels, gate.confidence)
+    if not isinstance(task, Task) or isinstance(task, type):
+        raise TypeError(f"Device: task must have answer, confidence and agreement, got {task!r}")
+    if labels is not None:
+        raise TypeError(f"Device: labels are the task's, and cannot be given beside it, got {labels!r:.200}")
+    return task
 
 
-def _checked_truth(answer: Answer, label: Any, names: Sequence[str] | None) -> Any:
-    """The true label in the form of the answer's: the name of a class, or its number."""
+def _checked_truth(answer: Answer, label: Any, task: Task) -> Any:
+    """The true label in the form of the answer's, such as the name of a class, or its number."""
     if not isinstance(answer, Answer):
         raise TypeError(f"Device: answer must be one that a device gave, got {answer!r:.200}")
     try:
-        true = checked_label(label, names)
-    except RemoteInvalid as error:
-        raise ValueError(f"Device: label must be that of a class, got {error}") from None
-    if not comparable(answer.local, true):
-        wanted = "a name" if isinstance(answer.local, str) else "a number"
-        raise TypeError(f"Device: label must be {wanted}, as the answers are ({answer.local!r}), got {label!r}")
+        true = task.answer(label)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"Device: label must be a possible answer, got {error}") from None
+    try:
+        task.agreement(answer.local, true)
+    except (TypeError, ValueError):
+        alike = f"of the kind that the answers are ({answer.local!r:.50})"
+        raise TypeError(f"Device: label must be {alike}, got {label!r:.50}") from None
     return true
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import BoundedSemaphore, Thread
-from typing import Any
+from typing import Any, Self
+from zlib import crc32
 
 from hinge.device.device import BaseDevice
 from hinge.errors import RemoteFailed
@@ -25,6 +26,13 @@ HOST = "127.0.0.1"
 AT_ONCE = 8  # scrapes; each has a thread
 PATIENCE_S = 2.0  # for a client to send its request, and to read the answer
 KINDS = tuple(failure.kind for failure in RemoteFailed.__subclasses__())  # all from the start, so that they read 0
+SAFE = {  # headers of all that is served: a page may load nothing from elsewhere, and is loaded by nobody
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
 OUTCOMES = ("succeeded", "failed", "unanswered", "released")
 
 METRICS = {
@@ -45,11 +53,16 @@ METRICS = {
 FLEET_METRICS = {  # of a device in a fleet, besides
     "hinge_fleet_online": "1 while there is a connection to the broker",
     "hinge_fleet_devices": "other devices whose evidence is known",
+    "hinge_fleet_regions": "other regions, of which one message stands for all devices",
     "hinge_fleet_kin": "those of them that are believed, as their evidence is like one's own",
     "hinge_fleet_sent_total": "messages that the broker has acknowledged",
     "hinge_fleet_received_total": "messages that brought evidence",
     "hinge_fleet_dropped_total{reason}": "messages that were not counted",
     "hinge_fleet_failures_total{kind}": "how often there was no connection to the broker",
+    "hinge_fleet_price": "what an offload costs beyond its cost, so that the fleet keeps its budget; 0 without one",
+    "hinge_fleet_budget_credits": "offloads that this device may make by the budget of its fleet",
+    "hinge_fleet_budget_ceded_total": "credits ceded to other devices",
+    "hinge_fleet_budget_received_total": "credits received from other devices",
 }
 _HELP = {name.partition("{")[0].removesuffix("_total"): text for name, text in (METRICS | FLEET_METRICS).items()}
 
@@ -89,19 +102,25 @@ class DeviceCollector(Collector):
         if status.fleet is not None:
             yield _gauge("hinge_fleet_online", status.fleet.online)
             yield _gauge("hinge_fleet_devices", status.fleet.devices)
+            yield _gauge("hinge_fleet_regions", status.fleet.regions)
             yield _gauge("hinge_fleet_kin", status.fleet.kin)
             yield _count("hinge_fleet_sent", status.fleet.sent)
             yield _count("hinge_fleet_received", status.fleet.received)
             yield _counts("hinge_fleet_dropped", "reason", status.fleet.dropped)
             yield _counts("hinge_fleet_failures", "kind", status.fleet.failures)
+            price, credits, ceded, received = status.fleet.budget or (0.0, 0.0, 0, 0.0)
+            yield _gauge("hinge_fleet_price", price)
+            yield _gauge("hinge_fleet_budget_credits", credits)
+            yield _count("hinge_fleet_budget_ceded", ceded)
+            yield _count("hinge_fleet_budget_received", received)
 
     def describe(self) -> Iterable[Metric]:
         """Nothing in advance: registering does not read the device."""
         return []
 
 
-class MetricsServer(ThreadingHTTPServer):
-    """Serves a device's figures on this machine's own address while a `with` block runs.
+class LoopbackServer(ThreadingHTTPServer):
+    """Serves documents on this machine's own address while a `with` block runs.
 
     Pages of other sites, which reach it by a name of theirs for this address, are refused by the `Host` they send.
     """
@@ -109,13 +128,14 @@ class MetricsServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = AT_ONCE
 
-    def __init__(self, device: BaseDevice, port: int) -> None:
+    def __init__(self, port: int) -> None:
         self._free = BoundedSemaphore(AT_ONCE)
-        self.registry = CollectorRegistry()
-        self.registry.register(DeviceCollector(device))
-        super().__init__((HOST, port), _Scrape)
-        self.url = f"http://{HOST}:{self.server_port}/metrics"
-        self._thread = Thread(target=self.serve_forever, args=(0.1,), name="hinge-metrics", daemon=True)
+        super().__init__((HOST, port), _Request)
+        self._thread = Thread(target=self.serve_forever, args=(0.1,), name="hinge-http", daemon=True)
+
+    def document(self, path: str) -> tuple[str, bytes] | None:
+        """The type and the content of what is there, if anything is."""
+        raise NotImplementedError
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread, if one is free; clients beyond that are hung up on."""
@@ -136,9 +156,9 @@ class MetricsServer(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hung up is no error of the device."""
+        """A client that hung up is no error of ours."""
 
-    def __enter__(self) -> MetricsServer:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -148,27 +168,48 @@ class MetricsServer(ThreadingHTTPServer):
         self._thread.join()
 
 
-class _Scrape(BaseHTTPRequestHandler):
+class _Request(BaseHTTPRequestHandler):
     """One request; its connection is closed after it."""
 
     timeout = PATIENCE_S
-    server: MetricsServer
+    server: LoopbackServer
 
     def do_GET(self) -> None:  # the name that http.server calls
-        """Answer with all figures."""
+        """Answer with the document, unless the client has it."""
         host = (self.headers.get("Host") or "").lower().rsplit(":", 1)[0]
         if host not in (HOST, "localhost"):
             self.send_error(403, "the Host must be this machine")
             return
-        body = generate_latest(self.server.registry)
-        self.send_response(200)
-        self.send_header("Content-Type", CONTENT_TYPE_LATEST)
-        self.send_header("Content-Length", str(len(body)))
+        found = self.server.document(self.path.partition("?")[0])
+        if found is None:
+            self.send_error(404)
+            return
+        kind, body = found
+        tag = f'"{crc32(body):08x}-{len(body)}"'
+        known = self.headers.get("If-None-Match") == tag
+        self.send_response(304 if known else 200)
+        headers = {"Content-Type": kind, "Content-Length": str(len(body))}
+        for name, value in ({} if known else headers | SAFE | {"ETag": tag}).items():
+            self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(b"" if known else body)
 
     def log_message(self, *_: object) -> None:
-        """Scrapes are not logged."""
+        """Requests are not logged."""
+
+
+class MetricsServer(LoopbackServer):
+    """Serves a device's figures."""
+
+    def __init__(self, device: BaseDevice, port: int) -> None:
+        self.registry = CollectorRegistry()
+        self.registry.register(DeviceCollector(device))
+        super().__init__(port)
+        self.url = f"http://{HOST}:{self.server_port}/metrics"
+
+    def document(self, path: str) -> tuple[str, bytes]:
+        """All figures, whatever the path."""
+        return CONTENT_TYPE_LATEST, generate_latest(self.registry)
 
 
 def _count(name: str, value: float) -> Metric:

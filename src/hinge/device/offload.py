@@ -12,7 +12,6 @@ they decide is in the methods below them, which do no I/O.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,11 +19,9 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
 from hinge._checks import share
 from hinge._fork import renew_after_fork
-from hinge.costs import OffloadCost, WrongCost, ZeroOneCost
+from hinge.costs import OffloadCost
 from hinge.device.answer import Answer
 from hinge.device.resilience import Attempt, Breaker, RetryBudget
 from hinge.device.status import StatusTracker
@@ -37,13 +34,13 @@ from hinge.errors import (
     RemoteLate,
     RemoteRefused,
     RemoteUnreachable,
-    printable,
 )
 from hinge.policies.policy import Decision, Explanation
 from hinge.remotes import AsyncRemote, Deadline, Remote, Reply, failure_of
+from hinge.tasks import Task
+from hinge.tasks.classification import kind_of
 
 _new = tuple.__new__  # makes an Answer in half the time of Answer(…), for every sample of an outage
-MAX_LABEL = 200  # characters
 
 
 class Judged(NamedTuple):
@@ -60,8 +57,8 @@ class Offload:
 
     __slots__ = ("attempt", "attempts", "began", "deadline", "ended", "failure", "judged", "may_retry")
 
-    def __init__(self, judged: Sequence[Judged], began: float, deadline_s: float) -> None:
-        self.judged, self.began, self.deadline = judged, began, Deadline(began + deadline_s)
+    def __init__(self, judged: Sequence[Judged], began: float, deadline: Deadline) -> None:
+        self.judged, self.began, self.deadline = judged, began, deadline
         self.attempt: Attempt | None = None  # in flight
         self.attempts = 0
         self.failure: RemoteFailed | None = None
@@ -81,14 +78,14 @@ class Offloader:
         breaker: Breaker,
         retries: RetryBudget,
         price: OffloadCost,
-        wrong: WrongCost,
-        labels: Sequence[str] | None,
+        task: Task,
+        agreed: Callable[[Any, Any], float],
         deadline_s: float,
         in_flight: int,
     ) -> None:
         self._store, self._status, self._explain = store, status, explain
-        self._breaker, self._retries, self._price, self._wrong = breaker, retries, price, wrong
-        self._labels, self._deadline_s, self._in_flight = labels, deadline_s, in_flight
+        self._breaker, self._retries, self._price = breaker, retries, price
+        self._task, self._agreed, self._deadline_s, self._in_flight = task, agreed, deadline_s, in_flight
         self.after_fork()
         renew_after_fork(self)
 
@@ -128,7 +125,7 @@ class Offloader:
         began = time.monotonic()
         if self._breaker.opened_at is not None and (refusal := self._breaker.refuse(began)):
             return self._local_answers(judged, BreakerOpen(refusal, self._status.last_failure))
-        offload = Offload(judged, began, self._deadline_s)
+        offload = Offload(judged, began, Deadline(began + self._deadline_s))
         try:
             try:
                 self._permits.get(timeout=self._deadline_s)
@@ -147,16 +144,24 @@ class Offloader:
             if not offload.ended:  # it was interrupted
                 self._cancel(offload)
 
-    async def ask_async(self, remote: AsyncRemote, samples: Sequence[Any], judged: Sequence[Judged]) -> list[Answer]:
-        """The same in an event loop."""
+    async def ask_async(
+        self,
+        remote: AsyncRemote,
+        samples: Sequence[Any],
+        judged: Sequence[Judged],
+        deadline: Deadline | None = None,
+    ) -> list[Answer]:
+        """The same in an event loop; by an earlier deadline, if one is given."""
         began = time.monotonic()
         if self._breaker.opened_at is not None and (refusal := self._breaker.refuse(began)):
             return self._local_answers(judged, BreakerOpen(refusal, self._status.last_failure))
-        offload = Offload(judged, began, self._deadline_s)
+        latest = Deadline(began + self._deadline_s)
+        offload = Offload(judged, began, latest if deadline is None else min(latest, deadline))
         try:
             permits = self._permits_here()
             try:
-                async with asyncio.timeout(self._deadline_s):  # unlike wait_for, never swallows a cancellation
+                left_s = offload.deadline.left(began)
+                async with asyncio.timeout(left_s):  # unlike wait_for, never swallows a cancellation
                     await permits.acquire()
             except TimeoutError:
                 return self._fall_back(offload, _no_permit())
@@ -175,7 +180,7 @@ class Offloader:
 
     def cancel(self, judged: Sequence[Judged]) -> None:
         """Count an offload as dropped before it began."""
-        self._cancel(Offload(judged, 0.0, 0.0))
+        self._cancel(Offload(judged, 0.0, Deadline(0.0)))
 
     def _permits_here(self) -> asyncio.Semaphore:
         """The permits of the running event loop; what was in flight in a loop that ended, ended with it."""
@@ -224,7 +229,7 @@ class Offloader:
         now = time.monotonic()
         if now >= offload.deadline.end_s:
             raise RemoteLate("no answer in time")
-        labels = checked_reply(reply, len(offload.judged), self._labels)
+        labels = checked_reply(reply, len(offload.judged), self._task)
         agreed = self._agreements(offload, labels)
         told = None if reply.cost is None else _checked_cost(reply.cost)
         if offload.attempt is not None:
@@ -242,8 +247,8 @@ class Offloader:
         cost = paid or 0.0
         self._status.answered([each.confidence for each in offload.judged], sum(agreed), paid)
         return [
-            Answer(label, "remote", confidence, bin, True, cost, decision, None, local, self._explain)
-            for label, (local, confidence, bin, decision) in zip(labels, offload.judged, strict=True)
+            Answer(label, "remote", confidence, bin, True, cost, decision, None, local, agrees, self._explain)
+            for label, agrees, (local, confidence, bin, decision) in zip(labels, agreed, offload.judged, strict=True)
         ]
 
     def _fall_back(self, offload: Offload, failure: RemoteFailed | None = None) -> list[Answer]:
@@ -260,7 +265,7 @@ class Offloader:
         self._forget(judged, cost)
         explain = self._explain
         return [
-            _new(Answer, (label, "local", confidence, bin, asked, cost, decision, failure, label, explain))
+            _new(Answer, (label, "local", confidence, bin, asked, cost, decision, failure, label, None, explain))
             for label, confidence, bin, decision in judged
         ]
 
@@ -284,12 +289,9 @@ class Offloader:
     # -- checks -------------------------------------------------------------------------------------------------------
 
     def _agreements(self, offload: Offload, labels: list[Any]) -> list[float]:
-        if isinstance(self._wrong, ZeroOneCost):  # another may know how to compare them
-            for each, label in zip(offload.judged, labels, strict=True):
-                check_comparable(each.label, label)
         try:
             pairs = zip(offload.judged, labels, strict=True)
-            return [share("wrong", "agreed", self._wrong.agreed(each.label, label)) for each, label in pairs]
+            return [share("Device", "agreement", self._agreed(each.label, label)) for each, label in pairs]
         except (TypeError, ValueError) as error:
             raise RemoteInvalid(error) from error
 
@@ -307,55 +309,17 @@ class Offloader:
             return self._store.policy.offload_cost
 
 
-def checked_reply(reply: Reply, samples: int, names: Sequence[str] | None) -> list[Any]:
-    """The labels of a reply, one for each sample."""
+def checked_reply(reply: Reply, samples: int, task: Task) -> list[Any]:
+    """The answers of a reply, one for each sample."""
     if not isinstance(reply, Reply):
-        raise RemoteInvalid(f"the remote's ask must return a Reply([label, …]), got {_kind_of(reply)}")
+        raise RemoteInvalid(f"the remote's ask must return a Reply([label, …]), got {kind_of(reply)}")
     labels = list(reply.labels)
     if len(labels) != samples:
         raise RemoteInvalid(f"{len(labels)} labels for {samples} samples")
-    return [checked_label(label, names) for label in labels]
-
-
-def checked_label(label: Any, names: Sequence[str] | None) -> Any:
-    """A label as plain data: the name of the class, where there are names and the remote answers with its number.
-
-    >>> checked_label(1, ["cat", "dog"]), checked_label("dog", ["cat", "dog"]), checked_label(1, None)
-    ('dog', 'dog', 1)
-    >>> checked_label(float("nan"), None)
-    Traceback (most recent call last):
-    hinge.errors.RemoteInvalid: no label, but nan (float): a label is a text or a number
-    """
-    plain = label.item() if isinstance(label, np.generic) else label
-    if not isinstance(plain, str | int | float) or plain != plain:
-        raise RemoteInvalid(f"no label, but {_kind_of(plain)}: a label is a text or a number")
-    if names is None:
-        if isinstance(plain, str) and (len(plain) > MAX_LABEL or not plain.isprintable()):
-            raise RemoteInvalid(f"a label must be {MAX_LABEL} printable characters at most, got {printable(plain, 50)}")
-        return plain
-    if isinstance(plain, str) and plain in names:
-        return plain
-    if isinstance(plain, int) and 0 <= plain < len(names):
-        return names[plain]
-    raise RemoteInvalid(f"an unknown label, {plain!r:.50}")
-
-
-def comparable(local: Any, other: Any) -> bool:
-    """Whether two labels can be equal at all: a name never is a number.
-
-    >>> comparable(1, True), comparable("dog", "cat"), comparable(1, "dog")
-    (True, True, False)
-    """
-    return isinstance(local, str) == isinstance(other, str)
-
-
-def check_comparable(local: Any, remote: Any) -> None:
-    """Refuse a label of the remote's that can never agree with the local one."""
-    if not comparable(local, remote):
-        raise RemoteInvalid(
-            f"the remote answers {remote!r:.24} where local answers {local!r:.24}: a name and a number never agree; "
-            "give labels=, the names of the classes in order"
-        )
+    try:
+        return [task.answer(label) for label in labels]
+    except (TypeError, ValueError) as error:
+        raise RemoteInvalid(error) from None
 
 
 def _checked_cost(cost: Any) -> float:
@@ -363,14 +327,6 @@ def _checked_cost(cost: Any) -> float:
         return share("Reply", "cost", cost)
     except (TypeError, ValueError) as error:
         raise RemoteInvalid(error) from None
-
-
-def _kind_of(value: Any) -> str:
-    """What came in place of a label or a reply, for an error."""
-    if inspect.iscoroutine(value):
-        value.close()  # nobody will await it
-        return "a coroutine (AsyncDevice takes coroutine functions)"
-    return f"{value!r:.50} ({type(value).__name__})"
 
 
 def _no_permit() -> RemoteLate:

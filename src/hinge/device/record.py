@@ -26,17 +26,18 @@ import numpy as np
 
 from hinge._checks import positive, whole
 from hinge.confidence import ConfidenceMeasure, max_softmax
-from hinge.device.offload import checked_label, checked_reply
+from hinge.device.offload import checked_reply
 from hinge.errors import InvalidModel, InvalidTrace, RemoteFailed, RemoteInvalid, RemoteRefused
-from hinge.models.base import Classifier, LocalModel
+from hinge.models.base import LocalModel, as_local
 from hinge.remotes import Deadline, Remote, Reply, failure_of
 from hinge.remotes.function import as_remote
+from hinge.tasks import Classification, Task
 from hinge.traces import Trace, write_trace
 from hinge.traces.files import writer_of
 
 Case = tuple[Any, Any]  # a sample, and its true label or None
 Row = dict[str, Any]  # of the trace
-_COLUMNS = ("confidence", "local", "remote", "label", "cost")
+_COLUMNS = ("confidence", "local", "remote", "label", "cost", "agreed", "local_right", "remote_right")
 _WAITS_S = (1.0, 2.0, 4.0, 8.0)  # before a remote that failed is asked again
 _SAME = 1e-4  # what batches of another size may change in a confidence
 
@@ -51,6 +52,7 @@ def record(
     *,
     labels: Sequence[str] | None = None,
     confidence: ConfidenceMeasure = max_softmax,
+    task: Task | None = None,
     batch: int = 32,
     deadline_s: float = 30.0,
     out: str | PathLike[str] | None = None,
@@ -59,7 +61,10 @@ def record(
 ) -> Trace:
     """The answers of both models to all samples, as a trace; `truth` has the true labels.
 
-    The models and `labels`, the names of the classes, are as for `Device`; a model from a file may be the remote, too.
+    The models, `labels`, the names of the classes, and `task` are as for `Device`; a model from a file may be the
+    remote, too. Of a task other than classification the trace holds how far the answers agree, and how far they are
+    right; the answers too, where all of them are labels.
+
     The remote is asked for `batch` samples at once. One that cannot be reached, fails or takes longer than `deadline_s`
     is asked again, four times within 15 seconds; what it refuses ends the recording, and so does an exception of a
     function, which has no deadline. `progress` is told how many samples are done.
@@ -74,7 +79,8 @@ def record(
     (array([0.88, 0.62, 0.95]), array([0, 1, 1]), array([0, 0, 1]), array([0, 0, 1]))
     """
     batch = whole("record", "batch", batch, 1)
-    pair = _Pair(local, remote, confidence, labels, positive("record", "deadline_s", deadline_s))
+    task = task or Classification(labels, confidence)
+    pair = _Pair(local, remote, task, positive("record", "deadline_s", deadline_s))
     cases = _cases(samples, truth)
     kept = None if out is None else _Kept(Path(out), pair.about)
     rows = [] if kept is None else kept.read(cases, pair, batch)
@@ -115,29 +121,41 @@ def _cases(samples: Iterable[Any], truth: Iterable[Any] | None) -> Iterator[Case
 class _Pair:
     """The two models."""
 
-    def __init__(
-        self, local: Any, remote: Any, confidence: ConfidenceMeasure, labels: Sequence[str] | None, deadline_s: float
-    ) -> None:
-        self._local = local if isinstance(local, LocalModel) else Classifier(local, confidence, labels)
+    def __init__(self, local: Any, remote: Any, task: Task, deadline_s: float) -> None:
+        self._local = as_local("record", local, task)
         self._remote: Remote = as_remote("record", remote)
-        self._labels, self._deadline_s = labels, deadline_s
+        self._task, self._deadline_s = task, deadline_s
         self.about = _about("local", local) | _about("remote", remote)
 
     def rows(self, cases: Sequence[Case]) -> list[Row]:
         """What both say of samples, and what is true."""
         samples = [sample for sample, _ in cases]
         rows = [
-            self.truth(case) | {"local": _label("local", local), "confidence": float(confidence)}
+            self.truth(case) | {"local": self._answer("local", local), "confidence": float(confidence)}
             for case, (local, confidence) in zip(cases, self._local.answer_many(samples), strict=True)
         ]
         reply = self._ask(samples)
         cost = {} if reply.cost is None else {"cost": float(reply.cost)}
-        remotes = checked_reply(reply, len(samples), self._labels)
-        return [row | {"remote": remote} | cost for row, remote in zip(rows, remotes, strict=True)]
+        remotes = checked_reply(reply, len(samples), self._task)
+        return [self._judged(row | {"remote": remote} | cost) for row, remote in zip(rows, remotes, strict=True)]
+
+    def _judged(self, row: Row) -> Row:
+        """A row with what is recorded in place of answers that are no labels."""
+        if isinstance(self._task, Classification):
+            return row
+        pairs = {"agreed": ("local", "remote"), "local_right": ("local", "label"), "remote_right": ("remote", "label")}
+        known = {name: pair for name, pair in pairs.items() if pair[1] in row}
+        return row | {name: self._task.agreement(row[one], row[other]) for name, (one, other) in known.items()}
 
     def truth(self, case: Case) -> Row:
         """The true label of a sample, if it is known."""
-        return {} if case[1] is None else {"label": _label("truth", case[1], self._labels)}
+        return {} if case[1] is None else {"label": self._answer("truth", case[1])}
+
+    def _answer(self, what: str, given: Any) -> Any:
+        try:
+            return self._task.answer(given)
+        except (TypeError, ValueError) as error:
+            raise InvalidTrace(f"{what} must be a possible answer, got {error}") from None
 
     def _ask(self, samples: Sequence[Any]) -> Reply:
         """The remote's reply; one that is away or fails is asked again, as it may come back."""
@@ -221,7 +239,7 @@ def _trace(rows: Sequence[Row], **more: Any) -> Trace:
         raise InvalidTrace("record: there must be at least one sample")
     found = [name for name in _COLUMNS if any(name in row for row in rows)]
     columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in found}
-    return Trace(**columns, **more)
+    return Trace.from_frame(columns, **more) if "agreed" in found else Trace(**columns, **more)
 
 
 @contextmanager
@@ -231,13 +249,6 @@ def _located(first: int, count: int) -> Iterator[None]:
         yield
     except (InvalidModel, InvalidTrace) as error:
         raise type(error)(f"record: in samples {first} to {first + count - 1}: {error}") from None
-
-
-def _label(what: str, label: Any, names: Sequence[str] | None = None) -> Any:
-    try:
-        return checked_label(label, names)
-    except RemoteInvalid as error:
-        raise InvalidTrace(f"{what} must be the label of a class, got {error}") from None
 
 
 def _digest(sample: Any) -> str:

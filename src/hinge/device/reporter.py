@@ -116,7 +116,7 @@ Json = dict[str, Any]
 
 
 class Reporter:
-    """Reports a device to the server at `url`, under a name, until it is closed.
+    """Reports a device to the server at `url`, under a name, until it is closed; without a URL it only makes reports.
 
     >>> from hinge import Device, Isotonic
     >>> device = Device(lambda sample: [0.0, sample], lambda sample: 1, Isotonic(bins=16, offload_cost=0.5))
@@ -130,7 +130,7 @@ class Reporter:
     def __init__(
         self,
         device: BaseDevice,
-        url: str,
+        url: str | None,
         name: str = "device",
         *,
         token: str | None = None,
@@ -139,7 +139,7 @@ class Reporter:
     ) -> None:
         self._every_s = positive("Reporter", "every_s", every_s)
         self._device, self._name = device, _checked_name(name)
-        self._http = HttpClient(check_url("Reporter", url), bearer("Reporter", token), tls)
+        self._http = None if url is None else HttpClient(check_url("Reporter", url), bearer("Reporter", token), tls)
         bins = device.policy.bins
         self._lock = Lock()
         self._seen, self._in_bin, self._ledger = 0, [0] * bins, Ledger(bins)
@@ -147,8 +147,10 @@ class Reporter:
         self._compared: dict[str, Json] = {}
         self.problem: str | None = None  # the last one: the server could not be reached, or refused a report
         self._ended = Event()
-        self._thread = Thread(target=self._keep_reporting, name="hinge-reporter", daemon=True)
-        self._thread.start()
+        if self._http is not None:
+            args = (self._http,)
+            self._thread = Thread(target=self._keep_reporting, args=args, name="hinge-reporter", daemon=True)
+            self._thread.start()
 
     def saw(self, answer: Answer, *, picture: Any = None, truth: Any = None) -> None:
         """Take note of an answer; `picture` shows its sample, as an image of bytes, and `truth` is the true label."""
@@ -163,7 +165,8 @@ class Reporter:
             if answer.source == "remote":  # right by definition, as in the paper
                 self._ledger.offload(answer.cost, bin=answer.bin)
             else:
-                self._ledger.accept(float(answer.label == truth), cost=answer.cost, bin=answer.bin)
+                agreed = self._device.task.agreement(answer.label, truth)
+                self._ledger.accept(agreed, cost=answer.cost, bin=answer.bin)
 
     def compare(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Show other policies beside this one: dicts of policy, offload_fraction, cost_per_sample and regret.
@@ -177,8 +180,9 @@ class Reporter:
     def close(self) -> None:
         """Report for the last time."""
         self._ended.set()
-        self._thread.join(2 * _PATIENCE_S)
-        self._http.close()
+        if self._http is not None:
+            self._thread.join(2 * _PATIENCE_S)
+            self._http.close()
 
     def __enter__(self) -> Reporter:
         return self
@@ -188,16 +192,16 @@ class Reporter:
 
     # -- in the thread ------------------------------------------------------------------------------------------------
 
-    def _keep_reporting(self) -> None:
+    def _keep_reporting(self, http: HttpClient) -> None:
         while not self._ended.wait(self._every_s):
-            self._send()
-        self._send()
+            self._send(http)
+        self._send(http)
 
-    def _send(self) -> None:
+    def _send(self, http: HttpClient) -> None:
         """Send one report; if that goes wrong, there is the next."""
         try:
             request = Request("POST", f"/hinge/devices/{self._name}", json_message(self.report()))
-            response = self._http.send(request, Deadline.after(_PATIENCE_S, time.monotonic()))
+            response = http.send(request, Deadline.after(_PATIENCE_S, time.monotonic()))
             if response.status != 200:
                 self.problem = _refusal(response)
         except RemoteFailed as error:

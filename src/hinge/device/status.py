@@ -37,7 +37,7 @@ class Status:
     dropped: int  # offloads that were cancelled, or too many at once in the shadow of local
     offload_cost: float  # what asking has cost, whether or not an answer came
     labelled: int  # answers whose true label was told (`Device.truth`)
-    right: int  # those of them that were right
+    right: float  # how many of them were right; one may be in part, where agreement is a fraction
     last_fault: str | None  # how the remote failed last
     breaker: str  # closed, open or probing
     attempts: Counts
@@ -56,7 +56,7 @@ class StatusTracker:
         self._began = store.policy.time
         self._remote, self._dropped, self._agreed, self._cost = 0, 0, 0.0, 0.0
         self._promised = 0.0  # agreements, by the confidences of what the remote answered
-        self._labelled, self._right = 0, 0
+        self._labelled, self._right = 0, 0.0
         self._fell_back: Counter[str] = Counter()
         self._alarms: Counter[str] = Counter()
         self._alarm_seen: dict[str, tuple[float, float, int]] = {}  # began and last seen: Unix times; sample
@@ -111,7 +111,7 @@ class StatusTracker:
         with self._lock:
             self._dropped += samples
 
-    def labelled(self, right: bool) -> None:
+    def labelled(self, right: float) -> None:
         """The true label of an answer was told."""
         with self._lock:
             self._labelled += 1

@@ -151,6 +151,12 @@ class MemoryStore:
         with self._lock:
             return function(self.policy)
 
+    def update(self, function: Callable[[Policy], None]) -> None:
+        """Let the function change the policy, while no other thread decides or learns; written down by `sync`."""
+        with self._lock:
+            function(self.policy)
+            self._changed()
+
     def merge(self, *other_states: Mapping[str, Any]) -> None:
         """Add the evidence in other devices' states, of gates or policies; if one is refused, none is added.
 

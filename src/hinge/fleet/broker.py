@@ -10,7 +10,7 @@ from __future__ import annotations
 import selectors
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -83,18 +83,22 @@ class Broker:
     def __str__(self) -> str:
         return f"the broker at {self._host}:{self._port}"
 
-    def connect(self, client: str, topic: str, will: tuple[str, bytes] | None, most: int, take: Take) -> Connection:
-        """Log in and subscribe to a topic, whose messages of at most so many bytes `take` will get; or `BrokerFailed`.
+    def connect(
+        self, client: str, topics: str | Sequence[str], will: tuple[str, bytes] | None, most: int, take: Take
+    ) -> Connection:
+        """Log in and subscribe to a topic or several, whose messages of so many bytes at most `take` will get.
 
-        A broker that does not know MQTT 5 is asked again, with 3.1.1.
+        Raises `BrokerFailed`. A broker that does not know MQTT 5 is asked again, with 3.1.1.
         """
         try:
-            return self._connect(client, topic, will, most, take)
+            return self._connect(client, topics, will, most, take)
         except _OtherProtocol:
             self._protocol = MQTTv311 if self._protocol == MQTTv5 else MQTTv5
-        return self._connect(client, topic, will, most, take)
+        return self._connect(client, topics, will, most, take)
 
-    def _connect(self, client: str, topic: str, will: tuple[str, bytes] | None, most: int, take: Take) -> Connection:
+    def _connect(
+        self, client: str, topics: str | Sequence[str], will: tuple[str, bytes] | None, most: int, take: Take
+    ) -> Connection:
         mqtt = _Client(CallbackAPIVersion.VERSION2, client, protocol=self._protocol, reconnect_on_failure=False)
         mqtt.most, mqtt.connect_timeout = most, CONNECT_S
         mqtt.username_pw_set(self._user, self._password)
@@ -108,7 +112,7 @@ class Broker:
             limits.MaximumPacketSize = most
         try:
             mqtt.connect(self._host, self._port, KEEPALIVE_S, properties=limits)
-            return Connection(mqtt, topic, take)
+            return Connection(mqtt, [topics] if isinstance(topics, str) else topics, take)
         except ssl.SSLCertVerificationError as error:
             failure = BrokerFailed("certificate", error.verify_message)
         except ssl.SSLError as error:
@@ -121,8 +125,8 @@ class Broker:
 class Connection:
     """A connection to a broker, to be used by one thread."""
 
-    def __init__(self, mqtt: _Client, topic: str, take: Take) -> None:
-        self._mqtt, self._topic, self._take = mqtt, topic, take
+    def __init__(self, mqtt: _Client, topics: Sequence[str], take: Take) -> None:
+        self._mqtt, self._topics, self._take = mqtt, topics, take
         self._read = self.acknowledged = 0  # messages
         self._open: set[int | None] = set()  # published, not yet acknowledged
         self._failure: BrokerFailed | None = None
@@ -209,12 +213,13 @@ class Connection:
             kind = _OtherProtocol if reason.value == _UNSUPPORTED else BrokerFailed
             self._failure = kind("protocol" if reason.value == _UNSUPPORTED else "login", reason)
         else:
-            client.subscribe(self._topic, qos=1)
+            client.subscribe([(topic, 1) for topic in self._topics])
 
     def _subscribed(self, client: Client, _: Any, mid: int, reasons: list[ReasonCode], properties: Any) -> None:
         self._ready = True
-        if any(reason.is_failure for reason in reasons):
-            self._failure = BrokerFailed("login", f"{reasons[0]} to read {self._topic}")
+        for topic, reason in zip(self._topics, reasons, strict=False):  # how many reasons, the broker says
+            if reason.is_failure:
+                self._failure = BrokerFailed("login", f"{reason} to read {topic}")
 
     def _disconnected(self, client: Client, _: Any, flags: Any, reason: ReasonCode, properties: Any) -> None:
         if flags.is_disconnect_packet_from_server:

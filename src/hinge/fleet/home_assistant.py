@@ -51,8 +51,10 @@ def discovery(fleet: str, device: str) -> Iterator[tuple[str, bytes]]:
         "availability_template": "{{ 'online' if value_json.online else 'offline' }}",
     }
     for figure, settings in _SENSORS.items():
-        value = f"value_json.{figure}"
-        if figure == "agreement":
+        value, known = f"value_json.{figure}", f"value_json.{figure} is number"
+        if settings["state_class"] == "total_increasing":
+            value, known = f"{value} | default(0)", "value_json.online"  # a message leaves 0 out
+        elif figure == "agreement":
             value = f"(100 * {value}) | round(1)"
-        template = f"{{% if value_json.{figure} is number %}}{{{{ {value} }}}}{{% endif %}}"
+        template = f"{{% if {known} %}}{{{{ {value} }}}}{{% endif %}}"
         yield message("sensor", figure, {**settings, **there, "value_template": template})

@@ -14,8 +14,6 @@ still has of us, which matters to a device without a folder.
 
 from __future__ import annotations
 
-import logging
-import random
 import secrets
 import ssl
 import time
@@ -25,18 +23,22 @@ from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from hinge._checks import positive
+from hinge._checks import positive, real
 from hinge._fork import renew_after_fork
 from hinge.errors import InvalidType, InvalidValue
-from hinge.fleet.broker import FAILURES, Broker, BrokerFailed, Connection
+from hinge.fleet.broker import Broker, BrokerFailed, Connection
+from hinge.fleet.budget import Account
 from hinge.fleet.home_assistant import discovery
+from hinge.fleet.link import Link
 from hinge.fleet.messages import (
     VERSION,
     Dropped,
     Presence,
+    Statement,
     build_evidence,
     build_presence,
     checked_name,
+    fleet_name,
     identity,
     longest,
     parse_evidence,
@@ -47,13 +49,11 @@ from hinge.fleet.peers import Peers
 from hinge.fleet.pooling import Verdict, pool
 from hinge.gate import Gate
 from hinge.policies.policy import Policy
-
-log = logging.getLogger("hinge")
+from hinge.policies.shared_budget import SharedBudget
 
 GROWTH = 1.2  # of own offloads, from one message to the next
 LISTEN_S = 2.0  # for what the broker has retained of us, before we publish
 CLOSE_S = 2.0  # for the broker to acknowledge the last messages
-PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # before the next attempt to connect
 POOLING = 0.05  # the share of a thread's time, at most, that pooling takes from the samples: one runs at a time
 STATUS_S, WATCHED_S = 3600.0, 60.0  # between two messages of our status; the latter, where Home Assistant shows it
 
@@ -63,7 +63,20 @@ T = TypeVar("T")
 class Store(Protocol):
     """Where the policy of a device is."""
 
+    on_disk: bool
+
     def locked(self, function: Callable[[Policy], T]) -> T: ...
+    def update(self, function: Callable[[Policy], None]) -> None: ...
+    def sync(self) -> bool: ...
+
+
+class Budget(NamedTuple):
+    """A device's account in the budget of its fleet."""
+
+    price: float  # λ: what an offload costs beyond its cost
+    credits: float  # offloads that it may make
+    ceded: int  # to other devices, so far
+    received: float  # from them
 
 
 class _Own(NamedTuple):
@@ -75,6 +88,8 @@ class _Own(NamedTuple):
     offloads: list[float]
     agreements: list[float]
     price: float | None
+    budget: Budget | None
+    statement: Statement | None
 
 
 @dataclass(frozen=True)
@@ -83,22 +98,33 @@ class Membership:
 
     online: bool
     devices: int  # others of which there is evidence
-    kin: int  # those of them that are believed
+    regions: int  # others, each of which stands for its devices
+    verdicts: dict[str, Verdict]  # what was made of each of them when their evidence was last pooled
     sent: int  # messages that the broker has acknowledged
     received: int  # messages that were counted
     dropped: dict[str, int]  # messages that were not, by reason (`hinge.fleet.messages.REASONS`)
     failures: dict[str, int]  # how often there was no connection, by kind (`hinge.fleet.broker.FAILURES`)
     problem: str | None  # why nothing is shared at present
+    budget: Budget | None = None  # of a fleet that has one
+
+    @property
+    def kin(self) -> int:
+        """Others that are believed."""
+        return sum(verdict is Verdict.KIN for verdict in self.verdicts.values())
 
     def figures(self) -> dict[str, int]:
         """The counts, for a summary."""
-        return {
+        counts = {
             "other devices": self.devices,
+            "other regions": self.regions,
             "believed": self.kin,
             "messages sent": self.sent,
             "messages received": self.received,
             "messages dropped": sum(self.dropped.values()),
         }
+        if self.budget is not None:
+            counts |= {"credits ceded": self.budget.ceded, "credits received": int(self.budget.received)}
+        return counts
 
 
 class Fleet:
@@ -111,9 +137,11 @@ class Fleet:
     'remote'
 
     `url` is mqtt://[USER@]HOST[:PORT], or mqtts:// for TLS, with `tls` in place of the system's certificates. No two
-    devices may have the same `device`. `models` says which two models these are, where devices with others have the
+    devices may have the same `device`. A device with a `region` listens to the devices of its region, and to what the
+    hubs of the other regions have pooled. `models` says which two models these are, where devices with others have the
     same `name`. `mqtt` is the version to begin with: "3.1.1" saves some seconds with brokers that know no other and do
-    not say so. `home_assistant` publishes discovery messages, by which the device's figures appear there.
+    not say so. `home_assistant` publishes discovery messages, by which the device's figures appear there. `budget` is
+    the share of samples that the devices may offload, together: with 0.05 one may offload more, as others offload less.
     """
 
     def __init__(
@@ -122,31 +150,43 @@ class Fleet:
         name: str,
         device: str,
         *,
+        region: str | None = None,
         password: str | None = None,
         tls: ssl.SSLContext | None = None,
         models: str = "",
         mqtt: str = "5",
         home_assistant: bool = False,
+        budget: float | None = None,
         every_s: float = 0.5,
     ) -> None:
-        self._broker = Broker("Fleet", url, password, tls, mqtt)
-        self.name, self.device = checked_name("Fleet", "name", name), checked_name("Fleet", "device", device)
-        self._topic, self._status_topic = topic(name, device, "evidence"), topic(name, device, "status")
+        self.name, self.device = fleet_name("Fleet", name, region), checked_name("Fleet", "device", device)
+        self._topic, self._status_topic = topic(self.name, device, "evidence"), topic(self.name, device, "status")
+        self._parent = None if region is None else name
+        self._region_topic = None if region is None else topic(name, region, "evidence")
+        self._link = Link(self.name, Broker("Fleet", url, password, tls, mqtt), "this device goes on alone")
         self._models, self._home_assistant = models, home_assistant
+        self._budget = None if budget is None else real("Fleet", "budget", budget, 0, 1)
         self._every_s = positive("Fleet", "every_s", every_s)
         self._store: Store | None = None
         self._thread: Thread | None = None
         self._ended = Event()
-        self._online, self._kin, self._sent, self._received = False, 0, 0, 0
-        self._failures = dict.fromkeys(FAILURES, 0)
-        self._problem: str | None = None
-        self._warned = set[str]()  # of which failures and reasons
+        self._sent = self._received = 0
+        self._verdicts: dict[str, Verdict] = {}
         self._counter = 0  # the largest of our own
         self._told: _Own | None = None  # what the broker has of us
         self._published = deque[bytes](maxlen=16)  # our last messages, which come back to us
-        self._pooled: tuple[Any, ...] = (0, 0, 0)  # of what the policy was lent the last
+        self._pooled: tuple[Any, ...] = ()  # of what the policy was lent the last
         self._pool_after = 0.0
         renew_after_fork(self)
+
+    def limit(self, gate: Gate) -> None:
+        """Put the policy of a gate into the budget of the fleet, if there is one; the `Device` calls this."""
+        if self._budget is None:
+            return
+        if not gate.policy.takes_cost:
+            problem = f"must be one that can be told a cost, as 'sentinel' can, for a budget, got {gate.policy.name!r}"
+            raise InvalidType("Fleet", "policy", problem)
+        gate.policy = SharedBudget(gate.policy, self._budget)
 
     def join(self, store: Store, gate: Gate) -> None:
         """Share what the policy of a store learns, from now on; the `Device` calls this."""
@@ -161,7 +201,10 @@ class Fleet:
             raise InvalidType("Fleet", "policy", problem) from None
         self._store, self._gate = store, identity(gate, self._models)
         self._peers = Peers(self.name, self._gate, bins)
-        self._own = store.locked(_own)
+        self._regions = Peers(self._parent or self.name, self._gate, bins)  # stays empty where there are none
+        policy = gate.policy
+        self._account = Account(self.device, policy) if isinstance(policy, SharedBudget) else None
+        self._own = self._look_at_own()
         self._thread = Thread(target=self._run, name="hinge-fleet", daemon=True)
         self._thread.start()
 
@@ -174,21 +217,23 @@ class Fleet:
     def after_fork(self) -> None:
         """The thread and the connection are the parent's."""
         if self._thread is not None:
-            self._thread, self._online = None, False
-            self._problem = "this process is a fork of the one that joined: it shares nothing"
+            self._thread, self._link.online = None, False
+            self._link.problem = "this process is a fork of the one that joined: it shares nothing"
 
     @property
     def membership(self) -> Membership:
         """How the device fares in its fleet."""
         return Membership(
-            online=self._online,
+            online=self._link.online,
             devices=len(self._peers),
-            kin=self._kin,
+            regions=len(self._regions),
+            verdicts=self._verdicts,
             sent=self._sent,
             received=self._received,
-            dropped=dict(self._peers.dropped),
-            failures=dict(self._failures),
-            problem=self._problem,
+            dropped={reason: count + self._regions.dropped[reason] for reason, count in self._peers.dropped.items()},
+            failures=dict(self._link.failures),
+            problem=self._link.problem,
+            budget=self._own.budget,
         )
 
     # -- in the thread ------------------------------------------------------------------------------------------------
@@ -196,23 +241,16 @@ class Fleet:
     def _run(self) -> None:
         will = self._status_topic, build_presence(Presence(VERSION, self.device, online=False))
         client = f"hinge-{self.name}-{self.device}-{secrets.token_hex(4)}"  # two of one name must meet
-        most, pause = longest(self._peers.bins) + 512, 0.0  # bytes, with room for topic and properties
-        while not self._ended.is_set():
-            try:
-                self._go_on_alone(pause * random.uniform(0.5, 1.5))  # not all at once after the broker was away
-                self._told = None
-                with self._broker.connect(client, subscription(self.name), will, most, self._take) as connection:
-                    self._connected()
-                    self._share(connection)
-                return
-            except BrokerFailed as error:
-                failure = error
-            except Exception as error:
-                failure = BrokerFailed("internal", f"{type(error).__name__}: {error}")
-            lost = self._online and failure.kind == "unreachable"
-            pause = PAUSE_S if lost else min(max(2 * pause, PAUSE_S), LONGEST_PAUSE_S)
-            self._online = False
-            self._failed(failure)
+        topics = [subscription(fleet) for fleet in (self.name, self._parent) if fleet is not None]
+        most = longest(self._peers.bins) + 512  # bytes, with room for topic and properties
+
+        def connect() -> Connection:
+            self._told = None
+            if self._account is not None:
+                self._account.told = None
+            return self._link.broker.connect(client, topics, will, most, self._take)
+
+        self._link.keep(self._ended, connect, self._share, self._go_on_alone)
 
     def _share(self, connection: Connection) -> None:
         """Read and publish until the device is closed."""
@@ -225,29 +263,54 @@ class Fleet:
             connection.turn(self._every_s)
             self._look()
             now = time.monotonic()
+            self._cede()
             if self._due(now - since > LISTEN_S):
                 self._say_evidence(connection)
             if now - self._said > (WATCHED_S if self._home_assistant else STATUS_S):
                 self._say_status(connection)
             self._sent = sent + connection.acknowledged
         self._look()
-        if self._due(True, 1.0):
+        if self._due(True, closing=True):
             self._say_evidence(connection)
         self._say_status(connection, online=False)
         connection.settle(CLOSE_S)
         self._sent = sent + connection.acknowledged
 
-    def _due(self, listened: bool, growth: float = GROWTH) -> bool:
-        """Whether there is something to tell: own offloads have grown so much, or were dropped in an alarm."""
+    def _due(self, listened: bool, closing: bool = False) -> bool:
+        """Whether there is something to tell: own offloads have grown by GROWTH, or were dropped in an alarm."""
         own, told = self._own, self._told
         if told is None:
             return listened and own.learned > 0
-        return own.alarms != told.alarms or own.learned > told.learned * growth
+        if own.alarms != told.alarms or own.learned > told.learned * (1.0 if closing else GROWTH):
+            return True
+        account, statement = self._account, own.statement
+        if account is None or statement is None or told.samples > own.samples:  # of an earlier life
+            return False
+        return account.due(statement, own.samples)
+
+    def _cede(self) -> None:
+        """Cede to those that lack credits what we have to spare; the next message says so."""
+        own, account = self._own, self._account
+        if account is None or own.statement is None or self._told is None or self._told.samples > own.samples:
+            return
+        gifts = account.gifts(own.statement, own.samples, self._statements())
+        if gifts:
+            self._joined.update(lambda policy: _shared(policy).cede(gifts))
+            self._own = self._look_at_own()
+
+    def _statements(self) -> list[Statement]:
+        """Of the others."""
+        return [each.budget for each in self._peers if each.budget is not None]
 
     def _say_evidence(self, connection: Connection) -> None:
         own = self._own
+        if self._account is not None:
+            if self._joined.on_disk and not self._joined.sync():  # what is ceded must not be held again after a crash
+                return
+            self._account.told = own.statement
         self._counter = max(own.samples, self._counter + 1)
-        message = build_evidence(self.device, self._gate, self._counter, own.samples, own.offloads, own.agreements)
+        seen = own.samples, own.offloads, own.agreements
+        message = build_evidence(self.device, self._gate, self._counter, *seen, own.statement)
         connection.publish(self._topic, message)
         self._published.append(message)
         self._told = own
@@ -264,12 +327,16 @@ class Fleet:
         try:
             if name == self._topic:
                 self._heard_own(payload, retained)
-            elif name.endswith("/status"):
-                pass  # which we have not asked for, and amqtt sends anyway
-            elif self._peers.take(name, payload) is not None:
+            elif name == self._region_topic or name.endswith("/status"):
+                pass  # own evidence among others'; what we have not asked for, and amqtt sends anyway
+            elif name.split("/")[2:3] == [self._parent]:
+                self._received += self._regions.take(name, payload) is not None
+            elif (said := self._peers.take(name, payload)) is not None:
                 self._received += 1
+                if self._account is not None and said.budget is not None:
+                    self._account.hear(said.device, said.budget)
         except Dropped as drop:
-            self._warn(drop.reason, f"a message is not counted: {drop}")
+            self._link.warn(drop.reason, f"a message is not counted: {drop}")
 
     def _heard_own(self, payload: bytes, retained: bool) -> None:
         """What the broker has of us: our last message, or that of an earlier life, or nothing any more."""
@@ -281,31 +348,14 @@ class Fleet:
         own = self._own
         if not retained:
             if payload not in self._published:
-                self._failed(BrokerFailed("taken", f"it publishes as {self.device!r}, too"))
+                self._link.failed(BrokerFailed("taken", f"it publishes as {self.device!r}, too"))
         elif own.samples < said.samples:  # of an earlier life, without a folder: it stands until we have seen as much
-            self._told = own._replace(learned=int(sum(said.offloads)))
+            self._told = own._replace(learned=int(sum(said.offloads)), samples=said.samples)
         else:
             known = build_evidence(self.device, self._gate, 0, 0, said.offloads, said.agreements)
             ours = build_evidence(self.device, self._gate, 0, 0, own.offloads, own.agreements)
             self._told = own if known == ours else None
         self._counter = max(self._counter, said.counter)
-
-    def _connected(self) -> None:
-        if self._problem is not None:
-            log.warning("fleet %s: connected to %s again", self.name, self._broker)
-        self._online, self._problem = True, None
-        self._warned -= FAILURES.keys()
-
-    def _failed(self, failure: BrokerFailed) -> None:
-        self._failures[failure.kind] += 1
-        self._problem = f"{self._broker}: {failure}"
-        self._warn(failure.kind, f"{self._problem}; this device goes on alone")
-
-    def _warn(self, kind: str, what: str) -> None:
-        """Log the first of each kind."""
-        if kind not in self._warned:
-            log.warning("fleet %s: %s", self.name, what)
-        self._warned.add(kind)
 
     def _go_on_alone(self, seconds: float) -> None:
         """Until the next attempt to connect. What own offloads refute is not believed then, either."""
@@ -315,31 +365,59 @@ class Fleet:
 
     def _look(self) -> None:
         """See what was learned, and lend the policy what the others know, if either has changed."""
-        own = self._own = self._locked(_own)
-        state, began = (self._peers.version, int(2 * own.learned**0.5), own.alarms), time.monotonic()
-        if not self._peers.version or state == self._pooled or began < self._pool_after:
+        if self._account is not None and self._own.budget is not None:
+            heard = self._account.heard(self._own.samples, self._statements() if self._link.online else [])
+            apply = self._joined.update if heard[0] > self._own.budget.received else self._locked  # saved, where new
+            apply(lambda policy: _shared(policy).hear(*heard))
+        own = self._own = self._look_at_own()
+        versions = self._peers.version, self._regions.version
+        state, began = (*versions, int(2 * own.learned**0.5), own.alarms), time.monotonic()
+        if not any(versions) or state == self._pooled or began < self._pool_after:
             return
-        said = {each.device: (each.offloads, each.agreements) for each in self._peers}
-        lent = pool((own.offloads, own.agreements), said)
-        self._locked(lambda policy: policy.unlimited.borrow(lent.offloads, lent.agreements))
-        self._kin = sum(verdict is Verdict.KIN for verdict in lent.verdicts.values())
+        # Each level by itself: beside devices, a region would count for no more than one of them.
+        pools = [pool((own.offloads, own.agreements), peers.sums()) for peers in (self._peers, self._regions)]
+        offloads = [sum(both) for both in zip(*(each.offloads for each in pools), strict=True)]
+        agreements = [sum(both) for both in zip(*(each.agreements for each in pools), strict=True)]
+        self._locked(lambda policy: policy.unlimited.borrow(offloads, agreements))
+        above = {f"{self._parent}/{region}": verdict for region, verdict in pools[1].verdicts.items()}
+        self._verdicts = pools[0].verdicts | above
         now = time.monotonic()
         self._pooled, self._pool_after = state, now + (now - began) / POOLING
 
+    def _look_at_own(self) -> _Own:
+        return self._locked(lambda policy: _own(policy, self._account))
+
     def _locked(self, function: Callable[[Policy], T]) -> T:
+        return self._joined.locked(function)
+
+    @property
+    def _joined(self) -> Store:
         if self._store is None:
             raise RuntimeError("Fleet: no device has joined")
-        return self._store.locked(function)
+        return self._store
 
 
-def _own(policy: Policy) -> _Own:
+def _own(policy: Policy, account: Account | None) -> _Own:
     evidence, inside = policy.own_evidence(), policy.unlimited
-    price = None if inside.price_column is None or inside.offload_cost is None else inside.price_column[0]
+    price = None if inside.price_column is None else inside.price_column[0]
+    budget = statement = None
+    if account is not None:
+        shared = _shared(policy)
+        budget = Budget(shared.price, shared.balance, shared.ceded, shared.received)
+        price, statement = shared.price_with_cost, account.statement(shared)
     return _Own(
         samples=policy.time,
         learned=policy.learned,
         alarms=sum(policy.alarms.values()),
         offloads=evidence["offloads"],
         agreements=evidence["agreements"],
-        price=price,
+        price=None if price is None or inside.offload_cost is None else min(1.0, round(price, 4)),
+        budget=budget,
+        statement=statement,
     )
+
+
+def _shared(policy: Policy) -> SharedBudget:
+    if not isinstance(policy, SharedBudget):
+        raise TypeError(f"Fleet: policy must be in the fleet's budget, got {policy!r}")
+    return policy

@@ -2,6 +2,7 @@
 
     hinge/1/FLEET/DEVICE/evidence   JSON, retained: what a device has seen itself, as sums per bin
     hinge/1/FLEET/DEVICE/status     JSON, retained, and the last will: whether it is there, and how it fares
+    hinge/1/FLEET/REGION/evidence   the same, of all devices of a region, which are in the fleet FLEET.REGION
     hinge/1/FLEET/table/KIND        binary, retained: licences for the thin devices of a kind
 
 JSON, so that people and Home Assistant can read it as it is: with 16 bins, evidence takes a third of a KiB. Only the
@@ -27,6 +28,7 @@ from hinge.errors import InvalidMessage, InvalidValue
 from hinge.gate import Gate
 from hinge.oip.messages import decoded, model_name
 from hinge.policies.policy import MOST_SAMPLES
+from hinge.policies.shared_budget import ACCOUNTS
 
 VERSION = 1
 ROOT = f"hinge/{VERSION}"
@@ -47,6 +49,7 @@ T = TypeVar("T")
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
 Identity = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
 Count = Annotated[int, Meta(ge=0, le=MOST_SAMPLES)]
+AccountId = Annotated[str, Meta(pattern="^[0-9a-f]{15}$")]
 Amount = Annotated[float, Meta(ge=0.0, le=float(MOST_SAMPLES))]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 
@@ -64,6 +67,15 @@ class Dropped(InvalidMessage):
         self.reason = reason
 
 
+class Statement(Struct, frozen=True, gc=False):
+    """Of a device's account in the budget of its fleet (`hinge.fleet.budget`)."""
+
+    account: AccountId
+    balance: Count  # credits that it holds
+    spent: Count  # offloads so far
+    granted: Annotated[dict[AccountId, Count], Meta(max_length=ACCOUNTS)]  # ceded to other accounts, in all
+
+
 class Evidence(Struct, frozen=True, gc=False):
     """What a device has seen itself: offloads per bin, and in how many local agreed."""
 
@@ -74,6 +86,7 @@ class Evidence(Struct, frozen=True, gc=False):
     samples: Count  # decided so far
     offloads: tuple[Amount, ...]
     agreements: tuple[Amount, ...]
+    budget: Statement | None = None  # of a device that shares one
 
 
 class Presence(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -113,6 +126,16 @@ def checked_name(owner: str, what: str, name: object) -> str:
         raise InvalidValue(owner, what, str(error).removeprefix(f"{what} ")) from None
 
 
+def fleet_name(owner: str, name: str, region: str | None) -> str:
+    """The fleet in which a device publishes: that of its region, if it has one.
+
+    >>> fleet_name("Fleet", "cams", None), fleet_name("Fleet", "cams", "north")
+    ('cams', 'cams.north')
+    """
+    checked_name(owner, "name", name)
+    return name if region is None else checked_name(owner, "region", f"{name}.{checked_name(owner, 'region', region)}")
+
+
 def topic(fleet: str, device: str, kind: str) -> str:
     """Where a device publishes its evidence or status.
 
@@ -129,6 +152,15 @@ def subscription(fleet: str) -> str:
     'hinge/+/cams/+/evidence'
     """
     return f"hinge/+/{fleet}/+/evidence"
+
+
+def observation(fleet: str) -> str:
+    """Matches all that devices publish in a fleet, tables included.
+
+    >>> observation("cams")
+    'hinge/+/cams/+/+'
+    """
+    return f"hinge/+/{fleet}/+/+"
 
 
 def source(name: str, fleet: str, kind: str) -> str:
@@ -160,8 +192,8 @@ def identity(gate: Gate, models: str = "") -> str:
 
 
 def longest(bins: int) -> int:
-    """The most bytes that evidence of so many bins can take: each number has 16 digits, a point and a comma at most."""
-    return 512 + 2 * 18 * bins
+    """The most bytes that evidence of so many bins can take, statement included: numbers have 16 digits and a point."""
+    return 512 + 2 * 18 * bins + 36 * ACCOUNTS
 
 
 _EVIDENCE = msgspec.json.Decoder(Evidence)
@@ -170,7 +202,13 @@ _VERSION = msgspec.json.Decoder(dict[str, Any])
 
 
 def build_evidence(
-    device: str, gate: str, counter: int, samples: int, offloads: Sequence[float], agreements: Sequence[float]
+    device: str,
+    gate: str,
+    counter: int,
+    samples: int,
+    offloads: Sequence[float],
+    agreements: Sequence[float],
+    budget: Statement | None = None,
 ) -> bytes:
     """The message of a device's own evidence.
 
@@ -178,22 +216,28 @@ def build_evidence(
     {"hinge":1,"device":"kitchen","gate":"0123456789abcdef","counter":90,"samples":90,"offloads":[0,12],"agreements":[0,11.5]}
     """
     agreed = map(min, agreements, offloads)  # sums of prices may round
-    columns = {"offloads": list(map(_short, offloads)), "agreements": list(map(_short, agreed))}
+    seen: dict[str, Any] = {"offloads": list(map(_short, offloads)), "agreements": list(map(_short, agreed))}
+    if budget is not None:
+        seen["budget"] = budget
     return msgspec.json.encode(
-        {"hinge": VERSION, "device": device, "gate": gate, "counter": counter, "samples": samples, **columns}
+        {"hinge": VERSION, "device": device, "gate": gate, "counter": counter, "samples": samples, **seen}
     )
 
 
-def parse_evidence(name: str, payload: bytes, fleet: str, gate: str, bins: int) -> Evidence:
-    """The evidence in a message, if it is one of a device of the fleet with such a gate."""
+def parse_evidence(name: str, payload: bytes, fleet: str, gate: str | None, bins: int) -> Evidence:
+    """The evidence in a message, if it is one of a device of the fleet with such a gate; None: any, of as many bins."""
     device = source(name, fleet, "evidence")
     found = _read(payload, _EVIDENCE, device, longest(bins))
+    if gate is None:
+        gate, bins = found.gate, min(bins, len(found.offloads))
     if found.gate != gate or not len(found.offloads) == len(found.agreements) == bins:
         raise Dropped("gate", f"{shown(device)} has gate {found.gate} of {len(found.offloads)} bins, we {gate}")
     if any(agreed > seen for agreed, seen in zip(found.agreements, found.offloads, strict=True)):
         raise Dropped("counts", f"{shown(device)} has more agreements than offloads")
     if sum(found.offloads) > found.samples + 1e-6 * bins:  # numbers are rounded in messages
         raise Dropped("counts", f"{shown(device)} has {sum(found.offloads):g} offloads of {found.samples} samples")
+    if found.budget is not None and found.budget.spent > found.samples:
+        raise Dropped("counts", f"{shown(device)} has spent {found.budget.spent} of {found.samples} samples")
     return found
 
 

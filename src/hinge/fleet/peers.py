@@ -27,7 +27,7 @@ class Peers:
     (90, 1)
     """
 
-    def __init__(self, fleet: str, gate: str, bins: int, most: int = MOST_DEVICES) -> None:
+    def __init__(self, fleet: str, gate: str | None, bins: int, most: int = MOST_DEVICES) -> None:
         self.fleet, self.gate, self.bins, self._most = fleet, gate, bins, most
         self._latest: dict[str, Evidence] = {}
         self.dropped = dict.fromkeys(REASONS, 0)
@@ -58,6 +58,10 @@ class Peers:
         self._latest[found.device] = found
         self.version += 1
         return found
+
+    def sums(self) -> dict[str, tuple[tuple[float, ...], tuple[float, ...]]]:
+        """Offloads and agreements of each device, to be pooled."""
+        return {each.device: (each.offloads, each.agreements) for each in self._latest.values()}
 
     def __getitem__(self, device: str) -> Evidence:
         return self._latest[device]

@@ -8,7 +8,13 @@ agreements against one, each uniform beforehand, of n offloads with a agreements
     log  B(a+1, n-a+1) B(b+1, m-b+1) / B(a+b+1, n+m-a-b+1)
 
 Its sum over the bins that both have seen, in which no bin counts less than -ALIKE, is at most UNLIKE for kin, and no
-bin alone exceeds UNLIKE_BIN. Who is not kin of oneself, by one's own offloads, is not believed in anything.
+bin alone exceeds UNLIKE_BIN. Many bins that each differ a little are found by one more test: odds of agreement that
+differ by one factor everywhere, normal beforehand on the log scale, against odds that do not. With r_i the agreement of
+both together, its Bayes factor is by Mantel and Haenszel's score (1959)
+
+    U² / (2 (V + 1)) - ½ log(V + 1),    U = Σ a_i - n_i r_i,    V = Σ n_i m_i r_i (1 - r_i) / (n_i + m_i - 1)
+
+and at most SHIFTED for kin. Who is not kin of oneself, by one's own offloads, is not believed in anything.
 
 **Trimming by the size of the fleet.** Of s kin, oneself included, s/4 may lie. In each bin the s/4 lowest and the s/4
 highest shares are dropped, whoever has seen it; what is left is the *reference*. Trimming among the witnesses of a bin
@@ -34,6 +40,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 UNLIKE, UNLIKE_BIN = 3.0, 6.0  # nats, of all bins and of one
+SHIFTED = 1.0  # nats, of odds that differ by one factor
 ALIKE = 0.5  # nats that a bin in which two devices are alike counts at most: many must not hide one that is not
 OUTLIER = 4.0
 _HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
@@ -72,59 +79,67 @@ def pool(own: tuple[Sequence[float], Sequence[float]], others: Mapping[str, tupl
     return Pool(lent[0].tolist(), lent[1].tolist(), named)
 
 
-def log_factorial(x: float) -> float:
-    """log Γ(x + 1) by Stirling's series, from 8 upwards: thrice as fast as `math.lgamma` where it is compiled.
+def log_factorial(x: Any) -> Any:
+    """log Γ(x + 1), of a number or of each of many, by Stirling's series for Γ(x + 9).
 
-    >>> abs(log_factorial(0.0)) < 1e-9, abs(log_factorial(2.5) - math.lgamma(3.5)) < 1e-9
-    (True, True)
+    >>> [bool(abs(log_factorial(x) - math.lgamma(x + 1.0)) < 1e-9) for x in (0.0, 2.5, 100.0)]
+    [True, True, True]
     """
-    below, x = 1.0, x + 1.0
-    while x < 8.0:
-        below, x = below * x, x + 1.0
-    y = 1.0 / (x * x)
-    tail = (1 / 12 - y * (1 / 360 - y * (1 / 1260 - y / 1680))) / x
-    return (x - 0.5) * math.log(x) - x + _HALF_LOG_TAU + tail - math.log(below)
+    pairs, y = x * (x + 9.0), x + 9.0
+    below = (pairs + 8.0) * (pairs + 14.0) * (pairs + 18.0) * (pairs + 20.0)  # (x + 1) … (x + 8)
+    z = 1.0 / (y * y)
+    tail = (1 / 12 - z * (1 / 360 - z * (1 / 1260 - z / 1680))) / y
+    return (y - 0.5) * np.log(y) - y + _HALF_LOG_TAU + tail - np.log(below)
 
 
-def log_marginal(offloads: float, agreements: float) -> float:
+def log_marginal(offloads: Any, agreements: Any) -> Any:
     """log B(a + 1, n - a + 1), the likelihood of what was seen under a uniform agreement."""
     return log_factorial(agreements) + log_factorial(offloads - agreements) - log_factorial(offloads + 1.0)
 
 
-def unlike(n: float, a: float, m: float, b: float) -> float:
-    """The Bayes factor, in nats, of two agreements against one.
+def unlike(n: Any, a: Any, m: Any, b: Any) -> Any:
+    """The Bayes factor, in nats, of two agreements against one; of numbers or of each of many.
 
-    >>> unlike(20, 18, 20, 17) < 0.0, unlike(20, 18, 20, 3) > 10.0
+    >>> bool(unlike(20, 18, 20, 17) < 0.0), bool(unlike(20, 18, 20, 3) > 10.0)
     (True, True)
     """
     return log_marginal(n, a) + log_marginal(m, b) - log_marginal(n + m, a + b)
 
 
-def unlikeness(n: Any, a: Any, m: Any, b: Any) -> float:
-    """How much what two devices have seen speaks against one agreement for each bin; at most UNLIKE for kin."""
-    total = 0.0
-    for i in range(len(n)):
-        if n[i] > 0.0 and m[i] > 0.0:
-            one = unlike(n[i], a[i], m[i], b[i])
-            if one > UNLIKE_BIN:
-                return math.inf
-            total += max(one, -ALIKE)
-    return total
+def unlikeness(n: Any, a: Any, m: Any, b: Any) -> Any:
+    """How far what each of many devices (rows of m and b) has seen is from being kin of n and a; above 0, it is not."""
+    factors = np.where((n > 0.0) & (m > 0.0), unlike(n, a, m, b), 0.0)
+    total = np.where(factors > UNLIKE_BIN, math.inf, np.maximum(factors, -ALIKE)).sum(axis=1)
+    share = (a + b) / np.maximum(n + m, 1e-9)
+    score = (a - n * share).sum(axis=1)
+    spread = (n * m * share * (1.0 - share) / np.maximum(n + m - 1.0, 1.0)).sum(axis=1)
+    shift = 0.5 * (score * score / (spread + 1.0) - np.log(spread + 1.0))
+    return np.maximum(total - UNLIKE, shift - SHIFTED)
+
+
+def are_kin(one: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
+    """Whether two devices are alike by what they have seen: of each, offloads and agreements by bin.
+
+    >>> are_kin(([20, 40], [4, 36]), ([30, 10], [7, 8])), are_kin(([20, 40], [4, 36]), ([30, 10], [28, 10]))
+    (True, False)
+    """
+    (n, a), (m, b) = np.array(one, float), np.array(other, float)
+    return bool(unlikeness(n, a, m[None], b[None])[0] <= 0.0)
 
 
 def pool_into(own_n: Any, own_a: Any, me: int, n: Any, a: Any, verdicts: Any, lent_n: Any, lent_a: Any) -> None:
-    """`pool` on arrays, device by bin, in the subset of Python that numba compiles; row `me` is one's own, if any."""
-    devices, limit = len(n), UNLIKE
-    scores = np.full(devices, math.inf)
-    for d in range(devices):
-        verdicts[d] = Verdict.SILENT
-        if d != me and n[d].max() > 0.0:
-            scores[d], verdicts[d] = unlikeness(own_n, own_a, n[d], a[d]), Verdict.UNLIKE_US
+    """`pool` on arrays, device by bin, in the subset of numpy that numba compiles; row `me` is one's own, if any."""
+    said = n.sum(axis=1) > 0.0
+    if me >= 0:
+        said[me] = False
+    scores, limit = np.where(said, unlikeness(own_n, own_a, n, a), math.inf), 0.0
+    verdicts[:] = Verdict.SILENT
+    verdicts[said] = Verdict.UNLIKE_US
     while True:
         kin = np.flatnonzero(scores <= limit)
         verdicts[kin] = Verdict.KIN
         lend(kin, n, a, verdicts, lent_n, lent_a)
-        if len(kin) == 0 or unlikeness(own_n, own_a, lent_n, lent_a) <= UNLIKE:
+        if len(kin) == 0 or unlikeness(own_n, own_a, lent_n.reshape(1, -1), lent_a.reshape(1, -1))[0] <= 0.0:
             return
         verdicts[kin] = Verdict.UNLIKE_US  # some of them must be: the half that is least alike is believed no longer
         ranked = np.sort(scores[kin])
@@ -133,35 +148,27 @@ def pool_into(own_n: Any, own_a: Any, me: int, n: Any, a: Any, verdicts: Any, le
 
 def lend(kin: Any, n: Any, a: Any, verdicts: Any, lent_n: Any, lent_a: Any) -> None:
     """What kin lend: all that they have seen, but for outliers."""
-    devices, bins = n.shape
-    trim = (len(kin) + 1) // 4
-    block_n, block_a = np.zeros((devices, bins)), np.zeros((devices, bins))
+    trim, bins = (len(kin) + 1) // 4, n.shape[1]
+    block_n, block_a = n[kin], a[kin]
     reference_n, reference_a, most = np.zeros(bins), np.zeros(bins), np.zeros(bins)
     for i in range(bins):
-        lent_n[i] = lent_a[i] = 0.0
-        for d in kin:
-            block_n[d, i] += n[d, i]
-            block_a[d, i] += a[d, i]
         witnesses = np.flatnonzero(block_n[:, i] > 0.0)
         if len(witnesses) <= 2 * trim:
             if i + 1 < bins:
-                block_n[:, i + 1], block_a[:, i + 1] = block_n[:, i], block_a[:, i]
+                block_n[:, i + 1] += block_n[:, i]
+                block_a[:, i + 1] += block_a[:, i]
             block_n[:, i] = block_a[:, i] = 0.0
             continue
-        counts, shares = block_n[:, i][witnesses], block_a[:, i][witnesses] / block_n[:, i][witnesses]
-        most[i] = 2.0 * np.median(counts)
+        counts = block_n[:, i][witnesses]
+        shares = block_a[:, i][witnesses] / counts
         ranks = shares + 1e-9 * counts / (1.0 + counts)  # of equal shares the smaller count is lower: no order matters
-        for k in np.argsort(ranks)[trim : len(witnesses) - trim]:
-            count = min(counts[k], most[i])
-            reference_n[i] += count
-            reference_a[i] += count * shares[k]
-    for d in kin:
-        if unlikeness(reference_n, reference_a, block_n[d], block_a[d]) > UNLIKE:
-            verdicts[d] = Verdict.UNLIKE_FLEET
-            continue
-        for i in range(bins):
-            count = block_n[d, i]
-            if count > 0.0 and unlike(reference_n[i], reference_a[i], count, block_a[d, i]) <= OUTLIER:
-                weight = min(1.0, most[i] / count)
-                lent_n[i] += weight * count
-                lent_a[i] += weight * block_a[d, i]
+        most[i] = 2.0 * np.median(counts)
+        kept = np.argsort(ranks)[trim : len(witnesses) - trim]
+        capped = np.minimum(counts[kept], most[i])
+        reference_n[i], reference_a[i] = capped.sum(), (capped * shares[kept]).sum()
+    strange = unlikeness(reference_n, reference_a, block_n, block_a) > 0.0
+    verdicts[kin[strange]] = Verdict.UNLIKE_FLEET
+    block_n[strange] = block_a[strange] = 0.0
+    capped = most / np.maximum(np.maximum(block_n, most), 1e-9)
+    weights = np.where(unlike(reference_n, reference_a, block_n, block_a) > OUTLIER, 0.0, capped)
+    lent_n[:], lent_a[:] = (weights * block_n).sum(axis=0), (weights * block_a).sum(axis=0)

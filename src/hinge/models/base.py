@@ -2,7 +2,8 @@
 
 A local model gives `(label, confidence)` for a sample. `Classifier` makes one of a function from sample to scores: the
 label is the class that scores highest, the confidence comes from all scores (`hinge.confidence`). Models from files are
-such functions: the sample goes in as the model's one input, the scores come out.
+such functions: the sample goes in as the model's one input, the scores come out. `TaskModel` makes one of a function
+from sample to the output of any other task (`hinge.tasks`).
 
 Many models end in a softmax of their own. Outputs that are probabilities, no number below 0 and their sum 1, in every
 one of the first samples, are taken for what they are: their scores are the logarithms. One row that is not ends that.
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from hinge._checks import share
 from hinge.confidence import (
     ConfidenceMeasure,
     are_probabilities,
@@ -34,6 +36,7 @@ from hinge.confidence import (
 )
 from hinge.errors import InvalidModel, InvalidValue, printable
 from hinge.oip.tensors import cast
+from hinge.tasks import Classification, Task
 from hinge.traces import Trace
 
 MAX_FILE_BYTES = 2**31 - 1  # Protocol Buffers end there, and so do flat buffers
@@ -154,6 +157,45 @@ class Classifier:
         return labels[best]
 
 
+class TaskModel:
+    """A function from sample to output as a local model; one with a method `many` is asked for batches.
+
+    >>> from hinge.tasks import Classification
+    >>> TaskModel(lambda sample: [sample, 0.0], Classification(["cat", "dog"])).answer(0.0)
+    ('cat', 0.5)
+    """
+
+    def __init__(self, outputs: Callable[[Any], Any], task: Task) -> None:
+        self._outputs, self._task, self._many = outputs, task, getattr(outputs, "many", None)
+
+    def answer(self, sample: Any) -> tuple[Any, float]:
+        """The answer to one sample, and the confidence in it."""
+        return self._judged(self._outputs(sample))
+
+    def answer_many(self, samples: Sequence[Any]) -> list[tuple[Any, float]]:
+        """The same for many samples."""
+        outputs = map(self._outputs, samples) if self._many is None else self._many(samples)
+        return [self._judged(output) for output in outputs]
+
+    def _judged(self, output: Any) -> tuple[Any, float]:
+        try:
+            confidence = share(type(self._task).__name__, "confidence", self._task.confidence(output))
+            return self._task.answer(output), confidence
+        except (TypeError, ValueError) as error:
+            raise InvalidModel(f"the local model: {error}") from error
+
+
+def as_local(owner: str, model: Any, task: Task) -> LocalModel:
+    """A local model, or a function from sample to output as one."""
+    if isinstance(model, LocalModel):
+        return model
+    if not callable(model):
+        raise TypeError(f"{owner}: local must be a model or a function from sample to scores, got {model!r}")
+    if isinstance(task, Classification):  # which finds label and confidence at once, and so quicker
+        return Classifier(model, task.confidence, task.labels)
+    return TaskModel(model, task)
+
+
 def _check_row(scores: Any) -> None:
     """Refuse what are not the scores of one sample, and say what to do.
 
@@ -237,7 +279,7 @@ class Recorded:
     """
 
     def __init__(self, trace: Trace) -> None:
-        self._labels, self._confidences = trace.local.tolist(), trace.confidence.tolist()
+        self._labels, self._confidences = trace.answers[0].tolist(), trace.confidence.tolist()
 
     def answer(self, sample: Any) -> tuple[Any, float]:
         """What the local model said of that row; its number may be an array of one, as a server wants it."""

@@ -47,16 +47,22 @@ sample at hand: the cheaper its offload, the sooner. Nothing is granted ahead, s
 it joins one's own in a second isotonic fit, `pooled`. That fit decides for a bin
 
 - against which it speaks; or
-- once TRIAL own offloads fell into the bins R that testify for it, and they do not speak against it by DISTRUST nats.
+- once TRIAL own offloads fell into the bins R that testify for it, and they bear it out.
 
 Then the evidence is that of b times as many samples as one's own, b = (own + borrowed) / own and at most SHARED, so
-that m and t' above are taken b times. Own trials limit the licences that rest on it: none is longer than
+that m and t' above are taken b times. Own offloads say how long a licence that rests on it may be. They are bets: one
+who believes the pooled fit f, and plays against odds of agreement of at most DOUBTED of those at break-even, q', has
 
-    HURRY 2^(a - FAILED d q / (1 - q)) / |R|
+    W = Π (f_j / q')^a_j ((1 - f_j) / (1 - q'))^d_j,        q' / (1 - q') = DOUBTED q / (1 - q)
 
-samples, for a agreements and d disagreements among the own offloads of R. So a wrong one costs little before it is
-found, and own audits veto the fleet as they veto other bins. A licence that has run out goes on if it would be longer
-by now: an audit of one bin vouches for those above it.
+after a_j agreements and d_j disagreements in the bins j of R. Whatever others say of f, where agreement is below q' no
+strategy of bets is expected to gain (Ville 1939). No such licence is longer than
+
+    STAKE (1 - q) / q · W / √|R|    samples,
+
+for a trial costs at most 1 - q, and a wrong licence at most q a sample; where that is less than one sample, what is
+borrowed is not relied on. So a lie costs little before it is found, and own audits veto the fleet as they veto other
+bins. A licence that has run out goes on if it would be longer by now: an audit of one bin vouches for those above it.
 
 Nothing is proved here beyond what `docs/isotonic.md` says of the evidence. The constants were chosen by simulation, on
 four of the shipped traces: `benchmarks/regrets/changes.py` names them, and measures the others too.
@@ -117,8 +123,8 @@ RISE, RISE_GROWTH = 5.0, 1.5
 NEAREST, SUREST = 0.04, 0.02  # a believed agreement is at least so far from break-even and from 1, in parts of 1 - q
 
 TRIAL = 2.0  # own offloads before others are believed
-DISTRUST = 0.3  # nats of own offloads against what others testify
-FAILED = 0.75  # what a trial that fails takes back of those that succeeded
+STAKE = 20.0  # samples that own trials begin with, where offloading costs half a wrong answer
+DOUBTED = 0.33  # trials are bets against odds of agreement of so much of those at break-even
 SHARED = 64.0  # more than so many times one's own evidence makes audits no rarer
 
 AUDITS, OFFLOADS = 0, 1  # Page's sums over all audits, and over all offloads
@@ -217,11 +223,8 @@ def longest(table: SentinelTable, bin: int, q: float, time: int, relied: bool) -
     untried = float(HURRY << min(int(table.offloads[bin]), 40))
     past, fit = float(time - table.since[0]), believed(table, bin)
     if relied:
-        pooled, past = table.pooled, past * devices_of(table)
-        below, fit = below or pooled.agreements[bin] < q * pooled.offloads[bin], believed(pooled, bin)
-        offloads, agreements, bins = tried(table, bin, q)
-        trials = agreements - FAILED * q / (1.0 - q) * (offloads - agreements)
-        untried = max(1.0, HURRY * 2.0 ** min(max(trials, 0.0), 40.0) / bins)
+        pooled, past, untried = table.pooled, past * devices_of(table), credit(table, bin, q)
+        below, fit = pooled.agreements[bin] < q * pooled.offloads[bin], believed(pooled, bin)
     least = min(HURRY, int(untried))
     if is_suspected(table) or table.suspicion[bin] > SUSPECTED or below:
         return least
@@ -351,20 +354,28 @@ def devices_of(table: SentinelTable) -> float:
     return min(1.0 + table.borrowed[0], SHARED)
 
 
-def tried(table: SentinelTable, bin: int, q: float) -> tuple[float, float, int]:
-    """Own offloads, and agreements among them, in the bins that testify for a bin; and how many bins those are."""
-    offloads, agreements, i, bottom = 0.0, 0.0, bin, first_of_class(table, bin)
+def credit(table: SentinelTable, bin: int, q: float) -> float:
+    """Samples of a bin that may be accepted on others' word, by the bets that own offloads have settled."""
+    doubted = DOUBTED * q / (1.0 - q + DOUBTED * q)
+    gain, loss = 1.0 / doubted, 1.0 / (1.0 - doubted)
+    trials, wealth, i, bottom = 0.0, math.log(STAKE * (1.0 - q) / q), bin, first_of_class(table, bin)
     while i >= bottom and not silent(table.pooled, i, q):
-        offloads, agreements, i = offloads + table.offloads[i], agreements + table.agreements[i], i - 1
-    return offloads, agreements, bin - i
+        offloads, agreements = table.offloads[i], table.agreements[i]
+        if offloads > 0.0:
+            fit = max(believed(table.pooled, i), q)
+            wealth += agreements * math.log(fit * gain) + (offloads - agreements) * math.log((1.0 - fit) * loss)
+            trials += offloads
+        i -= 1
+    if i == bin:
+        return math.inf  # nobody testifies for the bin: no licence comes of it
+    return math.exp(min(wealth, 40.0)) / math.sqrt(bin - i) if trials >= TRIAL else 0.0
 
 
 def relies(table: SentinelTable, bin: int, q: float) -> bool:
-    """Whether what is borrowed counts for a bin: it speaks against it, or own offloads have tried what testifies."""
+    """Whether what is borrowed counts for a bin: it speaks against it, or own offloads bear it out."""
     if table.borrowed[0] <= 0.0 or q <= 0.0 or q >= 1.0 or is_vetoed(table, bin, q):
         return False
-    offloads, agreements, bins = tried(table, bin, q)
-    return bool(bins == 0 or (offloads >= TRIAL and against(offloads, agreements, q) <= DISTRUST))
+    return credit(table, bin, q) >= 1.0
 
 
 def pooled_evidence(table: SentinelTable, bin: int, q: float, evidence: float, support: float) -> tuple[float, float]:

@@ -7,6 +7,9 @@ draw can be left out:
     offload with probability P(Beta(1 + a, 1 + n - a) ≤ q) = I_q(1 + a, 1 + n - a)
 
 which changes only when an offload is learned. A learned cost enters through its mean.
+
+The posterior is one of coins. Where agreement is a number from 0 to 1, a coin of that chance is thrown and learned in
+its place (S. Agrawal and N. Goyal, "Analysis of Thompson Sampling for the Multi-armed Bandit Problem", COLT 2012).
 """
 
 import math
@@ -87,8 +90,8 @@ def offloads_thompson(table: PosteriorTable, bin: int, time: int) -> bool:
 
 
 def learn_thompson(table: PosteriorTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Update the posterior of the offloaded bin."""
-    count(table, bin, agreed)
+    """Update the posterior of the offloaded bin; the coin is that of the sample's time, in whatever order they come."""
+    count(table, bin, 1.0 if uniform(table.seed, time, 1) < agreed else 0.0)
     if table.learned:
         count_cost(table, cost)
     else:

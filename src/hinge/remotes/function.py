@@ -19,8 +19,6 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
-import numpy as np
-
 from hinge._fork import renew_after_fork
 from hinge.errors import RemoteError, RemoteLate
 from hinge.remotes import AsyncRemote, Deadline, Remote, Reply, failure_of
@@ -30,10 +28,10 @@ _POLL_S = 0.001  # how often an event loop checks whether a worker thread has en
 
 
 class FunctionRemote:
-    """A function from sample to label as a remote.
+    """A function from sample to label, or to another output of the device's task, as a remote.
 
-    A model from a file is one too: it has a method `many`, from samples to scores, and the best class is the label; or
-    `labelled`, for labels of its own.
+    A model from a file is one too: it has a method `many`, from samples to scores for each; or `labelled`, for labels
+    of its own.
 
     >>> FunctionRemote(lambda sample: sample > 3).ask([1, 5], Deadline.after(60)).labels
     [False, True]
@@ -48,7 +46,7 @@ class FunctionRemote:
         if self._labelled is not None:
             return Reply(self._labelled(samples)[0])
         if self._many is not None:
-            return Reply(np.argmax(self._many(samples), axis=1).tolist())
+            return Reply(list(self._many(samples)))
         return Reply([self._function(sample) for sample in samples])
 
     def close(self) -> None:

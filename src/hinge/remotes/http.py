@@ -13,9 +13,9 @@ import asyncio
 import encodings.idna  # noqa: F401  # getaddrinfo loads it, and caches a failure if no descriptor is left just then
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from threading import Lock, Thread
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -31,6 +31,7 @@ from hinge.errors import RemoteInvalid, RemoteLate, RemoteUnreachable
 from hinge.oip.messages import Message
 from hinge.remotes import Deadline
 
+TIMEOUT_HEADER = "X-Envoy-Expected-Rq-Timeout-Ms"  # Envoy's, by which a proxy tells a server how long it will wait
 MAX_HEAD_BYTES = 2**16  # of a response
 _MAX_INTERIM = 16  # responses with a status of 1xx before the final one
 _MAX_CHUNKS = 2048  # of a body: each costs some 15 µs, however short it is
@@ -90,7 +91,7 @@ class HttpClient:
             if connection is None:
                 connection = _Connection(_SocketStream(self._address, self._tls, deadline))
             try:
-                connection.stream.write(connection.start(self._events(request), request.limit), deadline)
+                connection.stream.write(connection.start(self._events(request, deadline), request.limit), deadline)
                 response = None
                 while response is None:
                     response = connection.receive(connection.stream.read(deadline))
@@ -122,7 +123,7 @@ class HttpClient:
                 if connection is None:
                     connection = _Connection(await _LoopStream.connected(self._address, self._tls, deadline))
                 try:
-                    connection.stream.write(connection.start(self._events(request), request.limit))
+                    connection.stream.write(connection.start(self._events(request, deadline), request.limit))
                     response = None
                     while response is None:
                         response = connection.receive(await connection.stream.read())
@@ -135,14 +136,52 @@ class HttpClient:
             connection.stream.close()
         return response
 
+    @asynccontextmanager
+    async def stream_async(
+        self, request: Request, deadline: Deadline, stall_s: float
+    ) -> AsyncIterator[tuple[Response, AsyncIterator[bytes]]]:
+        """The response without its body, and the body piece by piece; each has `stall_s` to come after the last.
+
+        The deadline is for connecting, always anew: a network that is down is noticed then, and not by silence, as a
+        response may take as long as it likes.
+        """
+        with _failures():
+            async with asyncio.timeout(deadline.left()):
+                stream = await _LoopStream.connected(self._address, self._tls, deadline)
+        connection, whole = _Connection(stream), False
+
+        async def more() -> None:
+            nonlocal whole
+            with _failures():
+                async with asyncio.timeout(stall_s):
+                    whole = connection.receive(await stream.read()) is not None
+
+        async def pieces() -> AsyncIterator[bytes]:
+            while True:
+                if piece := connection.piece():
+                    yield piece
+                if whole:
+                    return
+                await more()
+
+        try:
+            stream.write(connection.start(self._events(request), request.limit))
+            while (head := connection.head()) is None:
+                await more()
+            yield head, pieces()
+        finally:
+            stream.close()
+
     async def close_async(self) -> None:
         """Close the idle connections of the running event loop."""
         for connection in self._idle_of.pop(asyncio.get_running_loop(), []):
             connection.stream.close()
 
-    def _events(self, request: Request) -> list[Any]:
+    def _events(self, request: Request, deadline: Deadline | None = None) -> list[Any]:
         body = request.message.body
         headers = {**self._headers, **request.message.headers}
+        if deadline is not None:  # always as many digits: what a request weighs must not depend on the clock
+            headers[TIMEOUT_HEADER] = f"{min(9_999_999, int(1000 * deadline.left())):07d}"
         if request.method != "GET":
             headers["Content-Length"] = str(len(body))
         head = h11.Request(method=request.method, target=self._prefix + request.path, headers=list(headers.items()))
@@ -196,8 +235,17 @@ class _Connection(Generic[Stream]):
                 if self._interim > _MAX_INTERIM or event.status_code == 101:
                     raise RemoteInvalid(f"{self._interim} interim responses, the last with status {event.status_code}")
             else:
-                return self._response()
+                return self._response(bytes(self._body))
         return None
+
+    def head(self) -> Response | None:
+        """The response as far as its headers, once they are here."""
+        return None if self._head is None else self._response(b"")
+
+    def piece(self) -> bytes:
+        """What has come of the body since the last piece; the limits hold for each piece."""
+        piece, self._body, self._chunks = bytes(self._body), bytearray(), 0
+        return piece
 
     def may_be_reused(self) -> bool:
         """Whether another request may follow; not if more was sent than the response, which would answer it."""
@@ -207,11 +255,11 @@ class _Connection(Generic[Stream]):
         self._protocol.start_next_cycle()
         return True
 
-    def _response(self) -> Response:
+    def _response(self, body: bytes) -> Response:
         if self._head is None:
             raise ConnectionError("the server closed the connection without a response")
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in self._head.headers}
-        return Response(self._head.status_code, headers, bytes(self._body), self._sent + self._received)
+        return Response(self._head.status_code, headers, body, self._sent + self._received)
 
     def _check_size(self, size: int) -> None:
         if size > self._limit:

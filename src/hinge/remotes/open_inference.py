@@ -393,11 +393,14 @@ class OpenInference(ServedModel):
         return Request("POST", self._path, message, known.signature.reply_bytes(len(samples)))
 
     def _answer(self, known: Known, response: Response, id: str, samples: int) -> tuple[list[Any], int]:
+        return known.signature.labels(self._outputs(known, response, id), samples), response.bytes
+
+    def _outputs(self, known: Known, response: Response, id: str) -> Mapping[str, Tensor]:
         if response.status != 200:
             raise (RemoteRefused if response.status in _REFUSED else RemoteError)(_complaint(response))
         expected = [known.signature.output]
         answer = parse_response(response.headers, response.body, id=id, model=self.model, expected=expected)
-        return known.signature.labels(answer.outputs, samples), response.bytes
+        return answer.outputs
 
     def _admitted(self, response: Response) -> Response:
         if response.status in (401, 403) and not self._has_token:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -23,6 +23,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hinge import __version__
+from hinge.device.metrics import SAFE
 from hinge.errors import InvalidMessage, printable
 from hinge.oip.messages import (
     InferenceRequest,
@@ -34,6 +35,7 @@ from hinge.oip.messages import (
     parse_request,
 )
 from hinge.oip.tensors import MAX_BODY_BYTES
+from hinge.remotes import Deadline
 from hinge.server.batching import Tensors
 from hinge.server.connections import Connection, Listener
 from hinge.server.limits import (
@@ -48,7 +50,7 @@ from hinge.server.limits import (
 from hinge.server.live import MAX_REPORT_BYTES, Reports, is_loopback, read_report
 from hinge.server.models import VERSION, Service
 from hinge.server.observability import Log, Metrics
-from hinge.server.openapi import OPERATIONS, PAGE, content_type, describe
+from hinge.server.openapi import OPERATIONS, PAGE, Operation, content_type, describe
 
 if TYPE_CHECKING:
     from hinge.server.thin import ThinFleet
@@ -65,17 +67,10 @@ T = TypeVar("T")
 
 _WANTED = {
     b"authorization", b"content-encoding", b"content-length", b"content-type", b"host", b"origin", b"transfer-encoding",
-    b"inference-header-content-length", b"x-request-id",
+    b"inference-header-content-length", b"x-request-id", b"x-envoy-expected-rq-timeout-ms",
 }  # fmt: skip
 _ID = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 _SENT = (b"application/json", b"application/octet-stream")  # types of a request
-_PAGE_HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-cache",
-}
 
 
 class Exchange:
@@ -96,6 +91,7 @@ class Exchange:
         self.body: Body | None = None
         self.status = self.bytes_out = 0
         self.problem = ""
+        self.notes: dict[str, str] = {}  # headers for the answer to an inference
         self._send = send
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
@@ -136,6 +132,11 @@ class Exchange:
         length = self.headers.get(b"content-length")
         return None if length is None or not length.isdigit() else int(length[:20])
 
+    def deadline(self, most_s: float) -> Deadline:
+        """When the client wants its answer, if its proxy or device says so; `most_s` from now at the latest."""
+        told = self.headers.get(b"x-envoy-expected-rq-timeout-ms", b"")
+        return Deadline.after(min(most_s, int(told) / 1000) if told.isdigit() and len(told) < 10 else most_s)
+
     @property
     def complete(self) -> bool:
         """Whether all of the request has come, or as good as all."""
@@ -146,6 +147,8 @@ class Exchange:
 
 class App:
     """Answers requests for the models that are served."""
+
+    operations: ClassVar[Sequence[Operation]] = OPERATIONS
 
     def __init__(
         self,
@@ -182,8 +185,8 @@ class App:
             for name, service in services.items()
             for version in ("", f"/versions/{VERSION}")
         }
-        self._open = {operation.path for operation in OPERATIONS if operation.open}
-        routes = [Route(each.path, getattr(self, each.handler), methods=[each.method]) for each in OPERATIONS]
+        self._open = {operation.path for operation in self.operations if operation.open}
+        routes = [Route(each.path, getattr(self, each.handler), methods=[each.method]) for each in self.operations]
         self._router: ASGIApp = Router(routes, redirect_slashes=False)
         metrics.watch(lambda: self.inferences.requests, lambda: len(listener.open), lambda: log.dropped)
 
@@ -197,10 +200,12 @@ class App:
         for service in self.services.values():
             service.batcher.abandon()
 
-    def close(self) -> None:
-        """Stop the threads that run models."""
+    async def close(self) -> None:
+        """Stop the threads that run models, and keep what was learned for thin devices."""
         for service in self.services.values():
             service.batcher.close()
+        if self._thin is not None:
+            await asyncio.to_thread(self._thin.close)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -230,7 +235,11 @@ class App:
     async def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
         exchange.problem = str(refusal)
         headers = {"content-type": "application/json", **dict(refusal.headers)}
-        await exchange.answer(refusal.status, headers, refusal.body)
+        await exchange.answer(refusal.status, headers, self.error_body(refusal))
+
+    def error_body(self, refusal: Refusal) -> bytes:
+        """A refusal in the form of the protocol."""
+        return refusal.body
 
     def _refusal(self, exchange: Exchange, error: Exception) -> Refusal:
         """What a client is told of an error; internals stay in the log."""
@@ -324,7 +333,7 @@ class App:
     async def page(self, request: Request) -> Response:
         """A file of the live page, which may load nothing but its own files."""
         name = PAGE[request.scope["path"]]
-        return Response(_page_file(name), headers=_PAGE_HEADERS, media_type=content_type(name))
+        return Response(_page_file(name), headers=SAFE, media_type=content_type(name))
 
     async def events(self, request: Request) -> ASGIApp:
         """The events of the live page."""
@@ -363,13 +372,7 @@ class App:
 
     async def _infer(self, exchange: Exchange, service: Service, receive: Receive) -> Message:
         exchange.model = service.name
-        exchange.check_body()
-        # A page of another site may have a browser send text or a form unasked, but neither JSON nor binary data.
-        # Without an Origin no browser sends it, and clients such as tritonclient's name no type.
-        if b"origin" in exchange.headers and exchange.content_type not in _SENT:
-            raise Refusal(415, "no JSON", "the content type must be application/json or application/octet-stream")
-        if self.draining:
-            raise shutting_down()
+        self._check_message(exchange)
         declared, reading = exchange.declared, None
         with self.inferences.request() as exchange.body:
             body = await exchange.body.receive(receive, declared, lambda: exchange.connection.received)
@@ -390,6 +393,15 @@ class App:
             finally:
                 if reading is not None:
                     reading.cancel()
+
+    def _check_message(self, exchange: Exchange) -> None:
+        exchange.check_body()
+        # A page of another site may have a browser send text or a form unasked, but neither JSON nor binary data.
+        # Without an Origin no browser sends it, and clients such as tritonclient's name no type.
+        if b"origin" in exchange.headers and exchange.content_type not in _SENT:
+            raise Refusal(415, "no JSON", "the content type must be application/json or application/octet-stream")
+        if self.draining:
+            raise shutting_down()
 
     async def _read(self, service: Service, exchange: Exchange, body: bytes) -> InferenceRequest:
         length = exchange.headers.get(b"inference-header-content-length")

@@ -14,13 +14,14 @@ import signal
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import uvicorn
 
@@ -93,25 +94,14 @@ def listen(host: str, port: int, *, guarded: bool) -> socket.socket:
     return listener
 
 
-class Server:
-    """Serves models over HTTP, in the foreground with `run`, or in a thread from `start` to `close`.
+class BaseServer(ABC):
+    """Serves an application over HTTP, in the foreground with `run`, or in a thread from `start` to `close`.
 
-    See `docs/server.md`. As a context manager it starts and closes:
-
-    >>> from urllib.request import urlopen
-    >>> with Server(["fashion-local"]) as server:
-    ...     with urlopen(server.url + "/v2/models/fashion-local/ready") as answer:
-    ...         answer.read()
-    b'{"name":"fashion-local","ready":true}'
-
-    Each of `models` is NAME=PATH, PATH, or the name of a shipped model. Port 0 takes any that is free. `threads` are
-    those of one run of a model, `workers` its runs at the same time, one per core by default. Files are checked for
-    changes every `watch_s` seconds, if that is given. `thin` is a `ThinFleet` to learn for.
+    As a context manager it starts and closes. Port 0 takes any that is free.
     """
 
     def __init__(
         self,
-        models: Sequence[str | Path],
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -119,27 +109,26 @@ class Server:
         tls: Tls | None = None,
         insecure: bool = False,
         limits: Limits | None = None,
-        threads: int | None = None,
-        workers: int | None = None,
-        watch_s: float | None = None,
         drain_s: float = 10.0,
         log_level: str = "warning",
-        thin: ThinFleet | None = None,
     ) -> None:
-        self.places = parse_places(models)
         self._host, self._port = host, whole("Server", "port", port, 0, 65535)
-        self._token = None if token is None else check_token("Server", token, least=MIN_TOKEN)
-        self.tls, self._insecure = tls, insecure
+        self.token = None if token is None else check_token("Server", token, least=MIN_TOKEN)
+        self.tls, self.insecure = tls, insecure
         self.limits = limits or Limits()
-        self._threads = None if threads is None else whole("Server", "threads", threads, 0, 1024)
-        self._workers = None if workers is None else whole("Server", "workers", workers, 1, 1024)
-        self._watch_s = None if watch_s is None else real("Server", "watch_s", watch_s, 0.01, 3600)
         self.drain_s = real("Server", "drain_s", drain_s, 0, 3600)
-        self.log, self.thin = Log(log_level), thin
+        self.log = Log(log_level)
         self._run: _Run | None = None
 
-    def __repr__(self) -> str:
-        return f"Server({[place.name for place in self.places]}, host={self._host!r}, port={self._port})"
+    @abstractmethod
+    def make_app(self, metrics: Metrics, listener: Listener) -> App:
+        """The application. Called in the server's event loop."""
+
+    async def watch(self, app: App, metrics: Metrics) -> None:  # noqa: B027  # there need not be anything
+        """What goes on beside the requests, until it is cancelled."""
+
+    def load(self) -> None:  # noqa: B027  # likewise
+        """What has to be there before the server starts, and may fail."""
 
     @property
     def url(self) -> str:
@@ -149,16 +138,16 @@ class Server:
         return self._run.url
 
     def start(self) -> None:
-        """Load the models and serve in a thread; returns once requests are taken."""
+        """Serve in a thread; returns once requests are taken."""
         self._start()
 
     def _start(self) -> _Run:
         if self._run is not None and self._run.is_alive:
             raise RuntimeError("Server: it runs already; close it before it is started again")
-        models = {place: Model.load(place.path, self._threads) for place in self.places}
+        self.load()
         mutual = self.tls is not None and self.tls.client_ca is not None
-        guarded = self._insecure or mutual or self._token is not None
-        self._run = _Run(self, models, listen(self._host, self._port, guarded=guarded))
+        guarded = self.insecure or mutual or self.token is not None
+        self._run = _Run(self, listen(self._host, self._port, guarded=guarded))
         self._run.start()
         return self._run
 
@@ -188,7 +177,7 @@ class Server:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -197,22 +186,65 @@ class Server:
     ) -> None:
         self.close()
 
-    def make_app(self, models: Mapping[Place, Model], metrics: Metrics, listener: Listener) -> App:
-        """The application, with its services. Called in the server's event loop."""
+
+class Server(BaseServer):
+    """Serves models over HTTP; see `docs/server.md`.
+
+    >>> from urllib.request import urlopen
+    >>> with Server(["fashion-local"]) as server:
+    ...     with urlopen(server.url + "/v2/models/fashion-local/ready") as answer:
+    ...         answer.read()
+    b'{"name":"fashion-local","ready":true}'
+
+    Each of `models` is NAME=PATH, PATH, or the name of a shipped model. `threads` are those of one run of a model,
+    `workers` its runs at the same time, one per core by default. Files are checked for changes every `watch_s` seconds,
+    if that is given. `thin` is a `ThinFleet` to learn for. The other settings are those of every server: `host`, `port`
+    (0 takes any that is free), `token`, `tls`, `insecure`, `limits`, `drain_s` and `log_level`.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[str | Path],
+        *,
+        threads: int | None = None,
+        workers: int | None = None,
+        watch_s: float | None = None,
+        thin: ThinFleet | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self._thin = thin
+        self.places = parse_places(models)
+        self._models: dict[Place, Model] = {}
+        self._threads = None if threads is None else whole("Server", "threads", threads, 0, 1024)
+        self._workers = None if workers is None else whole("Server", "workers", workers, 1, 1024)
+        self._watch_s = None if watch_s is None else real("Server", "watch_s", watch_s, 0.01, 3600)
+
+    def __repr__(self) -> str:
+        return f"Server({[place.name for place in self.places]}, host={self._host!r}, port={self._port})"
+
+    def load(self) -> None:
+        """Load the models."""
+        self._models = {place: Model.load(place.path, self._threads) for place in self.places}
+
+    def make_app(self, metrics: Metrics, listener: Listener) -> App:
+        """The application, with its services."""
         workers = self._workers or os.cpu_count() or 1
         services = {
             place.name: Service(place, model, workers=workers, limits=self.limits, metrics=metrics)
-            for place, model in models.items()
+            for place, model in self._models.items()
         }
+        if self._thin is not None:
+            self._thin.start(self.log)
         return App(
             services,
-            self._token,
-            self._insecure,
+            self.token,
+            self.insecure,
             limits=self.limits,
             metrics=metrics,
             log=self.log,
             listener=listener,
-            thin=self.thin,
+            thin=self._thin,
         )
 
     async def watch(self, app: App, metrics: Metrics) -> None:
@@ -224,8 +256,8 @@ class Server:
 class _Run:
     """One life of a server: an event loop in a thread."""
 
-    def __init__(self, server: Server, models: Mapping[Place, Model], listener: socket.socket) -> None:
-        self._server, self._models, self._socket = server, models, listener
+    def __init__(self, server: BaseServer, listener: socket.socket) -> None:
+        self._server, self._socket = server, listener
         host, port = listener.getsockname()[:2]
         self.url = f"{'https' if server.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
         self.stopping = threading.Event()
@@ -288,9 +320,7 @@ class _Run:
         limits = server.limits
         loop.listener = Listener(limit=limits.connections, receive_s=limits.receive_s, metrics=metrics, log=log)
         loop.set_exception_handler(lambda _, context: log.write("error", "failed", problem=str(context["message"])))
-        if server.thin is not None:
-            server.thin.start(log)
-        app = server.make_app(self._models, metrics, loop.listener)
+        app = server.make_app(metrics, loop.listener)
         config = _config(app, server.tls)
         http = uvicorn.Server(config)
         serving = loop.create_task(http.serve(sockets=[self._socket]))
@@ -315,9 +345,7 @@ class _Run:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            app.close()
-            if server.thin is not None:
-                server.thin.close()
+            await app.close()
             log.write("info", "ended", unanswered=app.inferences.requests)
 
 

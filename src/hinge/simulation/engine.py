@@ -104,7 +104,7 @@ def _learns(plain: Any, bin: int, agreed: float, cost: float, time: int, now: in
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class Job:
     """One run: a stream, and the policies that play on it. It can be pickled and run elsewhere."""
 
     policies: Mapping[str, Policy | PlainPolicy]
@@ -163,7 +163,7 @@ class Player:
     def play(self, samples: Samples) -> Samples:
         """Run over the next samples; returns them, with the bins that the adversary chose if there is one."""
         self.has_truth = samples.local_right is not None
-        length, nothing = len(samples.bins), np.zeros(0, np.bool_)
+        length, nothing = len(samples.bins), np.zeros(0)
         columns = Samples(*(self._native(nothing if column is None else column) for column in samples))
         book = self.book._replace(decisions=self.book.decisions[self.time : self.time + length])
         if self.adversary is None:
@@ -244,7 +244,7 @@ def simulate(
         checked = {whole("simulate", f"times[{k}]", time, 1, horizon) for k, time in enumerate(times)}
         marks = np.array(sorted({*checked, horizon}), np.int64)
     tasks = [
-        Task(named, source, horizon, marks, run_seed, record_decisions, machine_code, frozenset(told_costs))
+        Job(named, source, horizon, marks, run_seed, record_decisions, machine_code, frozenset(told_costs))
         for run_seed in run_seeds(seed, runs)
     ]
     done: list[dict[str, Run]] = []

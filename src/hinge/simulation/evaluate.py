@@ -165,7 +165,7 @@ def evaluate(
             if horizon is None:
                 orders = Shuffled(recorded, binning, costs)
                 shuffled = simulate(ready, orders, length, runs, seed, progress=progress)
-            if (shuffled is None or shuffled.complete) and recorded.label is not None and cost is not None:
+            if (shuffled is None or shuffled.complete) and recorded.local_right is not None and cost is not None:
                 labels = _labels_worth(ready, recorded, binning, cost, runs, seed, progress)
         except KeyboardInterrupt:  # what was done before remains
             results = replace(results, complete=False)
@@ -248,8 +248,8 @@ def accepted_shares(results: Results, source: Synthetic, seeds: Sequence[int]) -
 def estimated(log: Log, bins: Bins) -> Estimate:
     """What a log says about the agreement of each bin."""
     where, asked, count = log.bins_by(bins), log.offloaded, bins.bins
-    agreed = where[asked][log.offloads.agreed]
-    return Estimate(*(np.bincount(rows, minlength=count) for rows in (where, where[asked], agreed)))
+    agreements = np.bincount(where[asked], log.offloads.agreed, count)
+    return Estimate(np.bincount(where, minlength=count), np.bincount(where[asked], minlength=count), agreements)
 
 
 def likely(estimate: Estimate, offload_cost: float, agreement: NDArray[np.float64] | None = None) -> Synthetic:
@@ -267,7 +267,7 @@ def fitted_cost(trace: Trace, offload_cost: float) -> float:
     if trace.local_right is None or trace.remote_right is None:
         raise ValueError(f"fitted_cost: trace must have true labels, got {trace!r}")
     gain = trace.remote_right.sum() - trace.local_right.sum()  # where the two agree there is none
-    return shifted_cost(offload_cost, float((~trace.agreed).sum()), float(gain))
+    return shifted_cost(offload_cost, float((1.0 - trace.agreed).sum()), float(gain))
 
 
 def halves(trace: Trace, seed: int) -> tuple[Trace, Trace]:
@@ -312,7 +312,7 @@ def _labels_worth(
                 raise KeyboardInterrupt  # means over other runs here than there would say nothing
             paid[:, column] += [record.true_cost_per_sample[:, -1].mean() / 2 for record in results.values()]
     true_costs = {name: (given, moved) for name, (given, moved) in zip(movable, paid.tolist(), strict=True)}
-    return LabelsWorth(fitted_cost(trace, cost), int((~trace.agreed).sum()), true_costs)
+    return LabelsWorth(fitted_cost(trace, cost), round(float((1.0 - trace.agreed).sum())), true_costs)
 
 
 def as_trace(trace: Any) -> Trace:

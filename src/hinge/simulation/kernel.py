@@ -74,8 +74,8 @@ def player(functions: Functions) -> Loop:
                     accept(sums, agreed[i], gap)
                     if gap > 0.0:
                         wrong_accepts[bin] += 1
-                if has_truth and (remote_right[i] if offloaded else local_right[i]):
-                    sums[RIGHT] += 1.0
+                if has_truth:
+                    sums[RIGHT] += remote_right[i] if offloaded else local_right[i]
                 if records:
                     decisions[i] = offloaded
             if stop < len(stops) and time == stops[stop]:

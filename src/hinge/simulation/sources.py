@@ -34,18 +34,17 @@ CHUNK = 16_384  # samples generated at a time: small enough for the cache, large
 
 Reals = NDArray[np.float64]
 Wholes = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 class Samples(NamedTuple):
     """A chunk of a stream, column by column."""
 
     bins: Wholes
-    agreed: Reals  # 1 where local agrees with remote, 0 where not
+    agreed: Reals  # 1 where local agrees with remote, 0 where not; or how far, in between
     costs: Reals  # what an offload costs
     gaps: Reals  # expected cost of accepting minus that of offloading; the oracle accepts iff negative
-    local_right: Flags | None = None  # against the true label, where there is one
-    remote_right: Flags | None = None
+    local_right: Reals | None = None  # how far it is, by the true label, where there is one
+    remote_right: Reals | None = None
 
 
 class Source(Protocol):
@@ -381,8 +380,8 @@ class Replay(ABC):
                 self._agreed[rows],
                 self.costs.draw(costs, len(rows), rows),
                 self._gaps[rows],
-                None if local is None else local[rows],
-                None if remote is None else remote[rows],
+                None if local is None else local[rows].astype(np.float64),
+                None if remote is None else remote[rows].astype(np.float64),
             )
 
     def history(self) -> tuple[list[int], list[float]]:
@@ -396,8 +395,8 @@ class Replay(ABC):
 
 def _priced(trace: Trace, wrong: WrongCost) -> Reals:
     """One minus the price of every local answer."""
-    answers = zip(trace.local.tolist(), trace.remote.tolist(), strict=True)
-    return np.array([wrong.agreed(local, remote) for local, remote in answers])
+    local, remote = (answers.tolist() for answers in trace.answers)
+    return np.array([wrong.agreed(*each) for each in zip(local, remote, strict=True)])
 
 
 class Resampled(Replay):

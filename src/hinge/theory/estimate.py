@@ -21,6 +21,10 @@ At fixed numbers of offloads, 1/40 would give intervals that hold in 99.3 % of l
 numbers are chosen as the outcomes come in: a policy that stops to ask where it was lucky sees too much agreement. What
 is beyond 95 % is kept for that; `benchmarks/regrets/logs.py` measures what remains. Intervals do not assume that
 agreement rises with confidence; the fit in their midst does, where that is possible.
+
+Where agreement is a number from 0 to 1, k_i sums the disagreements, and L(d) is no likelihood. But its ratios bound
+tails as those of coins do: E e^(sX) ≤ 1 - d + d e^s for every X in [0, 1] of mean d, as e^(sx) lies below its chord
+(Hoeffding 1963). So the same curves are possible, and the intervals are wider than they need be.
 """
 
 import math
@@ -58,7 +62,7 @@ class Estimate:
 
     samples: Wholes
     offloads: Wholes
-    agreements: Wholes
+    agreements: Reals
     leeway: float  # how much less likely than the best a possible curve may be, as a logarithm
 
     def __init__(
@@ -66,7 +70,7 @@ class Estimate:
     ) -> None:
         object.__setattr__(self, "leeway", positive("Estimate", "leeway", leeway))
         for name, counts in (("samples", samples), ("offloads", offloads), ("agreements", agreements)):
-            object.__setattr__(self, name, np.asarray(counts, np.int64))
+            object.__setattr__(self, name, np.asarray(counts, np.float64 if name == "agreements" else np.int64))
         if self.samples.ndim != 1 or not self.samples.shape == self.offloads.shape == self.agreements.shape:
             raise ValueError("Estimate: samples, offloads and agreements must have one number per bin each")
         ordered = (self.samples >= self.offloads) & (self.offloads >= self.agreements) & (self.agreements >= 0)

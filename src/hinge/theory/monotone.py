@@ -5,6 +5,9 @@ below it, by Fisher's exact test: of the agreements that both have together, did
 bin of the lower block agrees more often than any of the upper one, the test's error is at most its level, whatever the
 rows in each; so with the level shared among all comparisons, a monotone log of any length raises a false alarm with
 probability 1 − confidence at most. Blocks find what single bins, with few rows each, cannot show.
+
+The test is one of coins. A row whose agreement lies between 0 and 1 is counted as a coin of that chance, thrown with a
+seed that is always the same: coins of the bin's mean, whatever its rows are.
 """
 
 from collections.abc import Sequence
@@ -99,11 +102,11 @@ def _tally(bins: ArrayLike, agreed: ArrayLike, n_bins: int) -> tuple[NDArray[np.
     if index.min() < 0 or index.max() >= n_bins:
         found = f"{index.min()} to {index.max()}"
         raise ValueError(f"significant_dips: bins must be from 0 to {n_bins - 1}, got {found}")
-    strange = agreements[~np.isin(agreements, (0, 1))]
+    strange = agreements[~((agreements >= 0) & (agreements <= 1))]
     if strange.size:
-        raise ValueError(f"significant_dips: agreed must be True or False, got {strange[0].item()!r}")
-    rows = np.bincount(index, minlength=n_bins)
-    return rows, np.bincount(index[agreements.astype(bool)], minlength=n_bins)
+        raise ValueError(f"significant_dips: agreed must be from 0 to 1, got {strange[0].item()!r}")
+    coins = np.random.default_rng(0).random(len(agreements)) < agreements
+    return np.bincount(index, minlength=n_bins), np.bincount(index[coins], minlength=n_bins)
 
 
 def _blocks(rows: NDArray[np.int64], agreements: NDArray[np.int64], costs: NDArray[np.float64]) -> _Blocks:

@@ -6,8 +6,10 @@
     .parquet    for data frames; keeps everything; needs `hinge-gate[parquet]`
 
 A text file may be compressed: .csv.gz, .tsv.gz, .jsonl.gz. Columns are confidence,local,remote[,label][,cost] in any
-order and case, or as `columns` says; `truth` is another name for `label`. Rows are put in order of `time` (also
-`timestamp`), where there is one. Other columns are ignored; what is read is named after its file.
+order and case, or as `columns` says; `truth` is another name for `label`. Of tasks other than classification they are
+confidence,agreed[,local_right,remote_right][,cost], and answers are read where all of them are labels; `agreement` is
+another name for `agreed`. Rows are put in order of `time` (also `timestamp`), where there is one. Other columns are
+ignored; what is read is named after its file.
 
 CSV: a header, then one line per sample; fields are separated by commas, semicolons, tabs or bars, whichever cut the
 header into most names, and stripped of surrounding blanks. Numbers are written so that they read back bit by bit;
@@ -57,6 +59,7 @@ from hinge.errors import InvalidTrace, UnknownName, printable
 from hinge.traces.log import Log, answered
 from hinge.traces.trace import (
     BESIDE,
+    FRACTIONS,
     INTEGERS,
     NEEDED,
     OPTIONAL,
@@ -102,9 +105,10 @@ def recorded_in(
     try:
         found = standard_columns(where, names, table, *reading)
         audit = found.pop("audit", None)
-        if not _has_gaps(found["remote"]):
+        if not _has_gaps(found["agreed" if "agreed" in found else "remote"]):
             return Trace(**found, **more)
-        found.pop("label", None)
+        for name in ("label", "local_right", "remote_right"):
+            found.pop(name, None)
         return Log(**found, audit=audit, name=more["name"])
     except (TypeError, ValueError) as error:
         named = str(error).startswith(where)
@@ -142,7 +146,6 @@ def _unpacked(where: str, metadata: str) -> dict[str, Any]:
 
 _BLOCK = 16_384  # lines converted at a time: enough for speed, few enough for memory
 _KNOWN = (*NEEDED, *OPTIONAL, *BESIDE)
-_FRACTIONS = ("confidence", "cost")
 _INTEGER_DIGITS = 20  # of the longest int64, its sign included
 _FLOAT = re.compile(r"(0|-?[1-9][0-9]*)\.0+")  # an integer, as frames write it where another is missing
 _SHORT = Repr()
@@ -213,7 +216,7 @@ def _reader(text: io.TextIOWrapper) -> Any:
 def _header(where: str, reader: Iterator[Row], reading: Reading) -> list[str]:
     names = [name.strip() for name in next(reader, [])]
     if not any(names):
-        raise InvalidTrace(f"{where}, line 1: there must be a header, {','.join(NEEDED)}[,{'][,'.join(OPTIONAL)}]")
+        raise InvalidTrace(f"{where}, line 1: there must be a header, {','.join(NEEDED)}[,{'][,'.join(OPTIONAL[:2])}]")
     _check_width(f"{where}, line 1", len(names))
     names = renamed(f"{where}, line 1", names, reading.columns)
     check_names(f"{where}, line 1", names, NEEDED, OPTIONAL)
@@ -237,13 +240,15 @@ def _blank(row: Row) -> bool:
 
 def _columns(names: Sequence[str], blocks: Iterator[list[Row]], decimal_comma: bool) -> dict[str, Any]:
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in names if name in _KNOWN}
+    asks = "agreed" if "agreed" in names else "remote"  # missing where the remote was not asked
     asked: list[Sequence[bool]] = []
     for rows in blocks:
         for name, texts in zip(names, zip(*rows, strict=True), strict=True):
-            if name in _FRACTIONS:
-                parts[name].append(_fractions(texts, decimal_comma, missing=name == "cost"))
-            elif name == "remote":
+            if name == asks:
                 asked.append([bool(text.strip()) for text in texts])
+            if name in FRACTIONS:
+                parts[name].append(_fractions(texts, decimal_comma, missing=name != "confidence"))
+            elif name == "remote":
                 parts[name].append(_labels([text for text in texts if text.strip()]))
             elif name in _KNOWN:
                 parts[name].append(np.array(texts, object) if name in BESIDE else _labels(texts))
@@ -251,18 +256,19 @@ def _columns(names: Sequence[str], blocks: Iterator[list[Row]], decimal_comma: b
         raise ValueError("there are no samples")
     columns: dict[str, Any] = {name: np.concatenate(arrays) for name, arrays in _of_one_kind(parts).items()}
     known = np.concatenate(asked)
-    if not known.all():
+    if not known.all() and "remote" in columns:
         answers = np.full(len(known), None, object)
-        answers[known] = columns["remote"]
+        answers[known] = columns["remote"]  # refused where there are not as many
         columns["remote"] = answers
-    if np.isnan(columns.get("cost", np.zeros(len(known)))[known]).any():
-        raise ValueError("a cost is missing")
+    for name in FRACTIONS:
+        if np.isnan(columns.get(name, np.zeros(len(known)))[known]).any():
+            raise ValueError(f"{name} is missing in a row")
     return columns
 
 
 def _of_one_kind(parts: dict[str, list[NDArray[Any]]]) -> dict[str, list[NDArray[Any]]]:
     """Where some labels are text, all are. An integer turns into the very text it was read from: see `_labels`."""
-    answers = [name for name in parts if name not in (*_FRACTIONS, *BESIDE)]
+    answers = [name for name in parts if name not in (*FRACTIONS, *BESIDE)]
     if len({part.dtype.kind for name in answers for part in parts[name] if part.size}) <= 1:
         return parts
     return {**parts, **{name: [part.astype(np.str_) for part in parts[name]] for name in answers}}
@@ -332,12 +338,14 @@ def _numbered(where: str, reader: Any) -> Iterator[tuple[int, Row]]:
 def _check_row(where: str, names: Sequence[str], row: Row, decimal_comma: bool) -> None:
     if len(row) != len(names):
         raise InvalidTrace(f"{where}: {len(row)} fields where the header has {len(names)}")
-    offloaded = any(name == "remote" and text.strip() for name, text in zip(names, row, strict=True))
+    asks = "agreed" if "agreed" in names else "remote"
+    offloaded = any(name == asks and text.strip() for name, text in zip(names, row, strict=True))
+    gaps = ("remote", *FRACTIONS[1:])
     for name, text in zip(names, row, strict=True):
-        if name not in _KNOWN or name in BESIDE or (name in ("remote", "cost") and not offloaded and not text.strip()):
+        if name not in _KNOWN or name in BESIDE or (name in gaps and not offloaded and not text.strip()):
             continue
         number = text.replace(",", ".") if decimal_comma else text
-        problem = _fraction_problem(number) if name in _FRACTIONS else label_problem(text.strip())
+        problem = _fraction_problem(number) if name in FRACTIONS else label_problem(text.strip())
         if problem:
             raise InvalidTrace(f"{where}, column {name}: {_SHORT.repr(text)} {problem}")
 
@@ -554,7 +562,9 @@ def read_log(source: Source, columns: Mapping[str, str] | None = None, measure: 
     <Log 'answers': 2 samples, 1 of them offloaded, 0 of which agreed>
     """
     found = read_recorded(source, columns, measure)
-    return found if isinstance(found, Log) else Log(found.confidence, found.local, found.remote, found.cost)
+    if isinstance(found, Log):
+        return found
+    return Log(found.confidence, found.local, found.remote, found.cost, agreed=found.columns.get("agreed"))
 
 
 def read_recorded(

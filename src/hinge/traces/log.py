@@ -1,7 +1,7 @@
 """A production log: the remote's answer is known where the sample was offloaded, and nowhere else.
 
 What was not asked is not made up. The offloaded samples are a `Trace` of their own, which is checked as any other; of
-the rest, confidence and local answer are known.
+the rest, confidence and, where it was recorded, the local answer are known.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hinge.bins import Bins
 from hinge.errors import InvalidTrace
-from hinge.traces.trace import Bools, Floats, Labels, Trace, checked_labels, fractions, one_dimensional
+from hinge.traces.trace import Bools, Floats, Trace, checked_labels, fractions, one_dimensional
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -22,7 +22,8 @@ class Log:
     """A recorded stream in which the remote answered some samples only: `remote` is None for the others.
 
     `offloaded` says which it answered, and `offloads` is the trace of those; `cost` counts where the remote answered.
-    `audit` marks the offloads that checked an answer which would have been accepted, where that is known.
+    `audit` marks the offloads that checked an answer which would have been accepted, where that is known. `agreed`, how
+    far the answers agree, stands in place of the answers or beside them, as in a `Trace`, and has the same gaps.
 
     >>> log = Log([0.4, 0.9, 0.7], ["dog", "cat", "cat"], remote=["cat", None, "cat"])
     >>> log
@@ -32,7 +33,7 @@ class Log:
     """
 
     confidence: Floats
-    local: Labels
+    local: Any  # `Labels`, or None
     offloaded: Bools
     offloads: Trace
     audit: Bools | None
@@ -41,14 +42,24 @@ class Log:
     def __init__(
         self,
         confidence: ArrayLike,
-        local: ArrayLike,
-        remote: Any,
+        local: ArrayLike | None = None,
+        remote: Any = None,
         cost: ArrayLike | None = None,
         audit: ArrayLike | None = None,
         name: str = "",
+        *,
+        agreed: Any = None,
     ) -> None:
-        known, answers = answered(remote)
-        confidences, locals_ = fractions("confidence", confidence), checked_labels("local", local)
+        if agreed is None and (local is None or remote is None):
+            raise InvalidTrace("Log: local and remote must be given, the answers, or agreed, how far these agree")
+        known, answers = answered(agreed if remote is None else remote)
+        agreements = None
+        if agreed is not None:
+            judged, agreements = answered(agreed)
+            if not np.array_equal(known, judged):
+                raise InvalidTrace("Log: remote and agreed must be missing in the same rows")
+        confidences = fractions("confidence", confidence)
+        locals_ = None if local is None else checked_labels("local", local)
         paid = None if cost is None else one_dimensional("cost", cost)
         checks = None if audit is None else _flags(one_dimensional("audit", audit))
         if any(each is not None and len(each) != len(known) for each in (confidences, locals_, paid, checks)):
@@ -56,7 +67,9 @@ class Log:
         if not known.any():
             raise InvalidTrace("Log: the remote answered none of the samples, so nothing is known about it")
         spent = None if paid is None else paid[known]
-        trace = Trace(confidences[known], locals_[known], answers, cost=spent, name=name)
+        answers = None if remote is None else answers
+        local_answers = None if locals_ is None else locals_[known]
+        trace = Trace(confidences[known], local_answers, answers, cost=spent, name=name, agreed=agreements)
         fields = (confidences, locals_, known, trace, checks, trace.name)
         for field, value in zip(Log.__dataclass_fields__, fields, strict=True):
             object.__setattr__(self, field, value)
@@ -69,7 +82,7 @@ class Log:
         return len(self.confidence)
 
     def __repr__(self) -> str:
-        agreed = f"{len(self.offloads)} of them offloaded, {int(self.offloads.agreed.sum())} of which agreed"
+        agreed = f"{len(self.offloads)} of them offloaded, {self.offloads.agreed.sum():.6g} of which agreed"
         return f"<Log {self.name!r}: {len(self)} sample{'s' * (len(self) != 1)}, {agreed}>"
 
 

@@ -1,7 +1,9 @@
 """A recorded stream: for every sample the answers of the local and the remote model, and the local one's confidence.
 
-    confidence, cost        numbers from 0 to 1, kept as float64
-    local, remote, label    integers (kept as int64) or text, in all three the same
+    confidence, cost          numbers from 0 to 1, kept as float64
+    local, remote, label      integers (kept as int64) or text, in all three the same
+    agreed                    how far local agrees with remote, from 0 to 1: in place of the two answers, or beside them
+    local_right, remote_right how far either is right, likewise: in place of the label
 
 A trace is made from columns, from a frame, or from the scores of both models. Rows count from 0. A column that fails
 its check raises `InvalidTrace`, which names the column and the first bad row.
@@ -31,9 +33,10 @@ Floats = NDArray[np.float64]
 Labels = NDArray[Any]  # int64 or str_
 
 NEEDED = ("confidence", "local", "remote")
-OPTIONAL = ("label", "cost")
+OPTIONAL = ("label", "cost", "agreed", "local_right", "remote_right")
+FRACTIONS = ("confidence", "cost", "agreed", "local_right", "remote_right")
 BESIDE = ("audit", "time")  # columns of a file or frame that are about its rows
-_ALSO = {"truth": "label", "timestamp": "time"}  # other names of columns
+_ALSO = {"truth": "label", "timestamp": "time", "agreement": "agreed"}  # other names of columns
 LONGEST_LABEL = 256  # an array of text is as wide as its longest entry, so one endless label would fill the memory
 INTEGERS = np.iinfo(np.int64)
 _SHOWN = 80  # characters of a header that need not be ours
@@ -48,6 +51,8 @@ def check_names(where: str, names: Sequence[str], needed: Collection[str], optio
     hinge.errors.InvalidTrace: log.csv: unknown column 'lable'; did you mean 'label'?
     """
     known, counts = [*needed, *optional], Counter(names)
+    if "agreed" in counts:
+        needed = ("confidence", "agreed")
     absent = [column for column in known if column not in counts]
     for name in names:
         if name not in known and get_close_matches(name.lower(), absent, cutoff=0.75):
@@ -73,7 +78,8 @@ def _likely(name: str, others: Sequence[str]) -> str:
 def renamed(where: str, names: Sequence[Any], columns: Mapping[str, str] | None = None) -> list[str]:
     """The names of a table's columns, ours for those that are ours: as `columns` says, else by name in any case.
 
-    `label` beside `truth` or `source` is the answer that was given, as in what `hinge device --json` prints.
+    `label` beside `truth` or `source` is the answer that was given, as in what `hinge device --json` prints; and
+    `agreement` beside `agreed` or `source` is that of the bin.
 
     >>> renamed("log.csv", ["Confidence", "pred", "label", "truth"], {"local": "pred"})
     ['confidence', 'local', '', 'label']
@@ -90,12 +96,13 @@ def renamed(where: str, names: Sequence[Any], columns: Mapping[str, str] | None 
     answer = "label" not in given and ("truth" in texts or "source" in texts)
     if answer:
         there.discard("label")
+    of_bin = "agreed" in texts or "source" in texts
     result = []
     for name, text in zip(names, texts, strict=True):
         ours = _ALSO.get(text, text)
         if name in theirs_to_ours:
             result.append(theirs_to_ours[name])
-        elif ours in given or (text == "label" and answer):
+        elif ours in given or (text == "label" and answer) or (text == "agreement" and of_bin):
             result.append("")  # another column is taken for it
         else:
             result.append(ours if ours in known and (name == ours or ours not in there) else str(name))
@@ -110,6 +117,8 @@ def fractions(column: str, values: ArrayLike) -> Floats:
     hinge.errors.InvalidTrace: Trace: confidence in row 1 must be from 0 to 1, got nan
     """
     array = one_dimensional(column, values)
+    if array.dtype.kind == "b" and column not in ("confidence", "cost"):
+        return _frozen(array.astype(np.float64))
     if array.dtype.kind not in "fiu":  # one by one, as numpy turns the numbers beside a text into texts
         given: Any = values
         return _frozen(np.array([_fraction(column, row, value) for row, value in enumerate(given)], np.float64))
@@ -273,6 +282,15 @@ def holds_scores(values: Any) -> bool:
     return hasattr(first, "__len__") and not isinstance(first, str)
 
 
+def _holds_labels(values: Any) -> bool:
+    """Whether all values that there are can be labels of one kind."""
+    known = [value for value in values if value is not None]
+    kinds = {_kind_of(value) for value in known}
+    if len(kinds) != 1 or None in kinds:
+        return False
+    return kinds == {"an integer"} or not any(map(label_problem, set(known)))
+
+
 def _rows(name: str, values: Any) -> NDArray[Any]:
     """An array of rows also from a frame's column of lists, which numpy takes for a column of objects."""
     try:
@@ -311,6 +329,7 @@ def _truth(labels: ArrayLike, classes: int) -> NDArray[Any]:
 
 Bools = NDArray[np.bool_]
 _COLUMNS = (*NEEDED, *OPTIONAL)
+_ANSWERS = ("local", "remote", "label")
 
 
 class Table(Protocol):
@@ -327,6 +346,9 @@ class Trace:
     offload cost or would have cost, from 0 to 1; the last two may be None. Answers and truth are integers or text.
     `about` says where the trace comes from: data, models, accuracies, date, script.
 
+    Of tasks whose answers are no labels (`hinge.tasks`), `agreed` says how far the answers agree, and `local_right` and
+    `remote_right` how far they are right, each from 0 to 1; answers and truth may then be None.
+
     >>> trace = Trace([0.9, 0.4, 0.7], ["cat", "dog", "cat"], ["cat", "cat", "cat"], label=["cat", "cat", "dog"])
     >>> trace.agreed
     array([ True, False,  True])
@@ -335,35 +357,55 @@ class Trace:
     >>> Trace([0.9, 1.4], [1, 2], [1, 1])
     Traceback (most recent call last):
     hinge.errors.InvalidTrace: Trace: confidence in row 1 must be from 0 to 1, got 1.4
+    >>> Trace([0.9, 0.4], agreed=[1.0, 0.25]).agreement
+    0.625
     """
 
     confidence: Floats
-    local: Labels
-    remote: Labels
+    local: Any  # `Labels`; or None, which few have to think of: `answers` refuses it
+    remote: Any
     label: Labels | None
     cost: Floats | None
+    agreed: NDArray[Any]  # how far the local answer agrees with the remote's: True and False, or numbers from 0 to 1
+    local_right: NDArray[Any] | None  # how far either is right; None where the truth was not recorded
+    remote_right: NDArray[Any] | None
     name: str
     about: Mapping[str, str]
 
     def __init__(
         self,
         confidence: ArrayLike,
-        local: ArrayLike,
-        remote: ArrayLike,
+        local: ArrayLike | None = None,
+        remote: ArrayLike | None = None,
         label: ArrayLike | None = None,
         cost: ArrayLike | None = None,
         name: str = "",
         about: Mapping[str, str] | None = None,
+        *,
+        agreed: ArrayLike | None = None,
+        local_right: ArrayLike | None = None,
+        remote_right: ArrayLike | None = None,
     ) -> None:
-        self._set("confidence", fractions("confidence", confidence))
-        self._set("local", checked_labels("local", local))
-        self._set("remote", checked_labels("remote", remote))
-        self._set("label", None if label is None else checked_labels("label", label))
-        self._set("cost", None if cost is None else fractions("cost", cost))
+        if local is not None and remote is not None:  # what follows from them follows anew
+            agreed, local_right, remote_right = map(_unless_derived, (agreed, local_right, remote_right))
+        given = {"confidence": confidence, "local": local, "remote": remote, "label": label, "cost": cost}
+        given |= {"agreed": agreed, "local_right": local_right, "remote_right": remote_right}
+        if agreed is None and (local is None or remote is None):
+            raise InvalidTrace("Trace: local and remote must be given, the answers, or agreed, how far these agree")
+        if (local_right is None) != (remote_right is None):
+            raise InvalidTrace("Trace: local_right and remote_right must be given together")
+        for column, values in given.items():
+            check = fractions if column in FRACTIONS else checked_labels
+            self._set(column, None if values is None else check(column, values))
         self._set("name", _checked_name(name))
         self._set("about", MappingProxyType(_checked_about({} if about is None else about)))
         self._check_lengths()
         self._check_kinds()
+        if agreed is None:
+            self._set("agreed", _equal(self.local, self.remote))
+        if local_right is None:
+            self._set("local_right", _equal(self.local, self.label))
+            self._set("remote_right", _equal(self.remote, self.label))
 
     @classmethod
     def from_scores(
@@ -416,23 +458,21 @@ class Trace:
         return cls(**found, name=name, about=about)
 
     @property
-    def agreed(self) -> Bools:
-        """Where the local answer is the remote's."""
-        return _equal(self.local, self.remote)
+    def answers(self) -> tuple[Labels, Labels]:
+        """The local and the remote answers; raises `InvalidTrace` where they were not recorded.
 
-    @property
-    def local_right(self) -> Bools | None:
-        """Where the local answer is the truth; None where the truth was not recorded."""
-        return None if self.label is None else _equal(self.local, self.label)
-
-    @property
-    def remote_right(self) -> Bools | None:
-        """Where the remote answer is the truth; None where the truth was not recorded."""
-        return None if self.label is None else _equal(self.remote, self.label)
+        >>> Trace([0.9], agreed=[0.5], name="boxes").answers
+        Traceback (most recent call last):
+        hinge.errors.InvalidTrace: the trace 'boxes' holds how far the answers agree, and not the answers: it can be ...
+        """
+        if self.local is None or self.remote is None:
+            missing = f"the trace {self.name!r:.50} holds how far the answers agree, and not the answers"
+            raise InvalidTrace(f"{missing}: it can be evaluated, but not answered from")
+        return self.local, self.remote
 
     @property
     def agreement(self) -> float:
-        """The share of samples on which both models agree."""
+        """The share of samples on which both models agree; the mean agreement, where it is a number."""
         return float(self.agreed.mean())
 
     @property
@@ -452,9 +492,9 @@ class Trace:
 
     @property
     def columns(self) -> dict[str, NDArray[Any]]:
-        """The columns that there are, by name."""
+        """The columns that were recorded, by name; not those that follow from the answers."""
         named = ((column, getattr(self, column)) for column in _COLUMNS)
-        return {column: values for column, values in named if values is not None}
+        return {column: values for column, values in named if values is not None and values.dtype.kind != "b"}
 
     def bins_by(self, bins: Bins) -> NDArray[np.int64]:
         """The bin of every sample.
@@ -481,9 +521,9 @@ class Trace:
         size = f"{len(self)} sample{'s' * (len(self) != 1)}"
         return f"<Trace {self.name!r}: {size}, {', '.join(self.columns)}, agreement {self.agreement:.3f}>"
 
-    def __reduce__(self) -> tuple[type[Trace], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
         # Through the constructor, as numpy forgets when pickling that an array is read-only.
-        return Trace, (*(getattr(self, column) for column in _COLUMNS), self.name, dict(self.about))
+        return _restored, (self.columns, self.name, dict(self.about))
 
     def _set(self, field: str, value: object) -> None:
         object.__setattr__(self, field, value)
@@ -498,7 +538,7 @@ class Trace:
     def _check_kinds(self) -> None:
         for column in ("remote", "label"):
             values = getattr(self, column)
-            if values is not None and kind(values) != kind(self.local):
+            if values is not None and self.local is not None and kind(values) != kind(self.local):
                 differ = f"{column} holds {kind(values)} where local holds {kind(self.local)}"
                 raise InvalidTrace(f"Trace: {differ}: number the classes in all, or name them in all")
 
@@ -522,8 +562,10 @@ def standard_columns(
     scored = "local" in ours and "confidence" not in ours and holds_scores(table[names[ours.index("local")]])
     check_names(where, ours, NEEDED[scored:], (*OPTIONAL, *NEEDED[:scored]))
     found = {name: table[theirs] for name, theirs in zip(ours, names, strict=True) if name in (*_COLUMNS, *BESIDE)}
+    if "agreed" in found:  # outputs that are no labels may stand beside it
+        found = {name: values for name, values in found.items() if name not in _ANSWERS or _holds_labels(values)}
     for name in ("local", "remote"):
-        if holds_scores(found[name]):
+        if name in found and holds_scores(found[name]):
             rows = list(found[name])
             scores = _scores(name, [row for row in rows if row is not None])
             largest = iter(scores.argmax(axis=1).tolist())
@@ -571,9 +613,18 @@ def _in_order(values: Any, order: list[int]) -> Any:
     return [values[row] for row in order] if isinstance(values, list) else np.asarray(values)[order]
 
 
-def _equal(one: Labels, other: Labels) -> Bools:
-    equal: Bools = one == other
-    return equal
+def _equal(one: Labels | None, other: Labels | None) -> Bools | None:
+    return None if one is None or other is None else _frozen(one == other)
+
+
+def _unless_derived(values: Any) -> Any:
+    """What was given, and not found by `_equal`: `dataclasses.replace` passes that on."""
+    derived = isinstance(values, np.ndarray) and values.dtype.kind == "b" and not values.flags.writeable
+    return None if derived else values
+
+
+def _restored(columns: dict[str, Any], name: str, about: dict[str, str]) -> Trace:
+    return Trace(**columns, name=name, about=about)
 
 
 def _checked_name(name: object) -> str:

@@ -1,0 +1,226 @@
+"""Real pairs beyond image labels: which confidence measure to trust, and what the policies cost with it.
+
+The traces are recorded by training/intents.py and its neighbours, which also keep every confidence measure of every
+sample, in benchmarks/regrets/measures. Sedna's filters are our own rendering of KubeEdge Sedna's
+`sedna.algorithms.hard_example_mining` with its defaults: a sample is hard, and offloaded, where
+
+- Threshold: the mean of its scores is below 0.5;
+- IBT: at least half of its scores are 0.5 or less;
+- CrossEntropy: 1 less the entropy of the class probabilities, over its largest value, is below 0.5.
+
+A sample without any score is never hard.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.report import SPREAD, spread
+from hinge import Trace, UniformBins, load_trace, simulate
+from hinge.policies import Need, policy_class
+from hinge.simulation import lineup
+from hinge.simulation.evaluate import FITTED
+from hinge.simulation.sources import FixedCosts, Shuffled
+from hinge.theory import significant_dips
+from hinge.theory.estimate import monotone
+
+HORIZON = 100_000
+BINS = 16
+COSTS = (0.1, 0.2, 0.3, 0.5)
+COST = 0.2  # of the table of all policies
+DEFAULT, REFERENCE = "sentinel", "hi-lcb"
+WITHIN, AT_MOST = 0.02, 0.4  # the goals: of the best threshold's cost, and of HI-LCB's regret
+MEASURES = Path(__file__).parent / "measures"
+HARD_BELOW = 0.5  # every default of Sedna's
+
+Reals = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+class Pair(NamedTuple):
+    """A trace, and how sure the local model was by every measure."""
+
+    trace: Trace
+    measures: Mapping[str, Reals]
+
+
+def pairs() -> list[Pair]:
+    """All that were recorded."""
+    found = []
+    for path in sorted(MEASURES.glob("*.npz")):
+        with np.load(path) as stored:
+            found.append(Pair(load_trace(path.stem), {name: stored[name].astype(np.float64) for name in stored.files}))
+    return found
+
+
+# -- measures ---------------------------------------------------------------------------------------------------------
+
+
+def measure_row(pair: Pair, name: str) -> str:
+    """Agreement by sixths of the samples, from the least sure; how far it falls, and how far confidence is off."""
+    sure, agreed = pair.measures[name], pair.trace.agreed.astype(np.float64)
+    sixths = np.array_split(np.argsort(sure, kind="stable"), 6)
+    shown = " ".join(f"{agreed[rows].mean():.2f}" for rows in sixths)
+    bins = np.minimum((sure * BINS).astype(np.int64), BINS - 1)
+    rows = np.bincount(bins, minlength=BINS)
+    means, sureness = (np.bincount(bins, each, BINS) / np.maximum(rows, 1) for each in (agreed, sure))
+    weights = rows / rows.sum()
+    there = rows > 0
+    violation = float(weights[there] @ np.abs(means[there] - monotone(means[there], rows[there])))
+    error = float(weights @ np.abs(means - sureness))
+    dips = significant_dips(bins, pair.trace.agreed, BINS, COST)
+    falls = ", ".join(f"bin {dip.bin}" for dip in dips) or "–"
+    return f"| {name} | {shown} | {violation:.4f} | {falls} | {error:.3f} |"
+
+
+# -- costs ------------------------------------------------------------------------------------------------------------
+
+
+def best_threshold_cost(trace: Trace, cost: float) -> float:
+    """The least cost per sample of a fixed threshold on the confidence itself, in hindsight.
+
+    Of samples in order of confidence, those before the threshold are offloaded: min_k (γ k + Σ_{i≥k} (1 − a_i)) / n.
+    Equal confidences go together.
+    """
+    order = np.argsort(trace.confidence, kind="stable")
+    sure, wrong = trace.confidence[order], 1.0 - trace.agreed[order].astype(np.float64)
+    accepted = np.concatenate((np.cumsum(wrong[::-1])[::-1], [0.0]))
+    between = np.concatenate(([True], sure[1:] > sure[:-1], [True]))
+    costs = cost * np.arange(len(sure) + 1) + accepted
+    return float(costs[between].min() / len(sure))
+
+
+def filters(pair: Pair, nothing: bool = False) -> dict[str, Flags]:
+    """Which samples are hard, by those of Sedna's filters that the pair's scores allow; `nothing`: without a score."""
+    sure, found = pair.measures, {}
+    mean = sure.get("mean word score", sure.get("answer probability"))
+    if mean is not None:
+        found["Threshold"] = mean < HARD_BELOW
+    if "words scored above 0.5" in sure:
+        found["IBT"] = sure["words scored above 0.5"] <= HARD_BELOW
+    if "option entropy" in sure:
+        found["CrossEntropy"] = sure["option entropy"] < HARD_BELOW
+    scored = pair.trace.confidence > 0.0
+    return {name: np.where(scored, hard, nothing) for name, hard in found.items()}
+
+
+def filter_cost(trace: Trace, hard: Flags, cost: float) -> float:
+    """The cost per sample of offloading what is hard."""
+    return float(np.where(hard, cost, 1.0 - trace.agreed.astype(np.float64)).mean())
+
+
+class Cell(NamedTuple):
+    """A pair at a cost."""
+
+    pair: Pair
+    cost: float
+    default: Reals  # cost per sample, run by run
+    share: float  # offloaded by the default
+    agreement: float  # of what the default answers with the remote
+    threshold: float
+    sedna: Mapping[str, float]
+    ratio: float  # of the default's regret to HI-LCB's
+
+    @property
+    def over(self) -> float:
+        return float(self.default.mean() / self.threshold - 1.0)
+
+    @property
+    def met(self) -> bool:
+        cheaper = all(self.default.mean() < cost for cost in self.sedna.values())
+        return self.over <= WITHIN and cheaper and self.ratio <= AT_MOST
+
+
+def cell(pair: Pair, cost: float, runs: int) -> Cell:
+    source = Shuffled(pair.trace, UniformBins(BINS), FixedCosts(cost))
+    results = simulate(lineup([DEFAULT, REFERENCE], source, offload_cost=cost, horizon=HORIZON), source, HORIZON, runs)
+    default, reference = results[DEFAULT], results[REFERENCE]
+    ratio = float(default.regret[:, -1].mean() / reference.regret[:, -1].mean())
+    sedna = {name: filter_cost(pair.trace, hard, cost) for name, hard in filters(pair).items()}
+    share, agreement = (float(each[:, -1].mean()) for each in (default.offload_fraction, default.accuracy))
+    costs = default.cost_per_sample[:, -1]
+    return Cell(pair, cost, costs, share, agreement, best_threshold_cost(pair.trace, cost), sedna, ratio)
+
+
+def unscored(pair: Pair) -> str:
+    """What the filters would cost if they offloaded the samples without a score, too."""
+    none = pair.trace.confidence == 0.0
+    if not none.any():
+        return "Every sample has a score."
+    costs = {name: filter_cost(pair.trace, hard, COST) for name, hard in filters(pair, nothing=True).items()}
+    said = f"{none.sum()} samples have no score, and agree {pair.trace.agreed[none].mean():.2f}. If Sedna's filters"
+    return f"{said} offloaded them: {', '.join(f'{name} {cost:.4f}' for name, cost in costs.items())} at cost {COST}."
+
+
+def cost_row(found: Cell) -> str:
+    sedna = ", ".join(f"{name} {cost:.4f}" for name, cost in found.sedna.items())
+    ours = f"{found.default.mean():.4f} | {found.threshold:.4f} | {found.over:+.1%} | {sedna} | {found.ratio:.2f}"
+    said = "yes" if found.met else "**no**"
+    return f"| {found.cost} | {found.share:.1%} | {found.agreement:.2%} | {ours} | {said} |"
+
+
+def mark(name: str) -> str:
+    """A dagger for what knows more than a device can."""
+    hindsight = name == "oracle" or name in FITTED
+    return " †" if hindsight or Need.AGREEMENT in policy_class(name).needs else ""
+
+
+def policy_rows(pair: Pair, runs: int) -> list[str]:
+    """The regret of every policy, the default first, then from the least."""
+    source = Shuffled(pair.trace, UniformBins(BINS), FixedCosts(COST))
+    policies = lineup(["all"], source, offload_cost=COST, horizon=HORIZON)
+    results = simulate(policies, source, HORIZON, runs)
+    order = sorted(results, key=lambda name: (name != DEFAULT, results[name].regret[:, -1].mean()))
+    base = results[REFERENCE].regret[:, -1].mean()
+    return [
+        f"| {name}{mark(name)} | {spread(results[name].regret[:, -1])} "
+        f"| {results[name].regret[:, -1].mean() / base:.2f} "
+        f"| {results[name].offload_fraction[:, -1].mean():.1%} | {results[name].accuracy[:, -1].mean():.2%} |"
+        for name in order
+    ]
+
+
+def report(quick: bool) -> list[str]:
+    """The tables as Markdown."""
+    runs, costs = (2, COSTS[1:2]) if quick else (10, COSTS)
+    lines = [
+        "## Real pairs",
+        "",
+        f"Every row of a trace once in each pass, shuffled, up to T = {HORIZON}; {BINS} uniform bins, known cost,",
+        f"{runs} runs; {SPREAD}. Agreement by sixths: from the sixth of the samples of which the local model is",
+        "least sure to the surest. Fall: mean distance of the bins' agreement from the closest curve that never falls.",
+        "Dips: bins that fall by more than chance. ECE: mean distance of confidence and agreement. The default is",
+        "compared with the best fixed threshold on the confidence itself, in hindsight, and with Sedna's filters at",
+        "their defaults.",
+        "†: knows more than a device can: fitted to the trace in hindsight, or told about accepted samples, too.",
+        f"Goals: at most {WITHIN:.0%} above the threshold, below every filter, regret at most {AT_MOST} × HI-LCB's.",
+        "",
+    ]
+    for pair in pairs():
+        about = pair.trace.about
+        lines += [
+            f"### {pair.trace.name}",
+            "",
+            f"{about['samples']}. Local: {about['local']}, right {about['local accuracy']}. Remote: {about['remote']},",
+            f"right {about['remote accuracy']}. They agree: {about['agreement']}. The trace's confidence is the",
+            f"{about['confidence']}.",
+            "",
+            "| measure | agreement by sixths | fall | dips | ECE |",
+            "|---" * 5 + "|",
+            *(measure_row(pair, name) for name in pair.measures),
+            "",
+            "| cost | offloaded | agreement | its cost | best threshold | over it | Sedna | × HI-LCB | goals met |",
+            "|---" * 9 + "|",
+            *(cost_row(cell(pair, cost, runs)) for cost in costs),
+            "",
+            unscored(pair),
+            "",
+            f"| policy, cost {COST} | regret | × HI-LCB | offloaded | agreement |",
+            "|---" * 5 + "|",
+            *policy_rows(pair, runs),
+            "",
+        ]
+    return lines

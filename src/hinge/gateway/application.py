@@ -1,0 +1,94 @@
+"""What gateways of all protocols share: the device on the page and in the metrics, and the headers of answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from hinge.device.answer import Answer
+from hinge.device.async_device import AsyncDevice
+from hinge.device.metrics import DeviceCollector
+from hinge.device.reporter import Reporter
+from hinge.errors import printable
+from hinge.server.app import App, Exchange
+from hinge.server.connections import Listener
+from hinge.server.live import read_report
+from hinge.server.observability import Metrics
+from hinge.server.server import BaseServer
+
+NAME = "gateway"  # on the page, and in metrics
+IN_FLIGHT = 64  # offloads at the same time
+REPORT_S = 0.5
+_MAX_REASON = 400  # characters
+
+T = TypeVar("T")
+
+
+class GatedApp(App):
+    """An application whose answers are a device's."""
+
+    def __init__(
+        self,
+        server: BaseServer,
+        services: Mapping[str, Any],
+        device: AsyncDevice,
+        *,
+        metrics: Metrics,
+        listener: Listener,
+    ) -> None:
+        limits, log = server.limits, server.log
+        super().__init__(
+            services, server.token, server.insecure, limits=limits, metrics=metrics, log=log, listener=listener
+        )
+        self.device = device
+        self._reporter = Reporter(device, None, NAME)
+        metrics.registry.register(DeviceCollector(device))
+
+    async def close(self) -> None:
+        """Wait for offloads in flight, then close the device."""
+        await super().close()
+        await self.device.close()
+
+    async def keep_page(self) -> None:
+        """Keep the page up to date, until cancelled."""
+
+        def made() -> Any:
+            return read_report(NAME, msgspec.json.encode(self._reporter.report()))
+
+        while True:
+            await asyncio.sleep(REPORT_S)
+            self._reports.put(NAME, await asyncio.to_thread(made), "127.0.0.1")
+
+    async def until_gone(self, exchange: Exchange, work: Coroutine[Any, Any, T]) -> T:
+        """Do the work of a request, which ends if the client hangs up, and with it that of the servers."""
+        working = asyncio.ensure_future(work)
+        exchange.connection.cancels(working)
+        try:
+            return await working
+        except asyncio.CancelledError:
+            exchange.connection.check()
+            raise
+
+    def gated(self, answers: Sequence[Answer]) -> dict[str, str]:
+        """The headers of answers that the gate decided on."""
+        for answer in answers:
+            self._reporter.saw(answer)
+        sources = {answer.source for answer in answers}
+        return {
+            **because(sources.pop() if len(sources) == 1 else "both", answers[0].reason),
+            "hinge-confidence": f"{min(answer.confidence for answer in answers):.4f}",
+            "hinge-cost": f"{sum(answer.cost for answer in answers):.6g}",
+        }
+
+
+def because(source: str, reason: str) -> dict[str, str]:
+    """The headers that say who answered, and why.
+
+    >>> because("local", "Not gated: it is a stream.")
+    {'hinge-answered-by': 'local', 'hinge-reason': 'Not gated: it is a stream.'}
+    """
+    plain = printable(reason, _MAX_REASON).encode("ascii", "replace").decode()
+    return {"hinge-answered-by": source, "hinge-reason": plain}

@@ -1,0 +1,104 @@
+"""Short text of a language model: an option, a number, the fields of a JSON object, or a few words.
+
+    output        {"text": …, "logprobs": […]}, the log-probability of each token, and for the measure "margin" "top",
+                  those of the likeliest first tokens; or {"text": …, "confidence": …}; or the text, taken for sure
+    answer        the text; of options the one that it is
+    confidence    the geometric mean of the tokens' probabilities; the least of them; or by how much the first token's
+                  exceeds that of the next likely one; 0 where the text is empty, no option, no number, no JSON object
+    agreement     1 where the two are the same but for case, white space, quotes and a full stop, else 0; the same
+                  option; the same last number; the share of fields that are the same
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from math import exp, isclose
+from typing import Any, Literal
+
+from hinge.tasks.task import LEAST, numbers, sureness, text_of
+
+_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+
+
+class ShortText:
+    """A short text; `form` says what is compared in it, `options` what it may be, and `measure` how sure it is.
+
+    >>> task = ShortText(options=["yes", "no"])
+    >>> task.answer(" Yes."), task.agreement("yes", "no"), task.confidence("maybe")
+    ('yes', 0.0, 0.0)
+    >>> ShortText("number").agreement("So it costs $1,200.", "#### 1200")
+    1.0
+    >>> ShortText("json").agreement('{"size": "XL", "count": 2}', '{"size": "xl", "count": 3}')
+    0.5
+    >>> round(ShortText(measure="least").confidence({"text": "Paris", "logprobs": [-0.1, -0.7]}), 3)
+    0.497
+    """
+
+    def __init__(
+        self,
+        form: Literal["text", "number", "json"] = "text",
+        *,
+        options: Sequence[str] | None = None,
+        measure: Literal["mean", "least", "margin"] = "mean",
+    ) -> None:
+        if form not in ("text", "number", "json"):
+            raise ValueError(f"ShortText: form must be 'text', 'number' or 'json', got {form!r}")
+        if measure not in ("mean", "least", "margin"):
+            raise ValueError(f"ShortText: measure must be 'mean', 'least' or 'margin', got {measure!r}")
+        if isinstance(options, str) or not all(isinstance(each, str) for each in options or ()):
+            raise TypeError(f"ShortText: options must be a list of texts, got {options!r}")
+        self.form, self.measure = form, measure
+        self.options = tuple(options or ())
+        self._options = {normalised(option): option for option in options or ()}
+
+    def answer(self, output: Any) -> str:
+        """The text, or the option that it is."""
+        text = text_of("ShortText", output)
+        return self._options.get(normalised(text), text)
+
+    def confidence(self, output: Any) -> float:
+        """How likely the tokens are; 0 where they are no answer."""
+        text = text_of("ShortText", output)
+        if self._read(text) is None or (self._options and normalised(text) not in self._options):
+            return 0.0
+        if self.measure == "mean" or not isinstance(output, dict) or "confidence" in output:
+            return sureness("ShortText", output)
+        if self.measure == "least":
+            return max(LEAST, min(1.0, exp(min(numbers("ShortText", "logprobs", output.get("logprobs"), high=0.001)))))
+        first, second, *_ = [*sorted(numbers("ShortText", "top", output.get("top"), high=0.001), reverse=True), -1e9]
+        return max(LEAST, min(1.0, exp(first) - exp(second)))
+
+    def agreement(self, local: str, remote: str) -> float:
+        """1 or 0; of JSON the share of the fields of either that are the same in both."""
+        one, other = self._read(local), self._read(remote)
+        if one is None or other is None:
+            return float(local == remote)
+        if isinstance(one, dict):
+            fields = one.keys() | other.keys()
+            same = sum(field in one and field in other and one[field] == other[field] for field in fields)
+            return same / len(fields) if fields else 1.0
+        return float(isclose(one, other, rel_tol=1e-9) if isinstance(one, float) else one == other)
+
+    def _read(self, text: str) -> Any:
+        """What is compared; None where there is no such thing."""
+        if self.form == "text":
+            return normalised(text) or None
+        if self.form == "number":
+            found = _NUMBER.findall(text)
+            return float(found[-1].replace(",", "")) if found else None
+        try:
+            fields = json.loads(text[text.index("{") : text.rindex("}") + 1])  # words or a fence may stand around it
+        except (ValueError, RecursionError):
+            return None
+        return {name: normalised(value) if isinstance(value, str) else value for name, value in fields.items()}
+
+
+def normalised(text: str) -> str:
+    """A text in lower case, without quotes and full stops around it, every white space one blank.
+
+    >>> normalised(' "Book\\n a  Flight." ')
+    'book a flight'
+    """
+    return " ".join(text.casefold().split()).strip(" .!\"'`*")

@@ -1,0 +1,58 @@
+"""The command `gateway`: what it refuses, and a gateway in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tests.support.chat_server import ChatStandIn, dead_url
+from tests.support.commands import Captured, refusal
+
+SERVERS = ["--local", "http://127.0.0.1:1/v1", "--remote", "http://127.0.0.1:2/v1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ([], "--local and --remote must name the two servers"),
+        (["--local", "here", "--remote", "http://there/v1"], "--local: url must start with http:// or https://"),
+        ([*SERVERS, "--task", "options:yes"], "must name two options or more"),
+        ([*SERVERS, "--task", "labels"], "--task labels: must be 'number', 'json', 'text' or 'options:A,B,C'"),
+        ([*SERVERS, "--deadline-s", "0"], "--deadline-s must be > 0"),
+        ([*SERVERS, "--offload-cost", "2"], "--offload-cost must be from 0 to 1"),
+        ([*SERVERS, "--host", "0.0.0.0", "--port", "0"], "--host must be local, as 0.0.0.0 lets others in"),
+        ([*SERVERS[:2], "--remote", "https://there/v1", "--ca", "ca.pem"], "ca.pem"),
+        ([*SERVERS, "--protocol", "oip", "--task", "text"], "--task, --confidence and --otherwise are for chats"),
+        ([*SERVERS, "--protocol", "oip", "--remote-model", "m"], "--local-model and --remote-model must name"),
+        (["--protocol", "oip", "--local", "none.onnx", *SERVERS[2:], "--remote-model", "m"], "none.onnx"),
+    ],
+)
+def test_what_cannot_work_is_refused(options: list[str], problem: str, capsys: Captured) -> None:
+    assert problem in refusal(capsys, "gateway", *options)
+
+
+@pytest.mark.server
+def test_a_gateway_in_a_process_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("the-key\n")
+    with ChatStandIn("42") as local, dead_url() as remote:
+        servers = ["--local", local.base_url, "--remote", remote, "--local-key-file", str(tmp_path / "key")]
+        gate = ["--task", "number", "--local-model", "small", "--at-most", "0.5", "--state", str(tmp_path / "state")]
+        command = [sys.executable, "-m", "hinge", "gateway", *servers, *gate, "--port", "0", "--log-level", "error"]
+        environment = {**os.environ, "HINGE_REMOTE_KEY": "another"}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
+            assert process.stdout is not None
+            base_url = process.stdout.readline().split()[-1]
+            body = json.dumps({"model": "any", "messages": [{"role": "user", "content": "6 times 7?"}]}).encode()
+            asked = Request(f"{base_url}/chat/completions", body, {"content-type": "application/json"})
+            with urlopen(asked, timeout=30) as response:
+                assert json.loads(response.read())["choices"][0]["message"]["content"] == "42"
+                assert response.headers["hinge-answered-by"] == "local"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+        assert (local.requests[0]["model"], local.keys) == ("small", ["Bearer the-key"])
+        assert (tmp_path / "state").is_dir()

@@ -1,0 +1,177 @@
+"""Devices of tasks other than classification: what they answer, learn, log and record."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hinge
+from hinge import AsyncDevice, Device, Gate, Isotonic, Trace, load_trace, margin
+from hinge.errors import InvalidModel, InvalidTrace
+from hinge.tasks import OCR, Classification, Detection, Regression, Transcription
+from hinge.traces import read_log
+
+CAT = {"box": [0.0, 0.0, 10.0, 10.0], "label": "cat", "score": 0.8}
+DOG = {"box": [20.0, 0.0, 30.0, 10.0], "label": "dog", "score": 0.7}
+
+
+def one(device: Any, sample: Any) -> Any:
+    answer = device.infer(sample)
+    return asyncio.run(answer) if asyncio.iscoroutine(answer) else answer
+
+
+def close(device: Any) -> None:
+    closing = device.close()
+    if asyncio.iscoroutine(closing):
+        asyncio.run(closing)
+
+
+@pytest.mark.parametrize("kind", [Device, AsyncDevice])
+def test_a_device_learns_how_far_answers_agree(kind: Any) -> None:
+    device = kind(lambda _: [CAT], lambda _: [CAT, DOG], Gate(offload_cost=0.5), task=Detection(), deadline_s=30)
+    answer = one(device, 0)
+    assert (answer.label, answer.local, answer.source) == ([CAT, DOG], [CAT], "remote")
+    assert (answer.confidence, answer.bin, answer.agreed) == (0.8, 12, 2 / 3)
+    assert device.policy.state()["evidence"]["agreements"][12] == device.status.agreed == 2 / 3
+    close(device)
+
+
+def test_what_is_no_answer_has_a_confidence_of_0_and_is_offloaded() -> None:
+    with Device(lambda _: "", lambda _: "Exit", Isotonic(16, offload_cost=0.3), task=OCR(), deadline_s=30) as device:
+        answers = [device.infer(0) for _ in range(30)]
+    assert {(answer.confidence, answer.bin, answer.source) for answer in answers} == {(0.0, 0, "remote")}
+
+
+def test_a_remote_whose_answer_is_malformed_is_not_learned_from() -> None:
+    with Device(lambda _: [CAT], lambda _: "[{]", Gate(offload_cost=0.5), task=Detection(), deadline_s=30) as device:
+        answer = device.infer(0)
+        assert (answer.source, answer.label, answer.agreed, device.policy.learned) == ("local", [CAT], None, 0)
+        assert "Detection: an answer in text must be JSON" in str(answer.fault)
+
+
+def test_an_answer_may_come_as_json() -> None:
+    with Device(lambda _: [CAT], lambda _: json.dumps([CAT]), Gate(offload_cost=0.5), task=Detection()) as device:
+        assert device.infer(0).agreed == 1.0
+
+
+def test_a_local_model_that_gives_no_output_of_the_task_is_named() -> None:
+    device = Device(lambda _: [{"box": [0, 0, 1]}], lambda _: [], Gate(offload_cost=0.5), task=Detection())
+    with device, pytest.raises(InvalidModel, match="the local model: Detection: box 0 must be"):
+        device.infer(0)
+
+
+def test_an_agreement_out_of_range_is_refused() -> None:
+    class Wild(Regression):
+        def agreement(self, local: float, remote: float) -> float:
+            return 2.0
+
+    with Device(lambda _: 1.0, lambda _: 1.0, Gate(offload_cost=0.5), task=Wild(1.0), deadline_s=30) as device:
+        answer = device.infer(0)
+    assert (answer.source, device.policy.learned) == ("local", 0)
+    assert "agreement must be from 0 to 1, got 2.0" in str(answer.fault)
+
+
+def test_the_state_names_the_confidence_of_the_task(tmp_path: Path) -> None:
+    with Device(lambda _: [CAT], lambda _: [CAT], Gate(offload_cost=0.5), task=Detection(), state=tmp_path) as device:
+        device.infer(0)
+        assert device.gate.state()["confidence"]["function"] == "hinge.tasks.detection:Detection.confidence"
+    with pytest.raises(hinge.InvalidState, match="was made with confidence"):
+        Device(lambda _: [0.0, 1.0], lambda _: 1, Gate(offload_cost=0.5), state=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"task": object()}, "Device: task must have answer, confidence and agreement"),
+        ({"task": Detection}, "Device: task must have answer, confidence and agreement"),
+        ({"task": Detection(), "labels": ["cat"]}, "Device: labels are the task's"),
+        ({"task": Detection(), "gate": Gate(offload_cost=0.5, confidence=margin)}, "confidence is the task's"),
+    ],
+)
+def test_what_contradicts_the_task_is_refused(options: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        Device(lambda _: [CAT], lambda _: [CAT], **({"gate": Gate(offload_cost=0.5)} | options))
+
+
+def test_classification_is_the_task_unless_another_is_given() -> None:
+    given: Any = {"gate": Gate(offload_cost=0.5), "task": Classification(["cat", "dog"])}
+    usual: Any = {"gate": Gate(offload_cost=0.5), "labels": ["cat", "dog"]}
+    found = []
+    for options in (given, usual):
+        with Device(lambda sample: [0.0, sample], lambda sample: int(sample > 1), deadline_s=30, **options) as device:
+            found.append([device.infer(sample).as_dict() for sample in (3.0, 0.5, 3.0)])
+    assert found[0] == found[1]
+
+
+def test_the_truth_counts_in_part_and_shifts_the_cost() -> None:
+    task = Transcription()
+    with Device(lambda _: "turn on", lambda _: "turn it on", Isotonic(16, offload_cost=0.3), task=task) as device:
+        answer = device.infer(0)
+        device.truth(answer, "turn it up")
+        assert device.status.right == pytest.approx(2 / 3)
+        # Local and remote differ by 1/3 of the words; by the truth, the remote is better by 1/3.
+        assert device.policy.shifted_cost == pytest.approx(hinge.costs.shifted_cost(0.3, 1 / 3, 1 / 3))
+        with pytest.raises(ValueError, match="Device: label must be a possible answer"):
+            device.truth(answer, 7)
+
+
+# -- logs and traces --------------------------------------------------------------------------------------------------
+
+
+def test_the_log_of_a_device_can_be_evaluated(tmp_path: Path) -> None:
+    gate, task = Gate(offload_cost=0.4), Detection()
+    with Device(lambda _: [CAT], lambda _: [CAT, DOG], gate, task=task, deadline_s=30) as device:
+        answers = [device.infer(0) for _ in range(300)]
+    path = tmp_path / "answers.jsonl"
+    path.write_text("".join(json.dumps(answer.as_dict()) + "\n" for answer in answers))
+    log = read_log(path)
+    asked = [answer for answer in answers if answer.source == "remote"]
+    assert 0 < len(asked) < 300
+    assert (len(log), len(log.offloads)) == (300, len(asked))
+    assert log.offloads.agreement == pytest.approx(2 / 3)
+    found = hinge.evaluate(log, ["sentinel", "always-local"], offload_cost=0.4, runs=2)
+    low, high = (found.figures()[1][end] for end in ("cost_low", "cost_high"))
+    assert low < 1 / 3 < high
+
+
+def test_what_is_recorded_of_a_task(tmp_path: Path) -> None:
+    texts, truth = ["turn on", "turn off", ""], ["turn it on", "turn off", "stop"]
+    trace = hinge.record(
+        lambda k: {"text": texts[k], "logprobs": [-0.1]},
+        lambda k: ["turn it on", "turn off", "stop now"][k],
+        range(3),
+        truth,
+        task=Transcription(),
+        out=tmp_path / "speech.npz",
+    )
+    assert trace.agreed.tolist() == pytest.approx([2 / 3, 1.0, 0.0])
+    assert trace.columns["local_right"].tolist() == pytest.approx([2 / 3, 1.0, 0.0])
+    assert trace.columns["remote_right"].tolist() == pytest.approx([1.0, 1.0, 0.0])
+    assert trace.confidence.tolist() == pytest.approx([0.9048374, 0.9048374, 0.0])
+    assert [*trace.columns] == ["confidence", "remote", "label", "agreed", "local_right", "remote_right"]
+    assert hinge.read_trace(tmp_path / "speech.npz") == trace
+
+
+def test_a_recording_of_a_task_goes_on(tmp_path: Path) -> None:
+    def local(k: int) -> Any:
+        if k == 40 and len(calls) == 0:
+            calls.append(k)
+            raise KeyboardInterrupt
+        return [CAT] * (k % 2)
+
+    calls: list[int] = []
+    recording: dict[str, Any] = {"samples": range(50), "task": Detection(), "batch": 10, "out": tmp_path / "boxes.npz"}
+    with pytest.raises(KeyboardInterrupt):
+        hinge.record(local, lambda _: [CAT], **recording)
+    trace = hinge.record(local, lambda _: [CAT], **recording)
+    assert trace.agreed.tolist() == [0.0, 1.0] * 25
+    assert [*trace.columns] == ["confidence", "agreed"]
+
+
+def test_answers_cannot_be_had_from_a_trace_that_has_none() -> None:
+    trace = Trace([0.5], agreed=[0.5], name="boxes")
+    with pytest.raises(InvalidTrace, match="the trace 'boxes' holds how far the answers agree, and not the answers"):
+        hinge.models.base.Recorded(trace)
+    assert load_trace("fashion").answers[0][0] == 9

@@ -1,0 +1,336 @@
+"""The gateway for chat completions, between stand-ins that answer or misbehave."""
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+import openai
+import pytest
+
+from hinge import Gate
+from hinge.gateway import ChatGateway, ChatServer
+from hinge.tasks import ShortText
+from tests.support.chat_server import FAILURES, ChatStandIn, dead_url
+
+MESSAGES = [{"role": "user", "content": "Is water wet? Answer yes or no."}]
+CHAT = "/v1/chat/completions"
+WAIT_S = 20.0
+
+
+@contextmanager
+def gateway(local: str, remote: str, **settings: Any) -> Iterator[ChatGateway]:
+    chosen = {
+        "gate": Gate(offload_cost=0.5),
+        "task": ShortText(options=["yes", "no"]),
+        "deadline_s": WAIT_S,
+        **settings,
+    }
+    with ChatGateway(ChatServer(local), ChatServer(remote), log_level="error", **chosen) as served:
+        yield served
+
+
+@pytest.fixture
+def local() -> Iterator[ChatStandIn]:
+    with ChatStandIn("yes") as server:
+        yield server
+
+
+@pytest.fixture
+def remote() -> Iterator[ChatStandIn]:
+    with ChatStandIn("no") as server:
+        yield server
+
+
+class Answer:
+    """A response, read at once."""
+
+    def __init__(self, response: http.client.HTTPResponse) -> None:
+        self.status, self.body = response.status, response.read()
+        self.by, self.reason = response.getheader("hinge-answered-by"), response.getheader("hinge-reason")
+        self.confidence, self.cost = response.getheader("hinge-confidence"), response.getheader("hinge-cost")
+        self.json: Any = json.loads(self.body)
+
+    @property
+    def text(self) -> str:
+        text: str = self.json["choices"][0]["message"]["content"]
+        return text
+
+
+class Client:
+    """A connection to a gateway, closed when the test ends."""
+
+    opened: ClassVar[list[http.client.HTTPConnection]] = []
+
+    def __init__(self, url: str, wait_s: float = WAIT_S) -> None:
+        self._connection = http.client.HTTPConnection(str(urlsplit(url).netloc), timeout=wait_s)
+        self.opened.append(self._connection)
+
+    def chat(self, **fields: Any) -> Answer:
+        return Answer(self.open(json.dumps({"model": "any", "messages": MESSAGES, **fields}).encode()))
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def open(self, body: bytes, method: str = "POST", path: str = CHAT, **headers: str) -> http.client.HTTPResponse:
+        self._connection.request(method, path, body, {"content-type": "application/json", **headers})
+        return self._connection.getresponse()
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    while Client.opened:
+        Client.opened.pop().close()
+
+
+def count(served: ChatGateway, name: str) -> float:
+    """A figure of the device, as Prometheus would read it."""
+    with urlopen(f"{served.url}/metrics", timeout=WAIT_S) as page:
+        lines = [line for line in page.read().decode().splitlines() if line.startswith(f"{name} ")]
+    return float(lines[0].split()[1])
+
+
+# -- gated ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_openai_client_works_unmodified(local: ChatStandIn, remote: ChatStandIn) -> None:
+    with gateway(local.base_url, remote.base_url) as served, ExitStack() as stack:
+        client: Any = stack.enter_context(
+            openai.OpenAI(base_url=f"{served.url}/v1", api_key="unused", timeout=WAIT_S, max_retries=0)
+        )
+        raw = client.chat.completions.with_raw_response.create(model="any", messages=MESSAGES)
+        assert raw.headers["hinge-answered-by"] == "remote"
+        answer = raw.parse()
+        assert (answer.choices[0].message.content, answer.choices[0].logprobs) == ("no", None)
+        assert [model.id for model in client.models.list()] == ["yes"]
+        with pytest.raises(openai.BadRequestError, match="messages"):
+            client.chat.completions.create(model="any", messages=[])
+        with client.chat.completions.create(model="any", messages=MESSAGES, stream=True) as pieces:
+            assert len(list(pieces)) == 2
+
+
+def test_the_gate_learns_from_offloads_and_then_accepts(local: ChatStandIn, remote: ChatStandIn) -> None:
+    remote.text = " Yes.\n"
+    with gateway(local.base_url, remote.base_url) as served:
+        client = Client(served.url)
+        answers = [client.chat() for _ in range(40)]
+        assert (answers[0].by, answers[0].text, answers[0].cost) == ("remote", " Yes.\n", "0.5")
+        assert (answers[-1].by, answers[-1].text, answers[-1].cost) == ("local", "yes", "0")
+        assert answers[-1].confidence == "0.9048"  # e^-0.1
+        assert "is accepted" in str(answers[-1].reason)
+        by_remote = sum(answer.by == "remote" for answer in answers)
+        assert len(remote.requests) == by_remote == count(served, "hinge_agreements_total") < 40
+        assert count(served, "hinge_samples_total") == len(local.requests) == 40
+
+
+def test_the_request_reaches_both_as_it_came_but_for_log_probabilities(local: ChatStandIn, remote: ChatStandIn) -> None:
+    fields = {"temperature": 0.5, "seed": 7, "max_tokens": 3, "user": "me", "grammar": 'root ::= "yes"'}
+    with gateway(local.base_url, remote.base_url) as served:
+        asked = {"model": "any", "messages": MESSAGES, **fields}
+        assert Client(served.url).chat(**fields).by == "remote"
+        assert remote.requests == [asked]
+        assert local.requests == [{**asked, "logprobs": True, "top_logprobs": 2}]
+
+
+def test_models_and_keys_are_those_of_each_server(local: ChatStandIn, remote: ChatStandIn) -> None:
+    near, far = ChatServer(local.base_url, "small"), ChatServer(remote.base_url, "large", key="secret")
+    with ChatGateway(
+        near, far, Gate(offload_cost=0.5), task=ShortText(options=["yes", "no"]), deadline_s=WAIT_S
+    ) as served:
+        assert Client(served.url).chat().json["model"] == "large"
+        assert (local.requests[0]["model"], remote.requests[0]["model"]) == ("small", "large")
+        assert (local.keys, remote.keys) == ([None], ["Bearer secret"])
+
+
+def test_log_probabilities_are_removed_unless_the_client_wants_them(local: ChatStandIn) -> None:
+    with dead_url() as remote, gateway(local.base_url, remote) as served:
+        client = Client(served.url)
+        assert client.chat().json["choices"][0]["logprobs"] is None
+        wanted = client.chat(logprobs=True)
+        assert wanted.json["choices"][0]["logprobs"]["content"][0]["logprob"] == -0.1
+        assert local.requests[-1]["top_logprobs"] == 2
+
+
+# -- failures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("failure", ["dead", *FAILURES, "refuse", "no option"])
+def test_when_the_remote_fails_every_request_gets_the_local_answer(failure: str, local: ChatStandIn) -> None:
+    with ExitStack() as stack:
+        remote = stack.enter_context(ChatStandIn("perhaps" if failure == "no option" else "no"))
+        remote.behaviour = "answer" if failure == "no option" else failure
+        url = stack.enter_context(dead_url()) if failure == "dead" else remote.base_url
+        deadline_s = 0.3 if failure == "stall" else WAIT_S
+        served = stack.enter_context(gateway(local.base_url, url, deadline_s=deadline_s))
+        client = Client(served.url)
+        answers = [client.chat() for _ in range(200)]
+        assert {(answer.status, answer.by, answer.text) for answer in answers} == {(200, "local", "yes")}
+        assert "could not be had" in str(answers[0].reason)
+        assert count(served, "hinge_learned_total") == 0
+
+
+@pytest.mark.parametrize("failure", ["dead", *FAILURES, "refuse", "unknown", "no logprobs"])
+def test_when_the_local_fails_the_remote_answers_and_nothing_is_learned(failure: str, remote: ChatStandIn) -> None:
+    with ExitStack() as stack:
+        local = stack.enter_context(ChatStandIn("yes", behaviour=failure))
+        url = stack.enter_context(dead_url()) if failure == "dead" else local.base_url
+        deadline_s = 1.0 if failure == "stall" else WAIT_S
+        served = stack.enter_context(gateway(url, remote.base_url, deadline_s=deadline_s))
+        answer = Client(served.url).chat()
+        assert (answer.status, answer.by, answer.text, answer.confidence) == (200, "remote", "no", None)
+        assert "Not gated: the local server failed" in str(answer.reason)
+        assert "logprobs" not in remote.requests[0]
+        assert count(served, "hinge_samples_total") == 0
+
+
+def test_a_local_answer_without_confidence_is_better_than_none(local: ChatStandIn) -> None:
+    local.behaviour = "no logprobs"
+    with dead_url() as remote, gateway(local.base_url, remote) as served:
+        answer = Client(served.url).chat()
+        assert (answer.status, answer.by, answer.text) == (200, "local", "yes")
+        assert "log-probabilities" in str(answer.reason)
+
+
+@pytest.mark.parametrize(
+    ("local_fails", "remote_fails", "status", "code"),
+    [
+        ("error", "no HTTP", 502, "unavailable"),
+        ("stall", "stall", 504, "late"),
+        ("refuse", "hang up", 400, "context_length"),
+        ("unknown", "refuse", 404, "refused"),
+    ],
+)
+def test_when_both_fail_the_error_is_openais(local_fails: str, remote_fails: str, status: int, code: str) -> None:
+    with (
+        ChatStandIn(behaviour=local_fails) as local,
+        ChatStandIn(behaviour=remote_fails) as remote,
+        gateway(local.base_url, remote.base_url, deadline_s=0.5) as served,
+    ):
+        for fields in ({}, {"n": 2}) if local_fails != "stall" else ({},):
+            answer = Client(served.url).chat(**fields)
+            assert (answer.status, answer.json["error"]["code"]) == (status, code)
+            assert isinstance(answer.json["error"]["message"], str)
+        assert count(served, "hinge_samples_total") == 0
+
+
+# -- everything else --------------------------------------------------------------------------------------------------
+
+UNGATED: dict[str, dict[str, Any]] = {
+    "several answers": {"n": 2},
+    "tools": {"tools": [{"type": "function", "function": {"name": "f"}}]},
+    "image": {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}]},
+}
+
+
+@pytest.mark.parametrize("otherwise", ["local", "remote"])
+@pytest.mark.parametrize("kind", UNGATED)
+def test_what_cannot_be_checked_goes_by_the_rule(
+    kind: str, otherwise: Any, local: ChatStandIn, remote: ChatStandIn
+) -> None:
+    with gateway(local.base_url, remote.base_url, otherwise=otherwise) as served:
+        answer = Client(served.url).chat(**UNGATED[kind])
+        assert (answer.by, answer.text) == (otherwise, "yes" if otherwise == "local" else "no")
+        assert str(answer.reason).startswith("Not gated: ")
+        asked, other = (local, remote) if otherwise == "local" else (remote, local)
+        assert (len(asked.requests), len(other.requests)) == (1, 0)
+        assert "logprobs" not in asked.requests[0]
+        assert count(served, "hinge_samples_total") == 0
+
+
+def test_a_stream_passes_piece_by_piece_as_it_comes(local: ChatStandIn, remote: ChatStandIn) -> None:
+    local.go_on.clear()
+    with gateway(local.base_url, remote.base_url) as served:
+        asked = json.dumps({"model": "any", "messages": MESSAGES, "stream": True}).encode()
+        response = Client(served.url).open(asked)
+        assert response.read1() == local.pieces[0]  # while the server has not sent the rest
+        local.go_on.set()
+        assert response.read() == b"".join(local.pieces[1:])
+        assert response.getheader("content-type") == "text/event-stream"
+        assert response.getheader("hinge-answered-by") == "local"
+
+
+def test_a_stream_that_is_cut_is_passed_on_as_cut(local: ChatStandIn, remote: ChatStandIn) -> None:
+    local.behaviour = "cut"
+    with gateway(local.base_url, remote.base_url) as served:
+        response = Client(served.url).open(json.dumps({"messages": MESSAGES, "stream": True}).encode())
+        with pytest.raises(http.client.IncompleteRead):
+            response.read()
+        assert (len(remote.requests), count(served, "hinge_samples_total")) == (0, 0)
+
+
+@pytest.mark.parametrize("failure", ["dead", "error", "no HTTP", "hang up", "refuse"])
+def test_a_stream_that_one_server_fails_to_begin_comes_from_the_other(failure: str, remote: ChatStandIn) -> None:
+    with ExitStack() as stack:
+        local = stack.enter_context(ChatStandIn(behaviour=failure))
+        url = stack.enter_context(dead_url()) if failure == "dead" else local.base_url
+        served = stack.enter_context(gateway(url, remote.base_url))
+        response = Client(served.url).open(json.dumps({"messages": MESSAGES, "stream": True}).encode())
+        assert response.read() == b"".join(remote.pieces)
+        assert response.getheader("hinge-answered-by") == "remote"
+        assert "the local server failed" in str(response.getheader("hinge-reason"))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_hangs_up_ends_the_work_of_the_server(stream: bool, local: ChatStandIn) -> None:
+    local.behaviour = "stall"
+    with dead_url() as remote, gateway(local.base_url, remote) as served:
+        client = Client(served.url, wait_s=0.2)
+        with pytest.raises(TimeoutError):
+            client.chat(stream=stream)
+        client.close()
+        assert local.left.wait(WAIT_S)
+
+
+# -- bad requests -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b"{", 400), (b"[]", 400), (b'{"messages": "hello"}', 400), (b'{"messages": [1]}', 400), (b"[" * 100_000, 400)],
+)
+def test_bad_requests_get_openais_error_and_reach_no_server(
+    body: bytes, status: int, local: ChatStandIn, remote: ChatStandIn
+) -> None:
+    with gateway(local.base_url, remote.base_url) as served:
+        answer = Answer(Client(served.url).open(body))
+        assert (answer.status, answer.json["error"]["type"]) == (status, "invalid_request_error")
+        assert (local.requests, remote.requests) == ([], [])
+
+
+def test_limits_paths_and_tokens_have_the_same_errors(local: ChatStandIn, remote: ChatStandIn) -> None:
+    token = "a-token-of-16-letters"
+    with gateway(local.base_url, remote.base_url, token=token) as served:
+        client, shown = Client(served.url), {"authorization": f"Bearer {token}"}
+        assert Answer(client.open(b"{}")).json["error"]["code"] == "unauthorised"
+        assert Answer(client.open(b"", "GET", "/v1/none", **shown)).json["error"]["code"] == "unknown"
+        too_large = Client(served.url).open(b"{}", **shown, **{"content-length": str(2**40)})
+        assert (too_large.status, json.loads(too_large.read())["error"]["code"]) == (413, "too large")
+        with openai.OpenAI(base_url=f"{served.url}/v1", api_key=token, timeout=WAIT_S) as allowed:
+            assert [model.id for model in allowed.models.list()] == ["yes"]
+
+
+# -- as a device ------------------------------------------------------------------------------------------------------
+
+
+def test_state_survives_and_shadow_leaves_the_answers_alone(
+    local: ChatStandIn, remote: ChatStandIn, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        with gateway(local.base_url, remote.base_url, device={"state": tmp_path / "s", "shadow": "local"}) as served:
+            answer = Client(served.url).chat()
+            assert (answer.by, answer.text) == ("local", "yes")
+    with gateway(local.base_url, remote.base_url, device={"state": tmp_path / "s"}) as served:
+        assert count(served, "hinge_learned_total") == 2
+
+
+def test_the_page_shows_the_gateway(local: ChatStandIn, remote: ChatStandIn) -> None:
+    with gateway(local.base_url, remote.base_url) as served:
+        Client(served.url).chat()
+        with urlopen(f"{served.url}/hinge/events", timeout=WAIT_S) as events:
+            lines = (line.decode() for line in events)
+            assert next(line for line in lines if '"gateway"' in line and '"samples":1' in line)

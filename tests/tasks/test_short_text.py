@@ -1,0 +1,78 @@
+"""Short text: what is the same, what is no answer, and how sure it is."""
+
+import json
+import math
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hinge.tasks import ShortText
+
+fields = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 2) | st.sampled_from(["x", "Y", None]), max_size=4)
+
+
+@pytest.mark.parametrize(
+    ("form", "local", "remote", "agreement"),
+    [
+        ("text", ' "Paris." ', "paris", 1.0),
+        ("text", "-5", "5", 0.0),
+        ("text", "book a flight", "book  a\nFlight", 1.0),
+        ("number", "She has 3 + 4 = 7 apples.", "7", 1.0),
+        ("number", "$1,200.50", "1200.5 in all", 1.0),
+        ("number", "-7", "7", 0.0),
+        ("number", "none", "7", 0.0),
+        ("number", "none", "none", 1.0),
+        ("json", '```json\n{"a": "X", "b": 2}\n```', '{"b": 2, "a": "x"}', 1.0),
+        ("json", '{"a": 1}', "a is 1", 0.0),
+        ("json", "{}", "{}", 1.0),
+        ("json", '{"a": null}', "{}", 0.0),
+    ],
+)
+def test_what_agrees(form: Literal["text", "number", "json"], local: str, remote: str, agreement: float) -> None:
+    assert ShortText(form).agreement(local, remote) == agreement
+
+
+@given(fields, fields)
+def test_of_json_the_share_of_the_fields_agrees(one: dict[str, Any], other: dict[str, Any]) -> None:
+    names = {*one, *other}
+    same = [name for name in {*one} & {*other} if str(one[name]).lower() == str(other[name]).lower()]
+    expected = len(same) / len(names) if names else 1.0
+    assert ShortText("json").agreement(json.dumps(one), json.dumps(other)) == pytest.approx(expected)
+
+
+def test_options() -> None:
+    task = ShortText(options=["Book flight", "cancel"])
+    assert task.answer("  book FLIGHT.") == "Book flight"
+    assert task.answer("I would cancel") == "I would cancel"
+    assert task.confidence({"text": "Cancel", "logprobs": [-0.5]}) == pytest.approx(math.exp(-0.5))
+    assert task.confidence({"text": "I would cancel", "logprobs": [0.0]}) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("form", "text"), [("text", " . "), ("number", "seven"), ("json", "{a: 1}"), ("json", "}{"), ("json", "[1]")]
+)
+def test_what_is_no_answer(form: Literal["text", "number", "json"], text: str) -> None:
+    assert ShortText(form).confidence({"text": text, "logprobs": [0.0]}) == 0.0
+
+
+def test_the_margin_is_that_of_the_first_token() -> None:
+    task = ShortText(measure="margin")
+    assert task.confidence({"text": "yes", "top": [math.log(0.2), math.log(0.7)]}) == pytest.approx(0.5)
+    assert task.confidence({"text": "yes", "top": [math.log(0.9)]}) == pytest.approx(0.9)
+    with pytest.raises(ValueError, match="ShortText: top must be a list of numbers, got None"):
+        task.confidence({"text": "yes", "logprobs": [-0.1]})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"form": "poem"}, "ShortText: form must be 'text', 'number' or 'json', got 'poem'"),
+        ({"measure": "most"}, "ShortText: measure must be 'mean', 'least' or 'margin', got 'most'"),
+        ({"options": "yes"}, "ShortText: options must be a list of texts, got 'yes'"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(options: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        ShortText(**options)
