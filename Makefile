@@ -65,7 +65,7 @@ test-random: $(VENV)/.installed ## Run the property tests on other examples ever
 test-pythons: $(VENV)/.installed ## Run the unit tests on every other Python from 3.11 on that is installed, pyenv's too
 	$(BIN)/python tools/pythons.py $(TESTS)
 
-test-interop: $(VENV)/.installed ## Test against Triton, KServe, MLServer and Home Assistant, which it installs outside the checkout
+test-interop: $(VENV)/.installed ## Test against Triton, KServe, MLServer, llama.cpp and Home Assistant, which it installs outside the checkout
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),interop]'
 	$(BIN)/pytest tests/interop
 
@@ -107,6 +107,7 @@ bench-gate: $(VENV)/.installed-bench ## Measure the device and the server, besid
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),bench,interop]'
 	$(BIN)/python benchmarks/gate.py --results benchmarks/results
 	$(BIN)/python benchmarks/faults.py --markdown benchmarks/results/faults.md
+	$(BIN)/python benchmarks/gateway.py --markdown benchmarks/results/gateway.md
 
 docs: $(VENV)/.installed ## Build the documentation, strictly, in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -6,8 +6,8 @@ lesson is everywhere, and what pooling takes.
 Accepted samples are timed alone, in a fleet with nothing new, while others' evidence comes in, and while somebody
 floods the fleet with what is none; the runs take turns in one process. Lessons: one device publishes, and all others,
 each with a connection and the evidence of the fleet, say when they have it. A thousand that pool do not fit into two
-cores: one more, a `Device` in a process of its own that knows the evidence of as many others, says when it has borrowed
-what was published, and so may rely on it.
+cores; so one `Device` that knows the evidence of as many others says, in a run of its own, when it has borrowed what
+was published.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from typing import Any
 
 from hinge import Device, Fleet, Gate, Sentinel, load_trace
 from hinge.fleet import pool
-from hinge.fleet.broker import Broker
+from hinge.fleet.broker import Broker, Connection
 from hinge.fleet.messages import build_evidence, identity, subscription, topic
 from hinge.fleet.peers import Peers
 from hinge.models.base import Recorded
@@ -35,7 +35,6 @@ from tests.fleet.brokers import Mosquitto
 
 ROUNDS, TIMED_S = 4, 1.0
 TOGETHER = 100  # devices in one process
-LESSON_S = 1.7  # between two lessons; not a multiple of what anybody waits
 NUMBERS = count(1)
 BUDGET = 0.05
 GATE = Gate(offload_cost=0.5)
@@ -127,13 +126,11 @@ def traffic(url: str, traces: dict[str, str], cost: float, budget: float | None 
     with ExitStack() as stack:
         streams = []
         for name, trace in ((name, load_trace(trace)) for name, trace in traces.items()):
-            fleet = Fleet(
-                url, "yard", name, budget=budget, every_s=0.01
-            )  # so that, at this pace, no message is left out
-            remote = partial(getitem, trace.remote)
-            streams.append(
-                (stack.enter_context(Device(Recorded(trace), remote, Gate(offload_cost=cost), fleet=fleet)), len(trace))
-            )
+            # So often that, at this pace, no message is left out.
+            fleet = Fleet(url, "yard", name, budget=budget, every_s=0.01)
+            gate, remote = Gate(offload_cost=cost), partial(getitem, trace.remote)
+            member = stack.enter_context(Device(Recorded(trace), remote, gate, fleet=fleet))
+            streams.append((member, len(trace)))
         sleep(3)  # until all have connected, and listened
         for number in range(samples):
             for each, length in streams:
@@ -175,6 +172,41 @@ def listen(url: str, numbers: range, ready: Any, ended: Any, found: Any) -> None
     found.put(heard)
 
 
+def lessons(url: str, devices: int, rounds: int = 20) -> None:
+    """Seconds until the evidence of one is with all the others."""
+    context = get_context("spawn")
+    ready, ended, found = context.Semaphore(0), context.Event(), context.Queue()
+    parts = [range(first, min(first + TOGETHER, devices)) for first in range(0, devices, TOGETHER)]
+    processes = [context.Process(target=listen, args=(url, part, ready, ended, found)) for part in parts]
+    for process in processes:
+        process.start()
+    for _ in range(devices):
+        assert ready.acquire(timeout=120)
+    sent = {}
+    with teacher(url) as broker:
+        for counter in range(1, rounds + 1):
+            sent[counter] = monotonic()
+            broker.publish(*lesson("class", "teacher", counter))
+            broker.turn(1.0)
+        broker.turn(5.0)
+    ended.set()
+    took = sorted(at - sent[counter] for _ in processes for counter, at in found.get())
+    for process in processes:
+        process.join()
+    lost, tail = devices * rounds - len(took), took[int(0.99 * len(took))]
+    print(f"\nA lesson at {devices} devices: half within {median(took):.3f} s, 99 % within {tail:.3f} s, {lost} lost")
+
+
+def teacher(url: str) -> Connection:
+    return Broker("Teacher", url).connect("teacher", "none", None, 4096, lambda *_: None)
+
+
+def lesson(fleet: str, name: str, counter: int) -> tuple[str, bytes]:
+    """Evidence like that of all others, but for the offloads of the first bin: one more than the counter before."""
+    offloads, agreements = [100.0 + counter] + [100.0] * 15, [float(100 * bin // 16) for bin in range(16)]
+    return topic(fleet, name, "evidence"), build_evidence(name, IDENTITY, counter, 10**6, offloads, agreements)
+
+
 class Noting(Sentinel):
     """Notes when it was lent how many offloads of the first bin."""
 
@@ -187,60 +219,29 @@ class Noting(Sentinel):
         self.lent.append((offloads[0], monotonic()))
 
 
-def borrow(url: str, ready: Any, ended: Any, found: Any) -> None:
-    """A device, in a process of its own, that answers samples, and notes when it was lent what."""
-    policy = Noting(16, 0.5)
+def borrowed(url: str, devices: int, rounds: int = 100) -> None:
+    """Seconds from when one publishes until a device that knows as many others has pooled it and may rely on it."""
+    policy, sent = Noting(16, 0.5), {}
     fleet = Fleet(url, "school", "pupil")
-    with Device(lambda sample: [0.0, sample], lambda sample: int(sample > 1), policy, fleet=fleet) as pupil:
-        while not ended.is_set():
-            pupil.infer(6.0)
-            sleep(0.01)
-            if policy.lent and ready is not None and pupil.status.fleet is not None:
-                ready.release()
-                ready = None
-    found.put(policy.lent)
-
-
-def lessons(url: str, devices: int, rounds: int = 20) -> None:
-    """Seconds until the evidence of one is with all the others, and borrowed by one that pools as many."""
-    context = get_context("spawn")
-    ready, ended, found, lent = context.Semaphore(0), context.Event(), context.Queue(), context.Queue()
-    parts = [range(first, min(first + TOGETHER, devices)) for first in range(0, devices, TOGETHER)]
-    processes = [context.Process(target=listen, args=(url, part, ready, ended, found)) for part in parts]
-    processes.append(context.Process(target=borrow, args=(url, ready, ended, lent)))
-    sent = {}
-    with Broker("Teacher", url).connect("teacher", "none", ("none", b""), 4096, lambda *_: None) as broker:
-
-        def say(fleet: str, name: str, counter: int) -> None:
-            seen = [100.0 + counter] + [100.0] * 15
-            agreed = [round(100 * bin / 16) for bin in range(16)]
-            said = build_evidence(name, IDENTITY, counter, 10**6, seen, agreed)
-            broker.publish(topic(fleet, name, "evidence"), said)
-
+    local, remote = (lambda sample: [0.0, sample]), (lambda sample: int(sample > 1))
+    with teacher(url) as broker, Device(local, remote, policy, fleet=fleet) as pupil:
         for number in range(devices - 1):
-            say("school", f"d{number}", 0)
+            broker.publish(*lesson("school", f"d{number}", 0))
         broker.settle(60)
-        for process in processes:
-            process.start()
-        for _ in range(devices + 1):
-            assert ready.acquire(timeout=120)
+        while not policy.lent or policy.lent[-1][0] < 100 * (devices - 1):
+            pupil.infer(6.0)
+            broker.turn(0.1)
         for counter in range(1, rounds + 1):
+            broker.turn(random.uniform(1.0, 2.0))
             sent[counter] = monotonic()
-            say("school", "teacher", counter)
-            say("class", "teacher", counter)
-            broker.turn(LESSON_S)
+            broker.publish(*lesson("school", "teacher", counter))
+            broker.settle(5)
+            pupil.infer(6.0)
         broker.turn(5.0)
-    ended.set()
-    took = sorted(at - sent[counter] for _ in parts for counter, at in found.get())
-    pools = lent.get()
-    for process in processes:
-        process.join()
-    lost, tail = devices * rounds - len(took), took[int(0.99 * len(took))]
-    print(f"\nA lesson at {devices} devices: half within {median(took):.3f} s, 99 % within {tail:.3f} s, {lost} lost")
-    known = {counter: [at for offloads, at in pools if offloads >= 100 * devices + counter] for counter in sent}
-    late = sorted(min(times) - sent[counter] for counter, times in known.items() if times)
-    print(f"Borrowed by one that pools {devices}: half within {median(late):.3f} s, the last within {late[-1]:.3f} s")
-    print(f"  {rounds - len(late)} of {rounds} were not borrowed")
+    known = {counter: [at for seen, at in policy.lent if seen >= 100 * devices + counter] for counter in sent}
+    took = sorted(times[0] - sent[counter] for counter, times in known.items() if times)
+    tail, lost = took[int(0.99 * len(took))], rounds - len(took)
+    print(f"Borrowed, of {devices} devices: half within {median(took):.3f} s, 99 % within {tail:.3f} s, {lost} lost")
 
 
 def pooling() -> None:
@@ -270,6 +271,7 @@ def main() -> None:
         unlike = ("fashion", "cifar10-vgg16-calibrated", "imagenet-mobilenetv2", "cifar100-resnet50")
         traffic(broker.url, {f"d{number}": trace for number, trace in enumerate(unlike)}, 0.05, BUDGET)
         lessons(broker.url, arguments.devices)
+        borrowed(broker.url, arguments.devices)
     pooling()
 
 

@@ -17,16 +17,16 @@ from hinge.policies.shared_budget import START
 from hinge.simulation.engine import run_seeds
 from hinge.simulation.fleet_budget import BudgetedFleet, BudgetLie, BudgetRun, simulate_fleet_budget
 
-SHARE, COST, DEVICES, HORIZON, SEED = 0.05, budgets.COST, 12, 30_000, 31
+SHARE, COST, DEVICES, HORIZON, SEED = 0.05, budgets.COST, 12, 20_000, 31
 FLEETS = {
     "first": ("fashion", "cifar10-vgg16-calibrated", "imagenet-mobilenetv2", "cifar100-resnet50"),
     "second": ("cifar10-vgg16-calibrated", "fashion", "cifar100-resnet18-calibrated", "imagenet-mobilenet"),
 }
 NETWORKS = {"a third away": a_third_away, "two halves apart": split}
 LIES = {
-    "2 liars that give nothing": BudgetLie.GIVES,
-    "2 liars that lack everything": BudgetLie.LACKS,
-    "2 liars that hold everything": BudgetLie.HOLDS,
+    "2 liars that cede what they have not": BudgetLie.GIVES,
+    "2 liars that say they lack credits": BudgetLie.LACKS,
+    "2 liars that say they hold many": BudgetLie.HOLDS,
 }
 CASES = ("5 % each", "5 % together", *NETWORKS, "broker wiped 5 times", *LIES)
 
@@ -111,7 +111,7 @@ def table(fleet: str, runs: int, horizon: int, found: dict[Trial, Outcome]) -> l
 
 def report(quick: bool) -> list[str]:
     """The tables as Markdown."""
-    runs, horizon = (1, 3_000) if quick else (5, HORIZON)
+    runs, horizon = (1, 3_000) if quick else (3, HORIZON)
     trials = [Trial(fleet, case, run, horizon) for fleet in FLEETS for case in CASES for run in range(runs)]
     with get_context("fork").Pool(len(os.sched_getaffinity(0))) as pool:
         found = dict(zip(trials, pool.map(played, trials, chunksize=1), strict=True))
@@ -120,7 +120,7 @@ def report(quick: bool) -> list[str]:
         "",
         f"{DEVICES} devices with Sentinel, {horizon} samples each, offload cost {COST}, a budget of {SHARE:g};",
         f"{runs} runs. Most beyond: the most offloads beyond {SHARE:g} of all samples so far, at any time of",
-        f"any run, for each device; the bound is {START:g}, but for liars that give what they do not have.",
+        f"any run, for each device; the bound is {START:g}, but for liars that cede what they have not.",
         "Above the best: how much more it costs than static thresholds that know the samples, with one budget",
         "for all. Saved: of the cost with a budget for each. Prices ±: how much the prices of devices differ",
         "at one time, in the second half, as a standard deviation. With liars, figures are those of the ten",

@@ -54,5 +54,5 @@ def test_a_gateway_in_a_process_of_its_own(tmp_path: Path) -> None:
                 assert response.headers["hinge-answered-by"] == "local"
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0
-        assert (local.requests[0]["model"], local.keys) == ("small", ["Bearer the-key"])
+        assert (local.requests[0]["model"], local.keys) == ("small", ["Bearer the-key"] * 2)
         assert (tmp_path / "state").is_dir()

@@ -3,15 +3,18 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 import hinge
-from hinge import AsyncDevice, Device, Gate, Isotonic, Trace, load_trace, margin
+from hinge import AsyncDevice, Device, Gate, Isotonic, OpenInference, Trace, load_trace, margin
 from hinge.errors import InvalidModel, InvalidTrace
+from hinge.oip.tensors import TensorSpec
 from hinge.tasks import OCR, Classification, Detection, Regression, Transcription
 from hinge.traces import read_log
+from tests.support.loopback import OipServer
 
 CAT = {"box": [0.0, 0.0, 10.0, 10.0], "label": "cat", "score": 0.8}
 DOG = {"box": [20.0, 0.0, 30.0, 10.0], "label": "dog", "score": 0.7}
@@ -44,6 +47,24 @@ def test_what_is_no_answer_has_a_confidence_of_0_and_is_offloaded() -> None:
     assert {(answer.confidence, answer.bin, answer.source) for answer in answers} == {(0.0, 0, "remote")}
 
 
+def test_batches_are_asked_for_where_the_local_model_takes_them() -> None:
+    class Thermometer:
+        asked: ClassVar[list[int]] = []
+
+        def __call__(self, sample: float) -> Any:
+            raise AssertionError("one by one")
+
+        def many(self, samples: Any) -> list[Any]:
+            self.asked.append(len(samples))
+            return [{"value": sample, "low": sample - 0.1, "high": sample + 0.1} for sample in samples]
+
+    gate = Gate(offload_cost=0.5)
+    with Device(Thermometer(), lambda sample: sample + 1.0, gate, task=Regression(2.0), deadline_s=30) as device:
+        answers = device.infer_many([1.0, 2.0, 3.0])
+    assert [(answer.local, answer.label, answer.agreed) for answer in answers] == [(1, 2, 1), (2, 3, 1), (3, 4, 1)]
+    assert Thermometer.asked == [3]
+
+
 def test_a_remote_whose_answer_is_malformed_is_not_learned_from() -> None:
     with Device(lambda _: [CAT], lambda _: "[{]", Gate(offload_cost=0.5), task=Detection(), deadline_s=30) as device:
         answer = device.infer(0)
@@ -54,6 +75,19 @@ def test_a_remote_whose_answer_is_malformed_is_not_learned_from() -> None:
 def test_an_answer_may_come_as_json() -> None:
     with Device(lambda _: [CAT], lambda _: json.dumps([CAT]), Gate(offload_cost=0.5), task=Detection()) as device:
         assert device.infer(0).agreed == 1.0
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_boxes_come_over_the_open_inference_protocol_as_text(binary: bool) -> None:
+    def boxes(inputs: Any) -> dict[str, Any]:
+        return {"boxes": np.array([json.dumps([CAT, DOG]).encode()] * len(inputs["sample"]), object)}
+
+    spec = TensorSpec("boxes", "BYTES", (-1,))
+    with OipServer(boxes, outputs=[spec], binary=binary) as server:
+        remote = OpenInference(server.url, "remote")
+        with Device(lambda _: [CAT], remote, Gate(offload_cost=0.5), task=Detection(), deadline_s=30) as device:
+            answers = device.infer_many([np.zeros(3)] * 3)
+    assert [(answer.source, answer.label, answer.agreed) for answer in answers] == [("remote", [CAT, DOG], 2 / 3)] * 3
 
 
 def test_a_local_model_that_gives_no_output_of_the_task_is_named() -> None:

@@ -125,6 +125,17 @@ def test_the_pairs_are_as_good_as_the_page_says() -> None:
     assert f"{measures['mean word score'][3]} for the mean and {measures['least word score'][3]} for the least" in page
 
 
+def test_what_is_no_answer_costs_what_was_measured() -> None:
+    page, table = _words("docs/tasks.md"), (RESULTS / "regret-nothing.md").read_text("utf-8")
+    head, _, *settings = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("|")]
+    worst = {name: max(float(row[place]) for row in settings) for place, name in enumerate(head) if "," in name}
+    assert len(settings) == 10
+    assert f"Sentinel then costs at most {100 * worst['sentinel, lowest'] - 100:.1f} % more" in page
+    assert f"it would be up to {100 * worst['sentinel, highest'] - 100:.1f} %" in page
+    assert f"costs up to {worst['hi-lcb, lowest']:.1f} times as much" in page
+    assert f"`hi-lcb-lite`, which costs {100 * worst['hi-lcb-lite, lowest'] - 100:.1f} % more at most" in page
+
+
 def exported() -> set[str]:
     """Every series that a device or a server can show, without its labels."""
     registry, server = CollectorRegistry(), Metrics()

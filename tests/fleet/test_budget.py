@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hinge import Sentinel
-from hinge.fleet.budget import MOST, Account, account_of
+from hinge.fleet.budget import MOST, TO_ONE, Account, account_of
 from hinge.fleet.messages import Statement
 from hinge.policies import SharedBudget, restore
 from hinge.policies.policy import MOST_SAMPLES, State
@@ -89,7 +89,7 @@ def test_no_loss_order_repetition_crash_or_lost_state_breaks_the_bound(steps: li
         act(world, *arguments)
 
 
-def test_credits_go_to_who_offloads_most_and_all_hold_at_the_same_price() -> None:
+def test_credits_go_to_who_offloads_most() -> None:
     hard, easy = World(4), range(1, 4)
     for _ in range(40):
         hard.run(0, 50, 0)
@@ -102,7 +102,7 @@ def test_credits_go_to_who_offloads_most_and_all_hold_at_the_same_price() -> Non
                 hard.hear(device, other, -1)
     spent = hard.policies[0].offloaded
     assert spent > 2.5 * SHARE * 2000  # of 4 × 200 that all have earned
-    assert max(hard.policies[device].balance for device in easy) < 2 * START + 10
+    assert max(hard.policies[device].balance for device in easy) < 5 * START
 
 
 def statement(balance: int = 0, spent: int = 0, account: str = "0" * 14 + "1", **granted: int) -> Statement:
@@ -133,13 +133,16 @@ def test_what_is_stated_is_within_reason() -> None:
     assert account.heard(100, [statement(MOST_SAMPLES)]) == (0.0, MOST * full_at(100), 1)
 
 
-def test_nobody_receives_more_from_a_device_than_a_share_of_ones_own_samples() -> None:
+def test_nobody_receives_more_from_a_device_than_a_part_of_what_one_has_earned() -> None:
     account, _ = rich()
     for number in range(3 * ACCOUNTS):  # by however many accounts
         account.hear("liar", Statement(f"{number:015x}", 0, 0, {account.id: MOST_SAMPLES}))
     assert account.heard(1000, [])[0] == SHARE * 1000
+    assert account.heard(1000, [statement()] * 5)[0] == pytest.approx(0.6 * SHARE * 1000)
+    assert account.heard(1000, [statement()] * 50)[0] == TO_ONE * SHARE * 1000
+    assert account.heard(1000, [])[0] == TO_ONE * SHARE * 1000  # though it hears nobody now
     account.hear("other", Statement("f" * 15, 0, 0, {account.id: 7, "0" * 15: 9}))
-    assert account.heard(1000, [])[0] == SHARE * 1000 + 7
+    assert account.heard(1000, [])[0] == TO_ONE * SHARE * 1000 + 7
 
 
 def test_who_says_to_lack_most_gets_no_more_than_who_does() -> None:
@@ -159,6 +162,8 @@ def test_gifts_are_for_those_that_lack_and_of_many_for_some() -> None:
     gifts = account.gifts(own, 2000, many)
     assert len(gifts) == ACCOUNTS
     assert own.balance - START - ACCOUNTS < sum(gifts.values()) <= own.balance - START
+    account.heard(2000, many)
+    assert max(account.gifts(own, 2000, many[:2]).values()) <= TO_ONE * SHARE * 2000
     before = Statement(own.account, own.balance, 0, {f"{number:015x}": 1 for number in range(50, 50 + ACCOUNTS)})
     assert set(account.gifts(before, 2000, many)) == set(range(50, 50 + ACCOUNTS))
     busy = Statement(own.account, own.balance, 300, {})

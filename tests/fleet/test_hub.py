@@ -14,7 +14,16 @@ from hinge.errors import InvalidValue
 from hinge.fleet import hub as module
 from hinge.fleet.broker import Broker
 from hinge.fleet.hub import Hub, Seen
-from hinge.fleet.messages import VERSION, Evidence, Presence, build_evidence, build_presence, parse_evidence, topic
+from hinge.fleet.messages import (
+    VERSION,
+    Evidence,
+    Presence,
+    build_evidence,
+    build_presence,
+    longest,
+    parse_evidence,
+    topic,
+)
 from tests.fleet.brokers import Amqtt, Mosquitto, needs_mosquitto, wait_for
 from tests.fleet.fleets import member, teach
 
@@ -98,7 +107,7 @@ def test_what_is_no_evidence_and_no_status_is_dropped_and_counted(
     publish(
         broker,
         ("hinge/1/cams/odd/evidence", b"{}"),
-        ("hinge/1/cams/odd/status", b"x" * 600),
+        ("hinge/1/cams/odd/status", b"x" * (longest(0) + 1)),
         ("hinge/2/cams/odd/evidence", b"{}"),
         ("hinge/1/cams/hall/status", build_presence(Presence(VERSION, "kitchen", online=True))),
         ("hinge/1/cams/<b>/evidence", b"{}"),

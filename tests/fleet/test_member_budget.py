@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hinge import HILCB, Device, FixedCost, Fleet, Sentinel
+from hinge import HILCB, Device, FixedCost, Fleet, Gate, Sentinel
 from hinge.device.store import SqliteStore
 from hinge.fleet.member import Budget
 from hinge.fleet.messages import Statement
@@ -121,11 +121,11 @@ def a_third_is_away_for_a_while(url: str, folder: Path) -> None:
         devices = members(stack, url, other_url, folder)
         group = Group(devices, [HARD, EASY, HARD, EASY, EASY, EASY])
         wait_for(lambda: online(devices))
-        group.run_until(lambda: min(offloaded(devices[0]), offloaded(devices[2])) > 1.8 * SHARE)
+        group.run_until(lambda: min(offloaded(devices[0]), offloaded(devices[2])) > 1.4 * SHARE)
         cut.set()
         wait_for(lambda: online(devices[:2], False))
         group.run(600)
-        group.run_until(lambda: offloaded(devices[2]) > 1.8 * SHARE)  # the others go on
+        group.run_until(lambda: offloaded(devices[2]) > 1.4 * SHARE)  # the others go on
         cut.clear()
         wait_for(lambda: online(devices))
         received = account(devices[0]).received
@@ -225,6 +225,12 @@ def test_a_budget_needs_a_policy_that_can_be_told_a_cost() -> None:
             Fleet(NOBODY, "cams", "kitchen", budget=wrong)
     with pytest.raises(TypeError, match="as 'sentinel' can"):
         Device(scores, lambda _: 0, HILCB(BINS, offload_cost=0.5), fleet=Fleet(NOBODY, "cams", "hall", budget=0.1))
+    gate = Gate(Sentinel(BINS, 0.5))
+    for _ in range(2):  # the gate, and what it has spent, may go on in another device
+        with Device(scores, lambda _: 0, gate, fleet=Fleet(NOBODY, "cams", "hall", budget=0.1)) as device:
+            device.infer(HARD)
+    assert isinstance(gate.policy, SharedBudget)
+    assert gate.policy.offloaded == 2
     learned = Fleet(NOBODY, "cams", "hall", budget=0.1)
     with Device(scores, lambda _: 0, Sentinel(BINS), price=FixedCost(0.5), fleet=learned) as device:
         assert device.infer(HARD).offloaded

@@ -13,6 +13,7 @@ from hinge.fleet.messages import (
     REASONS,
     Dropped,
     Presence,
+    Statement,
     Table,
     build_evidence,
     build_presence,
@@ -23,6 +24,8 @@ from hinge.fleet.messages import (
     parse_presence,
     parse_table,
 )
+from hinge.policies.policy import MOST_SAMPLES
+from hinge.policies.shared_budget import ACCOUNTS
 
 TOPIC, GATE = "hinge/1/cams/hall/evidence", "0123456789abcdef"
 
@@ -170,3 +173,34 @@ def test_a_table_is_refused_where_one_bit_is_wrong() -> None:
     for other in (payload[:-1], payload + b"\0", b""):
         with pytest.raises(Dropped):
             parse_table(other, 2)
+
+
+# -- accounts ---------------------------------------------------------------------------------------------------------
+
+
+def with_statement(said: Statement, samples: int = 90) -> bytes:
+    return build_evidence("hall", GATE, samples, samples, [9.0], [1.0], said)
+
+
+def test_a_statement_goes_with_the_evidence_in_less_than_a_kibibyte() -> None:
+    granted = {f"{number:015x}": MOST_SAMPLES for number in range(ACCOUNTS)}
+    said = Statement("f" * 15, MOST_SAMPLES, 90, granted)
+    assert parse_evidence(TOPIC, with_statement(said), "cams", GATE, 1).budget == said
+    name, most = "h" * 64, [1e15 + 0.5] * 16
+    assert len(build_evidence(name, GATE, MOST_SAMPLES, MOST_SAMPLES, most, most, said)) <= longest(16)
+    usual = build_evidence("kitchen", GATE, 10**6, 10**6, [12_345.0] * 16, [12_340.0] * 16, said)
+    assert len(usual) <= 1024
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (Statement("f" * 15, 0, 91, {}), "counts"),
+        (Statement("F" * 15, 0, 0, {}), "format"),
+        (Statement("f" * 15, -1, 0, {}), "format"),
+        (Statement("f" * 15, 0, 0, {"0" * 15: -1}), "format"),
+        (Statement("f" * 15, 0, 0, {f"{number:015x}": 1 for number in range(ACCOUNTS + 1)}), "format"),
+    ],
+)
+def test_a_statement_that_cannot_be_is_dropped(said: Statement, why: str) -> None:
+    assert reason(with_statement(said), bins=1) == why

@@ -285,7 +285,8 @@ def grpc_subject() -> Subject:
 def fleet_subject() -> Subject:
     """Evidence, statuses and tables; the first byte chooses which, and the rest of the line is the topic."""
     gate = "0123456789abcdef"
-    evidence = fleet.build_evidence("hall", gate, 70, 60, [5.0, 30.5], [0.0, 30.5])
+    said = fleet.Statement("0123456789abcde", 7, 36, {"edcba9876543210": 5})
+    evidence = fleet.build_evidence("hall", gate, 70, 60, [5.0, 30.5], [0.0, 30.5], said)
     status = fleet.build_presence(fleet.Presence(1, "hall", True, 60, 35, 0.9, 0.5))
     table = fleet.build_table(fleet.Table(7, (3, 5)))
     kinds = [(0, b"hinge/1/cams/hall/evidence", evidence), (1, b"hinge/1/cams/hall/status", status), (2, b"", table)]

@@ -93,6 +93,12 @@ def test_a_client_sees_the_local_model(edge: str) -> None:
             assert b"hinge_samples_total 0.0" in page.read()
 
 
+def test_a_request_without_rows_is_the_local_models(edge: str) -> None:
+    with gateway(fashion.local_model(), ServedRows(edge, "fashion")) as served:
+        scores, headers = ask(served.url, IMAGES[:0], fashion.local_model().stem)
+        assert (scores.shape, "hinge-answered-by" in headers) == ((0, 10), False)
+
+
 @pytest.mark.parametrize("local", ["file", "server"])
 def test_when_the_remote_fails_the_local_model_answers(local: str, edge: str) -> None:
     image = TensorSpec("image", "UINT8", (-1, 28, 28))
@@ -137,6 +143,14 @@ def test_bad_requests_are_refused_as_by_a_server(edge: str) -> None:
 def test_a_model_without_scores_or_samples_is_refused_at_the_start(edge: str) -> None:
     with pytest.raises(InvalidModel, match="no output 'label'"):
         gateway(fashion.local_model(), ServedRows(edge, "fashion"), output="label").start()
+    other = OipServer(lambda _: {}, outputs=[TensorSpec("labels", "INT64", (-1,))])
+    with other, pytest.raises(InvalidModel, match="the remote model has no output 'scores'"):
+        gateway(fashion.local_model(), ServedRows(other.url, "remote")).start()
+
+
+def test_who_is_away_at_the_start_is_named() -> None:
+    with dead_url() as dead, gateway(fashion.local_model(), ServedRows(dead[:-3], "fashion")) as served:
+        assert [*served.away] == ["remote"]
 
 
 class Watched(OipServer):

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from hinge import fashion
-from tools.peers.environments import PythonTooNew
+from tools.peers.environments import PeerUnavailable, PythonTooNew
 from tools.peers.kserve import kserve
-from tools.peers.llama import llama
+from tools.peers.llama import ENVIRONMENT, llama
 from tools.peers.mlserver import mlserver
 from tools.peers.process import Peer
 from tools.peers.triton import triton
@@ -43,6 +43,10 @@ def _mlserver() -> Iterator[Peer]:
 
 @pytest.fixture(name="llama", scope="session")
 def _llama() -> Iterator[Peer]:
+    try:
+        ENVIRONMENT.prepare()
+    except PeerUnavailable as problem:  # its weights are in a package of a stranger's
+        pytest.skip(f"not installed: llama.cpp; {problem}")
     yield from _serving(lambda _: llama())
 
 

@@ -159,6 +159,9 @@ def test_why_says_price_and_credits() -> None:
     run(spent, [0] * 20)
     assert "Bin 0 is accepted: local agreed in 0 of" in str(spent.explain(0))
     assert "and an offload costs 1; the price for 0.05 offloads a sample" not in str(fresh.explain(0))
+    agreeing = shared()
+    assert run(agreeing, [3] * 5, agreed=True) == 5
+    assert "local agreed in 5 of 5 offloads" in str(agreeing.explain(3))
     dry.cede({1: 20})
     why = "Bin 0 is accepted: nothing is left to spend; the price for 0.05 offloads a sample, together, is 0"
     assert str(dry.explain(0)).startswith(why)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from hinge.cli import options
+from hinge.cli import console, options
 from hinge.cli.device import DEFAULT, fleet_of, policy_of, price_of, with_target
 from hinge.cli.device_models import Certificates
 from hinge.cli.options import UsageError
@@ -109,13 +109,16 @@ def command(
     Example: hinge gateway --local http://127.0.0.1:8081/v1 --remote https://llm.example/v1 --task options:yes,no
     """
     from hinge.gateway import ChatGateway, ChatServer, InferenceGateway, ServedRows
-    from hinge.server.server import MIN_TOKEN, BaseServer
+    from hinge.gateway.application import Gateway
+    from hinge.server.server import MIN_TOKEN
 
     if local is None or remote is None:
         raise UsageError("--local and --remote must name the two servers; see 'hinge gateway --help'")
     check_url("--remote", remote)
     certificates = Certificates(ca, cert, key)
     tls = certificates.context() if remote.startswith("https://") else None
+    if certificates.context() is not None and tls is None and not (fleet or "").startswith("mqtts:"):
+        raise UsageError(f"--ca, --cert and --key are for https:// and mqtts://, got --remote {remote}")
     policy = with_target(policy, target)
     prices = {"per_call": price_per_call, "per_ms": price_per_ms, "per_byte": price_per_byte}
     known, price = price_of(offload_cost, None, wrong_answer, **prices)
@@ -139,7 +142,7 @@ def command(
         check_url("--local", local)
         servers = ChatServer(local, local_model, key=keys[0]), ChatServer(remote, remote_model, key=keys[1], tls=tls)
         text = task_of(task or "text", confidence or "mean")
-        gateway: BaseServer = ChatGateway(*servers, chosen, task=text, otherwise=otherwise or "local", **common)
+        gateway: Gateway = ChatGateway(*servers, chosen, task=text, otherwise=otherwise or "local", **common)
     else:
         if task or confidence or otherwise:
             raise UsageError("--task, --confidence and --otherwise are for chats, and the protocol is oip")
@@ -151,6 +154,8 @@ def command(
         gateway = InferenceGateway(near, far, chosen, output=output, **common)
 
     def announce(url: str) -> None:
+        for name, failure in gateway.away.items():
+            console.warn(f"--{name} does not answer yet, and the other will: {failure}")
         serves = f"{url}/v1" if protocol == "openai" else url
         print(f"Serving at {serves}\nThe live page is at {reachable(url)}/", flush=True)
 

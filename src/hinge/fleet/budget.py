@@ -6,7 +6,8 @@ most. Of all B credits that members hold, each should have a part in proportion 
     target = B (x + 1) / Σ (x + 1),
 
 so that who offloads much does not run dry between two messages, and who offloads little keeps little. A device that
-holds more than its target, and more than START, cedes the rest to those that hold less than theirs.
+holds more than its target, and more than START, cedes the rest to those that hold less than theirs, to each no more
+than TO_ONE of what it has earned in all; in fleets of fewer than a dozen, 3 parts of as many as there are others.
 
 *How fresh.* A device tells its balance once that has changed by
 
@@ -15,8 +16,9 @@ holds more than its target, and more than START, cedes the rest to those that ho
 credits, and cedes as soon as there is so much to cede: at first a share of all that it has earned, then a constant.
 
 *Liars.* What others claim is limited by own figures: a balance counts up to MOST times one's own W, and offloads up to
-what they can have earned in as many samples and were ceded by all. Nobody receives more from a device than `share` of
-one's own samples, whatever it says that it cedes: each liar may add so much to what honest devices spend, and no more.
+what they can have earned in as many samples and were ceded by all. Who says that it lacks credits gets TO_ONE of them
+from each device, at most. From who says that it cedes, nobody receives more than TO_ONE of what one has earned oneself:
+each liar may add so much to what honest devices spend, and no more.
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ from hinge.fleet.messages import Statement
 from hinge.fleet.peers import MOST_DEVICES
 from hinge.policies.shared_budget import ACCOUNTS, START, SharedBudget, full_at
 
-FRESH, PARTS = 40_000, 6.0
+FRESH, PARTS = 50_000, 6.0
 MOST = 4.0
+TO_ONE = 0.25
 
 
 def account_of(device: str, policy: str) -> str:
@@ -60,6 +63,7 @@ class Account:
     def __init__(self, device: str, policy: SharedBudget) -> None:
         self.id, self._share = account_of(device, policy.id), policy.offloads
         self.told: Statement | None = None  # by ourselves, the last
+        self._others = 0  # the most that were heard of at one time
         self._received: dict[str, dict[str, int]] = {}  # credits ceded to us, by device, from each account it had
 
     def hear(self, device: str, said: Statement) -> None:
@@ -73,7 +77,8 @@ class Account:
 
     def heard(self, samples: int, others: Collection[Statement]) -> tuple[float, float, int]:
         """For `SharedBudget.hear`: what was ceded to us, what others hold, and how many they are."""
-        most = self._share * samples
+        self._others = max(self._others, len(others))
+        most = self._most(samples)
         received = sum(min(most, sum(known.values())) for known in self._received.values())
         return received, sum(_held(each, samples) for each in others), len(others)
 
@@ -93,7 +98,7 @@ class Account:
         """What to cede to which accounts, by what the others said last."""
         known = {each.account: each for each in others if each.account != self.id}
         held = {account: _held(each, samples) for account, each in known.items()}
-        most, can = self._share * samples, dict.fromkeys(known, self._share * samples + START)
+        most, can = self._most(samples), dict.fromkeys(known, self._share * samples + START)
         for each in (own, *known.values()):
             for account in can.keys() & each.granted.keys():
                 can[account] += min(each.granted[account], most)
@@ -101,16 +106,20 @@ class Account:
         part = (own.balance + sum(held.values())) / (1.0 + own.spent + sum(weight.values()))
         spare = own.balance - max(START, part * (1.0 + own.spent))
         lacking = {account: part * weight[account] - held[account] for account in self._order(own, known)}
-        chosen = [each for each in lacking.items() if each[1] >= 1.0][:ACCOUNTS]
-        if spare < self._least(samples) or not chosen:
-            return {}
+        left = {account: most - own.granted.get(account, 0) for account in known}
+        chosen = [each for each in lacking.items() if each[1] >= 1.0 and left[each[0]] >= 1.0][:ACCOUNTS]
         total = sum(lack for _, lack in chosen)
-        return {int(account, 16): floor(spare * lack / total) for account, lack in chosen}
+        gifts = {int(account, 16): floor(min(spare * lack / total, left[account])) for account, lack in chosen}
+        return gifts if min(spare, sum(gifts.values())) >= self._least(samples) else {}
 
     def _order(self, own: Statement, accounts: Iterable[str]) -> list[str]:
         """Those first that got credits before, and then not the same as other devices choose."""
         mine = int(self.id, 16)
         return sorted(accounts, key=lambda account: (account not in own.granted, int(account, 16) ^ mine))
+
+    def _most(self, samples: int) -> float:
+        """The credits that one device cedes to another, in all."""
+        return min(1.0, max(TO_ONE, 3.0 / max(1, self._others))) * self._share * samples
 
     def _least(self, samples: int) -> float:
         """The credits that are worth a message."""

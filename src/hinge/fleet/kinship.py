@@ -9,7 +9,7 @@ the bin in which their evidence speaks most against that of the largest group.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from hinge.fleet.pooling import Pool, Verdict, are_kin, pool, unlike
+from hinge.fleet.pooling import UNLIKE, Pool, Verdict, are_kin, pool, unlike
 
 MOST_GROUPS = 8  # that are looked for, the largest of which is what matters
 
@@ -28,7 +28,8 @@ class Doubt(NamedTuple):
 
     def __str__(self) -> str:
         own, fleet = (_share(*pair) for pair in (self[1:3], self[3:5]))
-        return f"bin {self.bin}: local agreed in {own}, in the fleet in {fleet} ({self.nats:.1f} nats)"
+        more = "" if self.nats > UNLIKE else ", and more in other bins"
+        return f"bin {self.bin}: local agreed in {own}, in the fleet in {fleet} ({self.nats:.1f} nats{more})"
 
 
 class Kinship(NamedTuple):

@@ -181,8 +181,8 @@ class Fleet:
 
     def limit(self, gate: Gate) -> None:
         """Put the policy of a gate into the budget of the fleet, if there is one; the `Device` calls this."""
-        if self._budget is None:
-            return
+        if self._budget is None or (isinstance(gate.policy, SharedBudget) and gate.policy.offloads == self._budget):
+            return  # in the latter case, it is in one since an earlier device had the gate
         if not gate.policy.takes_cost:
             problem = f"must be one that can be told a cost, as 'sentinel' can, for a budget, got {gate.policy.name!r}"
             raise InvalidType("Fleet", "policy", problem)

@@ -191,9 +191,12 @@ def identity(gate: Gate, models: str = "") -> str:
 # -- evidence and status ----------------------------------------------------------------------------------------------
 
 
+LONGEST_STATUS = 512  # bytes; names, and numbers that do not depend on the bins, fit into as many
+
+
 def longest(bins: int) -> int:
     """The most bytes that evidence of so many bins can take, statement included: numbers have 16 digits and a point."""
-    return 512 + 2 * 18 * bins + 36 * ACCOUNTS
+    return LONGEST_STATUS + 2 * 18 * bins + 36 * ACCOUNTS
 
 
 _EVIDENCE = msgspec.json.Decoder(Evidence)
@@ -252,7 +255,7 @@ def build_presence(presence: Presence) -> bytes:
 
 def parse_presence(name: str, payload: bytes, fleet: str) -> Presence:
     """The status in a message of a device of the fleet."""
-    return _read(payload, _PRESENCE, source(name, fleet, "status"), longest(0))
+    return _read(payload, _PRESENCE, source(name, fleet, "status"), LONGEST_STATUS)
 
 
 def _read(payload: bytes, decoder: msgspec.json.Decoder[T], device: str, most: int) -> T:

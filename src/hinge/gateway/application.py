@@ -3,28 +3,56 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
+from hinge._checks import positive
 from hinge.device.answer import Answer
 from hinge.device.async_device import AsyncDevice
 from hinge.device.metrics import DeviceCollector
 from hinge.device.reporter import Reporter
-from hinge.errors import printable
+from hinge.errors import RemoteFailed, printable
+from hinge.gate import Gate
+from hinge.policies.policy import Policy
+from hinge.remotes import AsyncRemote
 from hinge.server.app import App, Exchange
 from hinge.server.connections import Listener
 from hinge.server.live import read_report
 from hinge.server.observability import Metrics
 from hinge.server.server import BaseServer
+from hinge.tasks import Task
 
 NAME = "gateway"  # on the page, and in metrics
 IN_FLIGHT = 64  # offloads at the same time
 REPORT_S = 0.5
+START_S = 2.0  # for a server to answer at the start
 _MAX_REASON = 400  # characters
 
 T = TypeVar("T")
+
+
+class Gateway(BaseServer):
+    """A server whose answers are a device's. `away` has the servers that could not be reached at the start, and why."""
+
+    def __init__(
+        self, gate: Gate | Policy, *, deadline_s: float, device: Mapping[str, Any] | None = None, **settings: Any
+    ) -> None:
+        super().__init__(**settings)
+        self.deadline_s = positive("Gateway", "deadline_s", deadline_s)
+        self.away: dict[str, RemoteFailed] = {}
+        self._gate, self._device = gate, dict(device or {})
+
+    def make_device(self, local: Callable[[Any], Any], remote: AsyncRemote, task: Task | None = None) -> AsyncDevice:
+        """The device that answers."""
+        settings = {"deadline_s": self.deadline_s, "in_flight": IN_FLIGHT, **self._device}
+        return AsyncDevice(local, remote, self._gate, task=task, **settings)
+
+    async def watch(self, app: App, metrics: Metrics) -> None:
+        """Keep the page up to date."""
+        if isinstance(app, GatedApp):
+            await app.keep_page()
 
 
 class GatedApp(App):
@@ -32,7 +60,7 @@ class GatedApp(App):
 
     def __init__(
         self,
-        server: BaseServer,
+        server: Gateway,
         services: Mapping[str, Any],
         device: AsyncDevice,
         *,

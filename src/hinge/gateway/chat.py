@@ -17,11 +17,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hinge._checks import positive, shown
+from hinge._checks import shown
 from hinge.device.async_device import AsyncDevice
 from hinge.errors import RemoteFailed, RemoteInvalid, RemoteLate
 from hinge.gate import Gate
-from hinge.gateway.application import IN_FLIGHT, NAME, GatedApp, because
+from hinge.gateway.application import NAME, START_S, GatedApp, Gateway, because
 from hinge.gateway.openai import (
     ChatServer,
     Completion,
@@ -40,7 +40,6 @@ from hinge.server.connections import Listener
 from hinge.server.limits import Refusal
 from hinge.server.observability import Metrics
 from hinge.server.openapi import OPERATIONS, Operation
-from hinge.server.server import BaseServer
 from hinge.tasks import ShortText
 
 Source = Literal["local", "remote"]
@@ -75,7 +74,7 @@ class _Remote:
         await self._server.close()
 
 
-class ChatGateway(BaseServer):
+class ChatGateway(Gateway):
     """Serves `/v1/chat/completions` and `/v1/models` in front of a local and a remote server.
 
     A request whose answer can be checked is gated (see `why_not_gated`), and has `deadline_s` in all, of which the
@@ -92,27 +91,26 @@ class ChatGateway(BaseServer):
         task: ShortText,
         otherwise: Source = "local",
         deadline_s: float = 30.0,
-        device: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(**settings)
+        super().__init__(gate, deadline_s=deadline_s, **settings)
         self.servers: dict[Source, ChatServer] = {"local": local, "remote": remote}
         self.order: tuple[Source, Source] = ("local", "remote") if otherwise == "local" else ("remote", "local")
-        self.gate, self.task = gate, task
-        self.deadline_s = positive("ChatGateway", "deadline_s", deadline_s)
-        self._device = dict(device or {})
+        self.task = task
+
+    def load(self) -> None:
+        """See which of the servers answer."""
+        for name, server in self.servers.items():
+            try:
+                server.check(Deadline.after(START_S))
+            except RemoteFailed as failure:
+                self.away[name] = failure
 
     def make_app(self, metrics: Metrics, listener: Listener) -> App:
         """The application, with its device."""
         remote = _Remote(self.servers["remote"], self.task)
-        settings = {"deadline_s": self.deadline_s, "in_flight": IN_FLIGHT, **self._device}
-        device = AsyncDevice(lambda chat: chat.local.output, remote, self.gate, task=self.task, **settings)
+        device = self.make_device(lambda chat: chat.local.output, remote, self.task)
         return ChatApp(self, device, metrics, listener)
-
-    async def watch(self, app: App, metrics: Metrics) -> None:
-        """Keep the page up to date."""
-        if isinstance(app, GatedApp):
-            await app.keep_page()
 
 
 class ChatApp(GatedApp):
@@ -165,7 +163,7 @@ class ChatApp(GatedApp):
                     deadline = exchange.deadline(self._gateway.deadline_s)
                     await (await self._gated(request, deadline))(scope, receive, send)
                 else:
-                    await self._pass_on(request, f"Not gated: {reason}.", scope, receive, send)
+                    await self._pass_on(request, f"Not gated: {reason}", scope, receive, send)
 
             await self.until_gone(exchange, answer())
 
@@ -176,9 +174,13 @@ class ChatApp(GatedApp):
         local, wanted = None, bool(request.get("logprobs"))
         try:
             local = await self._servers["local"].ask(with_logprobs(request), deadline.split(0.5))
-            if local.logprobs is not None:
-                return await self._decided(Chat(request, local), wanted, deadline)
-            failures["local"] = RemoteInvalid("it tells no log-probabilities")
+            if local.logprobs is None:
+                raise RemoteInvalid("it tells no log-probabilities")
+            try:
+                self._gateway.task.confidence(local.output)
+            except (TypeError, ValueError) as error:
+                raise RemoteInvalid(error) from None
+            return await self._decided(Chat(request, local), wanted, deadline)
         except RemoteFailed as failure:
             failures["local"] = failure
         self._log.write("warning", "not gated", problem=_told(failures))
@@ -207,8 +209,8 @@ class ChatApp(GatedApp):
             try:
                 connected = Deadline.after(self._gateway.deadline_s)
                 async with self._servers[name].stream(request, connected) as (head, pieces):
-                    told = f"{reason} {_told(failures)}" if failures else reason
-                    headers = passed_on(head.headers) | because(name, told)
+                    told = f"; {_told(failures)}" if failures else ""
+                    headers = passed_on(head.headers) | because(name, f"{reason}{told}.")
                     raw = [(key.encode("latin-1"), value.encode("latin-1")) for key, value in headers.items()]
                     await send({"type": "http.response.start", "status": head.status, "headers": raw})
                     begun = True

@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from starlette.types import Receive
 
-from hinge._checks import positive
 from hinge.confidence import class_scores
-from hinge.device.answer import Answer
 from hinge.device.async_device import AsyncDevice
 from hinge.errors import InvalidMessage, InvalidModel, RemoteFailed, RemoteInvalid, RemoteLate, RemoteRefused
 from hinge.gate import Gate
-from hinge.gateway.application import IN_FLIGHT, GatedApp, because
+from hinge.gateway.application import START_S, GatedApp, Gateway, because
 from hinge.oip.messages import InferenceRequest, Message, ModelMetadata, build_model_metadata
 from hinge.oip.tensors import Tensor, TensorSpec
 from hinge.policies.policy import Policy
@@ -36,20 +34,18 @@ from hinge.server.connections import Listener
 from hinge.server.limits import Refusal
 from hinge.server.models import VERSION, Model, Place, Service
 from hinge.server.observability import Metrics
-from hinge.server.server import BaseServer
-
-INTRODUCE_S = 5.0  # for a server to say what its model takes and gives
 
 
 class Row:
-    """A sample: one row of a request, its scores, and the outputs of the remote."""
+    """A sample: one row of a request, its scores, and the outputs of both models as they come."""
 
-    __slots__ = ("inputs", "outputs", "scores")
+    __slots__ = ("inputs", "local", "remote", "scores")
 
     def __init__(self, inputs: Tensors) -> None:
         self.inputs = inputs
         self.scores: Tensor | None = None
-        self.outputs: Tensors = {}
+        self.local: Tensors = {}
+        self.remote: Tensors = {}
 
 
 class ServedRows(OpenInference):
@@ -77,9 +73,11 @@ class _Remote:
             try:
                 for spec in self._outputs:
                     spec.check(outputs[spec.name][np.newaxis])
+                    if row.local and outputs[spec.name].shape != row.local[spec.name].shape:
+                        raise InvalidMessage(f"tensor {spec.name!r} has another shape")
             except (KeyError, InvalidMessage) as error:
                 raise RemoteInvalid(f"its outputs are not such as the local model's: {error}") from None
-            row.outputs = outputs
+            row.remote = outputs
         return Reply([label for label, _ in reply.labels], reply.bytes)
 
     async def close_async(self) -> None:
@@ -108,7 +106,7 @@ class _Forwarded:
             reply = await self.server.ask_async([row.inputs for row in rows], Deadline.after(self._deadline_s))
         except RemoteRefused as error:
             raise InvalidMessage(str(error)) from None
-        return {name: np.stack([outputs[name] for _, outputs in reply.labels]) for name in self.output_names}
+        return _stacked([outputs for _, outputs in reply.labels])
 
     def abandon(self) -> None:
         """Those that are in flight end by their deadline."""
@@ -116,7 +114,7 @@ class _Forwarded:
     close = abandon
 
 
-class InferenceGateway(BaseServer):
+class InferenceGateway(Gateway):
     """Serves a local model, in an ONNX file (PATH or NAME=PATH) or on a server, whose answers pass a gate.
 
     Requests have `deadline_s` in all, of which the local model may take half, or less where the client says so.
@@ -132,47 +130,54 @@ class InferenceGateway(BaseServer):
         *,
         output: str | None = None,
         deadline_s: float = 1.0,
-        device: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(**settings)
+        super().__init__(gate, deadline_s=deadline_s, **settings)
         self._local = local if isinstance(local, ServedRows) else Place.parse(local)
-        self._remote, self._gate, self._output, self._device = remote, gate, output, dict(device or {})
-        self.deadline_s = positive("InferenceGateway", "deadline_s", deadline_s)
+        self._remote, self._output = remote, output
 
     def load(self) -> None:
-        """Load the local model, or ask its server what it is; the remote's, if that is away."""
+        """Load the local model, or ask its server what it is, or the remote if that is away; see if both fit."""
+        theirs = self._metadata("remote", self._remote)
+        model: Model | ModelMetadata | None
         if isinstance(self._local, Place):
-            self._model: Model | ModelMetadata = Model.load(self._local.path)
+            model = Model.load(self._local.path)
         else:
-            try:
-                self._model = _metadata(self._local)
-            except RemoteFailed:
-                self._model = _metadata(self._remote)
-        if not all(spec.shape[:1] == (-1,) for spec in (*self._model.inputs, *self._model.outputs)):
+            model = self._metadata("local", self._local) or theirs
+        if model is None:
+            raise self.away["local"]
+        if not all(spec.shape[:1] == (-1,) for spec in (*model.inputs, *model.outputs)):
             raise InvalidModel("a gateway needs a model whose first axis takes any number of samples")
-        named = [spec.name for spec in self._model.outputs if spec.datatype[:2] == "FP" or spec.name == self._output]
-        self.scores = named[0] if self._output is None and named else self._output or ""
-        if self.scores not in named:
-            raise InvalidModel(f"the local model has no output {self.scores!r} of scores")
+        scores = [
+            spec.name for spec in model.outputs if spec.datatype[:2] == "FP" and self._output in (None, spec.name)
+        ]
+        if not scores:
+            raise InvalidModel(f"the local model has no output {self._output or 'of scores'!r}")
+        given = {(spec.name, spec.datatype) for spec in theirs.outputs} if theirs and theirs.outputs else None
+        missing = [spec.name for spec in model.outputs if given and (spec.name, spec.datatype) not in given]
+        if missing:
+            raise InvalidModel(f"the remote model has no output {missing[0]!r} such as the local model's")
+        self._model, self.scores = model, scores[0]
+
+    def _metadata(self, name: str, server: ServedRows) -> ModelMetadata | None:
+        try:
+            return server.metadata(START_S)[1]
+        except RemoteFailed as failure:
+            self.away[name] = failure
+            return None
+        finally:
+            server.close()
 
     def make_app(self, metrics: Metrics, listener: Listener) -> App:
         """The application, with its device."""
         remote = _Remote(self._remote, self._model.outputs)
-        settings = {"deadline_s": self.deadline_s, "in_flight": IN_FLIGHT, **self._device}
-        device = AsyncDevice(lambda row: row.scores, remote, self._gate, **settings)
         local, model = self._local, self._model
         service: Service | _Forwarded
         if isinstance(local, Place) and isinstance(model, Model):
             service = Service(local, model, workers=os.cpu_count() or 1, limits=self.limits, metrics=metrics)
         else:
             service = _Forwarded(local, model, self.deadline_s)  # type: ignore[arg-type]  # both of a server
-        return InferenceApp(self, service, device, remote, metrics, listener)
-
-    async def watch(self, app: App, metrics: Metrics) -> None:
-        """Keep the page up to date."""
-        if isinstance(app, GatedApp):
-            await app.keep_page()
+        return InferenceApp(self, service, self.make_device(lambda row: row.scores, remote), remote, metrics, listener)
 
 
 class InferenceApp(GatedApp):
@@ -205,11 +210,14 @@ class InferenceApp(GatedApp):
         most_s = self._gateway.deadline_s
         deadline = exchange.deadline(most_s if request.timeout_s is None else min(most_s, request.timeout_s))
         rows = rows_of(request.inputs)
+        if not rows:
+            return await super()._run(service, exchange, request)
         try:
             async with asyncio.timeout(deadline.split(0.5).left()):
                 local = await super()._run(service, exchange, request)
-            for row, scores in zip(rows, class_scores(local[self._gateway.scores], len(rows)), strict=True):
-                row.scores = scores
+            scores = class_scores(local[self._gateway.scores], len(rows))
+            for number, row in enumerate(rows):
+                row.scores, row.local = scores[number], {name: tensor[number] for name, tensor in local.items()}
             deciding = self.device.infer_many(rows, together=True, deadline=deadline)
             answers = await self.until_gone(exchange, deciding)
         except (Refusal, TimeoutError, ValueError) as error:  # ValueError: of scores that are none
@@ -217,8 +225,9 @@ class InferenceApp(GatedApp):
                 raise
             problem = "late" if isinstance(error, TimeoutError) else str(error)
             return await self._remote_alone(rows, f"the local model failed ({problem})", exchange, deadline)
-        exchange.notes = self.gated(answers) if answers else {}
-        return _joined(local, rows, answers)
+        exchange.notes = self.gated(answers)
+        pairs = list(zip(rows, answers, strict=True))
+        return _stacked([row.remote if answer.source == "remote" else row.local for row, answer in pairs])
 
     async def _remote_alone(self, rows: list[Row], problem: str, exchange: Exchange, deadline: Deadline) -> Tensors:
         self._log.write("warning", "not gated", id=exchange.id.decode(), problem=problem)
@@ -228,14 +237,7 @@ class InferenceApp(GatedApp):
             status = 400 if isinstance(failure, RemoteRefused) else 504 if isinstance(failure, RemoteLate) else 502
             raise Refusal(status, failure.kind, f"no answer: {problem}, the remote failed ({failure})") from None
         exchange.notes = because("remote", f"Not gated: {problem}.")
-        return {name: np.stack([row.outputs[name] for row in rows]) for name in rows[0].outputs}
-
-
-def _metadata(server: ServedRows) -> ModelMetadata:
-    try:
-        return server.metadata(INTRODUCE_S)[1]
-    finally:
-        server.close()
+        return _stacked([row.remote for row in rows])
 
 
 def rows_of(inputs: Tensors) -> list[Row]:
@@ -246,11 +248,5 @@ def rows_of(inputs: Tensors) -> list[Row]:
     return [Row({name: tensor[row] for name, tensor in inputs.items()}) for row in range(sizes.pop())]
 
 
-def _joined(local: Tensors, rows: Sequence[Row], answers: Sequence[Answer]) -> Tensors:
-    """The outputs: of each row those of whoever answered."""
-    outputs = {name: np.array(tensor) for name, tensor in local.items()}
-    for number, (row, answer) in enumerate(zip(rows, answers, strict=True)):
-        if answer.source == "remote":
-            for name, tensor in outputs.items():
-                tensor[number] = row.outputs[name]
-    return outputs
+def _stacked(rows: Sequence[Tensors]) -> Tensors:
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}

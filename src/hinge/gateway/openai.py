@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from hinge.errors import InvalidMessage, RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused
+from hinge.errors import InvalidMessage, RemoteError, RemoteInvalid, RemoteRefused
 from hinge.oip.access import bearer, check_url
 from hinge.oip.messages import Message, decoded
 from hinge.oip.tensors import MAX_BODY_BYTES
@@ -24,12 +24,11 @@ from hinge.tasks import ShortText
 
 Json = dict[str, Any]
 CHAT, MODELS = "/chat/completions", "/models"
-MAX_ANSWER_BYTES = 2**24
+MAX_ANSWER_BYTES, MAX_ERROR_BYTES = 2**24, 2**20
 MAX_SHORT = 64  # tokens of a text that is compared as a whole
 STALL_S = 600.0  # for the first byte of an answer that is passed on, and for each piece after it
 _REFUSED = {400, 404, 413, 415, 422}  # statuses by which a server refuses this request, and not the client or all
-_HOP = {"connection", "content-encoding", "content-length", "date", "keep-alive", "server", "transfer-encoding"}
-_HOP |= {"x-request-id"}  # the gateway's own is sent
+_NOT_PASSED_ON = {"connection", "content-length", "date", "keep-alive", "server", "transfer-encoding", "x-request-id"}
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------
@@ -68,9 +67,10 @@ def why_not_gated(request: Json, task: ShortText) -> str | None:
         return "it has tools or audio"
     if not all(_is_text(message.get("content")) for message in request["messages"]):
         return "a message is more than text"
-    if task.form == "json" and (request.get("response_format") or {}).get("type") not in ("json_object", "json_schema"):
+    form = request.get("response_format")
+    if task.form == "json" and (not isinstance(form, dict) or form.get("type") not in ("json_object", "json_schema")):
         return "it does not ask for JSON (response_format)"
-    most = request.get("max_completion_tokens", request.get("max_tokens"))
+    most = request.get("max_completion_tokens") or request.get("max_tokens")
     if task.form == "text" and not task.options and not (isinstance(most, int) and most <= MAX_SHORT):
         return f"it may be longer than {MAX_SHORT} tokens (max_tokens)"
     return None
@@ -178,8 +178,10 @@ def error_body(status: int, code: str, problem: str) -> bytes:
     return msgspec.json.encode({"error": {"message": problem, "type": kind, "param": None, "code": code}})
 
 
-def _failure(response: Response) -> RemoteFailed:
-    return Refused(response) if response.status in _REFUSED else RemoteError(_complaint(response))
+def _admitted(response: Response) -> Response:
+    if response.status == 200:
+        return response
+    raise Refused(response) if response.status in _REFUSED else RemoteError(_complaint(response))
 
 
 def _complaint(response: Response) -> str:
@@ -191,7 +193,7 @@ def _problem(response: Response) -> str | None:
     """What a server says of an error, if it does so in OpenAI's form."""
     try:
         return str(msgspec.json.decode(response.body)["error"]["message"])
-    except (msgspec.DecodeError, LookupError, TypeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError, RecursionError):
         return None
 
 
@@ -215,25 +217,31 @@ class ChatServer:
 
     async def ask(self, request: Json, deadline: Deadline) -> Completion:
         """The answer, by the deadline; raises `RemoteFailed`."""
-        response = await self._http.send_async(self._post(request), deadline)
-        if response.status != 200:
-            raise _failure(response)
-        return Completion(response)
+        return Completion(_admitted(await self._http.send_async(self._post(request), deadline)))
 
     @asynccontextmanager
     async def stream(self, request: Json, deadline: Deadline) -> AsyncIterator[tuple[Response, AsyncIterator[bytes]]]:
         """The head of the answer, and its body as it comes; the deadline is for connecting. Raises `RemoteFailed`."""
         async with self._http.stream_async(self._post(request), deadline, STALL_S) as (head, pieces):
             if head.status >= 400:
-                raise _failure(head._replace(body=b"".join([piece async for piece in pieces])))
+                body = b""
+                async for piece in pieces:
+                    body += piece
+                    if len(body) > MAX_ERROR_BYTES:
+                        break
+                _admitted(head._replace(body=body))
             yield head, pieces
 
     async def models(self, deadline: Deadline) -> Response:
         """The server's list of models."""
-        response = await self._http.send_async(Request("GET", MODELS), deadline)
-        if response.status != 200:
-            raise _failure(response)
-        return response
+        return _admitted(await self._http.send_async(Request("GET", MODELS), deadline))
+
+    def check(self, deadline: Deadline) -> None:
+        """Raise `RemoteFailed` unless the server lists its models."""
+        try:
+            _admitted(self._http.send(Request("GET", MODELS), deadline))
+        finally:
+            self._http.close()
 
     async def close(self) -> None:
         """Close the connections."""
@@ -246,4 +254,4 @@ class ChatServer:
 
 def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers of a server's response that are meant for the client."""
-    return {name: value for name, value in headers.items() if name not in _HOP}
+    return {name: value for name, value in headers.items() if name not in _NOT_PASSED_ON}

@@ -246,7 +246,7 @@ class SharedBudget(Budgeted):
             self._tell_cost(table)
         seen = "no offload of it seen yet"
         if why.offloads and why.agreement is not None:
-            seen = f"local agreed in {why.agreement:.3g} of {why.offloads:g} offloads"
+            seen = f"local agreed in {why.agreement * why.offloads:.4g} of {why.offloads:g} offloads"
         verdict = "offloaded" if offload else "accepted"
         reason = f"Bin {bin} is {verdict}: {seen}, and an offload costs {cost:.3g}; {self._terms()}."
         if refused:

@@ -1,0 +1,88 @@
+"""Which requests are gated, and what is read of answers."""
+
+import json
+from typing import Any
+
+import pytest
+
+from hinge.errors import RemoteInvalid
+from hinge.gateway.openai import Completion, Refused, why_not_gated
+from hinge.remotes.http import Response
+from hinge.tasks import ShortText
+
+TEXT, JSON, NUMBER, OPTIONS = ShortText(), ShortText("json"), ShortText("number"), ShortText(options=["yes", "no"])
+MESSAGES = [{"role": "system", "content": "Be short."}, {"role": "user", "content": [{"type": "text", "text": "Hi"}]}]
+SCHEMA = {"response_format": {"type": "json_schema", "json_schema": {}}}
+
+
+@pytest.mark.parametrize(
+    ("task", "fields"),
+    [
+        (OPTIONS, {}),
+        (OPTIONS, {"n": 1, "stream": False, "tools": [], "logprobs": True, "max_tokens": 1000}),
+        (NUMBER, {}),
+        (JSON, {"response_format": {"type": "json_object"}}),
+        (JSON, SCHEMA),
+        (TEXT, {"max_tokens": 64}),
+        (TEXT, {"max_completion_tokens": 5, "max_tokens": None}),
+    ],
+)
+def test_what_is_gated(task: ShortText, fields: dict[str, Any]) -> None:
+    assert why_not_gated({"messages": MESSAGES, **fields}, task) is None
+
+
+@pytest.mark.parametrize(
+    ("task", "fields", "reason"),
+    [
+        (OPTIONS, {"stream": True}, "stream"),
+        (OPTIONS, {"n": 2}, "several"),
+        (OPTIONS, {"tools": [{}]}, "tools"),
+        (OPTIONS, {"functions": [{}]}, "tools"),
+        (OPTIONS, {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "more than text"),
+        (OPTIONS, {"messages": [{"role": "user", "content": {"type": "text"}}]}, "more than text"),
+        (OPTIONS, {"messages": [{"role": "user", "content": ["text"]}]}, "more than text"),
+        (JSON, {}, "JSON"),
+        (JSON, {"response_format": {"type": "text"}}, "JSON"),
+        (JSON, {"response_format": "json_object"}, "JSON"),
+        (TEXT, {}, "64 tokens"),
+        (TEXT, {"max_tokens": 65}, "64 tokens"),
+        (TEXT, {"max_tokens": "5"}, "64 tokens"),
+    ],
+)
+def test_what_is_not_gated_and_why(task: ShortText, fields: dict[str, Any], reason: str) -> None:
+    assert reason in str(why_not_gated({"messages": MESSAGES, **fields}, task))
+
+
+def completion(**choice: Any) -> Completion:
+    return Completion(Response(200, {}, json.dumps({"choices": [choice], "kept": [1.5, None]}).encode(), 9))
+
+
+def test_log_probabilities_are_read_and_removed() -> None:
+    tokens = [
+        {
+            "token": "a",
+            "logprob": -0.5,
+            "top_logprobs": [{"token": "a", "logprob": -0.5}, {"token": "b", "logprob": -1}],
+        },
+        {"token": "b", "logprob": -0.25, "top_logprobs": []},
+    ]
+    found = completion(message={"role": "assistant", "content": "ab"}, logprobs={"content": tokens}, index=0)
+    assert found.output == {"text": "ab", "logprobs": [-0.5, -0.25], "top": [-0.5, -1.0]}
+    assert json.loads(found.body(True))["choices"][0]["logprobs"]["content"] == tokens
+    assert json.loads(found.body(False)) == {
+        "choices": [{"message": {"role": "assistant", "content": "ab"}, "logprobs": None, "index": 0}],
+        "kept": [1.5, None],
+    }
+
+
+@pytest.mark.parametrize("choice", [{}, {"message": {}}, {"message": {"content": None}}, {"message": {"content": 5}}])
+def test_what_is_no_completion_is_named(choice: dict[str, Any]) -> None:
+    with pytest.raises(RemoteInvalid, match="no chat completion"):
+        completion(**choice)
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", b"<html>", b'{"error": "plain"}', b"[1]", b"[" * 5000])
+def test_a_refusal_in_another_form_is_put_into_openais(body: bytes) -> None:
+    refusal = Refused(Response(422, {}, body, 9))
+    assert json.loads(refusal.body)["error"]["code"] == "refused"
+    assert str(refusal) == "HTTP 422"
