@@ -12,6 +12,7 @@ import pytest
 
 from hinge import OnnxModel, UniformBins, fashion
 from hinge.cli.app import run
+from hinge.confidence import max_softmax
 from hinge.embedded.export import export_thin
 from hinge.errors import InvalidValue
 from hinge.fleet.messages import parse_table, table_topic
@@ -190,7 +191,7 @@ def test_a_thin_device_in_c_runs_from_the_servers_tables(broker: Mosquitto, tmp_
     local, bins = OnnxModel(fashion.local_model()), UniformBins(BINS)
     scores = [np.asarray(local(image)) for image in IMAGES[:150]]
     lines = [
-        f"{bins.bin(float(each.max()))} {each.argmax()} {json.dumps(inputs(image))}"
+        f"{bins.bin(float(max_softmax(each)))} {each.argmax()} {json.dumps(inputs(image))}"
         for each, image in zip(scores, IMAGES, strict=False)
     ]
     with serving(broker.url) as server:
