@@ -68,6 +68,7 @@ PAGES: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
     ),
     "theory": ("Theory", "The paper's bounds; see [the theory](../theory.md).", (), ("hinge.theory",)),
     "server": ("Server", "`hinge serve` from Python; see [the edge server](../server.md).", (), ("hinge.server",)),
+    "gateway": ("Gateway", "`hinge gateway` from Python; see [the gateway](../gateway.md).", (), ("hinge.gateway",)),
     "testing": (
         "Testing",
         "The conformance suite; see [how to add a policy](../add-a-policy.md).",

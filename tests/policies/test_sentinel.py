@@ -578,3 +578,38 @@ def test_a_learned_cost_goes_with_what_is_borrowed() -> None:
         if decision.offload:
             policy.learn(decision, True, cost=0.5)
     assert policy.learned < 8
+
+
+def test_reports_without_accepted_samples_are_learned_as_own_offloads() -> None:
+    own, reported = Sentinel(4, 0.5), Sentinel(4, 0.5)
+    for bin, agreed in [(3, True), (1, False), (3, False), (2, True), (1, False), (3, False)]:
+        decision = own.decide(bin)
+        assert decision.offload
+        own.learn(decision, agreed)
+        reported.learn_reported(bin, agreed, 0)
+        for field in ("offloads", "agreements", "evidence", "support", "sums", "suspicion", "rising", "arrivals"):
+            assert list(getattr(reported.table, field)) == list(getattr(own.table, field))
+    assert reported.time == own.time == 6
+
+
+def test_a_report_after_accepted_samples_is_an_audit() -> None:
+    policy = Sentinel(2, 0.5)
+    for _ in range(4):
+        policy.learn_reported(1, True, 0)
+    licence = policy.countdown(1)[0]
+    policy.learn_reported(1, False, licence)
+    assert policy.table.suspicion[1] > 0.0  # only audits are compared with what was believed
+    assert policy.table.arrivals[1] == policy.time == 5 + licence
+    with pytest.raises(ValueError, match="accepted must be"):
+        policy.learn_reported(1, True, -1)
+
+
+def test_evidence_that_is_revised_ends_licences_it_does_not_bear_out() -> None:
+    policy = Sentinel(2, 0.5)
+    for _ in range(10):
+        policy.learn_reported(1, True, 0)
+    assert policy.countdown(1)[0] > 0
+    policy.revise([0.0, 20.0], [0.0, 4.0])
+    assert policy.countdown(1)[0] == 0
+    assert policy.own_evidence()["offloads"] == [0.0, 20.0]
+    assert Sentinel.restore(policy.state()).countdown(1) == policy.countdown(1)
