@@ -288,14 +288,14 @@ def fleet_subject() -> Subject:
     said = fleet.Statement("0123456789abcde", 7, 36, {"edcba9876543210": 5})
     evidence = fleet.build_evidence("hall", gate, 70, 60, [5.0, 30.5], [0.0, 30.5], said)
     status = fleet.build_presence(fleet.Presence(1, "hall", True, 60, 35, 0.9, 0.5))
-    table = fleet.build_table(fleet.Table(gate, 7, (3, 5)))
+    table = fleet.build_table(fleet.Table(7, (3, 5)))
     kinds = [(0, b"hinge/1/cams/hall/evidence", evidence), (1, b"hinge/1/cams/hall/status", status), (2, b"", table)]
     seeds = [bytes([kind]) + topic + b"\n" + body for kind, topic, body in kinds]
     peers = Peers("cams", gate, 2, most=64)
     parsers: list[Callable[[str, bytes], object]] = [
         peers.take,
         lambda topic, body: fleet.parse_presence(topic, body, "cams"),
-        lambda _, body: fleet.parse_table(body, gate, 2),
+        lambda _, body: fleet.parse_table(body, 2),
     ]
 
     def feed(data: bytes) -> object:

@@ -11,6 +11,7 @@ from hinge.policies import Isotonic, Policy, Sentinel, at_most, build, on_budget
 from hinge.policies.sentinel import (
     ALARM,
     AUDIT,
+    DOUBTED,
     ENTRY,
     ESTIMATED,
     FALL,
@@ -20,6 +21,7 @@ from hinge.policies.sentinel import (
     NEAREST,
     RISE,
     RISE_GROWTH,
+    STAKE,
     SUREST,
     SUSPECTED,
     TRIAL,
@@ -461,6 +463,20 @@ def test_borrowed_evidence_licenses_once_it_was_tried() -> None:
     assert policy.decide(2).offload  # that it is as good was not tried
 
 
+def test_a_licence_on_others_word_is_as_long_as_the_bets_on_it_allow() -> None:
+    policy, others = Sentinel(4, 0.5), ([0, 0, 200, 200], [0, 0, 190, 198])
+    policy.borrow(*others)
+    doubted = DOUBTED / (1.0 + DOUBTED)  # the odds at break-even are 1
+    offload_all(policy, 3, [True, True])
+    fit = (198 + 2 + 1) / (200 + 2 + 2)
+    won = STAKE * (fit / doubted) ** 2 / math.sqrt(2)  # bins 2 and 3 testify
+    assert policy.countdown(3)[1] == int(won) > 100
+    offload_all(policy, 3, [False])
+    fit = (198 + 2 + 1) / (200 + 3 + 2)
+    lost = STAKE * (fit / doubted) ** 2 * (1.0 - fit) / (1.0 - doubted) / math.sqrt(2)
+    assert policy.countdown(3)[1] == int(lost) < 10
+
+
 def test_alone_the_same_trials_license_nothing() -> None:
     policy = Sentinel(4, 0.2)
     offload_all(policy, 3, [True] * int(TRIAL))
@@ -562,3 +578,38 @@ def test_a_learned_cost_goes_with_what_is_borrowed() -> None:
         if decision.offload:
             policy.learn(decision, True, cost=0.5)
     assert policy.learned < 8
+
+
+def test_reports_without_accepted_samples_are_learned_as_own_offloads() -> None:
+    own, reported = Sentinel(4, 0.5), Sentinel(4, 0.5)
+    for bin, agreed in [(3, True), (1, False), (3, False), (2, True), (1, False), (3, False)]:
+        decision = own.decide(bin)
+        assert decision.offload
+        own.learn(decision, agreed)
+        reported.learn_reported(bin, agreed, 0)
+        for field in ("offloads", "agreements", "evidence", "support", "sums", "suspicion", "rising", "arrivals"):
+            assert list(getattr(reported.table, field)) == list(getattr(own.table, field))
+    assert reported.time == own.time == 6
+
+
+def test_a_report_after_accepted_samples_is_an_audit() -> None:
+    policy = Sentinel(2, 0.5)
+    for _ in range(4):
+        policy.learn_reported(1, True, 0)
+    licence = policy.countdown(1)[0]
+    policy.learn_reported(1, False, licence)
+    assert policy.table.suspicion[1] > 0.0  # only audits are compared with what was believed
+    assert policy.table.arrivals[1] == policy.time == 5 + licence
+    with pytest.raises(ValueError, match="accepted must be"):
+        policy.learn_reported(1, True, -1)
+
+
+def test_evidence_that_is_revised_ends_licences_it_does_not_bear_out() -> None:
+    policy = Sentinel(2, 0.5)
+    for _ in range(10):
+        policy.learn_reported(1, True, 0)
+    assert policy.countdown(1)[0] > 0
+    policy.revise([0.0, 20.0], [0.0, 4.0])
+    assert policy.countdown(1)[0] == 0
+    assert policy.own_evidence()["offloads"] == [0.0, 20.0]
+    assert Sentinel.restore(policy.state()).countdown(1) == policy.countdown(1)

@@ -32,6 +32,7 @@ class ChatStandIn(Loopback):
         self.text, self.logprob, self.behaviour = text, logprob, behaviour
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
+        self.told_ms: list[int] = []  # how long clients said that they would wait for a chat
         self.go_on = Event()
         self.go_on.set()
         self.left = Event()  # a client hung up while it waited
@@ -50,6 +51,8 @@ class ChatStandIn(Loopback):
             assert request.start.startswith("POST /v1/chat/completions "), request.start
             asked = json.loads(request.body)
             self.requests.append(asked)
+            if "x-envoy-expected-rq-timeout-ms" in request.headers:
+                self.told_ms.append(int(request.headers["x-envoy-expected-rq-timeout-ms"]))
             if not await self._answer(asked, connection):
                 return
 

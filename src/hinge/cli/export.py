@@ -1,4 +1,4 @@
-"""The commands `export c` and `export table`."""
+"""The commands `export c`, `export table` and `export thin`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +10,8 @@ import typer
 from hinge.cli import console, options
 from hinge.cli.options import UsageError
 from hinge.cli.state import state_in
-from hinge.embedded.export import export_c, export_table
-from hinge.embedded.twin import twin_of
+from hinge.embedded.export import export_c, export_table, export_thin
+from hinge.embedded.twin import MOST_BINS, twin_of
 from hinge.errors import InvalidState
 from hinge.gate import policy_state
 from hinge.policies import ExpiryPolicy, Policy, Sentinel, build, restore
@@ -72,6 +72,20 @@ def table_command(out: Out, state: StateFile, replace: Replace = False, json: op
     if not isinstance(policy, ExpiryPolicy | Sentinel):
         raise UsageError(f"{policy.name}: has no table of expiries or countdowns")
     _write(lambda folder: export_table(policy, folder), out, replace, json)
+
+
+@command.command("thin")
+def thin_command(out: Out, bins: Bins = None, replace: Replace = False, json: options.Json = False) -> None:
+    """Write a C library for a thin device, for which 'hinge serve --fleet' learns: it takes tables, and looks up.
+
+    Beside the header: a client for MQTT, by libmosquitto, as an example.
+
+    Example: hinge export thin --bins 16 --out firmware/hinge
+    """
+    number = bins or DEFAULTS["bins"]
+    if number > MOST_BINS:
+        raise UsageError(f"--bins must be {MOST_BINS} at most on a microcontroller, got {number}")
+    _write(lambda folder: export_thin(number, folder), out, replace, json)
 
 
 def _built(given: dict[str, Any]) -> Policy:

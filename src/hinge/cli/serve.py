@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hinge.cli import options
+from hinge.cli.device_models import Certificates
 from hinge.cli.options import UsageError
 from hinge.oip.access import read_token
 
@@ -34,6 +35,25 @@ def command(
     watch: Annotated[bool, typer.Option("--watch", help="Load a model again when its file changes.")] = False,
     drain_s: options.DrainS = 10.0,
     log_level: options.LogLevel = "info",
+    fleet: Annotated[
+        str | None,
+        typer.Option(
+            help="Learn for thin devices, and send them tables by this MQTT broker: mqtt://[USER@]HOST[:PORT], or "
+            "mqtts:// with --fleet-ca, --fleet-cert and --fleet-key. The password: HINGE_FLEET_PASSWORD, or a file."
+        ),
+    ] = None,
+    fleet_name: options.FleetName = "fleet",
+    fleet_password_file: options.FleetPasswordFile = None,
+    fleet_ca: Annotated[Path | None, typer.Option(help="Who signs the broker's certificate.")] = None,
+    fleet_cert: Annotated[Path | None, typer.Option(help="The certificate to show the broker.")] = None,
+    fleet_key: Annotated[Path | None, typer.Option(help="The key of that certificate.")] = None,
+    offload_cost: Annotated[
+        float, typer.Option(min=0, max=1, help="Thin devices: what an offload costs, where a wrong answer costs 1.")
+    ] = 0.5,
+    bins: Annotated[int, typer.Option(min=1, max=255, help="Thin devices: how many bins they have.")] = 16,
+    state: Annotated[
+        Path | None, typer.Option(help="Thin devices: the folder in which what is learned for them survives.")
+    ] = None,
     config: options.Config = None,
 ) -> None:
     """The models are ONNX files; the protocol is the Open Inference Protocol.
@@ -45,6 +65,17 @@ def command(
 
     if not models:
         raise UsageError("there must be a model to serve, such as 'fashion'; see 'hinge serve --help'")
+    if fleet is None:
+        if any((fleet_password_file, fleet_ca, fleet_cert, fleet_key, state)):
+            raise UsageError("--state and what begins with --fleet- need --fleet, the address of an MQTT broker")
+        thin = None
+    else:
+        from hinge.server.thin import ThinFleet
+
+        password = read_token(fleet_password_file, "HINGE_FLEET_PASSWORD")
+        tls = Certificates(fleet_ca, fleet_cert, fleet_key).context() if fleet.startswith("mqtts:") else None
+        cost = offload_cost
+        thin = ThinFleet(fleet, fleet_name, offload_cost=cost, bins=bins, state=state, password=password, tls=tls)
     server = Server(
         models,
         host=host,
@@ -57,6 +88,7 @@ def command(
         watch_s=WATCH_S if watch else None,
         drain_s=drain_s,
         log_level=log_level,
+        thin=thin,
     )
     names = ", ".join(place.name for place in server.places)
     server.run(lambda url: print(f"Serving {names} at {url}\nThe live page is at {reachable(url)}/", flush=True))

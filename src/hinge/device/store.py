@@ -138,6 +138,14 @@ class MemoryStore:
     def _save(self, version: int) -> None:
         """Write that version of the policy, or a later one, where there is a disk."""
 
+    def apply(self, change: Callable[[Policy], T]) -> T:
+        """What a function returns that changes the policy as `learn` does; written down as that is."""
+        with self._lock:
+            found = change(self.policy)
+            version = self._changed()
+        self._save(version)
+        return found
+
     def locked(self, function: Callable[[Policy], T]) -> T:
         """What the function returns for the policy, while no other thread decides or learns."""
         with self._lock:

@@ -78,9 +78,16 @@ def export_table(source: Policy | Gate, folder: Path) -> list[Path]:
     return _write(folder, "table_only/main.c", _config(f"{policy.name}, as a table", settings, sums, columns))
 
 
-def _write(folder: Path, example: str, config: str) -> list[Path]:
-    texts = {name: (C_FOLDER / source).read_text("utf-8") for name, source in _BESIDE.items()}
-    texts["examples/plain/main.c"] = (C_FOLDER / example).read_text("utf-8")
+def export_thin(bins: int, folder: Path) -> list[Path]:
+    """Write the library for a thin device, whose tables a server sends, with a client for MQTT as an example."""
+    settings = {"BINS": f"{whole('thin', 'bins', bins, 1, MOST_BINS)}", "THIN": ""}
+    config = _config("a thin device", settings, [0, 0], [[0] * bins] * 2)
+    return _write(folder, "table_only/main.c", config, **{"examples/mqtt/main.c": "mqtt/main.c"})
+
+
+def _write(folder: Path, example: str, config: str, **more: str) -> list[Path]:
+    sources = {**_BESIDE, "examples/plain/main.c": example, **more}
+    texts = {name: (C_FOLDER / source).read_text("utf-8") for name, source in sources.items()}
     texts["src/hinge_config.h"] = config
     for name, text in texts.items():
         path = folder / name

@@ -3,7 +3,7 @@
     hinge/1/FLEET/DEVICE/evidence   JSON, retained: what a device has seen itself, as sums per bin
     hinge/1/FLEET/DEVICE/status     JSON, retained, and the last will: whether it is there, and how it fares
     hinge/1/FLEET/REGION/evidence   the same, of all devices of a region, which are in the fleet FLEET.REGION
-    hinge/1/FLEET/table/KIND        binary, retained: licences for devices that only look up; KIND: the gate's identity
+    hinge/1/FLEET/table/KIND        binary, retained: licences for the thin devices of a kind
 
 JSON, so that people and Home Assistant can read it as it is: with 16 bins, evidence takes a third of a KiB. Only the
 table is read by microcontrollers, and so has a fixed form with a CRC.
@@ -47,9 +47,9 @@ REASONS = {
 T = TypeVar("T")
 
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
-Identity = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
+Identity = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
 Count = Annotated[int, Meta(ge=0, le=MOST_SAMPLES)]
-AccountId = Annotated[str, Meta(pattern="^[0-9a-f]{15}$")]
+AccountId = Annotated[str, Meta(pattern=r"^(?!0{15})[0-9a-f]{15}\Z")]  # 0: no account
 Amount = Annotated[float, Meta(ge=0.0, le=float(MOST_SAMPLES))]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 
@@ -102,10 +102,9 @@ class Presence(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Table(NamedTuple):
-    """For a device that only looks up: how many samples of each bin it may accept from now on."""
+    """For devices that only look up: how many samples of each bin may be accepted between two that are offloaded."""
 
-    gate: str
-    counter: int
+    counter: int  # only grows
     licences: tuple[int, ...]
 
 
@@ -291,30 +290,39 @@ def _short(value: float) -> float:
 
 # -- tables -----------------------------------------------------------------------------------------------------------
 
-MOST_BINS, LATEST = 255, 2**32 - 1  # as in hinge.h
-_HEAD, _CRC, _MAGIC = struct.Struct("<2sBBIQ"), struct.Struct("<I"), b"hT"  # version, bins, counter, gate
+MOST_BINS, LONGEST_LICENCE = 255, 2**16 - 1  # as in hinge.h
+_HEAD, _CRC, _MAGIC = struct.Struct("<2sBBI"), struct.Struct("<I"), b"hT"  # version, bins, counter
+
+
+def table_topic(fleet: str, kind: str) -> str:
+    """Where the table of a kind of thin device is.
+
+    >>> table_topic("cams", "m0")
+    'hinge/1/cams/table/m0'
+    """
+    return f"{ROOT}/{fleet}/{TABLE}/{kind}"
 
 
 def build_table(table: Table) -> bytes:
     """The message of a table: a head, a licence for each bin, and the CRC of both, all little-endian.
 
-    >>> len(build_table(Table("0123456789abcdef", 7, (0,) * 16)))
-    84
+    >>> len(build_table(Table(7, (0,) * 16)))
+    44
     """
-    head = _HEAD.pack(_MAGIC, VERSION, len(table.licences), table.counter, int(table.gate, 16))
-    body = head + struct.pack(f"<{len(table.licences)}I", *(min(each, LATEST) for each in table.licences))
+    head = _HEAD.pack(_MAGIC, VERSION, len(table.licences), table.counter)
+    body = head + struct.pack(f"<{len(table.licences)}H", *(min(each, LONGEST_LICENCE) for each in table.licences))
     return body + _CRC.pack(zlib.crc32(body))
 
 
-def parse_table(payload: bytes, gate: str, bins: int) -> Table:
-    """The table in a message, if it is one for such a gate."""
-    if len(payload) != _HEAD.size + 4 * bins + _CRC.size:
+def parse_table(payload: bytes, bins: int) -> Table:
+    """The table in a message, if it is one of so many bins."""
+    if len(payload) != _HEAD.size + 2 * bins + _CRC.size:
         raise Dropped("size", f"a table of {bins} bins, in {len(payload)} bytes")
-    magic, version, count, counter, number = _HEAD.unpack(payload[: _HEAD.size])
+    magic, version, count, counter = _HEAD.unpack(payload[: _HEAD.size])
     if magic != _MAGIC or _CRC.unpack(payload[-_CRC.size :])[0] != zlib.crc32(payload[: -_CRC.size]):
         raise Dropped("format", "a table that does not match its CRC")
     if version != VERSION:
         raise Dropped("version", f"a table of version {version}; this Hinge speaks {VERSION}")
-    if count != bins or f"{number:016x}" != gate:
-        raise Dropped("gate", f"a table of {count} bins for gate {number:016x}, and we have {gate}")
-    return Table(gate, counter, struct.unpack(f"<{bins}I", payload[_HEAD.size : -_CRC.size]))
+    if count != bins:
+        raise Dropped("gate", f"a table of {count} bins, and we have {bins}")
+    return Table(counter, struct.unpack(f"<{bins}H", payload[_HEAD.size : -_CRC.size]))

@@ -143,10 +143,18 @@ class OutputBody(Struct, gc=False):
 
 
 class RequestParameters(Struct, gc=False):
-    """Parameters of a request. Triton's `timeout` is in microseconds."""
+    """Parameters of a request; `hinge_…` are a thin device's report (`hinge.server.thin`), for one sample.
+
+    Triton's `timeout` is in microseconds.
+    """
 
     binary_data_output: bool | None = None
     timeout: Annotated[int, Meta(ge=0)] | None = None
+    hinge_kind: Name | None = None  # the kind of device, for which there is one table
+    hinge_device: Name | None = None
+    hinge_bin: Annotated[int, Meta(ge=0, le=255)] | None = None
+    hinge_local: int | Text | None = None  # the local model's answer: the number of the class, or its name
+    hinge_accepted: Annotated[int, Meta(ge=0, le=65_535)] | None = None  # samples of the bin since its last offload
 
 
 class RequestBody(Struct):
@@ -351,6 +359,7 @@ class InferenceRequest:
     outputs: Mapping[str, bool] = field(default_factory=dict)  # those asked for, and if as binary; empty: all of them
     binary: bool = False  # whether outputs that are not named are wanted as binary
     timeout_s: float | None = None  # in which the client wants its answer
+    parameters: RequestParameters | None = None
 
     def wants_binary(self, name: str) -> bool:
         """Whether that output is to be sent as binary data."""
@@ -417,7 +426,8 @@ def parse_request(
     outputs = _requested(request.outputs, binary) if request.outputs else {}
     inputs = _read_tensors("inputs", request.inputs, data, expected, others=not expected)
     timeout_us = None if request.parameters is None else request.parameters.timeout
-    return InferenceRequest(inputs, id, outputs, binary, None if timeout_us is None else timeout_us / 1e6)
+    timeout_s = None if timeout_us is None else timeout_us / 1e6
+    return InferenceRequest(inputs, id, outputs, binary, timeout_s, request.parameters)
 
 
 def build_response(

@@ -73,6 +73,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hinge._checks import whole
 from hinge.errors import InvalidState
 from hinge.policies.expiry import COST_SUMS, COUNT, FOREVER, count, count_cost
 from hinge.policies.isotonic import (
@@ -90,6 +91,7 @@ from hinge.policies.isotonic import (
 )
 from hinge.policies.policy import (
     ACCEPTED,
+    MOST_SAMPLES,
     NOT_TOLD,
     Decision,
     Decisions,
@@ -672,6 +674,42 @@ class Sentinel(Policy):
     def borrow(self, offloads: Sequence[float], agreements: Sequence[float]) -> None:
         lent = self._checked_lent(offloads, agreements)
         borrow_evidence(self.table, *lent)
+
+    def learn_reported(self, bin: int, agreed: float, accepted: int) -> None:
+        """Learn from an offload of a device that decides by a table of `countdown`, after so many samples accepted.
+
+        `accepted` are those of the same bin since its last offload; with any, the offload is an audit. Bins without a
+        licence get theirs at once, as the device cannot ask for it, and the device counts them down.
+
+        >>> policy = Sentinel(bins=4, offload_cost=0.5)
+        >>> for _ in range(3):
+        ...     policy.learn_reported(3, agreed=True, accepted=0)
+        >>> policy.time, [policy.countdown(bin)[0] for bin in range(4)]
+        (3, [0, 0, 0, 10])
+        """
+        bin, table, owner = self._checked_bin(bin), self.table, type(self).__name__
+        accepted = whole(owner, "accepted", accepted, 0, MOST_SAMPLES)
+        self.time += accepted + 1
+        table.granted[bin], table.left[bin] = accepted, 0
+        self._notes(table, bin, self.time)
+        self.learn(self._await(True, bin, self.time), agreed)
+        self._grant_all()
+
+    def revise(self, offloads: Sequence[float], agreements: Sequence[float]) -> None:
+        """Let this be the evidence, in place of what was learned so far; licences that it does not bear out end."""
+        counts, agreed = self._checked_lent(offloads, agreements)
+        self.table.offloads[:], self.table.agreements[:] = counts, agreed
+        self.learned = max(self.learned, math.ceil(sum(counts)))
+        self.time = max(self.time, self.learned)
+        self._rebuild()
+        for bin in range(self.bins):
+            shorten(self.table, bin, licence(self.table, bin, self.time + 1))
+        self._grant_all()
+
+    def _grant_all(self) -> None:
+        for bin in range(self.bins):
+            if self.table.granted[bin] == 0:
+                grant(self.table, bin, licence(self.table, bin, self.time + 1))
 
     @property
     def alarms(self) -> dict[str, int]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -51,6 +51,9 @@ from hinge.server.live import MAX_REPORT_BYTES, Reports, is_loopback, read_repor
 from hinge.server.models import VERSION, Service
 from hinge.server.observability import Log, Metrics
 from hinge.server.openapi import OPERATIONS, PAGE, Operation, content_type, describe
+
+if TYPE_CHECKING:
+    from hinge.server.thin import ThinFleet
 
 LARGE_JSON_BYTES = 32 * 2**10  # reading or writing more would keep other requests waiting for milliseconds
 LARGE_BYTES = 4 * 2**20  # of binary data
@@ -157,8 +160,9 @@ class App:
         metrics: Metrics,
         log: Log,
         listener: Listener,
+        thin: ThinFleet | None = None,
     ) -> None:
-        self.services = services
+        self.services, self._thin = services, thin
         self.draining = False
         receive_s = limits.receive_s
         self.inferences = Admission(
@@ -172,6 +176,8 @@ class App:
         self._metrics, self._log, self._listener = metrics, log, listener
         self._reports = Reports(metrics.requests)
         metrics.registry.register(self._reports)
+        if thin is not None:
+            metrics.registry.register(thin)
         self._large = asyncio.Lock()  # one large message at a time, or reading them could take all memory
         self._openapi = msgspec.json.encode(describe(sorted(services), guarded=token is not None))
         self._paths = {
@@ -195,9 +201,11 @@ class App:
             service.batcher.abandon()
 
     async def close(self) -> None:
-        """Stop the threads that run models."""
+        """Stop the threads that run models, and keep what was learned for thin devices."""
         for service in self.services.values():
             service.batcher.close()
+        if self._thin is not None:
+            await asyncio.to_thread(self._thin.close)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -377,6 +385,8 @@ class App:
                     if name not in service.model.output_names:
                         raise InvalidMessage(f"the model has no output {name!r}")
                 outputs = await self._run(service, exchange, request)
+                if self._thin is not None and request.parameters is not None and request.parameters.hinge_kind:
+                    self._thin.report(service.name, request.parameters, outputs)
                 size = sum([tensor.nbytes for tensor in outputs.values()])
                 build = partial(build_response, request, outputs, model=service.name, version=VERSION)
                 return build() if size <= LARGE_JSON_BYTES else await self._in_thread(exchange, build)

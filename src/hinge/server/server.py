@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import uvicorn
 
@@ -33,6 +33,9 @@ from hinge.server.connections import EventLoop, Listener
 from hinge.server.limits import Limits
 from hinge.server.models import Model, Place, Service, Watcher, parse_places
 from hinge.server.observability import Log, Metrics
+
+if TYPE_CHECKING:
+    from hinge.server.thin import ThinFleet
 
 MIN_TOKEN = 16  # characters of a token
 START_S = 30.0
@@ -195,8 +198,8 @@ class Server(BaseServer):
 
     Each of `models` is NAME=PATH, PATH, or the name of a shipped model. `threads` are those of one run of a model,
     `workers` its runs at the same time, one per core by default. Files are checked for changes every `watch_s` seconds,
-    if that is given. The other settings are those of every server: `host`, `port` (0 takes any that is free), `token`,
-    `tls`, `insecure`, `limits`, `drain_s` and `log_level`.
+    if that is given. `thin` is a `ThinFleet` to learn for. The other settings are those of every server: `host`, `port`
+    (0 takes any that is free), `token`, `tls`, `insecure`, `limits`, `drain_s` and `log_level`.
     """
 
     def __init__(
@@ -206,9 +209,11 @@ class Server(BaseServer):
         threads: int | None = None,
         workers: int | None = None,
         watch_s: float | None = None,
+        thin: ThinFleet | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
+        self._thin = thin
         self.places = parse_places(models)
         self._models: dict[Place, Model] = {}
         self._threads = None if threads is None else whole("Server", "threads", threads, 0, 1024)
@@ -229,8 +234,17 @@ class Server(BaseServer):
             place.name: Service(place, model, workers=workers, limits=self.limits, metrics=metrics)
             for place, model in self._models.items()
         }
+        if self._thin is not None:
+            self._thin.start(self.log)
         return App(
-            services, self.token, self.insecure, limits=self.limits, metrics=metrics, log=self.log, listener=listener
+            services,
+            self.token,
+            self.insecure,
+            limits=self.limits,
+            metrics=metrics,
+            log=self.log,
+            listener=listener,
+            thin=self._thin,
         )
 
     async def watch(self, app: App, metrics: Metrics) -> None:

@@ -1,0 +1,148 @@
+"""Thin devices: what it costs that a server learns for them, and that its tables come late, beside devices that learn.
+
+The very classes run that the server and, but for the language, the C run: `hinge.fleet.thin`.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hinge import Sentinel, UniformBins, load_trace
+from hinge.fleet.messages import Table, build_table
+from hinge.fleet.thin import Kind, ThinDevice
+from hinge.simulation.engine import Threads, run_seeds
+from hinge.simulation.fleet import Lie, Pooling, SimulatedFleet, simulate_fleet
+from hinge.simulation.sources import FixedCosts, Resampled
+from hinge.traces import trace_names
+
+BINS, COSTS, HORIZON, GOAL = 16, (0.2, 0.5, 0.8), 10_000, 1.1
+DELAYS = (0, 10, 100)  # samples of the device
+MANY, MANY_COST, MANY_TRACES = 12, 0.5, ("fashion", "cifar10-vgg16", "imagenet-mobilenet")
+LIES = (Lie.OVER, Lie.UNDER)
+JUDGED = 1.2  # growth of the reports from one judgement to the next, as at the server
+
+Stream = list[tuple[int, float, float]]  # bin, agreement, gap
+
+
+def source(trace: str, cost: float) -> Resampled:
+    return Resampled(load_trace(trace), UniformBins(BINS), FixedCosts(cost))
+
+
+def stream(trace: str, cost: float, seed: int) -> Stream:
+    chunks = list(source(trace, cost).stream(seed, HORIZON))
+    columns = [np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in ("bins", "agreed", "gaps")]
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def learning(found: Stream, cost: float, delay: int) -> float:
+    """The regret of a device that learns, from answers that come so many samples late."""
+    policy, regret, waiting = Sentinel(BINS, cost), 0.0, deque[tuple[int, Any, float]]()
+    for time, (bin, agreed, gap) in enumerate(found):
+        while waiting and waiting[0][0] <= time:
+            policy.learn(*waiting.popleft()[1:])
+        decision = policy.decide(bin)
+        if decision.offload:
+            waiting.append((time + 1 + delay, decision, agreed))
+        regret += max(0.0, -gap if decision.offload else gap)
+    return regret
+
+
+def answer(lie: Lie, agreed: float) -> bool:
+    """Whether local agreed, as a device has the server believe."""
+    return {Lie.OVER: True, Lie.UNDER: False}.get(lie, agreed > 0.5)
+
+
+def thin(found: Sequence[Stream], cost: float, delay: int = 0, lies: Sequence[Lie] = ()) -> float:
+    """The regret per honest device of thin ones, whose tables come so many samples late."""
+    kind, devices, regret = Kind(Sentinel(BINS, cost)), [ThinDevice(BINS) for _ in found], 0.0
+    told = [*lies, *[Lie.HONEST] * (len(found) - len(lies))]
+    waiting, reports, judged, step = deque[tuple[int, bytes]](), 0, 0, 0
+    for time in range(HORIZON):
+        for number, device in enumerate(devices):
+            while waiting and waiting[0][0] <= step:
+                message = waiting.popleft()[1]
+                for each in devices:
+                    each.take(message)
+            step += 1
+            bin, agreed, gap = found[number][time]
+            offload, lie = device.decide(bin), told[number]
+            regret += max(0.0, -gap if offload else gap) if lie == Lie.HONEST else 0.0
+            if offload:
+                kind.learn(f"{number}", bin, answer(lie, agreed), device.accepted)
+                reports += 1
+                if len(devices) > 1 and reports > JUDGED * judged:
+                    judged = reports
+                    kind.judge()
+                waiting.append((step + delay * len(devices), build_table(Table(reports, kind.licences))))
+    return regret / (len(found) - len(lies))
+
+
+def cell(trace: str, cost: float, runs: int) -> tuple[float, list[float]]:
+    """The regret of a learning device; and over it: of thin ones, by delay, and of learning ones with a delay."""
+    rows = []
+    for seed in range(runs):
+        found = stream(trace, cost, seed)
+        late = [learning(found, cost, delay) for delay in DELAYS[1:]]
+        rows.append([learning(found, cost, 0), *(thin([found], cost, delay) for delay in DELAYS), *late])
+    alone, *others = np.mean(rows, axis=0).tolist()
+    return alone, [each / alone for each in others]
+
+
+def many(trace: str) -> list[float]:
+    """Regret per device of 12 learning ones in a fleet, of 12 thin ones, and of those with two that lie."""
+    cost, seeds = MANY_COST, run_seeds(31, MANY)
+    fleet = SimulatedFleet([source(trace, cost)] * MANY)
+    [run] = simulate_fleet(fleet, cost, Pooling.ROBUST, horizon=HORIZON, seed=31, executor=Threads(1))
+    found = [stream(trace, cost, seed) for seed in seeds]
+    lying = [thin(found, cost, lies=[lie] * 2) for lie in LIES]
+    return [float(run.regret[-1].mean()), thin(found, cost), *lying]
+
+
+def verdict(what: str, ratios: Sequence[float]) -> str:
+    mean, kept = float(np.exp(np.mean(np.log(ratios)))), sum(value <= GOAL for value in ratios)
+    return (
+        f"- {what}: {mean:.2f} in the geometric mean, {max(ratios):.2f} at most; "
+        f"within {GOAL} in {kept} of {len(ratios)}"
+    )
+
+
+def report(quick: bool) -> list[str]:
+    traces, costs, runs = (("fashion",), (0.5,), 2) if quick else (tuple(trace_names()), COSTS, 20)
+    cells = {(trace, cost): cell(trace, cost, runs) for trace in traces for cost in costs}
+    lines = [
+        "## Thin devices",
+        "",
+        f"Sentinel, {BINS} bins, known cost, T = {HORIZON} samples, {runs} runs. Regret as a multiple of that of a",
+        "learning device on the same samples. A table comes 0, 10 or 100 samples late; beside it a learning device",
+        "to which the remote's answers come as late.",
+        "",
+        "| trace | cost | learning | **thin** | 10 late: thin | learning | 100 late: thin | learning |",
+        "|---" * 8 + "|",
+    ]
+    for (trace, cost), (alone, (now, ten, hundred, learning_ten, learning_hundred)) in cells.items():
+        figures = " | ".join(f"{value:.2f}" for value in (now, ten, learning_ten, hundred, learning_hundred))
+        lines.append(f"| {trace} | {cost} | {alone:.1f} | {figures} |")
+    ratios = np.array([each for _, each in cells.values()])
+    lines += [
+        "",
+        f"The goal is {GOAL} times the regret of a device that learns:",
+        "",
+        verdict("Table at once", ratios[:, 0].tolist()),
+        verdict("10 late, over learning at once", ratios[:, 1].tolist()),
+        verdict("10 late, over learning 10 late", (ratios[:, 1] / ratios[:, 3]).tolist()),
+        verdict("100 late, over learning at once", ratios[:, 2].tolist()),
+        verdict("100 late, over learning 100 late", (ratios[:, 2] / ratios[:, 4]).tolist()),
+        "",
+        f"### {MANY} devices of one kind",
+        "",
+        f"Cost {MANY_COST}, one run, tables at once. Regret per honest device: learning ones in a fleet, thin ones,",
+        "and thin ones of which two tell that local always agrees, or never does.",
+        "",
+        f"| trace | {MANY} learning | {MANY} thin | two always agree | two never agree |",
+        "|---" * 5 + "|",
+    ]
+    for trace in traces if quick else MANY_TRACES:
+        lines.append(f"| {trace} | {' | '.join(f'{value:.1f}' for value in many(trace))} |")
+    return [*lines, ""]
