@@ -323,6 +323,16 @@ def test_limits_paths_and_tokens_have_the_same_errors(local: ChatStandIn, remote
             assert [model.id for model in allowed.models.list()] == ["yes"]
 
 
+def test_one_deadline_goes_through_two_gateways(local: ChatStandIn, remote: ChatStandIn) -> None:
+    with (
+        gateway(local.base_url, remote.base_url, deadline_s=60) as second,
+        gateway(local.base_url, f"{second.url}/v1", deadline_s=WAIT_S) as first,
+    ):
+        answer = Client(first.url).chat()
+        assert (answer.by, answer.text) == ("remote", "no")
+        assert 0 < remote.told_ms[0] <= 1000 * WAIT_S
+
+
 # -- as a device ------------------------------------------------------------------------------------------------------
 
 

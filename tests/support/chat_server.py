@@ -32,6 +32,7 @@ class ChatStandIn(Loopback):
         self.text, self.logprob, self.behaviour = text, logprob, behaviour
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
+        self.told_ms: list[int] = []  # how long clients said that they would wait for a chat
         self.go_on = Event()
         self.go_on.set()
         self.asked, self.left = Event(), Event()  # for a chat; a client hung up while it waited
@@ -51,6 +52,8 @@ class ChatStandIn(Loopback):
             asked = json.loads(request.body)
             self.requests.append(asked)
             self.asked.set()
+            if "x-envoy-expected-rq-timeout-ms" in request.headers:
+                self.told_ms.append(int(request.headers["x-envoy-expected-rq-timeout-ms"]))
             if not await self._answer(asked, connection):
                 return
 
