@@ -46,8 +46,10 @@ class World:
     def publish(self, device: int, credits: int, to: int) -> None:
         """Cede by the rules, and any number besides; it is on disk before it is published."""
         each, account = self.policies[device], self.accounts[device]
-        others = [said[-1] for i, said in enumerate(self.published) if said and i != device]
-        each.cede(account.gifts(account.statement(each), each.time, others))
+        others = {f"d{i}": said[-1] for i, said in enumerate(self.published) if said and i != device}
+        gifts = account.gifts(account.statement(each), each.time, others)
+        each.cede(gifts)
+        account.ceded(gifts, others)
         each.cede({int(self.accounts[to].id, 16): credits})
         self.saved[device] = each.state()
         self.published[device].append(account.statement(each))
@@ -109,6 +111,11 @@ def statement(balance: int = 0, spent: int = 0, account: str = "0" * 14 + "1", *
     return Statement(account, balance, spent, granted)
 
 
+def by_device(*said: Statement) -> dict[str, Statement]:
+    """Statements of as many devices."""
+    return {f"device of {each.account}": each for each in said}
+
+
 def rich(samples: int = 2000) -> tuple[Account, Statement]:
     each = policy()
     each.time = samples
@@ -148,27 +155,42 @@ def test_nobody_receives_more_from_a_device_than_a_part_of_what_one_has_earned()
 def test_who_says_to_lack_most_gets_no_more_than_who_does() -> None:
     account, own = rich()
     hard, liar = statement(0, 220), statement(0, MOST_SAMPLES, "0" * 14 + "2")
-    gifts = account.gifts(own, 2000, [hard, liar])
+    gifts = account.gifts(own, 2000, by_device(hard, liar))
     assert gifts[1] == gifts[2]
     assert sum(gifts.values()) <= own.balance - START
     friend = statement(0, 0, "0" * 14 + "3", **{"0" * 14 + "2": MOST_SAMPLES})  # vouches for what it can have ceded
-    gifts = account.gifts(own, 2000, [hard, liar, friend])
+    gifts = account.gifts(own, 2000, by_device(hard, liar, friend))
     assert gifts[2] == pytest.approx(gifts[1] * 421 / 221, abs=2)
 
 
 def test_gifts_are_for_those_that_lack_and_of_many_for_some() -> None:
     account, own = rich()
     many = [statement(0, 200, f"{number:015x}") for number in range(1, 100)]
-    gifts = account.gifts(own, 2000, many)
+    gifts = account.gifts(own, 2000, by_device(*many))
     assert len(gifts) == ACCOUNTS
     assert own.balance - START - ACCOUNTS < sum(gifts.values()) <= own.balance - START
     account.heard(2000, many)
-    assert max(account.gifts(own, 2000, many[:2]).values()) <= TO_ONE * SHARE * 2000
+    assert max(account.gifts(own, 2000, by_device(*many[:2])).values()) <= TO_ONE * SHARE * 2000
     before = Statement(own.account, own.balance, 0, {f"{number:015x}": 1 for number in range(50, 50 + ACCOUNTS)})
-    assert set(account.gifts(before, 2000, many)) == set(range(50, 50 + ACCOUNTS))
+    assert set(account.gifts(before, 2000, by_device(*many))) == set(range(50, 50 + ACCOUNTS))
     busy = Statement(own.account, own.balance, 300, {})
-    assert account.gifts(busy, 2000, [statement(500, 0)]) == {}
-    assert account.gifts(own, 2000, []) == account.gifts(own, 2000, [own]) == {}
+    assert account.gifts(busy, 2000, by_device(statement(500, 0))) == {}
+    assert account.gifts(own, 2000, {}) == account.gifts(own, 2000, by_device(own)) == {}
+
+
+def test_a_liar_that_opens_account_after_account_gets_no_more_than_with_one() -> None:
+    giver = policy()
+    account, lost = Account("hall", giver), 0
+    honest = by_device(*(statement(100, 100, f"{number:015x}") for number in range(1, 21)))
+    for number in range(100):
+        giver.time += 100
+        account.heard(giver.time, honest.values())
+        others = honest | {"liar": statement(0, MOST_SAMPLES, f"{1000 + number:015x}")}
+        gifts = account.gifts(account.statement(giver), giver.time, others)
+        giver.cede(gifts)
+        account.ceded(gifts, others)
+        lost += gifts.get(1000 + number, 0)
+    assert 0 < lost <= TO_ONE * SHARE * giver.time
 
 
 def test_a_copy_of_a_state_has_another_account() -> None:

@@ -12,6 +12,7 @@ import pytest
 from hinge import Sentinel
 from hinge.errors import InvalidValue
 from hinge.fleet import hub as module
+from hinge.fleet import member as member_module
 from hinge.fleet.broker import Broker
 from hinge.fleet.hub import Hub, Seen
 from hinge.fleet.messages import (
@@ -159,6 +160,8 @@ def test_a_hub_that_cannot_be_is_refused(settings: dict[str, Any]) -> None:
 def test_in_regions_a_device_borrows_from_every_other_once_and_never_from_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(member_module, "GROWTH", 1.0)  # so that everything is told
+    monkeypatch.setattr(module, "GROWTH", 1.0)
     lent: dict[int, list[list[float]]] = {}
     monkeypatch.setattr(Sentinel, "borrow", lambda policy, n, _: lent.setdefault(id(policy), []).append(n))
     names, each = [(region, f"{region}{number}") for region in ("north", "south") for number in range(3)], 20

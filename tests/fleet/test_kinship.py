@@ -9,13 +9,13 @@ import pytest
 from hinge.fleet.kinship import Sums, kinship
 
 CURVE = np.linspace(0.1, 0.98, 8)
-RANDOM = np.random.default_rng(3)
 
 
 def devices(name: str, number: int, curve: Any = CURVE, offloads: float = 30.0) -> dict[str, Sums]:
     """Devices that have seen about so many offloads in each bin, of this agreement."""
-    counts = RANDOM.poisson(offloads, (number, 8))
-    agreed = RANDOM.binomial(counts, curve)
+    random = np.random.default_rng([number, *name.encode()])
+    counts = random.poisson(offloads, (number, 8))
+    agreed = random.binomial(counts, curve)
     pairs = zip(counts.tolist(), agreed.tolist(), strict=True)
     return {f"{name} {place}": pair for place, pair in enumerate(pairs)}
 

@@ -89,6 +89,7 @@ HOSTILE: dict[str, tuple[str, Callable[[], bytes]]] = {
     "a counter of many digits": ("format", lambda: json.dumps(fields()).replace("70", "7" * 300).encode()),
     "a gate of control characters": ("format", lambda: json.dumps(fields(gate="\x1b[2J" * 4)).encode()),
     "a long name": ("format", lambda: json.dumps(fields(device="x" * 65)).encode()),
+    "a gate with a new line": ("format", lambda: json.dumps(fields(gate=f"{GATE}\n")).encode()),
     "text": ("format", lambda: b"hello"),
     "nothing": ("format", lambda: b""),
     "no UTF-8": ("format", lambda: b'{"device": "\xff\xfe"}'),
@@ -183,7 +184,7 @@ def with_statement(said: Statement, samples: int = 90) -> bytes:
 
 
 def test_a_statement_goes_with_the_evidence_in_less_than_a_kibibyte() -> None:
-    granted = {f"{number:015x}": MOST_SAMPLES for number in range(ACCOUNTS)}
+    granted = {f"{number:015x}": MOST_SAMPLES for number in range(1, ACCOUNTS + 1)}
     said = Statement("f" * 15, MOST_SAMPLES, 90, granted)
     assert parse_evidence(TOPIC, with_statement(said), "cams", GATE, 1).budget == said
     name, most = "h" * 64, [1e15 + 0.5] * 16
@@ -198,8 +199,10 @@ def test_a_statement_goes_with_the_evidence_in_less_than_a_kibibyte() -> None:
         (Statement("f" * 15, 0, 91, {}), "counts"),
         (Statement("F" * 15, 0, 0, {}), "format"),
         (Statement("f" * 15, -1, 0, {}), "format"),
-        (Statement("f" * 15, 0, 0, {"0" * 15: -1}), "format"),
-        (Statement("f" * 15, 0, 0, {f"{number:015x}": 1 for number in range(ACCOUNTS + 1)}), "format"),
+        (Statement("0" * 15, 0, 0, {}), "format"),
+        (Statement("f" * 15 + "\n", 0, 0, {}), "format"),
+        (Statement("f" * 15, 0, 0, {"1" * 15: -1}), "format"),
+        (Statement("f" * 15, 0, 0, {f"{number:015x}": 1 for number in range(1, ACCOUNTS + 2)}), "format"),
     ],
 )
 def test_a_statement_that_cannot_be_is_dropped(said: Statement, why: str) -> None:

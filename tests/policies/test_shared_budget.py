@@ -93,6 +93,9 @@ def test_ceded_credits_cannot_be_spent_and_received_ones_can() -> None:
         giver.cede(dict.fromkeys(range(1, ACCOUNTS + 2), 0))
     with pytest.raises(ValueError, match="credits must be for 8 accounts"):
         giver.cede({1: -1})
+    with pytest.raises(ValueError, match="none of them 0"):
+        giver.cede({7: 1, 0: 1})
+    assert giver.ceded == 15
 
 
 def test_an_account_that_gets_nothing_now_makes_room_for_another() -> None:

@@ -24,7 +24,7 @@ each liar may add so much to what honest devices spend, and no more.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from math import floor
 
 from hinge.fleet.messages import Statement
@@ -53,7 +53,7 @@ class Account:
     >>> kitchen, hall = Account("kitchen", hard), Account("hall", idle)
     >>> for _ in range(2000):
     ...     _, idle.time = hard.decide(0), idle.time + 1
-    >>> idle.cede(hall.gifts(hall.statement(idle), idle.time, [kitchen.statement(hard)]))
+    >>> idle.cede(hall.gifts(hall.statement(idle), idle.time, {"kitchen": kitchen.statement(hard)}))
     >>> kitchen.hear("hall", hall.statement(idle))
     >>> hard.hear(*kitchen.heard(hard.time, [hall.statement(idle)]))
     >>> int(hard.balance), int(idle.balance)
@@ -65,6 +65,7 @@ class Account:
         self.told: Statement | None = None  # by ourselves, the last
         self._others = 0  # the most that were heard of at one time
         self._received: dict[str, dict[str, int]] = {}  # credits ceded to us, by device, from each account it had
+        self._ceded: dict[str, int] = {}  # by us, to each device, whatever accounts it had
 
     def hear(self, device: str, said: Statement) -> None:
         """A device has made a statement: new, old, or heard before."""
@@ -94,9 +95,9 @@ class Account:
             return True
         return abs(own.balance - self.told.balance) >= self._least(samples)
 
-    def gifts(self, own: Statement, samples: int, others: Iterable[Statement]) -> dict[int, int]:
-        """What to cede to which accounts, by what the others said last."""
-        known = {each.account: each for each in others if each.account != self.id}
+    def gifts(self, own: Statement, samples: int, others: Mapping[str, Statement]) -> dict[int, int]:
+        """What to cede to which accounts, by what each of the others said last."""
+        known = {each.account: each for each in others.values() if each.account != self.id}
         held = {account: _held(each, samples) for account, each in known.items()}
         most, can = self._most(samples), dict.fromkeys(known, self._share * samples + START)
         for each in (own, *known.values()):
@@ -107,10 +108,20 @@ class Account:
         spare = own.balance - max(START, part * (1.0 + own.spent))
         lacking = {account: part * weight[account] - held[account] for account in self._order(own, known)}
         left = {account: most - own.granted.get(account, 0) for account in known}
+        for device, credits in self._ceded.items():
+            if device in others and others[device].account in left:
+                left[others[device].account] = min(left[others[device].account], most - credits)
         chosen = [each for each in lacking.items() if each[1] >= 1.0 and left[each[0]] >= 1.0][:ACCOUNTS]
         total = sum(lack for _, lack in chosen)
         gifts = {int(account, 16): floor(min(spare * lack / total, left[account])) for account, lack in chosen}
-        return gifts if min(spare, sum(gifts.values())) >= self._least(samples) else {}
+        gifts = {account: credits for account, credits in gifts.items() if credits > 0}
+        return gifts if sum(gifts.values()) >= self._least(samples) else {}
+
+    def ceded(self, gifts: Mapping[int, int], others: Mapping[str, Statement]) -> None:
+        """Take note of whose accounts got what: a device that opens another gets no more for that."""
+        for device, said in others.items():
+            if credits := gifts.get(int(said.account, 16), 0):
+                self._ceded[device] = self._ceded.get(device, 0) + credits
 
     def _order(self, own: Statement, accounts: Iterable[str]) -> list[str]:
         """Those first that got credits before, and then not the same as other devices choose."""

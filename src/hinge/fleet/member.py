@@ -261,10 +261,11 @@ class Fleet:
         since, sent = time.monotonic(), self._sent
         while not self._ended.is_set():
             connection.turn(self._every_s)
-            self._look()
             now = time.monotonic()
+            listened = now - since > LISTEN_S
+            self._look(listened)
             self._cede()
-            if self._due(now - since > LISTEN_S):
+            if self._due(listened):
                 self._say_evidence(connection)
             if now - self._said > (WATCHED_S if self._home_assistant else STATUS_S):
                 self._say_status(connection)
@@ -293,14 +294,16 @@ class Fleet:
         own, account = self._own, self._account
         if account is None or own.statement is None or self._told is None or self._told.samples > own.samples:
             return
-        gifts = account.gifts(own.statement, own.samples, self._statements())
+        others = self._statements()
+        gifts = account.gifts(own.statement, own.samples, others)
         if gifts:
             self._joined.update(lambda policy: _shared(policy).cede(gifts))
+            account.ceded(gifts, others)
             self._own = self._look_at_own()
 
-    def _statements(self) -> list[Statement]:
-        """Of the others."""
-        return [each.budget for each in self._peers if each.budget is not None]
+    def _statements(self) -> dict[str, Statement]:
+        """Of each of the others."""
+        return {each.device: each.budget for each in self._peers if each.budget is not None}
 
     def _say_evidence(self, connection: Connection) -> None:
         own = self._own
@@ -363,10 +366,15 @@ class Fleet:
         while time.monotonic() < end and not self._ended.wait(self._every_s):
             self._look()
 
-    def _look(self) -> None:
-        """See what was learned, and lend the policy what the others know, if either has changed."""
+    def _look(self, listened: bool = False) -> None:
+        """See what was learned, and lend the policy what the others know, if either has changed.
+
+        What was ceded to us counts once all others were `listened` to: how much of it may be true depends on how many
+        they are.
+        """
         if self._account is not None and self._own.budget is not None:
-            heard = self._account.heard(self._own.samples, self._statements() if self._link.online else [])
+            said = (self._own.samples, self._statements().values())
+            heard = self._account.heard(*said) if listened else (0.0, 0.0, 0)
             apply = self._joined.update if heard[0] > self._own.budget.received else self._locked  # saved, where new
             apply(lambda policy: _shared(policy).hear(*heard))
         own = self._own = self._look_at_own()

@@ -47,9 +47,9 @@ REASONS = {
 T = TypeVar("T")
 
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
-Identity = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
+Identity = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
 Count = Annotated[int, Meta(ge=0, le=MOST_SAMPLES)]
-AccountId = Annotated[str, Meta(pattern="^[0-9a-f]{15}$")]
+AccountId = Annotated[str, Meta(pattern=r"^(?!0{15})[0-9a-f]{15}\Z")]  # 0: no account
 Amount = Annotated[float, Meta(ge=0.0, le=float(MOST_SAMPLES))]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 

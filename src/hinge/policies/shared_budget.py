@@ -209,8 +209,9 @@ class SharedBudget(Budgeted):
         (8.0, {7: 12})
         """
         owner, table = type(self).__name__, self.table
-        if len(credits) > ACCOUNTS or min(credits.values(), default=0) < 0:
-            raise InvalidValue(owner, "credits", f"must be for {ACCOUNTS} accounts at most, got {dict(credits)}")
+        if len(credits) > ACCOUNTS or min(credits.values(), default=0) < 0 or min(credits, default=1) < 1:
+            problem = f"must be for {ACCOUNTS} accounts at most, none of them 0, got {dict(credits)}"
+            raise InvalidValue(owner, "credits", problem)
         if sum(credits.values()) > self.balance:
             return
         table.ledger[CEDED] += sum(credits.values())  # first: what is ceded to an account is never more

@@ -127,7 +127,9 @@ class Bus:
             policy.hear(*account.heard(policy.time, others.values()))
             if broker < 0:
                 continue
-            policy.cede(account.gifts(account.statement(policy), policy.time, others.values()))
+            gifts = account.gifts(account.statement(policy), policy.time, others)
+            policy.cede(gifts)
+            account.ceded(gifts, others)
             own, told = account.statement(policy), account.told
             if told is None or account.due(own, policy.time) or own.spent > GROWTH * told.spent:
                 account.told = own
