@@ -11,6 +11,7 @@ from hinge.policies import Isotonic, Policy, Sentinel, at_most, build, on_budget
 from hinge.policies.sentinel import (
     ALARM,
     AUDIT,
+    DOUBTED,
     ENTRY,
     ESTIMATED,
     FALL,
@@ -20,6 +21,7 @@ from hinge.policies.sentinel import (
     NEAREST,
     RISE,
     RISE_GROWTH,
+    STAKE,
     SUREST,
     SUSPECTED,
     TRIAL,
@@ -459,6 +461,20 @@ def test_borrowed_evidence_licenses_once_it_was_tried() -> None:
     assert not policy.decide(3).offload
     assert "2 of 2 offloads, 200 seen by others (bins 2–3 together: 390 of 402)" in policy.explain(3).reason
     assert policy.decide(2).offload  # that it is as good was not tried
+
+
+def test_a_licence_on_others_word_is_as_long_as_the_bets_on_it_allow() -> None:
+    policy, others = Sentinel(4, 0.5), ([0, 0, 200, 200], [0, 0, 190, 198])
+    policy.borrow(*others)
+    doubted = DOUBTED / (1.0 + DOUBTED)  # the odds at break-even are 1
+    offload_all(policy, 3, [True, True])
+    fit = (198 + 2 + 1) / (200 + 2 + 2)
+    won = STAKE * (fit / doubted) ** 2 / math.sqrt(2)  # bins 2 and 3 testify
+    assert policy.countdown(3)[1] == int(won) > 100
+    offload_all(policy, 3, [False])
+    fit = (198 + 2 + 1) / (200 + 3 + 2)
+    lost = STAKE * (fit / doubted) ** 2 * (1.0 - fit) / (1.0 - doubted) / math.sqrt(2)
+    assert policy.countdown(3)[1] == int(lost) < 10
 
 
 def test_alone_the_same_trials_license_nothing() -> None:
