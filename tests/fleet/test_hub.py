@@ -132,7 +132,7 @@ def test_what_changes_is_seen_and_what_is_withdrawn_is_forgotten(broker: Amqtt) 
         wait_for(lambda: hub.view.dropped["older"] == 1)
         publish(broker, (topic("cams", "camera", "evidence"), b""), (topic("cams", "camera", "status"), b""))
         wait_for(lambda: hub.view.devices == [])
-        assert hub.view.offloads == []
+        wait_for(lambda: hub.view.offloads == [])  # a moment later: the hub pools for a quarter of the time at most
 
 
 def test_a_hub_finds_its_broker_again(broker: Amqtt) -> None:
