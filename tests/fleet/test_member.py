@@ -151,9 +151,10 @@ def test_a_device_with_a_folder_goes_on_where_it_was(broker: Amqtt, tmp_path: Pa
         wait_for(lambda: kitchen.status.fleet and kitchen.status.fleet.sent)
         time.sleep(3 * module.LISTEN_S)
         assert [said.counter for said in heard.evidence["kitchen"]] == [samples], "there is nothing new to tell"
-        teach(kitchen, 30)
+        teach(kitchen, 7)  # a fifth more, once
         wait_for(lambda: len(heard.evidence["kitchen"]) == 2)
         assert heard.evidence["kitchen"][-1].counter > samples
+        teach(kitchen, 23)
         kitchen.close()
         wait_for(lambda: sum(heard.evidence["kitchen"][-1].offloads) == 60)
 

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import openai
 import pytest
 
-from hinge import Gate
+from hinge import Breaker, Gate
 from hinge.gateway import ChatGateway, ChatServer
 from hinge.tasks import ShortText
 from tests.support.chat_server import FAILURES, ChatStandIn, dead_url
@@ -66,8 +66,8 @@ class Client:
 
     opened: ClassVar[list[http.client.HTTPConnection]] = []
 
-    def __init__(self, url: str, wait_s: float = WAIT_S) -> None:
-        self._connection = http.client.HTTPConnection(str(urlsplit(url).netloc), timeout=wait_s)
+    def __init__(self, url: str) -> None:
+        self._connection = http.client.HTTPConnection(str(urlsplit(url).netloc), timeout=WAIT_S)
         self.opened.append(self._connection)
 
     def chat(self, **fields: Any) -> Answer:
@@ -77,8 +77,11 @@ class Client:
         self._connection.close()
 
     def open(self, body: bytes, method: str = "POST", path: str = CHAT, **headers: str) -> http.client.HTTPResponse:
-        self._connection.request(method, path, body, {"content-type": "application/json", **headers})
+        self.send(body, method, path, **headers)
         return self._connection.getresponse()
+
+    def send(self, body: bytes, method: str = "POST", path: str = CHAT, **headers: str) -> None:
+        self._connection.request(method, path, body, {"content-type": "application/json", **headers})
 
 
 @pytest.fixture(autouse=True)
@@ -165,8 +168,8 @@ def test_when_the_remote_fails_every_request_gets_the_local_answer(failure: str,
         remote = stack.enter_context(ChatStandIn("perhaps" if failure == "no option" else "no"))
         remote.behaviour = "answer" if failure == "no option" else failure
         url = stack.enter_context(dead_url()) if failure == "dead" else remote.base_url
-        deadline_s = 0.3 if failure == "stall" else WAIT_S
-        served = stack.enter_context(gateway(local.base_url, url, deadline_s=deadline_s))
+        settings: dict[str, Any] = {"deadline_s": 2.0, "device": {"breaker": Breaker(failures=1, interval_s=60)}}
+        served = stack.enter_context(gateway(local.base_url, url, **(settings if failure == "stall" else {})))
         client = Client(served.url)
         answers = [client.chat() for _ in range(200)]
         assert {(answer.status, answer.by, answer.text) for answer in answers} == {(200, "local", "yes")}
@@ -174,14 +177,14 @@ def test_when_the_remote_fails_every_request_gets_the_local_answer(failure: str,
         assert count(served, "hinge_learned_total") == 0
 
 
-@pytest.mark.parametrize("failure", ["dead", *FAILURES, "refuse", "unknown", "no logprobs", "bad logprobs"])
+@pytest.mark.parametrize("failure", ["dead", *FAILURES, "refuse", "unknown", "redirect", "no logprobs", "bad logprobs"])
 def test_when_the_local_fails_the_remote_answers_and_nothing_is_learned(failure: str, remote: ChatStandIn) -> None:
     with ExitStack() as stack:
         local = stack.enter_context(ChatStandIn("yes", behaviour=failure))
         if failure == "bad logprobs":
             local.behaviour, local.logprob = "answer", 3.0
         url = stack.enter_context(dead_url()) if failure == "dead" else local.base_url
-        deadline_s = 1.0 if failure == "stall" else WAIT_S
+        deadline_s = 2.0 if failure == "stall" else WAIT_S
         served = stack.enter_context(gateway(url, remote.base_url, deadline_s=deadline_s))
         answer = Client(served.url).chat()
         assert (answer.status, answer.by, answer.text, answer.confidence) == (200, "remote", "no", None)
@@ -205,18 +208,20 @@ def test_a_local_answer_without_confidence_is_better_than_none(local: ChatStandI
         ("stall", "stall", 504, "late"),
         ("refuse", "hang up", 400, "context_length"),
         ("unknown", "refuse", 404, "refused"),
+        ("no key", "redirect", 502, "unavailable"),
     ],
 )
 def test_when_both_fail_the_error_is_openais(local_fails: str, remote_fails: str, status: int, code: str) -> None:
     with (
         ChatStandIn(behaviour=local_fails) as local,
         ChatStandIn(behaviour=remote_fails) as remote,
-        gateway(local.base_url, remote.base_url, deadline_s=0.5) as served,
+        gateway(local.base_url, remote.base_url, deadline_s=0.5 if local_fails == "stall" else WAIT_S) as served,
     ):
         for fields in ({}, {"n": 2}) if local_fails != "stall" else ({},):
             answer = Client(served.url).chat(**fields)
             assert (answer.status, answer.json["error"]["code"]) == (status, code)
             assert isinstance(answer.json["error"]["message"], str)
+            assert "sk-12345" not in str(answer.body)
         assert count(served, "hinge_samples_total") == 0
 
 
@@ -255,6 +260,7 @@ def test_a_stream_passes_piece_by_piece_as_it_comes(local: ChatStandIn, remote: 
         assert response.read() == b"".join(local.pieces[1:])
         assert response.getheader("content-type") == "text/event-stream"
         assert response.getheader("hinge-answered-by") == "local"
+        assert (response.getheader("set-cookie"), response.getheader("access-control-allow-origin")) == (None, None)
 
 
 def test_a_stream_that_is_cut_is_passed_on_as_cut(local: ChatStandIn, remote: ChatStandIn) -> None:
@@ -266,7 +272,7 @@ def test_a_stream_that_is_cut_is_passed_on_as_cut(local: ChatStandIn, remote: Ch
         assert (len(remote.requests), count(served, "hinge_samples_total")) == (0, 0)
 
 
-@pytest.mark.parametrize("failure", ["dead", "error", "no HTTP", "hang up", "refuse"])
+@pytest.mark.parametrize("failure", ["dead", "error", "no HTTP", "hang up", "refuse", "redirect"])
 def test_a_stream_that_one_server_fails_to_begin_comes_from_the_other(failure: str, remote: ChatStandIn) -> None:
     with ExitStack() as stack:
         local = stack.enter_context(ChatStandIn(behaviour=failure))
@@ -282,9 +288,9 @@ def test_a_stream_that_one_server_fails_to_begin_comes_from_the_other(failure: s
 def test_a_client_that_hangs_up_ends_the_work_of_the_server(stream: bool, local: ChatStandIn) -> None:
     local.behaviour = "stall"
     with dead_url() as remote, gateway(local.base_url, remote) as served:
-        client = Client(served.url, wait_s=0.2)
-        with pytest.raises(TimeoutError):
-            client.chat(stream=stream)
+        client = Client(served.url)
+        client.send(json.dumps({"messages": MESSAGES, "stream": stream}).encode())
+        assert local.asked.wait(WAIT_S)
         client.close()
         assert local.left.wait(WAIT_S)
 
@@ -339,6 +345,20 @@ def test_state_survives_and_shadow_leaves_the_answers_alone(
             assert (answer.by, answer.text) == ("local", "yes")
     with gateway(local.base_url, remote.base_url, device={"state": tmp_path / "s"}) as served:
         assert count(served, "hinge_learned_total") == 2
+
+
+def test_a_remote_that_stalls_does_not_keep_it_from_ending(
+    local: ChatStandIn, remote: ChatStandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("hinge.gateway.application.CLOSE_S", 0.1)
+    remote.behaviour = "stall"
+    again: dict[str, Any] = {"deadline_s": 600, "device": {"state": tmp_path, "shadow": "local"}}
+    with gateway(local.base_url, remote.base_url, **again) as served:
+        assert Client(served.url).chat().by == "local"
+        assert remote.asked.wait(WAIT_S)
+    assert remote.left.wait(WAIT_S)
+    with gateway(local.base_url, remote.base_url, **again) as served:
+        assert count(served, "hinge_learned_total") == 0
 
 
 def test_the_page_shows_the_gateway(local: ChatStandIn, remote: ChatStandIn) -> None:

@@ -47,6 +47,7 @@ def test_what_is_gated(task: ShortText, fields: dict[str, Any]) -> None:
         (TEXT, {}, "64 tokens"),
         (TEXT, {"max_tokens": 65}, "64 tokens"),
         (TEXT, {"max_tokens": "5"}, "64 tokens"),
+        (TEXT, {"max_tokens": -1}, "64 tokens"),  # to llama.cpp, without end
     ],
 )
 def test_what_is_not_gated_and_why(task: ShortText, fields: dict[str, Any], reason: str) -> None:
@@ -75,10 +76,20 @@ def test_log_probabilities_are_read_and_removed() -> None:
     }
 
 
-@pytest.mark.parametrize("choice", [{}, {"message": {}}, {"message": {"content": None}}, {"message": {"content": 5}}])
+@pytest.mark.parametrize("choice", [{}, {"message": {}}, {"message": {"content": 5}}])
 def test_what_is_no_completion_is_named(choice: dict[str, Any]) -> None:
     with pytest.raises(RemoteInvalid, match="no chat completion"):
         completion(**choice)
+
+
+def test_an_answer_without_text_is_an_empty_one() -> None:
+    assert completion(message={"content": None, "refusal": "I cannot help with that."}).text == ""
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_what_a_server_says_of_the_key_stays_unsaid(status: int) -> None:
+    body = b'{"error": {"message": "Incorrect API key provided: sk-12345"}}'
+    assert str(Refused(Response(status, {}, body, 9))) == f"HTTP {status}"
 
 
 @pytest.mark.parametrize("body", [b"", b"\xff", b"<html>", b'{"error": "plain"}', b"[1]", b"[" * 5000])

@@ -172,20 +172,6 @@ def test_tables_are_published_and_survive_the_server_and_the_broker(broker: Mosq
 
 
 @needs_mosquitto
-def test_a_server_without_its_folder_goes_on_above_the_old_counter(broker: Mosquitto) -> None:
-    with Listener(broker.url) as listener:
-        for _ in range(2):
-            with serving(broker.url) as server:
-                report = {**REPORT, "hinge_local": answer(server.url)}
-                for _ in range(6):
-                    send(server.url, report)
-                    wait_for(lambda: metric(server.url, "hinge_thin_online") == 1)
-        wait_for(lambda: len(listener.messages) > 1)
-        counters = [parse_table(payload, BINS).counter for _, payload in listener.messages]
-        assert counters == sorted(set(counters))
-
-
-@needs_mosquitto
 def test_a_thin_device_in_c_runs_from_the_servers_tables(broker: Mosquitto, tmp_path: Path) -> None:
     program = client(tmp_path)
     local, bins = OnnxModel(fashion.local_model()), UniformBins(BINS)

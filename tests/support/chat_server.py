@@ -35,7 +35,7 @@ class ChatStandIn(Loopback):
         self.told_ms: list[int] = []  # how long clients said that they would wait for a chat
         self.go_on = Event()
         self.go_on.set()
-        self.left = Event()  # a client hung up while it waited
+        self.asked, self.left = Event(), Event()  # for a chat; a client hung up while it waited
 
     @property
     def base_url(self) -> str:
@@ -51,6 +51,7 @@ class ChatStandIn(Loopback):
             assert request.start.startswith("POST /v1/chat/completions "), request.start
             asked = json.loads(request.body)
             self.requests.append(asked)
+            self.asked.set()
             if "x-envoy-expected-rq-timeout-ms" in request.headers:
                 self.told_ms.append(int(request.headers["x-envoy-expected-rq-timeout-ms"]))
             if not await self._answer(asked, connection):
@@ -73,6 +74,8 @@ class ChatStandIn(Loopback):
             "error": _response(500, {"error": {"message": "out of memory", "type": "server_error"}}),
             "refuse": _response(400, {"error": {"message": "the prompt is too long", "code": "context_length"}}),
             "unknown": _response(404, {"detail": "no such model"}),
+            "redirect": b"HTTP/1.1 307 -\r\nlocation: http://127.0.0.1:9/\r\ncontent-length: 0\r\n\r\n",
+            "no key": _response(401, {"error": {"message": "wrong API key: sk-12345"}}),
         }
         if self.behaviour in raw:
             await connection.send(raw[self.behaviour])
@@ -90,7 +93,8 @@ class ChatStandIn(Loopback):
         return {**known, "choices": [choice], "usage": usage}
 
     async def _stream(self, connection: Connection) -> bool:
-        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n"
+        head += b"set-cookie: a=b\r\naccess-control-allow-origin: *\r\n\r\n"
         await connection.send(head + _chunk(self.pieces[0]))
         while not self.go_on.is_set():
             await asyncio.sleep(_SENT_BEFORE_WAIT_S)

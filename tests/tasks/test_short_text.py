@@ -28,6 +28,7 @@ fields = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 2) | st.sampled
         ("json", '{"a": 1}', "a is 1", 0.0),
         ("json", "{}", "{}", 1.0),
         ("json", '{"a": null}', "{}", 0.0),
+        ("json", '{"a": true, "b": 1}', '{"a": 1, "b": 1.0}', 0.5),
     ],
 )
 def test_what_agrees(form: Literal["text", "number", "json"], local: str, remote: str, agreement: float) -> None:
@@ -51,7 +52,8 @@ def test_options() -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "text"), [("text", " . "), ("number", "seven"), ("json", "{a: 1}"), ("json", "}{"), ("json", "[1]")]
+    ("form", "text"),
+    [("text", " . "), ("number", "seven"), ("json", "{a: 1}"), ("json", "}{"), ("json", "[1]"), ("json", '{"a": NaN}')],
 )
 def test_what_is_no_answer(form: Literal["text", "number", "json"], text: str) -> None:
     assert ShortText(form).confidence({"text": text, "logprobs": [0.0]}) == 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,6 +28,7 @@ from hinge.tasks import Task
 NAME = "gateway"  # on the page, and in metrics
 IN_FLIGHT = 64  # offloads at the same time
 REPORT_S = 0.5
+CLOSE_S = 5.0  # for offloads in flight, once all requests are answered: a server has 10 to end
 START_S = 2.0  # for a server to answer at the start
 _MAX_REASON = 400  # characters
 
@@ -76,9 +78,11 @@ class GatedApp(App):
         metrics.registry.register(DeviceCollector(device))
 
     async def close(self) -> None:
-        """Wait for offloads in flight, then close the device."""
+        """Wait for offloads in flight, but not for their deadline, then close the device."""
         await super().close()
-        await self.device.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await self.device.close()
 
     async def keep_page(self) -> None:
         """Keep the page up to date, until cancelled."""

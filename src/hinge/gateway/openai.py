@@ -28,7 +28,8 @@ MAX_ANSWER_BYTES, MAX_ERROR_BYTES = 2**24, 2**20
 MAX_SHORT = 64  # tokens of a text that is compared as a whole
 STALL_S = 600.0  # for the first byte of an answer that is passed on, and for each piece after it
 _REFUSED = {400, 404, 413, 415, 422}  # statuses by which a server refuses this request, and not the client or all
-_NOT_PASSED_ON = {"connection", "content-length", "date", "keep-alive", "server", "transfer-encoding", "x-request-id"}
+_UNAUTHORISED = {401, 403}  # of the gateway, by its key, which a server may quote: no client hears what it says
+_PASSED_ON = {"cache-control", "content-encoding", "content-type"}  # and no cookie, nor who else may read it
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------
@@ -71,7 +72,7 @@ def why_not_gated(request: Json, task: ShortText) -> str | None:
     if task.form == "json" and (not isinstance(form, dict) or form.get("type") not in ("json_object", "json_schema")):
         return "it does not ask for JSON (response_format)"
     most = request.get("max_completion_tokens") or request.get("max_tokens")
-    if task.form == "text" and not task.options and not (isinstance(most, int) and most <= MAX_SHORT):
+    if task.form == "text" and not task.options and not (isinstance(most, int) and 0 < most <= MAX_SHORT):
         return f"it may be longer than {MAX_SHORT} tokens (max_tokens)"
     return None
 
@@ -110,7 +111,7 @@ class _Logprobs(Struct):
 
 
 class _Text(Struct):
-    content: str
+    content: str | None
 
 
 class _Choice(Struct):
@@ -138,7 +139,7 @@ class Completion:
             choice = decoded(response.body, _DECODER, MAX_ANSWER_BYTES).choices[0]
         except InvalidMessage as error:
             raise RemoteInvalid(f"no chat completion: {error}") from error
-        self.response, self.text = response, choice.message.content
+        self.response, self.text = response, choice.message.content or ""  # None: only a refusal
         tokens = None if choice.logprobs is None else choice.logprobs.content
         self.logprobs = [token.logprob for token in tokens] if tokens else None
         self.top = [top.logprob for top in tokens[0].top_logprobs] if tokens else []
@@ -191,6 +192,8 @@ def _complaint(response: Response) -> str:
 
 def _problem(response: Response) -> str | None:
     """What a server says of an error, if it does so in OpenAI's form."""
+    if response.status in _UNAUTHORISED:
+        return None
     try:
         return str(msgspec.json.decode(response.body)["error"]["message"])
     except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError, RecursionError):
@@ -223,7 +226,7 @@ class ChatServer:
     async def stream(self, request: Json, deadline: Deadline) -> AsyncIterator[tuple[Response, AsyncIterator[bytes]]]:
         """The head of the answer, and its body as it comes; the deadline is for connecting. Raises `RemoteFailed`."""
         async with self._http.stream_async(self._post(request), deadline, STALL_S) as (head, pieces):
-            if head.status >= 400:
+            if head.status != 200:  # nor is a client sent elsewhere
                 body = b""
                 async for piece in pieces:
                     body += piece
@@ -254,4 +257,4 @@ class ChatServer:
 
 def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers of a server's response that are meant for the client."""
-    return {name: value for name, value in headers.items() if name not in _NOT_PASSED_ON}
+    return {name: value for name, value in headers.items() if name in _PASSED_ON}

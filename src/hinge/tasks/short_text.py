@@ -77,7 +77,7 @@ class ShortText:
             return float(local == remote)
         if isinstance(one, dict):
             fields = one.keys() | other.keys()
-            same = sum(field in one and field in other and one[field] == other[field] for field in fields)
+            same = sum(field in one and field in other and _equal(one[field], other[field]) for field in fields)
             return same / len(fields) if fields else 1.0
         return float(isclose(one, other, rel_tol=1e-9) if isinstance(one, float) else one == other)
 
@@ -89,10 +89,19 @@ class ShortText:
             found = _NUMBER.findall(text)
             return float(found[-1].replace(",", "")) if found else None
         try:
-            fields = json.loads(text[text.index("{") : text.rindex("}") + 1])  # words or a fence may stand around it
+            inner = text[text.index("{") : text.rindex("}") + 1]  # words or a fence may stand around it
+            fields = json.loads(inner, parse_constant=_refuse)
         except (ValueError, RecursionError):
             return None
         return {name: normalised(value) if isinstance(value, str) else value for name, value in fields.items()}
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)  # to Python, True is 1
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def normalised(text: str) -> str:
