@@ -23,6 +23,7 @@ class Link:
         self.online = False
         self.failures = dict.fromkeys(FAILURES, 0)
         self.problem: str | None = None
+        self._refused = False  # a topic, by a broker that had let us in, and will again
         self._warned = set[str]()  # of which failures and reasons
 
     def keep(
@@ -47,6 +48,7 @@ class Link:
                 failure = BrokerFailed("internal", f"{type(error).__name__}: {error}")
             lost = self.online and failure.kind == "unreachable"
             pause = PAUSE_S if lost else min(max(2 * pause, PAUSE_S), LONGEST_PAUSE_S)
+            self._refused = self.online and failure.kind == "login"
             self.online = False
             self.failed(failure)
 
@@ -63,7 +65,8 @@ class Link:
         self._warned.add(kind)
 
     def _connected(self) -> None:
-        if self.problem is not None:
+        if self.problem is not None and not self._refused:
             log.warning("fleet %s: connected to %s again", self.fleet, self.broker)
+        if not self._refused:
+            self._warned -= FAILURES.keys()
         self.online, self.problem = True, None
-        self._warned -= FAILURES.keys()
