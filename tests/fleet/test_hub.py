@@ -132,7 +132,7 @@ def test_what_changes_is_seen_and_what_is_withdrawn_is_forgotten(broker: Amqtt) 
         wait_for(lambda: hub.view.dropped["older"] == 1)
         publish(broker, (topic("cams", "camera", "evidence"), b""), (topic("cams", "camera", "status"), b""))
         wait_for(lambda: hub.view.devices == [])
-        assert hub.view.offloads == []
+        wait_for(lambda: hub.view.offloads == [])  # a moment later: the hub pools for a quarter of the time at most
 
 
 def test_a_hub_finds_its_broker_again(broker: Amqtt) -> None:
@@ -170,8 +170,7 @@ def test_in_regions_a_device_borrows_from_every_other_once_and_never_from_itself
         devices = {
             name: stack.enter_context(member(broker.url, name, region=region, mqtt="5")) for region, name in names
         }
-        for region in ("north", "south"):
-            stack.enter_context(Hub(broker.url, "cams", region))
+        hubs = [stack.enter_context(Hub(broker.url, "cams", region)) for region in ("north", "south")]
         for device in devices.values():
             teach(device, each)
         everybody_else = each * (len(devices) - 1)
@@ -181,6 +180,7 @@ def test_in_regions_a_device_borrows_from_every_other_once_and_never_from_itself
         assert [(status.devices, status.regions, status.kin) for status in statuses if status] == [(2, 1, 3)] * 6
         time.sleep(0.5)  # for what would be counted twice
         assert max(sum(offloads) for known in lendings for offloads in known) == everybody_else
+        assert [sum(hub.view.failures.values()) for hub in hubs] == [0, 0]
 
 
 def test_a_region_is_one_message_of_its_kin_and_goes_on_after_its_hub_was_away(broker: Amqtt) -> None:

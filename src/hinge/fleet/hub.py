@@ -13,7 +13,7 @@ import math
 import secrets
 import ssl
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from threading import Event, Thread
 from typing import Self
@@ -132,7 +132,7 @@ class Hub:
         self._statuses: dict[str, Presence] = {}
         self._received = self._published = self._counter = 0
         self._told = 0.0  # offloads in what was published last
-        self._said: bytes | None = None  # which comes back to us
+        self._said = deque[bytes](maxlen=16)  # our last messages, which come back to us
         self._kinship, self._gate = Kinship([], Pool([], [], {}), {}), ("", 0)
         self._pooled, self._pool_after, self._heard_at = -1, 0.0, 0.0
         self._gathered, self._ended = Event(), Event()
@@ -227,7 +227,7 @@ class Hub:
     def _heard_own(self, name: str, payload: bytes, retained: bool) -> None:
         if payload:
             self._counter = max(self._counter, parse_evidence(name, payload, self._parent, None, MOST_BINS).counter)
-            if not retained and payload != self._said:
+            if not retained and payload not in self._said:
                 self._link.failed(BrokerFailed("taken", f"another hub publishes for {self.region!r}, too"))
 
     # -- what is made of it -------------------------------------------------------------------------------------------
@@ -318,7 +318,8 @@ class Hub:
         self._counter = max(self._counter + 1, int(time.time()))  # a hub has no state but the clock's
         said = build_evidence(self.region, self._gate[0], self._counter, samples, pooled.offloads, pooled.agreements)
         connection.publish(self._own[0], said)
-        self._said, self._told = said, seen
+        self._said.append(said)
+        self._told = seen
 
     def _say_status(self, connection: Connection, online: bool) -> None:
         if self._own is None or self.region is None:

@@ -56,7 +56,8 @@ who believes the pooled fit f, and plays against odds of agreement of at most DO
     W = Π (f_j / q')^a_j ((1 - f_j) / (1 - q'))^d_j,        q' / (1 - q') = DOUBTED q / (1 - q)
 
 after a_j agreements and d_j disagreements in the bins j of R. Whatever others say of f, where agreement is below q' no
-strategy of bets is expected to gain (Ville 1939). No such licence is longer than
+strategy of bets is expected to gain (Ville 1939); here the past is bet on anew with the f of now, which own offloads
+are part of. No such licence is longer than
 
     STAKE (1 - q) / q · W / √|R|    samples,
 
