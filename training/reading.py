@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
-from recording import Pair, Recorded, checked, main
+from recording import LEAST, Pair, Recorded, checked, main
 
 from hinge.tasks import OCR
 
@@ -117,7 +117,8 @@ def recorded(folder: Path, ours: list[Any], theirs: list[Any]) -> Recorded:
         "least word score": np.array([found.min() for found in scores]),
         "words scored above 0.5": np.array([(found > 0.5).mean() for found in scores]),
     }
-    return Recorded(columns, measures, "mean word score")
+    least = np.array([LEAST if line["words"] else 0.0 for line in read])  # a word may have the score 0
+    return Recorded(columns, {name: np.maximum(found, least) for name, found in measures.items()}, "mean word score")
 
 
 PAIR = Pair(

@@ -31,6 +31,7 @@ ROOT = Path(__file__).parents[1]
 TRACES = ROOT / "src" / "hinge" / "traces" / "data"
 MEASURES = ROOT / "benchmarks" / "regrets" / "measures"
 DIGITS = 4  # of a confidence
+LEAST = 10.0**-DIGITS  # that of an answer, as 0 is for what is none (`hinge.tasks`)
 
 Floats = NDArray[np.float64]
 

@@ -46,6 +46,15 @@ def share(owner: str, name: str, value: object) -> float:
     return value if type(value) is float and 0.0 <= value <= 1.0 else real(owner, name, value, 0, 1)
 
 
+def agreement(owner: str, name: str, value: object) -> float:
+    """How far two answers agree, from 0 to 1; Python's and numpy's True and False are 1 and 0.
+
+    >>> agreement("Count", "agreement", 3 == 3), agreement("Count", "agreement", 0.25)
+    (1.0, 0.25)
+    """
+    return float(bool(value)) if type(value).__name__ in ("bool", "bool_") else share(owner, name, value)
+
+
 def positive(owner: str, name: str, value: object) -> float:
     """A finite number above zero.
 

@@ -468,12 +468,19 @@ def test_without_a_broker_it_says_so_and_goes_on(capsys: Captured) -> None:
     assert error.count("--fleet: at the end nothing was shared: the broker at 127.0.0.1:9: no connection: ") == 1
 
 
+def test_a_broker_that_has_not_answered_by_the_end_is_told(capsys: Captured) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        assert run(["device", "--limit", "200", "--fleet", f"mqtt://127.0.0.1:{silent.getsockname()[1]}"]) == 0
+    assert "--fleet: at the end nothing was shared: " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
         (["--home-assistant"], "need --fleet"),
         (["--fleet-device", "hall"], "need --fleet"),
         (["--fleet-budget", "0.1"], "need --fleet"),
+        (["--fleet-name", "cams"], "need --fleet"),
         (["--fleet", "mqtt://edge", "--fleet-budget", "0.1", "--on-budget", "0.1"], "leave --on-budget out"),
         (["--fleet", "mqtt://edge", "--fleet-budget", "0.1", "--policy", "isotonic"], "--policy must be one"),
         (["--fleet", "http://edge"], "Fleet: url must be mqtt"),

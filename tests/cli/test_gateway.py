@@ -30,6 +30,7 @@ SERVERS = ["--local", "http://127.0.0.1:1/v1", "--remote", "http://127.0.0.1:2/v
         ([*SERVERS, "--protocol", "oip", "--task", "text"], "--task, --confidence and --otherwise are for chats"),
         ([*SERVERS, "--protocol", "oip", "--remote-model", "m"], "--local-model and --remote-model must name"),
         (["--protocol", "oip", "--local", "none.onnx", *SERVERS[2:], "--remote-model", "m"], "none.onnx"),
+        (["--protocol", "oip", "--local", "small.onnx", *SERVERS[2:]], "--remote-model must name the model on"),
     ],
 )
 def test_what_cannot_work_is_refused(options: list[str], problem: str, capsys: Captured) -> None:

@@ -96,6 +96,17 @@ def test_a_local_model_that_gives_no_output_of_the_task_is_named() -> None:
         device.infer(0)
 
 
+@pytest.mark.parametrize("kind", [bool, np.bool_])
+@pytest.mark.parametrize("remote", [1.0, 3.0])
+def test_an_agreement_may_be_true_or_false(kind: type, remote: float) -> None:
+    class Same(Regression):
+        def agreement(self, local: float, remote: float) -> Any:
+            return kind(local == remote)
+
+    with Device(lambda _: 1.0, lambda _: remote, Gate(offload_cost=0.5), task=Same(1.0), deadline_s=30) as device:
+        assert device.infer(0).agreed == (remote == 1.0)
+
+
 def test_an_agreement_out_of_range_is_refused() -> None:
     class Wild(Regression):
         def agreement(self, local: float, remote: float) -> float:

@@ -5,6 +5,7 @@ standard error, with exit code 2. Anything else is a bug: one line that says so,
 traceback to both.
 """
 
+import logging
 import os
 import shlex
 import sys
@@ -195,6 +196,8 @@ def _main(
 def run(arguments: list[str]) -> int:
     """Run a command and return its exit code."""
     words = [each for each in arguments if each != "--debug"]
+    if logging.lastResort is not None:  # for warnings before and after a command's own handler
+        logging.lastResort.setFormatter(logging.Formatter("hinge: %(message)s"))
     try:
         code = app(words, prog_name="hinge", standalone_mode=False)
         return code if isinstance(code, int) else 0

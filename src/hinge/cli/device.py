@@ -92,7 +92,7 @@ def command(
         str | None, typer.Option(help="Show this device, under this name, on the live page of the remote's server.")
     ] = None,
     fleet: options.Fleet = None,
-    fleet_name: options.FleetName = "fleet",
+    fleet_name: options.FleetName = options.FLEET,
     fleet_device: options.FleetDevice = None,
     fleet_region: options.FleetRegion = None,
     fleet_password_file: options.FleetPasswordFile = None,
@@ -220,8 +220,9 @@ class Run:
         """Print the summary; raise what ended the run early."""
         self._warn_of_reports()
         status, stopped_by = self._device.status, self._signals.stopped_by
-        if status.fleet is not None and status.fleet.problem is not None:
-            console.warn(f"--fleet: at the end nothing was shared: {status.fleet.problem}")
+        if status.fleet is not None and (status.fleet.problem is not None or not status.fleet.sent):
+            problem = status.fleet.problem or "the broker had not answered by then; is this its MQTT port?"
+            console.warn(f"--fleet: at the end nothing was shared: {problem}")
         if self._learns_truth and not status.labelled:
             console.warn("--truth: these samples have no true labels")
         if status.not_durable == CLOSED:
@@ -384,9 +385,9 @@ def fleet_of(
 ) -> "Fleet | None":
     """The fleet to join, if there is one."""
     if url is None:
-        if announced or any(each is not None for each in (device, region, password_file, budget)):
-            needy = "--fleet-device, --fleet-region, --fleet-password-file, --fleet-budget and --home-assistant"
-            raise UsageError(f"{needy} need --fleet")
+        given = (each is not None for each in (device, region, password_file, budget))
+        if announced or name != options.FLEET or any(given):
+            raise UsageError("--home-assistant and the options that begin with --fleet- need --fleet")
         return None
     from hinge.fleet.member import Fleet
 

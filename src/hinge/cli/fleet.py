@@ -34,7 +34,7 @@ def hub(
             "The password is in HINGE_FLEET_PASSWORD, or a file."
         ),
     ] = None,
-    name: Annotated[str, typer.Option(help="The fleet, as devices have it in --fleet-name.")] = "fleet",
+    name: Annotated[str, typer.Option(help="The fleet, as devices have it in --fleet-name.")] = options.FLEET,
     region: Annotated[
         str | None,
         typer.Option(help="Watch this region of the fleet, and publish what its devices have pooled for the others."),

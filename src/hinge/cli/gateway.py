@@ -86,7 +86,7 @@ def command(
     state: options.State = None,
     shadow: options.Shadow = None,
     fleet: options.Fleet = None,
-    fleet_name: options.FleetName = "fleet",
+    fleet_name: options.FleetName = options.FLEET,
     fleet_device: options.FleetDevice = None,
     fleet_password_file: options.FleetPasswordFile = None,
     home_assistant: options.HomeAssistant = False,
@@ -147,15 +147,18 @@ def command(
         if task or confidence or otherwise:
             raise UsageError("--task, --confidence and --otherwise are for chats, and the protocol is oip")
         named = remote_model or local_model
-        if named is None or ("://" in local and local_model is None):
+        if "://" in local and local_model is None:
             raise UsageError("--local-model and --remote-model must name the models on their servers")
+        if named is None:
+            raise UsageError("--remote-model must name the model on the server of --remote")
         near = ServedRows(local, local_model, token=keys[0]) if "://" in local and local_model else local
         far = ServedRows(remote, named, token=keys[1], tls=tls)
         gateway = InferenceGateway(near, far, chosen, output=output, **common)
 
     def announce(url: str) -> None:
+        meanwhile = ", and the other will" if len(gateway.away) == 1 else ""
         for name, failure in gateway.away.items():
-            console.warn(f"--{name} does not answer yet, and the other will: {failure}")
+            console.warn(f"--{name} does not answer yet{meanwhile}: {failure}")
         serves = f"{url}/v1" if protocol == "openai" else url
         print(f"Serving at {serves}\nThe live page is at {reachable(url)}/", flush=True)
 

@@ -304,6 +304,7 @@ Fleet = Annotated[
         "with --ca, --cert and --key. The password is in HINGE_FLEET_PASSWORD, or a file."
     ),
 ]
+FLEET = "fleet"  # its name, unless it is given another
 FleetName = Annotated[str, typer.Option(help="The fleet: devices with the same two models.")]
 FleetDevice = Annotated[
     str | None, typer.Option(help="The name of this device in its fleet; without it that of the machine.")

@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from hinge._checks import share
+from hinge._checks import agreement, share
 from hinge._fork import renew_after_fork
 from hinge.costs import OffloadCost
 from hinge.device.answer import Answer
@@ -290,8 +290,8 @@ class Offloader:
 
     def _agreements(self, offload: Offload, labels: list[Any]) -> list[float]:
         try:
-            pairs = zip(offload.judged, labels, strict=True)
-            return [share("Device", "agreement", self._agreed(each.label, label)) for each, label in pairs]
+            pairs, task = zip(offload.judged, labels, strict=True), type(self._task).__name__
+            return [agreement(task, "agreement", self._agreed(each.label, label)) for each, label in pairs]
         except (TypeError, ValueError) as error:
             raise RemoteInvalid(error) from error
 

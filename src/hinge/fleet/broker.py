@@ -267,5 +267,6 @@ def _address(owner: str, url: str) -> tuple[str, str | None, str, int]:
     if not right or not parts.hostname or parts.path.strip("/") or parts.query or parts.fragment or port == 0:
         raise InvalidValue(owner, "url", f"must be mqtt://[USER@]HOST[:PORT], or mqtts:// for TLS, got {shown(url)}")
     if parts.password is not None:
-        raise InvalidValue(owner, "url", "must not hold a password, which others could see")
+        instead = "give it as password=, or to a command as HINGE_FLEET_PASSWORD"
+        raise InvalidValue(owner, "url", f"must not hold a password, which others could see: {instead}")
     return parts.scheme, parts.username, parts.hostname, port or PORTS[parts.scheme]

@@ -121,6 +121,8 @@ def because(source: str, reason: str) -> dict[str, str]:
 
     >>> because("local", "Not gated: it is a stream.")
     {'hinge-answered-by': 'local', 'hinge-reason': 'Not gated: it is a stream.'}
+    >>> because("local", "Bins 8–12 together: 32 of 49.")["hinge-reason"]
+    'Bins 8-12 together: 32 of 49.'
     """
-    plain = printable(reason, _MAX_REASON).encode("ascii", "replace").decode()
+    plain = printable(reason, _MAX_REASON).replace("–", "-").encode("ascii", "replace").decode()
     return {"hinge-answered-by": source, "hinge-reason": plain}

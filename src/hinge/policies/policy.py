@@ -33,7 +33,7 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
-from hinge._checks import did_you_mean, positive, real, share, shown, whole
+from hinge._checks import agreement, did_you_mean, positive, real, share, shown, whole
 from hinge.costs import shifted_cost
 from hinge.errors import InvalidDecision, InvalidState, InvalidType, InvalidValue, UnknownName
 
@@ -401,7 +401,7 @@ class Policy(ABC):
         needed only where the offload cost is learned; what failed offloads have cost is added to it (see `forget`).
         """
         time = self._waiting(decision)
-        agreement = self._checked_agreement(decision, agreed)
+        share_agreed = self._checked_agreement(decision, agreed)
         own = price = self._checked_cost(decision, cost)
         del self._pending[time]
         self.learned += 1
@@ -409,7 +409,7 @@ class Policy(ABC):
             price = min(1.0, own + self._owed)
             self._owed -= price - own
         self._charged[0] = price - own
-        self._learns(self.table, decision.bin, agreement, price, time, self.time)
+        self._learns(self.table, decision.bin, share_agreed, price, time, self.time)
 
     def learn_truth(self, disagreement: float, gain: float) -> None:
         """Learn, from the true label of an offloaded sample, what the remote's answer was worth (docs/costs.md).
@@ -494,9 +494,7 @@ class Policy(ABC):
             return float(agreed)
         if agreed is None and not decision.offload and Need.AGREEMENT not in self.needs:
             return 1.0  # unknown for an accepted sample: no error was seen
-        if type(agreed).__name__ in ("bool", "bool_"):  # numpy's booleans
-            return float(bool(agreed))
-        return share(type(self).__name__, "agreed", agreed)
+        return agreement(type(self).__name__, "agreed", agreed)
 
     def _checked_cost(self, decision: Decision, cost: float | None) -> float:
         if type(cost) is float and 0.0 <= cost <= 1.0:
