@@ -15,6 +15,7 @@ from hinge.cli.app import run
 from hinge.confidence import max_softmax
 from hinge.embedded.export import export_thin
 from hinge.errors import InvalidValue
+from hinge.fleet import link
 from hinge.fleet.messages import parse_table, table_topic
 from hinge.fleet.thin import ThinDevice
 from hinge.server import Server
@@ -36,8 +37,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LISTEN_S", 0.2)
     monkeypatch.setattr(module, "EVERY_S", 0.02)
-    monkeypatch.setattr(module, "PAUSE_S", 0.1)
-    monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.2)
+    monkeypatch.setattr(link, "PAUSE_S", 0.1)
+    monkeypatch.setattr(link, "LONGEST_PAUSE_S", 0.2)
 
 
 @pytest.fixture
@@ -169,6 +170,23 @@ def test_tables_are_published_and_survive_the_server_and_the_broker(broker: Mosq
             [table] = tables(second)
     assert table.licences == before[-1].licences
     assert table.counter > before[-1].counter
+
+
+@needs_mosquitto
+def test_a_server_without_its_folder_goes_on_above_the_old_counter(broker: Mosquitto) -> None:
+    tables = []
+    for bin in (15, 14):  # so that the second server's table is another
+        with serving(broker.url) as server:
+            report = {**REPORT, "hinge_bin": bin, "hinge_local": answer(server.url)}
+            for _ in range(12):
+                send(server.url, report)
+            wait_for(lambda: metric(server.url, 'hinge_thin_tables_total{kind="m0"}') > 0)
+        with Listener(broker.url) as listener:
+            wait_for(lambda: listener.messages)
+        tables.append(parse_table(listener.messages[-1][1], BINS))
+    first, second = tables
+    assert (first.licences[14], second.licences[14] > 0) == (0, True)
+    assert second.counter > first.counter
 
 
 @needs_mosquitto

@@ -97,6 +97,8 @@ class Account:
 
     def gifts(self, own: Statement, samples: int, others: Mapping[str, Statement]) -> dict[int, int]:
         """What to cede to which accounts, by what each of the others said last."""
+        if own.balance - START < self._least(samples):
+            return {}  # whatever they said
         known = {each.account: each for each in others.values() if each.account != self.id}
         held = {account: _held(each, samples) for account, each in known.items()}
         most, can = self._most(samples), dict.fromkeys(known, self._share * samples + START)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
+from functools import partial
 from threading import Event
 
 from hinge.fleet.broker import FAILURES, Broker, BrokerFailed, Connection
@@ -17,9 +18,12 @@ PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # before the next attempt to connect
 class Link:
     """Whether there is a connection, how often there was none, and why there is none at present."""
 
-    def __init__(self, fleet: str, broker: Broker, without: str) -> None:
+    def __init__(
+        self, fleet: str, broker: Broker, without: str, say: Callable[[str, str], object] | None = None
+    ) -> None:
         self.fleet, self.broker = fleet, broker
         self._without = without  # what happens while there is no connection
+        self._say = say or partial(log.warning, "fleet %s: %s")
         self.online = False
         self.failures = dict.fromkeys(FAILURES, 0)
         self.problem: str | None = None
@@ -40,6 +44,7 @@ class Link:
                 with connect() as connection:
                     self._connected()
                     use(connection)
+                self.online = False
                 return
             except BrokerFailed as error:
                 failure = error
@@ -59,11 +64,11 @@ class Link:
     def warn(self, kind: str, what: str) -> None:
         """Log the first of each kind."""
         if kind not in self._warned:
-            log.warning("fleet %s: %s", self.fleet, what)
+            self._say(self.fleet, what)
         self._warned.add(kind)
 
     def _connected(self) -> None:
         if self.problem is not None:
-            log.warning("fleet %s: connected to %s again", self.fleet, self.broker)
+            self._say(self.fleet, f"connected to {self.broker} again")
         self.online, self.problem = True, None
         self._warned -= FAILURES.keys()

@@ -11,7 +11,6 @@ the broker still has.
 
 from __future__ import annotations
 
-import random
 import secrets
 import ssl
 import time
@@ -27,7 +26,8 @@ from prometheus_client.registry import Collector
 from hinge._checks import shown, whole
 from hinge.device.store import MemoryStore, SqliteStore
 from hinge.errors import InvalidMessage, InvalidState, InvalidValue, RemoteInvalid
-from hinge.fleet.broker import FAILURES, Broker, BrokerFailed, Connection
+from hinge.fleet.broker import Broker, Connection
+from hinge.fleet.link import Link
 from hinge.fleet.messages import (
     MOST_BINS,
     TABLE,
@@ -51,7 +51,6 @@ MOST_KINDS = 32
 EVERY_S = 0.1  # between two looks at what has changed
 LISTEN_S = 1.0  # for what the broker has retained, before anything is published
 CLOSE_S = 2.0
-PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # before the next attempt to connect
 JUDGING = 0.05  # the share of a thread's time, at most
 MORE = 1.2  # reports, by this factor, before devices are judged again
 
@@ -127,8 +126,9 @@ class ThinFleet(Collector):
         tls: ssl.SSLContext | None = None,
         mqtt: str = "5",
     ) -> None:
-        self._broker = Broker("ThinFleet", url, password, tls, mqtt)
         self.name = checked_name("ThinFleet", "name", name)
+        broker = Broker("ThinFleet", url, password, tls, mqtt)
+        self._link = Link(self.name, broker, "devices go on with the tables that they have", self._write)
         self._bins, self._cost = whole("ThinFleet", "bins", bins, 1, MOST_BINS), offload_cost
         self._policy()  # says what is wrong with the cost
         self._state = state
@@ -136,12 +136,11 @@ class ThinFleet(Collector):
         self._counters: dict[str, int] = {}  # the largest of each kind's tables
         self._log = Log("warning")
         self._ended, self._thread = Event(), Thread()
-        self._online, self._judge_after = False, 0.0
-        self._failures, self._dropped = dict.fromkeys(FAILURES, 0), dict.fromkeys(THIN_REASONS, 0)
-        self._warned = set[str]()  # of which failures and reasons
+        self._judge_after = 0.0
+        self._dropped = dict.fromkeys(THIN_REASONS, 0)
 
     def __repr__(self) -> str:
-        return f"ThinFleet({self.name!r}, {self._broker})"
+        return f"ThinFleet({self.name!r}, {self._link.broker})"
 
     def start(self, log: Log) -> None:
         """Go on from what the folder holds, and connect; the `Server` calls this."""
@@ -170,7 +169,7 @@ class ThinFleet(Collector):
             self._take(model, said, outputs)
         except _NotCounted as drop:
             self._dropped[drop.reason] += 1
-            self._warn(drop.reason, f"a report is not counted: {drop}")
+            self._link.warn(drop.reason, f"a report is not counted: {drop}")
 
     def _take(self, model: str, said: RequestParameters, outputs: Tensors) -> None:
         kind, device, bin, local = said.hinge_kind, said.hinge_device, said.hinge_bin, said.hinge_local
@@ -214,25 +213,14 @@ class ThinFleet(Collector):
     # -- in the thread ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        topic, client, pause = table_topic(self.name, "+"), f"hinge-{self.name}-{TABLE}-{secrets.token_hex(4)}", 0.0
-        while not self._ended.wait(pause * random.uniform(0.5, 1.5)):
-            try:
-                for line in tuple(self._lines.values()):
-                    line.told = None
-                with self._broker.connect(client, topic, None, 2 * 4 * MOST_BINS, self._heard) as connection:
-                    self._online, pause = True, 0.0
-                    self._warned -= FAILURES.keys()
-                    self._publish(connection)
-                return
-            except BrokerFailed as error:
-                failure = error
-            except Exception as error:
-                failure = BrokerFailed("internal", f"{type(error).__name__}: {error}")
-            pause = min(max(2 * pause, PAUSE_S), LONGEST_PAUSE_S)
-            self._online = False
-            self._failures[failure.kind] += 1
-            self._warn(failure.kind, f"{self._broker}: {failure}; devices go on with the tables that they have")
-        self._online = False
+        topic, client = table_topic(self.name, "+"), f"hinge-{self.name}-{TABLE}-{secrets.token_hex(4)}"
+
+        def connect() -> Connection:
+            for line in tuple(self._lines.values()):
+                line.told = None
+            return self._link.broker.connect(client, topic, None, 2 * 4 * MOST_BINS, self._heard)
+
+        self._link.keep(self._ended, connect, self._publish, self._ended.wait)
 
     def _publish(self, connection: Connection) -> None:
         """Publish what changes, until the server is closed."""
@@ -243,7 +231,6 @@ class ThinFleet(Collector):
             self._say(connection)
         self._say(connection)
         connection.settle(CLOSE_S)
-        self._online = False
 
     def _say(self, connection: Connection) -> None:
         for kind, line in tuple(self._lines.items()):
@@ -283,20 +270,17 @@ class ThinFleet(Collector):
             line.told = table.licences
         elif payload not in line.published:
             line.told = None
-            self._warn("taken", f"another server publishes tables for {shown(topic)}")
+            self._link.warn("taken", f"another server publishes tables for {shown(topic)}")
 
-    def _warn(self, kind: str, what: str) -> None:
-        """Log the first of each kind."""
-        if kind not in self._warned:
-            self._log.write("warning", "thin devices", fleet=self.name, problem=what)
-        self._warned.add(kind)
+    def _write(self, fleet: str, problem: str) -> None:
+        self._log.write("warning", "thin devices", fleet=fleet, problem=problem)
 
     # -- for Prometheus -----------------------------------------------------------------------------------------------
 
     def collect(self) -> Iterator[Metric]:
         """All figures."""
         lines = dict(self._lines)
-        yield GaugeMetricFamily(*_about("hinge_thin_online"), value=float(self._online))
+        yield GaugeMetricFamily(*_about("hinge_thin_online"), value=float(self._link.online))
         figures: dict[str, dict[str, float]] = {
             "hinge_thin_devices{kind}": {name: line.kind.devices for name, line in lines.items()},
             "hinge_thin_trusted{kind}": {name: len(line.kind.trusted) for name, line in lines.items()},
@@ -306,7 +290,7 @@ class ThinFleet(Collector):
             },
             "hinge_thin_tables_total{kind}": {name: line.tables for name, line in lines.items()},
             "hinge_thin_dropped_total{reason}": dict(self._dropped),
-            "hinge_thin_failures_total{kind}": dict(self._failures),
+            "hinge_thin_failures_total{kind}": dict(self._link.failures),
         }
         for name, values in figures.items():
             family = CounterMetricFamily if "_total" in name else GaugeMetricFamily
