@@ -73,7 +73,8 @@ def test_a_remote_whose_answer_is_malformed_is_not_learned_from() -> None:
 
 
 def test_an_answer_may_come_as_json() -> None:
-    with Device(lambda _: [CAT], lambda _: json.dumps([CAT]), Gate(offload_cost=0.5), task=Detection()) as device:
+    gate, sent = Gate(offload_cost=0.5), json.dumps([CAT])
+    with Device(lambda _: [CAT], lambda _: sent, gate, task=Detection(), deadline_s=30) as device:
         assert device.infer(0).agreed == 1.0
 
 
@@ -151,8 +152,8 @@ def test_classification_is_the_task_unless_another_is_given() -> None:
 
 
 def test_the_truth_counts_in_part_and_shifts_the_cost() -> None:
-    task = Transcription()
-    with Device(lambda _: "turn on", lambda _: "turn it on", Isotonic(16, offload_cost=0.3), task=task) as device:
+    task, policy = Transcription(), Isotonic(16, offload_cost=0.3)
+    with Device(lambda _: "turn on", lambda _: "turn it on", policy, task=task, deadline_s=30) as device:
         answer = device.infer(0)
         device.truth(answer, "turn it up")
         assert device.status.right == pytest.approx(2 / 3)
