@@ -21,7 +21,7 @@ HEAVY = ["numpy", "numba", "onnxruntime", "plotly", "uvicorn"]
 ALL = [
     *("demo", "list", "record", "evaluate", "simulate", "reproduce", "new", "device", "serve", "gateway"),
     *("fleet", "fleet demo", "state show", "state set", "state rollback", "state export", "state merge"),
-    *("export c", "export table"),
+    *("export c", "export table", "export thin"),
 ]
 WITHOUT_FIGURES = ["new", "serve", "gateway", "state export"]  # the last writes nothing but JSON
 every_command = pytest.mark.parametrize("command", ALL)
