@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class Classification:
         """
         names = self.labels
         plain = output.item() if isinstance(output, np.generic) else _best(output)
-        if not isinstance(plain, str | int | float) or plain != plain:
+        if not isinstance(plain, str | int | float) or plain != plain or plain in (inf, -inf):
             raise ValueError(f"no label, but {kind_of(plain)}: a label is a text or a number")
         if names is None:
             if isinstance(plain, str) and (len(plain) > MAX_LABEL or not plain.isprintable()):

@@ -18,6 +18,7 @@ from math import exp, fsum
 from typing import Any, Protocol, runtime_checkable
 
 from hinge._checks import real
+from hinge.errors import TaskFailed
 
 MAX_TEXT = 5_000  # characters: to compare two of them takes as many steps as their product
 LEAST = 1e-6  # confidence in an answer, however unlikely its tokens: 0 is for what is none
@@ -42,14 +43,34 @@ class Task(Protocol):
         """The answer in an output, as JSON can hold it: what is given to callers, compared, logged and sent.
 
         An answer is an output, too, and its own answer: so it comes back from a log or a remote. A `ValueError` or
-        `TypeError` says what is wrong with anything else.
+        `TypeError` says what is wrong with anything else; any other exception is an error of the task itself.
         """
 
     def confidence(self, output: Any) -> float:
         """How sure a model is of its output: above 0 and at most 1; 0 where it is no answer."""
 
     def agreement(self, local: Any, remote: Any) -> float:
-        """How far two answers agree: from 0 to 1, which equal ones do."""
+        """How far two answers agree: from 0 to 1, which equal ones do.
+
+        A `ValueError` says that they cannot be compared, such as masks of two shapes; the remote's is then invalid.
+        """
+
+
+def plain(task: Task, answer: Any) -> Any:
+    """An answer of a task, if it is plain data; else the task is wrong, and named.
+
+    >>> from hinge.tasks import OCR
+    >>> plain(OCR(), [float("nan")])
+    Traceback (most recent call last):
+    hinge.errors.TaskFailed: OCR.answer must return plain data, as JSON has it, got list: Out of range float ...
+    """
+    try:
+        if type(answer) is not str:
+            json.dumps(answer, allow_nan=False)
+        return answer
+    except (TypeError, ValueError, RecursionError) as error:
+        wanted = f"{type(task).__name__}.answer must return plain data, as JSON has it"
+        raise TaskFailed(f"{wanted}, got {type(answer).__name__}: {error}") from None
 
 
 def parsed(owner: str, output: Any) -> Any:
@@ -68,11 +89,11 @@ def parsed(owner: str, output: Any) -> Any:
         raise ValueError(f"{owner}: an answer in text must be JSON, got {output!r:.50} ({error})") from None
 
 
-def text_of(owner: str, output: Any) -> str:
+def text_of(owner: str, output: Any, most: int = MAX_TEXT) -> str:
     """The text of an output, which is it or has it."""
     text = output.get("text") if isinstance(output, dict) else output
-    if not isinstance(text, str) or len(text) > MAX_TEXT:
-        wanted = f"must be a text of {MAX_TEXT} characters at most, or have it as 'text'"
+    if not isinstance(text, str) or len(text) > most:
+        wanted = f"must be a text of {most} characters at most, or have it as 'text'"
         raise ValueError(f"{owner}: an output {wanted}, got {output!r:.80}")
     return text
 
