@@ -38,7 +38,7 @@ from hinge.errors import (
 from hinge.policies.policy import Decision, Explanation
 from hinge.remotes import AsyncRemote, Deadline, Remote, Reply, failure_of
 from hinge.tasks import Task
-from hinge.tasks.classification import kind_of
+from hinge.tasks.task import kind_of
 
 _new = tuple.__new__  # makes an Answer in half the time of Answer(…), for every sample of an outage
 
