@@ -17,6 +17,7 @@ The last two were made for bandits that see what every choice is worth; only the
 three pool counts as own, as it does in `merge`.
 """
 
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -225,7 +226,7 @@ def stacked(table: Any, devices: int) -> Any:
     """The tables of many devices as one, with a row for each."""
     if hasattr(table, "_fields"):
         return type(table)(*(stacked(column, devices) for column in table))
-    return np.tile(np.array(table), (devices, 1)) if hasattr(table, "typecode") else np.full(devices, table)
+    return np.tile(np.array(table), (devices, 1)) if isinstance(table, array | list) else np.full(devices, table)
 
 
 def row_function(table: Any) -> Callable[[Any, int], Any]:
