@@ -21,6 +21,7 @@ wiped, liars. Every device runs Sentinel in a `SharedBudget`, and makes its stat
 member does. Devices take turns; between two rounds of `EVERY` samples each they exchange statements.
 """
 
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -232,7 +233,7 @@ def stacked(table: Any, devices: int) -> Any:
     """The tables of many devices as one, with a row for each."""
     if hasattr(table, "_fields"):
         return type(table)(*(stacked(column, devices) for column in table))
-    return np.tile(np.array(table), (devices, 1)) if hasattr(table, "typecode") else np.full(devices, table)
+    return np.tile(np.array(table), (devices, 1)) if isinstance(table, array | list) else np.full(devices, table)
 
 
 def row_function(table: Any) -> Callable[[Any, int], Any]:
