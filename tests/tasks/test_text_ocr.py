@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tasks.test_text_transcription import edits
 
 from hinge.tasks import OCR
+from tests.tasks.test_text_transcription import edits
 
 lines = st.text("ab 7", max_size=8)
 
