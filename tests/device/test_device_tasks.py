@@ -167,7 +167,7 @@ def test_an_agreement_out_of_range_is_refused() -> None:
 def test_the_state_names_the_confidence_of_the_task(tmp_path: Path) -> None:
     with Device(lambda _: [CAT], lambda _: [CAT], Gate(offload_cost=0.5), task=Detection(), state=tmp_path) as device:
         device.infer(0)
-        assert device.gate.state()["confidence"]["function"] == "hinge.tasks.detection:Detection.confidence"
+        assert device.gate.state()["confidence"]["function"] == "hinge.tasks.images:Detection.confidence"
     with pytest.raises(hinge.InvalidState, match="was made with confidence"):
         Device(lambda _: [0.0, 1.0], lambda _: 1, Gate(offload_cost=0.5), state=tmp_path)
 

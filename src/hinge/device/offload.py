@@ -39,8 +39,7 @@ from hinge.errors import (
 from hinge.policies.policy import Decision, Explanation
 from hinge.remotes import AsyncRemote, Deadline, Remote, Reply, failure_of
 from hinge.tasks import Task
-from hinge.tasks.classification import kind_of
-from hinge.tasks.task import plain
+from hinge.tasks.task import checked_answer, kind_of
 
 _new = tuple.__new__  # makes an Answer in half the time of Answer(…), for every sample of an outage
 
@@ -324,7 +323,7 @@ def checked_reply(reply: Reply, samples: int, task: Task) -> list[Any]:
     if len(labels) != samples:
         raise RemoteInvalid(f"{len(labels)} labels for {samples} samples")
     try:
-        return [plain(task, task.answer(label)) for label in labels]
+        return [checked_answer(task, label) for label in labels]
     except (TypeError, ValueError) as error:
         raise RemoteInvalid(error) from None
     except TaskFailed:

@@ -37,7 +37,7 @@ from hinge.confidence import (
 from hinge.errors import InvalidModel, InvalidValue, TaskFailed, printable
 from hinge.oip.tensors import cast
 from hinge.tasks import Classification, Task
-from hinge.tasks.task import plain
+from hinge.tasks.task import checked_answer
 from hinge.traces import Trace
 
 MAX_FILE_BYTES = 2**31 - 1  # Protocol Buffers end there, and so do flat buffers
@@ -181,7 +181,7 @@ class TaskModel:
     def _judged(self, output: Any) -> tuple[Any, float]:
         try:
             confidence = share(type(self._task).__name__, "confidence", self._task.confidence(output))
-            return plain(self._task, self._task.answer(output)), confidence
+            return checked_answer(self._task, output), confidence
         except (TypeError, ValueError, TaskFailed) as error:
             raise InvalidModel(f"the local model: {error}") from error
 
