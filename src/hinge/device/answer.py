@@ -70,7 +70,7 @@ class Answer(_Fields):
     def as_dict(self) -> dict[str, Any]:
         """The answer as plain data, for logs and JSON; a line of JSON for each is a log that `hinge evaluate` reads.
 
-        `remote` is None where the remote did not answer, `time` is when this is called.
+        `remote` is None where the remote gave no answer to compare, `time` is when this is called.
         """
         why = self.why
         return {
@@ -78,7 +78,7 @@ class Answer(_Fields):
             "label": self.label,
             "source": self.source,
             "local": self.local,
-            "remote": self.label if self.source == "remote" else None,
+            "remote": None if self.agreed is None else self.label,
             "agreed": self.agreed,
             "confidence": self.confidence,
             "bin": self.bin,
