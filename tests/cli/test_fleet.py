@@ -98,7 +98,7 @@ def test_a_page_has_all_that_it_loads_and_nothing_from_elsewhere(hub: Hub) -> No
     with HubServer(hub, 0) as server:
         status, headers, page = get(server.server_port, "/")
         assert (status, "default-src 'none'" in headers["content-security-policy"]) == (200, True)
-        loaded = [*re.findall(r'(?:src|href)="([\w.]+)"', page.decode()), "fleet.json", "numbers.js"]
+        loaded = [*re.findall(r'(?:src|href)="([\w.]+)"', page.decode()), "fleet.json", "elements.js", "numbers.js"]
         assert {get(server.server_port, f"/{name}")[0] for name in loaded} == {200}
         assert b"//" not in re.sub(rb"http://www.w3.org/2000/svg", b"", page)
         assert get(server.server_port, "/../fleet.py")[0] == 404

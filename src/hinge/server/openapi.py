@@ -42,7 +42,7 @@ PROBLEMS = {
 }
 ALWAYS = (400, 408, 431, 500, 503)  # whatever is asked for
 PAGE = {"/": "index.html"} | {
-    f"/hinge/{name}": name for name in ("style.css", "page.js", "stream.js", "charts.js", "parts.js", "numbers.js")
+    f"/hinge/{name}": name for name in ("style.css", "page.js", "stream.js", "charts.js", "parts.js", "elements.js", "numbers.js")
 }
 
 
