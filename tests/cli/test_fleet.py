@@ -63,6 +63,7 @@ def test_json_is_one_document_with_all_devices(
         (["--broker", "mqtt://127.0.0.1:9", "--json"], "the broker at 127.0.0.1:9: no connection"),
         (["--broker", "mqtt://127.0.0.1:9", "--name", "a/b"], "--name must be 1 to 64 of"),
         (["--broker", "mqtt://127.0.0.1:9", "--key", "x"], "--key needs --cert"),
+        (["--broker", "http://edge"], "--broker must be mqtt://[USER@]HOST[:PORT], or mqtts:// for TLS, got 'http:"),
     ],
 )
 def test_a_refusal_is_one_line(arguments: list[str], line: str, capsys: Captured) -> None:
