@@ -4,12 +4,12 @@ Text from outside (file names, labels, what a remote says) goes through `hinge.e
 Rich markup: it can neither move the cursor nor flood the terminal.
 """
 
-import csv
 import errno
 import json
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -22,6 +22,7 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from hinge._files import write_csv
 from hinge._html import PICTURES, Panel, check_picture, save
 from hinge.errors import InvalidValue, printable
 from hinge.simulation import Record, Results, interval
@@ -30,6 +31,7 @@ from hinge.simulation.trade import Trade
 
 INFORMED = ("adahedge-g", "hedge-g", "hil-f", "logistic", "offline", "oracle")
 INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
+EVERY_S = 10.0  # between two lines of progress, where there is no terminal for a bar
 _LONGEST = 1000  # characters of a line
 
 COLUMNS: tuple[tuple[str, str, str, str | None], ...] = (  # heading, key in JSON, format, key of what follows ±
@@ -127,14 +129,13 @@ def write_curves(path: Path, results: Results, title: str, more: Sequence[Panel]
 
 def _write_csv(path: Path, records: Mapping[str, Record]) -> None:
     fields = ("regret", "realised_regret", "offload_fraction", "accuracy", "cost_per_sample")
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["policy", "time", *(column for field in fields for column in (field, f"{field}_ci95"))])
-        for name, record in records.items():
-            series = [getattr(record, field) for field in fields]
-            for position, time in enumerate(record.times.tolist()):
-                figures = [number for values in series for number in interval(values[:, position])]
-                writer.writerow([name, time, *("" if math.isnan(number) else number for number in figures)])
+    rows: list[list[Any]] = [["policy", "time", *(column for field in fields for column in (field, f"{field}_ci95"))]]
+    for name, record in records.items():
+        series = [getattr(record, field) for field in fields]
+        for position, when in enumerate(record.times.tolist()):
+            figures = [number for values in series for number in interval(values[:, position])]
+            rows.append([name, when, *("" if math.isnan(number) else number for number in figures)])
+    write_csv(path, rows)
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
@@ -195,21 +196,43 @@ def _cell(row: Mapping[str, Any], key: str, form: str, spread: str | None) -> st
 
 
 @contextmanager
-def progress(label: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A progress bar on standard error if it is a terminal; until the first run is done it says why."""
+def progress(label: str) -> Iterator[Callable[..., None]]:
+    """A progress bar on standard error if it is a terminal, else a line now and then.
+
+    It is told how much is done, of how much in all, and of what if the work has parts. Until then it says why it waits.
+    """
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    label = printable(label)
+    label, print_line = printable(label), _now_and_then()
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task(f"{label}: compiling, the first time" if numba_installed() else label, total=None)
+
+        def report(done: int, total: int | None, part: str = "") -> None:
+            text = f"{label}{part and f', {part}'}"
+            bar.update(task, description=text, completed=done, total=total)
+            print_line(f"{text}: {done}{'' if total is None else f' of {total}'}")
+
         with interruptible():
-            yield lambda done, total: bar.update(task, description=label, completed=done, total=total)
+            yield report
+
+
+def _now_and_then() -> Callable[[str], None]:
+    """Prints a line on standard error if that is no terminal, and the last one, or the beginning, is a while ago."""
+    printed_at = time.monotonic()
+
+    def print_line(text: str) -> None:
+        nonlocal printed_at
+        if not err.is_terminal and time.monotonic() - printed_at >= EVERY_S:
+            printed_at = time.monotonic()
+            note(text)
+
+    return print_line
 
 
 @contextmanager
 def status(label: str) -> Iterator[Callable[[str], None]]:
-    """What is being done now, on standard error if it is a terminal."""
+    """What is being done now, on standard error: all of it if that is a terminal, else a line now and then."""
     with err.status(label) if err.is_terminal else nullcontext() as line, interruptible():
-        yield lambda text: line.update(text) if line else None
+        yield line.update if line else _now_and_then()
 
 
 @contextmanager

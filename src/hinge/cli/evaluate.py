@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from hinge.errors import InvalidTrace
 from hinge.policies import Policy, Target, policy_class, policy_names
 from hinge.simulation.engine import Progress
 from hinge.simulation.evaluate import Evaluation, as_recorded, evaluate
-from hinge.simulation.recommendation import Recommendation, recommend
+from hinge.simulation.recommendation import recommend
 from hinge.simulation.trade import OFFLOAD_COSTS, Trade, trade
 from hinge.traces import Log, Trace, trace_names
 
@@ -70,7 +71,7 @@ def command(
     console.check_out(out)
     recorded = _recorded(trace, _mapping(columns))
     check_settings(write, recorded)
-    names = policies.split(",")
+    names, price = policies.split(","), options.offload_cost(offload_cost)
     settings = options.policy_settings(names, alpha=alpha)
     chosen: list[str | Policy] = [*names]
     if target is not None:
@@ -79,7 +80,7 @@ def command(
         found = evaluate(
             recorded,
             chosen,
-            options.offload_cost(offload_cost),
+            price,
             bins=bins,
             **settings,
             horizon=horizon,
@@ -89,8 +90,16 @@ def command(
         )
         gain, advice, complete = None, None, found.complete
         try:
-            gain = _trade_of(found, horizon, seed, report) if complete else None
-            advice = _advice(found, names, offload_cost, target, seed, report) if complete else None
+            gain = _trade_of(found, horizon, seed, partial(report, part="at every price")) if complete else None
+            if gain and isinstance(found.trace, Trace):  # a log cannot be replayed
+                told: dict[str, Any] = {"target": target, "bins": bins, "alpha": alpha, "seed": seed, "gain": gain}
+                advice = recommend(
+                    found.trace,
+                    None if names == ["all"] else names,
+                    price if isinstance(price, float) else None,
+                    **told,
+                    progress=partial(report, part="to recommend one"),
+                )
         except KeyboardInterrupt:
             complete = False
     figures, samples = found.figures(), len(found.trace)
@@ -110,6 +119,8 @@ def command(
             order = f"{len(found.trace.offloads)} of them offloaded"
             audits = 0 if found.trace.audit is None else int(found.trace.audit.sum())
             order += f", {console.counted(audits, 'audit')} among them" if audits else ""
+        if found.offload_cost is not None:
+            order += f", at an offload cost of {found.offload_cost:g}{' (none was given)' * (price is None)}"
         by_cost = sorted(figures, key=lambda row: float(row["cost_per_sample"]))
         console.print_figures(f"{trace}: {console.counted(samples, 'sample')}, {order}", by_cost)
         _print_legend(figures)
@@ -206,18 +217,6 @@ def _trade_of(found: Evaluation, horizon: int | None, seed: int, report: Progres
     length = len(found.trace) if isinstance(found.trace, Log) else horizon
     settings: dict[str, Any] = {"bins": found.bins, "horizon": horizon or length, "seed": seed, "progress": report}
     return trade(found.source, offload_costs=(*OFFLOAD_COSTS, *given), **settings)
-
-
-def _advice(
-    found: Evaluation, names: list[str], price: str | None, target: float | None, seed: int, report: Progress
-) -> Recommendation | None:
-    """What to run; None where that cannot be told, as by a log that cannot be replayed."""
-    if isinstance(found.trace, Log):
-        return None
-    cost, policies = options.offload_cost(price), None if names == ["all"] else names
-    told = cost if isinstance(cost, float) else None
-    settings: dict[str, Any] = {"bins": found.bins.bins, "seed": seed, "progress": report}
-    return recommend(found.trace, policies, told, target=target, **settings)
 
 
 def _print_legend(figures: Sequence[Mapping[str, Any]]) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hinge._files import write_whole
 from hinge.cli import console, options
 from hinge.cli.options import UsageError
 from hinge.cli.state import state_in
@@ -118,9 +119,9 @@ def _write(export: Callable[[Path], list[Path]], out: Path, replace: bool, json:
     edited = [path for path, content in files.items() if path.exists() and path.read_bytes() != content]
     if edited and not replace:
         raise UsageError(f"{edited[0]} is there already, with another content: --replace writes over such files")
-    for path, content in files.items():
+    for path in files:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+    write_whole(files)
     if json:
         console.print_json({"out": str(out), "files": [str(path) for path in files]})
         return

@@ -6,6 +6,7 @@ import shlex
 import textwrap
 from pathlib import Path
 
+from hinge._files import write_whole
 from hinge.cli import console
 from hinge.cli.options import UsageError
 from hinge.simulation.recommendation import FEWEST, Recommendation
@@ -47,9 +48,9 @@ def write_settings(path: Path, advice: Recommendation, trace: Trace) -> None:
     """Write the settings for `hinge device --config`, with the models that `hinge record` asked."""
     reason = textwrap.fill(str(advice), 118, initial_indent="# ", subsequent_indent="# ")
     settings = {**_models(trace, path.parent), **advice.settings}
-    with path.open("x", encoding="utf-8") as file:
-        file.write(f"{reason}\n# 'hinge device --config' reads it; paths start from its folder.\n[device]\n")
-        file.writelines(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in settings.items())
+    lines = [reason, "# 'hinge device --config' reads it; paths start from its folder.", "[device]"]
+    lines += (f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in settings.items())
+    write_whole({path: "\n".join([*lines, ""])})
 
 
 def _models(trace: Trace, folder: Path) -> dict[str, str]:
