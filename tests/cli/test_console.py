@@ -24,6 +24,7 @@ def test_without_a_terminal_a_line_now_and_then_says_how_far_it_is(
     capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter([0.0, 9.0, 10.0, 10.0, 19.0, 21.0, 21.0])
+    monkeypatch.setattr(console, "EVERY_S", 10.0)
     monkeypatch.setattr("hinge.cli.console.time.monotonic", lambda: next(clock))
     with console.progress("policies on log.csv") as report:
         report(1, 20)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import os
 import subprocess
 import sys
@@ -11,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from hinge.cli import console
 from hinge.cli.app import run
 
+console.EVERY_S = math.inf  # on a slow machine, lines of progress would be among what a command says
 INSTALLED = Path(sys.executable).with_name("hinge")
 Captured = pytest.CaptureFixture[str]
 

@@ -196,8 +196,8 @@ def _cell(row: Mapping[str, Any], key: str, form: str, spread: str | None) -> st
 
 
 @contextmanager
-def progress(label: str) -> Iterator[Callable[..., None]]:
-    """A progress bar on standard error if it is a terminal, else a line now and then.
+def progress(label: str, lines: bool = True) -> Iterator[Callable[..., None]]:
+    """A progress bar on standard error if it is a terminal, else a line now and then, unless a program is reading.
 
     It is told how much is done, of how much in all, and of what if the work has parts. Until then it says why it waits.
     """
@@ -209,7 +209,8 @@ def progress(label: str) -> Iterator[Callable[..., None]]:
         def report(done: int, total: int | None, part: str = "") -> None:
             text = f"{label}{part and f', {part}'}"
             bar.update(task, description=text, completed=done, total=total)
-            print_line(f"{text}: {done}{'' if total is None else f' of {total}'}")
+            if lines:
+                print_line(f"{text}: {done}{'' if total is None else f' of {total}'}")
 
         with interruptible():
             yield report

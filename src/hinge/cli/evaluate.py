@@ -76,7 +76,7 @@ def command(
     chosen: list[str | Policy] = [*names]
     if target is not None:
         chosen.append(Target(target, bins=bins, seed=seed))
-    with console.progress(f"policies on {trace}") as report:
+    with console.progress(f"policies on {trace}", lines=not json) as report:
         found = evaluate(
             recorded,
             chosen,
