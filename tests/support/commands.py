@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 import os
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import pytest
 from hinge.cli import console
 from hinge.cli.app import run
 
-console.EVERY_S = math.inf  # on a slow machine, lines of progress would be among what a command says
+console.EVERY_S = None  # on a slow machine, lines of progress would be among what a command says
 INSTALLED = Path(sys.executable).with_name("hinge")
 Captured = pytest.CaptureFixture[str]
 

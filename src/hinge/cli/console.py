@@ -9,6 +9,7 @@ import json
 import math
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -31,7 +32,7 @@ from hinge.simulation.trade import Trade
 
 INFORMED = ("adahedge-g", "hedge-g", "hil-f", "logistic", "offline", "oracle")
 INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
-EVERY_S = 10.0  # between two lines of progress, where there is no terminal for a bar
+EVERY_S: float | None = 10.0  # between two lines of progress, where there is no terminal for a bar
 _LONGEST = 1000  # characters of a line
 
 COLUMNS: tuple[tuple[str, str, str, str | None], ...] = (  # heading, key in JSON, format, key of what follows ±
@@ -202,38 +203,51 @@ def progress(label: str, lines: bool = True) -> Iterator[Callable[..., None]]:
     It is told how much is done, of how much in all, and of what if the work has parts. Until then it says why it waits.
     """
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    label, print_line = printable(label), _now_and_then()
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task(f"{label}: compiling, the first time" if numba_installed() else label, total=None)
+    label = printable(label)
+    waits = f"{label}: compiling, the first time" if numba_installed() else label
+    with (
+        Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar,
+        _now_and_then(waits) if lines else nullcontext() as says,
+        interruptible(),
+    ):
+        task = bar.add_task(waits, total=None)
 
         def report(done: int, total: int | None, part: str = "") -> None:
             text = f"{label}{part and f', {part}'}"
             bar.update(task, description=text, completed=done, total=total)
-            if lines:
-                print_line(f"{text}: {done}{'' if total is None else f' of {total}'}")
+            if says:
+                says(f"{text}: {done}{'' if total is None else f' of {total}'}")
 
-        with interruptible():
-            yield report
-
-
-def _now_and_then() -> Callable[[str], None]:
-    """Prints a line on standard error if that is no terminal, and the last one, or the beginning, is a while ago."""
-    printed_at = time.monotonic()
-
-    def print_line(text: str) -> None:
-        nonlocal printed_at
-        if not err.is_terminal and time.monotonic() - printed_at >= EVERY_S:
-            printed_at = time.monotonic()
-            note(text)
-
-    return print_line
+        yield report
 
 
 @contextmanager
 def status(label: str) -> Iterator[Callable[[str], None]]:
     """What is being done now, on standard error: all of it if that is a terminal, else a line now and then."""
-    with err.status(label) if err.is_terminal else nullcontext() as line, interruptible():
-        yield line.update if line else _now_and_then()
+    with err.status(label) if err.is_terminal else nullcontext() as line, _now_and_then(label) as says, interruptible():
+        yield line.update if line else says
+
+
+@contextmanager
+def _now_and_then(text: str) -> Iterator[Callable[[str], None]]:
+    """Print a line every few seconds, if standard error is no terminal: the text, or what it was last replaced by."""
+    began, ended = time.monotonic(), threading.Event()
+
+    def replace(other: str) -> None:
+        nonlocal text
+        text = other
+
+    def print_lines() -> None:
+        while not ended.wait(EVERY_S):
+            note(f"{text} ({time.monotonic() - began:.0f} s)")
+
+    thread = threading.Thread(target=print_lines, name="hinge-progress", daemon=True)
+    if not err.is_terminal:
+        thread.start()
+    try:
+        yield replace
+    finally:
+        ended.set()
 
 
 @contextmanager

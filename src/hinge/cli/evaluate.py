@@ -119,10 +119,13 @@ def command(
             order = f"{len(found.trace.offloads)} of them offloaded"
             audits = 0 if found.trace.audit is None else int(found.trace.audit.sum())
             order += f", {console.counted(audits, 'audit')} among them" if audits else ""
-        if found.offload_cost is not None:
-            order += f", at an offload cost of {found.offload_cost:g}{' (none was given)' * (price is None)}"
         by_cost = sorted(figures, key=lambda row: float(row["cost_per_sample"]))
         console.print_figures(f"{trace}: {console.counted(samples, 'sample')}, {order}", by_cost)
+        if found.offload_cost is not None:
+            both = found.trace.offloads if isinstance(found.trace, Log) else found.trace
+            why = " (none was given)" if both.cost is None else " (the mean of the log's)"
+            paid = f"{found.offload_cost:g}{why if price is None else ''}"
+            console.say(f"cost: per sample; an offload costs {paid}, an accepted answer unlike the remote's 1")
         _print_legend(figures)
         _print_labels(found)
         _print_unknown(found)
