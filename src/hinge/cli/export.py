@@ -109,7 +109,8 @@ def _read(path: Path) -> Policy:
     try:
         return restore(policy_state(state_in(path)))
     except (ValueError, RecursionError) as error:
-        raise InvalidState(f"{path}: holds no state: {error}") from error
+        named = str(error).startswith(f"{path}: ")
+        raise InvalidState(f"{error}" if named else f"{path}: holds no state: {error}") from error
 
 
 def _write(export: Callable[[Path], list[Path]], out: Path, replace: bool, json: bool) -> None:
