@@ -28,8 +28,7 @@ from typing import Any
 from hinge import Device, Fleet, Gate, Sentinel, load_trace
 from hinge.fleet import pool
 from hinge.fleet.broker import Broker, Connection
-from hinge.fleet.messages import build_evidence, identity, subscription, topic
-from hinge.fleet.peers import Peers
+from hinge.fleet.messages import Peers, build_evidence, identity, subscription, topic
 from hinge.models.base import Recorded
 from tests.fleet.brokers import Mosquitto
 

@@ -11,6 +11,7 @@ CALLS = 4.0  # empty method calls for an accepted sample
 FLAT = 1.3  # an accepted sample at 65 536 bins against 16
 PEER = 20.0  # the fastest peer against an accepted sample
 OFFLOAD_NS = 3_000.0  # an offload of HI-LCB at 16 bins
+LEARN_NS = 6_000.0  # a learn of the default at 16 bins
 GROWTH = 4_096 / 100  # an offload of HI-LCB at 65 536 bins against 16, where the bins grow 4096 times
 MILLIONS = 100.0  # accepted samples per second in a batch
 
@@ -22,6 +23,8 @@ def goal_table(plan: Plan) -> Table:
     for name in KEYS:
         add_peers(table, plan, name)
     add_offloads(table, plan)
+    learn = plan.learn.best_ns()
+    add(table, "sentinel: learn, 16 bins", f"<= {span(LEARN_NS)}", span(learn), learn <= LEARN_NS, "in low bins")
     for bins, probe in plan.batches.items():
         speed = 1e3 / probe.best_ns()
         add(table, f"decide_many, {bins} bins", f">= {MILLIONS:g} M/s", f"{speed:.0f} M/s", speed >= MILLIONS)

@@ -9,6 +9,7 @@ from benchmarks.probes import (
     Probes,
     batch_probe,
     bytes_per_bin,
+    learn_probe,
     literal_probes,
     loop_probe,
     policy_probes,
@@ -16,10 +17,10 @@ from benchmarks.probes import (
     unit_probe,
 )
 from benchmarks.timing import interleave
-from benchmarks.workload import COST, Samples, Stream, subjects, upper_bins
+from benchmarks.workload import COST, Samples, Stream, Subject, subjects, upper_bins
 
 DRAWN = 20_000  # samples drawn in advance for each number of bins
-KEYS = ("hi-lcb", "hi-lcb-lite")  # read as often as the empty call, since goals rest on their ratio to it
+KEYS = ("sentinel", "hi-lcb", "hi-lcb-lite")  # read as often as the empty call, since goals rest on their ratio to it
 
 Row = dict[int, Probes]
 
@@ -48,6 +49,7 @@ class Plan:
         found = list(peers(16))
         self.peers = [one for one in found if isinstance(one, Peer)]
         self.missing = [one for one in found if isinstance(one, str)]
+        self.learn = learn_probe(Subject("sentinel"), 16)
         self.batches = {bins: batch_probe(bins) for bins in (16, 65_536)}
 
     def _literals(self) -> dict[str, Row]:
@@ -71,6 +73,6 @@ class Plan:
         rows = [*self.policies.values(), *self.literals.values()]
         others = [probe for row in rows for probes in row.values() for probe in probes.all()]
         others += [probe for peer in self.peers for probe in (peer.decide, peer.both)]
-        others += self.batches.values()
+        others += [self.learn, *self.batches.values()]
         others = [probe for probe in others if probe not in references]
         interleave(references, others, self.rounds, self.batch_s, self.most_s)

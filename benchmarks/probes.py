@@ -148,6 +148,21 @@ def timed_samples(policy: hinge.Policy, samples: Samples) -> Reading:
     return Reading(clock() - started, offloaded, len(bins) - offloaded)
 
 
+def learn_probe(subject: Subject, bins: int) -> Probe:
+    """What `learn` takes alone, of offloads of low bins; they are decided off the clock."""
+    policy, stream = knowing(subject.build(bins), at_the_edge(bins), time_at_the_edge(bins)), Stream(bins, seed=6)
+
+    def run(size: int) -> Reading:
+        drawn, agreements, _ = stream.draw(size, *lower_bins(bins))
+        told = [pair for pair in zip(map(policy.decide, drawn), agreements, strict=True) if pair[0].offload]
+        started = clock()
+        for decision, agreed in told:
+            policy.learn(decision, agreed)
+        return Reading(clock() - started, len(told))
+
+    return Probe(run)
+
+
 def all_counted(reading: Reading) -> Reading:
     return Reading(reading.seconds, reading.operations + reading.accepted)
 

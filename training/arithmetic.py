@@ -3,8 +3,9 @@
     python training/arithmetic.py local FOLDER      (and remote; FOLDER is a checkout of openai/grade-school-math)
 
 The problems themselves are beyond both models without reasoning. What is asked are the steps that their solutions are
-annotated with, `<<48/2=24>>`: two whole numbers, one operation, a whole result; each once, in an order shuffled with a
-fixed seed. The first eight are examples in the prompt. The answer is a number (a grammar sees to that).
+annotated with, `<<48/2=24>>`: two whole numbers up to 300, one operation, a whole result; each once, of 3 008 drawn
+with a fixed seed from all in the training part (prompts were tried on others). The first eight are examples in the
+prompt. The answer is a number (a grammar sees to that).
 """
 
 import json
@@ -20,7 +21,7 @@ from recording import Pair, Recorded, checked, main
 DATA = "17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465"
 STEP = re.compile(r"<<(\d+)([-+*/])(\d+)=(\d+)>>")
 GRAMMAR = 'root ::= [0-9]+ "\\n"'
-SEED, EXAMPLES, SUMS = 0, 8, 3000
+SEED, EXAMPLES, DRAWN, LARGEST = 0, 8, 3008, 300
 
 
 class Sum(NamedTuple):
@@ -35,7 +36,8 @@ def sums(folder: Path) -> list[Sum]:
     path = checked(folder / "grade_school_math" / "data" / "train.jsonl", DATA)
     solutions = (json.loads(line)["answer"] for line in path.read_text().splitlines())
     found = {Sum(f"{a} {sign} {b}", result) for text in solutions for a, sign, b, result in STEP.findall(text)}
-    return random.Random(SEED).sample(sorted(found), EXAMPLES + SUMS)
+    drawn = random.Random(SEED).sample(sorted(found), DRAWN)
+    return [one for one in drawn if max(map(int, one.asked.split()[::2])) <= LARGEST]
 
 
 def prompts(folder: Path) -> list[str]:
@@ -75,7 +77,7 @@ PAIR = Pair(
     remote=remote,
     recorded=recorded,
     about={
-        "samples": "sums of two numbers: steps of the solutions in openai/grade-school-math (Cobbe et al., 2021)",
+        "samples": "sums of two numbers up to 300: steps of solutions in openai/grade-school-math (Cobbe et al., 2021)",
         "local": "SmolLM2-135M-Instruct, 4-bit (GGUF Q4_1), by llama.cpp",
         "remote": "Qwen2.5-Coder-1.5B-Instruct, 4-bit (GGUF Q4_K_M), by llama.cpp",
         "licence": "data MIT, models Apache-2.0; the trace holds results, and no problem and no weights",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import xllamacpp
-from recording import Floats, Weights
+from recording import LEAST, Floats, Weights
 
 SMOLLM2 = Weights(
     "SmolLM2-135M-Instruct.Q4_1.gguf",
@@ -39,8 +39,8 @@ class LanguageModel:
         self._server = xllamacpp.Server(parameters)
 
     def text(self, prompt: str, grammar: str, most: int) -> str:
-        """The answer, `most` tokens of it."""
-        found = self._complete(prompt, grammar, most, n_probs=0)
+        """The answer, `most` tokens of it, without the end of the line."""
+        found = self._complete(prompt, grammar, most, n_probs=0, stop=["\n"])
         return str(found["text"])
 
     def scored(self, prompt: str, grammar: str, most: int) -> dict[str, Any]:
@@ -82,12 +82,13 @@ def language_measures(answers: Sequence[dict[str, Any]]) -> dict[str, Floats]:
     """
     tokens = [np.exp(one["logprobs"][:-1] or one["logprobs"]) for one in answers]
     others = np.exp([one["runners_up"][0] for one in answers])
-    return {
-        "answer probability": np.array([found.prod() for found in tokens]),
-        "mean token probability": np.array([np.exp(np.log(found).mean()) for found in tokens]),
-        "least token probability": np.array([found.min() for found in tokens]),
-        "first-token margin": np.maximum(0.0, np.array([found[0] for found in tokens]) - others),
+    found = {
+        "answer probability": np.array([chances.prod() for chances in tokens]),
+        "mean token probability": np.array([np.exp(np.log(chances).mean()) for chances in tokens]),
+        "least token probability": np.array([chances.min() for chances in tokens]),
+        "first-token margin": np.array([chances[0] for chances in tokens]) - others,
     }
+    return {name: np.maximum(LEAST, values) for name, values in found.items()}
 
 
 def option_measures(answers: Sequence[dict[str, Any]], options: Sequence[str]) -> dict[str, Floats]:

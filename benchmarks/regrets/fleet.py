@@ -4,25 +4,18 @@ Every number is the regret per honest device, mean over devices and runs, as a m
 alone, on the same streams. The constants of `hinge.fleet.pooling` and of Sentinel's bets on others were chosen on the
 traces in CHOSEN, with other seeds; the other traces are held out.
 
-Measuring takes hours. Every few runs of a trial are kept under RESULTS_SO_FAR, so that it goes on where it was stopped;
-Ctrl-C ends it with a page of what there is so far, which says how many runs that were.
+Measuring takes hours: it goes on where it was stopped, and the page says how many runs there are so far.
 """
 
-import hashlib
 import inspect
-import json
-import os
-import signal
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from multiprocessing import get_context
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import checkpoint
 from benchmarks.workload import image_traces
 from hinge import UniformBins, load_trace
 from hinge.fleet import pooling as robust
@@ -34,7 +27,6 @@ from hinge.simulation.sources import FixedCosts, Resampled, Samples
 
 BINS, COSTS, HORIZON = 16, (0.2, 0.5, 0.8), 10_000
 RUNS, AT_ONCE = 50, 5
-RESULTS_SO_FAR = Path.home() / ".cache" / "hinge" / "benchmarks"
 CHOSEN = ("fashion", "cifar100-resnet50", "imagenet-mobilenet", "cifar10-vgg16")
 UNLIKE = (
     ("fashion", "cifar100-resnet50"),
@@ -112,7 +104,12 @@ NETWORKS: dict[str, Callable[[Wholes, int], Wholes]] = {
 }
 
 
-def measured(block: Block) -> tuple[Block, list[list[float]], float]:
+def compiled() -> None:
+    """The loops of fleets, once for all processes."""
+    simulate_fleet(SimulatedFleet([recorded("fashion", 0.5)] * 2), 0.5, horizon=10)
+
+
+def measured(block: Block) -> tuple[list[list[float]], float]:
     """The regret of each honest device of the first population, run by run, and messages per device."""
     trial = block.trial
     sources = [recorded(trace, trial.cost) for trace in trial.traces]
@@ -129,7 +126,7 @@ def measured(block: Block) -> tuple[Block, list[list[float]], float]:
     )
     first = trial.devices // len(sources) - trial.liars
     regrets = [np.round(run.regret[-1, :first], 3).tolist() for run in runs]
-    return block, regrets, float(np.mean([run.messages.mean() for run in runs]))
+    return regrets, float(np.mean([run.messages.mean() for run in runs]))
 
 
 class Measure(NamedTuple):
@@ -150,35 +147,13 @@ class Measure(NamedTuple):
 def run_all(trials: Iterable[Trial], runs: int) -> dict[Trial, Measure]:
     """Measure, on all cores; what is on disk by the same code is not measured again."""
     code = "".join(inspect.getsource(module) for module in (robust, sentinel, simulated)) + f"{HORIZON} {AT_ONCE}"
-    file = RESULTS_SO_FAR / f"fleet-{hashlib.sha256(code.encode()).hexdigest()[:12]}.jsonl"
-    file.parent.mkdir(parents=True, exist_ok=True)
     trials = dict.fromkeys(trials)
     wanted = [Block(number, trial) for number in range(runs // AT_ONCE) for trial in trials]
     wanted.sort(key=lambda block: block.number // 2 if is_base(block.trial) else block.number)
-    found: dict[Block, tuple[list[list[float]], float]] = {}
-    for line in file.read_text().splitlines() if file.exists() else ():
-        (number, trial), *figures = json.loads(line)
-        traces, cost, devices, pooling, lie, liars, network = trial
-        key = Trial(tuple(traces), cost, devices, Pooling(pooling), Lie(lie), liars, network)
-        found[Block(number, key)] = (figures[0], figures[1])
-    left = [block for block in wanted if block not in found]
-    if left:
-        source = recorded("fashion", 0.5)
-        simulate_fleet(SimulatedFleet([source] * 2), 0.5, horizon=10)  # compiled once, for all processes
-        try:
-            ignored = (signal.signal, (signal.SIGINT, signal.SIG_IGN))  # Ctrl-C is for the one that writes
-            with get_context("fork").Pool(len(os.sched_getaffinity(0)), *ignored) as pool, file.open("a") as log:
-                for done, (block, *figures) in enumerate(pool.imap(measured, left, chunksize=10), 1):
-                    found[block] = (figures[0], figures[1])
-                    log.write(json.dumps([block, *figures]) + "\n")
-                    log.flush()
-                    print(f"\r{done} of {len(left)} blocks of {AT_ONCE} runs", end="", file=sys.stderr)
-        except KeyboardInterrupt:
-            print(", stopped", file=sys.stderr)
-    blocks: dict[Trial, list[tuple[list[list[float]], float]]] = {}
-    for block in wanted:
-        if block in found:
-            blocks.setdefault(block.trial, []).append(found[block])
+    found = checkpoint.measured("fleet", code, measured, wanted, 10, [compiled])
+    blocks: dict[Trial, list[list[Any]]] = {}
+    for block, figures in found.items():
+        blocks.setdefault(block.trial, []).append(figures)
     return {
         trial: Measure(np.array([row for rows, _ in each for row in rows]), float(np.mean([m for _, m in each])))
         for trial, each in blocks.items()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from hinge.cli.fleet_page import HubServer
+from hinge.cli.fleet_view import HubServer
 from hinge.fleet.broker import Broker
 from hinge.fleet.hub import Hub
 from hinge.fleet.messages import VERSION, Presence, build_evidence, build_presence, topic

@@ -13,8 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
-from hinge.cli.fleet_page import METRICS, HubServer
-from hinge.cli.fleet_view import FleetTable
+from hinge.cli.fleet_view import METRICS, FleetTable, HubServer
 from hinge.fleet.broker import Broker
 from hinge.fleet.hub import Hub
 from hinge.fleet.messages import VERSION, Presence, build_evidence, build_presence, topic

@@ -2,11 +2,11 @@
 
 import pytest
 
-from hinge.fleet import link, member
+from hinge.fleet import broker, member
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member, "LISTEN_S", 0.3)
-    monkeypatch.setattr(link, "PAUSE_S", 0.1)
-    monkeypatch.setattr(link, "LONGEST_PAUSE_S", 0.2)
+    monkeypatch.setattr(broker, "PAUSE_S", 0.1)
+    monkeypatch.setattr(broker, "LONGEST_PAUSE_S", 0.2)

@@ -21,7 +21,7 @@ from hinge.device.reporter import Reporter
 from hinge.errors import HingeError, InvalidMessage, InvalidModel, InvalidState, InvalidTrace
 from hinge.fleet import messages as fleet
 from hinge.fleet import pool
-from hinge.fleet.peers import Peers
+from hinge.fleet.messages import Peers
 from hinge.models.onnx import check_content
 from hinge.oip import grpc
 from hinge.oip import messages as oip

@@ -32,8 +32,7 @@ from hinge.paper.figures import (
     Scale,
     explanation,
 )
-from hinge.paper.report import page
-from hinge.paper.reproduce import chosen, reproduce
+from hinge.paper.reproduce import chosen, page, reproduce
 from hinge.simulation import Record, Results, Run
 
 RESULTS = Path(__file__).parents[2] / "results"

@@ -15,7 +15,7 @@ from hinge.cli.app import run
 from hinge.confidence import max_softmax
 from hinge.embedded.export import export_thin
 from hinge.errors import InvalidValue
-from hinge.fleet import link
+from hinge.fleet import broker as connections
 from hinge.fleet.messages import parse_table, table_topic
 from hinge.fleet.thin import ThinDevice
 from hinge.server import Server
@@ -37,8 +37,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LISTEN_S", 0.2)
     monkeypatch.setattr(module, "EVERY_S", 0.02)
-    monkeypatch.setattr(link, "PAUSE_S", 0.1)
-    monkeypatch.setattr(link, "LONGEST_PAUSE_S", 0.2)
+    monkeypatch.setattr(connections, "PAUSE_S", 0.1)
+    monkeypatch.setattr(connections, "LONGEST_PAUSE_S", 0.2)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hinge.policies.shared_budget import START
-from hinge.simulation.fleet_budget import EVERY, BudgetedFleet, BudgetLie, simulate_fleet_budget
+from hinge.simulation.fleet import EVERY, BudgetedFleet, BudgetLie, simulate_fleet_budget
 from hinge.simulation.sources import FixedCosts, Synthetic
 
 SHARE, COST, HORIZON = 0.05, 0.1, 3000

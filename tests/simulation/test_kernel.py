@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType
@@ -146,7 +147,7 @@ def test_a_machine_table_is_a_copy_of_the_same_shape(policy: Policy) -> None:
     table = machine_table(policy.table)
     assert type(table) is type(policy.table)
     for mine, its in zip(policy.table, table, strict=True):
-        if hasattr(mine, "typecode"):
+        if isinstance(mine, array | list):
             before = list(mine)
             assert its.tolist() == before
             its[:] = 7

@@ -119,8 +119,7 @@ def _watch(hub: "Hub", port: int) -> None:
     """Show the fleet, in the terminal and on a page, until a signal comes."""
     from hinge.cli.device import StopSignals
     from hinge.cli.device_view import LiveView, Output
-    from hinge.cli.fleet_page import HubServer
-    from hinge.cli.fleet_view import FleetTable
+    from hinge.cli.fleet_view import FleetTable, HubServer
 
     try:
         server = HubServer(hub, port)

@@ -1,14 +1,23 @@
-"""What `hinge fleet` shows in a terminal: the fleet's figures, and as many devices as there is room for."""
+"""What `hinge fleet` shows: in a terminal the fleet's figures and as many devices as there is room for, on this
+machine's own address a page and metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+import hinge
+from hinge.device.metrics import HOST, LoopbackServer
 from hinge.errors import printable
 from hinge.fleet.hub import VERDICTS, Hub, Seen, View
 
@@ -89,3 +98,95 @@ def _levels(each: Seen) -> str:
 def _rest(number: int, url: str) -> Text:
     more = f"and {number} more; " if number > 0 else ""
     return Text(f"{more}the page is at {url}/", "dim")
+
+
+# -- the page and the metrics -----------------------------------------------------------------------------------------
+
+
+METRICS = {
+    "hinge_hub_online": "1 while there is a connection to the broker",
+    "hinge_hub_devices{verdict}": "devices, by what the hub makes of them",
+    "hinge_hub_devices_online": "devices that say that they are there",
+    "hinge_hub_samples": "samples that all of them have decided on",
+    "hinge_hub_offloads": "samples that all of them have offloaded",
+    "hinge_hub_received_total": "messages that brought evidence",
+    "hinge_hub_published_total": "messages of its own that the broker has acknowledged",
+    "hinge_hub_dropped_total{reason}": "messages that were not counted",
+    "hinge_hub_failures_total{kind}": "how often there was no connection to the broker",
+    "hinge_hub_device_online{device}": "1 while a device says that it is there",
+    "hinge_hub_device_samples{device}": "samples that a device has decided on",
+    "hinge_hub_device_offloads{device}": "samples that it has offloaded",
+    "hinge_hub_device_agreement{device}": "the share of its evidence in which local agreed with remote",
+    "hinge_hub_device_believed{device}": "1 while its evidence is like that of the largest group",
+}
+_PACKAGE = Path(hinge.__file__).parent
+_SHARED = _PACKAGE / "server" / "page"  # the live page of `hinge serve`, whose looks this page has
+_FILES = {
+    "/": ("text/html; charset=utf-8", _PACKAGE / "fleet" / "page" / "fleet.html"),
+    "/fleet.js": ("text/javascript", _PACKAGE / "fleet" / "page" / "fleet.js"),
+    "/numbers.js": ("text/javascript", _SHARED / "numbers.js"),
+    "/style.css": ("text/css", _SHARED / "style.css"),
+}
+
+
+class HubServer(LoopbackServer):
+    """Serves the page of a hub, what it shows as JSON, and the metrics."""
+
+    def __init__(self, hub: Hub, port: int) -> None:
+        self._hub = hub
+        self._registry = CollectorRegistry()
+        self._registry.register(HubCollector(hub))
+        super().__init__(port)
+        self.url = f"http://{HOST}:{self.server_port}"
+
+    def document(self, path: str) -> tuple[str, bytes] | None:
+        """A file of the page, or the figures."""
+        if path == "/fleet.json":
+            return "application/json", msgspec.json.encode(self._hub.view)
+        if path == "/metrics":
+            return CONTENT_TYPE_LATEST, generate_latest(self._registry)
+        if path not in _FILES:
+            return None
+        kind, file = _FILES[path]
+        return kind, file.read_bytes()
+
+
+class HubCollector(Collector):
+    """The figures of a hub for Prometheus."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def collect(self) -> Iterator[Metric]:
+        """All figures at one instant."""
+        view = self._hub.view
+        totals, devices = view.totals, view.devices
+        values: dict[str, Any] = {
+            "hinge_hub_online": view.online,
+            "hinge_hub_devices": totals.verdicts,
+            "hinge_hub_devices_online": totals.online,
+            "hinge_hub_samples": totals.samples,
+            "hinge_hub_offloads": totals.offloads,
+            "hinge_hub_received_total": view.received,
+            "hinge_hub_published_total": view.published,
+            "hinge_hub_dropped_total": view.dropped,
+            "hinge_hub_failures_total": view.failures,
+            "hinge_hub_device_online": {each.device: each.online for each in devices if each.online is not None},
+            "hinge_hub_device_samples": {each.device: each.samples for each in devices},
+            "hinge_hub_device_offloads": {each.device: each.offloads for each in devices},
+            "hinge_hub_device_agreement": {
+                each.device: each.agreement for each in devices if each.agreement is not None
+            },
+            "hinge_hub_device_believed": {each.device: each.verdict == "kin" for each in devices},
+        }
+        for described, what in METRICS.items():
+            name, _, label = described.rstrip("}").partition("{")
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            family = kind(name, what, labels=[label] if label else [])
+            for key, value in values[name].items() if label else [("", values[name])]:
+                family.add_metric([key] if label else [], float(value))
+            yield family
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing in advance: registering does not read the hub."""
+        return []

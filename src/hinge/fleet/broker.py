@@ -3,14 +3,20 @@
 Nothing here runs by itself: who has a connection calls `turn`, which reads what has come for a while. Everything is
 bounded: the time to connect, the bytes of a packet, the messages read in a second. Every connection is a new one, and
 nothing is queued between two of them.
+
+`Link` keeps a connection: whatever ends it, it is made again, after a pause that grows.
 """
 
 from __future__ import annotations
 
+import logging
+import random
 import selectors
 import ssl
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
+from threading import Event
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -270,3 +276,73 @@ def _address(owner: str, url: str) -> tuple[str, str | None, str, int]:
         instead = "give it as password=, or to a command as HINGE_FLEET_PASSWORD"
         raise InvalidValue(owner, "url", f"must not hold a password, which others could see: {instead}")
     return parts.scheme, parts.username, parts.hostname, port or PORTS[parts.scheme]
+
+
+# -- a connection that is kept ----------------------------------------------------------------------------------------
+
+
+log = logging.getLogger("hinge")
+
+PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # before the next attempt to connect
+
+
+class Link:
+    """Whether there is a connection, how often there was none, and why there is none at present."""
+
+    def __init__(
+        self, fleet: str, broker: Broker, without: str, say: Callable[[str, str], object] | None = None
+    ) -> None:
+        self.fleet, self.broker = fleet, broker
+        self._without = without  # what happens while there is no connection
+        self._say = say or partial(log.warning, "fleet %s: %s")
+        self.online = False
+        self.failures = dict.fromkeys(FAILURES, 0)
+        self.problem: str | None = None
+        self._refused = False  # a topic, by a broker that had let us in, and will again
+        self._warned = set[str]()  # of which failures and reasons
+
+    def keep(
+        self,
+        ended: Event,
+        connect: Callable[[], Connection],
+        use: Callable[[Connection], None],
+        wait: Callable[[float], object],
+    ) -> None:
+        """Connect and use the connection until that ends by itself; `wait` before another attempt."""
+        pause = 0.0
+        while not ended.is_set():
+            try:
+                wait(pause * random.uniform(0.5, 1.5))  # not all at once after the broker was away
+                with connect() as connection:
+                    self._connected()
+                    use(connection)
+                self.online = False
+                return
+            except BrokerFailed as error:
+                failure = error
+            except Exception as error:
+                failure = BrokerFailed("internal", f"{type(error).__name__}: {error}")
+            lost = self.online and failure.kind == "unreachable"
+            pause = PAUSE_S if lost else min(max(2 * pause, PAUSE_S), LONGEST_PAUSE_S)
+            self._refused = self.online and failure.kind == "login"
+            self.online = False
+            self.failed(failure)
+
+    def failed(self, failure: BrokerFailed) -> None:
+        """Count a failure, and say why nothing is shared."""
+        self.failures[failure.kind] += 1
+        self.problem = f"{self.broker}: {failure}"
+        self.warn(failure.kind, f"{self.problem}; {self._without}")
+
+    def warn(self, kind: str, what: str) -> None:
+        """Log the first of each kind."""
+        if kind not in self._warned:
+            self._say(self.fleet, what)
+        self._warned.add(kind)
+
+    def _connected(self) -> None:
+        if self.problem is not None and not self._refused:
+            self._say(self.fleet, f"connected to {self.broker} again")
+        if not self._refused:
+            self._warned -= FAILURES.keys()
+        self.online, self.problem = True, None

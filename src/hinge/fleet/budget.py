@@ -27,8 +27,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from math import floor
 
-from hinge.fleet.messages import Statement
-from hinge.fleet.peers import MOST_DEVICES
+from hinge.fleet.messages import MOST_DEVICES, Statement
 from hinge.policies.shared_budget import ACCOUNTS, START, SharedBudget, full_at
 
 FRESH, PARTS = 50_000, 6.0

@@ -21,14 +21,15 @@ from typing import Self
 from msgspec import Struct
 
 from hinge._checks import shown
-from hinge.fleet.broker import Broker, BrokerFailed, Connection
+from hinge.fleet.broker import Broker, BrokerFailed, Connection, Link
 from hinge.fleet.kinship import Kinship, kinship
-from hinge.fleet.link import Link
 from hinge.fleet.member import CLOSE_S, GROWTH, STATUS_S
 from hinge.fleet.messages import (
+    MOST_DEVICES,
     VERSION,
     Dropped,
     Evidence,
+    Peers,
     Presence,
     build_evidence,
     build_presence,
@@ -40,7 +41,6 @@ from hinge.fleet.messages import (
     source,
     topic,
 )
-from hinge.fleet.peers import MOST_DEVICES, Peers
 from hinge.fleet.pooling import Pool
 from hinge.policies.policy import MOST_SAMPLES
 

@@ -26,18 +26,18 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from hinge._checks import positive, real
 from hinge._fork import renew_after_fork
 from hinge.errors import InvalidType, InvalidValue
-from hinge.fleet.broker import Broker, BrokerFailed, Connection
+from hinge.fleet.broker import Broker, BrokerFailed, Connection, Link
 from hinge.fleet.budget import Account
-from hinge.fleet.home_assistant import discovery
-from hinge.fleet.link import Link
 from hinge.fleet.messages import (
     VERSION,
     Dropped,
+    Peers,
     Presence,
     Statement,
     build_evidence,
     build_presence,
     checked_name,
+    discovery,
     fleet_name,
     identity,
     longest,
@@ -45,7 +45,6 @@ from hinge.fleet.messages import (
     subscription,
     topic,
 )
-from hinge.fleet.peers import Peers
 from hinge.fleet.pooling import Verdict, pool
 from hinge.gate import Gate
 from hinge.policies.policy import Policy

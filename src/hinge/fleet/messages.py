@@ -10,6 +10,12 @@ table is read by microcontrollers, and so has a fixed form with a CRC.
 
 Everything that is read is hostile: its length is checked before it is parsed, and what cannot be, or does not fit,
 raises `Dropped`, whose `reason` is one of `REASONS`.
+
+Messages may come in any order, by any route and more than once: of each device the evidence with the largest counter
+counts, once (`Peers`). So a device that joins late, comes back or missed some ends with the same as everybody else.
+
+Home Assistant finds a device by itself, and shows its figures, by `discovery`: one retained message for each figure, in
+the form of MQTT discovery (`homeassistant/COMPONENT/NODE/OBJECT/config`), that points at the device's status topic.
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -326,3 +332,118 @@ def parse_table(payload: bytes, bins: int) -> Table:
     if count != bins:
         raise Dropped("gate", f"a table of {count} bins, and we have {bins}")
     return Table(counter, struct.unpack(f"<{bins}H", payload[_HEAD.size : -_CRC.size]))
+
+
+# -- Home Assistant ---------------------------------------------------------------------------------------------------
+
+
+PREFIX = "homeassistant"  # Home Assistant's default
+_SENSORS: dict[str, dict[str, Any]] = {
+    "samples": {"name": "Samples", "state_class": "total_increasing", "icon": "mdi:counter"},
+    "offloads": {"name": "Offloads", "state_class": "total_increasing", "icon": "mdi:cloud-upload"},
+    "agreement": {"name": "Agreement", "unit_of_measurement": "%", "state_class": "measurement", "icon": "mdi:equal"},
+    "price": {"name": "Offload price", "state_class": "measurement", "icon": "mdi:cash"},
+}
+
+
+def discovery(fleet: str, device: str) -> Iterator[tuple[str, bytes]]:
+    """The topics and messages for a device.
+
+    >>> for name, _ in discovery("cams", "kitchen"):
+    ...     print(name)
+    homeassistant/binary_sensor/hinge_cams_kitchen/online/config
+    homeassistant/sensor/hinge_cams_kitchen/samples/config
+    homeassistant/sensor/hinge_cams_kitchen/offloads/config
+    homeassistant/sensor/hinge_cams_kitchen/agreement/config
+    homeassistant/sensor/hinge_cams_kitchen/price/config
+    """
+    status = topic(fleet, device, "status")
+    node = f"hinge_{fleet}_{device}".replace(".", "_")  # where a dot may not stand
+    about = {"identifiers": [node], "name": f"Hinge {device}", "manufacturer": "Hinge", "model": f"fleet {fleet}"}
+
+    def message(kind: str, figure: str, more: dict[str, Any]) -> tuple[str, bytes]:
+        config = {"state_topic": status, "unique_id": f"{node}_{figure}", **more}
+        config |= {"device": about, "origin": {"name": "Hinge"}}
+        return f"{PREFIX}/{kind}/{node}/{figure}/config", msgspec.json.encode(config)
+
+    online = "{{ 'ON' if value_json.online else 'OFF' }}"
+    yield message(
+        "binary_sensor", "online", {"name": "Online", "device_class": "connectivity", "value_template": online}
+    )
+    there = {
+        "availability_topic": status,
+        "availability_template": "{{ 'online' if value_json.online else 'offline' }}",
+    }
+    for figure, settings in _SENSORS.items():
+        value, known = f"value_json.{figure}", f"value_json.{figure} is number"
+        if settings["state_class"] == "total_increasing":
+            value, known = f"{value} | default(0)", "value_json.online"  # a message leaves 0 out
+        elif figure == "agreement":
+            value = f"(100 * {value}) | round(1)"
+        template = f"{{% if {known} %}}{{{{ {value} }}}}{{% endif %}}"
+        yield message("sensor", figure, {**settings, **there, "value_template": template})
+
+
+# -- what is known of the others --------------------------------------------------------------------------------------
+
+
+MOST_DEVICES = 4096
+
+
+class Peers:
+    """The latest evidence of each device of a fleet, and how many messages were dropped, by reason.
+
+    >>> from hinge.fleet.messages import build_evidence
+    >>> peers, gate = Peers("cams", "0123456789abcdef", bins=2), "0123456789abcdef"
+    >>> for counter in (90, 60):
+    ...     said = peers.take("hinge/1/cams/hall/evidence", build_evidence("hall", gate, counter, 90, [9, 3], [1, 3]))
+    Traceback (most recent call last):
+    hinge.fleet.messages.Dropped: an older counter than is known of the device, ...: 60 by 'hall', after 90
+    >>> peers["hall"].counter, peers.dropped["older"]
+    (90, 1)
+    """
+
+    def __init__(self, fleet: str, gate: str | None, bins: int, most: int = MOST_DEVICES) -> None:
+        self.fleet, self.gate, self.bins, self._most = fleet, gate, bins, most
+        self._latest: dict[str, Evidence] = {}
+        self.dropped = dict.fromkeys(REASONS, 0)
+        self.version = 0  # how often what is known has changed
+
+    def take(self, topic: str, payload: bytes) -> Evidence | None:
+        """Count a message; its evidence, if that is new, or None if it is known. Raises `Dropped`.
+
+        An empty message, by which a retained one is deleted, withdraws what the device has said.
+        """
+        try:
+            if not payload:
+                self.version += self._latest.pop(source(topic, self.fleet, "evidence"), None) is not None
+                return None
+            return self._take(parse_evidence(topic, payload, self.fleet, self.gate, self.bins))
+        except Dropped as drop:
+            self.dropped[drop.reason] += 1
+            raise
+
+    def _take(self, found: Evidence) -> Evidence | None:
+        known = self._latest.get(found.device)
+        if known == found:
+            return None
+        if known is not None and known.counter >= found.counter:
+            raise Dropped("older", f"{found.counter} by {shown(found.device)}, after {known.counter}")
+        if known is None and len(self._latest) >= self._most:
+            raise Dropped("crowd", f"{shown(found.device)}, and {self._most} others are known")
+        self._latest[found.device] = found
+        self.version += 1
+        return found
+
+    def sums(self) -> dict[str, tuple[tuple[float, ...], tuple[float, ...]]]:
+        """Offloads and agreements of each device, to be pooled."""
+        return {each.device: (each.offloads, each.agreements) for each in self._latest.values()}
+
+    def __getitem__(self, device: str) -> Evidence:
+        return self._latest[device]
+
+    def __iter__(self) -> Iterator[Evidence]:
+        return iter(self._latest.values())
+
+    def __len__(self) -> int:
+        return len(self._latest)

@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hinge.fleet.messages import LONGEST_LICENCE, Dropped, parse_table
-from hinge.fleet.peers import MOST_DEVICES
+from hinge.fleet.messages import LONGEST_LICENCE, MOST_DEVICES, Dropped, parse_table
 from hinge.fleet.pooling import Verdict, pool
 from hinge.policies import Sentinel
 

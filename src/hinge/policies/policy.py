@@ -56,6 +56,20 @@ def whole_column(length: int, value: int = 0) -> Wholes:
     return array("q", [value]) * length
 
 
+def quick_column(length: int) -> Wholes:
+    """A column of integers that every accepted sample reads and writes: a list, which Python does faster in.
+
+    >>> quick_column(3)
+    [0, 0, 0]
+    """
+    return [0] * length
+
+
+def is_whole(column: Any) -> bool:
+    """Whether a column holds integers."""
+    return isinstance(column, list) or bool(column.typecode == "q")
+
+
 def real_column(length: int, value: float = 0.0) -> Reals:
     """A column of real numbers, 8 bytes each.
 
@@ -471,6 +485,16 @@ class Policy(ABC):
         if self.offload_cost is None and self.weighs_cost and self.charges_failures:
             self._owed += paid
 
+    def spend(self, offloads: int) -> None:  # noqa: B027  # most policies have no budget
+        """Count offloads that were not decided here against a hard budget, if there is one: nobody had a choice.
+
+        >>> from hinge import Isotonic, at_most
+        >>> policy = at_most(Isotonic(bins=16, offload_cost=0.5), offloads=0.2, window=10)
+        >>> policy.spend(1)
+        >>> [policy.decide(0).offload for _ in range(9)].count(True)
+        1
+        """
+
     def _waiting(self, decision: Decision) -> int:
         """The time of a decision that waits for feedback."""
         if not isinstance(decision, Decision):
@@ -644,7 +668,7 @@ class Policy(ABC):
         self._check_amount(evidence, self.learned + others)
         for field, values in evidence.items():
             column = self._column(field)
-            column[:] = array(column.typecode, values)
+            column[:] = array("q" if is_whole(column) else "d", values)
         self._owed = self._checked_owed(state.get("owed", 0.0))
         pending = state.get("pending", [])
         if not isinstance(pending, list):
@@ -655,7 +679,7 @@ class Policy(ABC):
         self._weigh(self.shifted_cost)
         for field in self.carried:
             column = self._column(field)
-            column[:] = array(column.typecode, self._checked_field(_mapping(state, "carried"), field))
+            column[:] = array("q" if is_whole(column) else "d", self._checked_field(_mapping(state, "carried"), field))
         self._refresh()
 
     def _refresh(self) -> None:
@@ -710,7 +734,7 @@ class Policy(ABC):
         values, column = evidence.get(field), self._column(field)
         if not isinstance(values, list) or len(values) != len(column):
             raise InvalidState(f"{type(self).__name__}: state needs {len(column)} numbers as {field!r}")
-        kinds, limit = ((int,), 2**62) if column.typecode == "q" else ((int, float), _LARGEST)
+        kinds, limit = ((int,), 2**62) if is_whole(column) else ((int, float), _LARGEST)
         for value in values:
             if type(value) not in kinds or not 0 <= value <= limit:  # nor NaN
                 raise InvalidState(f"{type(self).__name__}: state has {shown(value)} in {field!r}")
@@ -833,7 +857,7 @@ class Policy(ABC):
 
     def _weighed(self, field: str, values: list[float], weight: float) -> list[float]:
         column = self._column(field)
-        if weight != 1.0 and column.typecode == "q":
+        if weight != 1.0 and is_whole(column):
             raise TypeError(f"{type(self).__name__}: weight must be 1, as {field!r} are whole numbers, got {weight!r}")
         scaled = values if weight == 1.0 else [weight * value for value in values]
         return list(scaled) if len(column) else []  # costs are of no use where the cost is known

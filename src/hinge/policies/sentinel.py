@@ -102,6 +102,7 @@ from hinge.policies.policy import (
     Reals,
     State,
     Wholes,
+    quick_column,
     real_column,
     whole_column,
 )
@@ -588,7 +589,7 @@ class Sentinel(Policy):
             total=real_column(self.bins),
             evidence=real_column(self.bins),
             support=real_column(self.bins),
-            left=whole_column(self.bins),
+            left=quick_column(self.bins),
             granted=whole_column(self.bins),
             arrivals=whole_column(self.bins),
             audited=whole_column(self.bins),
@@ -645,10 +646,11 @@ class Sentinel(Policy):
         checked = self._checked_bins(bins)
         if costs is not None or len(checked) < self.bins:  # to count so few takes longer than to decide
             return super().decide_many(checked, costs)
-        counts, left = np.bincount(checked, minlength=self.bins), np.asarray(self._licences)
-        if (counts > left).any():
+        counts = np.bincount(checked, minlength=self.bins)
+        left = np.array(self._licences) - counts
+        if left.min() < 0:
             return super().decide_many(checked)
-        left -= counts  # all are accepted
+        self._licences[:] = left.tolist()  # all are accepted
         first, self.time = self.time + 1, self.time + len(checked)
         return Decisions(np.zeros(len(checked), np.bool_), checked, first, self.id, False)
 

@@ -26,8 +26,7 @@ from prometheus_client.registry import Collector
 from hinge._checks import shown, whole
 from hinge.device.store import MemoryStore, SqliteStore
 from hinge.errors import InvalidMessage, InvalidState, InvalidValue, RemoteInvalid
-from hinge.fleet.broker import Broker, Connection
-from hinge.fleet.link import Link
+from hinge.fleet.broker import Broker, Connection, Link
 from hinge.fleet.messages import (
     MOST_BINS,
     TABLE,

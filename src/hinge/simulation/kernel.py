@@ -8,6 +8,7 @@ reorder arithmetic. Compiled loops are cached on disk under a name that holds a 
 import hashlib
 import marshal
 import threading
+from array import array
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
@@ -217,4 +218,4 @@ def machine_table(table: Any) -> Any:
     """A copy of a policy's table with numpy arrays in place of its columns, as compiled code takes it."""
     if hasattr(table, "_fields"):
         return type(table)(*map(machine_table, table))
-    return np.array(table) if hasattr(table, "typecode") else table
+    return np.array(table) if isinstance(table, array | list) else table

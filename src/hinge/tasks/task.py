@@ -9,15 +9,23 @@ limited by a budget as every other sample is, and travels through traces, simula
 is all but its own: answers rarely have a confidence below 1/16, and `QuantileBins.fit` puts an edge right above 0 where
 many samples have it. A rule beside the policy, such as "always offload", would be wrong half of the time: words that
 are no option never agree, but where a detector found nothing there mostly is nothing.
+
+The plainest tasks are here, too: one of several classes, and a number.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
-from math import exp, fsum
+from collections.abc import Sequence
+from math import exp, fsum, inf
 from typing import Any, Protocol, runtime_checkable
 
-from hinge._checks import real
+import numpy as np
+
+from hinge._checks import positive, real
+from hinge.confidence import ConfidenceMeasure, max_softmax
+from hinge.errors import TaskFailed, printable
 
 MAX_TEXT = 5_000  # characters: to compare two of them takes as many steps as their product
 LEAST = 1e-6  # confidence in an answer, however unlikely its tokens: 0 is for what is none
@@ -42,14 +50,37 @@ class Task(Protocol):
         """The answer in an output, as JSON can hold it: what is given to callers, compared, logged and sent.
 
         An answer is an output, too, and its own answer: so it comes back from a log or a remote. A `ValueError` or
-        `TypeError` says what is wrong with anything else.
+        `TypeError` says what is wrong with anything else; any other exception is an error of the task itself.
         """
 
     def confidence(self, output: Any) -> float:
         """How sure a model is of its output: above 0 and at most 1; 0 where it is no answer."""
 
     def agreement(self, local: Any, remote: Any) -> float:
-        """How far two answers agree: from 0 to 1, which equal ones do."""
+        """How far two answers agree: from 0 to 1, which equal ones do.
+
+        A `ValueError` says that they cannot be compared, such as masks of two shapes; the remote's is then invalid.
+        """
+
+
+def checked_answer(task: Task, output: Any) -> Any:
+    """The answer in an output, if it is plain data; else the task is wrong, and named.
+
+    >>> class Same(Classification):
+    ...     def answer(self, output):
+    ...         return output
+    >>> checked_answer(Same(), [float("nan")])
+    Traceback (most recent call last):
+    hinge.errors.TaskFailed: Same.answer must return plain data, as JSON has it, got list: Out of range float ...
+    """
+    answer = task.answer(output)
+    try:
+        if type(answer) is not str:
+            json.dumps(answer, allow_nan=False)
+        return answer
+    except (TypeError, ValueError, RecursionError) as error:
+        wanted = f"{type(task).__name__}.answer must return plain data, as JSON has it"
+        raise TaskFailed(f"{wanted}, got {type(answer).__name__}: {error}") from None
 
 
 def parsed(owner: str, output: Any) -> Any:
@@ -68,11 +99,11 @@ def parsed(owner: str, output: Any) -> Any:
         raise ValueError(f"{owner}: an answer in text must be JSON, got {output!r:.50} ({error})") from None
 
 
-def text_of(owner: str, output: Any) -> str:
+def text_of(owner: str, output: Any, most: int = MAX_TEXT) -> str:
     """The text of an output, which is it or has it."""
     text = output.get("text") if isinstance(output, dict) else output
-    if not isinstance(text, str) or len(text) > MAX_TEXT:
-        wanted = f"must be a text of {MAX_TEXT} characters at most, or have it as 'text'"
+    if not isinstance(text, str) or len(text) > most:
+        wanted = f"must be a text of {most} characters at most, or have it as 'text'"
         raise ValueError(f"{owner}: an output {wanted}, got {output!r:.80}")
     return text
 
@@ -105,3 +136,133 @@ def numbers(owner: str, name: str, values: Any, low: float = -1e300, high: float
 def mean(values: list[float]) -> float:
     """The mean, with no error of rounding from the sum."""
     return fsum(values) / len(values)
+
+
+# -- one of several classes -------------------------------------------------------------------------------------------
+
+
+MAX_LABEL = 200  # characters
+
+
+class Classification:
+    """One of several classes, which `labels` names in order. This is a device's task unless it is given another.
+
+        output        a score for each class, or a label: a number or a name
+        answer        the label: its name, where names are given
+        confidence    a measure of the scores (`hinge.confidence`), `max_softmax` unless another is given
+        agreement     1 where the labels are equal, else 0
+
+    >>> task = Classification(["cat", "dog"])
+    >>> task.answer([0.3, 2.1]), round(task.confidence([0.3, 2.1]), 3), task.answer(1)
+    ('dog', 0.858, 'dog')
+    >>> task.agreement("dog", "cat")
+    0.0
+    """
+
+    def __init__(self, labels: Sequence[str] | None = None, measure: ConfidenceMeasure = max_softmax) -> None:
+        if labels is not None and (isinstance(labels, str) or not all(isinstance(name, str) for name in labels)):
+            raise TypeError(f"Classification: labels must be the names of the classes, got {labels!r}")
+        self.labels, self.confidence = labels, measure
+
+    def answer(self, output: Any) -> Any:
+        """The label as plain data: the name of the class, where there are names.
+
+        >>> Classification().answer(float("nan"))
+        Traceback (most recent call last):
+        ValueError: no label, but nan (float): a label is a text or a number
+        """
+        names = self.labels
+        plain = output.item() if isinstance(output, np.generic) else _best(output)
+        if not isinstance(plain, str | int | float) or plain != plain or plain in (inf, -inf):
+            raise ValueError(f"no label, but {kind_of(plain)}: a label is a text or a number")
+        if names is None:
+            if isinstance(plain, str) and (len(plain) > MAX_LABEL or not plain.isprintable()):
+                raise ValueError(
+                    f"a label must be {MAX_LABEL} printable characters at most, got {printable(plain, 50)}"
+                )
+            return plain
+        if isinstance(plain, str) and plain in names:
+            return plain
+        if isinstance(plain, int) and 0 <= plain < len(names):
+            return names[plain]
+        raise ValueError(f"an unknown label, {plain!r:.50}")
+
+    def agreement(self, local: Any, remote: Any) -> float:
+        """1 where the labels are equal, else 0; a name and a number are refused, as they never are.
+
+        >>> Classification().agreement(1, "dog")
+        Traceback (most recent call last):
+        ValueError: the remote answers 'dog' where local answers 1: a name and a number never agree; give labels=, ...
+        """
+        if isinstance(local, str) != isinstance(remote, str):
+            raise ValueError(
+                f"the remote answers {remote!r:.24} where local answers {local!r:.24}: a name and a number never "
+                "agree; give labels=, the names of the classes in order"
+            )
+        return float(local == remote)
+
+
+def _best(output: Any) -> Any:
+    """The class that scores highest, if these are scores."""
+    if not isinstance(output, list | np.ndarray):
+        return output
+    scores = np.asarray(output)
+    if scores.ndim != 1 or len(scores) < 2 or scores.dtype.kind not in "fiu":
+        return output
+    if not np.isfinite(scores).all():
+        raise ValueError(f"the scores are not finite: {output!r:.50}")
+    return int(scores.argmax())
+
+
+def kind_of(value: Any) -> str:
+    """What came in place of an answer, for an error."""
+    if inspect.iscoroutine(value):
+        value.close()  # nobody will await it
+        return "a coroutine (AsyncDevice takes coroutine functions)"
+    return f"{value!r:.50} ({type(value).__name__})"
+
+
+# -- a number ---------------------------------------------------------------------------------------------------------
+
+
+class Regression:
+    """A number, right if it is off by `tolerance` at most.
+
+        output        {"value": …, "low": …, "high": …}, a value and its interval; or the value alone, taken for sure
+        answer        the value
+        confidence    1 / (1 + half the width of the interval / tolerance): 1/2 where half of it is the tolerance
+        agreement     1 where the values differ by the tolerance at most, else 0
+
+    >>> task = Regression(tolerance=0.5)
+    >>> task.answer({"value": 21.5, "low": 21, "high": 22}), task.confidence({"value": 21.5, "low": 21, "high": 22})
+    (21.5, 0.5)
+    >>> task.agreement(21.5, 21.9), task.agreement(21.5, 22.5)
+    (1.0, 0.0)
+    """
+
+    def __init__(self, tolerance: float) -> None:
+        self.tolerance = positive("Regression", "tolerance", tolerance)
+
+    def answer(self, output: Any) -> float:
+        """The value.
+
+        >>> Regression(1).answer(float("nan"))
+        Traceback (most recent call last):
+        hinge.errors.InvalidValue: Regression: value must be a finite number, got nan
+        """
+        found = parsed("Regression", output)
+        return real("Regression", "value", found.get("value") if isinstance(found, dict) else found)
+
+    def confidence(self, output: Any) -> float:
+        """By the width of the interval."""
+        found, value = parsed("Regression", output), self.answer(output)
+        if not isinstance(found, dict):
+            return 1.0
+        low, high = (real("Regression", end, found.get(end, value)) for end in ("low", "high"))
+        if not low <= high:
+            raise ValueError(f"Regression: low must be high at most, got {low} and {high}")
+        return 1.0 / (1.0 + (high - low) / 2 / self.tolerance)
+
+    def agreement(self, local: float, remote: float) -> float:
+        """1 within the tolerance, else 0."""
+        return float(abs(local - remote) <= self.tolerance)

@@ -20,6 +20,7 @@ from hinge.theory.bounds import (
     stochastic_bound,
     stochastic_bound_printed,
     stochastic_wrong_offloads,
+    stopping_floor,
     structured_lower_bound,
     unstructured_lower_bound,
     wrong_accepts,
@@ -27,7 +28,6 @@ from hinge.theory.bounds import (
 from hinge.theory.estimate import Estimate
 from hinge.theory.monotone import Dip, significant_dips
 from hinge.theory.problem import Problem, best_threshold, oracle_cost, threshold_costs
-from hinge.theory.regret import stopping_floor
 
 __all__ = [
     "Dip", "Estimate", "Problem", "adversarial_bound", "adversarial_wrong_offloads", "best_threshold",

@@ -7,8 +7,7 @@ from typing import Any
 import jinja2
 import pytest
 
-from hinge.fleet.home_assistant import discovery
-from hinge.fleet.messages import Presence, build_presence
+from hinge.fleet.messages import Presence, build_presence, discovery
 
 TOPIC = re.compile(r"(\w+)/(?:([a-zA-Z0-9_-]+)/)?([a-zA-Z0-9_-]+)/config")  # homeassistant/components/mqtt/discovery.py
 COMMON = {"state_topic", "value_template", "unique_id", "name", "icon", "device", "origin", "device_class"}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hinge.tasks import Transcription
-from hinge.tasks.transcription import error_rate, words
+from hinge.tasks.text import error_rate, words
 
 sentences = st.lists(st.sampled_from(["turn", "the", "light", "on"]), max_size=6)
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hinge.tasks import OCR
-from tests.tasks.test_transcription import edits
+from tests.tasks.test_text_transcription import edits
 
 lines = st.text("ab 7", max_size=8)
 

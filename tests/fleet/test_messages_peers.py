@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.fleet.messages import Dropped, build_evidence
-from hinge.fleet.peers import Peers
+from hinge.fleet.messages import Dropped, Peers, build_evidence
 
 GATE = "0123456789abcdef"
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hinge.tasks import Detection
-from hinge.tasks.detection import iou, most_pairs
+from hinge.tasks.images import iou, most_pairs
 
 sides = st.integers(0, 7)
 rectangles = st.builds(lambda a, b, c, d: [min(a, c), min(b, d), max(a, c), max(b, d)], *[sides] * 4)

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from hinge.fleet.broker import Broker, BrokerFailed
-from hinge.fleet.link import Link
+from hinge.fleet.broker import Broker, BrokerFailed, Link
 
 
 @pytest.mark.parametrize(
