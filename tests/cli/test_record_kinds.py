@@ -83,7 +83,7 @@ def test_through_all_commands(kind: str, tmp_path: Path, capsys: Captured) -> No
         assert run([*arguments, "--json"]) == 0
         return capsys.readouterr().out
 
-    both = [*models, "--remote", str(path), *(["--batch", "1"] if kind == "in 8 bits" else [])]  # whose scales it shares
+    both = [*models, "--remote", str(path), *(["--batch", "1"] if kind == "in 8 bits" else [])]  # it shares scales
     recorded = json.loads(found("record", samples, *both, "--out", trace))
     assert (recorded["samples"], recorded["agreement"]) == (len(SAMPLES), 1.0)
     assert recorded["local_accuracy"] >= (0.9 if kind == "in 8 bits" else 1.0)
