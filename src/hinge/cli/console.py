@@ -61,9 +61,10 @@ err = _Console(stderr=True)
 # -- lines ------------------------------------------------------------------------------------------------------------
 
 
-def say(text: str, style: str | None = None) -> None:
-    """A line on standard output, not wrapped."""
-    out.print(printable(text, _LONGEST), style=style, highlight=False, markup=False, soft_wrap=True)
+def say(text: str, style: str | None = None, prose: bool = False) -> None:
+    """A line on standard output, not wrapped, as it may have a command to copy; prose is, in a terminal."""
+    unbroken = not (prose and out.is_terminal)
+    out.print(printable(text, _LONGEST), style=style, highlight=False, markup=False, soft_wrap=unbroken)
 
 
 def note(text: str, style: str | None = None) -> None:
@@ -183,7 +184,7 @@ def print_trade(trade: Trade, offload_cost: float | None = None) -> None:
     say("")
     print_table(filled)
     say("by rule: cost per sample; saves: of the cheaper of local and remote alone; agrees: with remote", style="dim")
-    say(" ".join(trade.sentences(offload_cost)))
+    say(" ".join(trade.sentences(offload_cost)), prose=True)
 
 
 def _cell(row: Mapping[str, Any], key: str, form: str, spread: str | None) -> str:

@@ -241,7 +241,8 @@ def _print_labels(found: Evaluation) -> None:
     console.say(
         f"By the true labels of {console.counted(labels.disagreements, 'disagreement')}, decide by an offload cost of "
         f"{labels.shifted_cost:.3g} where it is {found.offload_cost:g}: on samples that it was not fitted on, {name} "
-        f"then costs {shifted:.4f} instead of {given:.4f} by the truth."
+        f"then costs {shifted:.4f} instead of {given:.4f} by the truth.",
+        prose=True,
     )
 
 

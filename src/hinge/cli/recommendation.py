@@ -21,7 +21,7 @@ def print_recommendation(advice: Recommendation, trace: Trace | Log, write: Path
     samples = "SAMPLES" if known else "--local FILE --remote FILE|URL SAMPLES"
     options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in advice.settings.items())
     console.say("")
-    console.say(str(advice))
+    console.say(str(advice), prose=True)
     if write is None and trace.local is None and advice.target is None:  # files of models are classifiers
         policy = f"build({advice.policy!r}, bins={advice.bins}, offload_cost={advice.offload_cost:g})"
         console.say(f"To run it, in Python: Device(local, remote, {policy}, task=…).")
