@@ -13,6 +13,7 @@ import asyncio
 import encodings.idna  # noqa: F401  # getaddrinfo loads it, and caches a failure if no descriptor is left just then
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
@@ -464,8 +465,8 @@ def _copy_outcome(done: Future[list[Any]], own: Future[list[Any]]) -> None:
 
 def _left(deadline: Deadline) -> float:
     """Seconds until the deadline; a socket would take 0 for "do not block"."""
-    left = deadline.left()
-    if left == 0:
+    left = deadline.end_s - time.monotonic()
+    if left <= 0:
         raise TimeoutError
     return left
 
