@@ -102,7 +102,7 @@ class DeviceCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All figures at one instant."""
-        status, fleet = self._device.status, self._device.status.fleet
+        status = self._device.status
         figures = {
             "hinge_samples_total": status.samples,
             "hinge_offloads_total": status.answered_by_remote + sum(status.fell_back.values()),
@@ -120,7 +120,7 @@ class DeviceCollector(Collector):
             "hinge_alarms_total{alarm}": status.alarms,
         }
         yield from families(METRICS, figures)
-        if fleet is not None:
+        if (fleet := status.fleet) is not None:
             price, credits, ceded, received = fleet.budget or (0.0, 0.0, 0, 0.0)
             figures = {
                 "hinge_fleet_online": fleet.online,
