@@ -182,7 +182,7 @@ class HttpClient:
         body = request.message.body
         headers = {**self._headers, **request.message.headers}
         if deadline is not None:  # always as many digits: what a request weighs must not depend on the clock
-            headers[TIMEOUT_HEADER] = f"{min(9_999_999, int(1000 * deadline.left())):07d}"
+            headers[TIMEOUT_HEADER] = f"{min(9_999_999, int(1000 * _left(deadline))):07d}"
         if request.method != "GET":
             headers["Content-Length"] = str(len(body))
         head = h11.Request(method=request.method, target=self._prefix + request.path, headers=list(headers.items()))
