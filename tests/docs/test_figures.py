@@ -35,6 +35,9 @@ CHOOSE = {
 }
 
 
+PAIRS = re.findall(r"^### ([\w-]+)$", (RESULTS / "regret-pairs.md").read_text("utf-8"), re.MULTILINE)
+
+
 @pytest.mark.parametrize("name", CHOOSE)
 def test_the_regrets_are_those_measured(name: str) -> None:
     drift = section("regret-drift.md", "Agreement falls")
@@ -123,6 +126,17 @@ def test_the_pairs_are_as_good_as_the_page_says() -> None:
     measures = section("regret-pairs.md", "reading-tesseract")
     assert ", ".join(measures["mean word score"][0].split()[:-1]) + " and 1.00" in page
     assert f"{measures['mean word score'][3]} for the mean and {measures['least word score'][3]} for the least" in page
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_every_pair_is_on_the_page_as_measured(name: str) -> None:
+    page, measured = rows((ROOT / "docs" / "pairs.md").read_text("utf-8")), section("regret-pairs.md", name)
+    costs = [measured[cost] for cost in ("0.1", "0.2", "0.3", "0.5")]
+    share, agreed, *_ = (float(cell.strip("%")) for cell in measured["0.2"][:2])
+    over = [float(cells[4].strip("+%")) for cells in costs]
+    ratios = [float(cells[6]) for cells in costs]
+    said = [f"{share:.0f} %", f"{agreed:.1f} %", f"{min(over)} to {max(over)} %", f"{min(ratios)} to {max(ratios)} ×"]
+    assert page[name] == [*said, measured["0.2"][2], measured["0.2"][5]]
 
 
 def test_what_is_no_answer_costs_what_was_measured() -> None:
