@@ -70,11 +70,13 @@ class Weights:
 
 
 def checked(path: Path, sha256: str) -> Path:
-    """The file, if its content is the expected one."""
-    with path.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != sha256:
-        raise SystemExit(f"{path}: SHA-256 must be {sha256}, got {found}")
+    """The file, or the folder of files, taken in order of their names, if the content is the expected one."""
+    digest = hashlib.sha256()
+    for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+        with file.open("rb") as stream:
+            hashlib.file_digest(stream, lambda: digest)
+    if digest.hexdigest() != sha256:
+        raise SystemExit(f"{path}: SHA-256 must be {sha256}, got {digest.hexdigest()}")
     return path
 
 
