@@ -109,6 +109,7 @@ def test_the_readme_says_what_is_gained() -> None:
 
 def test_the_readme_says_what_a_language_model_gains() -> None:
     found = trade("intents-smollm2", machine_code=False)
+    assert found.headline
     agreed = f"gives {100 * found.headline.agreement:.1f} % of its answers."
     assert f"{agreed} {found.sentence}" in _words("README.md")
 
