@@ -50,9 +50,12 @@ def sound(clip: Path) -> Sound:
 
 
 def likeliest(likelihoods: dict[str, float]) -> dict[str, Any]:
-    """The text that is likeliest, and its share of all likelihoods as confidence; no text, where there is none."""
-    best = max(likelihoods, key=lambda text: likelihoods[text], default="")
-    return {"text": best, "confidence": float(likelihoods[best] / sum(likelihoods.values()))} if best else {"text": ""}
+    """The text that is likeliest, and its share of all likelihoods as confidence; no text, where nothing is likely."""
+    total = sum(likelihoods.values())
+    if not total:
+        return {"text": ""}
+    best = max(likelihoods, key=lambda text: likelihoods[text])
+    return {"text": best, "confidence": float(likelihoods[best] / total)}
 
 
 def keypad(listens_s: float) -> Recogniser:

@@ -1,12 +1,18 @@
-"""The examples run, in a process of their own: what they register stays there. The tutorial's test runs the device."""
+"""The examples run, in a process of their own: what they register stays there. The tutorial's test runs the device.
+
+Beside them, what the scripts of recorded pairs share.
+"""
 
 import re
+import resource
 import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from training import recording
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SAYS = {
@@ -43,3 +49,20 @@ def test_the_voice_loop_goes_on_after_a_clip_that_it_cannot_read(tmp_path: Path)
 
 def test_every_example_is_run_somewhere() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.py")} == SAYS.keys() | ELSEWHERE
+
+
+def test_a_recording_loses_nothing_where_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "CACHE", tmp_path)
+    kept = tmp_path / "recordings" / "pair.jsonl"
+    kept.parent.mkdir()
+    kept.write_text('"a"\n"b"\n"cut')
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            recording.record("pair", ["a", "b", "c"], lambda: str)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert kept.read_text() == '"a"\n"b"\n'
+    recording.record("pair", ["a", "b", "c"], lambda: str)
+    assert kept.read_text() == '"a"\n"b"\n"c"\n'

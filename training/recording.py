@@ -151,8 +151,8 @@ def record(name: str, samples: Sequence[Any], model: Callable[[], Callable[[Any]
     """Keeps the answers to all samples that were not answered before, one after the other."""
     path, lines = CACHE / "recordings" / f"{name}.jsonl", answers(name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as out:
-        out.writelines(lines)
+    with path.open("ab") as out:  # cut in place: to write the lines anew would lose them where the disk is full
+        out.truncate(sum(len(line.encode()) for line in lines))
     answer, start, first = model(), time.monotonic(), len(lines)
     with path.open("a", buffering=1) as out:
         for k in range(first, len(samples)):

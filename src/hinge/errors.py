@@ -16,6 +16,7 @@
         ├── RemoteError                it reports an error of its own
         ├── RemoteRefused              it does not accept this sample
         ├── RemoteInvalid              its response cannot be used
+        ├── TaskFailed                 the task cannot read or compare its answer, by an error of its own
         └── BreakerOpen                it failed too often to be asked now
 """
 
@@ -117,6 +118,14 @@ class RemoteInvalid(RemoteFailed):
     """The response cannot be parsed, or does not fit the question."""
 
     kind = "invalid"
+
+
+class TaskFailed(RemoteFailed):
+    """The task is wrong, and not the remote, so the breaker does not count it: it raised what no task may, or gave no
+    plain data.
+    """
+
+    kind = "task"
 
 
 class BreakerOpen(RemoteFailed):

@@ -72,6 +72,51 @@ def test_a_remote_whose_answer_is_malformed_is_not_learned_from() -> None:
         assert "Detection: an answer in text must be JSON" in str(answer.fault)
 
 
+class Count:
+    """A task of a user's own, with the errors that one makes."""
+
+    def __init__(self, answer: Any = None, agreement: Any = None) -> None:
+        self._answer, self._agreement = answer or int, agreement or (lambda one, other: one == other)
+
+    def answer(self, output: Any) -> Any:
+        return self._answer(output)
+
+    def confidence(self, output: Any) -> float:
+        return 0.9
+
+    def agreement(self, local: Any, remote: Any) -> Any:
+        return self._agreement(local, remote)
+
+
+@pytest.mark.parametrize(
+    ("task", "problem"),
+    [
+        (Count(agreement=lambda one, other: 1 / (one - other + 1)), "Count.agreement raised ZeroDivisionError"),
+        (Count(agreement=lambda one, _: one["people"]), "Count.agreement raised TypeError"),
+        (Count(agreement=lambda *_: 3.0), "Count: agreement must be from 0 to 1, got 3.0"),
+        (Count(agreement=lambda *_: None), "Count: agreement must be a number, got None"),
+        (Count(lambda output: {4: 4, 5: object()}[output]), "Count.answer must return plain data, as JSON has it"),
+        (Count(lambda output: {4: 4, 5: float("nan")}[output]), "Count.answer must return plain data, as JSON has it"),
+        (Count(lambda output: {4: 4}[output]), "Count.answer raised KeyError: 5"),
+    ],
+)
+def test_a_tasks_own_error_is_named_and_not_the_remotes(task: Count, problem: str) -> None:
+    with Device(lambda _: 4, lambda _: 5, Gate(offload_cost=0.5), task=task, deadline_s=30) as device:
+        for _ in range(20):
+            answer = device.infer(0)
+            assert (answer.source, answer.label) == ("local", 4)
+            assert problem in str(answer.fault)
+        assert device.status.fell_back == {"task": 20}
+        assert (device.status.breaker, device.policy.learned) == ("closed", 0)
+
+
+@pytest.mark.parametrize("answer", [object(), float("nan"), {"a": [float("inf")]}, np.int64(3)], ids=repr)
+def test_a_local_answer_that_is_no_plain_data_is_named(answer: Any) -> None:
+    device = Device(lambda _: 4, lambda _: 5, Gate(offload_cost=0.5), task=Count(lambda _: answer), deadline_s=30)
+    with device, pytest.raises(InvalidModel, match=r"the local model: Count.answer must return plain data"):
+        device.infer(0)
+
+
 def test_an_answer_may_come_as_json() -> None:
     gate, sent = Gate(offload_cost=0.5), json.dumps([CAT])
     with Device(lambda _: [CAT], lambda _: sent, gate, task=Detection(), deadline_s=30) as device:

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import openai
 import pytest
 
-from hinge import Breaker, Gate
+from hinge import Breaker, Gate, Isotonic, at_most
 from hinge.gateway import ChatGateway, ChatServer
 from hinge.tasks import ShortText
 from tests.support.chat_server import FAILURES, ChatStandIn, dead_url
@@ -95,7 +95,7 @@ def count(served: ChatGateway, name: str) -> float:
     """A figure of the device, as Prometheus would read it."""
     with urlopen(f"{served.url}/metrics", timeout=WAIT_S) as page:
         lines = [line for line in page.read().decode().splitlines() if line.startswith(f"{name} ")]
-    return float(lines[0].split()[1])
+    return float(lines[0].split()[-1])
 
 
 # -- gated ------------------------------------------------------------------------------------------------------------
@@ -159,6 +159,31 @@ def test_log_probabilities_are_removed_unless_the_client_wants_them(local: ChatS
         assert local.requests[-1]["top_logprobs"] == 2
 
 
+@pytest.mark.parametrize("task", [ShortText("number"), ShortText("text"), ShortText("json")], ids=lambda it: it.form)
+@pytest.mark.parametrize(("cut", "by"), [("local", "remote"), ("remote", "local"), ("both", "remote")])
+def test_nothing_is_learned_from_an_answer_that_is_cut_off(
+    task: ShortText, cut: str, by: str, local: ChatStandIn, remote: ChatStandIn
+) -> None:
+    fields: dict[str, Any] = {"max_tokens": 8, "response_format": {"type": "json_object"}}
+    local.text = remote.text = '{"a": 7}'
+    for name, server in (("local", local), ("remote", remote)):
+        server.finish_reason = "length" if cut in (name, "both") else "stop"
+    with gateway(local.base_url, remote.base_url, task=task) as served:
+        client = Client(served.url)
+        answers = [client.chat(**fields) for _ in range(20)]
+        assert {answer.by for answer in answers} == {by}
+        assert {answer.confidence for answer in answers} == {"0.9048" if cut == "remote" else "0.0000"}
+        assert (count(served, "hinge_learned_total"), count(served, "hinge_breaker_open")) == (0, 0)
+        assert ("finish_reason" in str(answers[0].reason)) == (by == "local")
+
+
+def test_an_option_is_an_answer_however_it_ended(local: ChatStandIn, remote: ChatStandIn) -> None:
+    local.finish_reason = remote.finish_reason = "length"  # as of every answer with max_tokens of 1
+    with gateway(local.base_url, remote.base_url) as served:
+        assert Client(served.url).chat(max_tokens=1).confidence == "0.9048"
+        assert count(served, "hinge_learned_total") == 1
+
+
 # -- failures ---------------------------------------------------------------------------------------------------------
 
 
@@ -199,6 +224,25 @@ def test_a_local_answer_without_confidence_is_better_than_none(local: ChatStandI
         answer = Client(served.url).chat()
         assert (answer.status, answer.by, answer.text) == (200, "local", "yes")
         assert "log-probabilities" in str(answer.reason)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_the_remote_answers_for_a_dead_local_counts_against_a_hard_budget(
+    stream: bool, local: ChatStandIn, remote: ChatStandIn
+) -> None:
+    policy = at_most(Isotonic(bins=16, offload_cost=0.3), offloads=0.2, window=20)
+    with gateway(local.base_url, remote.base_url, gate=policy) as served:
+        local.behaviour = "error"
+        for _ in range(30):
+            response = Client(served.url).open(json.dumps({"messages": MESSAGES, "stream": stream}).encode())
+            assert (response.status, response.getheader("hinge-answered-by")) == (200, "remote")
+        assert count(served, "hinge_local_failures_total") == 30
+        alarm = 'hinge_alarms_total{alarm="the local model failed, and the remote answered in its place"}'
+        assert count(served, alarm) == 1
+        local.behaviour, client = "answer", Client(served.url)
+        answers = [client.chat() for _ in range(25)]
+        assert [answer.by for answer in answers] == ["local"] * 19 + ["remote"] * 4 + ["local"] * 2
+        assert "at most 4 of 20 samples are offloaded" in str(answers[0].reason)
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,8 @@ def test_when_the_local_server_fails_the_remote_answers(edge: str) -> None:
         assert headers["hinge-answered-by"] == "remote"
         assert "the local model failed" in headers["hinge-reason"]
         np.testing.assert_allclose(scores, REMOTE.many(IMAGES[:3]), atol=1e-4)
+        with urlopen(f"{served.url}/metrics", timeout=WAIT_S) as page:
+            assert b"hinge_local_failures_total 3.0" in page.read()
 
 
 def test_when_both_fail_the_error_is_the_protocols(edge: str) -> None:
@@ -179,3 +181,12 @@ def test_one_deadline_goes_through_two_gateways(said_by: str, edge: str) -> None
             with Device(LOCAL, OpenInference(first.url, "m"), policy(), deadline_s=8) as device:
                 assert device.infer(IMAGES[0]).label == 0
         assert 0 < max(cloud.told_ms) <= 8_000
+
+
+def test_a_local_server_is_told_half_of_the_time_so_that_the_remote_has_the_rest(edge: str) -> None:
+    inputs, outputs = [TensorSpec("image", "UINT8", (-1, 28, 28))], [TensorSpec("scores", "FP32", (-1, 10))]
+    near = Watched(lambda _: {"scores": np.eye(10, dtype=np.float32)[:1]}, inputs=inputs, outputs=outputs)
+    with near, gateway(ServedRows(near.url, "remote"), ServedRows(edge, "fashion")) as served:
+        near.told_ms = ()
+        ask(served.url, IMAGES[:1], "remote", timeout=8_000_000)
+        assert 0 < max(near.told_ms) <= 4_000

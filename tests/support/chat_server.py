@@ -29,7 +29,7 @@ class ChatStandIn(Loopback):
 
     def __init__(self, text: str = "yes", logprob: float = -0.1, behaviour: str = "answer") -> None:
         super().__init__()
-        self.text, self.logprob, self.behaviour = text, logprob, behaviour
+        self.text, self.logprob, self.behaviour, self.finish_reason = text, logprob, behaviour, "stop"
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self.told_ms: list[int] = []  # how long clients said that they would wait for a chat
@@ -87,7 +87,7 @@ class ChatStandIn(Loopback):
         if asked.get("logprobs") and self.behaviour != "no logprobs":
             logprobs = {"content": [{**token, "top_logprobs": [token][: asked.get("top_logprobs", 0)]}]}
         message = {"role": "assistant", "content": self.text, "refusal": None}
-        choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": "stop"}
+        choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": self.finish_reason}
         usage = {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}
         known = {"id": "chat-1", "object": "chat.completion", "created": 1, "model": asked.get("model", "")}
         return {**known, "choices": [choice], "usage": usage}

@@ -24,6 +24,13 @@ fields = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 2) | st.sampled
         ("number", "-7", "7", 0.0),
         ("number", "none", "7", 0.0),
         ("number", "none", "none", 1.0),
+        ("number", "about 1e5", "100,000", 1.0),
+        ("number", "1e5", "5", 0.0),
+        ("number", "6.02E+23 of them", "602e21", 1.0),
+        ("number", "it is .5", "0.5", 1.0),
+        ("number", "\N{MINUS SIGN}7", "-7", 1.0),
+        ("number", "Well, " * 2_000 + "7", "7", 1.0),
+        ("number", "9" * 6_000, "8" * 6_000, 0.0),
         ("json", '```json\n{"a": "X", "b": 2}\n```', '{"b": 2, "a": "x"}', 1.0),
         ("json", '{"a": 1}', "a is 1", 0.0),
         ("json", "{}", "{}", 1.0),
@@ -53,10 +60,25 @@ def test_options() -> None:
 
 @pytest.mark.parametrize(
     ("form", "text"),
-    [("text", " . "), ("number", "seven"), ("json", "{a: 1}"), ("json", "}{"), ("json", "[1]"), ("json", '{"a": NaN}')],
+    [
+        ("text", " . "),
+        ("number", "9" * 6_000),
+        ("number", "1e999"),
+        ("number", "seven"),
+        ("json", "{a: 1}"),
+        ("json", "}{"),
+        ("json", "[1]"),
+        ("json", '{"a": NaN}'),
+    ],
 )
 def test_what_is_no_answer(form: Literal["text", "number", "json"], text: str) -> None:
     assert ShortText(form).confidence({"text": text, "logprobs": [0.0]}) == 0.0
+
+
+def test_what_is_cut_off_is_no_answer_unless_it_is_an_option() -> None:
+    output = {"text": "7", "logprobs": [-0.5], "cut": True}
+    assert ShortText("number").confidence(output) == ShortText().confidence(output) == 0.0
+    assert ShortText(options=["7", "8"]).confidence(output) == pytest.approx(math.exp(-0.5))
 
 
 def test_the_margin_is_that_of_the_first_token() -> None:

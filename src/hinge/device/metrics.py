@@ -39,6 +39,7 @@ METRICS = {
     "hinge_samples_total": "samples decided on",
     "hinge_offloads_total": "samples offloaded: answered by the remote, or fallen back",
     "hinge_fallbacks_total{kind}": f"samples answered locally as the remote failed, by kind: {', '.join(KINDS)}",
+    "hinge_local_failures_total": "requests to a gateway that the remote alone answered, as the local model failed",
     "hinge_agreements_total": "answers of the remote in which local agreed",
     "hinge_offload_cost_total": "what asking has cost, whether or not an answer came, in wrong answers",
     "hinge_labelled_total": "answers whose true label was told",
@@ -88,6 +89,7 @@ class DeviceCollector(Collector):
         status, learned = self._device.status, self._device.policy.learned
         yield _count("hinge_samples", status.samples)
         yield _count("hinge_offloads", status.answered_by_remote + sum(status.fell_back.values()))
+        yield _count("hinge_local_failures", status.local_failed)
         yield _counts("hinge_fallbacks", "kind", dict.fromkeys(KINDS, 0) | status.fell_back)
         yield _count("hinge_agreements", status.agreed)
         yield _count("hinge_offload_cost", status.offload_cost)

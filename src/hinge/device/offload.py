@@ -34,11 +34,12 @@ from hinge.errors import (
     RemoteLate,
     RemoteRefused,
     RemoteUnreachable,
+    TaskFailed,
 )
 from hinge.policies.policy import Decision, Explanation
 from hinge.remotes import AsyncRemote, Deadline, Remote, Reply, failure_of
 from hinge.tasks import Task
-from hinge.tasks.task import kind_of
+from hinge.tasks.task import checked_answer, kind_of
 
 _new = tuple.__new__  # makes an Answer in half the time of Answer(…), for every sample of an outage
 
@@ -217,7 +218,7 @@ class Offloader:
         offload.may_retry = attempt is not None  # None: the reply was good, and what failed since is not the remote's
         if attempt is None:
             return
-        if isinstance(offload.failure, RemoteRefused):  # which says nothing about the next sample
+        if isinstance(offload.failure, RemoteRefused | TaskFailed):  # which say nothing about the next sample
             self._breaker.released(attempt, time.monotonic())
         else:
             self._breaker.failed(attempt, time.monotonic())
@@ -230,22 +231,22 @@ class Offloader:
         if now >= offload.deadline.end_s:
             raise RemoteLate("no answer in time")
         labels = checked_reply(reply, len(offload.judged), self._task)
-        agreed = self._agreements(offload, labels)
+        agreed = self._agreements(offload, labels) if reply.compared else [None] * len(labels)
         told = None if reply.cost is None else _checked_cost(reply.cost)
         if offload.attempt is not None:
             self._breaker.succeeded(offload.attempt, now)
             offload.attempt = None
         paid = self._paid(offload, reply.bytes, now) if told is None else told
         offload.ended = True
-        if paid is None:
-            self._forget(offload.judged)
+        if paid is None or not reply.compared:
+            self._forget(offload.judged, paid or 0.0)
         else:
             for judged, agrees in zip(offload.judged, agreed, strict=True):
                 if judged.decision.offload:
                     with suppress(InvalidDecision):  # the policy dropped it since, or the state was rolled back
                         self._store.learn(judged.decision, agrees, paid)
         cost = paid or 0.0
-        self._status.answered([each.confidence for each in offload.judged], sum(agreed), paid)
+        self._status.answered([each.confidence for each in offload.judged], sum(each or 0.0 for each in agreed), paid)
         return [
             Answer(label, "remote", confidence, bin, True, cost, decision, None, local, agrees, self._explain)
             for label, agrees, (local, confidence, bin, decision) in zip(labels, agreed, offload.judged, strict=True)
@@ -288,12 +289,17 @@ class Offloader:
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
-    def _agreements(self, offload: Offload, labels: list[Any]) -> list[float]:
+    def _agreements(self, offload: Offload, labels: list[Any]) -> Sequence[float | None]:
         try:
-            pairs, task = zip(offload.judged, labels, strict=True), type(self._task).__name__
-            return [agreement(task, "agreement", self._agreed(each.label, label)) for each, label in pairs]
-        except (TypeError, ValueError) as error:
+            found = [self._agreed(each.label, label) for each, label in zip(offload.judged, labels, strict=True)]
+        except ValueError as error:
             raise RemoteInvalid(error) from error
+        except Exception as error:
+            raise _of_task(self._task, "agreement", error) from error
+        try:
+            return [agreement(type(self._task).__name__, "agreement", value) for value in found]
+        except (TypeError, ValueError) as error:
+            raise TaskFailed(error) from error
 
     def _paid(self, offload: Offload, bytes: float, now: float) -> float | None:
         """What each sample pays: it waits for the whole time, and shares bytes and calls with the others.
@@ -317,9 +323,17 @@ def checked_reply(reply: Reply, samples: int, task: Task) -> list[Any]:
     if len(labels) != samples:
         raise RemoteInvalid(f"{len(labels)} labels for {samples} samples")
     try:
-        return [task.answer(label) for label in labels]
+        return [checked_answer(task, label) for label in labels]
     except (TypeError, ValueError) as error:
         raise RemoteInvalid(error) from None
+    except TaskFailed:
+        raise
+    except Exception as error:
+        raise _of_task(task, "answer", error) from error
+
+
+def _of_task(task: Task, method: str, error: Exception) -> TaskFailed:
+    return TaskFailed(f"{type(task).__name__}.{method} raised {type(error).__name__}: {error}")
 
 
 def _checked_cost(cost: Any) -> float:

@@ -35,6 +35,7 @@ class Status:
     agreed: float  # in how many of these answers local agreed; a mistake may count in part, by its price
     fell_back: dict[str, int]  # answered locally as the remote failed, by the kind of failure
     dropped: int  # offloads that were cancelled, or too many at once in the shadow of local
+    local_failed: int  # answered by the remote alone, as the local model failed: not among the samples
     offload_cost: float  # what asking has cost, whether or not an answer came
     labelled: int  # answers whose true label was told (`Device.truth`)
     right: float  # how many of them were right; one may be in part, where agreement is a fraction
@@ -55,6 +56,7 @@ class StatusTracker:
         self._store, self._breaker, self._fleet = store, breaker, fleet
         self._began = store.policy.time
         self._remote, self._dropped, self._agreed, self._cost = 0, 0, 0.0, 0.0
+        self._local_failed = 0
         self._promised = 0.0  # agreements, by the confidences of what the remote answered
         self._labelled, self._right = 0, 0.0
         self._fell_back: Counter[str] = Counter()
@@ -110,6 +112,12 @@ class StatusTracker:
         """So many samples' offloads were cancelled."""
         with self._lock:
             self._dropped += samples
+
+    def local_failed(self, samples: int, problem: str) -> None:
+        """The remote answered so many samples that have no local answer."""
+        with self._lock:
+            self._local_failed += samples
+        self._alarm("the local model failed, and the remote answered in its place", problem)
 
     def labelled(self, right: float) -> None:
         """The true label of an answer was told."""
@@ -173,6 +181,7 @@ class StatusTracker:
                 agreed=self._agreed,
                 fell_back=dict(self._fell_back),
                 dropped=self._dropped,
+                local_failed=self._local_failed,
                 offload_cost=self._cost,
                 labelled=self._labelled,
                 right=self._right,

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hinge._checks import shown
 from hinge.device.async_device import AsyncDevice
-from hinge.errors import RemoteFailed, RemoteInvalid, RemoteLate
+from hinge.errors import RemoteFailed, RemoteInvalid, RemoteLate, RemoteRefused
 from hinge.gate import Gate
 from hinge.gateway.application import NAME, START_S, GatedApp, Gateway, because
 from hinge.gateway.openai import (
@@ -66,9 +66,12 @@ class _Remote:
     async def ask_async(self, samples: Sequence[Chat], deadline: Deadline) -> Reply:
         (chat,) = samples
         chat.remote = remote = await self._server.ask(chat.request, deadline)
-        if not self._task.confidence(remote.text):
+        local_is_cut, is_cut = chat.local.cut_by(self._task), remote.cut_by(self._task)
+        if is_cut and not local_is_cut:  # which says nothing about the next request
+            raise RemoteRefused("its answer is cut off (finish_reason: length)")
+        if not is_cut and not self._task.confidence(remote.text):
             raise RemoteInvalid(f"no answer to such a question: {shown(remote.text, 50)}")
-        return Reply([remote.text], remote.response.bytes)
+        return Reply([remote.text], remote.response.bytes, compared=not (local_is_cut or is_cut))
 
     async def close_async(self) -> None:
         await self._server.close()
@@ -186,6 +189,7 @@ class ChatApp(GatedApp):
         self._log.write("warning", "not gated", problem=_told(failures))
         try:
             remote = await self._servers["remote"].ask(request, deadline)
+            self.device.local_failed(1, str(failures["local"]))
             return _response(remote.response.body, because("remote", f"Not gated: {_told(failures)}."))
         except RemoteFailed as failure:
             failures["remote"] = failure
@@ -214,6 +218,8 @@ class ChatApp(GatedApp):
                     raw = [(key.encode("latin-1"), value.encode("latin-1")) for key, value in headers.items()]
                     await send({"type": "http.response.start", "status": head.status, "headers": raw})
                     begun = True
+                    if name == "remote" and failures:
+                        self.device.local_failed(1, _told(failures))
                     async for piece in pieces:
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
                     await send({"type": "http.response.body", "body": b""})

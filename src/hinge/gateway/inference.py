@@ -87,8 +87,8 @@ class _Remote:
 class _Forwarded:
     """A local model on a server, in the place of a `Service` with one that is loaded."""
 
-    def __init__(self, server: ServedRows, metadata: ModelMetadata, deadline_s: float) -> None:
-        self.name, self.server, self._metadata, self._deadline_s = server.model, server, metadata, deadline_s
+    def __init__(self, server: ServedRows, metadata: ModelMetadata) -> None:
+        self.name, self.server, self._metadata = server.model, server, metadata
         self.inputs, self.outputs = metadata.inputs, metadata.outputs
         self.output_names = tuple(spec.name for spec in metadata.outputs)
         self.model = self.batcher = self
@@ -97,21 +97,27 @@ class _Forwarded:
         known = self._metadata
         return build_model_metadata(ModelMetadata(self.name, known.platform, known.inputs, known.outputs, (VERSION,)))
 
-    def run(self, inputs: Tensors) -> asyncio.Future[Tensors]:
-        return asyncio.ensure_future(self._run(inputs))
-
-    async def _run(self, inputs: Tensors) -> Tensors:
-        rows = rows_of(inputs)
-        try:
-            reply = await self.server.ask_async([row.inputs for row in rows], Deadline.after(self._deadline_s))
-        except RemoteRefused as error:
-            raise InvalidMessage(str(error)) from None
-        return _stacked([outputs for _, outputs in reply.labels])
-
     def abandon(self) -> None:
         """Those that are in flight end by their deadline."""
 
     close = abandon
+
+
+class _Asked:
+    """The same for one request, which the server is told to answer by a deadline."""
+
+    def __init__(self, service: _Forwarded, deadline: Deadline) -> None:
+        self.name, self.batcher, self._server, self._deadline = service.name, self, service.server, deadline
+
+    def run(self, inputs: Tensors) -> asyncio.Future[Tensors]:
+        return asyncio.ensure_future(self._run(inputs))
+
+    async def _run(self, inputs: Tensors) -> Tensors:
+        try:
+            reply = await self._server.ask_async([row.inputs for row in rows_of(inputs)], self._deadline)
+        except RemoteRefused as error:
+            raise InvalidMessage(str(error)) from None
+        return _stacked([outputs for _, outputs in reply.labels])
 
 
 class InferenceGateway(Gateway):
@@ -176,7 +182,7 @@ class InferenceGateway(Gateway):
         if isinstance(local, Place) and isinstance(model, Model):
             service = Service(local, model, workers=os.cpu_count() or 1, limits=self.limits, metrics=metrics)
         else:
-            service = _Forwarded(local, model, self.deadline_s)  # type: ignore[arg-type]  # both of a server
+            service = _Forwarded(local, model)  # type: ignore[arg-type]  # both of a server
         return InferenceApp(self, service, self.make_device(lambda row: row.scores, remote), remote, metrics, listener)
 
 
@@ -209,12 +215,13 @@ class InferenceApp(GatedApp):
     async def _run(self, service: Service, exchange: Exchange, request: InferenceRequest) -> Tensors:
         most_s = self._gateway.deadline_s
         deadline = exchange.deadline(most_s if request.timeout_s is None else min(most_s, request.timeout_s))
-        rows = rows_of(request.inputs)
+        rows, half = rows_of(request.inputs), deadline.split(0.5)
+        near: Any = _Asked(service, half) if isinstance(service, _Forwarded) else service
         if not rows:
-            return await super()._run(service, exchange, request)
+            return await super()._run(near, exchange, request)
         try:
-            async with asyncio.timeout(deadline.split(0.5).left()):
-                local = await super()._run(service, exchange, request)
+            async with asyncio.timeout(half.left()):
+                local = await super()._run(near, exchange, request)
             scores = class_scores(local[self._gateway.scores], len(rows))
             for number, row in enumerate(rows):
                 row.scores, row.local = scores[number], {name: tensor[number] for name, tensor in local.items()}
@@ -236,6 +243,7 @@ class InferenceApp(GatedApp):
         except RemoteFailed as failure:
             status = 400 if isinstance(failure, RemoteRefused) else 504 if isinstance(failure, RemoteLate) else 502
             raise Refusal(status, failure.kind, f"no answer: {problem}, the remote failed ({failure})") from None
+        self.device.local_failed(len(rows), problem)
         exchange.notes = because("remote", f"Not gated: {problem}.")
         return _stacked([row.remote for row in rows])
 

@@ -117,6 +117,7 @@ class _Text(Struct):
 class _Choice(Struct):
     message: _Text
     logprobs: _Logprobs | None = None
+    finish_reason: str | None = None
 
 
 class _Completion(Struct):
@@ -140,14 +141,20 @@ class Completion:
         except InvalidMessage as error:
             raise RemoteInvalid(f"no chat completion: {error}") from error
         self.response, self.text = response, choice.message.content or ""  # None: only a refusal
+        self.cut = choice.finish_reason == "length"
         tokens = None if choice.logprobs is None else choice.logprobs.content
         self.logprobs = [token.logprob for token in tokens] if tokens else None
         self.top = [top.logprob for top in tokens[0].top_logprobs] if tokens else []
 
+    def cut_by(self, task: ShortText) -> bool:
+        """Whether it was cut off before it was an answer; an option is one, however it ended."""
+        return self.cut and not (task.options and task.confidence(self.text))
+
     @property
     def output(self) -> Json:
         """What a task reads."""
-        return {"text": self.text, "logprobs": self.logprobs, "top": self.top}
+        found: Json = {"text": self.text, "logprobs": self.logprobs, "top": self.top}
+        return found | {"cut": True} if self.cut else found
 
     def body(self, logprobs_wanted: bool) -> bytes:
         """The answer as the client wants it: without log-probabilities, if only the gateway has asked for them."""

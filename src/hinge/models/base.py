@@ -34,9 +34,10 @@ from hinge.confidence import (
     softmax_temperature,
     takes_scores,
 )
-from hinge.errors import InvalidModel, InvalidValue, printable
+from hinge.errors import InvalidModel, InvalidValue, TaskFailed, printable
 from hinge.oip.tensors import cast
 from hinge.tasks import Classification, Task
+from hinge.tasks.task import checked_answer
 from hinge.traces import Trace
 
 MAX_FILE_BYTES = 2**31 - 1  # Protocol Buffers end there, and so do flat buffers
@@ -180,8 +181,8 @@ class TaskModel:
     def _judged(self, output: Any) -> tuple[Any, float]:
         try:
             confidence = share(type(self._task).__name__, "confidence", self._task.confidence(output))
-            return self._task.answer(output), confidence
-        except (TypeError, ValueError) as error:
+            return checked_answer(self._task, output), confidence
+        except (TypeError, ValueError, TaskFailed) as error:
             raise InvalidModel(f"the local model: {error}") from error
 
 

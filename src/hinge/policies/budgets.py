@@ -81,6 +81,9 @@ class Budgeted(Policy):
                 return Explanation(bin, 0.0, why.offloads, why.agreement, None, None, self._refusal_to_spend(bin))
             return replace(why, reason=f"{why.reason[:-1]}; {self._terms()}.")
 
+    def spend(self, offloads: int) -> None:
+        self._inner.spend(offloads)
+
     @contextmanager
     def _as_decided_next(self) -> Iterator[None]:
         """The table as it will be when the next sample is decided, for the length of a `with` block."""
@@ -207,6 +210,12 @@ class LimitTable(NamedTuple):
     window: int
 
 
+def enter_window(table: LimitTable, time: int) -> None:
+    """Replace the oldest offload by one of now."""
+    table.leaves[table.oldest[0]] = time + table.window
+    table.oldest[0] = (table.oldest[0] + 1) % len(table.leaves)
+
+
 @cache  # the same functions for the same policy inside, so that they are compiled once
 def limited(inner: Functions) -> Functions:
     """The functions of a policy within a limit."""
@@ -225,10 +234,9 @@ def limited(inner: Functions) -> Functions:
         return bool(time >= table.leaves[table.oldest[0]] and inner_offloads(table.inner, bin, time))
 
     def note_within(table: LimitTable, bin: int, time: int) -> None:
-        """Replace the oldest offload by this one."""
+        """The window has one more."""
         inner_notes(table.inner, bin, time)
-        table.leaves[table.oldest[0]] = time + table.window
-        table.oldest[0] = (table.oldest[0] + 1) % len(table.leaves)
+        enter_window(table, time)
 
     def learn_within(table: LimitTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
         """The policy inside learns."""
@@ -264,6 +272,11 @@ class AtMost(Budgeted):
         self.start(
             table, within.offloads, within.learns, notes=within.notes, accepts=within.accepts, expects=within.expects
         )
+
+    def spend(self, offloads: int) -> None:
+        super().spend(offloads)
+        for _ in range(min(offloads, len(self.table.leaves))):
+            enter_window(self.table, self.time)
 
     def _refresh(self) -> None:
         super()._refresh()

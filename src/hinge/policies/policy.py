@@ -485,6 +485,16 @@ class Policy(ABC):
         if self.offload_cost is None and self.weighs_cost and self.charges_failures:
             self._owed += paid
 
+    def spend(self, offloads: int) -> None:  # noqa: B027  # most policies have no budget
+        """Count offloads that were not decided here against a hard budget, if there is one: nobody had a choice.
+
+        >>> from hinge import Isotonic, at_most
+        >>> policy = at_most(Isotonic(bins=16, offload_cost=0.5), offloads=0.2, window=10)
+        >>> policy.spend(1)
+        >>> [policy.decide(0).offload for _ in range(9)].count(True)
+        1
+        """
+
     def _waiting(self, decision: Decision) -> int:
         """The time of a decision that waits for feedback."""
         if not isinstance(decision, Decision):

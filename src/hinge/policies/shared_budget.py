@@ -236,6 +236,12 @@ class SharedBudget(Budgeted):
         ledger[RECEIVED] = max(ledger[RECEIVED], received)
         ledger[OTHERS_HOLD], ledger[OTHERS] = held, devices
 
+    def spend(self, offloads: int) -> None:
+        """As far as there are credits."""
+        super().spend(offloads)
+        room = min(int(self.balance), self.time - self.offloaded)
+        self.table.ledger[SPENT] += max(0, min(offloads, room))
+
     def explain(self, bin: int) -> Explanation:
         table, why = self.table, self._now().explain(bin)
         ledger, reviewed, sure = table.ledger[:], table.reviewed[0], table.sure[:]

@@ -58,12 +58,14 @@ class Deadline(NamedTuple):
 class Reply(NamedTuple):
     """The remote's labels, one for each sample, and how many bytes went over the network for them.
 
-    `cost` is what each sample has cost, from 0 to 1, for a remote that knows it; else the device's price says.
+    `cost` is what each sample has cost, from 0 to 1, for a remote that knows it; else the device's price says. Nothing
+    is learned from labels that are not to be compared with the local ones.
     """
 
     labels: Sequence[Any]
     bytes: int = 0
     cost: float | None = None
+    compared: bool = True
 
 
 @runtime_checkable

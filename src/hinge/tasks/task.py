@@ -18,14 +18,14 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Sequence
-from math import exp, fsum
+from math import exp, fsum, inf
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from hinge._checks import positive, real
 from hinge.confidence import ConfidenceMeasure, max_softmax
-from hinge.errors import printable
+from hinge.errors import TaskFailed, printable
 
 MAX_TEXT = 5_000  # characters: to compare two of them takes as many steps as their product
 LEAST = 1e-6  # confidence in an answer, however unlikely its tokens: 0 is for what is none
@@ -50,14 +50,37 @@ class Task(Protocol):
         """The answer in an output, as JSON can hold it: what is given to callers, compared, logged and sent.
 
         An answer is an output, too, and its own answer: so it comes back from a log or a remote. A `ValueError` or
-        `TypeError` says what is wrong with anything else.
+        `TypeError` says what is wrong with anything else; any other exception is an error of the task itself.
         """
 
     def confidence(self, output: Any) -> float:
         """How sure a model is of its output: above 0 and at most 1; 0 where it is no answer."""
 
     def agreement(self, local: Any, remote: Any) -> float:
-        """How far two answers agree: from 0 to 1, which equal ones do."""
+        """How far two answers agree: from 0 to 1, which equal ones do.
+
+        A `ValueError` says that they cannot be compared, such as masks of two shapes; the remote's is then invalid.
+        """
+
+
+def checked_answer(task: Task, output: Any) -> Any:
+    """The answer in an output, if it is plain data; else the task is wrong, and named.
+
+    >>> class Same(Classification):
+    ...     def answer(self, output):
+    ...         return output
+    >>> checked_answer(Same(), [float("nan")])
+    Traceback (most recent call last):
+    hinge.errors.TaskFailed: Same.answer must return plain data, as JSON has it, got list: Out of range float ...
+    """
+    answer = task.answer(output)
+    try:
+        if type(answer) is not str:
+            json.dumps(answer, allow_nan=False)
+        return answer
+    except (TypeError, ValueError, RecursionError) as error:
+        wanted = f"{type(task).__name__}.answer must return plain data, as JSON has it"
+        raise TaskFailed(f"{wanted}, got {type(answer).__name__}: {error}") from None
 
 
 def parsed(owner: str, output: Any) -> Any:
@@ -76,11 +99,11 @@ def parsed(owner: str, output: Any) -> Any:
         raise ValueError(f"{owner}: an answer in text must be JSON, got {output!r:.50} ({error})") from None
 
 
-def text_of(owner: str, output: Any) -> str:
+def text_of(owner: str, output: Any, most: int = MAX_TEXT) -> str:
     """The text of an output, which is it or has it."""
     text = output.get("text") if isinstance(output, dict) else output
-    if not isinstance(text, str) or len(text) > MAX_TEXT:
-        wanted = f"must be a text of {MAX_TEXT} characters at most, or have it as 'text'"
+    if not isinstance(text, str) or len(text) > most:
+        wanted = f"must be a text of {most} characters at most, or have it as 'text'"
         raise ValueError(f"{owner}: an output {wanted}, got {output!r:.80}")
     return text
 
@@ -150,7 +173,7 @@ class Classification:
         """
         names = self.labels
         plain = output.item() if isinstance(output, np.generic) else _best(output)
-        if not isinstance(plain, str | int | float) or plain != plain:
+        if not isinstance(plain, str | int | float) or plain != plain or plain in (inf, -inf):
             raise ValueError(f"no label, but {kind_of(plain)}: a label is a text or a number")
         if names is None:
             if isinstance(plain, str) and (len(plain) > MAX_LABEL or not plain.isprintable()):

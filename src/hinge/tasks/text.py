@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from math import exp, isclose
+from math import exp, isclose, isfinite
 from typing import Any, Literal
 
 from hinge.tasks.task import LEAST, numbers, sureness, text_of
 
-_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+MAX_LENGTH = 2**20  # characters: reasons may stand before a number, and to read a text takes as many steps
+_NUMBER = re.compile(r"[-−]?(?:\d[\d,]*(?:\.\d+)?|(?<!\w)\.\d+)(?:[eE][-+]?\d+)?")
+_DIGITS = 400  # a number of more is beyond every float, and slow to read
 
 
 class ShortText:
@@ -18,11 +20,11 @@ class ShortText:
 
         output        {"text": …, "logprobs": […]}, the log-probability of each token, and for the measure "margin"
                       "top", those of the likeliest first tokens; or {"text": …, "confidence": …}; or the text, taken
-                      for sure
+                      for sure; with "cut": true if it was cut off at a greatest length
         answer        the text; of options the one that it is
         confidence    the geometric mean of the tokens' probabilities; the least of them; or by how much the first
                       token's exceeds that of the next likely one; 0 where the text is empty, no option, no number, no
-                      JSON object
+                      JSON object, or cut off: an option is one, however it ended
         agreement     1 where the two are the same but for case, white space, quotes and a full stop, else 0; the same
                       option; the same last number; the share of fields that are the same
 
@@ -56,13 +58,13 @@ class ShortText:
 
     def answer(self, output: Any) -> str:
         """The text, or the option that it is."""
-        text = text_of("ShortText", output)
+        text = text_of("ShortText", output, MAX_LENGTH)
         return self._options.get(normalised(text), text)
 
     def confidence(self, output: Any) -> float:
         """How likely the tokens are; 0 where they are no answer."""
-        text = text_of("ShortText", output)
-        if self._read(text) is None or (self._options and normalised(text) not in self._options):
+        text, cut = text_of("ShortText", output, MAX_LENGTH), isinstance(output, dict) and bool(output.get("cut"))
+        if self._read(text) is None or (normalised(text) not in self._options if self._options else cut):
             return 0.0
         if self.measure == "mean" or not isinstance(output, dict) or "confidence" in output:
             return sureness("ShortText", output)
@@ -87,14 +89,24 @@ class ShortText:
         if self.form == "text":
             return normalised(text) or None
         if self.form == "number":
-            found = _NUMBER.findall(text)
-            return float(found[-1].replace(",", "")) if found else None
+            return _last_number(text)
         try:
             inner = text[text.index("{") : text.rindex("}") + 1]  # words or a fence may stand around it
             fields = json.loads(inner, parse_constant=_refuse)
         except (ValueError, RecursionError):
             return None
         return {name: normalised(value) if isinstance(value, str) else value for name, value in fields.items()}
+
+
+def _last_number(text: str) -> float | None:
+    """The last number in a text.
+
+    >>> _last_number("about 1e5"), _last_number("−.5 in all"), _last_number("9" * 5000)
+    (100000.0, -0.5, None)
+    """
+    last = next(reversed(_NUMBER.findall(text)), "")
+    number = float(last.replace(",", "").replace("−", "-")) if 0 < len(last) <= _DIGITS else float("inf")
+    return number if isfinite(number) else None
 
 
 def _equal(one: Any, other: Any) -> bool:
