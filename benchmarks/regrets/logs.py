@@ -134,7 +134,8 @@ def cells_of(wanted: dict[Kind, int]) -> list[Cell]:
     parts = [Part(number, kind) for kind, runs in wanted.items() for number in range(runs // AT_ONCE)]
     files = [file for pattern in MEASURED for file in sorted(Path(hinge.__path__[0]).glob(pattern))]
     code = "".join(file.read_text("utf-8") for file in files) + inspect.getsource(measured)
-    order, loops = sorted(parts, key=lambda part: part.number), [partial(compiled, name) for name in EVERY]
+    order = sorted(parts, key=lambda part: (part.kind.repeats == USUAL, part.number))  # what decides the goal is first
+    loops = [partial(compiled, name) for name in EVERY]
     found: dict[Kind, list[dict[str, Any]]] = {}
     for part, figures in checkpoint.measured("logs", code, measured, order, prepare=loops).items():
         found.setdefault(part.kind, []).extend(figures)

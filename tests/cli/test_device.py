@@ -483,7 +483,7 @@ def test_a_broker_that_has_not_answered_by_the_end_is_told(capsys: Captured) -> 
         (["--fleet-name", "cams"], "need --fleet"),
         (["--fleet", "mqtt://edge", "--fleet-budget", "0.1", "--on-budget", "0.1"], "leave --on-budget out"),
         (["--fleet", "mqtt://edge", "--fleet-budget", "0.1", "--policy", "isotonic"], "--policy must be one"),
-        (["--fleet", "http://edge"], "Fleet: url must be mqtt"),
+        (["--fleet", "http://edge"], "--fleet must be mqtt"),
         (["--fleet", "mqtt://edge", "--fleet-name", "a/b"], "--fleet-name must be"),
         (["--fleet", "mqtt://edge", "--policy", "hi-lcb"], "--policy must be one"),
         (["--fleet", "mqtt://edge", "--fleet-password-file", "no-such-file"], "no-such-file"),

@@ -63,6 +63,7 @@ def test_json_is_one_document_with_all_devices(
         (["--broker", "mqtt://127.0.0.1:9", "--json"], "the broker at 127.0.0.1:9: no connection"),
         (["--broker", "mqtt://127.0.0.1:9", "--name", "a/b"], "--name must be 1 to 64 of"),
         (["--broker", "mqtt://127.0.0.1:9", "--key", "x"], "--key needs --cert"),
+        (["--broker", "http://edge"], "--broker must be mqtt://[USER@]HOST[:PORT], or mqtts:// for TLS, got 'http:"),
     ],
 )
 def test_a_refusal_is_one_line(arguments: list[str], line: str, capsys: Captured) -> None:
@@ -98,7 +99,7 @@ def test_a_page_has_all_that_it_loads_and_nothing_from_elsewhere(hub: Hub) -> No
     with HubServer(hub, 0) as server:
         status, headers, page = get(server.server_port, "/")
         assert (status, "default-src 'none'" in headers["content-security-policy"]) == (200, True)
-        loaded = [*re.findall(r'(?:src|href)="([\w.]+)"', page.decode()), "fleet.json", "numbers.js"]
+        loaded = [*re.findall(r'(?:src|href)="([\w.]+)"', page.decode()), "fleet.json", "elements.js", "numbers.js"]
         assert {get(server.server_port, f"/{name}")[0] for name in loaded} == {200}
         assert b"//" not in re.sub(rb"http://www.w3.org/2000/svg", b"", page)
         assert get(server.server_port, "/../fleet.py")[0] == 404

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from threading import Barrier, Event, Thread
@@ -36,6 +37,7 @@ from hinge.device.store import SqliteStore
 from hinge.errors import InvalidModel, RemoteInvalid, RemoteLate, RemoteUnreachable
 from hinge.policies import AlwaysRemote, HedgeG, Sentinel
 from hinge.remotes import Reply
+from hinge.traces import read_log
 from tests.device.worlds import KINDS, LOCAL, Scripted, policy, true_label
 
 patient = partial(Device, deadline_s=30)  # where time is not what matters, a busy machine must not matter either
@@ -87,6 +89,31 @@ def test_every_answer_says_who_gave_it_and_why(kind: Any) -> None:
         offloaded = next(answer for answer in answers if answer.source == "remote" and answer.label != answer.local)
         assert (offloaded.as_dict()["local"], offloaded.as_dict()["remote"]) == (offloaded.local, offloaded.label)
         assert described["expiry"] == accepted.why.expiry
+
+
+@each_kind
+@pytest.mark.parametrize("together", [False, True], ids=["one by one", "in batches"])
+def test_audits_are_marked_and_answers_dated_in_logs(kind: Any, together: bool, tmp_path: Path) -> None:
+    alone, audits = Sentinel(16, offload_cost=0.5), []
+    with kind(LOCAL, Scripted(), Sentinel(16, offload_cost=0.5)) as device:
+        answers = device.infer_many(range(3000)) if together else [device.infer(sample) for sample in range(3000)]
+    if not together:
+        for sample, answer in enumerate(answers):
+            decision = alone.decide(answer.bin)
+            if decision.offload:
+                audits += [sample] * alone.is_audit(decision)
+                alone.learn(decision, answer.agreed)
+        assert [sample for sample, answer in enumerate(answers) if answer.audit] == audits
+    marked = sum(answer.audit for answer in answers)
+    assert 0 < marked < sum(answer.source == "remote" for answer in answers)
+    rows = [answer.as_dict() for answer in answers]
+    times = [datetime.fromisoformat(row["time"]) for row in rows]
+    assert times == sorted(times)
+    assert abs(datetime.now(UTC) - times[-1]) < timedelta(minutes=5)
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    log = read_log(tmp_path / "log.jsonl")
+    assert log.audit is not None
+    assert log.audit.tolist() == [answer.audit for answer in answers]
 
 
 @each_kind
@@ -303,6 +330,7 @@ def test_in_shadow_of_the_remote_it_answers_everything(kind: Any) -> None:
     assert [answer.label for answer in answers] == [true_label(sample) for sample in range(2000)]
     spared = [answer for answer in answers if not answer.decision.offload]
     assert spared
+    assert [answer for answer in answers if answer.audit] == spared  # HI-LCB itself makes none
     assert spared[-1].reason.endswith("In shadow, the remote was asked all the same.")
 
 

@@ -138,12 +138,15 @@ def test_what_changes_is_seen_and_what_is_withdrawn_is_forgotten(broker: Amqtt) 
 def test_a_hub_finds_its_broker_again(broker: Amqtt) -> None:
     with watching(broker) as hub:
         assert hub.gather(20)
+        publish(broker, status("hall"))
+        wait_for(lambda: hub.view.totals.online == 1)
         broker.kill()
         wait_for(lambda: not hub.view.online)
         assert hub.view.problem is not None
+        assert (hub.view.totals.online, known(hub)["hall"].online) == (0, None)  # who is there now is not known
         broker.start()
         publish(broker, evidence("camera"))
-        wait_for(lambda: hub.view.online and len(hub.view.devices) == 1)
+        wait_for(lambda: hub.view.online and len(hub.view.devices) == 2)
         assert hub.view.problem is None
 
 

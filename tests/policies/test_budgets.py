@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hinge import HILCB, InvalidState, Isotonic, Policy, at_most, on_budget, simulate
-from hinge.policies import AlwaysRemote, HedgeHI, OnBudget, Static
+from hinge.policies import AlwaysRemote, HedgeHI, OnBudget, Sentinel, Static
 from hinge.simulation.sources import BimodalCosts, FixedCosts, Synthetic
 from hinge.testing import tell
 
@@ -42,6 +42,21 @@ def test_every_window_holds_whatever_comes(bins: list[int], offloads: float, win
         if time not in times:
             recent = [other for other in times if time - window < other < time]
             assert len(recent) == int(offloads * window + 1e-9)
+
+
+def test_an_audit_inside_a_budget_is_one() -> None:
+    alone, limited = Sentinel(2, offload_cost=0.5), at_most(Sentinel(2, offload_cost=0.5), 1.0, 10)
+    marked = []
+    for _ in range(2_000):
+        one, other = (each.decide(1) for each in (alone, limited))
+        assert one.offload == other.offload
+        if one.offload:
+            marked.append(alone.is_audit(one))
+            assert limited.is_audit(other) == marked[-1]
+            alone.learn(one, True)
+            limited.learn(other, True)
+    assert not marked[0]
+    assert any(marked)
 
 
 def test_the_limit_holds_while_learning_with_late_and_missing_feedback() -> None:

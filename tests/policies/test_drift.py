@@ -140,13 +140,16 @@ def test_an_explanation_says_when_a_bin_is_checked_again(kind: type[Forgetting])
 def test_audits_come_as_often_as_stated_and_no_more(kind: type[Forgetting]) -> None:
     """A memory so long that nothing fades: what is offloaded of a bin that always agrees are audits."""
     policy = kind(2, offload_cost=0.5, memory=10**9, audit=0.01)
-    times = []
+    times, marked = [], []
     for time in range(1, 20_001):
         decision = policy.decide(1)
         if decision.offload:
             times.append(time)
+            marked += [time] * policy.is_audit(decision)
             policy.learn(decision, agreed=True)
     audits = [time for time in times if time > 2_000]
+    assert marked[-len(audits) :] == audits
+    assert times[0] not in marked  # nothing is accepted yet
     assert {after - before for before, after in pairwise(audits)} == {100}
 
 

@@ -131,6 +131,7 @@ class Literal:
             ratio = math.log(suspected / usual) if x else math.log((1 - suspected) / (1 - usual))
             return max(0.0, total + ratio)
 
+        self.audited = audit
         q, usual = told or self.q, (self.a[bin] + 1) / (self.n[bin] + 2)
         if audit:
             believed = min(max(self.mean(bin), usual, q + NEAREST * (1 - q)), 1 - SUREST * (1 - q))
@@ -177,6 +178,7 @@ def test_decides_as_its_rules_say(bins: int, cost: float) -> None:
         decision = policy.decide(bin)
         assert decision.offload == literal.sample(bin, agreed), time
         if decision.offload:
+            assert policy.is_audit(decision) == literal.audited, time
             policy.learn(decision, agreed)
             offloaded += 1
     assert policy.alarms["agreement"] == literal.alarms
@@ -272,6 +274,7 @@ def test_decides_by_the_cost_of_the_sample_as_its_rules_say(bins: int, told: flo
             assert decision.offload == literal.sample(bin, agreed), time
         counts[decision.offload] += 1
         if decision.offload:
+            assert policy.is_audit(decision) == literal.audited, time
             policy.learn(decision, agreed)
         if time % 1_500 == 1_499:  # with the same feedback, a restored policy goes on alike
             policy = Sentinel.restore(policy.state())

@@ -46,6 +46,7 @@ CHAPTERS = {  # what `hinge --help` lists; the first line of each command's own 
 }
 COMMANDS = {name: about for chapter in CHAPTERS.values() for name, about in chapter.items()}
 
+_ADDRESSES = {"Hub": "broker", "Fleet": "fleet", "ThinFleet": "fleet"}  # the options that are `url` there
 _EXAMPLE = "\n\nExample: "
 _LONGEST = 1000  # characters of an error
 _FAILED, _REFUSED, _UNREAD = 1, 2, 141  # exit codes; the last is 128 and the number of SIGPIPE
@@ -81,6 +82,7 @@ class _Explained:
             options = {each.name: each for each in self.params}
             ends = [name for name in options if name.endswith(f"_{error.name}")]  # Limits.batch is --max-batch
             name = error.name if error.name in options else ends[0] if len(ends) == 1 else None
+            name = _ADDRESSES.get(error.owner) if error.name == "url" else name
             if name is not None:
                 return f"{_given_as(ctx, options[name])} {error.problem}"
         read = any(_is_from_file(ctx, each) for each in self.params)

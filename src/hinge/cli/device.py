@@ -1,16 +1,13 @@
 """The command `device`: a device run over samples, from the first answer to the summary."""
 
-import re
 import signal
-import socket
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -18,29 +15,22 @@ from hinge.cli import console, options
 from hinge.cli.device_models import Certificates, Fit, Parts, set_up
 from hinge.cli.device_samples import Case
 from hinge.cli.device_view import Figures, JsonLines, LiveView, Output, ProgressLines, View, print_summary
+from hinge.cli.gate import FleetOptions, GateOptions
 from hinge.cli.options import UsageError
-from hinge.costs import FixedCost, MeasuredCost, OffloadCost
 from hinge.device.device import Device
 from hinge.device.reporter import Reporter
 from hinge.device.store import CLOSED
 from hinge.errors import RemoteFailed
 from hinge.models.base import Recorded
 from hinge.oip.access import read_token
-from hinge.policies import Policy, build, policy_class
-from hinge.policies import at_most as limited
-from hinge.policies import on_budget as priced
 from hinge.traces import trace_names
-
-if TYPE_CHECKING:
-    from hinge.fleet.member import Fleet
-
-_ORACLE, DEFAULT, _TARGET = "oracle", "sentinel", "target"
-_PRICES = "--wrong-answer and a --price-per-call, --price-per-ms or --price-per-byte"
 
 T = TypeVar("T")
 
 
+@options.grouped
 def command(
+    *,
     samples: Annotated[
         str,
         typer.Argument(
@@ -58,23 +48,8 @@ def command(
     labels: options.Labels = None,
     confidence: options.Confidence = None,
     token_file: options.TokenFile = None,
-    ca: options.Ca = None,
-    cert: options.Cert = None,
-    key: options.Key = None,
-    policy: options.Policy = DEFAULT,
-    set: options.Set = [],  # noqa: B006  # Typer gives every call a list of its own
-    audit: options.Audit = None,
-    target: options.Target = None,
-    offload_cost: options.Price = None,
-    price_per_call: options.PricePerCall = None,
-    price_per_ms: options.PricePerMs = None,
-    price_per_byte: options.PricePerByte = None,
-    wrong_answer: options.WrongAnswer = None,
-    alpha: options.Alpha = None,
-    bins: options.Bins = 16,
-    seed: options.Seed = 0,
-    at_most: options.AtMost = None,
-    on_budget: options.OnBudget = None,
+    certificates: Certificates,
+    deciding: GateOptions,
     deadline_s: Annotated[float, typer.Option(help="Seconds from an offload until the local answer stands.")] = 0.2,
     batch: Annotated[int, typer.Option(min=1, help="Samples that are decided together, and sent together.")] = 1,
     limit: Annotated[
@@ -91,13 +66,7 @@ def command(
     report: Annotated[
         str | None, typer.Option(help="Show this device, under this name, on the live page of the remote's server.")
     ] = None,
-    fleet: options.Fleet = None,
-    fleet_name: options.FleetName = options.FLEET,
-    fleet_device: options.FleetDevice = None,
-    fleet_region: options.FleetRegion = None,
-    fleet_password_file: options.FleetPasswordFile = None,
-    fleet_budget: options.FleetBudget = None,
-    home_assistant: options.HomeAssistant = False,
+    joining: FleetOptions,
     truth: Annotated[
         bool,
         typer.Option("--truth", help="Learn what the remote's answers are worth, by the true labels of the samples."),
@@ -113,10 +82,8 @@ def command(
     """
     if state is not None and state.exists() and not state.is_dir():
         raise UsageError(f"{state} is not a folder")
-    prices = {"per_call": price_per_call, "per_ms": price_per_ms, "per_byte": price_per_byte}
     with console.interruptible(), ExitStack() as stack:
         token = read_token(token_file)
-        certificates = Certificates(ca, cert, key)
         parts = Parts(options.class_names(labels), input, output, remote_output)
         setup = set_up(samples, local, remote, model, token, certificates, parts)
         stack.enter_context(closing(setup))
@@ -125,15 +92,8 @@ def command(
         if setup.fit is not None:
             setup.fit.check_at_start()
         horizon = min((n for n in (setup.stream.length, limit) if n is not None), default=None)
-        policy = with_target(policy, target)
-        known, price = price_of(offload_cost, setup.recorded, wrong_answer, **prices)
-        settings = options.policy_settings([policy], set, alpha=alpha, audit=audit, target=target)
-        parameters = {"offload_cost": known, "bins": bins, "seed": seed, **settings}
-        chosen = policy_of(policy, parameters, horizon, at_most, on_budget)
-        if fleet_budget is not None and on_budget is not None:
-            raise UsageError("--fleet-budget has a price of its own: leave --on-budget out")
-        told = fleet_name, fleet_device, fleet_password_file, certificates, home_assistant, fleet_region, fleet_budget
-        joined = fleet_of(fleet, *told)
+        known, price = deciding.price(setup.recorded)
+        chosen = deciding.build(known, horizon)
         device = Device(
             setup.local,
             setup.remote,
@@ -145,7 +105,7 @@ def command(
             price=price,
             state=state,
             shadow=shadow,
-            fleet=joined,
+            fleet=joining.join(deciding, certificates),
         )
         stack.enter_context(closing(device))
         if metrics_port is not None:
@@ -154,7 +114,7 @@ def command(
         if report is not None:
             reporter = stack.enter_context(report_to(device, remote, report, token, certificates))
         run = Run(device, setup.fit, reporter, batch, truth)
-        title = f"hinge device {samples}, {policy}, remote {setup.where}"
+        title = f"hinge device {samples}, {deciding.name}, remote {setup.where}"
         shown: Output = JsonLines() if json else ProgressLines(device, run.figures)
         if console.out.is_terminal and not json:
             shown = LiveView(View(device, run.figures, title, horizon))
@@ -296,106 +256,7 @@ class StopSignals:
             raise KeyboardInterrupt
 
 
-# -- policy and price -------------------------------------------------------------------------------------------------
-
-
-def price_of(
-    text: str | None, recorded: OffloadCost | None, wrong_answer: float | None = None, **prices: float | None
-) -> tuple[float | None, OffloadCost]:
-    """The offload cost that the policy knows, None if it is learned, and what an offload is charged.
-
-    >>> price_of(None, None)
-    (0.5, FixedCost(offload_cost=0.5))
-    >>> price_of("learned", None)
-    Traceback (most recent call last):
-    hinge.cli.options.UsageError: --offload-cost learned needs prices: --wrong-answer and a --price-per-call, ...
-    """
-    given: dict[str, Any] = {name: price for name, price in prices.items() if price is not None}
-    if bool(given) != (wrong_answer is not None):
-        raise UsageError(f"prices need both {_PRICES}")
-    measured = None if wrong_answer is None else MeasuredCost(wrong_answer=wrong_answer, **given)
-    known = options.offload_cost(text)
-    if isinstance(known, float):
-        if measured:
-            raise UsageError(f"--offload-cost is known to be {text}, and yet there are prices: give one of them")
-        return known, FixedCost(known)
-    price = measured or recorded
-    if price:
-        return None, price
-    if known is not None:
-        raise UsageError(f"--offload-cost learned needs prices: {_PRICES}")
-    return 0.5, FixedCost(0.5)
-
-
-def with_target(policy: str, target: float | None) -> str:
-    """The name of the policy; a target has its own.
-
-    >>> with_target("sentinel", None), with_target("sentinel", 0.9)
-    ('sentinel', 'target')
-    """
-    if target is None:
-        return policy
-    if policy not in (DEFAULT, _TARGET):
-        raise UsageError(f"--target has its own policy, and yet there is --policy {policy}: give one of them")
-    return _TARGET
-
-
-def policy_of(
-    name: str,
-    parameters: dict[str, Any],
-    horizon: int | None = None,
-    most: float | None = None,
-    budget: float | None = None,
-) -> Policy:
-    """The policy of that name, within a budget if there is one; some need to know how many samples will come.
-
-    >>> policy_of("oracle", {"bins": 16, "offload_cost": 0.5})
-    Traceback (most recent call last):
-    hinge.cli.options.UsageError: oracle cannot run on a device: it must be told how often local agrees, in every bin
-    """
-    kind = policy_class(name)
-    if name == _ORACLE or "history" in kind.settings():
-        what = "how often local agrees, in every bin" if name == _ORACLE else "what was fitted on labelled history"
-        raise UsageError(f"{name} cannot run on a device: it must be told {what}")
-    policy = build(name, **parameters, **({} if horizon is None else {"horizon": horizon}))
-    if policy.needs:
-        needs = " and ".join(sorted(need.value for need in policy.needs))
-        raise UsageError(f"{name} cannot run on a device: it must be told {needs}")
-    if budget is not None and (not policy.limitable or policy.price_column is None):
-        raise UsageError(f"--on-budget cannot be used with {name}, which has no price that could be moved")
-    if most is not None and not policy.limitable:
-        raise UsageError(f"--at-most cannot be used with {name}, which learns by the chance of an offload")
-    if budget is not None:
-        policy = priced(policy, budget)
-    return policy if most is None else limited(policy, most)
-
-
-# -- fleet, metrics and reports ---------------------------------------------------------------------------------------
-
-
-def fleet_of(
-    url: str | None,
-    name: str,
-    device: str | None,
-    password_file: Path | None,
-    certificates: Certificates,
-    announced: bool,
-    region: str | None = None,
-    budget: float | None = None,
-) -> "Fleet | None":
-    """The fleet to join, if there is one."""
-    if url is None:
-        given = (each is not None for each in (device, region, password_file, budget))
-        if announced or name != options.FLEET or any(given):
-            raise UsageError("--home-assistant and the options that begin with --fleet- need --fleet")
-        return None
-    from hinge.fleet.member import Fleet
-
-    if device is None:
-        device = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:64]
-    tls = certificates.context() if url.startswith("mqtts:") else None
-    password = read_token(password_file, "HINGE_FLEET_PASSWORD")
-    return Fleet(url, name, device, password=password, tls=tls, region=region, home_assistant=announced, budget=budget)
+# -- metrics and reports ---------------------------------------------------------------------------------------------
 
 
 def report_to(device: Device, url: str | None, name: str, token: str | None, certificates: Certificates) -> Reporter:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
+import typer
 
 from hinge import fashion
 from hinge._checks import did_you_mean
@@ -85,9 +86,11 @@ class Parts(NamedTuple):
 class Certificates:
     """Files for TLS: who signs the server's certificate, if the system does not know them, and the device's own."""
 
-    ca: Path | None = None
-    cert: Path | None = None
-    key: Path | None = None
+    ca: Annotated[
+        Path | None, typer.Option(help="Who signs the server's certificate, where the system does not know them.")
+    ] = None
+    cert: Annotated[Path | None, typer.Option(help="Our own certificate, to show a server with mutual TLS.")] = None
+    key: Annotated[Path | None, typer.Option(help="The key of that certificate, unless it is in its file.")] = None
 
     def __post_init__(self) -> None:
         if self.key is not None and self.cert is None:

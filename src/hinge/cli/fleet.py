@@ -25,7 +25,9 @@ command = typer.Typer(rich_markup_mode=None)
 
 
 @command.callback(invoke_without_command=True)
+@options.grouped
 def hub(
+    *,
     ctx: typer.Context,
     broker: Annotated[
         str | None,
@@ -42,9 +44,7 @@ def hub(
     password_file: Annotated[
         Path | None, typer.Option(help="A file with the password of the user that --broker names.")
     ] = None,
-    ca: options.Ca = None,
-    cert: options.Cert = None,
-    key: options.Key = None,
+    certificates: Certificates,
     port: Annotated[
         int,
         typer.Option(min=0, max=65_535, help="The port of the page and the metrics on 127.0.0.1; 0: any that is free."),
@@ -63,7 +63,6 @@ def hub(
 
     if broker is None:
         raise UsageError("there must be a --broker to ask, such as mqtt://edge; see 'hinge fleet --help'")
-    certificates = Certificates(ca, cert, key)
     tls = certificates.context() if broker.startswith("mqtts:") else None
     password = read_token(password_file, "HINGE_FLEET_PASSWORD")
     if json and region is not None:

@@ -52,8 +52,9 @@ def _totals(view: View) -> Text:
     totals, dropped = view.totals, sum(view.dropped.values())
     counts = ", ".join(f"{count} {verdict}" for verdict, count in totals.verdicts.items() if count)
     share = f" ({totals.offloads / totals.samples:.1%})" if totals.samples else ""
+    online = f"{totals.online} online" if view.online else "who is online is not known"
     words = [
-        f"{totals.devices} devices, {totals.online} online: {counts or 'nobody'}",
+        f"{totals.devices} devices, {online}: {counts or 'nobody'}",
         f"{totals.samples} samples, {totals.offloads} offloaded{share}",
         f"{view.received} messages, {dropped} dropped{_reasons(view)}",
     ]
@@ -124,6 +125,7 @@ _SHARED = _PACKAGE / "server" / "page"  # the live page of `hinge serve`, whose 
 _FILES = {
     "/": ("text/html; charset=utf-8", _PACKAGE / "fleet" / "page" / "fleet.html"),
     "/fleet.js": ("text/javascript", _PACKAGE / "fleet" / "page" / "fleet.js"),
+    "/elements.js": ("text/javascript", _SHARED / "elements.js"),
     "/numbers.js": ("text/javascript", _SHARED / "numbers.js"),
     "/style.css": ("text/css", _SHARED / "style.css"),
 }

@@ -6,17 +6,19 @@ from typing import Annotated, Any, Literal
 import typer
 
 from hinge.cli import console, options
-from hinge.cli.device import DEFAULT, fleet_of, policy_of, price_of, with_target
 from hinge.cli.device_models import Certificates
+from hinge.cli.gate import FleetOptions, GateOptions
 from hinge.cli.options import UsageError
-from hinge.cli.serve import reachable, tls_of
+from hinge.cli.serve import ServerOptions, reachable
 from hinge.oip.access import check_url, read_token
 from hinge.tasks import ShortText
 
 _DEADLINE_S = {"openai": 30.0, "oip": 1.0}
 
 
+@options.grouped
 def command(
+    *,
     local: Annotated[
         str | None,
         typer.Option(
@@ -62,20 +64,7 @@ def command(
         ),
     ] = None,
     output: options.Output = None,
-    policy: options.Policy = DEFAULT,
-    set: options.Set = [],  # noqa: B006  # Typer gives every call a list of its own
-    audit: options.Audit = None,
-    target: options.Target = None,
-    offload_cost: options.Price = None,
-    price_per_call: options.PricePerCall = None,
-    price_per_ms: options.PricePerMs = None,
-    price_per_byte: options.PricePerByte = None,
-    wrong_answer: options.WrongAnswer = None,
-    alpha: options.Alpha = None,
-    bins: options.Bins = 16,
-    seed: options.Seed = 0,
-    at_most: options.AtMost = None,
-    on_budget: options.OnBudget = None,
+    deciding: GateOptions,
     deadline_s: Annotated[
         float | None,
         typer.Option(
@@ -85,23 +74,9 @@ def command(
     ] = None,
     state: options.State = None,
     shadow: options.Shadow = None,
-    fleet: options.Fleet = None,
-    fleet_name: options.FleetName = options.FLEET,
-    fleet_device: options.FleetDevice = None,
-    fleet_password_file: options.FleetPasswordFile = None,
-    home_assistant: options.HomeAssistant = False,
-    ca: options.Ca = None,
-    cert: options.Cert = None,
-    key: options.Key = None,
-    host: options.Host = "127.0.0.1",
-    port: options.Port = 8080,
-    token_file: options.OwnTokenFile = None,
-    tls_cert: options.TlsCert = None,
-    tls_key: options.TlsKey = None,
-    client_ca: options.ClientCa = None,
-    insecure: options.Insecure = False,
-    drain_s: options.DrainS = 10.0,
-    log_level: options.LogLevel = "info",
+    joining: FleetOptions,
+    certificates: Certificates,
+    serving: ServerOptions,
     config: options.Config = None,
 ) -> None:
     """A gate in front of a local and a remote model, for clients that speak a protocol.
@@ -110,33 +85,20 @@ def command(
     """
     from hinge.gateway import ChatGateway, ChatServer, InferenceGateway, ServedRows
     from hinge.gateway.application import Gateway
-    from hinge.server.server import MIN_TOKEN
 
     if local is None or remote is None:
         raise UsageError("--local and --remote must name the two servers; see 'hinge gateway --help'")
     check_url("--remote", remote)
-    certificates = Certificates(ca, cert, key)
     tls = certificates.context() if remote.startswith("https://") else None
-    if certificates.context() is not None and tls is None and not (fleet or "").startswith("mqtts:"):
+    if certificates.context() is not None and tls is None and not (joining.fleet or "").startswith("mqtts:"):
         raise UsageError(f"--ca, --cert and --key are for https:// and mqtts://, got --remote {remote}")
-    policy = with_target(policy, target)
-    prices = {"per_call": price_per_call, "per_ms": price_per_ms, "per_byte": price_per_byte}
-    known, price = price_of(offload_cost, None, wrong_answer, **prices)
-    settings = options.policy_settings([policy], set, alpha=alpha, audit=audit, target=target)
-    parameters = {"offload_cost": known, "bins": bins, "seed": seed, **settings}
-    chosen = policy_of(policy, parameters, None, at_most, on_budget)
-    joined = fleet_of(fleet, fleet_name, fleet_device, fleet_password_file, certificates, home_assistant)
+    known, price = deciding.price()
+    chosen, fleet = deciding.build(known), joining.join(deciding, certificates)
     keys = read_token(local_key_file, "HINGE_LOCAL_KEY"), read_token(remote_key_file, "HINGE_REMOTE_KEY")
     common: dict[str, Any] = {
         "deadline_s": _DEADLINE_S[protocol] if deadline_s is None else deadline_s,
-        "device": {"price": price, "state": state, "shadow": shadow, "fleet": joined},
-        "host": host,
-        "port": port,
-        "token": read_token(token_file, least=MIN_TOKEN),
-        "tls": tls_of(tls_cert, tls_key, client_ca),
-        "insecure": insecure,
-        "drain_s": drain_s,
-        "log_level": log_level,
+        "device": {"price": price, "state": state, "shadow": shadow, "fleet": fleet},
+        **serving.settings(),
     }
     if protocol == "openai":
         check_url("--local", local)

@@ -6,11 +6,13 @@ import os
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
 from typer.models import ArgumentInfo
@@ -34,6 +36,31 @@ Measure = Literal["max_softmax", "margin", "entropy", "max_probability"]
 
 class UsageError(HingeError):
     """Options that do not go together, or a value that cannot be used."""
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """A command, in which a parameter that is a dataclass stands for its fields: an option for each, and one object."""
+    asked = inspect.signature(command).parameters.values()
+    groups: dict[str, Any] = {each.name: each.annotation for each in asked if is_dataclass(each.annotation)}
+    flat = [option for each in asked for option in (_options(each.annotation) if each.name in groups else [each])]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+        command(**given)
+
+    run.__signature__ = inspect.Signature([each.replace(kind=each.KEYWORD_ONLY) for each in flat])  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in flat}
+    return run
+
+
+def _options(group: Any) -> list[inspect.Parameter]:
+    hints, kept = get_type_hints(group, include_extras=True), inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(each.name, kept, default=getattr(group(), each.name), annotation=hints[each.name])
+        for each in fields(group)
+    ]
 
 
 # -- a file of settings -----------------------------------------------------------------------------------------------
@@ -154,11 +181,6 @@ Confidence = Annotated[
 ]
 Model = Annotated[str | None, typer.Option(help="The name of the remote model on its server.")]
 TokenFile = Annotated[Path | None, typer.Option(help="A file with the token to show the server; or set HINGE_TOKEN.")]
-Ca = Annotated[
-    Path | None, typer.Option(help="Who signs the server's certificate, where the system does not know them.")
-]
-Cert = Annotated[Path | None, typer.Option(help="Our own certificate, to show a server with mutual TLS.")]
-Key = Annotated[Path | None, typer.Option(help="The key of that certificate, unless it is in its file.")]
 
 
 def measure(name: Measure | None) -> ConfidenceMeasure | None:
@@ -275,66 +297,14 @@ Audit = Annotated[
     float | None,
     typer.Option(min=0, max=1, help="The share of samples that the policies for drift audit; without it 0.001."),
 ]
-Price = Annotated[
-    str | None,
-    typer.Option(
-        help="What an offload costs, from 0 to 1; or 'learned', by the prices. Without it: learned where there "
-        "are prices, or a trace that recorded costs; else 0.5."
-    ),
-]
-PricePerCall = Annotated[float | None, typer.Option(min=0, help="The price of an offload as such, in any unit.")]
-PricePerMs = Annotated[float | None, typer.Option(min=0, help="The price of a millisecond, in the same unit.")]
-PricePerByte = Annotated[float | None, typer.Option(min=0, help="The price of a byte, in the same unit.")]
-WrongAnswer = Annotated[float | None, typer.Option(help="The price of a wrong answer, in the same unit.")]
-AtMost = Annotated[
-    float | None, typer.Option(min=0, max=1, help="Offload at most this share of any 1000 samples in a row.")
-]
-OnBudget = Annotated[
-    float | None,
-    typer.Option(min=0, max=1, help="Offload this share of samples in the long run: those that are worth most."),
-]
 State = Annotated[Path | None, typer.Option(help="The folder in which the policy survives.")]
 Shadow = Annotated[
     Literal["local", "remote"] | None, typer.Option(help="Answer always by 'local', or always by 'remote', and learn.")
 ]
-Fleet = Annotated[
-    str | None,
-    typer.Option(
-        help="Share what is learned with other devices by this MQTT broker: mqtt://[USER@]HOST[:PORT], or mqtts:// "
-        "with --ca, --cert and --key. The password is in HINGE_FLEET_PASSWORD, or a file."
-    ),
-]
 FLEET = "fleet"  # its name, unless it is given another
 FleetName = Annotated[str, typer.Option(help="The fleet: devices with the same two models.")]
-FleetDevice = Annotated[
-    str | None, typer.Option(help="The name of this device in its fleet; without it that of the machine.")
-]
-FleetRegion = Annotated[
-    str | None,
-    typer.Option(help="The region of this device, for large fleets: its hub is 'hinge fleet --region'."),
-]
 FleetPasswordFile = Annotated[
     Path | None, typer.Option(help="A file with the password of the user that --fleet names.")
-]
-FleetBudget = Annotated[
-    float | None,
-    typer.Option(min=0, max=1, help="The share of samples that all devices of the fleet may offload, together."),
-]
-HomeAssistant = Annotated[
-    bool, typer.Option("--home-assistant", help="Let Home Assistant find this device by the broker of its fleet.")
-]
-Host = Annotated[str, typer.Option(help="The address to serve at.")]
-Port = Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 takes any that is free.")]
-OwnTokenFile = Annotated[
-    Path | None, typer.Option(help="A file with the token that clients must show; or set HINGE_TOKEN.")
-]
-TlsCert = Annotated[Path | None, typer.Option(help="The server's certificate, for TLS.")]
-TlsKey = Annotated[Path | None, typer.Option(help="The key of that certificate.")]
-ClientCa = Annotated[Path | None, typer.Option(help="Who signs clients' certificates, for mutual TLS.")]
-Insecure = Annotated[bool, typer.Option("--insecure", help="Let others in without token or certificate.")]
-DrainS = Annotated[float, typer.Option(help="Seconds to finish requests in when told to end.")]
-LogLevel = Annotated[
-    Literal["debug", "info", "warning", "error"], typer.Option(help="The least severe events that are logged.")
 ]
 
 

@@ -21,7 +21,9 @@ from hinge.oip.access import read_token
 _EVERY_S = 5.0  # between two lines of progress, where there is no terminal for a bar
 
 
+@options.grouped
 def command(
+    *,
     samples: Annotated[
         str,
         typer.Argument(
@@ -39,9 +41,7 @@ def command(
     labels: options.Labels = None,
     confidence: options.Confidence = None,
     token_file: options.TokenFile = None,
-    ca: options.Ca = None,
-    cert: options.Cert = None,
-    key: options.Key = None,
+    certificates: Certificates,
     batch: Annotated[int, typer.Option(min=1, help="Samples that the models are asked about at once.")] = 32,
     deadline_s: Annotated[float, typer.Option(help="Seconds for the remote to answer a batch.")] = 30.0,
     limit: Annotated[int | None, typer.Option(min=1, help="End after this many samples.")] = None,
@@ -54,8 +54,8 @@ def command(
     Example: hinge record images/ --local local.onnx --remote http://edge:8080 --model remote --out trace.npz
     """
     given: dict[str, Any] = {"output": output, "remote_output": remote_output, "input": input, "labels": labels}
-    given |= {"confidence": confidence, "token_file": token_file, "ca": ca, "cert": cert, "key": key}
-    models = samples, local, remote, model, read_token(token_file), Certificates(ca, cert, key)
+    given |= {"confidence": confidence, "token_file": token_file, **vars(certificates)}
+    models = samples, local, remote, model, read_token(token_file), certificates
     parts = Parts(options.class_names(labels), input, output, remote_output)
     with console.interruptible(), closing(set_up(*models, parts)) as setup:
         stream = setup.stream

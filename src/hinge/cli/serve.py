@@ -1,7 +1,8 @@
 """The command `serve`."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -10,31 +11,57 @@ from hinge.cli.device_models import Certificates
 from hinge.cli.options import UsageError
 from hinge.oip.access import read_token
 
-if TYPE_CHECKING:
-    from hinge.server import Tls
-
 WATCH_S = 2.0
 
 
+@dataclass(frozen=True)
+class ServerOptions:
+    """Where a server listens, and whom it lets in."""
+
+    host: Annotated[str, typer.Option(help="The address to serve at.")] = "127.0.0.1"
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 takes any that is free.")] = 8080
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file with the token that clients must show; or set HINGE_TOKEN.")
+    ] = None
+    tls_cert: Annotated[Path | None, typer.Option(help="The server's certificate, for TLS.")] = None
+    tls_key: Annotated[Path | None, typer.Option(help="The key of that certificate.")] = None
+    client_ca: Annotated[Path | None, typer.Option(help="Who signs clients' certificates, for mutual TLS.")] = None
+    insecure: Annotated[bool, typer.Option("--insecure", help="Let others in without token or certificate.")] = False
+    drain_s: Annotated[float, typer.Option(help="Seconds to finish requests in when told to end.")] = 10.0
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], typer.Option(help="The least severe events that are logged.")
+    ] = "info"
+
+    def settings(self) -> dict[str, Any]:
+        """What a `Server` and a `Gateway` take."""
+        from hinge.server import Tls
+        from hinge.server.server import MIN_TOKEN
+
+        cert, key = self.tls_cert, self.tls_key
+        if (cert is None) != (key is None):
+            raise UsageError("--tls-cert and --tls-key go together")
+        if self.client_ca is not None and cert is None:
+            raise UsageError("--client-ca needs --tls-cert and --tls-key")
+        return {
+            **{name: getattr(self, name) for name in ("host", "port", "insecure", "drain_s", "log_level")},
+            "token": read_token(self.token_file, least=MIN_TOKEN),
+            "tls": Tls(cert, key, self.client_ca) if cert and key else None,
+        }
+
+
+@options.grouped
 def command(
+    *,
     models: Annotated[
         list[str] | None,
         typer.Argument(help="ONNX models: PATH, NAME=PATH, or one that comes with Hinge: 'fashion', 'fashion-local'."),
     ] = None,
-    host: options.Host = "127.0.0.1",
-    port: options.Port = 8080,
-    token_file: options.OwnTokenFile = None,
-    tls_cert: options.TlsCert = None,
-    tls_key: options.TlsKey = None,
-    client_ca: options.ClientCa = None,
-    insecure: options.Insecure = False,
+    serving: ServerOptions,
     max_batch: Annotated[
         int, typer.Option(min=1, help="Rows that a model is given at once; 1: join no requests.")
     ] = 64,
     threads: Annotated[int | None, typer.Option(min=0, help="Threads of one run of a model; 0: one per core.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Load a model again when its file changes.")] = False,
-    drain_s: options.DrainS = 10.0,
-    log_level: options.LogLevel = "info",
     fleet: Annotated[
         str | None,
         typer.Option(
@@ -61,7 +88,6 @@ def command(
     Example: hinge serve fashion --port 8080
     """
     from hinge.server import Limits, Server
-    from hinge.server.server import MIN_TOKEN
 
     if not models:
         raise UsageError("there must be a model to serve, such as 'fashion'; see 'hinge serve --help'")
@@ -78,16 +104,10 @@ def command(
         thin = ThinFleet(fleet, fleet_name, offload_cost=cost, bins=bins, state=state, password=password, tls=tls)
     server = Server(
         models,
-        host=host,
-        port=port,
-        token=read_token(token_file, least=MIN_TOKEN),
-        tls=tls_of(tls_cert, tls_key, client_ca),
-        insecure=insecure,
         limits=Limits(batch=max_batch),
         threads=threads,
         watch_s=WATCH_S if watch else None,
-        drain_s=drain_s,
-        log_level=log_level,
+        **serving.settings(),
         thin=thin,
     )
     names = ", ".join(place.name for place in server.places)
@@ -101,14 +121,3 @@ def reachable(url: str) -> str:
     'http://localhost:8080'
     """
     return url.replace("//0.0.0.0:", "//localhost:").replace("//[::]:", "//localhost:")
-
-
-def tls_of(cert: Path | None, key: Path | None, client_ca: Path | None) -> "Tls | None":
-    """The files of a server that speaks TLS, if they were given."""
-    from hinge.server import Tls
-
-    if (cert is None) != (key is None):
-        raise UsageError("--tls-cert and --tls-key go together")
-    if client_ca is not None and cert is None:
-        raise UsageError("--client-ca needs --tls-cert and --tls-key")
-    return Tls(cert, key, client_ca) if cert and key else None

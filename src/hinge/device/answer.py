@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 from hinge.errors import RemoteFailed
@@ -22,6 +23,7 @@ class _Fields(NamedTuple):
     failure: RemoteFailed | None  # why there is no answer of the remote's, where it was to be asked
     local: Any  # the local model's label, whoever answered
     agreed: float | None  # how far that agrees with the remote's, from 0 to 1; None where the remote did not answer
+    audit: bool  # whether the remote only checked what is accepted otherwise: by schedule, or in shadow
     explains: Callable[[int], Explanation]
 
 
@@ -68,19 +70,21 @@ class Answer(_Fields):
     def as_dict(self) -> dict[str, Any]:
         """The answer as plain data, for logs and JSON; a line of JSON for each is a log that `hinge evaluate` reads.
 
-        `remote` is None where the remote did not answer.
+        `remote` is None where the remote gave no answer to compare, `time` is when this is called.
         """
         why = self.why
         return {
+            "time": datetime.now(UTC).isoformat(),
             "label": self.label,
             "source": self.source,
             "local": self.local,
-            "remote": self.label if self.source == "remote" else None,
+            "remote": None if self.agreed is None else self.label,
             "agreed": self.agreed,
             "confidence": self.confidence,
             "bin": self.bin,
             "decision": "offload" if self.decision.offload else "accept",
             "offloaded": self.offloaded,
+            "audit": self.audit,
             "cost": self.cost,
             "fault": self.fault,
             "offloads": why.offloads,

@@ -242,7 +242,9 @@ class BaseDevice(ABC):
 
     def _accepted(self, judged: Judged) -> Answer:
         label, confidence, bin, decision = judged
-        return Answer(label, "local", confidence, bin, False, 0.0, decision, None, label, None, self._explain_bin)
+        return Answer(
+            label, "local", confidence, bin, False, 0.0, decision, None, label, None, False, self._explain_bin
+        )
 
     def _parts(self, samples: Sequence[Any], judged: Sequence[Judged]) -> list[Part]:
         """The requests of a batch."""
@@ -310,8 +312,8 @@ class Device(BaseDevice):
         bin = self._bin(confidence, label)
         decision = self._store.decide(bin, None if self._forecast is None else self._expected_cost(sample))
         if not decision.offload and self._shadow != "remote":
-            explain = self._explain_bin
-            return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, label, None, explain))
+            why = self._explain_bin
+            return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, label, None, False, why))
         judged = _new(Judged, (label, confidence, bin, decision))
         if self._shadow == "local":
             self._ask_in_background(sample, judged)

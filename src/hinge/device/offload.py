@@ -238,6 +238,7 @@ class Offloader:
             offload.attempt = None
         paid = self._paid(offload, reply.bytes, now) if told is None else told
         offload.ended = True
+        audits = [not each.decision.offload or self._store.policy.is_audit(each.decision) for each in offload.judged]
         if paid is None or not reply.compared:
             self._forget(offload.judged, paid or 0.0)
         else:
@@ -248,8 +249,10 @@ class Offloader:
         cost = paid or 0.0
         self._status.answered([each.confidence for each in offload.judged], sum(each or 0.0 for each in agreed), paid)
         return [
-            Answer(label, "remote", confidence, bin, True, cost, decision, None, local, agrees, self._explain)
-            for label, agrees, (local, confidence, bin, decision) in zip(labels, agreed, offload.judged, strict=True)
+            Answer(label, "remote", confidence, bin, True, cost, decision, None, local, agrees, audit, self._explain)
+            for label, agrees, audit, (local, confidence, bin, decision) in zip(
+                labels, agreed, audits, offload.judged, strict=True
+            )
         ]
 
     def _fall_back(self, offload: Offload, failure: RemoteFailed | None = None) -> list[Answer]:
@@ -266,7 +269,7 @@ class Offloader:
         self._forget(judged, cost)
         explain = self._explain
         return [
-            _new(Answer, (label, "local", confidence, bin, asked, cost, decision, failure, label, None, explain))
+            _new(Answer, (label, "local", confidence, bin, asked, cost, decision, failure, label, None, False, explain))
             for label, confidence, bin, decision in judged
         ]
 

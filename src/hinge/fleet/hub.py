@@ -63,7 +63,7 @@ class Seen(Struct, frozen=True):
     """A device, as the hub sees it."""
 
     device: str
-    online: bool | None  # None: it has not said
+    online: bool | None  # None: it has not said, or the broker is away
     samples: int
     offloads: int
     agreement: float | None
@@ -281,7 +281,7 @@ class Hub:
             verdict, why = self._judge(name, evidence, group)
             yield Seen(
                 device=name,
-                online=None if status is None else status.online,
+                online=status.online if status is not None and self._link.online else None,
                 samples=max(0 if each is None else each.samples for each in (evidence, status)),
                 offloads=max(round(seen), 0 if status is None else status.offloads),
                 agreement=agreed / seen if seen else None,

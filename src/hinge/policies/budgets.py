@@ -35,6 +35,7 @@ from hinge._checks import positive, real, shown, whole
 from hinge.errors import InvalidState, InvalidValue
 from hinge.policies.policy import (
     MOST_SIZE,
+    Decision,
     Evidence,
     Explanation,
     Functions,
@@ -101,6 +102,9 @@ class Budgeted(Policy):
             raise TypeError(f"{type(self).__name__}: only a price can be shared, got {inner!r} and {theirs!r}")
         inner._share(theirs)
         self.table = self.table._replace(inner=inner.table)
+
+    def is_audit(self, decision: Decision) -> bool:
+        return self._inner.is_audit(decision)
 
     @property
     def alarms(self) -> dict[str, int]:

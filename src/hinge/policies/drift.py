@@ -40,7 +40,7 @@ from hinge.policies.isotonic import (
     on_scale,
     together,
 )
-from hinge.policies.policy import Evidence, Reals, State, Wholes, real_column, whole_column
+from hinge.policies.policy import Decision, Evidence, Reals, State, Wholes, real_column, whole_column
 
 MEMORY = 50_000
 AUDIT = 0.001
@@ -525,6 +525,10 @@ class Forgetting(ExpiryPolicy):
         if low > high or low == high == bin:
             return own
         return f"{own} ({named(low, high)}: {all_agreements * left:.1f} of {all_offloads * left:.1f})"
+
+    def is_audit(self, decision: Decision) -> bool:
+        interval = self.table.interval
+        return bool(interval) and decision.time is not None and self.table.due[0] == decision.time + interval
 
     def _lacking(self, bin: int) -> str:
         licensed = holds(self.table, bin, self.time + 1)

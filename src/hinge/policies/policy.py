@@ -574,6 +574,10 @@ class Policy(ABC):
     def explain(self, bin: int) -> Explanation:
         """Why the next sample of this bin would be accepted or offloaded, in numbers and as one sentence."""
 
+    def is_audit(self, decision: Decision) -> bool:
+        """Whether an offload that waits for feedback only checks a bin that is accepted by what is known of it."""
+        return False
+
     @property
     def unlimited(self) -> "Policy":
         """The policy without the budgets around it; itself, unless it is one."""

@@ -654,6 +654,9 @@ class Sentinel(Policy):
         first, self.time = self.time + 1, self.time + len(checked)
         return Decisions(np.zeros(len(checked), np.bool_), checked, first, self.id, False)
 
+    def is_audit(self, decision: Decision) -> bool:
+        return decision.bin is not None and self.table.audited[decision.bin] == decision.time
+
     def explain(self, bin: int) -> Explanation:
         left, _ = self.countdown(bin)
         offload = left == 0

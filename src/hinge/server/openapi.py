@@ -41,9 +41,8 @@ PROBLEMS = {
     503: "Too much to do, or shutting down; retry after Retry-After seconds.",
 }
 ALWAYS = (400, 408, 431, 500, 503)  # whatever is asked for
-PAGE = {"/": "index.html"} | {
-    f"/hinge/{name}": name for name in ("style.css", "page.js", "stream.js", "charts.js", "parts.js", "numbers.js")
-}
+_FILES = ("style.css", "page.js", "stream.js", "charts.js", "parts.js", "elements.js", "numbers.js")
+PAGE = {"/": "index.html"} | {f"/hinge/{name}": name for name in _FILES}
 
 
 def content_type(name: str) -> str:

@@ -22,7 +22,7 @@ class Log:
     """A recorded stream in which the remote answered some samples only: `remote` is None for the others.
 
     `offloaded` says which it answered, and `offloads` is the trace of those; `cost` counts where the remote answered.
-    `audit` marks the offloads that checked an answer which would have been accepted, where that is known. `agreed`, how
+    `audit` marks those that only checked an answer which would have been accepted, where that is known. `agreed`, how
     far the answers agree, stands in place of the answers or beside them, as in a `Trace`, and has the same gaps.
 
     >>> log = Log([0.4, 0.9, 0.7], ["dog", "cat", "cat"], remote=["cat", None, "cat"])
@@ -70,7 +70,7 @@ class Log:
         answers = None if remote is None else answers
         local_answers = None if locals_ is None else locals_[known]
         trace = Trace(confidences[known], local_answers, answers, cost=spent, name=name, agreed=agreements)
-        fields = (confidences, locals_, known, trace, checks, trace.name)
+        fields = (confidences, locals_, known, trace, None if checks is None else checks & known, trace.name)
         for field, value in zip(Log.__dataclass_fields__, fields, strict=True):
             object.__setattr__(self, field, value)
 

@@ -1,5 +1,6 @@
 // The page of a fleet: asks for the hub's view now and then, and draws what has changed. All text goes in as text.
 
+import { make, orDash, table } from "./elements.js";
 import { count, percent } from "./numbers.js";
 
 const EVERY_MS = 2000;
@@ -13,15 +14,6 @@ let view = null, order = { column: 0, down: false };
 
 // -- elements ---------------------------------------------------------------------------------------------------------
 
-/** An element with classes and children, as make("td.number", "17"). */
-function make(what, ...children) {
-  const [name, ...classes] = what.split(".");
-  const element = document.createElement(name);
-  element.className = classes.join(" ");
-  element.append(...children);
-  return element;
-}
-
 function svg(name, attributes, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
@@ -29,33 +21,18 @@ function svg(name, attributes, ...children) {
   return element;
 }
 
-/** A table: a head is { name, number, sort }; a row's first cell is its heading. */
-function table(caption, heads, rows) {
-  const columns = heads.map((head, k) => {
-    const cell = make(head.number ? "th.number" : "th", head.sort ? sorter(head.name, k) : head.name);
-    cell.scope = "col";
-    if (head.sort && order.column === k) cell.ariaSort = order.down ? "descending" : "ascending";
-    return cell;
-  });
-  const lines = rows.map((row) => make("tr", ...row.map((value, k) => {
-    const cell = make(k ? (heads[k].number ? "td.number" : "td") : "th", value);
-    if (!k) cell.scope = "row";
-    return cell;
-  })));
-  return make("table", make("caption", caption), make("thead", make("tr", ...columns)), make("tbody", ...lines));
-}
-
-function sorter(name, column) {
-  const button = make("button.sort", name);
+/** The head of a column by which the rows can be sorted. */
+function sorter(name, column, number) {
+  const button = make("button.sort", name), head = make(number ? "th.number" : "th", button);
+  if (order.column === column) head.ariaSort = order.down ? "descending" : "ascending";
   button.type = "button";
   button.onclick = () => {
     order = { column, down: order.column === column ? !order.down : false };
     draw();
   };
-  return button;
+  return head;
 }
 
-const orDash = (value, format) => value === null || value === undefined ? "–" : format(value);
 const plural = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 
 /** Agreement by bin, as bars on a track; a bin with few offloads has a narrow one, and one with none has no track. */
@@ -74,11 +51,11 @@ function bars(offloads, agreements, width, height) {
 
 // -- parts ------------------------------------------------------------------------------------------------------------
 
-function showTiles({ totals, devices, received, dropped, published, region }) {
+function showTiles({ online, totals, devices, received, dropped, published, region }) {
   const budgets = devices.map(({ evidence }) => evidence?.budget).filter(Boolean), sum = (key) => budgets.reduce((all, each) => all + each[key], 0);
   const { verdicts } = totals, lost = Object.values(dropped).reduce((sum, each) => sum + each, 0);
   const tiles = [
-    ["Devices", totals.devices, `${count(totals.online)} online`],
+    ["Devices", totals.devices, online ? `${count(totals.online)} online` : "who is online is not known"],
     ["Samples", totals.samples, ""],
     ["Offloaded", totals.offloads, totals.samples ? `${percent(totals.offloads / totals.samples)} of samples` : ""],
     ["Believed", verdicts.kin, "alike"],
@@ -113,7 +90,7 @@ function showGroups({ groups }) {
     const more = names.length > NAMES ? ` … and ${count(names.length - NAMES)} more` : "";
     return [k ? `group ${k + 1}` : "the fleet", count(names.length), names.slice(0, NAMES).join(", ") + more];
   });
-  find("groups").replaceChildren(table("Groups of devices whose evidence is alike", [{ name: "group" }, { name: "devices", number: true }, { name: "names" }], rows));
+  find("groups").replaceChildren(table("Groups of devices whose evidence is alike", ["group", "devices.n", "names"], rows));
 }
 
 function showDevices({ devices }) {
@@ -136,7 +113,7 @@ function showDevices({ devices }) {
   const shown = devices.filter((each) => `${each.device} ${each.verdict} ${MEANINGS[each.verdict]}`.toLowerCase().includes(wanted));
   const by = columns[order.column]?.[1];
   if (by) shown.sort((a, b) => compared(by(a), by(b)) * (order.down ? -1 : 1));
-  const heads = columns.map(([name, value, , number]) => ({ name, number, sort: value !== null }));
+  const heads = columns.map(([name, value, , number], k) => value ? sorter(name, k, number) : name);
   const rows = shown.map((each) => columns.map(([, value, format]) => value ? orDash(value(each), format) : format(each)));
   find("devices").replaceChildren(table(`${count(shown.length)} of ${plural(devices.length, "device")}`, heads, rows));
 }
@@ -149,7 +126,7 @@ function compared(a, b) {
 
 function showDropped({ dropped }) {
   const rows = Object.entries(dropped).filter(([, times]) => times).map(([reason, times]) => [reason, count(times)]);
-  find("dropped").replaceChildren(rows.length ? table("Messages by reason", [{ name: "reason" }, { name: "messages", number: true }], rows) : "None.");
+  find("dropped").replaceChildren(rows.length ? table("Messages by reason", ["reason", "messages.n"], rows) : "None.");
 }
 
 // -- the whole --------------------------------------------------------------------------------------------------------

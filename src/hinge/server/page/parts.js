@@ -1,34 +1,8 @@
 // The parts of the page that are words and numbers.
 
+import { make, orDash, table } from "./elements.js";
 import { clock, cost, count, percent } from "./numbers.js";
 import { breakEven, costOf, licenceOf, spanOf, swatch } from "./charts.js";
-
-// -- elements ---------------------------------------------------------------------------------------------------------
-
-/** An element with classes and children, as make("td.number", "17"). */
-function make(what, ...children) {
-  const [name, ...classes] = what.split(".");
-  const element = document.createElement(name);
-  element.className = classes.join(" ");
-  element.append(...children);
-  return element;
-}
-
-/** A table: `heads` are "name" or "name.number"; a row's first cell is its heading. */
-function table(caption, heads, rows) {
-  const kinds = heads.map((head) => head.includes(".") ? ".number" : "");
-  const columns = heads.map((head, k) => {
-    const cell = make(`th${kinds[k]}`, head.split(".")[0]);
-    cell.scope = "col";
-    return cell;
-  });
-  const lines = rows.map((row) => make("tr", ...row.map((value, k) => {
-    const cell = make(k ? `td${kinds[k]}` : "th", value);
-    if (!k) cell.scope = "row";
-    return cell;
-  })));
-  return make("table", make("caption", caption), make("thead", make("tr", ...columns)), make("tbody", ...lines));
-}
 
 /** Fill a place only if that changes something: a screen reader reads anew what is replaced. */
 function fill(place, key, ...children) {
@@ -36,8 +10,6 @@ function fill(place, key, ...children) {
   place.dataset.key = key;
   place.replaceChildren(...children);
 }
-
-const orDash = (value, format) => value === null || value === undefined ? "–" : format(value);
 
 // -- parts ------------------------------------------------------------------------------------------------------------
 
