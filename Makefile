@@ -8,7 +8,8 @@ BIN = $(VENV)/bin
 # Without bytecode, every process of the tests compiles the package, the tests and their plugins anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# What the checks need.
+# What `hinge demo` needs, a quarter of it, and what the checks need.
+DEMO = sim,cli,report,device,server
 EXTRAS = test,sim,parquet,cli,report,plot,device,grpc,litert,openvino,images,server,fleet,broker
 
 # The unit tests: the rest starts processes, needs other programs or takes long.
@@ -21,12 +22,16 @@ help: ## Show this list
 
 venv: $(VENV)/.installed ## Set up the virtual environment
 
-# The stamps .installed and .installed-bench say when the environment last matched the files they depend on.
-$(VENV)/.installed: pyproject.toml constraints.txt
+# The stamps .installed-… say when the environment last matched the files they depend on.
+$(VENV)/.installed-demo: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Hinge needs Python 3.11 or newer, not $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11"; exit 1; }
 	@echo "Setting up $(VENV) (once; a minute or so)"
 	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(DEMO)]'
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.installed-demo
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
@@ -34,7 +39,7 @@ $(VENV)/.installed-bench: $(VENV)/.installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),bench]'
 	@touch $@
 
-demo: $(VENV)/.installed ## Watch a device and an edge server at work on 10 000 images, and write hinge-demo.html
+demo: $(VENV)/.installed-demo ## Watch a device and an edge server at work on 10 000 images, and write hinge-demo.html
 	$(BIN)/hinge demo
 
 test: lint types imports pytest ## Run every check

@@ -1,13 +1,16 @@
 """Files that are written whole or not at all."""
 
+import csv
 import errno
+import io
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike
-from typing import IO
+from pathlib import Path
+from typing import IO, Any
 
 
 @contextmanager
@@ -46,3 +49,26 @@ def replacing(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
         with suppress(OSError):
             os.unlink(part)
         raise
+
+
+def write_whole(files: Mapping[Path, str | bytes]) -> None:
+    """Write files, text in UTF-8: none takes its place before all of them are written.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> write_whole({folder / "a.txt": "one", folder / "b.txt": "two"})
+    >>> sorted(path.name for path in folder.iterdir())
+    ['a.txt', 'b.txt']
+    """
+    with ExitStack() as stack:
+        for path, content in files.items():
+            stream = stack.enter_context(replacing(path))
+            stream.write(content.encode() if isinstance(content, str) else content)
+            stream.flush()  # a full disk is found here, before the first is renamed
+
+
+def write_csv(path: Path, rows: Iterable[Sequence[Any]]) -> None:
+    """Write rows as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    write_whole({path: text.getvalue()})

@@ -6,6 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from hinge._files import replacing, write_whole
 from hinge.errors import InvalidValue
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
@@ -75,7 +76,7 @@ def save(path: Path, title: str, panels: Sequence[Panel]) -> None:
     """Write panels as a page to look into (.html, with plotly), or as a picture (with matplotlib)."""
     check_picture(path)
     if path.suffix.lower() == ".html":
-        path.write_text(document(title, [], [plot("panels", draw(panels))]), encoding="utf-8")
+        write_whole({path: document(title, [], [plot("panels", draw(panels))])})
         return
     from matplotlib.figure import Figure
 
@@ -99,7 +100,8 @@ def save(path: Path, title: str, panels: Sequence[Panel]) -> None:
             axes.text(x, 0.05, words, transform=axes.get_xaxis_transform(), fontsize="small")
         axes.legend(fontsize="small")
     figure.suptitle(title)
-    figure.savefig(path, dpi=150)
+    with replacing(path) as stream:
+        figure.savefig(stream, format=path.suffix[1:].lower(), dpi=150)
 
 
 def document(title: str, about: Sequence[str], body: Sequence[str], style: str = "") -> str:

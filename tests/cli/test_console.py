@@ -1,6 +1,7 @@
 """What commands print."""
 
 import io
+import time
 
 import pytest
 from rich.console import Console
@@ -17,3 +18,36 @@ def test_whoever_watches_is_told_why_it_takes_a_while(
     with console.progress("isotonic on fashion"):
         pass
     assert ("isotonic on fashion: compiling, the first time" in screen.getvalue()) == said
+
+
+def test_without_a_terminal_a_line_now_and_then_says_how_far_it_is(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "EVERY_S", 0.01)
+
+    def printed(text: str) -> bool:
+        end = time.monotonic() + 30
+        said = ""
+        while text not in said and time.monotonic() < end:
+            said += capfd.readouterr().err
+        return text in said
+
+    with console.progress("policies on log.csv") as report:
+        assert printed("policies on log.csv: compiling, the first time (0 s)\n")
+        report(2, 20)
+        assert printed("policies on log.csv: 2 of 20 (")
+        report(40, None, "at every price")
+        assert printed("policies on log.csv, at every price: 40 (")
+    with console.status("compiling") as say:
+        say("hi-lcb on fashion")
+        assert printed("hi-lcb on fashion (")
+
+
+def test_a_program_reads_no_lines_of_progress(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "EVERY_S", 0.001)
+    with console.progress("policies on log.csv", lines=False) as report:
+        report(2, 20)
+        time.sleep(0.05)
+    assert capfd.readouterr().err == ""

@@ -123,9 +123,11 @@ def test_arrays_that_make_no_sense(capsys: Captured, tmp_path: Path) -> None:
 
 def test_arrays_of_other_names_are_said_not_to_be_read(capsys: Captured, tmp_path: Path) -> None:
     path, images, labels = tmp_path / "samples.npz", np.zeros((3, 28, 28), np.uint8), np.zeros(3, int)
-    np.savez(path, x=images, y=labels)
-    assert from_arrays(path).truths == [0, 0, 0]
-    assert capsys.readouterr().err == ""
+    for names in (("x", "y"), ("X_test", "y_test"), ("data", "target")):
+        arrays: dict[str, Any] = dict(zip(names, (images, labels), strict=True))
+        np.savez(path, **arrays)
+        assert from_arrays(path).truths == [0, 0, 0]
+        assert capsys.readouterr().err == ""
     np.savez(path, x_train=images, y_train=labels)
     for wanted_array in (None, "x_train"):
         assert from_arrays(path, wanted_array).truths == []

@@ -1,7 +1,9 @@
 """The C library, built for this machine and called from Python."""
 
 import ctypes
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hinge.embedded.twin import SentinelTwin, Twin
@@ -11,14 +13,20 @@ from tools.boards.targets import HERE, HOST, defines
 SOURCE = HERE / "library.c"
 
 
+@cache
+def _built(*flags: str) -> ctypes.CDLL:
+    """The library with these flags: built once, as it has no state of its own, and kept as long as it is loaded."""
+    with TemporaryDirectory() as folder:
+        HOST.compile(SOURCE, Path(folder, "library.o"), ("-O2", "-fPIC", *flags))
+        HOST.link_shared(Path(folder, "library.o"), Path(folder, "library.so"))
+        return ctypes.CDLL(str(Path(folder, "library.so")))
+
+
 class Library:
     """`hinge.h` with a twin's constants, and a state of its own."""
 
-    def __init__(self, twin: Twin, folder: Path) -> None:
-        path = folder / "library.so"
-        HOST.compile(SOURCE, folder / "library.o", ("-O2", "-fPIC", *defines(twin.constants, *modes_of(twin))))
-        HOST.link_shared(folder / "library.o", path)
-        self._calls = ctypes.CDLL(str(path))
+    def __init__(self, twin: Twin) -> None:
+        self._calls = _built(*defines(twin.constants, *modes_of(twin)))
         self._calls.decide.restype = self._calls.bin_from_int8.restype = ctypes.c_uint8
         sums, bin_fields = _sentinel_fields() if isinstance(twin, SentinelTwin) else _fixed_fields(twin)
         bin_type: Any = type("Bin", (ctypes.Structure,), {"_fields_": bin_fields})
@@ -46,10 +54,8 @@ class Library:
 class ThinLibrary:
     """`hinge.h` as a thin device has it."""
 
-    def __init__(self, bins: int, folder: Path) -> None:
-        HOST.compile(SOURCE, folder / "thin.o", ("-O2", "-fPIC", f"-DHINGE_BINS={bins}", "-DHINGE_THIN"))
-        HOST.link_shared(folder / "thin.o", folder / "thin.so")
-        self._calls = ctypes.CDLL(str(folder / "thin.so"))
+    def __init__(self, bins: int) -> None:
+        self._calls = _built(f"-DHINGE_BINS={bins}", "-DHINGE_THIN")
         self._calls.decide.restype = self._calls.take.restype = ctypes.c_uint8
         bin_fields: Fields = [("left", ctypes.c_uint16), ("granted", ctypes.c_uint16)]
         bin_type: Any = type("Bin", (ctypes.Structure,), {"_fields_": bin_fields})

@@ -26,9 +26,9 @@ FUZZED = 1_000_000 if ALL else 20_000
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> Callable[[Twin], Library]:
+def library() -> Callable[[Twin], Library]:
     need("gcc")
-    return lambda twin: Library(twin, tmp_path)
+    return Library
 
 
 @pytest.mark.parametrize("kind", TWINS)
@@ -244,9 +244,9 @@ def test_sentinel_does_not_learn_a_cost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bins", [1, 16, 255])
-def test_thin_c_decides_as_its_twin_over_random_tables(bins: int, tmp_path: Path) -> None:
+def test_thin_c_decides_as_its_twin_over_random_tables(bins: int) -> None:
     need("gcc")
-    c = ThinLibrary(bins, tmp_path)
+    c = ThinLibrary(bins)
     taken = 0
     for seed in range(5):
         c.clear()
@@ -264,13 +264,13 @@ def test_thin_c_decides_as_its_twin_over_random_tables(bins: int, tmp_path: Path
 
 
 @pytest.mark.parametrize("offload_cost", [0.2, 0.5, 0.8])
-def test_thin_c_accepts_exactly_what_the_servers_policy_licenses(offload_cost: float, tmp_path: Path) -> None:
+def test_thin_c_accepts_exactly_what_the_servers_policy_licenses(offload_cost: float) -> None:
     """With each table at once, the C offloads a sample if and only if Sentinel's own countdown has come to its end.
 
     One that was taken back and is given again, for what other bins have learned, counts from the bin's last audit.
     """
     need("gcc")
-    c, kind, chance = ThinLibrary(16, tmp_path), Kind(Sentinel(16, offload_cost)), np.random.default_rng(7)
+    c, kind, chance = ThinLibrary(16), Kind(Sentinel(16, offload_cost)), np.random.default_rng(7)
     left, accepted, tables = [0] * 16, [0] * 16, 0
     for sample in range(20_000):
         bin = int(16 * chance.beta(3, 1))

@@ -65,7 +65,7 @@ def _seeds() -> list[bytes]:
         seeds.append(_raw("\r\n".join(["200 OK", *headers, "Transfer-Encoding: chunked"]), chunks))
         seeds.append(_raw("\r\n".join(["200 OK", *headers, "Connection: close"]), body))
         seeds.append(_raw("100 Continue", seeds[-3]))
-    error = oip.build_error("no such model").body
+    error = oip.json_message({"error": "no such model"}).body
     return [*seeds, _raw(f"404 Not Found\r\nContent-Length: {len(error)}", error)]
 
 

@@ -157,6 +157,23 @@ def test_s4_data_anywhere_else_is_refused(tmp_path: Path, location: str) -> None
     assert "keeps data in other files" in said
 
 
+@pytest.mark.parametrize("swapped", ["weights.bin", "data"])
+def test_s4_a_link_that_appears_after_the_check_is_not_followed(tmp_path: Path, swapped: str) -> None:
+    folder, secret = tmp_path / "model", tmp_path / "secret"
+    location = "data/weights.bin" if swapped == "data" else swapped
+    for place in (folder / location, secret / "weights.bin"):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(np.ones(1, np.float32).tobytes())
+    file = OnnxFile.read(scaling_by(location, folder / "m.onnx"))
+    (folder / swapped).rename(tmp_path / "aside")
+    (folder / swapped).symlink_to(secret if swapped == "data" else secret / "weights.bin")
+    with pytest.raises(InvalidModel, match="cannot be run"):
+        open_session(file)
+    (folder / swapped).unlink()
+    (tmp_path / "aside").rename(folder / swapped)
+    assert open_session(file).get_outputs()[0].name == "y"
+
+
 def test_s4_a_tensor_that_is_unclear_about_its_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "weights.bin").write_bytes(np.ones(1, np.float32).tobytes())
     path = scaling_by("weights.bin", tmp_path / "m.onnx")

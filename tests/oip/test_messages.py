@@ -45,7 +45,7 @@ def test_the_specifications_request_in_json() -> None:
       {"name" : "input1", "shape" : [ 3 ], "datatype" : "BOOL", "data" : [ true, false, true ]}],
       "outputs" : [ {"name" : "output0"} ] }"""
     request = oip.parse_request({"content-type": "application/json"}, text.encode())
-    assert (request.id, request.outputs, request.wants_binary("output0")) == ("42", {"output0": False}, False)
+    assert (request.id, request.outputs, request.binary) == ("42", {"output0": False}, False)
     np.testing.assert_array_equal(request.inputs["input0"], np.array([[1, 2], [3, 4]], np.uint32), strict=True)
     np.testing.assert_array_equal(request.inputs["input1"], np.array([True, False, True]), strict=True)
     built = oip.build_request(request.inputs, id="42", outputs=["output0"])

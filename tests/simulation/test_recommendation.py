@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from hinge import Sentinel, Trace, UniformBins, load_trace
+from hinge import HILCB, Sentinel, Trace, UniformBins, load_trace
 from hinge.policies import Policy
 from hinge.simulation.evaluate import halves
 from hinge.simulation.recommendation import FEWEST, recommend
+from hinge.simulation.trade import trade
 
 
 def by_hand(trace: Trace, policy: Policy, cost: float) -> tuple[float, float, float]:
@@ -112,3 +113,24 @@ def test_too_few_samples() -> None:
     trace = load_trace("fashion")
     few = {name: column[: FEWEST - 1] for name, column in trace.columns.items()}
     assert recommend(Trace.from_frame(few)) is None
+
+
+def test_a_price_that_is_found_is_that_of_the_trade() -> None:
+    for name in ("fashion", "cifar10-vgg16", "imagenet-mobilenetv2"):
+        gain = trade(name)
+        assert gain.headline is not None
+        assert recommend(name, ["sentinel"]) == (found := recommend(name, ["sentinel"], gain=gain))
+        assert found is not None
+        assert (found.offload_cost, found.price) == (gain.headline.offload_cost, "found")
+
+
+def test_alpha_is_that_of_the_policies_that_have_it() -> None:
+    trace = load_trace("fashion")
+    found = recommend(trace, ["hi-lcb"], 0.1, alpha=0.05)
+    assert found is not None
+    assert found.settings == {"policy": "hi-lcb", "bins": found.bins, "offload_cost": 0.1, "alpha": 0.05}
+    cost, *_ = by_hand(halves(trace, 0)[1], HILCB(bins=found.bins, alpha=0.05, offload_cost=0.1), 0.1)
+    assert found.measured.cost_per_sample == pytest.approx(cost)
+    usual = recommend(trace, ["sentinel"], 0.1, alpha=0.05)
+    assert usual is not None
+    assert "alpha" not in usual.settings

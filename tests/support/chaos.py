@@ -28,8 +28,8 @@ from hinge.oip.messages import (
     InferenceRequest,
     InferenceResponse,
     Message,
-    build_error,
     build_response,
+    json_message,
     parse_request,
     parse_response,
 )
@@ -189,7 +189,7 @@ async def _truncate(exchange: Exchange) -> None:
 
 
 async def _status_500(exchange: Exchange) -> None:
-    await exchange.client.send(http_response(500, build_error("internal error")).raw)
+    await exchange.client.send(http_response(500, json_message({"error": "internal error"})).raw)
 
 
 async def _garbage(exchange: Exchange) -> None:
@@ -239,7 +239,7 @@ def _altered(alter: Alter) -> Callable[[Exchange], Awaitable[None]]:
 
 
 def _nan(request: InferenceRequest, response: InferenceResponse, number: int) -> Message:
-    if any(map(request.wants_binary, response.outputs)):
+    if any(request.outputs.get(name, request.binary) for name in response.outputs):
         outputs = {name: _nan_like(tensor) for name, tensor in response.outputs.items()}
         return build_response(request, outputs, model=response.model)
     message = build_response(request, response.outputs, model=response.model)

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from hinge.cli import console
 from hinge.cli.app import run
 
+console.EVERY_S = None  # on a slow machine, lines of progress would be among what a command says
 INSTALLED = Path(sys.executable).with_name("hinge")
 Captured = pytest.CaptureFixture[str]
 

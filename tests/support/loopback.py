@@ -22,7 +22,6 @@ from hinge.oip.messages import (
     Message,
     ModelMetadata,
     ServerMetadata,
-    build_error,
     build_model_metadata,
     build_response,
     build_server_metadata,
@@ -279,20 +278,20 @@ class OipServer(Loopback):
             return self._infer(request)
         if method == "GET" and path.rstrip("/") in self._pages:
             return http_response(200, self._pages[path.rstrip("/")])
-        return http_response(404, build_error("no such page"))
+        return http_response(404, json_message({"error": "no such page"}))
 
     def _infer(self, request: Http) -> Http:
         self.inferences += 1
         try:
             asked = parse_request(request.headers, request.body, expected=self._inputs)
         except InvalidMessage as error:
-            return http_response(400, build_error(str(error)))
+            return http_response(400, json_message({"error": str(error)}))
         if not self.binary and ("inference-header-content-length" in request.headers or _wants_binary(asked)):
-            return http_response(422, build_error("binary data is not supported"))
+            return http_response(422, json_message({"error": "binary data is not supported"}))
         try:
             return http_response(200, build_response(asked, self.answer(dict(asked.inputs)), model=self._model))
         except Exception as error:  # as servers do
-            return http_response(500, build_error(f"{type(error).__name__}: {error}"))
+            return http_response(500, json_message({"error": f"{type(error).__name__}: {error}"}))
 
 
 def _wants_binary(request: InferenceRequest) -> bool:

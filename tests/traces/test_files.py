@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge._files import replacing
+from hinge._files import replacing, write_whole
 from hinge.errors import InvalidTrace
 from hinge.traces import Trace, files, read_trace, write_trace
 
@@ -338,6 +338,17 @@ def test_a_pipe_is_written_to_and_never_replaced(tmp_path: Path) -> None:
     finally:
         os.close(reader)
     assert pipe.is_fifo()
+
+
+def test_of_several_files_all_are_written_or_none(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "folder" / "other"
+    one.write_text("old")
+    with pytest.raises(FileNotFoundError, match="other"):
+        write_whole({one: "new", other: b"new"})
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("one", "old")]
+    other.parent.mkdir()
+    write_whole({one: "neu", other: "für"})
+    assert (one.read_bytes(), other.read_bytes()) == (b"neu", "für".encode())
 
 
 # Files of strangers

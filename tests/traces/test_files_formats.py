@@ -169,3 +169,17 @@ def test_what_is_only_read_is_not_written(tmp_path: Path, name: str) -> None:
     with pytest.raises(UnknownName, match=r"is read, not written; written are \.csv, \.npz, \.parquet$"):
         write_trace(TRACE, tmp_path / name)
     assert not (tmp_path / name).exists()
+
+
+def test_a_last_line_that_is_cut_is_left_out_and_said(write: Write, caplog: pytest.LogCaptureFixture) -> None:
+    lines = ['{"confidence": 0.9, "local": 1, "remote": 1}\n', '{"confidence": 0.4, "local": 2, "remote": 1}']
+    assert len(read_trace(write("whole.jsonl", "".join(lines)))) == 2
+    assert caplog.text == ""
+    for cut in (1, 20, len(lines[1]) - 1):
+        path = write("cut.jsonl", lines[0] + lines[1][:cut])
+        assert len(read_trace(path)) == 1
+        assert caplog.messages == [f"{path}, line 2: is cut, and left out; is the file being written?"]
+        caplog.clear()
+    for text in (lines[1][:20] + "\n" + lines[0], lines[0] + lines[1][:20] + "\n", lines[1][:20]):
+        with pytest.raises(InvalidTrace, match="is not a JSON object"):  # what a writer has ended, or all there is
+            read_trace(write("damaged.jsonl", text))

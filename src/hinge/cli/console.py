@@ -4,12 +4,13 @@ Text from outside (file names, labels, what a remote says) goes through `hinge.e
 Rich markup: it can neither move the cursor nor flood the terminal.
 """
 
-import csv
 import errno
 import json
 import math
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -22,6 +23,7 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from hinge._files import write_csv
 from hinge._html import PICTURES, Panel, check_picture, save
 from hinge.errors import InvalidValue, printable
 from hinge.simulation import Record, Results, interval
@@ -30,6 +32,7 @@ from hinge.simulation.trade import Trade
 
 INFORMED = ("adahedge-g", "hedge-g", "hil-f", "logistic", "offline", "oracle")
 INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
+EVERY_S: float | None = 10.0  # between two lines of progress, where there is no terminal for a bar
 _LONGEST = 1000  # characters of a line
 
 COLUMNS: tuple[tuple[str, str, str, str | None], ...] = (  # heading, key in JSON, format, key of what follows ±
@@ -58,9 +61,10 @@ err = _Console(stderr=True)
 # -- lines ------------------------------------------------------------------------------------------------------------
 
 
-def say(text: str, style: str | None = None) -> None:
-    """A line on standard output, not wrapped."""
-    out.print(printable(text, _LONGEST), style=style, highlight=False, markup=False, soft_wrap=True)
+def say(text: str, style: str | None = None, prose: bool = False) -> None:
+    """A line on standard output, not wrapped, as it may have a command to copy; prose is, in a terminal."""
+    unbroken = not (prose and out.is_terminal)
+    out.print(printable(text, _LONGEST), style=style, highlight=False, markup=False, soft_wrap=unbroken)
 
 
 def note(text: str, style: str | None = None) -> None:
@@ -127,14 +131,13 @@ def write_curves(path: Path, results: Results, title: str, more: Sequence[Panel]
 
 def _write_csv(path: Path, records: Mapping[str, Record]) -> None:
     fields = ("regret", "realised_regret", "offload_fraction", "accuracy", "cost_per_sample")
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["policy", "time", *(column for field in fields for column in (field, f"{field}_ci95"))])
-        for name, record in records.items():
-            series = [getattr(record, field) for field in fields]
-            for position, time in enumerate(record.times.tolist()):
-                figures = [number for values in series for number in interval(values[:, position])]
-                writer.writerow([name, time, *("" if math.isnan(number) else number for number in figures)])
+    rows: list[list[Any]] = [["policy", "time", *(column for field in fields for column in (field, f"{field}_ci95"))]]
+    for name, record in records.items():
+        series = [getattr(record, field) for field in fields]
+        for position, when in enumerate(record.times.tolist()):
+            figures = [number for values in series for number in interval(values[:, position])]
+            rows.append([name, when, *("" if math.isnan(number) else number for number in figures)])
+    write_csv(path, rows)
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
@@ -181,7 +184,7 @@ def print_trade(trade: Trade, offload_cost: float | None = None) -> None:
     say("")
     print_table(filled)
     say("by rule: cost per sample; saves: of the cheaper of local and remote alone; agrees: with remote", style="dim")
-    say(" ".join(trade.sentences(offload_cost)))
+    say(" ".join(trade.sentences(offload_cost)), prose=True)
 
 
 def _cell(row: Mapping[str, Any], key: str, form: str, spread: str | None) -> str:
@@ -195,21 +198,57 @@ def _cell(row: Mapping[str, Any], key: str, form: str, spread: str | None) -> st
 
 
 @contextmanager
-def progress(label: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A progress bar on standard error if it is a terminal; until the first run is done it says why."""
+def progress(label: str, lines: bool = True) -> Iterator[Callable[..., None]]:
+    """A progress bar on standard error if it is a terminal, else a line now and then, unless a program is reading.
+
+    It is told how much is done, of how much in all, and of what if the work has parts. Until then it says why it waits.
+    """
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     label = printable(label)
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task(f"{label}: compiling, the first time" if numba_installed() else label, total=None)
-        with interruptible():
-            yield lambda done, total: bar.update(task, description=label, completed=done, total=total)
+    waits = f"{label}: compiling, the first time" if numba_installed() else label
+    with (
+        Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar,
+        _now_and_then(waits) if lines else nullcontext() as says,
+        interruptible(),
+    ):
+        task = bar.add_task(waits, total=None)
+
+        def report(done: int, total: int | None, part: str = "") -> None:
+            text = f"{label}{part and f', {part}'}"
+            bar.update(task, description=text, completed=done, total=total)
+            if says:
+                says(f"{text}: {done}{'' if total is None else f' of {total}'}")
+
+        yield report
 
 
 @contextmanager
 def status(label: str) -> Iterator[Callable[[str], None]]:
-    """What is being done now, on standard error if it is a terminal."""
-    with err.status(label) if err.is_terminal else nullcontext() as line, interruptible():
-        yield lambda text: line.update(text) if line else None
+    """What is being done now, on standard error: all of it if that is a terminal, else a line now and then."""
+    with err.status(label) if err.is_terminal else nullcontext() as line, _now_and_then(label) as says, interruptible():
+        yield line.update if line else says
+
+
+@contextmanager
+def _now_and_then(text: str) -> Iterator[Callable[[str], None]]:
+    """Print a line every few seconds, if standard error is no terminal: the text, or what it was last replaced by."""
+    began, ended = time.monotonic(), threading.Event()
+
+    def replace(other: str) -> None:
+        nonlocal text
+        text = other
+
+    def print_lines() -> None:
+        while not ended.wait(EVERY_S):
+            note(f"{text} ({time.monotonic() - began:.0f} s)")
+
+    thread = threading.Thread(target=print_lines, name="hinge-progress", daemon=True)
+    if not err.is_terminal:
+        thread.start()
+    try:
+        yield replace
+    finally:
+        ended.set()
 
 
 @contextmanager

@@ -41,6 +41,7 @@ def legend(outcome: Outcome) -> list[str]:
         f"ms per sample: measured; remote only: {outcome.timing.requests} requests; ≈: by the device's offloads",
     ]
     recorded = f"the live remote's {compared.checked} answers: {compared.differences} not as recorded"
+    recorded += f"; {outcome.timing.requests} of them to measure its time"
     lines.append(recorded + (f"; {compared.elsewhere} samples in another bin" if compared.elsewhere else ""))
     if outcome.faults:
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(outcome.faults.items()))

@@ -27,8 +27,8 @@ from hinge.errors import InvalidModel, InvalidTrace
 from hinge.models.base import OneInput
 from hinge.traces import Trace
 
-_ARRAYS = ("samples", "images", "x")  # what the samples are called in an npz file, if not by the first name in it
-_LABELS = ("labels", "y")
+_ARRAYS = ("samples", "images", "x", "X", "x_test", "X_test", "data")  # the samples in an npz file, else its first
+_LABELS = ("labels", "y", "y_test", "target")
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _GREY, _COLOUR = 1, 3
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from hinge.errors import InvalidTrace
 from hinge.policies import Policy, Target, policy_class, policy_names
 from hinge.simulation.engine import Progress
 from hinge.simulation.evaluate import Evaluation, as_recorded, evaluate
-from hinge.simulation.recommendation import Recommendation, recommend
+from hinge.simulation.recommendation import recommend
 from hinge.simulation.trade import OFFLOAD_COSTS, Trade, trade
 from hinge.traces import Log, Trace, trace_names
 
@@ -70,16 +71,16 @@ def command(
     console.check_out(out)
     recorded = _recorded(trace, _mapping(columns))
     check_settings(write, recorded)
-    names = policies.split(",")
+    names, price = policies.split(","), options.offload_cost(offload_cost)
     settings = options.policy_settings(names, alpha=alpha)
     chosen: list[str | Policy] = [*names]
     if target is not None:
         chosen.append(Target(target, bins=bins, seed=seed))
-    with console.progress(f"policies on {trace}") as report:
+    with console.progress(f"policies on {trace}", lines=not json) as report:
         found = evaluate(
             recorded,
             chosen,
-            options.offload_cost(offload_cost),
+            price,
             bins=bins,
             **settings,
             horizon=horizon,
@@ -89,8 +90,16 @@ def command(
         )
         gain, advice, complete = None, None, found.complete
         try:
-            gain = _trade_of(found, horizon, seed, report) if complete else None
-            advice = _advice(found, names, offload_cost, target, seed, report) if complete else None
+            gain = _trade_of(found, horizon, seed, partial(report, part="at every price")) if complete else None
+            if gain and isinstance(found.trace, Trace):  # a log cannot be replayed
+                told: dict[str, Any] = {"target": target, "bins": bins, "alpha": alpha, "seed": seed, "gain": gain}
+                advice = recommend(
+                    found.trace,
+                    None if names == ["all"] else names,
+                    price if isinstance(price, float) else None,
+                    **told,
+                    progress=partial(report, part="to recommend one"),
+                )
         except KeyboardInterrupt:
             complete = False
     figures, samples = found.figures(), len(found.trace)
@@ -112,6 +121,11 @@ def command(
             order += f", {console.counted(audits, 'audit')} among them" if audits else ""
         by_cost = sorted(figures, key=lambda row: float(row["cost_per_sample"]))
         console.print_figures(f"{trace}: {console.counted(samples, 'sample')}, {order}", by_cost)
+        if found.offload_cost is not None:
+            both = found.trace.offloads if isinstance(found.trace, Log) else found.trace
+            why = " (none was given)" if both.cost is None else " (the mean of the log's)"
+            paid = f"{found.offload_cost:g}{why if price is None else ''}"
+            console.say(f"cost: per sample; an offload costs {paid}, an accepted answer unlike the remote's 1")
         _print_legend(figures)
         _print_labels(found)
         _print_unknown(found)
@@ -208,18 +222,6 @@ def _trade_of(found: Evaluation, horizon: int | None, seed: int, report: Progres
     return trade(found.source, offload_costs=(*OFFLOAD_COSTS, *given), **settings)
 
 
-def _advice(
-    found: Evaluation, names: list[str], price: str | None, target: float | None, seed: int, report: Progress
-) -> Recommendation | None:
-    """What to run; None where that cannot be told, as by a log that cannot be replayed."""
-    if isinstance(found.trace, Log):
-        return None
-    cost, policies = options.offload_cost(price), None if names == ["all"] else names
-    told = cost if isinstance(cost, float) else None
-    settings: dict[str, Any] = {"bins": found.bins.bins, "seed": seed, "progress": report}
-    return recommend(found.trace, policies, told, target=target, **settings)
-
-
 def _print_legend(figures: Sequence[Mapping[str, Any]]) -> None:
     """What the marks in the table mean."""
     if any(row["policy"] in console.INFORMED for row in figures):
@@ -239,7 +241,8 @@ def _print_labels(found: Evaluation) -> None:
     console.say(
         f"By the true labels of {console.counted(labels.disagreements, 'disagreement')}, decide by an offload cost of "
         f"{labels.shifted_cost:.3g} where it is {found.offload_cost:g}: on samples that it was not fitted on, {name} "
-        f"then costs {shifted:.4f} instead of {given:.4f} by the truth."
+        f"then costs {shifted:.4f} instead of {given:.4f} by the truth.",
+        prose=True,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hinge._files import write_whole
 from hinge.cli import console, options
 from hinge.cli.options import UsageError
 from hinge.cli.state import state_in
@@ -108,7 +109,8 @@ def _read(path: Path) -> Policy:
     try:
         return restore(policy_state(state_in(path)))
     except (ValueError, RecursionError) as error:
-        raise InvalidState(f"{path}: holds no state: {error}") from error
+        named = str(error).startswith(f"{path}: ")
+        raise InvalidState(f"{error}" if named else f"{path}: holds no state: {error}") from error
 
 
 def _write(export: Callable[[Path], list[Path]], out: Path, replace: bool, json: bool) -> None:
@@ -118,9 +120,9 @@ def _write(export: Callable[[Path], list[Path]], out: Path, replace: bool, json:
     edited = [path for path, content in files.items() if path.exists() and path.read_bytes() != content]
     if edited and not replace:
         raise UsageError(f"{edited[0]} is there already, with another content: --replace writes over such files")
-    for path, content in files.items():
+    for path in files:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+    write_whole(files)
     if json:
         console.print_json({"out": str(out), "files": [str(path) for path in files]})
         return

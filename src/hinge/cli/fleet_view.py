@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderResult
@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 import hinge
-from hinge.device.metrics import HOST, LoopbackServer
+from hinge.device.metrics import HOST, LoopbackServer, families
 from hinge.errors import printable
 from hinge.fleet.hub import VERDICTS, Hub, Seen, View
 
@@ -165,29 +165,25 @@ class HubCollector(Collector):
         totals, devices = view.totals, view.devices
         values: dict[str, Any] = {
             "hinge_hub_online": view.online,
-            "hinge_hub_devices": totals.verdicts,
+            "hinge_hub_devices{verdict}": totals.verdicts,
             "hinge_hub_devices_online": totals.online,
             "hinge_hub_samples": totals.samples,
             "hinge_hub_offloads": totals.offloads,
             "hinge_hub_received_total": view.received,
             "hinge_hub_published_total": view.published,
-            "hinge_hub_dropped_total": view.dropped,
-            "hinge_hub_failures_total": view.failures,
-            "hinge_hub_device_online": {each.device: each.online for each in devices if each.online is not None},
-            "hinge_hub_device_samples": {each.device: each.samples for each in devices},
-            "hinge_hub_device_offloads": {each.device: each.offloads for each in devices},
-            "hinge_hub_device_agreement": {
+            "hinge_hub_dropped_total{reason}": view.dropped,
+            "hinge_hub_failures_total{kind}": view.failures,
+            "hinge_hub_device_online{device}": {
+                each.device: each.online for each in devices if each.online is not None
+            },
+            "hinge_hub_device_samples{device}": {each.device: each.samples for each in devices},
+            "hinge_hub_device_offloads{device}": {each.device: each.offloads for each in devices},
+            "hinge_hub_device_agreement{device}": {
                 each.device: each.agreement for each in devices if each.agreement is not None
             },
-            "hinge_hub_device_believed": {each.device: each.verdict == "kin" for each in devices},
+            "hinge_hub_device_believed{device}": {each.device: each.verdict == "kin" for each in devices},
         }
-        for described, what in METRICS.items():
-            name, _, label = described.rstrip("}").partition("{")
-            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            family = kind(name, what, labels=[label] if label else [])
-            for key, value in values[name].items() if label else [("", values[name])]:
-                family.add_metric([key] if label else [], float(value))
-            yield family
+        return families(METRICS, values)
 
     def describe(self) -> Iterable[Metric]:
         """Nothing in advance: registering does not read the hub."""

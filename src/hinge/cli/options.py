@@ -168,8 +168,8 @@ RemoteOutput = Annotated[
 Input = Annotated[
     str | None,
     typer.Option(
-        help="The array of an .npz file that goes into the models; without it 'samples', 'images' or 'x'. The true "
-        "labels are in 'labels' or 'y'."
+        help="The array of an .npz file that goes into the models; without it 'samples', 'images', 'X_test' or "
+        "the like. The true labels are in 'labels', 'y', 'y_test' or 'target'."
     ),
 ]
 Labels = Annotated[

@@ -6,6 +6,7 @@ import shlex
 import textwrap
 from pathlib import Path
 
+from hinge._files import write_whole
 from hinge.cli import console
 from hinge.cli.options import UsageError
 from hinge.simulation.recommendation import FEWEST, Recommendation
@@ -20,7 +21,7 @@ def print_recommendation(advice: Recommendation, trace: Trace | Log, write: Path
     samples = "SAMPLES" if known else "--local FILE --remote FILE|URL SAMPLES"
     options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in advice.settings.items())
     console.say("")
-    console.say(str(advice))
+    console.say(str(advice), prose=True)
     if write is None and trace.local is None and advice.target is None:  # files of models are classifiers
         policy = f"build({advice.policy!r}, bins={advice.bins}, offload_cost={advice.offload_cost:g})"
         console.say(f"To run it, in Python: Device(local, remote, {policy}, task=…).")
@@ -47,9 +48,9 @@ def write_settings(path: Path, advice: Recommendation, trace: Trace) -> None:
     """Write the settings for `hinge device --config`, with the models that `hinge record` asked."""
     reason = textwrap.fill(str(advice), 118, initial_indent="# ", subsequent_indent="# ")
     settings = {**_models(trace, path.parent), **advice.settings}
-    with path.open("x", encoding="utf-8") as file:
-        file.write(f"{reason}\n# 'hinge device --config' reads it; paths start from its folder.\n[device]\n")
-        file.writelines(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in settings.items())
+    lines = [reason, "# 'hinge device --config' reads it; paths start from its folder.", "[device]"]
+    lines += (f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in settings.items())
+    write_whole({path: "\n".join([*lines, ""])})
 
 
 def _models(trace: Trace, folder: Path) -> dict[str, str]:

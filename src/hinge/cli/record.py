@@ -1,7 +1,5 @@
 """The command `record`."""
 
-import time
-from collections.abc import Callable
 from contextlib import closing
 from itertools import islice, tee
 from pathlib import Path
@@ -17,8 +15,6 @@ from hinge.confidence import max_softmax
 from hinge.device.record import record
 from hinge.models.base import Recorded
 from hinge.oip.access import read_token
-
-_EVERY_S = 5.0  # between two lines of progress, where there is no terminal for a bar
 
 
 @options.grouped
@@ -78,7 +74,7 @@ def command(
                     deadline_s=deadline_s,
                     out=out,
                     about={f"--{name}": str(value) for name, value in given.items() if value is not None},
-                    progress=_reports(bar, length),
+                    progress=lambda done: bar(done, length),
                 )
             except BaseException as error:
                 for kept in getattr(error, "__notes__", ()):
@@ -93,17 +89,3 @@ def command(
         text += f"; local is right on {trace.local_accuracy:.2%}, remote on {trace.remote_accuracy:.2%}"
     console.say(text)
     console.say(f"What each policy would have cost on them: hinge evaluate {out}")
-
-
-def _reports(bar: Callable[[int, int | None], None], length: int | None) -> Callable[[int], None]:
-    """Show how many samples are done: a bar in a terminal, else a line now and then."""
-    printed_at = time.monotonic()
-
-    def report(done: int) -> None:
-        nonlocal printed_at
-        bar(done, length)
-        if not console.err.is_terminal and time.monotonic() - printed_at >= _EVERY_S:
-            printed_at = time.monotonic()
-            console.note(f"{done}{'' if length is None else f' of {length}'} samples recorded")
-
-    return report

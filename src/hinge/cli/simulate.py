@@ -39,7 +39,7 @@ def command(
     source = Resampled(recorded, UniformBins(bins), costs_for(recorded, cost))
     settings = options.policy_settings([policy], set, alpha=alpha)
     policies = lineup([policy], source, offload_cost=cost, horizon=horizon, seed=seed, **settings)
-    with console.progress(f"{policy} on {trace}") as report:
+    with console.progress(f"{policy} on {trace}", lines=not json) as report:
         results = simulate(policies, source, horizon, runs, seed, progress=report)
     figures = results[policy].summary()
     if out:

@@ -65,7 +65,23 @@ FLEET_METRICS = {  # of a device in a fleet, besides
     "hinge_fleet_budget_ceded_total": "credits ceded to other devices",
     "hinge_fleet_budget_received_total": "credits received from other devices",
 }
-_HELP = {name.partition("{")[0].removesuffix("_total"): text for name, text in (METRICS | FLEET_METRICS).items()}
+
+
+def families(described: Mapping[str, str], values: Mapping[str, Any]) -> Iterator[Metric]:
+    """Metrics for Prometheus by a table of what they mean: a figure each, or by label where the name has one.
+
+    What ends in `_total` only grows.
+
+    >>> [metric.samples for metric in families({"hinge_kin{fleet}": "believed"}, {"hinge_kin{fleet}": {"cams": 3}})]
+    [[Sample(name='hinge_kin', labels={'fleet': 'cams'}, value=3.0, timestamp=None, exemplar=None, ...)]]
+    """
+    for key, what in described.items():
+        name, _, label = key.rstrip("}").partition("{")
+        kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+        family = kind(name, what, labels=[label] if label else [])
+        for part, value in values[key].items() if label else [("", values[key])]:
+            family.add_metric([part] if label else [], float(value))
+        yield family
 
 
 class DeviceCollector(Collector):
@@ -86,35 +102,41 @@ class DeviceCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All figures at one instant."""
-        status, learned = self._device.status, self._device.policy.learned
-        yield _count("hinge_samples", status.samples)
-        yield _count("hinge_offloads", status.answered_by_remote + sum(status.fell_back.values()))
-        yield _count("hinge_local_failures", status.local_failed)
-        yield _counts("hinge_fallbacks", "kind", dict.fromkeys(KINDS, 0) | status.fell_back)
-        yield _count("hinge_agreements", status.agreed)
-        yield _count("hinge_offload_cost", status.offload_cost)
-        yield _count("hinge_labelled", status.labelled)
-        yield _count("hinge_right", status.right)
-        yield _counts("hinge_attempts", "outcome", {each: getattr(status.attempts, each) for each in OUTCOMES})
-        yield _gauge("hinge_breaker_open", status.breaker != "closed")
-        yield _count("hinge_breaker_opened", status.attempts.opened)
-        yield _count("hinge_learned", learned)
-        yield _gauge("hinge_durable", status.on_disk and status.not_durable is None)
-        yield _counts("hinge_alarms", "alarm", status.alarms)
-        if status.fleet is not None:
-            yield _gauge("hinge_fleet_online", status.fleet.online)
-            yield _gauge("hinge_fleet_devices", status.fleet.devices)
-            yield _gauge("hinge_fleet_regions", status.fleet.regions)
-            yield _gauge("hinge_fleet_kin", status.fleet.kin)
-            yield _count("hinge_fleet_sent", status.fleet.sent)
-            yield _count("hinge_fleet_received", status.fleet.received)
-            yield _counts("hinge_fleet_dropped", "reason", status.fleet.dropped)
-            yield _counts("hinge_fleet_failures", "kind", status.fleet.failures)
-            price, credits, ceded, received = status.fleet.budget or (0.0, 0.0, 0, 0.0)
-            yield _gauge("hinge_fleet_price", price)
-            yield _gauge("hinge_fleet_budget_credits", credits)
-            yield _count("hinge_fleet_budget_ceded", ceded)
-            yield _count("hinge_fleet_budget_received", received)
+        status = self._device.status
+        figures = {
+            "hinge_samples_total": status.samples,
+            "hinge_offloads_total": status.answered_by_remote + sum(status.fell_back.values()),
+            "hinge_fallbacks_total{kind}": dict.fromkeys(KINDS, 0) | status.fell_back,
+            "hinge_local_failures_total": status.local_failed,
+            "hinge_agreements_total": status.agreed,
+            "hinge_offload_cost_total": status.offload_cost,
+            "hinge_labelled_total": status.labelled,
+            "hinge_right_total": status.right,
+            "hinge_attempts_total{outcome}": {each: getattr(status.attempts, each) for each in OUTCOMES},
+            "hinge_breaker_open": status.breaker != "closed",
+            "hinge_breaker_opened_total": status.attempts.opened,
+            "hinge_learned_total": self._device.policy.learned,
+            "hinge_durable": status.on_disk and status.not_durable is None,
+            "hinge_alarms_total{alarm}": status.alarms,
+        }
+        yield from families(METRICS, figures)
+        if (fleet := status.fleet) is not None:
+            price, credits, ceded, received = fleet.budget or (0.0, 0.0, 0, 0.0)
+            figures = {
+                "hinge_fleet_online": fleet.online,
+                "hinge_fleet_devices": fleet.devices,
+                "hinge_fleet_regions": fleet.regions,
+                "hinge_fleet_kin": fleet.kin,
+                "hinge_fleet_sent_total": fleet.sent,
+                "hinge_fleet_received_total": fleet.received,
+                "hinge_fleet_dropped_total{reason}": fleet.dropped,
+                "hinge_fleet_failures_total{kind}": fleet.failures,
+                "hinge_fleet_price": price,
+                "hinge_fleet_budget_credits": credits,
+                "hinge_fleet_budget_ceded_total": ceded,
+                "hinge_fleet_budget_received_total": received,
+            }
+            yield from families(FLEET_METRICS, figures)
 
     def describe(self) -> Iterable[Metric]:
         """Nothing in advance: registering does not read the device."""
@@ -212,18 +234,3 @@ class MetricsServer(LoopbackServer):
     def document(self, path: str) -> tuple[str, bytes]:
         """All figures, whatever the path."""
         return CONTENT_TYPE_LATEST, generate_latest(self.registry)
-
-
-def _count(name: str, value: float) -> Metric:
-    return CounterMetricFamily(name, _HELP[name], value=float(value))
-
-
-def _gauge(name: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, _HELP[name], value=float(value))
-
-
-def _counts(name: str, label: str, values: Mapping[str, float]) -> Metric:
-    family = CounterMetricFamily(name, _HELP[name], labels=[label])
-    for key, value in values.items():
-        family.add_metric([key], value)
-    return family

@@ -192,9 +192,9 @@ class MemoryStore:
 
     def warnings(self) -> tuple[str | None, int, str | None]:
         """What the policy cannot keep, how many changes of the world it has found, and `problem`."""
+        problem = self.problem
         with self._lock:
-            warning, changes = self.policy.warning, sum(self.policy.alarms.values())
-        return warning, changes, self.problem
+            return self.policy.warning, sum(self.policy.alarms.values()), problem
 
     def sync(self) -> bool:
         """Bring what was learned to the disk; returns whether it is there."""

@@ -22,7 +22,6 @@ from msgspec import Struct
 
 from hinge._checks import shown
 from hinge.fleet.broker import Broker, BrokerFailed, Connection, Link
-from hinge.fleet.kinship import Kinship, kinship
 from hinge.fleet.member import CLOSE_S, GROWTH, STATUS_S
 from hinge.fleet.messages import (
     MOST_DEVICES,
@@ -41,7 +40,7 @@ from hinge.fleet.messages import (
     source,
     topic,
 )
-from hinge.fleet.pooling import Pool
+from hinge.fleet.pooling import Kinship, Pool, kinship
 from hinge.policies.policy import MOST_SAMPLES
 
 MOST_BINS = 1024

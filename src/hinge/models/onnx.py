@@ -11,6 +11,7 @@ Protocol Buffers messages; the tables below say where in it tensors, nodes and f
 from __future__ import annotations
 
 import mmap
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -152,9 +153,22 @@ class OnnxFile:
         with ExitStack() as stack:
             opened = {}
             for name, path in self.data.items():
-                file = stack.enter_context(path.open("rb"))
+                file = stack.enter_context(open(path, "rb", opener=self._open_in_folder))
                 opened[name] = stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             yield opened
+
+    def _open_in_folder(self, path: str, flags: int) -> int:
+        """Open a file of data step by step from the folder, following no link: one may be new since it was checked."""
+        if os.open not in os.supports_dir_fd:  # Windows, where links need a privilege
+            return os.open(path, flags)
+        folder = self.path.parent.resolve()
+        *below, name = Path(path).relative_to(folder).parts
+        with ExitStack() as stack:
+            at = None
+            for step in (str(folder), *below):
+                at = os.open(step, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+                stack.callback(os.close, at)
+            return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
 
 
 def check_content(content: bytes, owner: str) -> None:

@@ -307,11 +307,6 @@ def build_model_metadata(metadata: ModelMetadata) -> Message:
     return json_message(metadata)
 
 
-def build_error(problem: str) -> Message:
-    """Write what a server answers, beside an HTTP status of 400 or more, where it cannot do as asked."""
-    return json_message({"error": problem})
-
-
 def parse_error(body: bytes) -> str:
     """What a server says is wrong, beside an HTTP status of 400 or more; empty where it does not say.
 
@@ -360,10 +355,6 @@ class InferenceRequest:
     binary: bool = False  # whether outputs that are not named are wanted as binary
     timeout_s: float | None = None  # in which the client wants its answer
     parameters: RequestParameters | None = None
-
-    def wants_binary(self, name: str) -> bool:
-        """Whether that output is to be sent as binary data."""
-        return self.outputs.get(name, self.binary)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,6 @@ The paper's settings are |Φ| = 16, T = 100 000, 100 runs, α = 0.52, and offloa
 0.55. `EXPERIMENTS` lists what there is; an entry computes its `Figure` from the simulations of a `Lab`.
 """
 
-import csv
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hinge._files import write_csv
 from hinge._html import Curve, Panel
 from hinge.bins import UniformBins
 from hinge.policies import HILCB, HedgeHI, HILCBLite, Policy
@@ -53,18 +53,15 @@ class Figure:
 
     def write(self, path: Path) -> None:
         """All numbers, as CSV: a row for each point of each curve, or the table itself."""
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            if self.columns:
-                writer.writerow(self.columns)
-                writer.writerows(self.rows)
-                return
-            writer.writerow(["panel", "curve", "x", "y", "half_width_95"])
-            for panel in self.panels:
-                for curve in panel.curves:
-                    widths = curve.half_width if curve.half_width is not None else [""] * len(curve.x)
-                    for point in zip(curve.x, curve.y, widths, strict=True):
-                        writer.writerow([panel.title, curve.name, *point])
+        if self.columns:
+            write_csv(path, [self.columns, *self.rows])
+            return
+        rows: list[Sequence[Any]] = [["panel", "curve", "x", "y", "half_width_95"]]
+        for panel in self.panels:
+            for curve in panel.curves:
+                widths = curve.half_width if curve.half_width is not None else [""] * len(curve.x)
+                rows += ([panel.title, curve.name, *point] for point in zip(curve.x, curve.y, widths, strict=True))
+        write_csv(path, rows)
 
 
 Progress = Callable[[str], None]

@@ -1,6 +1,5 @@
 """Everything at once: run the experiments, decide the claims, write the files and one self-contained page."""
 
-import csv
 import time
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hinge._checks import did_you_mean
+from hinge._files import write_csv, write_whole
 from hinge._html import document, draw, need_plotly, plot, section
 from hinge.errors import UnknownName
 from hinge.paper.claims import CLAIMS, Claim
@@ -52,7 +52,7 @@ def reproduce(
         f"{scale.runs} runs, horizon {scale.horizon}, 16 bins, α = 0.52 unless said otherwise; shaded: 95 % intervals.",
         f"Found in {time.perf_counter() - start:.0f} s.",
     ]
-    (out / page_name(name)).write_text(page(found, claims, about), encoding="utf-8")
+    write_whole({out / page_name(name): page(found, claims, about)})
     return found, claims
 
 
@@ -62,10 +62,8 @@ def page_name(name: str) -> str:
 
 
 def _write_claims(path: Path, claims: Sequence[Claim]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["claim", "paper", "measured", "holds"])
-        writer.writerows([claim.claim, claim.paper, claim.measured, claim.holds] for claim in claims)
+    rows = ([claim.claim, claim.paper, claim.measured, claim.holds] for claim in claims)
+    write_csv(path, [["claim", "paper", "measured", "holds"], *rows])
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------

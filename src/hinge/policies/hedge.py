@@ -37,6 +37,7 @@ mixability gap summed so far), for N experts in play; the gap of a slot is the m
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from hinge._checks import positive, real, whole
@@ -179,13 +180,18 @@ class ThresholdPolicy(RandomisedPolicy):
         return False  # what an offload reveals is weighed by its probability
 
     def _table(
-        self, horizon: int, defaults: tuple[float, float], learning_rate: float | None, exploration: float | None = None
+        self,
+        horizon: int,
+        rates: Callable[[int], tuple[float, float]],
+        learning_rate: float | None,
+        exploration: float | None = None,
     ) -> ThresholdTable:
         """The table for a known horizon, at the rates that follow from it unless they are given."""
         owner = type(self).__name__
-        self.horizon = horizon
-        self.learning_rate = defaults[0] if learning_rate is None else positive(owner, "learning_rate", learning_rate)
-        self.exploration = defaults[1] if exploration is None else real(owner, "exploration", exploration, 0, 1)
+        self.horizon = whole(owner, "horizon", horizon, 1, FOREVER)
+        rate, share = rates(self.horizon)
+        self.learning_rate = rate if learning_rate is None else positive(owner, "learning_rate", learning_rate)
+        self.exploration = share if exploration is None else real(owner, "exploration", exploration, 0, 1)
         return threshold_table(self.bins, self.offload_cost, self.seed, self.learning_rate, self.exploration)
 
     def offload_probability(self, bin: int) -> float:
@@ -246,6 +252,11 @@ def optimal_rates(complexity: float, horizon: float) -> tuple[float, float]:
     return learning_rate, min(1.0, math.sqrt(learning_rate / 2.0))
 
 
+def full_rates(complexity: float, horizon: float) -> tuple[float, float]:
+    """η = √(8A / T) for full feedback, which needs no exploration."""
+    return math.sqrt(8.0 * complexity / horizon), 0.0
+
+
 FITTED = "fitted"
 
 
@@ -283,15 +294,14 @@ class HedgeHI(ThresholdPolicy):
     ) -> None:
         super().__init__(bins, offload_cost, seed)
         self.complexity = complexity
-        horizon = whole(type(self).__name__, "horizon", horizon, 1, FOREVER)
         self.needs = cost_needs(self.offload_cost)
         if complexity == FITTED:
             self.carried = ("weights", "chances")
-            table = self._table(horizon, fitted_rates(horizon), learning_rate, exploration)
+            table = self._table(horizon, fitted_rates, learning_rate, exploration)
             self.start(table, offloads_hedge, learn_every_offload, reweigh)
         else:
             amount = complexity_of(type(self).__name__, complexity, self.bins, (FITTED,))
-            table = self._table(horizon, optimal_rates(amount, horizon), learning_rate, exploration)
+            table = self._table(horizon, partial(optimal_rates, amount), learning_rate, exploration)
             self.start(table, offloads_hedge, learn_hedge, reweigh)
 
 
@@ -461,10 +471,9 @@ class HedgeG(ThresholdPolicy):
         seed: int = 0,
     ) -> None:
         super().__init__(bins, offload_cost, seed)
-        horizon = whole(type(self).__name__, "horizon", horizon, 1, FOREVER)
-        rate = math.sqrt(8.0 * math.log(self.bins + 1) / horizon)
-        self.start(self._table(horizon, (rate, 0.0), learning_rate), offloads_splitting, learn_all, rebuild_splitting)
-        rebuild_splitting(self.table)
+        table = self._table(horizon, partial(full_rates, math.log(self.bins + 1)), learning_rate)
+        self.start(table, offloads_splitting, learn_all, rebuild_splitting)
+        rebuild_splitting(table)
 
     def offload_probability(self, bin: int) -> float:
         return split_share(self.table, self._checked_bin(bin))
@@ -574,8 +583,7 @@ class HILF(ThresholdPolicy):
         super().__init__(bins, offload_cost, seed)
         self.smallest_gap = smallest_gap
         amount = gap_complexity(type(self).__name__, smallest_gap, self.bins)
-        horizon = whole(type(self).__name__, "horizon", horizon, 1, FOREVER)
-        table = self._table(horizon, (math.sqrt(8.0 * amount / horizon), 0.0), learning_rate)
+        table = self._table(horizon, partial(full_rates, amount), learning_rate)
         interval_prior(table)
         self.start(table, offloads_by_share, learn_all, reweigh)
 
@@ -603,8 +611,7 @@ class HILN(ThresholdPolicy):
         super().__init__(bins, offload_cost, seed)
         self.smallest_gap = smallest_gap
         amount = gap_complexity(type(self).__name__, smallest_gap, self.bins)
-        horizon = whole(type(self).__name__, "horizon", horizon, 1, FOREVER)
         self.needs = cost_needs(self.offload_cost)
-        table = self._table(horizon, optimal_rates(amount, horizon), learning_rate, exploration)
+        table = self._table(horizon, partial(optimal_rates, amount), learning_rate, exploration)
         interval_prior(table)
         self.start(table, offloads_hedge, learn_hedge, reweigh)

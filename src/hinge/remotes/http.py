@@ -13,6 +13,7 @@ import asyncio
 import encodings.idna  # noqa: F401  # getaddrinfo loads it, and caches a failure if no descriptor is left just then
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
@@ -181,7 +182,7 @@ class HttpClient:
         body = request.message.body
         headers = {**self._headers, **request.message.headers}
         if deadline is not None:  # always as many digits: what a request weighs must not depend on the clock
-            headers[TIMEOUT_HEADER] = f"{min(9_999_999, int(1000 * deadline.left())):07d}"
+            headers[TIMEOUT_HEADER] = f"{min(9_999_999, int(1000 * _left(deadline))):07d}"
         if request.method != "GET":
             headers["Content-Length"] = str(len(body))
         head = h11.Request(method=request.method, target=self._prefix + request.path, headers=list(headers.items()))
@@ -464,8 +465,8 @@ def _copy_outcome(done: Future[list[Any]], own: Future[list[Any]]) -> None:
 
 def _left(deadline: Deadline) -> float:
     """Seconds until the deadline; a socket would take 0 for "do not block"."""
-    left = deadline.left()
-    if left == 0:
+    left = deadline.end_s - time.monotonic()
+    if left <= 0:
         raise TimeoutError
     return left
 

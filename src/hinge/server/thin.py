@@ -20,10 +20,11 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from hinge._checks import shown, whole
+from hinge.device.metrics import families
 from hinge.device.store import MemoryStore, SqliteStore
 from hinge.errors import InvalidMessage, InvalidState, InvalidValue, RemoteInvalid
 from hinge.fleet.broker import Broker, Connection, Link
@@ -279,8 +280,8 @@ class ThinFleet(Collector):
     def collect(self) -> Iterator[Metric]:
         """All figures."""
         lines = dict(self._lines)
-        yield GaugeMetricFamily(*_about("hinge_thin_online"), value=float(self._link.online))
-        figures: dict[str, dict[str, float]] = {
+        figures = {
+            "hinge_thin_online": self._link.online,
             "hinge_thin_devices{kind}": {name: line.kind.devices for name, line in lines.items()},
             "hinge_thin_trusted{kind}": {name: len(line.kind.trusted) for name, line in lines.items()},
             "hinge_thin_reports_total{kind}": {name: line.reports for name, line in lines.items()},
@@ -291,17 +292,7 @@ class ThinFleet(Collector):
             "hinge_thin_dropped_total{reason}": dict(self._dropped),
             "hinge_thin_failures_total{kind}": dict(self._link.failures),
         }
-        for name, values in figures.items():
-            family = CounterMetricFamily if "_total" in name else GaugeMetricFamily
-            metric = family(*_about(name), labels=[name.partition("{")[2].rstrip("}")])
-            for label, value in values.items():
-                metric.add_metric([label], value)
-            yield metric
-
-
-def _about(name: str) -> tuple[str, str]:
-    """Name and help text of a metric, as the client library wants them."""
-    return name.partition("{")[0].removesuffix("_total"), THIN_METRICS[name]
+        return families(THIN_METRICS, figures)
 
 
 def _answer(outputs: Tensors, local: int | str) -> Any:

@@ -1,6 +1,7 @@
 """A recommendation: the policy, bins and price that suit a recorded log, tried on samples it was not chosen by.
 
-They are chosen on a random half of the log and measured on the other. The default policy and the bins asked for stay,
+Policy and bins are chosen on a random half of the log and measured on the other; a price that nobody knows is that of
+the trade's headline, on all of it. The default policy and the bins asked for stay,
 unless others are cheaper by more than one standard error, √(c (1 − c) / n) at a cost c on n samples: a smaller
 difference says more about the half than about the policy (Breiman et al., Classification and Regression Trees, 1984).
 """
@@ -38,6 +39,7 @@ class Recommendation:
 
     policy: str
     bins: int
+    alpha: float | None  # of the policies that have it, if it was given
     offload_cost: float
     target: float | None  # the agreement to hold, in place of a price
     price: str  # where the offload cost is from: "given", "recorded", "found" or, where there is none to find, "usual"
@@ -54,13 +56,15 @@ class Recommendation:
         kind = policy_class(self.policy)
         own = not kind.__module__.startswith("hinge.")  # which must be imported
         policy = f"{kind.__module__}:{kind.__name__}" if own else self.policy
-        return {"policy": policy, "bins": self.bins, "offload_cost": self.offload_cost}
+        alpha = {} if self.alpha is None or "alpha" not in kind.settings() else {"alpha": self.alpha}
+        return {"policy": policy, "bins": self.bins, "offload_cost": self.offload_cost, **alpha}
 
     def __str__(self) -> str:
         chosen = f"at an offload cost of {self.offload_cost:g}{_WHY[self.price]}"
         key, said, costs = "agreement", "agree with the remote", ""
+        half = "Policy and bins are chosen on a random half of the log; on the other"
         if self.target is not None:
-            chosen = f"to hold an agreement of {self.target:g}"
+            chosen, half = f"to hold an agreement of {self.target:g}", "On a random half of the log"
         else:
             trade = Trade(self.policy, (self.measured,), (self.local,), (self.remote,), ())
             costs = f", at a cost of {self.measured.cost_per_sample:.4f}, {trade.compared(self.offload_cost)}"
@@ -70,8 +74,8 @@ class Recommendation:
         rules = (self.measured, self.remote, self.local)
         found, remote, local = (f"{100 * getattr(each, key):.1f} %" for each in rules)
         return (
-            f"Recommended: {self.policy}, {self.bins} bins, {chosen}. Chosen on a random half of the log; on the "
-            f"other, {self.samples} samples, {found} of the answers {said} for "
+            f"Recommended: {self.policy}, {self.bins} bins, {chosen}. {half}, {self.samples} samples, "
+            f"{found} of the answers {said} for "
             f"{100 * self.measured.offload_fraction:.0f} % of the remote's calls (remote alone {remote}, local alone "
             f"{local}){costs}."
         )
@@ -88,7 +92,9 @@ def recommend(
     *,
     target: float | None = None,
     bins: int = DEFAULT_BINS,
+    alpha: float | None = None,
     seed: int = 0,
+    gain: Trade | None = None,
     progress: Progress | None = None,
 ) -> Recommendation | None:
     """The policy, of those named, and the bins that suit a log.
@@ -96,12 +102,13 @@ def recommend(
     None where the log has too few samples to tell, or none of the policies can run on a device.
 
     Without `policies`, they are all that a device can run. Without an `offload_cost`, it is the mean of those recorded,
-    or where there are none the highest at which the default policy keeps 90 % of what the remote adds, or else 0.5. A
-    `target` is an agreement to hold in place of a price.
+    or where there are none the highest at which the default policy keeps 90 % of what the remote adds, or else 0.5:
+    the headline of `gain`, the trade on this log, if that is made already. A `target` is an agreement to hold in place
+    of a price. `alpha` is for the policies that have it.
 
     >>> print(recommend("fashion", offload_cost=0.1))
-    Recommended: sentinel, 16 bins, at an offload cost of 0.1. Chosen on a random half of the log; on the other, 5000
-    samples, 95.2 % of the answers are right for 25 % of the remote's calls (remote alone 95.3 %, local alone ...
+    Recommended: sentinel, 16 bins, at an offload cost of 0.1. Policy and bins are chosen on a random half of the log;
+    on the other, 5000 samples, 95.2 % of the answers are right for 25 % of the remote's calls (remote alone 95.3 %, ...
     """
     recorded = as_trace(trace)
     given = [each.strip() for each in policies.split(",")] if isinstance(policies, str) else policies
@@ -109,18 +116,20 @@ def recommend(
     if len(recorded) < FEWEST or (target is None and not names):
         return None
     half, held_out = halves(recorded, seed)
+    told = {} if alpha is None else {"alpha": alpha}
     cost, price = offload_cost, "given"
     if cost is None and recorded.mean_offload_cost is not None:
         cost, price = round(recorded.mean_offload_cost, 4), "recorded"
     elif cost is None:
-        best = trade(half, DEFAULT, bins=bins, seed=seed, progress=progress).headline
+        gain = gain or trade(recorded, DEFAULT, bins=bins, seed=seed, progress=progress)
+        best = gain.headline
         cost, price = (0.5, "usual") if best is None else (best.offload_cost, "found")
 
     def points(names: Sequence[str], part: Trace, bins: int) -> dict[str, Point]:
         """What the policies, and local and remote alone, cost on a part of the log, in its order."""
         source = InOrder(part, UniformBins(bins), FixedCosts(cost))
         built = [each for each in dict.fromkeys((*names, *_ALONE)) if each != Target.name]
-        ready = lineup(built, source, offload_cost=cost, horizon=len(part), seed=seed)
+        ready = lineup(built, source, offload_cost=cost, horizon=len(part), seed=seed, **told)
         if target is not None:
             ready[Target.name] = Target(target, bins=bins, seed=seed)
         played = simulate(ready, source, len(part), 1, seed, times=[len(part)], progress=progress)
@@ -134,7 +143,7 @@ def recommend(
         bins = _choice(by_bins, bins, len(half))
     found = points([name], held_out, bins)
     alone = (found[each] for each in _ALONE)
-    return Recommendation(name, bins, cost, target, price, len(held_out), found[name], *alone)
+    return Recommendation(name, bins, alpha, cost, target, price, len(held_out), found[name], *alone)
 
 
 def _runs_on_a_device(name: str) -> bool:

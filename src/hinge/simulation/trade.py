@@ -164,7 +164,7 @@ class Trade:
                 "remote": f"{remote.cost_per_sample:.4f}",
                 "oracle": f"{oracle.cost_per_sample:.4f}",
                 self.policy: f"{gate.cost_per_sample:.4f}",
-                "saves": f"{saved:.1%}" if saved > -inf else "nothing",
+                "saves": f"{round(saved, 3) + 0.0:.1%}" if saved > -inf else "nothing",  # + 0.0: not -0.0
                 "offloaded": f"{gate.offload_fraction:.1%}",
                 "agrees": f"{gate.agreement:.2%}",
                 **truth,

@@ -32,6 +32,7 @@ import csv
 import gzip
 import io
 import json
+import logging
 import math
 import os
 import re
@@ -73,6 +74,7 @@ from hinge.traces.trace import (
     standard_columns,
 )
 
+_log = logging.getLogger(__name__)
 MAX_BYTES = 2**31  # of a table, unpacked
 MAX_COLUMNS = 2**14
 
@@ -360,14 +362,21 @@ def _fraction_problem(text: str) -> str | None:
 
 
 def read_jsonl(where: str, stream: IO[bytes], reading: Reading = AS_IT_IS) -> Trace | Log:
-    """The trace or log in a file with a JSON object in every line; blank lines and a summary are passed over."""
-    rows, names = [], dict[str, None]()
+    """The trace or log in a file with a JSON object in every line; blank lines and a summary are passed over.
+
+    So is a last line that was cut, as of a log that is being written: a warning says so.
+    """
+    rows: list[dict[str, Any]] = []
+    names: dict[str, None] = {}
     for number, line in enumerate(stream, 1):
         if not line.strip():
             continue
         try:
             row = msgspec.json.decode(line, type=dict)
         except (ValueError, RecursionError) as error:
+            if rows and not line.endswith(b"\n"):
+                _log.warning("%s, line %d: is cut, and left out; is the file being written?", where, number)
+                break
             raise InvalidTrace(f"{where}, line {number}: is not a JSON object ({printable(error)})") from None
         if row.keys() != {"summary"}:  # the last line of `hinge device --json`
             rows.append(row)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge.fleet.kinship import Sums, kinship
+from hinge.fleet.pooling import Sums, kinship
 
 CURVE = np.linspace(0.1, 0.98, 8)
 
