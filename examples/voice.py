@@ -43,7 +43,8 @@ def sound(clip: Path) -> Sound:
         length = round(len(heard) * RATE / stream.getframerate())
     if length < RATE // 100:
         raise ValueError("a clip must have a hundredth of a second at least")
-    return np.fft.irfft(np.fft.rfft(heard), length) * length / len(heard)
+    resampled: Sound = np.fft.irfft(np.fft.rfft(heard), length) * length / len(heard)
+    return resampled
 
 
 # -- recognisers ------------------------------------------------------------------------------------------------------
