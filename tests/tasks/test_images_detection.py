@@ -69,8 +69,8 @@ def test_a_greedy_matching_would_find_fewer_pairs() -> None:
 def test_only_what_is_kept_counts() -> None:
     task, output = Detection(keep=0.65), found(CAT, CLOSE, FAR)
     assert [box["score"] for box in task.answer(output)] == [0.9, 0.7]
-    assert task.confidence(output) == 0.7
-    assert Detection(keep=0.65, measure="mean").confidence(output) == pytest.approx(0.8)
+    assert task.confidence(output) == pytest.approx(0.8)
+    assert Detection(keep=0.65, measure="least").confidence(output) == 0.7
     assert Detection(keep=0.95).confidence(output) == 0.0
 
 

@@ -168,10 +168,10 @@ class BaseDevice(ABC):
             self._store.learn_truth(1.0 - agreed(answer.local, answer.label), gain)
         self._status.labelled(self.task.agreement(answer.label, true))
 
-    def local_failed(self, samples: int, problem: str) -> None:
+    def local_failed(self, samples: int, problem: str | None) -> None:
         """Count samples that the remote alone has answered, as the local model failed. Thread-safe.
 
-        Nothing is decided or learned; what they spent counts against a hard budget.
+        Nothing is decided or learned; what they spent counts against a hard budget. A `problem` raises an alarm.
         """
         self._store.apply(lambda policy: policy.spend(samples))
         self._status.local_failed(samples, problem)

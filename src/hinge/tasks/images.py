@@ -20,7 +20,7 @@ class Detection:
 
         output        a list of objects {"box": [left, top, right, bottom], "label": …, "score": …}
         answer        those whose score is `keep` or more; one without a score counts as sure
-        confidence    the least score of them, or their mean; 0 where nothing was found
+        confidence    the mean of their scores, or the least; 0 where nothing was found
         agreement     F1 = 2 · matched / (local boxes + remote boxes)
 
     Boxes may be matched that have equal labels and an IoU of `overlap` or more. Of all ways to match them one to one,
@@ -34,10 +34,10 @@ class Detection:
     0.667
     """
 
-    def __init__(self, keep: float = 0.5, measure: Literal["least", "mean"] = "least", overlap: float = 0.5) -> None:
+    def __init__(self, keep: float = 0.5, measure: Literal["mean", "least"] = "mean", overlap: float = 0.5) -> None:
         self.keep, self.overlap = real("Detection", "keep", keep, 0, 1), real("Detection", "overlap", overlap, 0, 1)
-        if measure not in ("least", "mean"):
-            raise ValueError(f"Detection: measure must be 'least' or 'mean', got {measure!r}")
+        if measure not in ("mean", "least"):
+            raise ValueError(f"Detection: measure must be 'mean' or 'least', got {measure!r}")
         self.measure = measure
 
     def answer(self, output: Any) -> list[dict[str, Any]]:
@@ -54,7 +54,7 @@ class Detection:
         return [box for box in boxes if box["score"] >= self.keep]
 
     def confidence(self, output: Any) -> float:
-        """The least or mean score of the boxes that are kept; 0 where there is none."""
+        """The mean or least score of the boxes that are kept; 0 where there is none."""
         scores = [box["score"] for box in self.answer(output)]
         if not scores:
             return 0.0
