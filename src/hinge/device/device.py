@@ -30,7 +30,7 @@ from hinge.device.resilience import Breaker, RetryBudget
 from hinge.device.status import Status, StatusTracker
 from hinge.device.store import MemoryStore, SqliteStore
 from hinge.gate import Gate
-from hinge.models.base import LocalModel, as_local
+from hinge.models import LocalModel, as_local
 from hinge.policies.policy import Explanation, Policy, State
 from hinge.remotes.function import for_threads
 from hinge.tasks import Classification, Task
