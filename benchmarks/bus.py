@@ -29,7 +29,7 @@ from hinge import Device, Fleet, Gate, Sentinel, load_trace
 from hinge.fleet import pool
 from hinge.fleet.broker import Broker, Connection
 from hinge.fleet.messages import Peers, build_evidence, identity, subscription, topic
-from hinge.models.base import Recorded
+from hinge.models import Recorded
 from tests.fleet.brokers import Mosquitto
 
 ROUNDS, TIMED_S = 4, 1.0

@@ -24,6 +24,7 @@ SAYS = {
     "own_policy": "regret",
     "own_models": "of the other half right",
     "workers": "2 workers gave ",
+    "voice": "would have cost 60.0.",
 }
 ELSEWHERE = {"device", "chat"}  # want models and servers: tests/docs/test_tutorial.py, tests/interop/test_gateway.py
 
@@ -36,6 +37,19 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.stderr == ""
     assert SAYS[name] in done.stdout
+
+
+def test_the_voice_loop_goes_on_after_a_clip_that_it_cannot_read(tmp_path: Path) -> None:
+    made = [str(clip) for clip in runpy.run_path(str(EXAMPLES / "voice.py"))["synthesised"](tmp_path, count=20)]
+    (tmp_path / "cut.wav").write_bytes(Path(made[0]).read_bytes()[:50])
+    names = "\n".join([made[0], "missing.wav", str(tmp_path / "cut.wav"), *made[1:]])
+    command = [sys.executable, str(EXAMPLES / "voice.py"), "-", "--state", str(tmp_path / "state")]
+    done = subprocess.run(command, input=names, capture_output=True, text=True, timeout=120, check=False)
+    faults, answers = done.stderr.splitlines(), done.stdout.splitlines()
+    assert ["missing.wav: " in faults[0], "cut.wav: " in faults[1], len(faults)] == [True, True, 2]
+    heard = [re.fullmatch(r"\d+-(\w+)\.wav: (\w+), says (local|remote); .*", line) for line in answers[:-2]]
+    assert sum(found[1] == found[2] for found in heard if found) >= 18  # of 20: the noise may drown a tone
+    assert answers[-2].startswith("20 clips, ")
 
 
 def test_every_example_is_run_somewhere() -> None:

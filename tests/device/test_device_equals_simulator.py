@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from hinge import Device, OpenInference, Policy, UniformBins, load_trace, simulate
-from hinge.models.base import Recorded
+from hinge.models import Recorded
 from hinge.server import Server
 from hinge.simulation import lineup, run_seeds
 from hinge.simulation.engine import policy_seed

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from hinge import Answer, AsyncDevice, Device, Isotonic, Policy
-from hinge.models.base import Recorded
+from hinge.models import Recorded
 from hinge.remotes import Deadline, Reply
 from hinge.traces import Trace, load_trace
 

@@ -218,6 +218,15 @@ def test_when_the_local_fails_the_remote_answers_and_nothing_is_learned(failure:
         assert count(served, "hinge_samples_total") == 0
 
 
+def test_a_local_server_that_refuses_a_request_is_not_down(local: ChatStandIn, remote: ChatStandIn) -> None:
+    local.behaviour = "refuse"
+    with gateway(local.base_url, remote.base_url) as served:
+        assert Client(served.url).chat().by == Client(served.url).chat(n=2).by == "remote"
+        with urlopen(f"{served.url}/metrics", timeout=WAIT_S) as page:
+            figures = page.read()
+    assert (b"hinge_local_failures_total 2.0" in figures, b"hinge_alarms_total{" in figures) == (True, False)
+
+
 def test_a_local_answer_without_confidence_is_better_than_none(local: ChatStandIn) -> None:
     local.behaviour = "no logprobs"
     with dead_url() as remote, gateway(local.base_url, remote) as served:
@@ -360,7 +369,8 @@ def test_limits_paths_and_tokens_have_the_same_errors(local: ChatStandIn, remote
     with gateway(local.base_url, remote.base_url, token=token) as served:
         client, shown = Client(served.url), {"authorization": f"Bearer {token}"}
         assert Answer(client.open(b"{}")).json["error"]["code"] == "unauthorised"
-        assert Answer(client.open(b"", "GET", "/v1/none", **shown)).json["error"]["code"] == "unknown"
+        unknown = Answer(client.open(b"{}", path="/v1/embeddings", **shown)).json["error"]
+        assert (unknown["code"], "/v1/chat/completions" in unknown["message"]) == ("unknown", True)
         too_large = Client(served.url).open(b"{}", **shown, **{"content-length": str(2**40)})
         assert (too_large.status, json.loads(too_large.read())["error"]["code"]) == (413, "too large")
         with openai.OpenAI(base_url=f"{served.url}/v1", api_key=token, timeout=WAIT_S) as allowed:

@@ -150,6 +150,11 @@ def test_a_model_without_scores_or_samples_is_refused_at_the_start(edge: str) ->
         gateway(fashion.local_model(), ServedRows(other.url, "remote")).start()
 
 
+def test_grpc_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"ServedRows: url must start with http:// or https://"):
+        ServedRows("grpc://edge:8001", "fashion")
+
+
 def test_who_is_away_at_the_start_is_named() -> None:
     with dead_url() as dead, gateway(fashion.local_model(), ServedRows(dead[:-3], "fashion")) as served:
         assert [*served.away] == ["remote"]
@@ -180,7 +185,7 @@ def test_one_deadline_goes_through_two_gateways(said_by: str, edge: str) -> None
         else:
             with Device(LOCAL, OpenInference(first.url, "m"), policy(), deadline_s=8) as device:
                 assert device.infer(IMAGES[0]).label == 0
-        assert 0 < max(cloud.told_ms) <= 8_000
+        assert 0 < max(cloud.told_ms) <= 0.95 * 8_000  # so that what it answers at the end is in time for the first
 
 
 def test_a_local_server_is_told_half_of_the_time_so_that_the_remote_has_the_rest(edge: str) -> None:

@@ -69,8 +69,13 @@ def test_log_probabilities_are_read_and_removed() -> None:
     ]
     found = completion(message={"role": "assistant", "content": "ab"}, logprobs={"content": tokens}, index=0)
     assert found.output == {"text": "ab", "logprobs": [-0.5, -0.25], "top": [-0.5, -1.0]}
-    assert json.loads(found.body(True))["choices"][0]["logprobs"]["content"] == tokens
-    assert json.loads(found.body(False)) == {
+    wanted = {"logprobs": True, "top_logprobs": 2}
+    assert json.loads(found.body(wanted))["choices"][0]["logprobs"]["content"] == tokens
+    for top in (None, 0, 1):
+        shown = json.loads(found.body({**wanted, "top_logprobs": top}))["choices"][0]["logprobs"]["content"]
+        assert [len(token["top_logprobs"]) for token in shown] == [top or 0, 0]
+        assert [token["logprob"] for token in shown] == [-0.5, -0.25]
+    assert json.loads(found.body({})) == {
         "choices": [{"message": {"role": "assistant", "content": "ab"}, "logprobs": None, "index": 0}],
         "kept": [1.5, None],
     }

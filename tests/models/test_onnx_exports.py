@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 
 from hinge import Device, Gate, OnnxModel
 from hinge.errors import InvalidModel
-from hinge.models.base import Classifier
+from hinge.models import Classifier
 from hinge.remotes import Deadline
 from hinge.remotes.function import FunctionRemote
 from tests.models.exports import (

@@ -26,11 +26,11 @@ from rich.table import Table
 from hinge._files import write_csv
 from hinge._html import PICTURES, Panel, check_picture, save
 from hinge.errors import InvalidValue, printable
+from hinge.policies import policy_class, policy_names
 from hinge.simulation import Record, Results, interval
 from hinge.simulation.kernel import numba_installed
 from hinge.simulation.trade import Trade
 
-INFORMED = ("adahedge-g", "hedge-g", "hil-f", "logistic", "offline", "oracle")
 INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
 EVERY_S: float | None = 10.0  # between two lines of progress, where there is no terminal for a bar
 _LONGEST = 1000  # characters of a line
@@ -165,12 +165,21 @@ def print_table(filled: Table) -> None:
     wide.print(filled, markup=False)
 
 
+def is_informed(policy: str) -> bool:
+    """Whether the policy of that name knows more than a device can.
+
+    >>> is_informed("oracle"), is_informed("sentinel")
+    (True, False)
+    """
+    return policy in policy_names() and policy_class(policy).is_informed()
+
+
 def print_figures(title: str, figures: Sequence[Mapping[str, Any]]) -> None:
     """A table with a row for each policy, and the columns that any of them has."""
     columns = [column for column in COLUMNS if any(row.get(column[1]) is not None for row in figures)]
     filled = table("policy", *(heading for heading, *_ in columns), right=True, title=title)
     for row in figures:
-        name = row["policy"] + (" *" if row["policy"] in INFORMED else "")
+        name = row["policy"] + (" *" if is_informed(row["policy"]) else "")
         filled.add_row(name, *(_cell(row, *column[1:]) for column in columns))
     print_table(filled)
 

@@ -21,7 +21,7 @@ from hinge.device.device import Device
 from hinge.device.reporter import Reporter
 from hinge.device.store import CLOSED
 from hinge.errors import RemoteFailed
-from hinge.models.base import Recorded
+from hinge.models import Recorded
 from hinge.oip.access import read_token
 from hinge.traces import trace_names
 

@@ -40,7 +40,7 @@ from hinge.errors import (
     RemoteUnreachable,
     UnknownName,
 )
-from hinge.models.base import Recorded
+from hinge.models import Recorded
 from hinge.remotes import Deadline, Reply
 from hinge.simulation.evaluate import as_trace
 from hinge.traces import Trace, trace_names

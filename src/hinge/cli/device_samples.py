@@ -24,7 +24,7 @@ from hinge._checks import did_you_mean
 from hinge.cli import console
 from hinge.cli.options import UsageError
 from hinge.errors import InvalidModel, InvalidTrace
-from hinge.models.base import OneInput
+from hinge.models import OneInput
 from hinge.traces import Trace
 
 _ARRAYS = ("samples", "images", "x", "X", "x_test", "X_test", "data")  # the samples in an npz file, else its first

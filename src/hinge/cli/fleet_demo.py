@@ -30,7 +30,7 @@ from hinge.fleet import Verdict
 from hinge.fleet.broker import Broker
 from hinge.fleet.member import Fleet
 from hinge.ledger import Ledger
-from hinge.models.base import Recorded
+from hinge.models import Recorded
 from hinge.policies import Sentinel
 from hinge.policies.policy import Evidence
 from hinge.simulation.fleet import Lie, tell

@@ -88,6 +88,9 @@ def command(
 
     if local is None or remote is None:
         raise UsageError("--local and --remote must name the two servers; see 'hinge gateway --help'")
+    for name, url in (("--local", local), ("--remote", remote)):
+        if url.startswith("grpc://"):
+            raise UsageError(f"{name} {url}: a gateway speaks HTTP; give the server's port for that, as Triton's 8000")
     check_url("--remote", remote)
     tls = certificates.context() if remote.startswith("https://") else None
     if certificates.context() is not None and tls is None and not (joining.fleet or "").startswith("mqtts:"):

@@ -13,7 +13,7 @@ from hinge.cli.device_view import Output
 from hinge.cli.options import UsageError
 from hinge.confidence import max_softmax
 from hinge.device.record import record
-from hinge.models.base import Recorded
+from hinge.models import Recorded
 from hinge.oip.access import read_token
 
 

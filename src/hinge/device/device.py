@@ -30,7 +30,7 @@ from hinge.device.resilience import Breaker, RetryBudget
 from hinge.device.status import Status, StatusTracker
 from hinge.device.store import MemoryStore, SqliteStore
 from hinge.gate import Gate
-from hinge.models.base import LocalModel, as_local
+from hinge.models import LocalModel, as_local
 from hinge.policies.policy import Explanation, Policy, State
 from hinge.remotes.function import for_threads
 from hinge.tasks import Classification, Task
@@ -168,10 +168,10 @@ class BaseDevice(ABC):
             self._store.learn_truth(1.0 - agreed(answer.local, answer.label), gain)
         self._status.labelled(self.task.agreement(answer.label, true))
 
-    def local_failed(self, samples: int, problem: str) -> None:
+    def local_failed(self, samples: int, problem: str | None) -> None:
         """Count samples that the remote alone has answered, as the local model failed. Thread-safe.
 
-        Nothing is decided or learned; what they spent counts against a hard budget.
+        Nothing is decided or learned; what they spent counts against a hard budget. A `problem` raises an alarm.
         """
         self._store.apply(lambda policy: policy.spend(samples))
         self._status.local_failed(samples, problem)

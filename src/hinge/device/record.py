@@ -28,7 +28,7 @@ from hinge._checks import positive, whole
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.device.offload import checked_reply
 from hinge.errors import InvalidModel, InvalidTrace, RemoteFailed, RemoteInvalid, RemoteRefused
-from hinge.models.base import LocalModel, as_local
+from hinge.models import LocalModel, as_local
 from hinge.remotes import Deadline, Remote, Reply, failure_of
 from hinge.remotes.function import as_remote
 from hinge.tasks import Classification, Task

@@ -113,11 +113,12 @@ class StatusTracker:
         with self._lock:
             self._dropped += samples
 
-    def local_failed(self, samples: int, problem: str) -> None:
-        """The remote answered so many samples that have no local answer."""
+    def local_failed(self, samples: int, problem: str | None) -> None:
+        """The remote answered so many samples that have no local answer; a problem needs a person."""
         with self._lock:
             self._local_failed += samples
-        self._alarm("the local model failed, and the remote answered in its place", problem)
+        if problem is not None:
+            self._alarm("the local model failed, and the remote answered in its place", problem)
 
     def labelled(self, right: float) -> None:
         """The true label of an answer was told."""

@@ -131,7 +131,8 @@ class ChatApp(GatedApp):
 
     def error_body(self, refusal: Refusal) -> bytes:
         """A refusal in OpenAI's form."""
-        return error_body(refusal.status, refusal.reason, str(refusal))
+        where = "; a gateway has /v1/chat/completions and /v1/models" if refusal.reason == "unknown" else ""
+        return error_body(refusal.status, refusal.reason, f"{refusal}{where}")
 
     async def close(self) -> None:
         """Close the device, then the connections to the local server."""
@@ -174,7 +175,7 @@ class ChatApp(GatedApp):
 
     async def _gated(self, request: Json, deadline: Deadline) -> Response:
         failures = dict[Source, RemoteFailed]()
-        local, wanted = None, bool(request.get("logprobs"))
+        local = None
         try:
             local = await self._servers["local"].ask(with_logprobs(request), deadline.split(0.5))
             if local.logprobs is None:
@@ -183,26 +184,30 @@ class ChatApp(GatedApp):
                 self._gateway.task.confidence(local.output)
             except (TypeError, ValueError) as error:
                 raise RemoteInvalid(error) from None
-            return await self._decided(Chat(request, local), wanted, deadline)
+            return await self._decided(Chat(request, local), deadline)
         except RemoteFailed as failure:
             failures["local"] = failure
         self._log.write("warning", "not gated", problem=_told(failures))
         try:
             remote = await self._servers["remote"].ask(request, deadline)
-            self.device.local_failed(1, str(failures["local"]))
+            self._count(failures["local"])
             return _response(remote.response.body, because("remote", f"Not gated: {_told(failures)}."))
         except RemoteFailed as failure:
             failures["remote"] = failure
         if local is not None:
-            return _response(local.body(wanted), because("local", f"Not gated: {_told(failures)}."))
+            return _response(local.body(request), because("local", f"Not gated: {_told(failures)}."))
         return _unanswered(failures)
 
-    async def _decided(self, chat: Chat, wanted: bool, deadline: Deadline) -> Response:
+    async def _decided(self, chat: Chat, deadline: Deadline) -> Response:
         answer = await self.device.infer(chat, deadline)
         headers = self.gated([answer])
         if answer.source == "remote" and chat.remote is not None:
             return _response(chat.remote.response.body, headers)
-        return _response(chat.local.body(wanted), headers)
+        return _response(chat.local.body(chat.request), headers)
+
+    def _count(self, failure: RemoteFailed) -> None:
+        """The remote answered in place of the local server; one that refuses a request is not down."""
+        self.device.local_failed(1, None if isinstance(failure, RemoteRefused) else str(failure))
 
     # -- everything else ----------------------------------------------------------------------------------------------
 
@@ -218,8 +223,8 @@ class ChatApp(GatedApp):
                     raw = [(key.encode("latin-1"), value.encode("latin-1")) for key, value in headers.items()]
                     await send({"type": "http.response.start", "status": head.status, "headers": raw})
                     begun = True
-                    if name == "remote" and failures:
-                        self.device.local_failed(1, _told(failures))
+                    if name == "remote" and "local" in failures:
+                        self._count(failures["local"])
                     async for piece in pieces:
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
                     await send({"type": "http.response.body", "body": b""})

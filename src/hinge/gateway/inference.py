@@ -22,6 +22,7 @@ from hinge.device.async_device import AsyncDevice
 from hinge.errors import InvalidMessage, InvalidModel, RemoteFailed, RemoteInvalid, RemoteLate, RemoteRefused
 from hinge.gate import Gate
 from hinge.gateway.application import START_S, GatedApp, Gateway, because
+from hinge.oip.access import check_url
 from hinge.oip.messages import InferenceRequest, Message, ModelMetadata, build_model_metadata
 from hinge.oip.tensors import Tensor, TensorSpec
 from hinge.policies.policy import Policy
@@ -49,7 +50,11 @@ class Row:
 
 
 class ServedRows(OpenInference):
-    """A model on a server, whose answers are a label and a row of each output."""
+    """A model on a server, by HTTP, whose answers are a label and a row of each output."""
+
+    def __new__(cls, url: str, *arguments: Any, **options: Any) -> Any:
+        check_url("ServedRows", url)  # nor gRPC
+        return super().__new__(cls, url, *arguments, **options)
 
     def _answer(self, known: Known, response: Response, id: str, samples: int) -> tuple[list[Any], int]:
         outputs = self._outputs(known, response, id)

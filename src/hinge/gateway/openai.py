@@ -156,13 +156,17 @@ class Completion:
         found: Json = {"text": self.text, "logprobs": self.logprobs, "top": self.top}
         return found | {"cut": True} if self.cut else found
 
-    def body(self, logprobs_wanted: bool) -> bytes:
-        """The answer as the client wants it: without log-probabilities, if only the gateway has asked for them."""
-        if logprobs_wanted or self.logprobs is None:
+    def body(self, request: Json) -> bytes:
+        """The answer as a client wants it: without the log-probabilities for which only the gateway has asked."""
+        wanted, top = request.get("logprobs"), request.get("top_logprobs") or 0
+        if self.logprobs is None or (wanted and with_logprobs(request)["top_logprobs"] == top):
             return self.response.body
         answer = msgspec.json.decode(self.response.body)
         for choice in answer["choices"]:
-            choice["logprobs"] = None
+            if not wanted:
+                choice["logprobs"] = None
+            for token in choice["logprobs"]["content"] if wanted else ():
+                token["top_logprobs"] = token.get("top_logprobs", [])[:top]
         return msgspec.json.encode(answer)
 
 

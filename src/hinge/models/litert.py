@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge._checks import whole
-from hinge.models.base import FileModel, OneInput, Output, check_inputs, choose_outputs, first_line, loading, read_file
+from hinge.models import FileModel, OneInput, Output, check_inputs, choose_outputs, first_line, loading, read_file
 
 
 class LiteRTModel(FileModel):

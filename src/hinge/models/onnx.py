@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from hinge._checks import shown
 from hinge.errors import InvalidMessage, InvalidModel
-from hinge.models.base import FileModel, OneInput, Output, check_inputs, choose_outputs, first_line, loading, read_file
+from hinge.models import FileModel, OneInput, Output, check_inputs, choose_outputs, first_line, loading, read_file
 from hinge.oip.protobuf import fields
 from hinge.oip.tensors import TensorSpec, dtype_of
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hinge.errors import InvalidModel
-from hinge.models.base import FileModel, OneInput, Output, check_inputs, choose_outputs, loading, read_file
+from hinge.models import FileModel, OneInput, Output, check_inputs, choose_outputs, loading, read_file
 from hinge.models.onnx import SMALL_MODEL_BYTES, check_content
 
 if TYPE_CHECKING:

@@ -287,6 +287,11 @@ class Policy(ABC):
         """The policy built from settings that may hold more than it needs."""
         return made(cls, cls, settings)
 
+    @classmethod
+    def is_informed(cls) -> bool:
+        """Whether it knows more than a device can: the truth, labelled history, or how every sample would agree."""
+        return bool(cls.settings() & {"history", "agreement"}) or Need.AGREEMENT in cls.needs
+
     def changed(self, **settings: Any) -> Self:
         """The same policy with another `offload_cost` or `alpha`, and all that it has learned.
 

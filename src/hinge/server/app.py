@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from hinge.server.thin import ThinFleet
 
 LARGE_JSON_BYTES = 32 * 2**10  # reading or writing more would keep other requests waiting for milliseconds
+IN_TIME = 0.95  # of the time that a client waits: an answer at the very end of it would come too late
 LARGE_BYTES = 4 * 2**20  # of binary data
 FLOW_BYTES = 2**16  # beyond which uvicorn stops reading from a connection
 DISCARDED_BYTES = 8 * 2**10  # of a body that is not read, which uvicorn may read and discard
@@ -133,9 +134,10 @@ class Exchange:
         return None if length is None or not length.isdigit() else int(length[:20])
 
     def deadline(self, most_s: float) -> Deadline:
-        """When the client wants its answer, if its proxy or device says so; `most_s` from now at the latest."""
+        """When the answer must leave, `most_s` from now at most, or earlier where the client says how long it waits."""
         told = self.headers.get(b"x-envoy-expected-rq-timeout-ms", b"")
-        return Deadline.after(min(most_s, int(told) / 1000) if told.isdigit() and len(told) < 10 else most_s)
+        left_s = IN_TIME * int(told) / 1000 if told.isdigit() and len(told) < 10 else most_s
+        return Deadline.after(min(most_s, left_s))
 
     @property
     def complete(self) -> bool:

@@ -149,7 +149,8 @@ def recommend(
 def _runs_on_a_device(name: str) -> bool:
     """Whether a policy needs to be told neither what the log alone knows, nor how many samples will come."""
     kind = policy_class(name)
-    return not kind.keeps_budget and not kind.settings() & {"history", "agreement", "horizon"} and not kind.needs
+    told = kind.is_informed() or kind.needs or "horizon" in kind.settings()
+    return not kind.keeps_budget and not told
 
 
 def _choice(costs: Mapping[K, float], usual: K, samples: int) -> K:

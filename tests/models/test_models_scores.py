@@ -7,7 +7,7 @@ import pytest
 
 from hinge.confidence import entropy, logistic, margin, max_probability, max_softmax, temperature
 from hinge.errors import InvalidModel
-from hinge.models.base import WATCHED, Classifier
+from hinge.models import WATCHED, Classifier
 
 
 @pytest.mark.parametrize("classes", [2, 10, 64, 65, 1000])
