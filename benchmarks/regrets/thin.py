@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.workload import image_traces
 from hinge import Sentinel, UniformBins, load_trace
 from hinge.fleet.messages import Table, build_table
 from hinge.fleet.thin import Kind, ThinDevice
 from hinge.simulation.engine import Threads, run_seeds
 from hinge.simulation.fleet import Lie, Pooling, SimulatedFleet, simulate_fleet
 from hinge.simulation.sources import FixedCosts, Resampled
-from hinge.traces import trace_names
 
 BINS, COSTS, HORIZON, GOAL = 16, (0.2, 0.5, 0.8), 10_000, 1.1
 DELAYS = (0, 10, 100)  # samples of the device
@@ -109,7 +109,7 @@ def verdict(what: str, ratios: Sequence[float]) -> str:
 
 
 def report(quick: bool) -> list[str]:
-    traces, costs, runs = (("fashion",), (0.5,), 2) if quick else (tuple(trace_names()), COSTS, 20)
+    traces, costs, runs = (("fashion",), (0.5,), 2) if quick else (tuple(image_traces(synthetic=True)), COSTS, 20)
     cells = {(trace, cost): cell(trace, cost, runs) for trace in traces for cost in costs}
     lines = [
         "## Thin devices",

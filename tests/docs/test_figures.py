@@ -13,6 +13,7 @@ from hinge.device.metrics import DeviceCollector
 from hinge.policies import policy_names
 from hinge.server.live import Reports
 from hinge.server.observability import Metrics
+from hinge.traces import trace_names
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -33,6 +34,9 @@ CHOOSE = {
     for name, cells in rows((ROOT / "docs" / "choose.md").read_text("utf-8")).items()
     if name in policy_names()
 }
+
+
+PAIRS = re.findall(r"^### ([\w-]+)$", (RESULTS / "regret-pairs.md").read_text("utf-8"), re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", CHOOSE)
@@ -103,26 +107,53 @@ def test_the_readme_says_what_is_gained() -> None:
     assert found.sentence in _words("README.md")
 
 
-def test_the_pairs_are_as_good_as_the_page_says() -> None:
+def test_the_readme_says_what_a_language_model_gains() -> None:
+    found = trade("intents-smollm2", machine_code=False)
+    assert found.headline
+    agreed = f"gives {100 * found.headline.agreement:.1f} % of its answers."
+    assert f"{agreed} {found.sentence}" in _words("README.md")
+
+
+def test_the_readme_counts_the_real_traces() -> None:
+    counts = dict(enumerate(("eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen"), 8))
+    real = [name for name in trace_names() if not name.startswith("synthetic-")]
+    assert f" {counts[len(real)]} real traces" in _words("README.md")
+
+
+def test_what_the_pairs_teach_is_what_was_measured() -> None:
     page, text = _words("docs/pairs.md"), (RESULTS / "regret-pairs.md").read_text("utf-8")
-    text = text.partition("### reading-tesseract")[2].partition("\n###")[0]
-    costs = re.findall(r"\| (0\.\d) \|.*\| ([\d.]+) \| [\d.]+ \| \+([\d.]+)% \| (.*) \| ([\d.]+) \| yes \|", text)
-    assert len(costs) == 4
-    assert f"within {max(float(over) for _, _, over, _, _ in costs)} % of the best fixed threshold" in page
-    ratios = [ratio for *_, ratio in costs]
-    assert f"its regret is {min(ratios)} to {max(ratios)} × HI-LCB's" in page
-    ours, sedna = next((cost, re.findall(r"[\d.]{6}", said)) for price, cost, _, said, _ in costs if price == "0.2")
+    intents, reading = (section("regret-pairs.md", name) for name in ("intents-smollm2", "reading-tesseract"))
+    for measure in (intents["answer probability"], reading["mean word score"]):
+        *sixths, last = measure[0].split()
+        assert f"{', '.join(sixths)} and {last}" in page
+    by_first = [intents[measure][4] for measure in intents if measure.startswith(("first-token", "option"))]
+    assert f"a threshold on it costs {intents['answer probability'][4]}." in page
+    assert f"costs {intents['mean token probability'][4]}: it forgives" in page
+    assert f"costs {min(by_first)} to {max(by_first)}." in page
+    assert f"agreement is {intents['option probability'][3]} for the probability of the likeliest option, and" in page
+    assert f"and {intents['answer probability'][3]} for that of the answer" in page
+    assert f"{reading['mean word score'][3]} for the mean and {reading['least word score'][3]} for the least" in page
+    dips = [cells[2] for measures in (intents, reading) for cells in measures.values() if len(cells) == 7]
+    assert set(dips) == {"dips", "–"}
+    ours, sedna = reading["0.2"][2], re.findall(r"[\d.]{6}", reading["0.2"][5])
     assert f"cost {sedna[0]} and {sedna[1]} at an offload cost of 0.2, the default {ours}" in page
-    share, agreed = re.findall(r"\| 0.2 \| ([\d.]+)% \| ([\d.]+)% \|", text)[0]
-    said = f"{float(agreed):.1f} % of the remote's text for {float(share):.0f} % of its calls"
-    assert said in _words("README.md")
+    share, agreed = (float(cell.strip("%")) for cell in reading["0.2"][:2])
+    assert f"{agreed:.1f} % of the remote's text for {share:.0f} % of its calls" in _words("README.md")
     fairly = re.search(r"(\d+) samples have no score.*Threshold ([\d.]+), IBT ([\d.]+) at cost 0.2", text)
     assert fairly
     assert f"In {fairly[1]} lines" in page
     assert f"({fairly[2]} and {fairly[3]})" in page
-    measures = section("regret-pairs.md", "reading-tesseract")
-    assert ", ".join(measures["mean word score"][0].split()[:-1]) + " and 1.00" in page
-    assert f"{measures['mean word score'][3]} for the mean and {measures['least word score'][3]} for the least" in page
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_every_pair_is_on_the_page_as_measured(name: str) -> None:
+    page, measured = rows((ROOT / "docs" / "pairs.md").read_text("utf-8")), section("regret-pairs.md", name)
+    costs = [measured[cost] for cost in ("0.1", "0.2", "0.3", "0.5")]
+    share, agreed, *_ = (float(cell.strip("%")) for cell in measured["0.2"][:2])
+    over = [float(cells[4].strip("+%")) for cells in costs]
+    ratios = [float(cells[6]) for cells in costs]
+    said = [f"{share:.0f} %", f"{agreed:.1f} %", f"{min(over)} to {max(over)} %", f"{min(ratios)} to {max(ratios)} ×"]
+    assert page[name] == [*said, measured["0.2"][2], measured["0.2"][5]]
 
 
 def test_what_is_no_answer_costs_what_was_measured() -> None:
