@@ -135,6 +135,20 @@ def test_what_the_pairs_teach_is_what_was_measured() -> None:
     assert f"{reading['mean word score'][3]} for the mean and {reading['least word score'][3]} for the least" in page
     dips = [cells[2] for measures in (intents, reading) for cells in measures.values() if len(cells) == 7]
     assert set(dips) == {"dips", "–"}
+    speech = section("regret-pairs.md", "speech-pocketsphinx")
+    for name, says in (("share of likelihood", "rises with agreement"), ("path probability", "does not")):
+        *sixths, last = speech[name][0].split()
+        assert f"{says}: {', '.join(sixths)} and {last}" in page
+    path, best = (
+        f"{speech[name][4]} {speech[name][6]}".split() for name in ("path probability", "share of likelihood")
+    )
+    assert f"costs {path[0]}; Sentinel decides bin by bin and costs {path[1]}." in page
+    assert f"With the share it is {best[0]} and {best[1]}" in page
+    falls = {name for name, cells in speech.items() if len(cells) == 7 and cells[2].startswith("bin")}
+    assert falls == {"path probability", "likelihood", "likelihood over any phones'"}
+    over = [speech[cost][4].strip("+%") for cost in ("0.2", "0.3")]
+    assert f"costs {over[0]} % and {over[1]} % more than the best threshold at offload costs of 0.2 and 0.3" in page
+    assert f"its regret at 0.2 is {speech['sentinel'][0].partition(' ')[0]} in 100 000 samples" in page
     ours, sedna = reading["0.2"][2], re.findall(r"[\d.]{6}", reading["0.2"][5])
     assert f"cost {sedna[0]} and {sedna[1]} at an offload cost of 0.2, the default {ours}" in page
     share, agreed = (float(cell.strip("%")) for cell in reading["0.2"][:2])
