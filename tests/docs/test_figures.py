@@ -13,7 +13,7 @@ from hinge.device.metrics import DeviceCollector
 from hinge.policies import policy_names
 from hinge.server.live import Reports
 from hinge.server.observability import Metrics
-from hinge.traces import trace_names
+from hinge.traces import load_trace, trace_names
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -122,7 +122,14 @@ def test_the_readme_counts_the_real_traces() -> None:
 
 def test_what_the_pairs_teach_is_what_was_measured() -> None:
     page, text = _words("docs/pairs.md"), (RESULTS / "regret-pairs.md").read_text("utf-8")
-    intents, reading = (section("regret-pairs.md", name) for name in ("intents-smollm2", "reading-tesseract"))
+    missed = re.findall(r"\| (0\.\d) \|.* \+([\d.]+%) .* ([\d.]+) \| \*\*not ([\w-]+)\*\*", text)
+    above = [(cost, over) for cost, over, _, goal in missed if goal == "threshold"]
+    assert above == [("0.2", "2.1%"), ("0.2", "2.0%"), ("0.3", "2.4%")]
+    first, second, third = (ratio for cost, _, ratio, goal in missed if (cost, goal) == ("0.5", "HI-LCB"))
+    assert f"HI-LCB's at 0.5, by arithmetic ({first} ×), intents ({second} ×) and speech ({third} ×)." in page
+    assert len(missed) == 6
+    pairs = {name: section("regret-pairs.md", name) for name in PAIRS}
+    intents, reading, speech = (pairs[name] for name in ("intents-smollm2", "reading-tesseract", "speech-pocketsphinx"))
     for measure in (intents["answer probability"], reading["mean word score"]):
         *sixths, last = measure[0].split()
         assert f"{', '.join(sixths)} and {last}" in page
@@ -133,26 +140,30 @@ def test_what_the_pairs_teach_is_what_was_measured() -> None:
     assert f"agreement is {intents['option probability'][3]} for the probability of the likeliest option, and" in page
     assert f"and {intents['answer probability'][3]} for that of the answer" in page
     assert f"{reading['mean word score'][3]} for the mean and {reading['least word score'][3]} for the least" in page
-    dips = [cells[2] for measures in (intents, reading) for cells in measures.values() if len(cells) == 7]
-    assert set(dips) == {"dips", "–"}
-    speech = section("regret-pairs.md", "speech-pocketsphinx")
     for name, says in (("share of likelihood", "rises with agreement"), ("path probability", "does not")):
         *sixths, last = speech[name][0].split()
         assert f"{says}: {', '.join(sixths)} and {last}" in page
-    path, best = (
-        f"{speech[name][4]} {speech[name][6]}".split() for name in ("path probability", "share of likelihood")
-    )
-    assert f"costs {path[0]}; Sentinel decides bin by bin and costs {path[1]}." in page
-    assert f"With the share it is {best[0]} and {best[1]}" in page
-    falls = {name for name, cells in speech.items() if len(cells) == 7 and cells[2].startswith("bin")}
-    assert falls == {"path probability", "likelihood", "likelihood over any phones'"}
-    over = [speech[cost][4].strip("+%") for cost in ("0.2", "0.3")]
-    assert f"costs {over[0]} % and {over[1]} % more than the best threshold at offload costs of 0.2 and 0.3" in page
-    assert f"its regret at 0.2 is {speech['sentinel'][0].partition(' ')[0]} in 100 000 samples" in page
+    heard = [cells[4:] for cells in speech.values() if len(cells) == 7 and cells[4].startswith("0.")]
+    assert f"costs {heard[0][0]} and the default {heard[0][2]}, less than anything costs with the other four" in page
+    assert len(heard) == 5
+    assert max(heard[0]) < min(min(each) for each in heard[1:])
+    *_, before, last = speech["path probability"][0].split()
+    assert f"path probability the surest sixth agrees {last}, the one before {before}" in page
+    threshold, isotonic, default = speech["path probability"][4:]
+    assert f"costs {threshold}, Isotonic, which counts on a curve that never falls, {isotonic}, and the default" in page
+    assert f"and the default {default}, as" in page
+    assert speech["path probability"][2].startswith("bin")
+    own = [(measures, load_trace(name).about["confidence"]) for name, measures in pairs.items()]
+    assert [measures[name][2] for measures, name in own] == ["–"] * len(own)
+    sums = pairs["arithmetic-smollm2"]
+    assert f"surest it agrees {sums['mean token probability'][0].split()[-1]}." in page
+    assert [sums[cost][0] for cost in ("0.1", "0.2")] == ["100.0%"] * 2
+    assert f"{sums['0.2'][5].split()[-1]} at 0.2, three times as much" in page
     ours, sedna = reading["0.2"][2], re.findall(r"[\d.]{6}", reading["0.2"][5])
     assert f"cost {sedna[0]} and {sedna[1]} at an offload cost of 0.2, the default {ours}" in page
     share, agreed = (float(cell.strip("%")) for cell in reading["0.2"][:2])
     assert f"{agreed:.1f} % of the remote's text for {share:.0f} % of its calls" in _words("README.md")
+    text = text.partition("### reading-tesseract")[2]
     fairly = re.search(r"(\d+) samples have no score.*Threshold ([\d.]+), IBT ([\d.]+) at cost 0.2", text)
     assert fairly
     assert f"In {fairly[1]} lines" in page
