@@ -143,7 +143,10 @@ def test_what_the_pairs_teach_is_what_was_measured() -> None:
     for name, says in (("share of likelihood", "rises with agreement"), ("path probability", "does not")):
         *sixths, last = speech[name][0].split()
         assert f"{says}: {', '.join(sixths)} and {last}" in page
-    heard = [cells[4:] for cells in speech.values() if len(cells) == 7 and cells[4].startswith("0.")]
+    five = [cells for cells in speech.values() if len(cells) == 7 and cells[4].startswith("0.")]
+    heard, calibrated = [cells[4:] for cells in five], min(five, key=lambda cells: float(cells[3]))
+    assert calibrated == speech["likelihood over any phones'"]
+    assert f"that of any phones, they cost {calibrated[4]} and {calibrated[6]}" in page
     assert f"costs {heard[0][0]} and the default {heard[0][2]}, less than anything costs with the other four" in page
     assert len(heard) == 5
     assert max(heard[0]) < min(min(each) for each in heard[1:])
