@@ -184,6 +184,21 @@ def test_every_pair_is_on_the_page_as_measured(name: str) -> None:
     assert page[name] == [*said, measured["0.2"][2], measured["0.2"][5]]
 
 
+def test_what_detectors_teach_is_what_was_measured() -> None:
+    page, objects = _words("docs/pairs.md"), section("regret-pairs.md", "objects-yolox")
+    mean, least, product = (objects[name] for name in ("mean score", "least score", "product of the scores"))
+    *sixths, last = mean[0].split()
+    assert f"photographs agree {', '.join(sixths)} and {last}" in page
+    assert f"by {mean[3]}, the least score by {least[3]}" in page
+    assert f"costs {mean[4]}, on the least score {least[4]}, and on the product of all scores" in page
+    assert f"as much doubt, {product[4]}" in page
+    assert [cells[2] for cells in (mean, least, product)] == ["–"] * 3
+    text = (RESULTS / "regret-pairs.md").read_text("utf-8").partition("### objects-yolox")[2]
+    nothing = re.search(r"(\d+) samples have no score, and agree ([\d.]+)\.", text)
+    assert nothing
+    assert f"In {nothing[1]} of them it saw nothing even at a score of 0.25, and they agree {nothing[2]}" in page
+
+
 def test_what_is_no_answer_costs_what_was_measured() -> None:
     page, table = _words("docs/tasks.md"), (RESULTS / "regret-nothing.md").read_text("utf-8")
     head, _, *settings = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("|")]
