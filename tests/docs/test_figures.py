@@ -140,6 +140,16 @@ def test_what_the_pairs_teach_is_what_was_measured() -> None:
     assert f"agreement is {intents['option probability'][3]} for the probability of the likeliest option, and" in page
     assert f"and {intents['answer probability'][3]} for that of the answer" in page
     assert f"{reading['mean word score'][3]} for the mean and {reading['least word score'][3]} for the least" in page
+    for name, says in (("share of likelihood", "rises with agreement"), ("path probability", "does not")):
+        *sixths, last = speech[name][0].split()
+        assert f"{says}: {', '.join(sixths)} and {last}" in page
+    five = [cells for cells in speech.values() if len(cells) == 7 and cells[4].startswith("0.")]
+    heard, calibrated = [cells[4:] for cells in five], min(five, key=lambda cells: float(cells[3]))
+    assert calibrated == speech["likelihood over any phones'"]
+    assert f"that of any phones, they cost {calibrated[4]} and {calibrated[6]}" in page
+    assert f"costs {heard[0][0]} and the default {heard[0][2]}, less than anything costs with the other four" in page
+    assert len(heard) == 5
+    assert max(heard[0]) < min(min(each) for each in heard[1:])
     *_, before, last = speech["path probability"][0].split()
     assert f"path probability the surest sixth agrees {last}, the one before {before}" in page
     threshold, isotonic, default = speech["path probability"][4:]
