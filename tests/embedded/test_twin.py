@@ -30,8 +30,7 @@ from hinge.embedded.twin import (
 from hinge.policies import FOREVER, Sentinel
 from hinge.simulation import Record
 from hinge.simulation.sources import BimodalCosts, FixedCosts, Resampled
-from hinge.traces import trace_names
-from tools.fixed_point import differing_sentinels
+from tools.fixed_point import YES_OR_NO, differing_sentinels
 
 PAIRS: list[tuple[Callable[..., Policy], Callable[..., Policy]]] = [(HILCBLite, LiteTwin), (HILCB, MonotoneTwin)]
 counts = st.integers(1, 65535).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n)))
@@ -160,10 +159,6 @@ def test_costs_at_the_ends(offload_cost: float, threshold: int) -> None:
         if one.offload:
             twin.learn(one, agreed=True)
             policy.learn(other, agreed=True)
-
-
-# On a microcontroller agreement is yes or no: the traces in which it is a number are none of its.
-YES_OR_NO = [name for name in trace_names() if load_trace(name).agreed.dtype == np.bool_]
 
 
 @pytest.mark.parametrize("name", YES_OR_NO)
