@@ -114,8 +114,7 @@ def decisions(report: Report, length: int, repetitions: int) -> dict[int, dict[s
             "hi-lcb": HILCB(bins, ALPHA, COST),
         }
         actions: dict[str, Callable[[], object]] = {
-            name: partial(run_kernel, policy, source, chunks)
-            for name, policy in policies.items()
+            name: partial(run_kernel, policy, source, chunks) for name, policy in policies.items()
         }
         for name, monotone in (("literal hi-lcb-lite", False), ("literal hi-lcb", True)):
             actions[name] = partial(run_literal, chunks, bins, monotone)
@@ -145,8 +144,7 @@ def whole_simulations(length: int, repetitions: int) -> dict[int, dict[str, floa
         source = setting(bins)
         policies = lineup(["oracle", "hi-lcb-lite", "hi-lcb"], source, offload_cost=COST, horizon=length)
         actions: dict[str, Callable[[], object]] = {
-            name: partial(simulate, [policy], source, length, executor=Threads(1))
-            for name, policy in policies.items()
+            name: partial(simulate, [policy], source, length, executor=Threads(1)) for name, policy in policies.items()
         }
         found[bins] = {name: best / length * 1e9 for name, (best, _) in best_times(actions, repetitions).items()}
     return found
@@ -157,8 +155,7 @@ def scaling(length: int, repetitions: int) -> float:
     source = setting(16)
     policies = lineup(["hi-lcb", "hi-lcb-lite", "kl"], source, offload_cost=COST, horizon=length)
     actions: dict[str, Callable[[], object]] = {
-        str(count): partial(simulate, policies, source, length, 8, executor=Threads(count))
-        for count in (1, 2)
+        str(count): partial(simulate, policies, source, length, 8, executor=Threads(count)) for count in (1, 2)
     }
     times = best_times(actions, repetitions)
     return times["1"][0] / times["2"][0]

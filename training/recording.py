@@ -71,6 +71,8 @@ class Weights:
 
 def checked(path: Path, sha256: str) -> Path:
     """The file, or the folder of files, taken in order of their names, if the content is the expected one."""
+    if not path.exists():
+        raise SystemExit(f"{path}: there is no such file or folder; training/README.md says where it comes from")
     digest = hashlib.sha256()
     for file in sorted(path.iterdir()) if path.is_dir() else [path]:
         with file.open("rb") as stream:

@@ -4,12 +4,14 @@
 
 Six speakers say each digit fifty times, in 8 kHz; the clips come in an order shuffled with a fixed seed. Both models
 must name one of the ten: PocketSphinx by its grammar, Whisper by the likeliest of their tokens in the place of the
-first. Whisper is given five seconds, not its usual thirty, as no clip has more than 2.3.
+first. Whisper is given five seconds, not its usual thirty, as no clip has more than 2.3. PocketSphinx adapts from clip
+to clip, as on a device: its figures are the same again only if it is recorded in one go.
 """
 
 import random
 import wave
 from collections.abc import Callable
+from itertools import islice
 from math import exp, fsum
 from pathlib import Path
 from typing import Any
@@ -76,8 +78,8 @@ def local() -> Callable[[Path], Any]:
         if best is None or not best.hypstr:
             return {"digit": None}
         likely: dict[str, float] = {}
-        for _, path in zip(range(PATHS), words.nbest(), strict=False):
-            if path is None:
+        for path in islice(words.nbest(), PATHS):
+            if path is None:  # there are no more
                 break
             likely.setdefault(path.hypstr, round(log.log_to_ln(log.log(path.score)), 4))
         return {

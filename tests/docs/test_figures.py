@@ -13,7 +13,7 @@ from hinge.device.metrics import DeviceCollector
 from hinge.policies import policy_names
 from hinge.server.live import Reports
 from hinge.server.observability import Metrics
-from hinge.traces import trace_names
+from hinge.traces import load_trace, trace_names
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -122,7 +122,14 @@ def test_the_readme_counts_the_real_traces() -> None:
 
 def test_what_the_pairs_teach_is_what_was_measured() -> None:
     page, text = _words("docs/pairs.md"), (RESULTS / "regret-pairs.md").read_text("utf-8")
-    intents, reading = (section("regret-pairs.md", name) for name in ("intents-smollm2", "reading-tesseract"))
+    missed = re.findall(r"\| (0\.\d) \|.* \+([\d.]+%) .* ([\d.]+) \| \*\*not ([\w-]+)\*\*", text)
+    above = [(cost, over) for cost, over, _, goal in missed if goal == "threshold"]
+    assert above == [("0.2", "2.1%"), ("0.2", "2.0%"), ("0.3", "2.4%")]
+    first, second, third = (ratio for cost, _, ratio, goal in missed if (cost, goal) == ("0.5", "HI-LCB"))
+    assert f"HI-LCB's at 0.5, by arithmetic ({first} ×), intents ({second} ×) and speech ({third} ×)." in page
+    assert len(missed) == 6
+    pairs = {name: section("regret-pairs.md", name) for name in PAIRS}
+    intents, reading, speech = (pairs[name] for name in ("intents-smollm2", "reading-tesseract", "speech-pocketsphinx"))
     for measure in (intents["answer probability"], reading["mean word score"]):
         *sixths, last = measure[0].split()
         assert f"{', '.join(sixths)} and {last}" in page
@@ -133,12 +140,33 @@ def test_what_the_pairs_teach_is_what_was_measured() -> None:
     assert f"agreement is {intents['option probability'][3]} for the probability of the likeliest option, and" in page
     assert f"and {intents['answer probability'][3]} for that of the answer" in page
     assert f"{reading['mean word score'][3]} for the mean and {reading['least word score'][3]} for the least" in page
-    dips = [cells[2] for measures in (intents, reading) for cells in measures.values() if len(cells) == 7]
-    assert set(dips) == {"dips", "–"}
+    for name, says in (("share of likelihood", "rises with agreement"), ("path probability", "does not")):
+        *sixths, last = speech[name][0].split()
+        assert f"{says}: {', '.join(sixths)} and {last}" in page
+    five = [cells for cells in speech.values() if len(cells) == 7 and cells[4].startswith("0.")]
+    heard, calibrated = [cells[4:] for cells in five], min(five, key=lambda cells: float(cells[3]))
+    assert calibrated == speech["likelihood over any phones'"]
+    assert f"that of any phones, they cost {calibrated[4]} and {calibrated[6]}" in page
+    assert f"costs {heard[0][0]} and the default {heard[0][2]}, less than anything costs with the other four" in page
+    assert len(heard) == 5
+    assert max(heard[0]) < min(min(each) for each in heard[1:])
+    *_, before, last = speech["path probability"][0].split()
+    assert f"path probability the surest sixth agrees {last}, the one before {before}" in page
+    threshold, isotonic, default = speech["path probability"][4:]
+    assert f"costs {threshold}, Isotonic, which counts on a curve that never falls, {isotonic}, and the default" in page
+    assert f"and the default {default}, as" in page
+    assert speech["path probability"][2].startswith("bin")
+    own = [(measures, load_trace(name).about["confidence"]) for name, measures in pairs.items()]
+    assert [measures[name][2] for measures, name in own] == ["–"] * len(own)
+    sums = pairs["arithmetic-smollm2"]
+    assert f"surest it agrees {sums['mean token probability'][0].split()[-1]}." in page
+    assert [sums[cost][0] for cost in ("0.1", "0.2")] == ["100.0%"] * 2
+    assert f"{sums['0.2'][5].split()[-1]} at 0.2, three times as much" in page
     ours, sedna = reading["0.2"][2], re.findall(r"[\d.]{6}", reading["0.2"][5])
     assert f"cost {sedna[0]} and {sedna[1]} at an offload cost of 0.2, the default {ours}" in page
     share, agreed = (float(cell.strip("%")) for cell in reading["0.2"][:2])
     assert f"{agreed:.1f} % of the remote's text for {share:.0f} % of its calls" in _words("README.md")
+    text = text.partition("### reading-tesseract")[2]
     fairly = re.search(r"(\d+) samples have no score.*Threshold ([\d.]+), IBT ([\d.]+) at cost 0.2", text)
     assert fairly
     assert f"In {fairly[1]} lines" in page
@@ -154,6 +182,21 @@ def test_every_pair_is_on_the_page_as_measured(name: str) -> None:
     ratios = [float(cells[6]) for cells in costs]
     said = [f"{share:.0f} %", f"{agreed:.1f} %", f"{min(over)} to {max(over)} %", f"{min(ratios)} to {max(ratios)} ×"]
     assert page[name] == [*said, measured["0.2"][2], measured["0.2"][5]]
+
+
+def test_what_detectors_teach_is_what_was_measured() -> None:
+    page, objects = _words("docs/pairs.md"), section("regret-pairs.md", "objects-yolox")
+    mean, least, product = (objects[name] for name in ("mean score", "least score", "product of the scores"))
+    *sixths, last = mean[0].split()
+    assert f"photographs agree {', '.join(sixths)} and {last}" in page
+    assert f"by {mean[3]}, the least score by {least[3]}" in page
+    assert f"costs {mean[4]}, on the least score {least[4]}, and on the product of all scores" in page
+    assert f"as much doubt, {product[4]}" in page
+    assert [cells[2] for cells in (mean, least, product)] == ["–"] * 3
+    text = (RESULTS / "regret-pairs.md").read_text("utf-8").partition("### objects-yolox")[2]
+    nothing = re.search(r"(\d+) samples have no score, and agree ([\d.]+)\.", text)
+    assert nothing
+    assert f"In {nothing[1]} of them it saw nothing even at a score of 0.25, and they agree {nothing[2]}" in page
 
 
 def test_what_is_no_answer_costs_what_was_measured() -> None:

@@ -27,6 +27,7 @@ from hinge.oip.messages import (
     ModelMetadata,
     ServerMetadata,
     check_count,
+    check_names,
     check_unique,
     limited,
 )
@@ -38,7 +39,6 @@ from hinge.oip.tensors import (
     Tensor,
     TensorSpec,
     check_datatype,
-    check_tensors,
     checked_shape,
     datatype_of,
     dtype_of,
@@ -166,7 +166,10 @@ def parse_response(
     if model and served and served != model:
         raise InvalidMessage(f"the response is of model {shown(served)}, not of {shown(model)}")
     outputs = _outputs(message)
-    check_tensors(outputs, expected)
+    check_names(outputs, expected)
+    for spec in expected:
+        if isinstance(spec, TensorSpec):
+            spec.check(outputs[spec.name])
     version = text("response: model_version", message.model_version, empty=True)
     return InferenceResponse(outputs, served, version, message.id)
 

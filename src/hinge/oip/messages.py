@@ -32,7 +32,6 @@ from hinge.oip.tensors import (
     MODEL_NAME,
     Tensor,
     check_datatype,
-    check_names,
     checked_shape,
     datatype_of,
     from_bytes,
@@ -324,6 +323,15 @@ def check_unique(owner: str, names: Collection[str]) -> None:
     """Refuse names of which two are the same."""
     if len(set(names)) < len(names):
         raise InvalidMessage(f"{owner}: two have the same name")
+
+
+def check_names(names: Collection[str], expected: Collection[str | TensorSpec]) -> None:
+    """Refuse names of tensors among which an expected one is missing."""
+    for item in expected:
+        name = item if isinstance(item, str) else item.name
+        if name not in names:
+            there = "; there is " + ", ".join(shown(other) for other in list(names)[:3]) if names else ""
+            raise InvalidMessage(f"tensor {shown(name)} is missing{there}")
 
 
 def _refuse_error(error: str | None) -> None:

@@ -7,7 +7,7 @@ itself. BF16, for which numpy has no type, is refused. Limits hold before anythi
 import math
 import re
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -97,23 +97,6 @@ def model_name(value: object, owner: str = "model name") -> str:
     if not isinstance(value, str) or not re.fullmatch(MODEL_NAME, value) or not value.strip("."):
         raise InvalidMessage(f"{owner} must be 1 to 64 of A-Z a-z 0-9 _ . - and more than dots, got {shown(value)}")
     return value
-
-
-def check_tensors(tensors: Mapping[str, Tensor], expected: Collection[str | TensorSpec]) -> None:
-    """Refuse tensors among which an expected one is missing, or is not as its spec says."""
-    check_names(tensors, expected)
-    for spec in expected:
-        if isinstance(spec, TensorSpec):
-            spec.check(tensors[spec.name])
-
-
-def check_names(names: Collection[str], expected: Collection[str | TensorSpec]) -> None:
-    """Refuse names of tensors among which an expected one is missing."""
-    for item in expected:
-        name = item if isinstance(item, str) else item.name
-        if name not in names:
-            there = "; there is " + ", ".join(shown(other) for other in list(names)[:3]) if names else ""
-            raise InvalidMessage(f"tensor {shown(name)} is missing{there}")
 
 
 def check_datatype(owner: str, value: object) -> str:

@@ -129,14 +129,15 @@ class Trade:
         return f"{self._gain()}; {', '.join(limits) or f'it is cheaper than either alone at every price {ends}'}."
 
     def sentences(self, offload_cost: float | None = None) -> list[str]:
-        """The sentence, why it speaks of that price, and what another price would mean."""
-        best = self.headline
-        said = [self.sentence]
-        if best is not None:
-            kept = f"at which it keeps {_percent(KEPT, 0)} of the accuracy that the remote adds to local"
-            said.append(f"{best.offload_cost:g} is the highest of these prices {kept}.")
+        """What the price at hand means, if it is another; the sentence, and why it speaks of its price."""
+        best, said = self.headline, []
         if offload_cost is not None and (best is None or offload_cost != best.offload_cost):
             said.append(f"At {offload_cost:g} {self.policy} costs {self.compared(offload_cost)}.")
+        said.append(self.sentence)
+        if best is not None:
+            quality = "agreement" if best.true_accuracy is None else "accuracy"
+            kept = f"at which it keeps {_percent(KEPT, 0)} of the {quality} that the remote adds to local"
+            said.append(f"{best.offload_cost:g} is the highest of these prices {kept}.")
         return said
 
     def _gain(self) -> str:
