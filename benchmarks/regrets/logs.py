@@ -216,7 +216,7 @@ def together(logger: str, repeats: int, cells: Iterable[Cell]) -> str:
     """A line for all traces at one cost."""
     found = [each for each in cells if (each.kind.logger, each.kind.repeats) == (logger, repeats)]
     if not found:
-        return f"| {logger} | {repeats} | not measured | | | | |"
+        return f"| {logger} | {repeats} | not measured" + " |" * 8
     held = [held for each in found for held in each.held.values()]
     evaluated = f"{logger} | {repeats} | {len(found[0].held)} | {min(each.logs for each in found)}"
     figures = f"{100 * min(held):.1f} | {100 * float(np.mean(held)):.1f}"
