@@ -110,7 +110,7 @@ def test_the_readme_says_what_is_gained() -> None:
 def test_the_readme_says_what_a_language_model_gains() -> None:
     found = trade("intents-smollm2", machine_code=False)
     assert found.headline
-    agreed = f"gives {100 * found.headline.agreement:.1f} % of its answers."
+    agreed = f"gives {100 * found.headline.agreement:.1f} % of the remote's answers."
     assert f"{agreed} {found.sentence}" in _words("README.md")
 
 
@@ -179,7 +179,7 @@ def test_every_pair_is_on_the_page_as_measured(name: str) -> None:
     costs = [measured[cost] for cost in ("0.1", "0.2", "0.3", "0.5")]
     share, agreed, *_ = (float(cell.strip("%")) for cell in measured["0.2"][:2])
     over = [float(cells[4].strip("+%")) for cells in costs]
-    ratios = [float(cells[6]) for cells in costs]
+    ratios = [cells[6] for cells in costs]
     said = [f"{share:.0f} %", f"{agreed:.1f} %", f"{min(over)} to {max(over)} %", f"{min(ratios)} to {max(ratios)} ×"]
     assert page[name] == [*said, measured["0.2"][2], measured["0.2"][5]]
 
