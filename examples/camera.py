@@ -38,7 +38,7 @@ class Spots:
     def __call__(self, frame: Image.Image) -> Boxes:
         pixels = np.asarray(frame.convert("L").reduce(self.factor))
         left = {(int(y), int(x)) for y, x in np.argwhere(pixels >= 128)}
-        found = []
+        found: Boxes = []
         while left:
             spot, edge = [], [left.pop()]
             while edge:

@@ -75,8 +75,8 @@ def test_log_probabilities_are_read_and_removed() -> None:
         shown = json.loads(found.body({**wanted, "top_logprobs": top}))["choices"][0]["logprobs"]["content"]
         assert [len(token["top_logprobs"]) for token in shown] == [top or 0, 0]
         assert [token["logprob"] for token in shown] == [-0.5, -0.25]
-    for top in ("two", 1.5, [1], -1):  # which a server would have refused, had the gateway not replaced it
-        shown = json.loads(found.body({**wanted, "top_logprobs": top}))["choices"][0]["logprobs"]["content"]
+    for wrong in ("two", 1.5, [1], -1):  # which a server would have refused, had the gateway not replaced it
+        shown = json.loads(found.body({**wanted, "top_logprobs": wrong}))["choices"][0]["logprobs"]["content"]
         assert [len(token["top_logprobs"]) for token in shown] == [0, 0]
     assert json.loads(found.body({})) == {
         "choices": [{"message": {"role": "assistant", "content": "ab"}, "logprobs": None, "index": 0}],
