@@ -15,6 +15,7 @@ import argparse
 import sys
 import wave
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
@@ -37,8 +38,8 @@ TONES |= {"six": (770, 1477), "seven": (852, 1209), "eight": (852, 1336), "nine"
 def sound(clip: Path) -> Sound:
     """The samples of a clip, from -1 to 1, at 16 kHz: interpolated, where it has fewer."""
     with wave.open(str(clip)) as stream:
-        if stream.getsampwidth() != 2 or stream.getnchannels() != 1:
-            raise ValueError("a clip must have 16 bits and one channel")
+        if stream.getsampwidth() != 2 or stream.getnchannels() != 1 or stream.getframerate() < 4000:
+            raise ValueError("a clip must have 16 bits, one channel and 4 kHz at least")
         heard = np.frombuffer(stream.readframes(stream.getnframes()), "<i2") / 32768
         length = round(len(heard) * RATE / stream.getframerate())
     if length < RATE // 100:
@@ -142,6 +143,18 @@ def clips(names: Iterable[str]) -> Iterator[Path]:
             yield path
 
 
+def answer(device: Device, clip: Path) -> None:
+    """Say what was heard in a clip, and by whom."""
+    try:
+        heard = device.infer(clip)
+    except (OSError, EOFError, ValueError, wave.Error) as error:
+        print(f"{clip}: {error}", file=sys.stderr)
+        return
+    said = f"{heard.label or '(nothing)'}, says {heard.source}; local is {heard.confidence:.0%} sure"
+    failed = f"; the remote failed: {heard.fault}" if heard.fault else ""
+    print(f"{clip.name}: {said}{failed}", flush=True)
+
+
 def main() -> None:
     """Answer clip after clip, then say what was saved."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -160,15 +173,9 @@ def main() -> None:
         TemporaryDirectory() as folder,
         Device(local, remote, gate, task=task, deadline_s=30, state=given.state) as device,
     ):
-        for clip in clips(given.clips) if given.clips else synthesised(Path(folder)):
-            try:
-                answer = device.infer(clip)
-            except (OSError, EOFError, ValueError, wave.Error) as error:
-                print(f"{clip}: {error}", file=sys.stderr)
-                continue
-            said = f"{answer.label or '(nothing)'}, says {answer.source}; local is {answer.confidence:.0%} sure"
-            failed = f"; the remote failed: {answer.fault}" if answer.fault else ""
-            print(f"{clip.name}: {said}{failed}", flush=True)
+        with suppress(KeyboardInterrupt):  # a microphone has no end
+            for clip in clips(given.clips) if given.clips else synthesised(Path(folder)):
+                answer(device, clip)
         status = device.status
         always = given.cost * status.samples
         print(f"{status.samples} clips, {status.answered_by_remote} of them answered by the remote.")

@@ -6,6 +6,7 @@ Beside them, what the scripts of recorded pairs share.
 import re
 import resource
 import runpy
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -42,14 +43,33 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
 def test_the_voice_loop_goes_on_after_a_clip_that_it_cannot_read(tmp_path: Path) -> None:
     made = [str(clip) for clip in runpy.run_path(str(EXAMPLES / "voice.py"))["synthesised"](tmp_path, count=20)]
     (tmp_path / "cut.wav").write_bytes(Path(made[0]).read_bytes()[:50])
-    names = "\n".join([made[0], "missing.wav", str(tmp_path / "cut.wav"), *made[1:]])
+    (tmp_path / "slow.wav").write_bytes(Path(made[0]).read_bytes().replace((16_000).to_bytes(4, "little"), bytes(4)))
+    names = "\n".join([made[0], "missing.wav", *(str(tmp_path / f"{name}.wav") for name in ("cut", "slow")), *made[1:]])
     command = [sys.executable, str(EXAMPLES / "voice.py"), "-", "--state", str(tmp_path / "state")]
     done = subprocess.run(command, input=names, capture_output=True, text=True, timeout=120, check=False)
     faults, answers = done.stderr.splitlines(), done.stdout.splitlines()
-    assert ["missing.wav: " in faults[0], "cut.wav: " in faults[1], len(faults)] == [True, True, 2]
+    wanted = ("missing.wav: ", "cut.wav: ", "slow.wav: a clip must have")
+    assert [name in fault for name, fault in zip(wanted, faults, strict=True)] == [True] * 3
     heard = [re.fullmatch(r"\d+-(\w+)\.wav: (\w+), says (local|remote); .*", line) for line in answers[:-2]]
     assert sum(found[1] == found[2] for found in heard if found) >= 18  # of 20: the noise may drown a tone
     assert answers[-2].startswith("20 clips, ")
+
+
+def test_the_voice_loop_ends_with_its_summary_at_ctrl_c() -> None:
+    script, program = "import sys, time\nprint(sys.argv[1], flush=True)\ntime.sleep(60)", str(EXAMPLES / "voice.py")
+    with (
+        subprocess.Popen([sys.executable, "-c", script, "missing.wav"], stdout=subprocess.PIPE) as recorder,
+        subprocess.Popen(
+            [sys.executable, program, "-"], stdin=recorder.stdout, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as loop,
+    ):
+        assert loop.stderr
+        assert b"missing.wav: " in loop.stderr.readline()
+        loop.send_signal(signal.SIGINT)
+        said, faults = loop.communicate(timeout=60)
+        recorder.kill()
+    assert (loop.returncode, faults) == (0, b"")
+    assert said.startswith(b"0 clips, ")
 
 
 def test_every_example_is_run_somewhere() -> None:
@@ -109,6 +129,14 @@ def test_a_camera_takes_a_folder_of_frames(tmp_path: Path) -> None:
     for number, picture in enumerate(_pictures()[:3]):
         picture.save(tmp_path / f"{number}.png")
     assert re.search(r"^3 frames, \d answered by the remote", _camera(tmp_path).stdout, re.MULTILINE)
+
+
+def test_a_camera_goes_on_where_there_are_more_spots_than_an_answer_may_have(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (240, 320), np.uint8)
+    Image.fromarray(noise).save(tmp_path / "noise.png")
+    done = _camera(tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("spot") == 300
 
 
 def test_a_camera_says_what_is_wrong_in_one_line(tmp_path: Path) -> None:

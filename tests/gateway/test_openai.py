@@ -75,10 +75,25 @@ def test_log_probabilities_are_read_and_removed() -> None:
         shown = json.loads(found.body({**wanted, "top_logprobs": top}))["choices"][0]["logprobs"]["content"]
         assert [len(token["top_logprobs"]) for token in shown] == [top or 0, 0]
         assert [token["logprob"] for token in shown] == [-0.5, -0.25]
+    for wrong in ("two", 1.5, [1], -1):  # which a server would have refused, had the gateway not replaced it
+        shown = json.loads(found.body({**wanted, "top_logprobs": wrong}))["choices"][0]["logprobs"]["content"]
+        assert [len(token["top_logprobs"]) for token in shown] == [0, 0]
     assert json.loads(found.body({})) == {
         "choices": [{"message": {"role": "assistant", "content": "ab"}, "logprobs": None, "index": 0}],
         "kept": [1.5, None],
     }
+
+
+def test_a_second_choice_may_have_no_log_probabilities() -> None:
+    first, second = ({"message": {"content": text}} for text in "ab")
+    tokens = {"content": [{"logprob": -0.5, "top_logprobs": [{"logprob": -0.5}]}]}
+    body = json.dumps({"choices": [first | {"logprobs": tokens}, second, second | {"logprobs": None}]}).encode()
+    shown = json.loads(Completion(Response(200, {}, body, 9)).body({"logprobs": True}))["choices"]
+    assert shown == [
+        first | {"logprobs": {"content": [{"logprob": -0.5, "top_logprobs": []}]}},
+        second,
+        second | {"logprobs": None},
+    ]
 
 
 @pytest.mark.parametrize("choice", [{}, {"message": {}}, {"message": {"content": 5}}])

@@ -130,6 +130,16 @@ def test_scores_that_are_no_probabilities_go_through_a_softmax() -> None:
     assert Trace.from_scores(probabilities, scores).confidence == pytest.approx([0.7, 0.4])
 
 
+def test_rows_from_before_times_were_logged_stay_first(write: Write) -> None:
+    rows = [(0.1, None), (0.2, None), (0.4, "2026-01-02T00:00:02Z"), (0.3, "2026-01-02T00:00:01Z")]
+    lines = [{"confidence": c, "local": "a", "remote": "b"} | ({"time": t} if t else {}) for c, t in rows]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    assert read_trace(write("log.jsonl", text)).confidence.tolist() == [0.1, 0.2, 0.3, 0.4]
+    late = "".join(json.dumps(lines[k]) + "\n" for k in (2, 0, 3))
+    with pytest.raises(InvalidTrace, match="one is missing"):
+        read_trace(write("log.jsonl", late))
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

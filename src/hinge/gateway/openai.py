@@ -158,14 +158,15 @@ class Completion:
 
     def body(self, request: Json) -> bytes:
         """The answer as a client wants it: without the log-probabilities for which only the gateway has asked."""
-        wanted, top = request.get("logprobs"), request.get("top_logprobs") or 0
+        wanted, top = request.get("logprobs"), request.get("top_logprobs")
+        top = max(0, top) if isinstance(top, int) else 0
         if self.logprobs is None or (wanted and with_logprobs(request)["top_logprobs"] == top):
             return self.response.body
         answer = msgspec.json.decode(self.response.body)
         for choice in answer["choices"]:
             if not wanted:
                 choice["logprobs"] = None
-            for token in choice["logprobs"]["content"] if wanted else ():
+            for token in (choice.get("logprobs") or {}).get("content") or ():  # of another choice there may be none
                 token["top_logprobs"] = token.get("top_logprobs", [])[:top]
         return msgspec.json.encode(answer)
 

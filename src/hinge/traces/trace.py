@@ -587,14 +587,18 @@ def _columns_of_logits(where: str, names: Sequence[str], table: Table, measure: 
 
 
 def _order(where: str, times: Any) -> list[int] | None:
-    """The rows in order of time, which is numbers, dates or ISO 8601; None where they are in order already."""
+    """The rows in order of time, which is numbers, dates or ISO 8601; None where they are in order already.
+
+    Rows at the beginning without a time stay there: they were logged before times were.
+    """
     if times is None:
         return None
     try:
         moments = [_moment(time) for time in (times.tolist() if isinstance(times, np.ndarray) else times)]
-        if any(moment is None or moment != moment for moment in moments):  # NaN and NaT are not themselves
+        first = next((row for row, moment in enumerate(moments) if moment is not None), 0)
+        if any(moment is None or moment != moment for moment in moments[first:]):  # NaN and NaT are not themselves
             raise ValueError("one is missing")
-        order = sorted(range(len(moments)), key=moments.__getitem__)
+        order = [*range(first), *sorted(range(first, len(moments)), key=moments.__getitem__)]
     except (TypeError, ValueError) as error:
         raise InvalidTrace(f"{where}: column time must be all numbers or all dates, as in ISO 8601 ({error})") from None
     return None if order == list(range(len(moments))) else order
