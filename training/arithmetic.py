@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from language import QWEN, SMOLLM2, LanguageModel, language_measures
+from language import MODELS, QWEN, SMOLLM2, LanguageModel, language_measures
 from recording import Pair, Recorded, checked, main
 
 DATA = "17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465"
@@ -78,8 +78,7 @@ PAIR = Pair(
     recorded=recorded,
     about={
         "samples": "sums of two numbers up to 300: steps of solutions in openai/grade-school-math (Cobbe et al., 2021)",
-        "local": "SmolLM2-135M-Instruct, 4-bit (GGUF Q4_1), by llama.cpp",
-        "remote": "Qwen2.5-Coder-1.5B-Instruct, 4-bit (GGUF Q4_K_M), by llama.cpp",
+        **MODELS,
         "licence": "data MIT, models Apache-2.0; the trace holds results, and no problem and no weights",
     },
 )

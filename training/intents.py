@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from language import QWEN, SMOLLM2, LanguageModel, language_measures, one_of, option_measures
+from language import MODELS, QWEN, SMOLLM2, LanguageModel, language_measures, one_of, option_measures
 from recording import Pair, Recorded, checked, main
 
 DATA = "36923c3705a59e08fe9c3883d8bc2dd966ef93e22cb78ac41171782a698d56e0"
@@ -84,8 +84,7 @@ PAIR = Pair(
     recorded=recorded,
     about={
         "samples": "requests to a voice assistant, 15 intents: domain utility of clinc/oos-eval (Larson et al., 2019)",
-        "local": "SmolLM2-135M-Instruct, 4-bit (GGUF Q4_1), by llama.cpp",
-        "remote": "Qwen2.5-Coder-1.5B-Instruct, 4-bit (GGUF Q4_K_M), by llama.cpp",
+        **MODELS,
         "licence": "data CC BY 3.0, models Apache-2.0; the trace holds names of intents, and no request and no weights",
     },
 )

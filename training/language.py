@@ -23,6 +23,10 @@ QWEN = Weights(
     ".bin",
     "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
 )
+MODELS = {  # as the traces name them
+    "local": "SmolLM2-135M-Instruct, 4-bit (GGUF Q4_1), by llama.cpp",
+    "remote": "Qwen2.5-Coder-1.5B-Instruct, 4-bit (GGUF Q4_K_M), by llama.cpp",
+}
 FIRST_TOKENS = 20  # so many likeliest first tokens are kept
 UNLIKELY = -30.0  # the log-probability of a token that is not among them
 

@@ -70,6 +70,20 @@ def test_what_changes_cost_is_what_was_measured() -> None:
     assert f"the next best policy's {others[0]} ×" in _words("README.md")
 
 
+def test_intervals_hold_as_often_and_are_as_wide_as_the_page_of_logs_says() -> None:
+    page, text = _words("docs/own-log.md"), (RESULTS / "regret-logs.md").read_text("utf-8")
+    cells = re.findall(r"^\| ([\w-]+) \| (0\.\d) \| (\d+) \|.*\) \| [\d.]+ \| ([\d.]+) \|", text, re.MULTILINE)
+    traces, fewest = {name for name, *_ in cells}, min(int(logs) for _, _, logs, _ in cells)
+    assert traces == {*trace_names()}
+    assert f"each of the {len(traces)} shipped traces with {fewest} logs" in page
+    held = re.search(r"met \(least ([\d.]+ %)", text)
+    assert held
+    assert f"it held in {held[1]} at least" in page
+    widths = [[float(width) for _, at, _, width in cells if at == cost] for cost in ("0.1", "0.3", "0.5")]
+    first, second, third = (f"{min(each):.2f} to {max(each):.2f}" for each in widths)
+    assert f"it was {first}, {second} and {third} wide at these costs" in page
+
+
 def test_what_labels_and_stakes_save_is_what_was_measured() -> None:
     page, truth = _words("docs/costs.md"), _words("benchmarks/results/regret-truth.md")
     saved = re.search(r"γ′ saves ([\d.]+ %) in the mean of these rows, ([\d.]+ %) at most", truth)

@@ -369,6 +369,7 @@ def test_limits_paths_and_tokens_have_the_same_errors(local: ChatStandIn, remote
     with gateway(local.base_url, remote.base_url, token=token) as served:
         client, shown = Client(served.url), {"authorization": f"Bearer {token}"}
         assert Answer(client.open(b"{}")).json["error"]["code"] == "unauthorised"
+        assert Answer(client.open(b"", "GET", "/v1/none", **shown)).json["error"]["code"] == "unknown"
         unknown = Answer(client.open(b"{}", path="/v1/embeddings", **shown)).json["error"]
         assert (unknown["code"], "/v1/chat/completions" in unknown["message"]) == ("unknown", True)
         too_large = Client(served.url).open(b"{}", **shown, **{"content-length": str(2**40)})

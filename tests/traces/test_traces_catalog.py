@@ -1,12 +1,15 @@
 """The traces that come with Hinge."""
 
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
 from hinge._checks import did_you_mean
 from hinge.errors import HingeError, UnknownName
 from hinge.traces import describe, load_trace, trace_names
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_names_are_those_of_the_files() -> None:
@@ -16,14 +19,17 @@ def test_names_are_those_of_the_files() -> None:
 
 @pytest.mark.parametrize("name", trace_names())
 def test_every_trace_loads_under_its_name_and_says_where_it_comes_from(name: str) -> None:
-    trace = load_trace(name)
+    trace, synthetic = load_trace(name), name.startswith("synthetic-")
     assert trace.name == name
     assert describe(name) == trace.about
     recorded = {"local", "remote", "date", "script"}
     images, others = recorded | {"images"}, recorded | {"samples", "licence"}
-    needed = [{"kind", "script"}] if name.startswith("synthetic-") else [images, others]
+    needed = [{"kind", "script"}] if synthetic else [images, others]
     assert sum(keys <= trace.about.keys() for keys in needed) == 1
-    assert {"agreement", "local accuracy", "remote accuracy"} <= trace.about.keys()
+    figures = (trace.agreement, trace.local_accuracy, trace.remote_accuracy)
+    said = [trace.about[key] for key in ("agreement", "local accuracy", "remote accuracy")]
+    assert said == [f"{figure:.1%}" if synthetic else f"{figure:.2%}" for figure in figures]
+    assert synthetic or all((ROOT / script).is_file() for script in trace.about["script"].split(", "))
 
 
 @pytest.mark.parametrize("name", trace_names())
