@@ -134,6 +134,11 @@ def test_arrays_of_other_names_are_said_not_to_be_read(capsys: Captured, tmp_pat
         said = capsys.readouterr().err
         assert "the samples are in 'x_train', without labels, and 'y_train' not read: --input names" in said
         assert "labels are called 'labels' or 'y'" in said
+    np.savez(path, x_train=images, y_train=labels, X_test=images, y_test=labels + 1)
+    assert from_arrays(path).truths == [1, 1, 1]
+    capsys.readouterr()
+    assert from_arrays(path, "x_train").truths == []  # and not those of the test
+    assert "the samples are in 'x_train', without labels" in capsys.readouterr().err
 
 
 def test_a_table_is_no_samples_for_a_model(capsys: Captured, tmp_path: Path) -> None:

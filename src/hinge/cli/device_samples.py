@@ -28,7 +28,8 @@ from hinge.models import OneInput
 from hinge.traces import Trace
 
 _ARRAYS = ("samples", "images", "x", "X", "x_test", "X_test", "data")  # the samples in an npz file, else its first
-_LABELS = ("labels", "y", "y_test", "target")
+_OF_TEST = "y_test"  # and not of x_train
+_LABELS = ("labels", "y", _OF_TEST, "target")
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _GREY, _COLOUR = 1, 3
 
@@ -101,7 +102,8 @@ def from_arrays(path: Path, wanted: str | None = None) -> Stream:
     if samples.ndim < 1 or not len(samples):
         raise InvalidTrace(f"{path}: there are no samples in array {names[0]!r}")
     truths: list[Any] = []
-    labelled = next((name for name in _LABELS if name in arrays.files), None)
+    known = [name for name in _LABELS if name != _OF_TEST or "test" in names[0] or "_" not in names[0]]
+    labelled = next((name for name in known if name in arrays.files), None)
     unread = [name for name in arrays.files if name not in (names[0], labelled)]
     if unread and not (labelled and (wanted or names[0] in _ARRAYS)):  # else there is nothing to guess
         which = f"the samples are in {names[0]!r}, {f'their labels in {labelled!r}' if labelled else 'without labels'}"
