@@ -210,6 +210,19 @@ def test_every_pair_is_on_the_page_as_measured(name: str) -> None:
     assert page[name] == [*said, measured["0.2"][2], measured["0.2"][5]]
 
 
+@pytest.mark.parametrize("name", PAIRS)
+def test_every_pair_is_described_as_recorded(name: str) -> None:
+    trace, page = load_trace(name), (ROOT / "docs" / "pairs.md").read_text("utf-8").partition("\n## ")[0]
+    samples, local, remote, agreement = rows(page)[name]
+    assert samples.startswith(f"{len(trace):,} ".replace(",", " "))
+    assert agreement == f"{100 * trace.agreement:.1f} %"
+    if "truth" in trace.about:
+        assert remote.endswith(", taken for right")
+        return
+    assert local.endswith(f", {100 * (trace.local_accuracy or 0):.1f} %")
+    assert remote.endswith(f", {100 * (trace.remote_accuracy or 0):.1f} %")
+
+
 def test_what_detectors_teach_is_what_was_measured() -> None:
     page, objects = _words("docs/pairs.md"), section("regret-pairs.md", "objects-yolox")
     mean, least, product = (objects[name] for name in ("mean score", "least score", "product of the scores"))
