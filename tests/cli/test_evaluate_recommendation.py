@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import Trace, fashion, load_trace, write_trace
+from hinge import Trace, build, fashion, load_trace, write_trace
 from hinge.cli.app import run
 from tests.support.commands import Captured, answer, refusal, shown, write_log
 
@@ -56,11 +56,21 @@ def test_the_options_for_the_models_are_written_too(tmp_path: Path, capsys: Capt
     assert (first["local"], first["truth"]) == ("ankle boot", "ankle boot")
 
 
-def test_of_another_task_the_recommendation_is_for_a_program(tmp_path: Path, capsys: Captured) -> None:
+@pytest.mark.parametrize(
+    ("options", "policy"),
+    [
+        (QUICK, "build('sentinel', bins=8, offload_cost=0.2)"),
+        (["--policies", "hi-lcb", "--alpha", "0.9"], "build('hi-lcb', bins=8, offload_cost=0.2, alpha=0.9)"),
+        ([*QUICK, "--target", "0.9"], "build('target', target=0.9, bins=8)"),
+    ],
+)
+def test_of_another_task_the_recommendation_is_for_a_program(
+    options: list[str], policy: str, tmp_path: Path, capsys: Captured
+) -> None:
     confidence = np.linspace(0.01, 0.99, 400)
     write_trace(Trace(confidence, agreed=confidence**2), tmp_path / "boxes.npz")
-    printed = shown(capsys, "evaluate", str(tmp_path / "boxes.npz"), *QUICK, "--offload-cost", "0.2", "--bins", "8")
-    policy = "build('sentinel', bins=8, offload_cost=0.2)"
+    printed = shown(capsys, "evaluate", str(tmp_path / "boxes.npz"), *options, "--offload-cost", "0.2", "--bins", "8")
+    assert eval(policy, {"build": build})  # it is there to be copied
     assert f"To run it, in Python: Device(local, remote, {policy}, task=…)." in printed
 
 

@@ -84,6 +84,18 @@ def test_intervals_hold_as_often_and_are_as_wide_as_the_page_of_logs_says() -> N
     assert f"it was {first}, {second} and {third} wide at these costs" in page
 
 
+def test_fleets_are_as_good_as_was_measured() -> None:
+    form = r"([\d.]+) in the median, ([\d.]+) at most\. Goal: at most ([\d.]+): (?:MISSED in (\d+) of (\d+)|met)"
+    measured = [
+        [median, most, goal, f"in {int(cells) - int(missed)} of {cells}" if missed else "in all"]
+        for median, most, goal, missed, cells in re.findall(form, (RESULTS / "regret-fleet.md").read_text("utf-8"))
+    ]
+    table = (ROOT / "docs" / "fleet.md").read_text("utf-8").partition("## Measured\n")[2].partition("\n## ")[0]
+    _, _, *shown = rows(table).values()
+    assert shown == measured
+    assert len(shown) == 8
+
+
 def test_what_labels_and_stakes_save_is_what_was_measured() -> None:
     page, truth = _words("docs/costs.md"), _words("benchmarks/results/regret-truth.md")
     saved = re.search(r"γ′ saves ([\d.]+ %) in the mean of these rows, ([\d.]+ %) at most", truth)
@@ -196,6 +208,19 @@ def test_every_pair_is_on_the_page_as_measured(name: str) -> None:
     ratios = [cells[6] for cells in costs]
     said = [f"{share:.0f} %", f"{agreed:.1f} %", f"{min(over)} to {max(over)} %", f"{min(ratios)} to {max(ratios)} ×"]
     assert page[name] == [*said, measured["0.2"][2], measured["0.2"][5]]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_every_pair_is_described_as_recorded(name: str) -> None:
+    trace, page = load_trace(name), (ROOT / "docs" / "pairs.md").read_text("utf-8").partition("\n## ")[0]
+    samples, local, remote, agreement = rows(page)[name]
+    assert samples.startswith(f"{len(trace):,} ".replace(",", " "))
+    assert agreement == f"{100 * trace.agreement:.1f} %"
+    if "truth" in trace.about:
+        assert remote.endswith(", taken for right")
+        return
+    assert local.endswith(f", {100 * (trace.local_accuracy or 0):.1f} %")
+    assert remote.endswith(f", {100 * (trace.remote_accuracy or 0):.1f} %")
 
 
 def test_what_detectors_teach_is_what_was_measured() -> None:

@@ -155,6 +155,9 @@ def test_s4_data_anywhere_else_is_refused(tmp_path: Path, location: str) -> None
     (folder / "empty").touch()
     said = refusal(scaling_by(location, folder / "m.onnx"))
     assert "keeps data in other files" in said
+    leaves, no_data = "is a link that leaves its folder; copy the file there", "is not a file with data in it"
+    why = {"link": leaves, "linked/inside": leaves, "a": no_data, "fifo": no_data, "empty": no_data}
+    assert said.endswith(why.get(location, ""))
 
 
 @pytest.mark.parametrize("swapped", ["weights.bin", "data"])

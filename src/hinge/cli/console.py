@@ -207,14 +207,14 @@ def _cell(row: Mapping[str, Any], key: str, form: str, spread: str | None) -> st
 
 
 @contextmanager
-def progress(label: str, lines: bool = True) -> Iterator[Callable[..., None]]:
+def progress(label: str, lines: bool = True, compiles: bool = True) -> Iterator[Callable[..., None]]:
     """A progress bar on standard error if it is a terminal, else a line now and then, unless a program is reading.
 
     It is told how much is done, of how much in all, and of what if the work has parts. Until then it says why it waits.
     """
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     label = printable(label)
-    waits = f"{label}: compiling, the first time" if numba_installed() else label
+    waits = f"{label}: compiling, the first time" if compiles and numba_installed() else label
     with (
         Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar,
         _now_and_then(waits) if lines else nullcontext() as says,

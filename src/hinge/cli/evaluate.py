@@ -297,9 +297,9 @@ def print_recommendation(advice: Recommendation, trace: Trace | Log, write: Path
     options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in advice.settings.items())
     console.say("")
     console.say(str(advice), prose=True)
-    if write is None and trace.local is None and advice.target is None:  # files of models are classifiers
-        policy = f"build({advice.policy!r}, bins={advice.bins}, offload_cost={advice.offload_cost:g})"
-        console.say(f"To run it, in Python: Device(local, remote, {policy}, task=…).")
+    if write is None and trace.local is None:  # files of models are classifiers
+        told = ", ".join(f"{name}={value!r}" for name, value in advice.settings.items() if name != "policy")
+        console.say(f"To run it, in Python: Device(local, remote, build({advice.policy!r}, {told}), task=…).")
     elif write is None:
         console.say(f"To run it: hinge device {options} {samples}; --write hinge.toml writes these settings.")
     else:

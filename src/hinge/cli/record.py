@@ -61,7 +61,7 @@ def command(
             setup.fit.check()
         known, truth = tee(islice(stream.cases, limit))
         length = min((n for n in (stream.length, limit) if n is not None), default=None)
-        with console.progress(f"recording {samples}") as bar, Output():
+        with console.progress(f"recording {samples}", compiles=False) as bar, Output():
             try:
                 trace = record(
                     setup.local,

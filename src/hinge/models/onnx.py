@@ -204,14 +204,15 @@ def _beside(model: Path, name: str) -> Path:
     try:
         folder = model.parent.resolve(strict=True)
         path = (folder / name).resolve(strict=True)
-        if not path.is_relative_to(folder):
-            raise InvalidModel(f"{problem} is a link that leaves its folder; copy the file there")
-        if not path.is_file() or not path.stat().st_size:
-            raise InvalidModel(f"{problem} is not a file with data in it")
+        has_data = path.is_file() and path.stat().st_size > 0
     except FileNotFoundError:
         raise InvalidModel(f"{problem} is not beside it; copy it there") from None
     except (OSError, RuntimeError, ValueError) as error:
         raise InvalidModel(f"{problem} cannot be opened: {type(error).__name__}") from None
+    if not path.is_relative_to(folder):
+        raise InvalidModel(f"{problem} is a link that leaves its folder; copy the file there")
+    if not has_data:
+        raise InvalidModel(f"{problem} is not a file with data in it")
     return path
 
 
