@@ -124,6 +124,8 @@ def _frames(source: str) -> Iterator[Image.Image]:
     elif path.suffix.lower() == ".gif":
         with Image.open(path) as pictures:
             yield from (picture.convert("RGB") for picture in ImageSequence.Iterator(pictures))
+    elif "://" not in source and not path.exists():
+        raise FileNotFoundError("there is no such file or folder")
     else:
         try:
             import av

@@ -140,10 +140,12 @@ def test_a_camera_goes_on_where_there_are_more_spots_than_an_answer_may_have(tmp
 
 
 def test_a_camera_says_what_is_wrong_in_one_line(tmp_path: Path) -> None:
-    for name in ("no.gif", "no.mp4"):  # the second with PyAV or without it
+    (tmp_path / "none.mp4").write_bytes(b"no video")
+    for name in ("no.gif", "none.mp4"):  # the second with PyAV or without it
         done = _camera(tmp_path / name)
         assert done.returncode == 1
         assert re.fullmatch(rf".*{name}: .+\n", done.stderr)
+    assert "no.mp4: there is no such file or folder\n" in _camera(tmp_path / "no.mp4").stderr
     assert "--local and --remote go together" in _camera(tmp_path, "--local", "a.onnx").stderr
     assert "a.onnx: there is no such file" in _camera(tmp_path, "--local", "a.onnx", "--remote", "b.onnx").stderr
 

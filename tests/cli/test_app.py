@@ -144,6 +144,7 @@ def test_to_list_commands_loads_none() -> None:
         ("--verison", "no option is called '--verison'; did you mean '--version'?"),
         ("device --dead-line 3", "no option is called '--dead-line'; did you mean '--deadline-s'?"),
         ("state set state --alhpa 3", "no option is called '--alhpa'; there are --json; see 'hinge state set --help'"),
+        ("new --out file", "no option is called '--out'; there are none; see 'hinge new --help'"),
         ("serve fashon", "there is no model 'fashon'; did you mean 'fashion'?"),
         ("serve", "there must be a model to serve, such as 'fashion'; see 'hinge serve --help'"),
         ("evaluate", "Missing argument '"),

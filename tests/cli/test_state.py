@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hinge import HILCB, Gate, Isotonic, Policy, at_most, margin, restore
+from hinge import HILCB, Gate, Isotonic, Policy, Sentinel, at_most, margin, restore
 from hinge.cli.app import run
 from hinge.device.store import SqliteStore
 from hinge.gate import sealed
@@ -72,6 +72,14 @@ def test_show_tells_what_the_policy_knows(capsys: Captured, tmp_path: Path) -> N
     assert "Isotonic(bins=16" in shown
     assert "Generation 1 was found." in shown, "to open it begins none"
     assert '"max_softmax"' in shown
+
+
+def test_a_bin_is_accepted_for_good_only_where_the_policy_says_so(capsys: Captured, tmp_path: Path) -> None:
+    audited, free, spent = Sentinel(bins=4, offload_cost=0.5), Isotonic(bins=4, offload_cost=1.0), isotonic()
+    for name, policy in {"audited": audited, "free": free, "spent": at_most(spent, offloads=0.1, window=20)}.items():
+        learn(tmp_path / name, policy, offloads=40)
+        assert run(["state", "show", str(tmp_path / name)]) == 0
+        assert ("for good" in capsys.readouterr().out) == (name == "free")
 
 
 def test_show_works_on_a_folder_in_use_and_leaves_it_alone(capsys: Captured, tmp_path: Path) -> None:

@@ -28,9 +28,10 @@ def gateway(local: str, remote: str, **settings: Any) -> Iterator[ChatGateway]:
         "gate": Gate(offload_cost=0.5),
         "task": ShortText(options=["yes", "no"]),
         "deadline_s": WAIT_S,
+        "log_level": "error",
         **settings,
     }
-    with ChatGateway(ChatServer(local), ChatServer(remote), log_level="error", **chosen) as served:
+    with ChatGateway(ChatServer(local), ChatServer(remote), **chosen) as served:
         yield served
 
 
@@ -276,6 +277,24 @@ def test_when_both_fail_the_error_is_openais(local_fails: str, remote_fails: str
             assert isinstance(answer.json["error"]["message"], str)
             assert "sk-12345" not in str(answer.body)
         assert count(served, "hinge_samples_total") == 0
+
+
+@pytest.mark.parametrize("fields", [{}, {"n": 2}], ids=["gated", "passed on"])
+@pytest.mark.parametrize("fails", ["error", "refuse"])
+def test_the_log_says_why_nobody_answered(
+    capsys: pytest.CaptureFixture[str], fails: str, fields: dict[str, Any]
+) -> None:
+    with (
+        ChatStandIn(behaviour=fails) as local,
+        dead_url() as remote,
+        gateway(local.base_url, remote, log_level="warning") as served,
+    ):
+        Client(served.url).chat(**fields)
+    events = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    request = events[-1]
+    assert request["error"].startswith("no answer: the local server failed (")
+    assert ", the remote server failed (unreachable: " in request["error"]
+    assert {event["id"] for event in events} == {request["id"]}
 
 
 # -- everything else --------------------------------------------------------------------------------------------------

@@ -241,7 +241,8 @@ def _usage(error: Any) -> str:
         return f"{_given_as(ctx, option)}: {error.message}"
     wrong, options = getattr(error, "option_name", None), [name for each in ctx.command.params for name in each.opts]
     if wrong and wrong not in options:
-        near = did_you_mean(wrong, [name for name in options if name[:2] == "--"])
+        known = [name for name in options if name[:2] == "--"]
+        near = did_you_mean(wrong, known) if known else "; there are none"
         help = "" if near.endswith("?") else f"; see '{ctx.command_path} --help'"
         return f"no option is called {wrong!r}{near}{help}"
     return f"{error.format_message().rstrip('.')}; see '{ctx.command_path} --help'"

@@ -188,7 +188,7 @@ def _print_bins(bins: list[dict[str, Any]]) -> None:
         agreement = "" if each["agreement"] is None else f"{each['agreement']:.4f}"
         offloads = "" if each["offloads"] is None else f"{each['offloads']:g}"
         licensed = each["offload_probability"] == 0.0
-        expiry = "for good" if licensed and each["expiry"] is None else each["expiry"] if licensed else "none"
+        expiry = "none" if not licensed else each["expiry"] or ("for good" if "for good" in each["reason"] else "")
         left = "" if each["samples_left"] is None or not licensed else str(each["samples_left"])
         table.add_row(str(each["bin"]), offloads, agreement, str(expiry), left)
     console.print_table(table)

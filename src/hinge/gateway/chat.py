@@ -139,7 +139,7 @@ class ChatApp(GatedApp):
         await super().close()
         await self._servers["local"].close()
 
-    async def models(self, _: Request) -> Response:
+    async def models(self, request: Request) -> Response:
         """The models of the first server that tells them."""
         failures: dict[Source, RemoteFailed] = {}
         for name in self._gateway.order:
@@ -148,7 +148,7 @@ class ChatApp(GatedApp):
                 return _response(found.body, because(name, "asked first" if not failures else _told(failures)))
             except RemoteFailed as failure:
                 failures[name] = failure
-        return _unanswered(failures)
+        return _unanswered(request.scope["hinge.exchange"], failures)
 
     async def chat(self, request: Request) -> ASGIApp:
         """The answer to a chat: gated, or of the server that it goes to otherwise."""
@@ -165,15 +165,15 @@ class ChatApp(GatedApp):
             async def answer() -> None:
                 if reason is None:
                     deadline = exchange.deadline(self._gateway.deadline_s)
-                    await (await self._gated(request, deadline))(scope, receive, send)
+                    await (await self._gated(request, exchange, deadline))(scope, receive, send)
                 else:
-                    await self._pass_on(request, f"Not gated: {reason}", scope, receive, send)
+                    await self._pass_on(request, exchange, f"Not gated: {reason}", scope, receive, send)
 
             await self.until_gone(exchange, answer())
 
     # -- gated --------------------------------------------------------------------------------------------------------
 
-    async def _gated(self, request: Json, deadline: Deadline) -> Response:
+    async def _gated(self, request: Json, exchange: Exchange, deadline: Deadline) -> Response:
         failures = dict[Source, RemoteFailed]()
         local = None
         try:
@@ -187,7 +187,7 @@ class ChatApp(GatedApp):
             return await self._decided(Chat(request, local), deadline)
         except RemoteFailed as failure:
             failures["local"] = failure
-        self._log.write("warning", "not gated", problem=_told(failures))
+        self._log.write("warning", "not gated", id=exchange.id.decode(), problem=_told(failures))
         try:
             remote = await self._servers["remote"].ask(request, deadline)
             self._count(failures["local"])
@@ -196,7 +196,7 @@ class ChatApp(GatedApp):
             failures["remote"] = failure
         if local is not None:
             return _response(local.body(request), because("local", f"Not gated: {_told(failures)}."))
-        return _unanswered(failures)
+        return _unanswered(exchange, failures)
 
     async def _decided(self, chat: Chat, deadline: Deadline) -> Response:
         answer = await self.device.infer(chat, deadline)
@@ -211,7 +211,9 @@ class ChatApp(GatedApp):
 
     # -- everything else ----------------------------------------------------------------------------------------------
 
-    async def _pass_on(self, request: Json, reason: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _pass_on(
+        self, request: Json, exchange: Exchange, reason: str, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         """The answer of the first server that gives one, piece by piece as it comes."""
         failures, begun = dict[Source, RemoteFailed](), False
         for name in self._gateway.order:
@@ -233,7 +235,7 @@ class ChatApp(GatedApp):
                 if begun:  # the client sees the stream end where it did, as cut
                     raise
                 failures[name] = failure
-        await _unanswered(failures)(scope, receive, send)
+        await _unanswered(exchange, failures)(scope, receive, send)
 
 
 def _response(body: bytes, headers: Mapping[str, str], status: int = 200) -> Response:
@@ -249,11 +251,12 @@ def _told(failures: Mapping[Source, RemoteFailed]) -> str:
     return ", ".join(f"the {name} server failed ({each.kind}: {each})" for name, each in failures.items())
 
 
-def _unanswered(failures: Mapping[Source, RemoteFailed]) -> Response:
+def _unanswered(exchange: Exchange, failures: Mapping[Source, RemoteFailed]) -> Response:
     """The answer where there is none: the refusal of a server, if there is one, as the client can mend that."""
+    exchange.problem = f"no answer: {_told(failures)}"
     for name, failure in failures.items():
         if isinstance(failure, Refused):
             return _response(failure.body, because(name, _told(failures)), failure.status)
     late = any(isinstance(failure, RemoteLate) for failure in failures.values())
     status, code = (504, "late") if late else (502, "unavailable")
-    return _response(error_body(status, code, f"no answer: {_told(failures)}"), {}, status)
+    return _response(error_body(status, code, exchange.problem), {}, status)
