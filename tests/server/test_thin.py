@@ -153,7 +153,8 @@ def test_tables_are_published_and_survive_the_server_and_the_broker(broker: Mosq
         report = {**REPORT, "hinge_local": answer(server.url)}
         for _ in range(12):
             send(server.url, report)
-        wait_for(lambda: tables(listener) and tables(listener)[-1].licences[15] >= 20)
+        wait_for(lambda: tables(listener) and tables(listener)[-1].counter == 12)  # made of all reports: the last one
+        assert tables(listener)[-1].licences[15] >= 20
         wait_for(lambda: metric(server.url, 'hinge_thin_tables_total{kind="m0"}') == len(tables(listener)))
         before = tables(listener)
     counters = [table.counter for table in before]
