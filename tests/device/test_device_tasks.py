@@ -110,7 +110,10 @@ def test_a_tasks_own_error_is_named_and_not_the_remotes(task: Count, problem: st
         assert (device.status.breaker, device.policy.learned) == ("closed", 0)
 
 
-@pytest.mark.parametrize("answer", [object(), float("nan"), {"a": [float("inf")]}, np.int64(3)], ids=repr)
+NOT_PLAIN = {"object": object(), "nan": float("nan"), "inf": {"a": [float("inf")]}, "numpy": np.int64(3)}
+
+
+@pytest.mark.parametrize("answer", NOT_PLAIN.values(), ids=NOT_PLAIN)
 def test_a_local_answer_that_is_no_plain_data_is_named(answer: Any) -> None:
     device = Device(lambda _: 4, lambda _: 5, Gate(offload_cost=0.5), task=Count(lambda _: answer), deadline_s=30)
     with device, pytest.raises(InvalidModel, match=r"the local model: Count.answer must return plain data"):
