@@ -2,7 +2,6 @@
 
 import csv
 import json
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -137,7 +136,7 @@ class InterruptedThreads:
     def map(self, tasks: Sequence[Callable[[], Result]]) -> Iterator[Result]:
         for task in tasks[: self.after]:
             yield task()
-        signal.raise_signal(signal.SIGINT)
+        raise KeyboardInterrupt
 
 
 class InterruptedAtOnce(InterruptedThreads):
