@@ -167,7 +167,10 @@ def main() -> None:
     commands, local, remote = list(TONES), keypad(listens_s=0.015), keypad(listens_s=0.1)
     if given.commands:
         commands = [command.strip() for command in given.commands]
-        local, remote = pocketsphinx(commands), whisper(given.whisper, commands)
+        try:
+            local, remote = pocketsphinx(commands), whisper(given.whisper, commands)
+        except ImportError as error:
+            parser.error(f"--commands needs pocketsphinx and faster-whisper (pip install them): {error}")
     gate, task = Gate(offload_cost=given.cost), Transcription(commands)
     with (
         TemporaryDirectory() as folder,

@@ -3,6 +3,7 @@
 Beside them, what the scripts of recorded pairs share.
 """
 
+import os
 import re
 import resource
 import runpy
@@ -53,6 +54,17 @@ def test_the_voice_loop_goes_on_after_a_clip_that_it_cannot_read(tmp_path: Path)
     heard = [re.fullmatch(r"\d+-(\w+)\.wav: (\w+), says (local|remote); .*", line) for line in answers[:-2]]
     assert sum(found[1] == found[2] for found in heard if found) >= 18  # of 20: the noise may drown a tone
     assert answers[-2].startswith("20 clips, ")
+
+
+def test_the_voice_loop_names_the_recognisers_that_are_missing(tmp_path: Path) -> None:
+    (tmp_path / "pocketsphinx.py").write_text("raise ImportError('not here')")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, str(EXAMPLES / "voice.py"), "--commands", "on,off", "clip.wav"]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120, check=False
+    )
+    needs = "voice.py: error: --commands needs pocketsphinx and faster-whisper (pip install them): not here"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, needs)
 
 
 def test_the_voice_loop_ends_with_its_summary_at_ctrl_c() -> None:
