@@ -11,7 +11,7 @@ from onnxruntime import RunOptions
 
 from hinge.oip.tensors import TensorSpec
 from hinge.server.batching import Batcher
-from hinge.server.limits import Refusal
+from hinge.server.connections import Refusal
 from hinge.server.models import Model
 
 SPECS = (TensorSpec("x", "FP32", (-1, -1)),)

@@ -37,13 +37,14 @@ from hinge.oip.messages import (
 from hinge.oip.tensors import MAX_BODY_BYTES
 from hinge.remotes import Deadline
 from hinge.server.batching import Tensors
-from hinge.server.connections import Connection, Listener
-from hinge.server.limits import (
+from hinge.server.connections import (
     MAX_HEAD_BYTES,
     MAX_HEADERS,
     Admission,
     Body,
+    Connection,
     Limits,
+    Listener,
     Refusal,
     shutting_down,
 )

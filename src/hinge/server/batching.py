@@ -22,7 +22,7 @@ from time import thread_time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hinge.oip.tensors import Tensor
-from hinge.server.limits import shutting_down
+from hinge.server.connections import shutting_down
 
 if TYPE_CHECKING:
     from hinge.server.models import Model

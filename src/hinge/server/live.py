@@ -31,7 +31,7 @@ from hinge.device.reporter import MOST_BINS, MOST_COMPARED, NAME, RECENT, SENTEN
 from hinge.errors import InvalidMessage
 from hinge.oip.messages import decoded
 from hinge.oip.tensors import MAX_TEXT
-from hinge.server.limits import Refusal, overloaded
+from hinge.server.connections import Refusal, overloaded
 
 MAX_REPORT_BYTES = 2**20
 MAX_SIDE = 64  # pixels of a picture: a browser would spend seconds and memory on large ones

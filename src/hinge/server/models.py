@@ -25,7 +25,7 @@ from hinge.models.onnx import OnnxFile, as_array, input_specs, is_map, open_sess
 from hinge.oip.messages import MAX_TENSORS, Message, ModelMetadata, build_model_metadata, model_name
 from hinge.oip.tensors import Tensor, TensorSpec, dtype_of
 from hinge.server.batching import Batcher, Tensors
-from hinge.server.limits import Limits, Refusal
+from hinge.server.connections import Limits, Refusal
 from hinge.server.observability import Log, Metrics
 
 VERSION = "1"  # the only one of each model: a new file replaces the old

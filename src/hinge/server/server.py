@@ -27,10 +27,9 @@ import uvicorn
 
 from hinge._checks import real, whole
 from hinge.errors import InvalidValue
-from hinge.oip.access import check_token
+from hinge.remotes.http import check_token
 from hinge.server.app import App
-from hinge.server.connections import EventLoop, Listener
-from hinge.server.limits import Limits
+from hinge.server.connections import EventLoop, Limits, Listener
 from hinge.server.models import Model, Place, Service, Watcher, parse_places
 from hinge.server.observability import Log, Metrics
 
