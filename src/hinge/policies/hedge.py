@@ -184,36 +184,42 @@ class ThresholdPolicy(RandomisedPolicy):
     assumes_monotone = True
     evidence: tuple[str, ...] = ("losses",)
     carried: tuple[str, ...] = ("weights",)
-    merges_on = ("bins", "offload_cost")
-    table: ThresholdTable
+    merges_on: tuple[str, ...] = ("bins", "offload_cost")
 
     @property
     def limitable(self) -> bool:
         return False  # what an offload reveals is weighed by its probability
 
-    def _table(
+    def _set_rates(
         self,
         horizon: int,
         rates: Callable[[int], tuple[float, float]],
         learning_rate: float | None,
         exploration: float | None = None,
-    ) -> ThresholdTable:
-        """The table for a known horizon, at the rates that follow from it unless they are given."""
+    ) -> None:
+        """The rates that follow from a known horizon, unless they are given."""
         owner = type(self).__name__
         self.horizon = whole(owner, "horizon", horizon, 1, FOREVER)
         rate, share = rates(self.horizon)
         self.learning_rate = rate if learning_rate is None else positive(owner, "learning_rate", learning_rate)
         self.exploration = share if exploration is None else real(owner, "exploration", exploration, 0, 1)
-        return threshold_table(self.bins, self.offload_cost, self.seed, self.learning_rate, self.exploration)
+
+    def _table(self, bins: int) -> ThresholdTable:
+        return threshold_table(bins, self.offload_cost, self.seed, self.learning_rate, self.exploration)
 
     def offload_probability(self, bin: int) -> float:
-        bin = self._checked_bin(bin)
-        exploration = self.table.rates[EXPLORATION]
-        return exploration + (1.0 - exploration) * share_offloading_from_losses(self.table, bin)
+        experts, place = self._experts(self._checked_bin(bin))
+        exploration = experts.rates[EXPLORATION]
+        return exploration + (1.0 - exploration) * share_offloading_from_losses(experts, place)
 
     def _ground(self, bin: int) -> str:
-        share, exploration = share_offloading_from_losses(self.table, bin), self.table.rates[EXPLORATION]
+        experts, place = self._experts(bin)
+        share, exploration = share_offloading_from_losses(experts, place), experts.rates[EXPLORATION]
         return f"thresholds above it hold {share:.3g} of the weight, and exploration takes {exploration:.3g}"
+
+    def _experts(self, bin: int) -> tuple[ThresholdTable, int]:
+        """The thresholds that decide on a bin, and which of their bins it is."""
+        return self.table, bin
 
 
 COMPLEXITIES: dict[str, Callable[[int], float]] = {  # A in the regret bound: how much there is to learn
@@ -309,12 +315,12 @@ class HedgeHI(ThresholdPolicy):
         self.needs = cost_needs(self.offload_cost)
         if complexity == FITTED:
             self.carried = ("weights", "chances")
-            table = self._table(horizon, fitted_rates, learning_rate, exploration)
-            self.start(table, offloads_hedge, learn_every_offload, reweigh)
+            self._set_rates(horizon, fitted_rates, learning_rate, exploration)
+            self.start(self._table(self.bins), offloads_hedge, learn_every_offload, reweigh)
         else:
             amount = complexity_of(type(self).__name__, complexity, self.bins, (FITTED,))
-            table = self._table(horizon, partial(optimal_rates, amount), learning_rate, exploration)
-            self.start(table, offloads_hedge, learn_hedge, reweigh)
+            self._set_rates(horizon, partial(optimal_rates, amount), learning_rate, exploration)
+            self.start(self._table(self.bins), offloads_hedge, learn_hedge, reweigh)
 
 
 def complexity_of(owner: str, name: str, bins: int, others: tuple[str, ...] = ()) -> float:
@@ -483,7 +489,8 @@ class HedgeG(ThresholdPolicy):
         seed: int = 0,
     ) -> None:
         super().__init__(bins, offload_cost, seed)
-        table = self._table(horizon, partial(full_rates, math.log(self.bins + 1)), learning_rate)
+        self._set_rates(horizon, partial(full_rates, math.log(self.bins + 1)), learning_rate)
+        table = self._table(self.bins)
         self.start(table, offloads_splitting, learn_all, rebuild_splitting)
         rebuild_splitting(table)
 
@@ -595,7 +602,8 @@ class HILF(ThresholdPolicy):
         super().__init__(bins, offload_cost, seed)
         self.smallest_gap = smallest_gap
         amount = gap_complexity(type(self).__name__, smallest_gap, self.bins)
-        table = self._table(horizon, partial(full_rates, amount), learning_rate)
+        self._set_rates(horizon, partial(full_rates, amount), learning_rate)
+        table = self._table(self.bins)
         interval_prior(table)
         self.start(table, offloads_by_share, learn_all, reweigh)
 
@@ -624,7 +632,8 @@ class HILN(ThresholdPolicy):
         self.smallest_gap = smallest_gap
         amount = gap_complexity(type(self).__name__, smallest_gap, self.bins)
         self.needs = cost_needs(self.offload_cost)
-        table = self._table(horizon, partial(optimal_rates, amount), learning_rate, exploration)
+        self._set_rates(horizon, partial(optimal_rates, amount), learning_rate, exploration)
+        table = self._table(self.bins)
         interval_prior(table)
         self.start(table, offloads_hedge, learn_hedge, reweigh)
 
@@ -662,7 +671,7 @@ def reweigh_pair(table: PairTable) -> None:
     reweigh(table.class1)
 
 
-class H2T2(RandomisedPolicy):
+class H2T2(ThresholdPolicy):
     """H2T2 for a known horizon and two classes: `bins` are those of `ClassBins(…, classes=2)`, class 0 first.
 
     The price of a mistake is told as `agreed`, one minus the price (`CostMatrix.agreed`).
@@ -679,11 +688,8 @@ class H2T2(RandomisedPolicy):
     """
 
     name = "h2t2"
-    assumes_monotone = True
     evidence = ("class0_losses", "class1_losses")
     carried = ("class0_weights", "class1_weights", "class0_chances", "class1_chances")
-    merges_on = ("bins", "offload_cost")
-    table: PairTable
 
     def __init__(
         self,
@@ -695,32 +701,14 @@ class H2T2(RandomisedPolicy):
         seed: int = 0,
     ) -> None:
         super().__init__(bins, offload_cost, seed)
-        owner, sizes = type(self).__name__, (self.bins // 2, self.bins - self.bins // 2)
-        self.horizon = whole(owner, "horizon", horizon, 1, FOREVER)
-        rates = fitted_rates(self.horizon)
-        self.learning_rate = rates[0] if learning_rate is None else positive(owner, "learning_rate", learning_rate)
-        self.exploration = rates[1] if exploration is None else real(owner, "exploration", exploration, 0, 1)
+        self._set_rates(horizon, fitted_rates, learning_rate, exploration)
         self.needs = cost_needs(self.offload_cost)
-        settings = (self.offload_cost, self.seed, self.learning_rate, self.exploration)
-        table = PairTable(*(threshold_table(size, *settings) for size in sizes))
+        table = PairTable(self._table(self.bins // 2), self._table(self.bins - self.bins // 2))
         self.start(table, offloads_pair, learn_pair, reweigh_pair)
 
-    @property
-    def limitable(self) -> bool:
-        return False  # what an offload reveals is weighed by its probability
-
-    def offload_probability(self, bin: int) -> float:
-        return self.exploration + (1.0 - self.exploration) * self._share(self._checked_bin(bin))
-
-    def _share(self, bin: int) -> float:
+    def _experts(self, bin: int) -> tuple[ThresholdTable, int]:
         split = self.bins // 2
-        if bin < split:
-            return share_offloading_from_losses(self.table.class0, bin)
-        return share_offloading_from_losses(self.table.class1, bin - split)
-
-    def _ground(self, bin: int) -> str:
-        held = f"thresholds of its class above it hold {self._share(bin):.3g} of the weight"
-        return f"{held}, and exploration takes {self.exploration:.3g}"
+        return (self.table.class0, bin) if bin < split else (self.table.class1, bin - split)
 
     def _column(self, field: str) -> Any:
         side, _, column = field.partition("_")

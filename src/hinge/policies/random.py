@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from hinge._checks import whole
 from hinge.policies.expiry import COST_SUMS, COUNT, SUM, count, count_cost
-from hinge.policies.policy import ACCEPTED, Decision, Explanation, Policy, Reals, real_column
+from hinge.policies.policy import Explanation, Policy, Reals, real_column
 
 _MULTIPLIER = 0xD256D193
 _KEY_STEP = 0x9E3779B9
@@ -81,19 +81,6 @@ class RandomisedPolicy(Policy):
         super().__init__(bins, offload_cost)
         self.seed = whole(type(self).__name__, "seed", seed, 0, SEED_LIMIT - 1)
 
-    def decide(self, bin: int, cost: float | None = None) -> Decision:
-        if cost is not None:
-            return self._decide_at(bin, cost)
-        bin = self._checked_bin(bin)
-        time = self.time + 1
-        offload = self._offloads(self.table, bin, time)
-        self.time = time
-        if offload:
-            self._notes(self.table, bin, time)
-        else:
-            self._accepts(self.table, bin, time)
-        return self._await(offload, bin, time) if offload or self.needs else ACCEPTED
-
     @abstractmethod
     def offload_probability(self, bin: int) -> float:
         """The chance that the next sample, if it lies in this bin, is offloaded."""
@@ -102,15 +89,8 @@ class RandomisedPolicy(Policy):
         chance = self.offload_probability(bin)
         offloads, agreements = self._counts(bin) or (None, 0.0)
         agreement = agreements / offloads if offloads else None
-        return Explanation(
-            bin=bin,
-            offload_probability=chance,
-            offloads=offloads,
-            agreement=agreement,
-            expiry=None,
-            samples_left=None,
-            reason=f"Bin {bin} is offloaded with probability {chance:.3g}: {self._ground(bin)}.",
-        )
+        reason = f"Bin {bin} is offloaded with probability {chance:.3g}: {self._ground(bin)}."
+        return Explanation(bin, chance, offloads, agreement, None, None, reason)
 
     def _counts(self, bin: int) -> tuple[float, float] | None:
         """Offloads and agreements of a bin, if the policy keeps them."""
