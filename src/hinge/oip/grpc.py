@@ -44,6 +44,7 @@ from hinge.oip.tensors import (
     dtype_of,
     from_bytes,
     model_name,
+    owner_of,
     text,
     to_bytes,
 )
@@ -115,7 +116,7 @@ def build_request(inputs: Mapping[str, Tensor], *, model: str, version: str = ""
     request = MESSAGES["ModelInferRequest"](model_name=model, model_version=version, id=id)
     check_count("inputs", len(inputs))
     for name, tensor in inputs.items():
-        owner = f"tensor {shown(text('inputs: name', name))}"
+        owner = owner_of("inputs", name)
         shape = checked_shape(owner, tensor.shape)
         request.inputs.add(name=name, datatype=datatype_of(owner, tensor), shape=shape)
         request.raw_input_contents.append(limited(to_bytes(owner, tensor)))

@@ -8,9 +8,7 @@ A client builds a request and parses the response; a server parses the request a
 Source: `inference_rest.md` of github.com/kserve/open-inference-protocol, and Triton's binary tensor data extension, in
 which the tensors' bytes follow the JSON, whose length a header gives; use `binary` only where the server's metadata
 lists it. Whatever is wrong with a message raises `InvalidMessage`. The structs whose names end in `Body` are what goes
-over the wire; `schemas` describes them for OpenAPI. A tensor's shape and data stay raw until its name, datatype and
-size have passed, so that nothing is allocated for a tensor that is refused. NaN can arrive as binary data only, and is
-the receiver's to judge.
+over the wire; `schemas` describes them for OpenAPI. NaN can arrive as binary data only, and is the receiver's to judge.
 """
 
 import re
@@ -20,26 +18,24 @@ from functools import lru_cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import Meta, Struct
 
 from hinge._checks import shown
 from hinge.errors import InvalidMessage
 from hinge.oip.tensors import (
-    DATATYPES,
     MAX_BODY_BYTES,
     MAX_RANK,
     MAX_TEXT,
     MODEL_NAME,
+    Datatype,
+    Name,
     Tensor,
-    check_datatype,
-    checked_shape,
-    datatype_of,
-    from_bytes,
-    from_json,
+    TensorBody,
     json_problem,
+    owner_of,
+    read_tensor,
     text,
-    to_bytes,
-    to_json,
+    write_tensor,
 )
 from hinge.oip.tensors import TensorSpec as TensorSpec
 from hinge.oip.tensors import model_name as model_name
@@ -52,18 +48,9 @@ MAX_NAMES = 256  # extensions of a server, versions of a model
 
 _JSON_LENGTH = "Inference-Header-Content-Length"
 _LENGTH = re.compile(r"[0-9]{1,9}")
-_SHAPE_BYTES = 2048  # of the JSON of a shape, which need not be read if it has more
-_ABSENT = (b"", b"null")  # data in JSON that is not there
 
-Name = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
 Text = Annotated[str, Meta(max_length=MAX_TEXT)]
 ModelName = Annotated[str, Meta(max_length=MAX_TEXT, extra_json_schema={"pattern": f"^{MODEL_NAME}$"})]
-Datatype = Annotated[str, Meta(extra_json_schema={"enum": list(DATATYPES)})]
-Sizes = Annotated[
-    Raw, Meta(extra_json_schema={"type": "array", "maxItems": MAX_RANK, "items": {"type": "integer", "minimum": 0}})
-]
-Data = Annotated[Raw, Meta(extra_json_schema={"type": "array"})]
-
 
 T = TypeVar("T")
 
@@ -110,22 +97,6 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[T], most: int = MAX_SMALL
     except RecursionError:
         problem = "nested too deep"
     raise InvalidMessage(f"JSON: {problem}")  # out here, so that the error does not hold on to the body
-
-
-class TensorParameters(Struct, gc=False):
-    """Parameters of a tensor; others are ignored."""
-
-    binary_data_size: Annotated[int, Meta(ge=0)] | None = None
-
-
-class TensorBody(Struct, gc=False):
-    """A tensor in a request or a response; its data is in the JSON, or behind it if it has a size there."""
-
-    name: Name
-    shape: Sizes
-    datatype: Datatype
-    parameters: TensorParameters | None = None
-    data: Data | UnsetType = UNSET
 
 
 class OutputParameters(Struct, gc=False):
@@ -217,7 +188,6 @@ _RESPONSE = msgspec.json.Decoder(ResponseBody)
 _ERROR = msgspec.json.Decoder(ErrorBody)
 _SERVER = msgspec.json.Decoder(ServerBody)
 _MODEL = msgspec.json.Decoder(ModelBody)
-_SIZES = msgspec.json.Decoder(list[int])
 
 
 def schemas(*more: type[Struct]) -> dict[str, Any]:
@@ -488,19 +458,11 @@ def _message(
 ) -> Message:
     """A message with these tensors; `binary` says which of them go as binary data, and `others` of all other ones."""
     check_count(role, len(tensors))
-    parts = []
-    items = fields[role] = list[dict[str, object]]()
-    for name, tensor in tensors.items():
-        owner = _owner(role, name)
-        item: dict[str, object] = {"name": name, "shape": checked_shape(owner, tensor.shape)}
-        item["datatype"] = datatype_of(owner, tensor)
-        if binary.get(name, others):
-            part = to_bytes(owner, tensor)
-            item["parameters"] = {"binary_data_size": len(part)}
-            parts.append(part)
-        else:
-            item["data"] = to_json(owner, tensor)
-        items.append(item)
+    parts = list[bytes]()
+    fields[role] = [
+        write_tensor(owner_of(role, name), name, tensor, parts if binary.get(name, others) else None)
+        for name, tensor in tensors.items()
+    ]
     if not parts:
         return json_message(fields)
     header = msgspec.json.encode(fields)
@@ -508,25 +470,7 @@ def _message(
     return Message(headers, limited(b"".join([header, *parts])))
 
 
-# A client sends the same names and shapes again and again: not checking them again takes 9 µs off a request.
-
-
-@lru_cache(maxsize=256)
-def _owner(role: str, name: str) -> str:
-    """What an error about a tensor begins with, if that may be its name."""
-    return f"tensor {shown(text(f'{role}: name', name))}"
-
-
-@lru_cache(maxsize=256)
-def _shape(owner: str, sizes: bytes) -> tuple[int, ...]:
-    """The shape that is written in JSON."""
-    shape: list[int] = decoded(sizes, _SIZES)
-    return checked_shape(owner, shape)
-
-
-@lru_cache(maxsize=256)
-def _served_name(name: str) -> str:
-    return model_name(name)
+_served_name = lru_cache(maxsize=256)(model_name)
 
 
 def _id(role: str, id: str | None) -> str:
@@ -565,23 +509,7 @@ def _read_tensors(
         raise InvalidMessage(f"the model has no input {shown(min(by_name.keys() - specs.keys()))}")
     tensors: dict[str, Tensor] = {}
     for name, body in by_name.items():
-        owner, sizes = _owner(role, name), bytes(body.shape)
-        if len(sizes) > _SHAPE_BYTES:
-            raise InvalidMessage(f"{owner}: dimensions may be {MAX_RANK} at most, got more")
-        datatype, shape = check_datatype(owner, body.datatype), _shape(owner, sizes)
-        if name in specs:
-            specs[name].check_form(datatype, shape)
-        in_json = b"" if body.data is UNSET else bytes(body.data)
-        size = None if body.parameters is None else body.parameters.binary_data_size
-        if size is None:
-            tensors[name] = from_json(owner, in_json, datatype, shape)
-            continue
-        if in_json not in _ABSENT:
-            raise InvalidMessage(f"{owner} has its data twice, in JSON and as binary data")
-        if size > len(data):
-            raise InvalidMessage(f"{owner}: binary_data_size must be from 0 to {len(data)}, got {shown(size)}")
-        tensors[name] = from_bytes(owner, data[:size], datatype, shape)
-        data = data[size:]
+        tensors[name], data = read_tensor(owner_of(role, name), body, data, specs.get(name))
     if len(data):
         raise InvalidMessage(f"{role}: {len(data)} bytes of binary data belong to no tensor")
     return tensors
@@ -593,6 +521,6 @@ def _requested(bodies: Sequence[OutputBody], binary: bool) -> dict[str, bool]:
     requested = {}
     for body in bodies:
         flag = None if body.parameters is None else body.parameters.binary_data
-        _owner("outputs", body.name)  # which checks the name
+        owner_of("outputs", body.name)  # which checks the name
         requested[body.name] = binary if flag is None else flag
     return requested
