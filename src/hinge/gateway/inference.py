@@ -29,9 +29,8 @@ from hinge.remotes import Deadline, Reply
 from hinge.remotes.http import Response, check_url
 from hinge.remotes.open_inference import Known, OpenInference
 from hinge.server.app import App, Exchange
-from hinge.server.batching import Tensors
 from hinge.server.connections import Listener, Refusal
-from hinge.server.models import VERSION, Model, Place, Service
+from hinge.server.models import VERSION, Model, Place, Service, Tensors
 from hinge.server.observability import Metrics
 
 

@@ -1,6 +1,6 @@
 """The edge server: ONNX models behind the Open Inference Protocol over HTTP.
 
-connections → app → batching → models
+connections → app → models
 """
 
 try:

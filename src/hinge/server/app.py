@@ -36,7 +36,6 @@ from hinge.oip.messages import (
 )
 from hinge.oip.tensors import MAX_BODY_BYTES
 from hinge.remotes import Deadline
-from hinge.server.batching import Tensors
 from hinge.server.connections import (
     MAX_HEAD_BYTES,
     MAX_HEADERS,
@@ -49,7 +48,7 @@ from hinge.server.connections import (
     shutting_down,
 )
 from hinge.server.live import MAX_REPORT_BYTES, Reports, is_loopback, read_report
-from hinge.server.models import VERSION, Service
+from hinge.server.models import VERSION, Service, Tensors
 from hinge.server.observability import Log, Metrics
 from hinge.server.openapi import OPERATIONS, PAGE, Operation, content_type, describe
 

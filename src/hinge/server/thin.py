@@ -44,7 +44,7 @@ from hinge.gate import Gate
 from hinge.oip.messages import RequestParameters
 from hinge.policies import Sentinel
 from hinge.remotes.open_inference import Signature
-from hinge.server.batching import Tensors
+from hinge.server.models import Tensors
 from hinge.server.observability import Log
 
 MOST_KINDS = 32
