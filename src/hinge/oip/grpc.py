@@ -22,14 +22,16 @@ from google.protobuf.message_factory import GetMessageClass
 from hinge._checks import shown
 from hinge.errors import InvalidMessage
 from hinge.oip.messages import (
-    MAX_NAMES,
     InferenceResponse,
     ModelMetadata,
     ServerMetadata,
+    check_answer,
     check_count,
     check_names,
     check_unique,
     limited,
+    specs,
+    texts,
 )
 from hinge.oip.protobuf import fields
 from hinge.oip.tensors import (
@@ -131,7 +133,7 @@ def parse_server_metadata(body: bytes) -> ServerMetadata:
     """
     message = _decoded("ServerMetadataResponse", body, MAX_METADATA_BYTES)
     name, version = text("server: name", message.name, empty=True), text("server: version", message.version, empty=True)
-    return ServerMetadata(name, version, _texts("server: extensions", message.extensions))
+    return ServerMetadata(name, version, texts("server: extensions", message.extensions))
 
 
 def parse_model_metadata(body: bytes) -> ModelMetadata:
@@ -144,9 +146,9 @@ def parse_model_metadata(body: bytes) -> ModelMetadata:
     return ModelMetadata(
         name=model_name(message.name, "model: name"),
         platform=text("model: platform", message.platform, empty=True),
-        inputs=_specs("inputs", message.inputs),
-        outputs=_specs("outputs", message.outputs),
-        versions=_texts("model: versions", message.versions),
+        inputs=specs("inputs", message.inputs),
+        outputs=specs("outputs", message.outputs),
+        versions=texts("model: versions", message.versions),
     )
 
 
@@ -161,11 +163,7 @@ def parse_response(
     """
     _check_fields(limited(body))
     message = _decoded("ModelInferResponse", body, MAX_BODY_BYTES)
-    if message.id != id:
-        raise InvalidMessage(f"the response is to request {shown(message.id)}, not to {shown(id)}")
-    served = message.model_name and model_name(message.model_name, "response: model_name")
-    if model and served and served != model:
-        raise InvalidMessage(f"the response is of model {shown(served)}, not of {shown(model)}")
+    served = check_answer(id, message.id, model, message.model_name or None)
     outputs = _outputs(message)
     check_names(outputs, expected)
     for spec in expected:
@@ -211,19 +209,6 @@ def _from_contents(owner: str, contents: Any, datatype: str, shape: tuple[int, .
     except OverflowError:
         raise InvalidMessage(f"{owner}: {_TYPED[datatype]} is out of the range of {datatype}") from None
     return tensor.reshape(shape)
-
-
-def _specs(owner: str, tensors: Any) -> tuple[TensorSpec, ...]:
-    if tensors:
-        check_count(owner, len(tensors))
-    check_unique(owner, [tensor.name for tensor in tensors])
-    return tuple(TensorSpec(tensor.name, tensor.datatype, tuple(tensor.shape)) for tensor in tensors)
-
-
-def _texts(owner: str, values: Any) -> tuple[str, ...]:
-    if len(values) > MAX_NAMES:
-        raise InvalidMessage(f"{owner} may be {MAX_NAMES} at most, got {len(values)}")
-    return tuple(text(owner, value) for value in values)
 
 
 def _decoded(name: str, body: bytes, most: int) -> Any:

@@ -236,7 +236,7 @@ def parse_server_metadata(body: bytes) -> ServerMetadata:
     server = decoded(body, _SERVER)
     _refuse_error(server.error)
     version = text("server: version", server.version or "", empty=True)
-    return ServerMetadata(text("server: name", server.name), version, _texts("server: extensions", server.extensions))
+    return ServerMetadata(text("server: name", server.name), version, texts("server: extensions", server.extensions))
 
 
 def build_server_metadata(metadata: ServerMetadata) -> Message:
@@ -260,9 +260,9 @@ def parse_model_metadata(body: bytes) -> ModelMetadata:
     return ModelMetadata(
         name=model_name(model.name, "model: name"),
         platform=text("model: platform", model.platform or "", empty=True),
-        inputs=_specs("inputs", model.inputs),
-        outputs=_specs("outputs", model.outputs),
-        versions=_texts("model: versions", model.versions),
+        inputs=specs("inputs", model.inputs),
+        outputs=specs("outputs", model.outputs),
+        versions=texts("model: versions", model.versions),
     )
 
 
@@ -309,13 +309,19 @@ def _refuse_error(error: str | None) -> None:
         raise InvalidMessage(f"the server reports an error: {shown(error, most=80)}")
 
 
-def _texts(owner: str, values: Sequence[str] | None) -> tuple[str, ...]:
+def texts(owner: str, values: Sequence[str] | None) -> tuple[str, ...]:
+    """The names in a list, which may be missing."""
+    if values and len(values) > MAX_NAMES:
+        raise InvalidMessage(f"{owner} may be {MAX_NAMES} at most, got {len(values)}")
     return tuple(text(owner, value) for value in values or ())
 
 
-def _specs(owner: str, bodies: Sequence[SpecBody] | None) -> tuple[TensorSpec, ...]:
+def specs(owner: str, bodies: Sequence[SpecBody] | None) -> tuple[TensorSpec, ...]:
+    """What metadata says of the inputs or outputs of a model."""
     if bodies is None:
         raise InvalidMessage(f"{owner} must be a list, got null")
+    if bodies:
+        check_count(owner, len(bodies))
     check_unique(owner, [body.name for body in bodies])
     return tuple(TensorSpec(body.name, body.datatype, tuple(body.shape)) for body in bodies)
 
@@ -437,14 +443,20 @@ def parse_response(
     response = decoded(text_part, _RESPONSE, MAX_JSON_BYTES)
     _refuse_error(response.error)
     answered = _id("response", response.id)
-    if id and answered != id:
-        raise InvalidMessage(f"the response is to request {shown(answered)}, not to {shown(id)}")
-    served = "" if response.model_name is None else model_name(response.model_name, "response: model_name")
-    if model and served and served != model:
-        raise InvalidMessage(f"the response is of model {shown(served)}, not of {shown(model)}")
+    served = check_answer(id, answered, model, response.model_name)
     outputs = _read_tensors("outputs", response.outputs or (), data, expected)
     version = text("response: model_version", response.model_version or "", empty=True)
     return InferenceResponse(outputs, served, version, answered)
+
+
+def check_answer(id: str, answered: str, model: str, served: str | None) -> str:
+    """The model that has served a response, if that and the id are those of the request; "" where it does not say."""
+    if id and answered != id:
+        raise InvalidMessage(f"the response is to request {shown(answered)}, not to {shown(id)}")
+    name = "" if served is None else model_name(served, "response: model_name")
+    if model and name and name != model:
+        raise InvalidMessage(f"the response is of model {shown(name)}, not of {shown(model)}")
+    return name
 
 
 def check_count(role: str, count: int) -> None:
@@ -504,12 +516,12 @@ def _read_tensors(
         check_unique(role, [body.name for body in bodies])
     if expected:
         check_names(by_name, expected)
-    specs = {spec.name: spec for spec in expected if isinstance(spec, TensorSpec)}
-    if not others and len(by_name) > len(specs):
-        raise InvalidMessage(f"the model has no input {shown(min(by_name.keys() - specs.keys()))}")
+    known = {spec.name: spec for spec in expected if isinstance(spec, TensorSpec)}
+    if not others and len(by_name) > len(known):
+        raise InvalidMessage(f"the model has no input {shown(min(by_name.keys() - known.keys()))}")
     tensors: dict[str, Tensor] = {}
     for name, body in by_name.items():
-        tensors[name], data = read_tensor(owner_of(role, name), body, data, specs.get(name))
+        tensors[name], data = read_tensor(owner_of(role, name), body, data, known.get(name))
     if len(data):
         raise InvalidMessage(f"{role}: {len(data)} bytes of binary data belong to no tensor")
     return tensors
