@@ -268,7 +268,6 @@ class ChatServer:
             yield head, pieces
 
     async def models(self, deadline: Deadline) -> http.Response:
-        """The server's list of models."""
         return _admitted(await self._http.send_async(http.Request("GET", MODELS), deadline))
 
     def check(self, deadline: Deadline) -> None:
@@ -279,7 +278,6 @@ class ChatServer:
             self._http.close()
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._http.close_async()
 
     def _post(self, request: Json) -> http.Request:
@@ -360,7 +358,6 @@ class ChatGateway(Gateway):
                 self.away[name] = failure
 
     def make_app(self, metrics: Metrics, listener: Listener) -> App:
-        """The application, with its device."""
         remote = _Remote(self.servers["remote"], self.task)
         device = self.make_device(lambda chat: chat.local.output, remote, self.task)
         return ChatApp(self, device, metrics, listener)
@@ -380,7 +377,6 @@ class ChatApp(GatedApp):
         self._gateway, self._servers = gateway, gateway.servers
 
     def error_body(self, refusal: Refusal) -> bytes:
-        """A refusal in OpenAI's form."""
         where = "; a gateway has /v1/chat/completions and /v1/models" if refusal.reason == "unknown" else ""
         return error_body(refusal.status, refusal.reason, f"{refusal}{where}")
 

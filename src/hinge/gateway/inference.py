@@ -177,7 +177,6 @@ class InferenceGateway(Gateway):
             server.close()
 
     def make_app(self, metrics: Metrics, listener: Listener) -> App:
-        """The application, with its device."""
         remote = _Remote(self._remote, self._model.outputs)
         local, model = self._local, self._model
         service: Service | _Forwarded

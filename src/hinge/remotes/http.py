@@ -320,7 +320,6 @@ class _SocketStream:
         raise problem
 
     def write(self, data: bytes, deadline: Deadline) -> None:
-        """Send everything."""
         view = memoryview(data)
         while view:
             self._socket.settimeout(_left(deadline))
@@ -406,7 +405,6 @@ class _LoopStream(asyncio.Protocol):
         self._transport.write(data)
 
     async def read(self) -> bytes:
-        """What has arrived, waiting for it; empty at the end."""
         while not self._buffer and not self._ended:
             self._waiter = self._loop.create_future()
             await self._waiter
@@ -418,7 +416,6 @@ class _LoopStream(asyncio.Protocol):
         return data
 
     def is_idle(self) -> bool:
-        """Whether nothing has arrived, not even the end."""
         return not (self._buffer or self._ended or self._transport.is_closing())
 
     def close(self) -> None:

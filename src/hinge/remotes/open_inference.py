@@ -424,6 +424,5 @@ def _failure(response: Response) -> type[RemoteFailed]:
 
 
 def _complaint(response: Response) -> str:
-    """The status, and how the server explains it."""
     problem = parse_error(response.body)
     return f"HTTP {response.status}" + (f", {shown(problem, most=120)}" if problem else "")

@@ -67,7 +67,6 @@ class Refusal(HingeError):
 
     @property
     def body(self) -> bytes:
-        """The error as JSON."""
         return msgspec.json.encode({"error": str(self)})
 
     def http(self, id: str) -> bytes:
@@ -354,7 +353,6 @@ class Connection(asyncio.BufferedProtocol):
         self._opening = asyncio.get_running_loop().create_task(self.open(client, context))
 
     def abort(self) -> None:
-        """Close without an answer."""
         self._forget()
         if self._opening is not None:
             self._opening.cancel()
@@ -516,7 +514,6 @@ class Listener:
             self._let_go(client)
 
     async def wait_closed(self) -> None:
-        """Wait until none is accepted any more."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 

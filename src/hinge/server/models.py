@@ -141,7 +141,6 @@ class Model:
 
     @cached_property
     def output_names(self) -> tuple[str, ...]:
-        """The names of its outputs."""
         return tuple(spec.name for spec in self.outputs)
 
     @cached_property
@@ -446,7 +445,6 @@ class Service:
         self.batcher.replace(model)
 
     def metadata(self) -> Message:
-        """What clients are told of the model."""
         model = self.model
         return build_model_metadata(
             ModelMetadata(self.name, "onnxruntime_onnx", model.inputs, model.outputs, (VERSION,))

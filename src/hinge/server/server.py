@@ -220,11 +220,9 @@ class Server(BaseServer):
         return f"Server({[place.name for place in self.places]}, host={self._host!r}, port={self._port})"
 
     def load(self) -> None:
-        """Load the models."""
         self._models = {place: Model.load(place.path, self._threads) for place in self.places}
 
     def make_app(self, metrics: Metrics, listener: Listener) -> App:
-        """The application, with its services."""
         workers = self._workers or os.cpu_count() or 1
         services = {
             place.name: Service(place, model, workers=workers, limits=self.limits, metrics=metrics)
@@ -285,7 +283,6 @@ class _Run:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has not ended yet."""
         return self._thread.is_alive()
 
     def join(self) -> bool:

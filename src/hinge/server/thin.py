@@ -94,7 +94,6 @@ class _Line:
     published: list[bytes] = field(default_factory=list)  # the last tables, which come back to us
 
     def table(self) -> tuple[tuple[int, ...], int]:
-        """The licences, and how many offloads were learned from."""
         return self.store.locked(lambda policy: (self.kind.licences, policy.learned))
 
     def judge(self) -> None:
@@ -278,7 +277,6 @@ class ThinFleet(Collector):
     # -- for Prometheus -----------------------------------------------------------------------------------------------
 
     def collect(self) -> Iterator[Metric]:
-        """All figures."""
         lines = dict(self._lines)
         figures = {
             "hinge_thin_online": self._link.online,
