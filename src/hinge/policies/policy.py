@@ -340,7 +340,9 @@ class Policy(ABC):
         """
         if cost is not None:
             return self._decide_at(bin, cost)
-        bin, time = self._checked_bin(bin), self.time + 1
+        if type(bin) is not int or not 0 <= bin < self.bins:
+            bin = self._checked_bin(bin)
+        time = self.time + 1
         offload = self._offloads(self.table, bin, time)
         self.time = time
         (self._notes if offload else self._accepts)(self.table, bin, time)
