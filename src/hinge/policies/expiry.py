@@ -177,10 +177,6 @@ class ExpiryPolicy(Policy):
         sentence = self._sentence(bin, offloads or 0, agreements, samples_left)
         return Explanation(bin, float(left == 0), offloads, agreement, end, samples_left, sentence)
 
-    def _counts(self, bin: int) -> tuple[float, float] | None:
-        """Offloads and agreements of a bin, if the policy keeps them."""
-        return self.table.offloads[bin], self.table.agreements[bin]
-
     def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:
         seen = self._seen(bin, offloads, agreements)
         if left is None:

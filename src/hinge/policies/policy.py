@@ -608,6 +608,10 @@ class Policy(ABC):
         """What the policy cannot keep at present, in words; None: nothing."""
         return "the offload budget is exhausted" if self.exhausted else None
 
+    def _counts(self, bin: int) -> tuple[float, float] | None:
+        """Offloads and agreements of a bin, if the policy keeps them."""
+        return (self.table.offloads[bin], self.table.agreements[bin]) if hasattr(self.table, "offloads") else None
+
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
         return f"{type(self).__name__}({settings})"
@@ -621,7 +625,7 @@ class Policy(ABC):
             "policy": self.name,
             "id": self.id,
             "parameters": self.parameters,
-            "merged": {source: _copied(snapshot) for source, snapshot in self._merged.items()},
+            "merged": copy.deepcopy(self._merged),
             **self.progress(),
         }
 
@@ -939,11 +943,6 @@ def _contradiction(evidence: Evidence) -> str | None:
             if any(less > more * (1.0 + 1e-9) + _ROUNDING for more, less in pairwise(sums)):
                 return f"impossible sums of costs: {sums}"
     return None
-
-
-def _copied(snapshot: State) -> State:
-    evidence = {field: list(values) for field, values in snapshot["evidence"].items()}
-    return {**snapshot, "evidence": evidence}
 
 
 def _mapping(state: Mapping[str, Any], key: str) -> Mapping[str, Any]:
