@@ -426,12 +426,7 @@ def build_response(
 
 
 def parse_response(
-    headers: Mapping[str, str],
-    body: bytes,
-    *,
-    id: str,
-    model: str = "",
-    expected: Collection[str | TensorSpec] = (),
+    headers: Mapping[str, str], body: bytes, *, id: str, model: str = "", expected: Collection[str | TensorSpec] = ()
 ) -> InferenceResponse:
     """Read the response to the request of that id (empty: it had none), which must have the outputs `expected`.
 

@@ -12,15 +12,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from hinge.policies.policy import (
-    ACCEPTED,
-    Decision,
-    Decisions,
-    Explanation,
-    Policy,
-    Wholes,
-    note_nothing,
-)
+from hinge.policies.policy import ACCEPTED, Decision, Decisions, Explanation, Policy, Wholes, note_nothing
 
 if TYPE_CHECKING:
     import numpy as np

@@ -535,12 +535,7 @@ class Policy(ABC):
         return self.offload_cost or 0.0
 
     def learn_log(
-        self,
-        bins: Iterable[int],
-        agreed: Iterable[float],
-        costs: Iterable[float] | None = None,
-        *,
-        weight: float,
+        self, bins: Iterable[int], agreed: Iterable[float], costs: Iterable[float] | None = None, *, weight: float
     ) -> None:
         """Start from a log, oldest sample first, as if each of its samples had been offloaded and counted `weight`.
 

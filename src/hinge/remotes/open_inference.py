@@ -205,9 +205,7 @@ class ServedModel(ABC):
 
     keeps_deadline = True
 
-    def __init__(
-        self, transport: Transport, model: str, version: str, input: str | None, output: str | None
-    ) -> None:
+    def __init__(self, transport: Transport, model: str, version: str, input: str | None, output: str | None) -> None:
         self.model, self.version = model_name(model), version and model_name(version, "model version")
         self._transport, self._input, self._output = transport, input, output
         self._server: ServerMetadata | None = None  # kept, so that a slow server need not tell all in one deadline
