@@ -240,7 +240,7 @@ def report(quick: bool) -> list[str]:
         "|---" * 4 + "|",
         *(goals_row(name, cells) for name, (_, cells) in found.items()),
         "",
-        f"With {FINER} uniform bins, whose worst cell on the traces of images is the least in regret-bins.md, at costs of",
+        f"With {FINER} uniform bins, whose worst cell on images is the least in regret-bins.md, at costs of",
         f"{', '.join(map(str, costs))}:",
         "",
         "| trace | over the threshold | × HI-LCB | within the threshold | below Sedna | of HI-LCB |",
