@@ -4,11 +4,13 @@
        │                                        └─offload→ the remote's answer, or the local one if that fails
        └──everything else, streams included──→ the server of `otherwise`, or the other if that fails
 
-A local server that fails, or tells no log-probabilities, leaves the request to the remote, and nothing is learned.
+A local server that fails, or tells no log-probabilities, leaves the request to the remote, and nothing is learned. One
+that was late several times in a row is left alone for a while, and asked again only if the remote fails, too.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -19,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hinge._checks import shown
 from hinge.device.async_device import AsyncDevice
-from hinge.errors import RemoteFailed, RemoteInvalid, RemoteLate, RemoteRefused
+from hinge.errors import BreakerOpen, RemoteFailed, RemoteInvalid, RemoteLate, RemoteRefused
 from hinge.gate import Gate
 from hinge.gateway.application import NAME, START_S, GatedApp, Gateway, because
 from hinge.gateway.openai import (
@@ -28,6 +30,7 @@ from hinge.gateway.openai import (
     Json,
     Refused,
     error_body,
+    model_in,
     passed_on,
     read_request,
     why_not_gated,
@@ -66,12 +69,11 @@ class _Remote:
     async def ask_async(self, samples: Sequence[Chat], deadline: Deadline) -> Reply:
         (chat,) = samples
         chat.remote = remote = await self._server.ask(chat.request, deadline)
-        local_is_cut, is_cut = chat.local.cut_by(self._task), remote.cut_by(self._task)
-        if is_cut and not local_is_cut:  # which says nothing about the next request
-            raise RemoteRefused("its answer is cut off (finish_reason: length)")
-        if not is_cut and not self._task.confidence(remote.text):
-            raise RemoteInvalid(f"no answer to such a question: {shown(remote.text, 50)}")
-        return Reply([remote.text], remote.response.bytes, compared=not (local_is_cut or is_cut))
+        lacks, local_lacks = remote.lacks(self._task), chat.local.lacks(self._task)
+        if lacks and not local_lacks:
+            # Cut off are answers to this request; what no task can read may be all that this remote has to say.
+            raise RemoteRefused(lacks) if remote.cut else RemoteInvalid(lacks)
+        return Reply([remote.text], remote.response.bytes, compared=not (lacks or chat.local.cut_by(self._task)))
 
     async def close_async(self) -> None:
         await self._server.close()
@@ -122,12 +124,14 @@ class ChatApp(GatedApp):
     operations: ClassVar[Sequence[Operation]] = (
         Operation("POST", "/v1/chat/completions", "chat", "Answer a chat", _JSON),
         Operation("GET", "/v1/models", "models", "The models of the server that answers", _JSON),
+        Operation("GET", "/v1/models/{model:path}", "models", "One of these models", _JSON),
         *(each for each in OPERATIONS if not each.path.startswith(_NOT_OURS)),
     )
 
     def __init__(self, gateway: ChatGateway, device: AsyncDevice, metrics: Metrics, listener: Listener) -> None:
         super().__init__(gateway, {}, device, metrics=metrics, listener=listener)
         self._gateway, self._servers = gateway, gateway.servers
+        self._refused = 0  # requests in a row that the local server refused, and the remote answered
 
     def error_body(self, refusal: Refusal) -> bytes:
         """A refusal in OpenAI's form."""
@@ -140,14 +144,21 @@ class ChatApp(GatedApp):
         await self._servers["local"].close()
 
     async def models(self, request: Request) -> Response:
-        """The models of the first server that tells them."""
-        failures: dict[Source, RemoteFailed] = {}
-        for name in self._gateway.order:
+        """The models of the first server that tells them, or the one of them that is named."""
+        order, failures = self._order()
+        model: str | None = request.path_params.get("model")
+        for name in order:
             try:
                 found = await self._servers[name].models(Deadline.after(self._gateway.deadline_s))
-                return _response(found.body, because(name, "asked first" if not failures else _told(failures)))
+                body = found.body if model is None else model_in(found, model)
             except RemoteFailed as failure:
                 failures[name] = failure
+                continue
+            headers = because(name, "asked first" if not failures else _told(failures))
+            if body is None:
+                problem = f"the model {shown(model)} does not exist; GET /v1/models lists those that do"
+                return _response(error_body(404, "model_not_found", problem, "model"), headers, 404)
+            return _response(body, headers)
         return _unanswered(request.scope["hinge.exchange"], failures)
 
     async def chat(self, request: Request) -> ASGIApp:
@@ -177,13 +188,15 @@ class ChatApp(GatedApp):
         failures = dict[Source, RemoteFailed]()
         local = None
         try:
-            local = await self._servers["local"].ask(with_logprobs(request), deadline.split(0.5))
-            if local.logprobs is None:
-                raise RemoteInvalid("it tells no log-probabilities")
-            try:
-                self._gateway.task.confidence(local.output)
-            except (TypeError, ValueError) as error:
-                raise RemoteInvalid(error) from None
+            with self.asking_local():
+                local = await self._servers["local"].ask(with_logprobs(request), deadline.split(0.5))
+                if local.logprobs is None:
+                    raise RemoteInvalid("it tells no log-probabilities, without which no answer is gated")
+                try:
+                    self._gateway.task.confidence(local.output)
+                except (TypeError, ValueError) as error:
+                    raise RemoteInvalid(error) from None
+            self._refused = 0
             return await self._decided(Chat(request, local), deadline)
         except RemoteFailed as failure:
             failures["local"] = failure
@@ -194,6 +207,11 @@ class ChatApp(GatedApp):
             return _response(remote.response.body, because("remote", f"Not gated: {_told(failures)}."))
         except RemoteFailed as failure:
             failures["remote"] = failure
+        if isinstance(failures["local"], RemoteRefused | BreakerOpen):  # it may be back, or take no log-probabilities
+            try:
+                local = await self._servers["local"].ask(request, deadline)
+            except RemoteFailed as failure:
+                failures["local"] = failure
         if local is not None:
             return _response(local.body(request), because("local", f"Not gated: {_told(failures)}."))
         return _unanswered(exchange, failures)
@@ -206,8 +224,18 @@ class ChatApp(GatedApp):
         return _response(chat.local.body(chat.request), headers)
 
     def _count(self, failure: RemoteFailed) -> None:
-        """The remote answered in place of the local server; one that refuses a request is not down."""
-        self.device.local_failed(1, None if isinstance(failure, RemoteRefused) else str(failure))
+        """The remote answered in place of the local server; one that refuses a request is not down, or not at once."""
+        refused = isinstance(failure, RemoteRefused)
+        self._refused = self._refused + 1 if refused else 0
+        few = refused and self._refused < self.local_breaker.failures
+        problem = f"it refused {self._refused} requests in a row, the last by: {failure}" if refused else str(failure)
+        self.device.local_failed(1, None if few else problem)
+
+    def _order(self) -> tuple[tuple[Source, ...], dict[Source, RemoteFailed]]:
+        """Whom to ask for what is not gated, one after the other, and why not the local server first, if that is so."""
+        if self._gateway.order[0] == "local" and self.local_breaker.refuse(time.monotonic()):
+            return ("remote", "local"), {"local": self.left_alone()}
+        return self._gateway.order, {}
 
     # -- everything else ----------------------------------------------------------------------------------------------
 
@@ -215,8 +243,8 @@ class ChatApp(GatedApp):
         self, request: Json, exchange: Exchange, reason: str, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """The answer of the first server that gives one, piece by piece as it comes."""
-        failures, begun = dict[Source, RemoteFailed](), False
-        for name in self._gateway.order:
+        (order, failures), begun = self._order(), False
+        for name in order:
             try:
                 connected = Deadline.after(self._gateway.deadline_s)
                 async with self._servers[name].stream(request, connected) as (head, pieces):

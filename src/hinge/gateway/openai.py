@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from hinge._checks import shown
 from hinge.errors import InvalidMessage, RemoteError, RemoteInvalid, RemoteRefused
 from hinge.oip.access import bearer, check_url
 from hinge.oip.messages import Message, decoded
@@ -150,6 +151,12 @@ class Completion:
         """Whether it was cut off before it was an answer; an option is one, however it ended."""
         return self.cut and not (task.options and task.confidence(self.text))
 
+    def lacks(self, task: ShortText) -> str:
+        """Why it is no answer such as the task compares; empty if it is one."""
+        if self.cut_by(task):
+            return "its answer is cut off (finish_reason: length)"
+        return "" if task.confidence(self.text) else f"no answer to such a question: {shown(self.text, 50)}"
+
     @property
     def output(self) -> Json:
         """What a task reads."""
@@ -171,6 +178,26 @@ class Completion:
         return msgspec.json.encode(answer)
 
 
+class _Models(Struct):
+    data: list[Json]
+
+
+_MODELS = msgspec.json.Decoder(_Models)
+
+
+def model_in(response: Response, name: str) -> bytes | None:
+    """The model of that name in a server's list of models, if it is there.
+
+    >>> model_in(Response(200, {}, b'{"data": [{"id": "small"}]}', 0), "small")
+    b'{"id":"small"}'
+    """
+    try:
+        listed = decoded(response.body, _MODELS, MAX_ANSWER_BYTES).data
+    except InvalidMessage as error:
+        raise RemoteInvalid(f"no list of models: {error}") from error
+    return next((msgspec.json.encode(model) for model in listed if model.get("id") == name), None)
+
+
 class Refused(RemoteRefused):
     """A server refuses the request: with which status, and how it says so in OpenAI's form."""
 
@@ -181,14 +208,14 @@ class Refused(RemoteRefused):
         self.body = error_body(response.status, "refused", str(self)) if named is None else response.body
 
 
-def error_body(status: int, code: str, problem: str) -> bytes:
+def error_body(status: int, code: str, problem: str, param: str | None = None) -> bytes:
     """An error in OpenAI's form.
 
     >>> error_body(404, "unknown", "there is nothing here")
     b'{"error":{"message":"there is nothing here","type":"invalid_request_error","param":null,"code":"unknown"}}'
     """
     kind = "invalid_request_error" if status < 500 else "server_error"
-    return msgspec.json.encode({"error": {"message": problem, "type": kind, "param": None, "code": code}})
+    return msgspec.json.encode({"error": {"message": problem, "type": kind, "param": param, "code": code}})
 
 
 def _admitted(response: Response) -> Response:
