@@ -22,7 +22,7 @@ from hinge.device.reporter import Reporter
 from hinge.device.store import CLOSED
 from hinge.errors import RemoteFailed
 from hinge.models import Recorded
-from hinge.oip.access import read_token
+from hinge.remotes.http import read_token
 from hinge.traces import trace_names
 
 T = TypeVar("T")

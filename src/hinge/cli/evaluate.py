@@ -19,8 +19,7 @@ from hinge.errors import InvalidTrace
 from hinge.policies import Policy, Target, policy_class, policy_names
 from hinge.simulation.engine import Progress
 from hinge.simulation.evaluate import Evaluation, as_recorded, evaluate
-from hinge.simulation.recommendation import FEWEST, Recommendation, recommend
-from hinge.simulation.trade import OFFLOAD_COSTS, Trade, trade
+from hinge.simulation.trade import FEWEST, OFFLOAD_COSTS, Recommendation, Trade, recommend, trade
 from hinge.traces import Log, Trace, trace_names
 
 _DIPS_NAMED = 5

@@ -13,7 +13,7 @@ from hinge.cli import console, options
 from hinge.cli.device_models import Certificates
 from hinge.cli.options import UsageError
 from hinge.errors import HingeError
-from hinge.oip.access import read_token
+from hinge.remotes.http import read_token
 
 if TYPE_CHECKING:
     from hinge.fleet.hub import Hub

@@ -11,8 +11,8 @@ from hinge.cli import options
 from hinge.cli.device_models import Certificates
 from hinge.cli.options import UsageError
 from hinge.costs import FixedCost, MeasuredCost, OffloadCost
-from hinge.oip.access import read_token
 from hinge.policies import Policy, at_most, build, on_budget, policy_class
+from hinge.remotes.http import read_token
 
 if TYPE_CHECKING:
     from hinge.fleet.member import Fleet

@@ -10,7 +10,7 @@ from hinge.cli.device_models import Certificates
 from hinge.cli.gate import FleetOptions, GateOptions
 from hinge.cli.options import UsageError
 from hinge.cli.serve import ServerOptions, reachable
-from hinge.oip.access import check_url, read_token
+from hinge.remotes.http import check_url, read_token
 from hinge.tasks import ShortText
 
 _DEADLINE_S = {"openai": 30.0, "oip": 1.0}

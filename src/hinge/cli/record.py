@@ -14,7 +14,7 @@ from hinge.cli.options import UsageError
 from hinge.confidence import max_softmax
 from hinge.device.record import record
 from hinge.models import Recorded
-from hinge.oip.access import read_token
+from hinge.remotes.http import read_token
 
 
 @options.grouped

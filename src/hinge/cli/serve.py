@@ -9,7 +9,7 @@ import typer
 from hinge.cli import options
 from hinge.cli.device_models import Certificates
 from hinge.cli.options import UsageError
-from hinge.oip.access import read_token
+from hinge.remotes.http import read_token
 
 WATCH_S = 2.0
 
