@@ -44,6 +44,10 @@ CHAPTERS = {  # what `hinge --help` lists; the first line of each command's own 
     },
     "Firmware": {"export": "Write a policy as C, for a microcontroller."},
 }
+_HOMES = {  # the modules of commands that share one with another
+    **{"list": "evaluate", "simulate": "evaluate", "reproduce": "evaluate"},
+    **{"record": "device", "gateway": "serve", "new": "options"},
+}
 COMMANDS = {name: about for chapter in CHAPTERS.values() for name, about in chapter.items()}
 
 _ADDRESSES = {"Hub": "broker", "Fleet": "fleet", "ThinFleet": "fleet"}  # the options that are `url` there
@@ -155,7 +159,7 @@ class Root(Group):
 
 def load(name: str) -> Any:
     """A command, or a group of commands, from its module."""
-    found = import_module(f"hinge.cli.{name}").command
+    found = getattr(import_module(f"hinge.cli.{_HOMES.get(name, name)}"), f"{name}_command")
     if isinstance(found, typer.Typer):
         for each in found.registered_commands:
             each.cls = Command

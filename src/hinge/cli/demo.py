@@ -63,7 +63,7 @@ _SHORTEST_S = 0.002  # a shorter sleep is not worth it
 T = TypeVar("T")
 
 
-def command(
+def demo_command(
     samples: Annotated[int, typer.Option(min=1, help="Images to stream; from the first again after 10 000.")] = 10_000,
     offload_cost: Annotated[
         float,

@@ -1,9 +1,12 @@
-"""The command `evaluate`, and the file of settings that it writes of its recommendation."""
+"""The commands that measure policies: `evaluate`, with the settings that it recommends, `simulate` and `reproduce`;
+and `list`, of what they can be given.
+"""
 
 import json
 import os
 import shlex
 import textwrap
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -11,24 +14,33 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.padding import Padding
+from rich.text import Text
 
+from hinge._checks import did_you_mean
 from hinge._files import write_whole
+from hinge.bins import UniformBins
 from hinge.cli import console, options
 from hinge.cli.options import UsageError
-from hinge.errors import InvalidTrace
+from hinge.errors import InvalidTrace, UnknownName
+from hinge.paper import page_name, reproduce
+from hinge.paper.figures import EXPERIMENTS, FULL, QUICK
 from hinge.policies import Policy, Target, policy_class, policy_names
+from hinge.simulation import lineup, simulate
 from hinge.simulation.engine import Progress
-from hinge.simulation.evaluate import Evaluation, as_recorded, evaluate
+from hinge.simulation.evaluate import Evaluation, as_recorded, as_trace, costs_for, evaluate, known_cost
 from hinge.simulation.recommendation import FEWEST, Recommendation, recommend
+from hinge.simulation.sources import Resampled
 from hinge.simulation.trade import OFFLOAD_COSTS, Trade, trade
-from hinge.traces import Log, Trace, trace_names
+from hinge.traces import Log, Trace, load_trace, trace_names
 
+_EXPERIMENTS = ", ".join(experiment.name for experiment in EXPERIMENTS)
 _DIPS_NAMED = 5
 _POLICIES_NAMED = 4
 _OPEN = 0.01  # of a cost per sample: what audits of a bin should leave open
 
 
-def command(
+def evaluate_command(
     trace: Annotated[
         str,
         typer.Argument(
@@ -336,3 +348,108 @@ def _models(trace: Trace, folder: Path) -> dict[str, str]:
         found |= {"remote": places["remote"], "model": trace.about["remote name"]}
     found |= {name: trace.about[f"--{name}"] for name in _RECORDED if f"--{name}" in trace.about}
     return {name: os.path.relpath(each, folder) if os.path.isfile(each) else each for name, each in found.items()}
+
+
+# -- one policy, the paper, and what there is --------------------------------------------------------------------------
+
+
+def simulate_command(
+    policy: options.Policy = "sentinel",
+    trace: Annotated[
+        str, typer.Option(help="A trace by name (see 'hinge list traces'), or a file.", autocompletion=trace_names)
+    ] = "cifar10-vgg16",
+    offload_cost: options.OffloadCost = None,
+    set: options.Set = [],  # noqa: B006  # Typer gives every call a list of its own
+    alpha: options.Alpha = None,
+    bins: options.Bins = 16,
+    horizon: Annotated[int, typer.Option(min=1, help="Samples in each run.")] = 100_000,
+    runs: options.Runs = 20,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    out: options.Out = None,
+) -> None:
+    """Samples are drawn from a trace, with replacement.
+
+    Example: hinge simulate --policy sentinel --trace cifar10-vgg16 --offload-cost 0.5 --runs 100
+    """
+    if policy == "all":
+        raise options.UsageError("--policy takes one policy; 'hinge evaluate' compares several")
+    console.check_out(out)
+    recorded = as_trace(trace)
+    cost = known_cost(options.offload_cost(offload_cost), recorded)
+    source = Resampled(recorded, UniformBins(bins), costs_for(recorded, cost))
+    settings = options.policy_settings([policy], set, alpha=alpha)
+    policies = lineup([policy], source, offload_cost=cost, horizon=horizon, seed=seed, **settings)
+    with console.progress(f"{policy} on {trace}", lines=not json) as report:
+        results = simulate(policies, source, horizon, runs, seed, progress=report)
+    figures = results[policy].summary()
+    if out:
+        console.write_curves(out, results, f"{policy} on {trace}")
+    if json:
+        console.print_json({**figures, "trace": trace, "bins": bins, "offload_cost": cost, **settings})
+    else:
+        console.print_figures(f"{trace}, horizon {horizon}, {console.counted(figures['runs'], 'run')}", [figures])
+    if not results.complete:
+        console.end_interrupted("these are the runs that were done.")
+
+
+def reproduce_command(
+    what: Annotated[
+        str, typer.Argument(help=f"'all', or one of {', '.join(each.name for each in EXPERIMENTS)}.")
+    ] = "all",
+    out: Annotated[Path, typer.Option(help="The folder for the report and the figures' numbers.")] = Path("results"),
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs and coarser grids.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Ours stand beside them. Writes a CSV for each figure and table and a page to look at; for 'all' the claims, too.
+
+    Example: hinge reproduce all --out results/
+    """
+    start = time.perf_counter()
+    with console.status("compiling") as report:
+        found, claims = reproduce(what, out, QUICK if quick else FULL, report)
+    taken = time.perf_counter() - start
+    if json:
+        verdicts = [{"claim": claim.claim, "measured": claim.measured, "holds": claim.holds} for claim in claims]
+        console.print_json({"out": str(out), "seconds": taken, "claims": verdicts})
+        return
+    for claim in claims:
+        verdict = Text("holds", "green") if claim.holds else Text("fails", "red")
+        console.out.print(verdict.append(f"  {claim.claim}", "default"), soft_wrap=True)
+    console.say(f"Found in {taken:.0f} s: {', '.join(experiment.name for experiment in found)}")
+    console.say(f"Look at {out / page_name(what)}")
+
+
+def list_command(
+    what: Annotated[str, typer.Argument(help="'policies', 'traces', or nothing for both.")] = "",
+    json: options.Json = False,
+) -> None:
+    """Traces are listed with where they come from.
+
+    Example: hinge list traces
+    """
+    kinds = {"policies": _policies, "traces": _traces}
+    if what and what not in kinds:
+        raise UnknownName(f"there is no list of {what!r}{did_you_mean(what, kinds)}")
+    found = {kind: kinds[kind]() for kind in ([what] if what else kinds)}
+    if json:
+        console.print_json(found)
+        return
+    if "policies" in found:
+        table = console.table("policy", "what it does")
+        for policy in found["policies"]:
+            table.add_row(policy["name"], policy["what"])
+        console.out.print(table)
+    for trace in found.get("traces", []):
+        console.say(f"{trace['name']}: {console.counted(trace['samples'], 'sample')}", style="bold")
+        for key, value in trace["about"].items():
+            console.out.print(Padding(f"{key}: {value}", (0, 0, 0, 4)), highlight=False, markup=False)
+
+
+def _policies() -> list[dict[str, Any]]:
+    return [{"name": name, "what": (policy_class(name).__doc__ or "").split("\n")[0]} for name in policy_names()]
+
+
+def _traces() -> list[dict[str, Any]]:
+    traces = [load_trace(name) for name in trace_names()]
+    return [{"name": trace.name, "samples": len(trace), "about": dict(trace.about)} for trace in traces]

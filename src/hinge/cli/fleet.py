@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hinge.cli import console, options
-from hinge.cli.device_models import Certificates
-from hinge.cli.options import UsageError
+from hinge.cli.options import Certificates, UsageError
 from hinge.errors import HingeError
 from hinge.oip.access import read_token
 
@@ -21,10 +20,10 @@ if TYPE_CHECKING:
 WAIT_S = 30.0  # for the retained messages
 LOOK_S = 0.25
 
-command = typer.Typer(rich_markup_mode=None)
+fleet_command = typer.Typer(rich_markup_mode=None)
 
 
-@command.callback(invoke_without_command=True)
+@fleet_command.callback(invoke_without_command=True)
 @options.grouped
 def hub(
     *,
@@ -75,7 +74,7 @@ def hub(
             _watch(hub, port)
 
 
-@command.command("demo")
+@fleet_command.command("demo")
 def demo_command(
     samples: Annotated[int, typer.Option(min=20, help="Samples for each device; 3 000 take 40 s.")] = 3_000,
     seed: options.Seed = 0,

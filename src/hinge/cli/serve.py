@@ -1,4 +1,4 @@
-"""The command `serve`."""
+"""The commands `serve` and `gateway`: models, or a gate before two models, behind a protocol."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,11 +6,12 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from hinge.cli import options
-from hinge.cli.device_models import Certificates
-from hinge.cli.options import UsageError
-from hinge.oip.access import read_token
+from hinge.cli import console, options
+from hinge.cli.options import Certificates, FleetOptions, GateOptions, UsageError, option
+from hinge.oip.access import check_url, read_token
+from hinge.tasks import ShortText
 
+_DEADLINE_S = {"openai": 30.0, "oip": 1.0}
 WATCH_S = 2.0
 
 
@@ -18,19 +19,17 @@ WATCH_S = 2.0
 class ServerOptions:
     """Where a server listens, and whom it lets in."""
 
-    host: Annotated[str, typer.Option(help="The address to serve at.")] = "127.0.0.1"
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 takes any that is free.")] = 8080
-    token_file: Annotated[
-        Path | None, typer.Option(help="A file with the token that clients must show; or set HINGE_TOKEN.")
-    ] = None
-    tls_cert: Annotated[Path | None, typer.Option(help="The server's certificate, for TLS.")] = None
-    tls_key: Annotated[Path | None, typer.Option(help="The key of that certificate.")] = None
-    client_ca: Annotated[Path | None, typer.Option(help="Who signs clients' certificates, for mutual TLS.")] = None
-    insecure: Annotated[bool, typer.Option("--insecure", help="Let others in without token or certificate.")] = False
-    drain_s: Annotated[float, typer.Option(help="Seconds to finish requests in when told to end.")] = 10.0
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], typer.Option(help="The least severe events that are logged.")
-    ] = "info"
+    host: str = option("The address to serve at.", default="127.0.0.1")
+    port: int = option("The port; 0 takes any that is free.", default=8080, min=0, max=65_535)
+    token_file: Path | None = option("A file with the token that clients must show; or set HINGE_TOKEN.")
+    tls_cert: Path | None = option("The server's certificate, for TLS.")
+    tls_key: Path | None = option("The key of that certificate.")
+    client_ca: Path | None = option("Who signs clients' certificates, for mutual TLS.")
+    insecure: bool = option("Let others in without token or certificate.", "--insecure", default=False)
+    drain_s: float = option("Seconds to finish requests in when told to end.", default=10.0)
+    log_level: Literal["debug", "info", "warning", "error"] = option(
+        "The least severe events that are logged.", default="info"
+    )
 
     def settings(self) -> dict[str, Any]:
         """What a `Server` and a `Gateway` take."""
@@ -50,7 +49,7 @@ class ServerOptions:
 
 
 @options.grouped
-def command(
+def serve_command(
     *,
     models: Annotated[
         list[str] | None,
@@ -121,3 +120,137 @@ def reachable(url: str) -> str:
     'http://localhost:8080'
     """
     return url.replace("//0.0.0.0:", "//localhost:").replace("//[::]:", "//localhost:")
+
+
+@options.grouped
+def gateway_command(
+    *,
+    local: Annotated[
+        str | None,
+        typer.Option(
+            metavar=options.PLACE,
+            help="The local server, by its base URL, such as http://127.0.0.1:8081/v1; with --protocol oip, by its "
+            "URL, or the model itself, an ONNX file.",
+        ),
+    ] = None,
+    remote: Annotated[str | None, typer.Option(metavar="URL", help="The remote server, likewise.")] = None,
+    protocol: Annotated[
+        Literal["openai", "oip"],
+        typer.Option(help="What clients and servers speak: OpenAI's protocol, or the Open Inference Protocol."),
+    ] = "openai",
+    local_model: Annotated[
+        str | None, typer.Option(help="The model that the local server is asked for; without it, that of the request.")
+    ] = None,
+    remote_model: Annotated[str | None, typer.Option(help="The same for the remote server.")] = None,
+    local_key_file: Annotated[
+        Path | None, typer.Option(help="A file with the API key for the local server; or set HINGE_LOCAL_KEY.")
+    ] = None,
+    remote_key_file: Annotated[
+        Path | None, typer.Option(help="A file with the API key for the remote server; or set HINGE_REMOTE_KEY.")
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="What the answers in text are, of which the gate decides: 'options:A,B,C', 'number', 'json' (requests "
+            "with a response_format), or 'text' (requests with max_tokens of 64 at most), which it is without it."
+        ),
+    ] = None,
+    confidence: Annotated[
+        Literal["mean", "least", "margin"] | None,
+        typer.Option(
+            help="How sure an answer in text is: by the mean or the least probability of its tokens, or by the margin "
+            "of the first over the next likely one; without it by the mean."
+        ),
+    ] = None,
+    otherwise: Annotated[
+        Literal["local", "remote"] | None,
+        typer.Option(
+            help="Who answers chats that cannot be gated: streams, tools, images, several or long answers; without it "
+            "the local server."
+        ),
+    ] = None,
+    output: options.Output = None,
+    deciding: GateOptions,
+    deadline_s: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds for the answer to a gated request, of which the local server may take half; without it 30 "
+            "for chats, and else 1."
+        ),
+    ] = None,
+    state: options.State = None,
+    shadow: options.Shadow = None,
+    joining: FleetOptions,
+    certificates: Certificates,
+    serving: ServerOptions,
+    config: options.Config = None,
+) -> None:
+    """A gate in front of a local and a remote model, for clients that speak a protocol.
+
+    Example: hinge gateway --local http://127.0.0.1:8081/v1 --remote https://llm.example/v1 --task options:yes,no
+    """
+    from hinge.gateway import ChatGateway, ChatServer, InferenceGateway, ServedRows
+    from hinge.gateway.application import Gateway
+
+    if local is None or remote is None:
+        raise UsageError("--local and --remote must name the two servers; see 'hinge gateway --help'")
+    for name, url in (("--local", local), ("--remote", remote)):
+        if url.startswith("grpc://"):
+            raise UsageError(f"{name} {url}: a gateway speaks HTTP; give the server's port for that, as Triton's 8000")
+    check_url("--remote", remote)
+    tls = certificates.context() if remote.startswith("https://") else None
+    if certificates.context() is not None and tls is None and not (joining.fleet or "").startswith("mqtts:"):
+        raise UsageError(f"--ca, --cert and --key are for https:// and mqtts://, got --remote {remote}")
+    known, price = deciding.price()
+    chosen, fleet = deciding.build(known), joining.join(deciding, certificates)
+    keys = read_token(local_key_file, "HINGE_LOCAL_KEY"), read_token(remote_key_file, "HINGE_REMOTE_KEY")
+    common: dict[str, Any] = {
+        "deadline_s": _DEADLINE_S[protocol] if deadline_s is None else deadline_s,
+        "device": {"price": price, "state": state, "shadow": shadow, "fleet": fleet},
+        **serving.settings(),
+    }
+    if protocol == "openai":
+        check_url("--local", local)
+        servers = ChatServer(local, local_model, key=keys[0]), ChatServer(remote, remote_model, key=keys[1], tls=tls)
+        text = task_of(task or "text", confidence or "mean")
+        gateway: Gateway = ChatGateway(*servers, chosen, task=text, otherwise=otherwise or "local", **common)
+    else:
+        if task or confidence or otherwise:
+            raise UsageError("--task, --confidence and --otherwise are for chats, and the protocol is oip")
+        named = remote_model or local_model
+        if "://" in local and local_model is None:
+            raise UsageError("--local-model and --remote-model must name the models on their servers")
+        if named is None:
+            raise UsageError("--remote-model must name the model on the server of --remote")
+        near = ServedRows(local, local_model, token=keys[0]) if "://" in local and local_model else local
+        far = ServedRows(remote, named, token=keys[1], tls=tls)
+        gateway = InferenceGateway(near, far, chosen, output=output, **common)
+
+    def announce(url: str) -> None:
+        meanwhile = ", and the other will" if len(gateway.away) == 1 else ""
+        for name, failure in gateway.away.items():
+            console.warn(f"--{name} does not answer yet{meanwhile}: {failure}")
+        serves = f"{url}/v1" if protocol == "openai" else url
+        print(f"Serving at {serves}\nThe live page is at {reachable(url)}/", flush=True)
+
+    gateway.run(announce)
+
+
+def task_of(text: str, measure: Literal["mean", "least", "margin"]) -> ShortText:
+    """The task that the command line names.
+
+    >>> task_of("options:yes, no", "mean").answer(" Yes.")
+    'yes'
+    >>> task_of("options:yes", "mean")
+    Traceback (most recent call last):
+    hinge.cli.options.UsageError: --task options:yes: must name two options or more, such as 'options:yes,no'
+    """
+    kind, _, named = text.partition(":")
+    if kind == "options":
+        allowed = [name.strip() for name in named.split(",") if name.strip()]
+        if len(set(allowed)) < 2:
+            raise UsageError(f"--task {text}: must name two options or more, such as 'options:yes,no'")
+        return ShortText(options=allowed, measure=measure)
+    if named or kind not in ("number", "json", "text"):
+        raise UsageError(f"--task {text}: must be 'number', 'json', 'text' or 'options:A,B,C'")
+    return ShortText(kind, measure=measure)  # type: ignore[arg-type]  # one of these, as just checked

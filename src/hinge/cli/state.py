@@ -19,10 +19,10 @@ from hinge.policies.policy import State
 
 Folder = Annotated[Path, typer.Argument(help="The folder given to a device as --state.", show_default=False)]
 
-command = typer.Typer(rich_markup_mode=None)
+state_command = typer.Typer(rich_markup_mode=None)
 
 
-@command.callback()
+@state_command.callback()
 def own_policy(
     policy: Annotated[
         str | None,
@@ -36,7 +36,7 @@ def own_policy(
     """What all these commands may need to know."""
 
 
-@command.command("show")
+@state_command.command("show")
 def show_command(folder: Folder, json: options.Json = False) -> None:
     """Show what the policy in a folder knows, also while a device uses it.
 
@@ -65,7 +65,7 @@ def show_command(folder: Folder, json: options.Json = False) -> None:
     _print_bins(figures["bins"])
 
 
-@command.command("set")
+@state_command.command("set")
 def set_command(
     folder: Folder,
     settings: Annotated[list[str], typer.Argument(help="offload_cost=0.3, or alpha=… where the policy has one.")],
@@ -89,7 +89,7 @@ def set_command(
     console.say(f"{folder}: generation {before} became {store.generation}; {store.policy!r}")
 
 
-@command.command("rollback")
+@state_command.command("rollback")
 def rollback_command(
     folder: Folder,
     to: Annotated[
@@ -113,7 +113,7 @@ def rollback_command(
     console.say(" ".join([f"From generation {left} back to how generation {reached} ended.", *notes]))
 
 
-@command.command("export")
+@state_command.command("export")
 def export_command(
     folder: Folder,
     out: Annotated[Path | None, typer.Option(help="The file to write; without it, standard output.")] = None,
@@ -130,7 +130,7 @@ def export_command(
         stream.write(text.encode())
 
 
-@command.command("merge")
+@state_command.command("merge")
 def merge_command(
     folder: Folder,
     others: Annotated[list[Path], typer.Argument(help="Files by 'hinge state export', or other folders.")],
