@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import typer
 from rich.console import RenderableType
@@ -28,6 +28,7 @@ from hinge.cli import console, options
 from hinge.cli.device import StopSignals
 from hinge.cli.device_samples import Case
 from hinge.cli.device_view import Figures, LiveView, Output, ProgressLines, Seen, View
+from hinge.cli.options import option
 from hinge.device.answer import Answer
 from hinge.device.device import Device
 from hinge.device.reporter import Reporter, copy_of, licences
@@ -63,24 +64,19 @@ _SHORTEST_S = 0.002  # a shorter sleep is not worth it
 T = TypeVar("T")
 
 
+@options.grouped
 def demo_command(
-    samples: Annotated[int, typer.Option(min=1, help="Images to stream; from the first again after 10 000.")] = 10_000,
-    offload_cost: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=1,
-            help="What an offload costs, from 0 to 1. By default the highest price at which nine tenths of the "
-            "accuracy that the remote adds are kept.",
-        ),
-    ] = OFFLOAD_COST,
-    port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="The port of the edge server; 0 takes any that is free.")
-    ] = 0,
-    page: Annotated[
-        bool, typer.Option("--page", help="Open the live page, and keep it up after the run until Ctrl-C.")
-    ] = False,
-    out: Annotated[Path, typer.Option(help="The report to write, one page of HTML.")] = Path("hinge-demo.html"),
+    samples: int = option("Images to stream; from the first again after 10 000.", default=10_000, min=1),
+    offload_cost: float = option(
+        "What an offload costs, from 0 to 1. By default the highest price at which nine tenths of the "
+        "accuracy that the remote adds are kept.",
+        default=OFFLOAD_COST,
+        min=0,
+        max=1,
+    ),
+    port: int = option("The port of the edge server; 0 takes any that is free.", default=0, min=0, max=65_535),
+    page: bool = option("Open the live page, and keep it up after the run until Ctrl-C.", default=False),
+    out: Path = option("The report to write, one page of HTML.", default=Path("hinge-demo.html")),
     json: options.Json = False,
 ) -> None:
     """Real images are streamed through a device, beside other policies, and a report is written.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice, tee
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import typer
 
@@ -16,7 +16,7 @@ from hinge.cli import console, options
 from hinge.cli.device_models import Fit, ModelOptions, set_up
 from hinge.cli.device_samples import Case
 from hinge.cli.device_view import Figures, JsonLines, LiveView, Output, ProgressLines, View, print_summary
-from hinge.cli.options import Certificates, FleetOptions, GateOptions, UsageError
+from hinge.cli.options import Certificates, FleetOptions, GateOptions, UsageError, argument, option
 from hinge.confidence import max_softmax
 from hinge.device.device import Device
 from hinge.device.record import record
@@ -32,41 +32,29 @@ T = TypeVar("T")
 @options.grouped
 def device_command(
     *,
-    samples: Annotated[
-        str,
-        typer.Argument(
-            help="A folder of images, an .npz or .npy file, '-' for raw frames on standard input, a trace by name or "
-            "file, or 'fashion' for the images that come with Hinge.",
-            autocompletion=trace_names,
-        ),
-    ] = "fashion",
+    samples: str = argument(
+        "A folder of images, an .npz or .npy file, '-' for raw frames on standard input, a trace by name or "
+        "file, or 'fashion' for the images that come with Hinge.",
+        default="fashion",
+        autocompletion=trace_names,
+    ),
     models: ModelOptions,
     certificates: Certificates,
     deciding: GateOptions,
-    deadline_s: Annotated[float, typer.Option(help="Seconds from an offload until the local answer stands.")] = 0.2,
-    batch: Annotated[int, typer.Option(min=1, help="Samples that are decided together, and sent together.")] = 1,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="End after this many samples; some policies have to know how many.")
-    ] = None,
+    deadline_s: float = option("Seconds from an offload until the local answer stands.", default=0.2),
+    batch: int = option("Samples that are decided together, and sent together.", default=1, min=1),
+    limit: int | None = option("End after this many samples; some policies have to know how many.", min=1),
     state: options.State = None,
     shadow: options.Shadow = None,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=65_535, help="Serve metrics for Prometheus at this port of 127.0.0.1; 0 takes any that is free."
-        ),
-    ] = None,
-    report: Annotated[
-        str | None, typer.Option(help="Show this device, under this name, on the live page of the remote's server.")
-    ] = None,
+    metrics_port: int | None = option(
+        "Serve metrics for Prometheus at this port of 127.0.0.1; 0 takes any that is free.", min=0, max=65_535
+    ),
+    report: str | None = option("Show this device, under this name, on the live page of the remote's server."),
     joining: FleetOptions,
-    truth: Annotated[
-        bool,
-        typer.Option("--truth", help="Learn what the remote's answers are worth, by the true labels of the samples."),
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for every answer, and then the summary.")
-    ] = False,
+    truth: bool = option(
+        "Learn what the remote's answers are worth, by the true labels of the samples.", default=False
+    ),
+    json: bool = option("Print a JSON object for every answer, and then the summary.", default=False),
     config: options.Config = None,
 ) -> None:
     """A device answers samples with the local model, and asks the remote where that is worth its cost.
@@ -279,19 +267,17 @@ def serve_metrics(device: Device, port: int) -> Iterator[None]:
 @options.grouped
 def record_command(
     *,
-    samples: Annotated[
-        str,
-        typer.Argument(
-            help="A folder of images, an .npz or .npy file, '-' for raw frames on standard input, or 'fashion' for "
-            "the images that come with Hinge."
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="The file for the trace: .npz, .csv or .parquet.")],
+    samples: str = argument(
+        "A folder of images, an .npz or .npy file, '-' for raw frames on standard input, or 'fashion' for "
+        "the images that come with Hinge.",
+        default=...,
+    ),
+    out: Path = option("The file for the trace: .npz, .csv or .parquet.", default=...),
     models: ModelOptions,
     certificates: Certificates,
-    batch: Annotated[int, typer.Option(min=1, help="Samples that the models are asked about at once.")] = 32,
-    deadline_s: Annotated[float, typer.Option(help="Seconds for the remote to answer a batch.")] = 30.0,
-    limit: Annotated[int | None, typer.Option(min=1, help="End after this many samples.")] = None,
+    batch: int = option("Samples that the models are asked about at once.", default=32, min=1),
+    deadline_s: float = option("Seconds for the remote to answer a batch.", default=30.0),
+    limit: int | None = option("End after this many samples.", min=1),
     json: options.Json = False,
 ) -> None:
     """Both models answer every sample; 'hinge evaluate' then says what each policy would have cost. A recording that

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.padding import Padding
 from rich.text import Text
 
@@ -21,7 +20,7 @@ from hinge._checks import did_you_mean
 from hinge._files import write_whole
 from hinge.bins import UniformBins
 from hinge.cli import console, options
-from hinge.cli.options import UsageError
+from hinge.cli.options import UsageError, argument, option
 from hinge.errors import InvalidTrace, UnknownName
 from hinge.paper import page_name, reproduce
 from hinge.paper.figures import EXPERIMENTS, FULL, QUICK
@@ -40,40 +39,31 @@ _POLICIES_NAMED = 4
 _OPEN = 0.01  # of a cost per sample: what audits of a bin should leave open
 
 
+@options.grouped
 def evaluate_command(
-    trace: Annotated[
-        str,
-        typer.Argument(
-            help="A file (confidence,local,remote[,label][,cost]: .csv, .tsv, .jsonl, .csv.gz, .npz, .parquet), or a "
-            "trace by name. Where remote is empty or null the sample was not offloaded.",
-            autocompletion=trace_names,
-        ),
-    ],
-    policies: Annotated[
-        str,
-        typer.Option(
-            help="Policies by name, your own as MODULE:CLASS, separated by commas; or 'all'.",
-            autocompletion=options.complete_policies,
-            callback=options.policies_named,
-        ),
-    ] = "all",
-    columns: Annotated[
-        str | None, typer.Option(help="What columns are called in the file: confidence=score,local=prediction.")
-    ] = None,
+    trace: str = argument(
+        "A file (confidence,local,remote[,label][,cost]: .csv, .tsv, .jsonl, .csv.gz, .npz, .parquet), or a "
+        "trace by name. Where remote is empty or null the sample was not offloaded.",
+        default=...,
+        autocompletion=trace_names,
+    ),
+    policies: str = option(
+        "Policies by name, your own as MODULE:CLASS, separated by commas; or 'all'.",
+        default="all",
+        autocompletion=options.complete_policies,
+        callback=options.policies_named,
+    ),
+    columns: str | None = option("What columns are called in the file: confidence=score,local=prediction."),
     target: options.Target = None,
     offload_cost: options.OffloadCost = None,
     alpha: options.Alpha = None,
     bins: options.Bins = 16,
-    horizon: Annotated[
-        int | None, typer.Option(min=1, help="Draw this many samples; without it: once, in order.")
-    ] = None,
+    horizon: int | None = option("Draw this many samples; without it: once, in order.", min=1),
     runs: options.Runs = 20,
     seed: options.Seed = 0,
     json: options.Json = False,
     out: options.Out = None,
-    write: Annotated[
-        Path | None, typer.Option(help="Also write the recommendation to this file, for 'hinge device --config'.")
-    ] = None,
+    write: Path | None = option("Also write the recommendation to this file, for 'hinge device --config'."),
 ) -> None:
     """Without --horizon the log is replayed once, in its own order, and then in shuffled orders to show how much the
     order matters. With --horizon samples are drawn from it with replacement. The offline and logistic modules are
@@ -353,16 +343,17 @@ def _models(trace: Trace, folder: Path) -> dict[str, str]:
 # -- one policy, the paper, and what there is --------------------------------------------------------------------------
 
 
+@options.grouped
 def simulate_command(
     policy: options.Policy = "sentinel",
-    trace: Annotated[
-        str, typer.Option(help="A trace by name (see 'hinge list traces'), or a file.", autocompletion=trace_names)
-    ] = "cifar10-vgg16",
+    trace: str = option(
+        "A trace by name (see 'hinge list traces'), or a file.", default="cifar10-vgg16", autocompletion=trace_names
+    ),
     offload_cost: options.OffloadCost = None,
     set: options.Set = [],  # noqa: B006  # Typer gives every call a list of its own
     alpha: options.Alpha = None,
     bins: options.Bins = 16,
-    horizon: Annotated[int, typer.Option(min=1, help="Samples in each run.")] = 100_000,
+    horizon: int = option("Samples in each run.", default=100_000, min=1),
     runs: options.Runs = 20,
     seed: options.Seed = 0,
     json: options.Json = False,
@@ -393,12 +384,11 @@ def simulate_command(
         console.end_interrupted("these are the runs that were done.")
 
 
+@options.grouped
 def reproduce_command(
-    what: Annotated[
-        str, typer.Argument(help=f"'all', or one of {', '.join(each.name for each in EXPERIMENTS)}.")
-    ] = "all",
-    out: Annotated[Path, typer.Option(help="The folder for the report and the figures' numbers.")] = Path("results"),
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs and coarser grids.")] = False,
+    what: str = argument(f"'all', or one of {', '.join(each.name for each in EXPERIMENTS)}.", default="all"),
+    out: Path = option("The folder for the report and the figures' numbers.", default=Path("results")),
+    quick: bool = option("Fewer runs and coarser grids.", default=False),
     json: options.Json = False,
 ) -> None:
     """Ours stand beside them. Writes a CSV for each figure and table and a page to look at; for 'all' the claims, too.
@@ -420,8 +410,9 @@ def reproduce_command(
     console.say(f"Look at {out / page_name(what)}")
 
 
+@options.grouped
 def list_command(
-    what: Annotated[str, typer.Argument(help="'policies', 'traces', or nothing for both.")] = "",
+    what: str = argument("'policies', 'traces', or nothing for both.", default=""),
     json: options.Json = False,
 ) -> None:
     """Traces are listed with where they come from.

@@ -12,7 +12,7 @@ import textwrap
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -56,11 +56,27 @@ class UsageError(HingeError):
     """Options that do not go together, or a value that cannot be used."""
 
 
+def option(help: str, *names: str, default: Any = None, **limits: Any) -> Any:
+    """The default of a parameter of a `grouped` command, or of a field of its dataclasses, that is an option."""
+    return field(default=default, metadata={"typer": typer.Option(*names, help=help, **limits)})
+
+
+def argument(help: str, default: Any = None, **limits: Any) -> Any:
+    """The same for an argument; one whose default is `...` must be given."""
+    return field(default=default, metadata={"typer": typer.Argument(help=help, **limits)})
+
+
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """A command, in which a parameter that is a dataclass stands for its fields: an option for each, and one object."""
     asked = inspect.signature(command).parameters.values()
     groups: dict[str, Any] = {each.name: each.annotation for each in asked if is_dataclass(each.annotation)}
-    flat = [option for each in asked for option in (_options(each.annotation) if each.name in groups else [each])]
+    flat = list[inspect.Parameter]()
+    for each in asked:
+        if each.name in groups:
+            hints = get_type_hints(each.annotation, include_extras=True)
+            flat += [_parameter(part.name, hints[part.name], part) for part in fields(groups[each.name])]
+        else:
+            flat.append(_parameter(each.name, each.annotation, each.default))
 
     @wraps(command)
     def run(**given: Any) -> None:
@@ -68,27 +84,20 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
             given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
         command(**given)
 
-    run.__signature__ = inspect.Signature([each.replace(kind=each.KEYWORD_ONLY) for each in flat])  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in flat}
     return run
 
 
-def _options(group: Any) -> list[inspect.Parameter]:
-    hints, kept, defaults = get_type_hints(group, include_extras=True), inspect.Parameter.KEYWORD_ONLY, group()
-    return [
-        inspect.Parameter(
-            each.name,
-            kept,
-            default=getattr(defaults, each.name),
-            annotation=Annotated[hints[each.name], each.metadata["option"]] if each.metadata else hints[each.name],
-        )
-        for each in fields(group)
-    ]
-
-
-def option(help: str, *names: str, default: Any = None, **limits: Any) -> Any:
-    """A field of such a dataclass that is an option of its own."""
-    return field(default=default, metadata={"option": typer.Option(*names, help=help, **limits)})
+def _parameter(name: str, hint: Any, given: Any) -> inspect.Parameter:
+    """A parameter as Typer reads it; a flag has no opposite."""
+    if isinstance(given, Field):
+        described = given.metadata.get("typer")
+        given = given.default if given.default_factory is MISSING else given.default_factory()
+        if described is not None:
+            described.param_decls = described.param_decls or ([f"--{name.replace('_', '-')}"] if given is False else ())
+            hint, given = Annotated[hint, described], inspect.Parameter.empty if given is ... else given
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=given, annotation=hint)
 
 
 # -- a file of settings -----------------------------------------------------------------------------------------------
@@ -170,10 +179,9 @@ def _located(folder: Path, value: Any, setting: Setting) -> str:
     return f"{name}{sign}{folder / path}" if looks_like_one else text
 
 
+@grouped
 def new_command(
-    file: Annotated[Path, typer.Argument(help="The file to write; one that is there already is left alone.")] = Path(
-        "hinge.toml"
-    ),
+    file: Path = argument("The file to write; one that is there already is left alone.", default=Path("hinge.toml")),
 ) -> None:
     """It holds every option of 'hinge device', 'hinge serve' and 'hinge gateway', with its default and what it means.
 
@@ -535,9 +543,7 @@ class FleetOptions:
     fleet_budget: float | None = option(
         "The share of samples that all devices of the fleet may offload, together.", min=0, max=1
     )
-    home_assistant: bool = option(
-        "Let Home Assistant find this device by the broker of its fleet.", "--home-assistant", default=False
-    )
+    home_assistant: bool = option("Let Home Assistant find this device by the broker of its fleet.", default=False)
 
     def join(self, gate: GateOptions, certificates: Certificates) -> "Fleet | None":
         """The fleet, if there is one."""

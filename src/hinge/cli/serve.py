@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import typer
+from typing import Any, Literal
 
 from hinge.cli import console, options
-from hinge.cli.options import Certificates, FleetOptions, GateOptions, UsageError, option
+from hinge.cli.options import Certificates, FleetOptions, GateOptions, UsageError, argument, option
 from hinge.oip.access import check_url, read_token
 from hinge.tasks import ShortText
 
@@ -25,7 +23,7 @@ class ServerOptions:
     tls_cert: Path | None = option("The server's certificate, for TLS.")
     tls_key: Path | None = option("The key of that certificate.")
     client_ca: Path | None = option("Who signs clients' certificates, for mutual TLS.")
-    insecure: bool = option("Let others in without token or certificate.", "--insecure", default=False)
+    insecure: bool = option("Let others in without token or certificate.", default=False)
     drain_s: float = option("Seconds to finish requests in when told to end.", default=10.0)
     log_level: Literal["debug", "info", "warning", "error"] = option(
         "The least severe events that are logged.", default="info"
@@ -51,35 +49,27 @@ class ServerOptions:
 @options.grouped
 def serve_command(
     *,
-    models: Annotated[
-        list[str] | None,
-        typer.Argument(help="ONNX models: PATH, NAME=PATH, or one that comes with Hinge: 'fashion', 'fashion-local'."),
-    ] = None,
+    models: list[str] | None = argument(
+        "ONNX models: PATH, NAME=PATH, or one that comes with Hinge: 'fashion', 'fashion-local'."
+    ),
     serving: ServerOptions,
-    max_batch: Annotated[
-        int, typer.Option(min=1, help="Rows that a model is given at once; 1: join no requests.")
-    ] = 64,
-    threads: Annotated[int | None, typer.Option(min=0, help="Threads of one run of a model; 0: one per core.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Load a model again when its file changes.")] = False,
-    fleet: Annotated[
-        str | None,
-        typer.Option(
-            help="Learn for thin devices, and send them tables by this MQTT broker: mqtt://[USER@]HOST[:PORT], or "
-            "mqtts:// with --fleet-ca, --fleet-cert and --fleet-key. The password: HINGE_FLEET_PASSWORD, or a file."
-        ),
-    ] = None,
+    max_batch: int = option("Rows that a model is given at once; 1: join no requests.", default=64, min=1),
+    threads: int | None = option("Threads of one run of a model; 0: one per core.", min=0),
+    watch: bool = option("Load a model again when its file changes.", default=False),
+    fleet: str | None = option(
+        "Learn for thin devices, and send them tables by this MQTT broker: mqtt://[USER@]HOST[:PORT], or "
+        "mqtts:// with --fleet-ca, --fleet-cert and --fleet-key. The password: HINGE_FLEET_PASSWORD, or a file."
+    ),
     fleet_name: options.FleetName = "fleet",
     fleet_password_file: options.FleetPasswordFile = None,
-    fleet_ca: Annotated[Path | None, typer.Option(help="Who signs the broker's certificate.")] = None,
-    fleet_cert: Annotated[Path | None, typer.Option(help="The certificate to show the broker.")] = None,
-    fleet_key: Annotated[Path | None, typer.Option(help="The key of that certificate.")] = None,
-    offload_cost: Annotated[
-        float, typer.Option(min=0, max=1, help="Thin devices: what an offload costs, where a wrong answer costs 1.")
-    ] = 0.5,
-    bins: Annotated[int, typer.Option(min=1, max=255, help="Thin devices: how many bins they have.")] = 16,
-    state: Annotated[
-        Path | None, typer.Option(help="Thin devices: the folder in which what is learned for them survives.")
-    ] = None,
+    fleet_ca: Path | None = option("Who signs the broker's certificate."),
+    fleet_cert: Path | None = option("The certificate to show the broker."),
+    fleet_key: Path | None = option("The key of that certificate."),
+    offload_cost: float = option(
+        "Thin devices: what an offload costs, where a wrong answer costs 1.", default=0.5, min=0, max=1
+    ),
+    bins: int = option("Thin devices: how many bins they have.", default=16, min=1, max=255),
+    state: Path | None = option("Thin devices: the folder in which what is learned for them survives."),
     config: options.Config = None,
 ) -> None:
     """The models are ONNX files; the protocol is the Open Inference Protocol.
@@ -125,59 +115,37 @@ def reachable(url: str) -> str:
 @options.grouped
 def gateway_command(
     *,
-    local: Annotated[
-        str | None,
-        typer.Option(
-            metavar=options.PLACE,
-            help="The local server, by its base URL, such as http://127.0.0.1:8081/v1; with --protocol oip, by its "
-            "URL, or the model itself, an ONNX file.",
-        ),
-    ] = None,
-    remote: Annotated[str | None, typer.Option(metavar="URL", help="The remote server, likewise.")] = None,
-    protocol: Annotated[
-        Literal["openai", "oip"],
-        typer.Option(help="What clients and servers speak: OpenAI's protocol, or the Open Inference Protocol."),
-    ] = "openai",
-    local_model: Annotated[
-        str | None, typer.Option(help="The model that the local server is asked for; without it, that of the request.")
-    ] = None,
-    remote_model: Annotated[str | None, typer.Option(help="The same for the remote server.")] = None,
-    local_key_file: Annotated[
-        Path | None, typer.Option(help="A file with the API key for the local server; or set HINGE_LOCAL_KEY.")
-    ] = None,
-    remote_key_file: Annotated[
-        Path | None, typer.Option(help="A file with the API key for the remote server; or set HINGE_REMOTE_KEY.")
-    ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(
-            help="What the answers in text are, of which the gate decides: 'options:A,B,C', 'number', 'json' (requests "
-            "with a response_format), or 'text' (requests with max_tokens of 64 at most), which it is without it."
-        ),
-    ] = None,
-    confidence: Annotated[
-        Literal["mean", "least", "margin"] | None,
-        typer.Option(
-            help="How sure an answer in text is: by the mean or the least probability of its tokens, or by the margin "
-            "of the first over the next likely one; without it by the mean."
-        ),
-    ] = None,
-    otherwise: Annotated[
-        Literal["local", "remote"] | None,
-        typer.Option(
-            help="Who answers chats that cannot be gated: streams, tools, images, several or long answers; without it "
-            "the local server."
-        ),
-    ] = None,
+    local: str | None = option(
+        "The local server, by its base URL, such as http://127.0.0.1:8081/v1; with --protocol oip, by its "
+        "URL, or the model itself, an ONNX file.",
+        metavar=options.PLACE,
+    ),
+    remote: str | None = option("The remote server, likewise.", metavar="URL"),
+    protocol: Literal["openai", "oip"] = option(
+        "What clients and servers speak: OpenAI's protocol, or the Open Inference Protocol.", default="openai"
+    ),
+    local_model: str | None = option("The model that the local server is asked for; without it, that of the request."),
+    remote_model: str | None = option("The same for the remote server."),
+    local_key_file: Path | None = option("A file with the API key for the local server; or set HINGE_LOCAL_KEY."),
+    remote_key_file: Path | None = option("A file with the API key for the remote server; or set HINGE_REMOTE_KEY."),
+    task: str | None = option(
+        "What the answers in text are, of which the gate decides: 'options:A,B,C', 'number', 'json' (requests "
+        "with a response_format), or 'text' (requests with max_tokens of 64 at most), which it is without it."
+    ),
+    confidence: Literal["mean", "least", "margin"] | None = option(
+        "How sure an answer in text is: by the mean or the least probability of its tokens, or by the margin "
+        "of the first over the next likely one; without it by the mean."
+    ),
+    otherwise: Literal["local", "remote"] | None = option(
+        "Who answers chats that cannot be gated: streams, tools, images, several or long answers; without it "
+        "the local server."
+    ),
     output: options.Output = None,
     deciding: GateOptions,
-    deadline_s: Annotated[
-        float | None,
-        typer.Option(
-            help="Seconds for the answer to a gated request, of which the local server may take half; without it 30 "
-            "for chats, and else 1."
-        ),
-    ] = None,
+    deadline_s: float | None = option(
+        "Seconds for the answer to a gated request, of which the local server may take half; without it 30 "
+        "for chats, and else 1."
+    ),
     state: options.State = None,
     shadow: options.Shadow = None,
     joining: FleetOptions,
