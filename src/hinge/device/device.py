@@ -165,7 +165,8 @@ class BaseDevice(ABC):
         true, agreed = self.true_label(answer, label), self._agreed
         gain = agreed(answer.label, true) - agreed(answer.local, true)  # 0 if accepted; refuses labels without a price
         if answer.source == "remote" and self._store.locked(lambda policy: policy.takes_labels):
-            self._store.learn_truth(1.0 - agreed(answer.local, answer.label), gain)
+            disagreement = 1.0 - agreed(answer.local, answer.label)
+            self._store.apply(lambda policy: policy.learn_truth(disagreement, gain))
         self._status.labelled(self.task.agreement(answer.label, true))
 
     def local_failed(self, samples: int, problem: str | None) -> None:
@@ -355,14 +356,7 @@ class Device(BaseDevice):
         if self._closed:
             raise closed()
         return record(
-            self._local,
-            self._given,
-            samples,
-            truth,
-            task=self.task,
-            batch=self._batch,
-            out=out,
-            progress=progress,
+            self._local, self._given, samples, truth, task=self.task, batch=self._batch, out=out, progress=progress
         )
 
     def close(self) -> None:

@@ -146,11 +146,7 @@ class Offloader:
                 self._cancel(offload)
 
     async def ask_async(
-        self,
-        remote: AsyncRemote,
-        samples: Sequence[Any],
-        judged: Sequence[Judged],
-        deadline: Deadline | None = None,
+        self, remote: AsyncRemote, samples: Sequence[Any], judged: Sequence[Judged], deadline: Deadline | None = None
     ) -> list[Answer]:
         """The same in an event loop; by an earlier deadline, if one is given."""
         began = time.monotonic()

@@ -13,16 +13,13 @@ from hinge.policies import ExpiryPolicy, Policy, Sentinel
 
 C_FOLDER = Path(__file__).with_name("c")
 
+_BUILD = (
+    *("library.properties", "library.json", "CMakeLists.txt"),
+    *("zephyr/module.yml", "zephyr/CMakeLists.txt", "zephyr/Kconfig"),
+)
 _BESIDE = {
-    "src/hinge.h": "hinge.h",
-    "src/hinge.c": "hinge.c",
-    "examples/Gate/Gate.ino": "Gate.ino",
-    "library.properties": "library.properties",
-    "library.json": "library.json",
-    "CMakeLists.txt": "CMakeLists.txt",
-    "zephyr/module.yml": "zephyr/module.yml",
-    "zephyr/CMakeLists.txt": "zephyr/CMakeLists.txt",
-    "zephyr/Kconfig": "zephyr/Kconfig",
+    **{"src/hinge.h": "hinge.h", "src/hinge.c": "hinge.c", "examples/Gate/Gate.ino": "Gate.ino"},
+    **dict(zip(_BUILD, _BUILD, strict=True)),
 }
 
 
@@ -99,28 +96,26 @@ def _write(folder: Path, example: str, config: str, **more: str) -> list[Path]:
 
 
 def _literal(value: float) -> str:
-    """A number in C: an unsigned integer, or a double."""
-    return f"{value}u" if isinstance(value, int) else f"{value!r}"
+    return f"{value}u" if isinstance(value, int) else f"{value!r}"  # an unsigned integer, or a double
 
 
 def _config(about: str, settings: dict[str, str], sums: Sequence[float], columns: Sequence[Sequence[float]]) -> str:
     first = [min(time, CLOCK_END) for time in sums[:1]] + [*sums[1:]]
-    lines = [f"#define HINGE_{name} {value}".rstrip() for name, value in settings.items()]
+    lines = "\n".join(f"#define HINGE_{name} {value}".rstrip() for name, value in settings.items())
     rows = [f"{{{', '.join(map(_literal, row))}}}" for row in zip(*columns, strict=True)]
     bins = ", \\\n        ".join(rows)
     start = "".join(f"{_literal(value)}, " for value in first) + f"{{ \\\n        {bins} \\\n    }}"
-    return "\n".join(
-        [
-            f"/* Hinge {__version__}: {about}. Written by `hinge export`. */",
-            "#ifndef HINGE_CONFIG_H",
-            "#define HINGE_CONFIG_H",
-            "",
-            *lines,
-            "",
-            "/* What a device knows at first: time and sums, if it keeps any, and a row for each bin. */",
-            f"#define HINGE_START {{ \\\n    {start} \\\n}}",
-            "",
-            "#endif",
-            "",
-        ]
-    )
+    return f"""\
+/* Hinge {__version__}: {about}. Written by `hinge export`. */
+#ifndef HINGE_CONFIG_H
+#define HINGE_CONFIG_H
+
+{lines}
+
+/* What a device knows at first: time and sums, if it keeps any, and a row for each bin. */
+#define HINGE_START {{ \\
+    {start} \\
+}}
+
+#endif
+"""
