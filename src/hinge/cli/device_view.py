@@ -105,9 +105,6 @@ class Gain:
         return Estimate(self._samples, self._answered, self._agreed)
 
 
-# -- what was gained --------------------------------------------------------------------------------------------------
-
-
 _STEP = math.log(1.01)  # latencies are counted by logarithm, in steps of a hundredth
 _EVERY_S = 5.0  # between two lines of progress
 _AGAIN_S = 60.0  # between two warnings of the same

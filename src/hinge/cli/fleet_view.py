@@ -3,7 +3,7 @@ machine's own address a page and metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +184,3 @@ class HubCollector(Collector):
             "hinge_hub_device_believed{device}": {each.device: each.verdict == "kin" for each in devices},
         }
         return families(METRICS, values)
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing in advance: registering does not read the hub."""
-        return []

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import finalize, ref
 
 from hinge._checks import positive
-from hinge._fork import lock_during_fork, renew_after_fork
+from hinge._fork import renew_after_fork
 from hinge.device.database import Connect, Files, Held, Past, Row, content_of, encode, newest, parse, read_rows
 from hinge.errors import InvalidState
 from hinge.gate import Gate, policy_state, unsealed
@@ -76,7 +76,6 @@ class MemoryStore:
         self.policy: Policy = gate.policy
         self._described: State | None = gate.description()  # of bins and confidence measure
         renew_after_fork(self)
-        lock_during_fork(self)
 
     @property
     def problem(self) -> str | None:
@@ -246,7 +245,6 @@ class SqliteStore(MemoryStore):
             self._finalizer()
             raise
         renew_after_fork(self)
-        lock_during_fork(self)
         self._thread: Thread | None = None
         if self._seconds is not None:
             arguments = (ref(self), self._wake, self._seconds)

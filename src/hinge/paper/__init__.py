@@ -47,7 +47,8 @@ def reproduce(
         found[experiment].write(out / f"{experiment.name}.csv")
     claims = [decide(lab) for decide in CLAIMS] if name == "all" else []
     if claims:
-        _write_claims(out / "claims.csv", claims)
+        rows = ([claim.claim, claim.paper, claim.measured, claim.holds] for claim in claims)
+        write_csv(out / "claims.csv", [["claim", "paper", "measured", "holds"], *rows])
     about = [
         f"{scale.runs} runs, horizon {scale.horizon}, 16 bins, α = 0.52 unless said otherwise; shaded: 95 % intervals.",
         f"Found in {time.perf_counter() - start:.0f} s.",
@@ -59,11 +60,6 @@ def reproduce(
 def page_name(name: str) -> str:
     """The file of the page."""
     return "report.html" if name == "all" else f"{name}.html"
-
-
-def _write_claims(path: Path, claims: Sequence[Claim]) -> None:
-    rows = ([claim.claim, claim.paper, claim.measured, claim.holds] for claim in claims)
-    write_csv(path, [["claim", "paper", "measured", "holds"], *rows])
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------
@@ -92,17 +88,14 @@ def page(found: Mapping[Experiment, Figure], claims: Sequence[Claim], about: Seq
 
 def _claims(claims: Sequence[Claim]) -> str:
     rows = [
-        f'<tr><td>{escape(claim.claim)}</td><td class="{_verdict(claim)}">{_verdict(claim)}</td>'
+        f'<tr><td>{escape(claim.claim)}</td><td class="{verdict}">{verdict}</td>'
         f"<td>{escape(claim.paper)}</td><td>{escape(claim.measured)}</td></tr>"
         for claim in claims
+        for verdict in ["holds" if claim.holds else "fails"]
     ]
     head = "<tr><th>claim</th><th>holds?</th><th>paper</th><th>measured</th></tr>"
     table = f'<div class="scroll"><table class="claims">{head}{"".join(rows)}</table></div>'
     return f'<h2 id="claims">The claims</h2>{table}'
-
-
-def _verdict(claim: Claim) -> str:
-    return "holds" if claim.holds else "fails"
 
 
 def table(result: Figure) -> str:
