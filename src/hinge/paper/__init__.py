@@ -8,7 +8,7 @@ from typing import Any
 
 from hinge._checks import did_you_mean
 from hinge._files import write_csv, write_whole
-from hinge._html import document, draw, need_plotly, plot, section
+from hinge._html import document, draw, need, plot, section
 from hinge.errors import UnknownName
 from hinge.paper.claims import CLAIMS, Claim
 from hinge.paper.figures import EXPERIMENTS, FULL, Experiment, Figure, Lab, Scale
@@ -38,7 +38,7 @@ def reproduce(
 
     The page is `report.html` for `all`, and named after the experiment otherwise.
     """
-    need_plotly()  # missed now rather than after all the work
+    need("plotly", "report", "a report")  # missed now rather than after all the work
     experiments = chosen(name)
     out.mkdir(parents=True, exist_ok=True)
     lab, found, start = Lab(scale, progress), {}, time.perf_counter()
