@@ -261,17 +261,9 @@ class _Seen:
 
 
 def _status(status: Status) -> Json:
-    return {
-        "samples": status.samples,
-        "answered_by_remote": status.answered_by_remote,
-        "agreed": float(status.agreed),
-        "fell_back": status.fell_back,
-        "offload_cost": float(status.offload_cost),
-        "breaker": status.breaker,
-        "not_durable": None if status.not_durable is None else _text(status.not_durable, SENTENCE),
-        "alarms": status.alarms,
-        "alarm_times": status.alarm_times,
-    }
+    counts = ("samples", "answered_by_remote", "agreed", "fell_back", "offload_cost", "breaker")
+    known = {key: getattr(status, key) for key in (*counts, "alarms", "alarm_times")}
+    return {**known, "not_durable": None if status.not_durable is None else _text(status.not_durable, SENTENCE)}
 
 
 def _bins(bins: Bins, known: Sequence[Explanation], in_bin: Sequence[int]) -> list[Json]:
