@@ -105,7 +105,6 @@ class Group(_Explained, typer.core.TyperGroup):
         return super().parse_args(ctx, args or ([] if ctx.resilient_parsing else ["--help"]))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """The command that the first word names."""
         known = self.list_commands(ctx)
         if args[0] not in known and not ctx.resilient_parsing:  # shell completion asks about unfinished words
             raise UnknownName(f"no command is called {args[0]!r}{did_you_mean(args[0], known)}")
@@ -132,7 +131,6 @@ class Root(Group):
         return typer.core.TyperCommand(cmd_name, help=COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """The command that the first word names, imported."""
         name, _, rest = super().resolve_command(ctx, args)
         return name, load(name) if name else None, rest
 

@@ -308,7 +308,6 @@ class Comparison:
         self.differences += not as_recorded
 
     def rows(self) -> list[dict[str, Any]]:
-        """The figures of every policy."""
         return [{"policy": name, **history.ledger.figures()} for name, history in self.histories.items()]
 
     def __rich__(self) -> RenderableType:
@@ -347,7 +346,6 @@ class Timing:
         self._counts, self._seconds = [0, 0], [0.0, 0.0]  # of samples that were accepted, and offloaded
 
     def add(self, offloaded: bool, seconds: float) -> None:
-        """Count a sample of the device."""
         self._counts[offloaded] += 1
         self._seconds[offloaded] += seconds
 
@@ -434,7 +432,6 @@ class Outcome:
         return rows
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs."""
         compared = self.comparison
         return {
             "samples": self.figures.samples,

@@ -173,7 +173,7 @@ class Run:
         else:
             print_summary(figures, behind=shadow == "local")
             if figures["gain"] is not None and stopped_by is None:
-                self.figures.gain.show(figures["gain"], figures["offload_cost"], figures["true_accuracy"])
+                self.figures.print_gain(figures["gain"], figures["offload_cost"], figures["true_accuracy"])
         if self._misfit is not None:
             raise self._misfit
         if stopped_by is not None:

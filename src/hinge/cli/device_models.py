@@ -100,12 +100,10 @@ class ModelOptions:
 
     @property
     def measure(self) -> ConfidenceMeasure | None:
-        """The confidence measure, if one is given."""
         return None if self.confidence is None else restore_measure({"name": self.confidence})
 
     @property
     def token(self) -> str | None:
-        """What the server is shown."""
         return read_token(self.token_file)
 
 

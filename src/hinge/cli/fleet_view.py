@@ -142,7 +142,6 @@ class HubServer(LoopbackServer):
         self.url = f"http://{HOST}:{self.server_port}"
 
     def document(self, path: str) -> tuple[str, bytes] | None:
-        """A file of the page, or the figures."""
         if path == "/fleet.json":
             return "application/json", msgspec.json.encode(self._hub.view)
         if path == "/metrics":
@@ -160,7 +159,6 @@ class HubCollector(Collector):
         self._hub = hub
 
     def collect(self) -> Iterator[Metric]:
-        """All figures at one instant."""
         view = self._hub.view
         totals, devices = view.totals, view.devices
         values: dict[str, Any] = {

@@ -546,7 +546,6 @@ class FleetOptions:
     home_assistant: bool = option("Let Home Assistant find this device by the broker of its fleet.", default=False)
 
     def join(self, gate: GateOptions, certificates: Certificates) -> "Fleet | None":
-        """The fleet, if there is one."""
         if self.fleet is None:
             if self != FleetOptions():
                 raise UsageError("--home-assistant and the options that begin with --fleet- need --fleet")
