@@ -350,7 +350,7 @@ def simulate_command(
         "A trace by name (see 'hinge list traces'), or a file.", default="cifar10-vgg16", autocompletion=trace_names
     ),
     offload_cost: options.OffloadCost = None,
-    set: options.Set = None,
+    set: options.Set = [],  # noqa: B006  # Typer gives every call a list of its own
     alpha: options.Alpha = None,
     bins: options.Bins = 16,
     horizon: int = option("Samples in each run.", default=100_000, min=1),

@@ -12,7 +12,7 @@ import textwrap
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import Field, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -93,7 +93,7 @@ def _parameter(name: str, hint: Any, given: Any) -> inspect.Parameter:
     """A parameter as Typer reads it; a flag has no opposite."""
     if isinstance(given, Field):
         described = given.metadata.get("typer")
-        given = given.default
+        given = given.default if given.default_factory is MISSING else given.default_factory()
         if described is not None:
             described.param_decls = described.param_decls or ([f"--{name.replace('_', '-')}"] if given is False else ())
             hint, given = Annotated[hint, described], inspect.Parameter.empty if given is ... else given
@@ -312,7 +312,7 @@ Alpha = Annotated[
     float | None, typer.Option(help="The exploration parameter of the paper's policies; without it 0.52.")
 ]
 Set = Annotated[
-    list[str] | None,
+    list[str],
     typer.Option("--set", metavar="NAME=VALUE", help="Another setting of the policy; may be given repeatedly."),
 ]
 Bins = Annotated[int, typer.Option(min=1, help="How many bins confidences are sorted into.")]
@@ -374,7 +374,7 @@ def assignments(texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def policy_settings(policies: Sequence[str], set: Sequence[str] | None = None, **given: Any) -> dict[str, Any]:
+def policy_settings(policies: Sequence[str], set: Sequence[str] = (), **given: Any) -> dict[str, Any]:
     """The settings that were given for these policies; one that none of them has is refused, as it would do nothing.
 
     >>> policy_settings(["hi-lcb"], alpha=0.6, audit=None)
@@ -383,7 +383,7 @@ def policy_settings(policies: Sequence[str], set: Sequence[str] | None = None, *
     Traceback (most recent call last):
     hinge.errors.InvalidValue: --set: alpha must be left out: it is no setting of sentinel, but of ...
     """
-    changes = assignments(set or ())
+    changes = assignments(set)
     for setting in changes.keys() & _OPTIONS:
         raise UsageError(f"--set {setting}=…: it has an option of its own")
     found = {name: value for name, value in given.items() if value is not None} | changes
@@ -450,7 +450,7 @@ class GateOptions:
     """
 
     policy: Policy = _DEFAULT
-    set: Set = None
+    set: Set = field(default_factory=list)
     audit: float | None = option(
         "The share of samples that the policies for drift audit; without it 0.001.", min=0, max=1
     )
