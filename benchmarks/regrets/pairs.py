@@ -25,7 +25,7 @@ from hinge.simulation import lineup
 from hinge.simulation.evaluate import FITTED
 from hinge.simulation.sources import FixedCosts, Shuffled
 from hinge.theory import significant_dips
-from hinge.theory.estimate import monotone
+from hinge.theory.agreement import monotone
 
 HORIZON = 100_000
 BINS = 16

@@ -39,8 +39,8 @@ from hinge.errors import (
     UnknownName,
 )
 from hinge.models import Recorded
-from hinge.oip.access import read_token
 from hinge.remotes import Deadline, Reply
+from hinge.remotes.http import read_token
 from hinge.simulation.evaluate import as_trace
 from hinge.traces import Trace, trace_names
 

@@ -28,9 +28,8 @@ from hinge.policies import Policy, Target, policy_class, policy_names
 from hinge.simulation import lineup, simulate
 from hinge.simulation.engine import Progress
 from hinge.simulation.evaluate import Evaluation, as_recorded, as_trace, costs_for, evaluate, known_cost
-from hinge.simulation.recommendation import FEWEST, Recommendation, recommend
 from hinge.simulation.sources import Resampled
-from hinge.simulation.trade import OFFLOAD_COSTS, Trade, trade
+from hinge.simulation.trade import FEWEST, OFFLOAD_COSTS, Recommendation, Trade, recommend, trade
 from hinge.traces import Log, Trace, load_trace, trace_names
 
 _EXPERIMENTS = ", ".join(experiment.name for experiment in EXPERIMENTS)

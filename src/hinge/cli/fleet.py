@@ -12,7 +12,7 @@ import typer
 from hinge.cli import console, options
 from hinge.cli.options import Certificates, UsageError, option
 from hinge.errors import HingeError
-from hinge.oip.access import read_token
+from hinge.remotes.http import read_token
 
 if TYPE_CHECKING:
     from hinge.fleet.hub import Hub

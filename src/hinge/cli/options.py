@@ -28,9 +28,9 @@ from hinge.cli.app import load
 from hinge.costs import FixedCost, MeasuredCost
 from hinge.costs import OffloadCost as AnyCost
 from hinge.errors import HingeError, InvalidValue
-from hinge.oip.access import read_token
 from hinge.policies import Policy as AnyPolicy
 from hinge.policies import at_most, build, on_budget, policy_class, policy_names
+from hinge.remotes.http import read_token
 from hinge.simulation.evaluate import LEARNED
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from hinge.cli import console, options
 from hinge.cli.options import Certificates, FleetOptions, GateOptions, UsageError, argument, option
-from hinge.oip.access import check_url, read_token
+from hinge.remotes.http import check_url, read_token
 from hinge.tasks import ShortText
 
 _DEADLINE_S = {"openai": 30.0, "oip": 1.0}

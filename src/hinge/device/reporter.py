@@ -28,11 +28,10 @@ from hinge.device.device import BaseDevice
 from hinge.device.status import Status
 from hinge.errors import InvalidMessage, InvalidValue, RemoteFailed
 from hinge.ledger import Ledger
-from hinge.oip.access import bearer, check_url
 from hinge.oip.messages import json_message, model_name
 from hinge.policies.policy import Explanation, Policy
 from hinge.remotes import Deadline
-from hinge.remotes.http import HttpClient, Request
+from hinge.remotes.http import HttpClient, Request, bearer, check_url
 
 
 def copy_of(device: BaseDevice) -> Policy:

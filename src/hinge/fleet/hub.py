@@ -139,7 +139,6 @@ class Hub:
         self.view = self._look()
 
     def start(self) -> None:
-        """Begin to listen."""
         self._thread.start()
 
     def gather(self, seconds: float) -> bool:
@@ -198,7 +197,6 @@ class Hub:
         connection.settle(CLOSE_S)
 
     def _take(self, name: str, payload: bytes, retained: bool) -> None:
-        """A message has come."""
         self._heard_at = time.monotonic()
         try:
             if self._own is not None and name == self._own[0]:

@@ -301,7 +301,6 @@ class Fleet:
             self._own = self._look_at_own()
 
     def _statements(self) -> dict[str, Statement]:
-        """Of each of the others."""
         return {each.device: each.budget for each in self._peers if each.budget is not None}
 
     def _say_evidence(self, connection: Connection) -> None:
@@ -325,7 +324,6 @@ class Fleet:
         connection.publish(self._status_topic, build_presence(presence))
 
     def _take(self, name: str, payload: bytes, retained: bool) -> None:
-        """A message has come."""
         try:
             if name == self._topic:
                 self._heard_own(payload, retained)

@@ -47,12 +47,10 @@ class Gateway(BaseServer):
         self._gate, self._device = gate, dict(device or {})
 
     def make_device(self, local: Callable[[Any], Any], remote: AsyncRemote, task: Task | None = None) -> AsyncDevice:
-        """The device that answers."""
         settings = {"deadline_s": self.deadline_s, "in_flight": IN_FLIGHT, **self._device}
         return AsyncDevice(local, remote, self._gate, task=task, **settings)
 
     async def watch(self, app: App, metrics: Metrics) -> None:
-        """Keep the page up to date."""
         if isinstance(app, GatedApp):
             await app.keep_page()
 

@@ -22,18 +22,15 @@ from hinge.device.async_device import AsyncDevice
 from hinge.errors import InvalidMessage, InvalidModel, RemoteFailed, RemoteInvalid, RemoteLate, RemoteRefused
 from hinge.gate import Gate
 from hinge.gateway.application import START_S, GatedApp, Gateway, because
-from hinge.oip.access import check_url
 from hinge.oip.messages import InferenceRequest, Message, ModelMetadata, build_model_metadata
 from hinge.oip.tensors import Tensor, TensorSpec
 from hinge.policies.policy import Policy
 from hinge.remotes import Deadline, Reply
-from hinge.remotes.http import Response
+from hinge.remotes.http import Response, check_url
 from hinge.remotes.open_inference import Known, OpenInference
 from hinge.server.app import App, Exchange
-from hinge.server.batching import Tensors
-from hinge.server.connections import Listener
-from hinge.server.limits import Refusal
-from hinge.server.models import VERSION, Model, Place, Service
+from hinge.server.connections import Listener, Refusal
+from hinge.server.models import VERSION, Model, Place, Service, Tensors
 from hinge.server.observability import Metrics
 
 
@@ -180,7 +177,6 @@ class InferenceGateway(Gateway):
             server.close()
 
     def make_app(self, metrics: Metrics, listener: Listener) -> App:
-        """The application, with its device."""
         remote = _Remote(self._remote, self._model.outputs)
         local, model = self._local, self._model
         service: Service | _Forwarded

@@ -22,14 +22,16 @@ from google.protobuf.message_factory import GetMessageClass
 from hinge._checks import shown
 from hinge.errors import InvalidMessage
 from hinge.oip.messages import (
-    MAX_NAMES,
     InferenceResponse,
     ModelMetadata,
     ServerMetadata,
+    check_answer,
     check_count,
     check_names,
     check_unique,
     limited,
+    specs,
+    texts,
 )
 from hinge.oip.protobuf import fields
 from hinge.oip.tensors import (
@@ -44,6 +46,7 @@ from hinge.oip.tensors import (
     dtype_of,
     from_bytes,
     model_name,
+    owner_of,
     text,
     to_bytes,
 )
@@ -115,7 +118,7 @@ def build_request(inputs: Mapping[str, Tensor], *, model: str, version: str = ""
     request = MESSAGES["ModelInferRequest"](model_name=model, model_version=version, id=id)
     check_count("inputs", len(inputs))
     for name, tensor in inputs.items():
-        owner = f"tensor {shown(text('inputs: name', name))}"
+        owner = owner_of("inputs", name)
         shape = checked_shape(owner, tensor.shape)
         request.inputs.add(name=name, datatype=datatype_of(owner, tensor), shape=shape)
         request.raw_input_contents.append(limited(to_bytes(owner, tensor)))
@@ -130,7 +133,7 @@ def parse_server_metadata(body: bytes) -> ServerMetadata:
     """
     message = _decoded("ServerMetadataResponse", body, MAX_METADATA_BYTES)
     name, version = text("server: name", message.name, empty=True), text("server: version", message.version, empty=True)
-    return ServerMetadata(name, version, _texts("server: extensions", message.extensions))
+    return ServerMetadata(name, version, texts("server: extensions", message.extensions))
 
 
 def parse_model_metadata(body: bytes) -> ModelMetadata:
@@ -143,9 +146,9 @@ def parse_model_metadata(body: bytes) -> ModelMetadata:
     return ModelMetadata(
         name=model_name(message.name, "model: name"),
         platform=text("model: platform", message.platform, empty=True),
-        inputs=_specs("inputs", message.inputs),
-        outputs=_specs("outputs", message.outputs),
-        versions=_texts("model: versions", message.versions),
+        inputs=specs("inputs", message.inputs),
+        outputs=specs("outputs", message.outputs),
+        versions=texts("model: versions", message.versions),
     )
 
 
@@ -160,11 +163,7 @@ def parse_response(
     """
     _check_fields(limited(body))
     message = _decoded("ModelInferResponse", body, MAX_BODY_BYTES)
-    if message.id != id:
-        raise InvalidMessage(f"the response is to request {shown(message.id)}, not to {shown(id)}")
-    served = message.model_name and model_name(message.model_name, "response: model_name")
-    if model and served and served != model:
-        raise InvalidMessage(f"the response is of model {shown(served)}, not of {shown(model)}")
+    served = check_answer(id, message.id, model, message.model_name or None)
     outputs = _outputs(message)
     check_names(outputs, expected)
     for spec in expected:
@@ -210,19 +209,6 @@ def _from_contents(owner: str, contents: Any, datatype: str, shape: tuple[int, .
     except OverflowError:
         raise InvalidMessage(f"{owner}: {_TYPED[datatype]} is out of the range of {datatype}") from None
     return tensor.reshape(shape)
-
-
-def _specs(owner: str, tensors: Any) -> tuple[TensorSpec, ...]:
-    if tensors:
-        check_count(owner, len(tensors))
-    check_unique(owner, [tensor.name for tensor in tensors])
-    return tuple(TensorSpec(tensor.name, tensor.datatype, tuple(tensor.shape)) for tensor in tensors)
-
-
-def _texts(owner: str, values: Any) -> tuple[str, ...]:
-    if len(values) > MAX_NAMES:
-        raise InvalidMessage(f"{owner} may be {MAX_NAMES} at most, got {len(values)}")
-    return tuple(text(owner, value) for value in values)
 
 
 def _decoded(name: str, body: bytes, most: int) -> Any:

@@ -8,8 +8,7 @@ from hinge.policies.drift import (
     SlidingWindowIsotonic,
 )
 from hinge.policies.expiry import FOREVER, ExpiryPolicy, has_expired
-from hinge.policies.h2t2 import H2T2
-from hinge.policies.hedge import HILF, HILN, AdaHedgeG, HedgeG, HedgeHI, HedgeHIRestart
+from hinge.policies.hedge import H2T2, HILF, HILN, AdaHedgeG, HedgeG, HedgeHI, HedgeHIRestart
 from hinge.policies.hi_lcb import HILCB, HILCBLite
 from hinge.policies.isotonic import Isotonic
 from hinge.policies.kl import KL, PooledKL
@@ -33,12 +32,11 @@ from hinge.policies.policy import (
     restore,
     whole_column,
 )
-from hinge.policies.random import RandomisedPolicy, uniform
+from hinge.policies.random import RandomisedPolicy, Thompson, uniform
 from hinge.policies.sentinel import Sentinel
 from hinge.policies.shared_budget import SharedBudget
 from hinge.policies.static import AlwaysLocal, AlwaysRemote, Logistic, Offline, Oracle, Static
 from hinge.policies.targets import Target
-from hinge.policies.thompson import Thompson
 
 __all__ = [
     "ACCEPTED", "FOREVER", "H2T2", "HILCB", "HILF", "HILN", "KL", "AdaHedgeG", "AlwaysLocal", "AlwaysRemote", "AtMost",

@@ -340,13 +340,11 @@ class Policy(ABC):
         """
         if cost is not None:
             return self._decide_at(bin, cost)
-        bin = self._checked_bin(bin)
-        self.time = time = self.time + 1
-        if not self._offloads(self.table, bin, time):
-            self._accepts(self.table, bin, time)
-            return ACCEPTED
-        self._notes(self.table, bin, time)
-        return self._await(True, bin, time)
+        bin, time = self._checked_bin(bin), self.time + 1
+        offload = self._offloads(self.table, bin, time)
+        self.time = time
+        (self._notes if offload else self._accepts)(self.table, bin, time)
+        return self._await(offload, bin, time) if offload or self.needs else ACCEPTED
 
     def _decide_at(self, bin: int, cost: float) -> Decision:
         bin, cost = self._checked_bin(bin), self._checked_told(cost)
@@ -669,7 +667,10 @@ class Policy(ABC):
             self._rebuilds(self.table)
 
     def _fill(self, state: Mapping[str, Any]) -> None:
-        self.id = _text(state, "id")
+        id = state.get("id")
+        if not isinstance(id, str) or not id:
+            raise InvalidState(f"state: id must be a name, got {shown(id)}")
+        self.id = id
         self.time, self.learned = _count(state, "time"), _count(state, "learned")
         self._merged = {source: self._snapshot(snapshot) for source, snapshot in _mapping(state, "merged").items()}
         evidence = self._snapshot(state)["evidence"]
@@ -678,7 +679,10 @@ class Policy(ABC):
         for field, values in evidence.items():
             column = self._column(field)
             column[:] = array("q" if is_whole(column) else "d", values)
-        self._owed = self._checked_owed(state.get("owed", 0.0))
+        owed = state.get("owed", 0.0)
+        if type(owed) not in (int, float) or not 0 <= owed <= self.time:  # every sample so far may have failed, at 1
+            raise InvalidState(f"{type(self).__name__}: state owes {shown(owed)} for offloads that failed")
+        self._owed = float(owed)
         pending = state.get("pending", [])
         if not isinstance(pending, list):
             raise InvalidState(f"{type(self).__name__}: pending must be a list, got {shown(pending)}")
@@ -696,12 +700,6 @@ class Policy(ABC):
         for source, snapshot in self._merged.items():
             if snapshot["as_of"] > self.time:
                 raise InvalidState(f"{type(self).__name__}: state has evidence of {shown(source)} from the future")
-
-    def _checked_owed(self, owed: Any) -> float:
-        """Every sample so far may have failed, at a cost of 1 at most."""
-        if type(owed) not in (int, float) or not 0 <= owed <= self.time:
-            raise InvalidState(f"{type(self).__name__}: state owes {shown(owed)} for offloads that failed")
-        return float(owed)
 
     def _restore_pending(self, entry: object) -> None:
         if not (isinstance(entry, list | tuple) and len(entry) == 3 and isinstance(entry[2], bool)):
@@ -957,13 +955,6 @@ def _count(state: Mapping[str, Any], key: str) -> int:
     value = state.get(key)
     if type(value) is not int or not 0 <= value <= MOST_SAMPLES:
         raise InvalidState(f"state: {key} must be a count, got {shown(value)}")
-    return value
-
-
-def _text(state: Mapping[str, Any], key: str) -> str:
-    value = state.get(key)
-    if not isinstance(value, str) or not value:
-        raise InvalidState(f"state: {key} must be a name, got {shown(value)}")
     return value
 
 

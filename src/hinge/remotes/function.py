@@ -121,7 +121,6 @@ class InThreads:
         return _result(outcome)
 
     def close(self) -> None:
-        """Close the remote."""
         self._remote.close()
 
     async def close_async(self) -> None:
@@ -178,7 +177,6 @@ class InTasks:
                 task.add_done_callback(_discard)
 
     async def close_async(self) -> None:
-        """Close the remote."""
         await self._remote.close_async()
 
 

@@ -21,10 +21,10 @@ from hinge.errors import (
     RemoteRefused,
     RemoteUnreachable,
 )
-from hinge.oip.access import check_token
 from hinge.oip.messages import ModelMetadata, ServerMetadata
 from hinge.oip.tensors import MAX_BODY_BYTES
 from hinge.remotes import Deadline
+from hinge.remotes.http import check_token
 from hinge.remotes.open_inference import Known, ServedModel
 
 try:

@@ -22,7 +22,6 @@ import numpy as np
 from hinge._checks import shown
 from hinge.confidence import class_scores
 from hinge.errors import InvalidMessage, InvalidType, RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused
-from hinge.oip.access import bearer, check_url
 from hinge.oip.messages import (
     ModelMetadata,
     ServerMetadata,
@@ -36,7 +35,7 @@ from hinge.oip.messages import (
 )
 from hinge.oip.tensors import MAX_BODY_BYTES, Tensor, TensorSpec, cast, dtype_of
 from hinge.remotes import Deadline, Reply
-from hinge.remotes.http import HttpClient, Request, Response
+from hinge.remotes.http import HttpClient, Request, Response, bearer, check_url
 
 _ANY_SIZE = 2**15  # taken for an axis of which the metadata says no size
 _NUMBER_BYTES = 32  # of a number as JSON, at most, with what separates it from the next
@@ -425,6 +424,5 @@ def _failure(response: Response) -> type[RemoteFailed]:
 
 
 def _complaint(response: Response) -> str:
-    """The status, and how the server explains it."""
     problem = parse_error(response.body)
     return f"HTTP {response.status}" + (f", {shown(problem, most=120)}" if problem else "")

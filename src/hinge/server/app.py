@@ -36,19 +36,19 @@ from hinge.oip.messages import (
 )
 from hinge.oip.tensors import MAX_BODY_BYTES
 from hinge.remotes import Deadline
-from hinge.server.batching import Tensors
-from hinge.server.connections import Connection, Listener
-from hinge.server.limits import (
+from hinge.server.connections import (
     MAX_HEAD_BYTES,
     MAX_HEADERS,
     Admission,
     Body,
+    Connection,
     Limits,
+    Listener,
     Refusal,
     shutting_down,
 )
 from hinge.server.live import MAX_REPORT_BYTES, Reports, is_loopback, read_report
-from hinge.server.models import VERSION, Service
+from hinge.server.models import VERSION, Service, Tensors
 from hinge.server.observability import Log, Metrics
 from hinge.server.openapi import OPERATIONS, PAGE, Operation, content_type, describe
 
@@ -96,7 +96,6 @@ class Exchange:
         self._send = send
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
-        """Send a part of the answer."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message["headers"] = [*message["headers"], (b"x-request-id", self.id)]
@@ -210,7 +209,6 @@ class App:
             await asyncio.to_thread(self._thin.close)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         start = perf_counter()
         exchange = Exchange(scope, send, self._listener.begin(scope["client"]))
         try:
@@ -301,23 +299,18 @@ class App:
     # -- the operations that Starlette routes --------------------------------------------------------------------------
 
     async def server(self, _: Request) -> Response:
-        """Name, version and extensions of the server."""
         return _response(build_server_metadata(METADATA))
 
     async def live(self, _: Request) -> Response:
-        """Whether the server runs."""
         return _json({"live": True})
 
     async def ready(self, _: Request) -> Response:
-        """Whether the server takes requests."""
         return _json({"ready": not self.draining}, 503 if self.draining else 200)
 
     async def model(self, request: Request) -> Response:
-        """Inputs and outputs of a model."""
         return _response(self._service(request).metadata())
 
     async def model_ready(self, request: Request) -> Response:
-        """Whether a model takes requests."""
         return _json({"name": self._service(request).name, "ready": True})
 
     async def infer(self, request: Request) -> Response:
@@ -325,11 +318,9 @@ class App:
         return _response(await self._infer(request.scope["hinge.exchange"], self._service(request), request.receive))
 
     async def metrics(self, _: Request) -> Response:
-        """Counts for Prometheus."""
         return Response(self._metrics.page(), media_type="text/plain; version=0.0.4")
 
     async def openapi(self, _: Request) -> Response:
-        """The description of all operations."""
         return Response(self._openapi, media_type="application/json")
 
     async def page(self, request: Request) -> Response:
@@ -338,13 +329,11 @@ class App:
         return Response(_page_file(name), headers=SAFE, media_type=content_type(name))
 
     async def events(self, request: Request) -> ASGIApp:
-        """The events of the live page."""
         if self.draining:
             raise shutting_down()
         return Response(media_type="text/event-stream") if request.method == "HEAD" else self._reports.open_page()
 
     async def report(self, request: Request) -> Response:
-        """Take a device's report."""
         exchange: Exchange = request.scope["hinge.exchange"]
         exchange.check_body()
         if exchange.content_type != b"application/json":  # a browser sends other types for any page, without asking

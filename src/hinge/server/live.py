@@ -31,7 +31,7 @@ from hinge.device.reporter import MOST_BINS, MOST_COMPARED, NAME, RECENT, SENTEN
 from hinge.errors import InvalidMessage
 from hinge.oip.messages import decoded
 from hinge.oip.tensors import MAX_TEXT
-from hinge.server.limits import Refusal, overloaded
+from hinge.server.connections import Refusal, overloaded
 
 MAX_REPORT_BYTES = 2**20
 MAX_SIDE = 64  # pixels of a picture: a browser would spend seconds and memory on large ones
@@ -244,7 +244,6 @@ class Device:
         self._history: bytes | None = None  # the event, once a page needed it
 
     def update(self, figures: Figures, address: str, now: float) -> None:
-        """Add a report."""
         before, self.figures, self.address, self.heard = self.figures, figures, address, now
         self._history = None
         if figures.samples < before.samples:
@@ -258,7 +257,6 @@ class Device:
             del self.points[1:-1:2]  # what is long ago has larger steps
 
     def report(self) -> bytes:
-        """The event with the last report."""
         return self.figures.event
 
     def history(self) -> bytes:
@@ -341,7 +339,6 @@ class Reports(Collector):
         return page
 
     def end_pages(self) -> None:
-        """End the streams of all open pages."""
         for page in self.pages:
             page.end()
 
@@ -389,7 +386,6 @@ class Page:
         self._news.set()
 
     def end(self) -> None:
-        """End the stream."""
         self._ended = True
         self._news.set()
 

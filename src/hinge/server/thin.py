@@ -44,7 +44,7 @@ from hinge.gate import Gate
 from hinge.oip.messages import RequestParameters
 from hinge.policies import Sentinel
 from hinge.remotes.open_inference import Signature
-from hinge.server.batching import Tensors
+from hinge.server.models import Tensors
 from hinge.server.observability import Log
 
 MOST_KINDS = 32
@@ -94,7 +94,6 @@ class _Line:
     published: list[bytes] = field(default_factory=list)  # the last tables, which come back to us
 
     def table(self) -> tuple[tuple[int, ...], int]:
-        """The licences, and how many offloads were learned from."""
         return self.store.locked(lambda policy: (self.kind.licences, policy.learned))
 
     def judge(self) -> None:
@@ -278,7 +277,6 @@ class ThinFleet(Collector):
     # -- for Prometheus -----------------------------------------------------------------------------------------------
 
     def collect(self) -> Iterator[Metric]:
-        """All figures."""
         lines = dict(self._lines)
         figures = {
             "hinge_thin_online": self._link.online,

@@ -11,6 +11,7 @@ its check raises `InvalidTrace`, which names the column and the first bad row.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -166,17 +167,7 @@ def label_problem(text: str) -> str | None:
         return "is empty"
     if len(text) > LONGEST_LABEL:
         return f"is longer than {LONGEST_LABEL} characters"
-    if "\0" in text or not _is_unicode(text):
-        return "is not Unicode text"
-    return None
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return "is not Unicode text" if re.search("[\0\ud800-\udfff]", text) else None
 
 
 def one_dimensional(column: str, values: ArrayLike) -> NDArray[Any]:
@@ -397,7 +388,9 @@ class Trace:
         for column, values in given.items():
             check = fractions if column in FRACTIONS else checked_labels
             self._set(column, None if values is None else check(column, values))
-        self._set("name", _checked_name(name))
+        if not isinstance(name, str):
+            raise TypeError(f"Trace: name must be text, got {name!r}")
+        self._set("name", name)
         self._set("about", MappingProxyType(_checked_about({} if about is None else about)))
         self._check_lengths()
         self._check_kinds()
@@ -515,8 +508,6 @@ class Trace:
         same = mine.keys() == its.keys() and all(np.array_equal(mine[column], its[column]) for column in mine)
         return same and self.name == other.name and self.about == other.about
 
-    __hash__ = None  # type: ignore[assignment]  # compared by content, as lists are
-
     def __repr__(self) -> str:
         size = f"{len(self)} sample{'s' * (len(self) != 1)}"
         return f"<Trace {self.name!r}: {size}, {', '.join(self.columns)}, agreement {self.agreement:.3f}>"
@@ -629,12 +620,6 @@ def _unless_derived(values: Any) -> Any:
 
 def _restored(columns: dict[str, Any], name: str, about: dict[str, str]) -> Trace:
     return Trace(**columns, name=name, about=about)
-
-
-def _checked_name(name: object) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"Trace: name must be text, got {name!r}")
-    return name
 
 
 def _checked_about(about: object) -> dict[str, str]:
