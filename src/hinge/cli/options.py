@@ -30,7 +30,6 @@ from hinge.costs import OffloadCost as AnyCost
 from hinge.errors import HingeError, InvalidValue
 from hinge.policies import Policy as AnyPolicy
 from hinge.policies import at_most, build, on_budget, policy_class, policy_names
-from hinge.remotes.http import read_token
 from hinge.simulation.evaluate import LEARNED
 
 if TYPE_CHECKING:
@@ -553,6 +552,7 @@ class FleetOptions:
         if self.fleet_budget is not None and gate.on_budget is not None:
             raise UsageError("--fleet-budget has a price of its own: leave --on-budget out")
         from hinge.fleet.member import Fleet
+        from hinge.remotes.http import read_token
 
         return Fleet(
             self.fleet,
