@@ -32,7 +32,6 @@ from hinge.simulation.sources import Resampled
 from hinge.simulation.trade import FEWEST, OFFLOAD_COSTS, Recommendation, Trade, recommend, trade
 from hinge.traces import Log, Trace, load_trace, trace_names
 
-_EXPERIMENTS = ", ".join(experiment.name for experiment in EXPERIMENTS)
 _DIPS_NAMED = 5
 _POLICIES_NAMED = 4
 _OPEN = 0.01  # of a cost per sample: what audits of a bin should leave open

@@ -91,7 +91,11 @@ class BaseDevice(ABC):
         self._agreed = self.task.agreement if wrong is None else wrong.agreed
         known = self.policy.offload_cost
         if known is not None and self._forecast is None and price != FixedCost(known):
-            self._status.priced_otherwise(known, price)
+            self._status.alarm(
+                "the policy decides by another cost than the device charges",
+                f"by its own offload_cost, {known:g}, and not by price, {type(price).__name__}; "
+                "leave one of them out: a policy without offload_cost learns what the price charges",
+            )
         self._offloader = Offloader(
             store=self._store,
             status=self._status,
@@ -199,7 +203,7 @@ class BaseDevice(ABC):
             cost = self._forecast(sample) if self._forecast else None
             return None if cost is None else real("price", "forecast", cost, 0, 1)
         except Exception as error:  # a forecast that fails must not cost the answer
-            self._status.not_forecast(error)
+            self._status.alarm("the offload cost cannot be forecast", str(error) or type(error).__name__)
             return None
 
     def _rounds(
