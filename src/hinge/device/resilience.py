@@ -120,11 +120,12 @@ class Situation(NamedTuple):
     on_trust: int  # attempts begun since the last success
     admits: bool  # whether an attempt would be admitted now
     seconds: float  # until the next probe, if open; since the probe began, if probing
+    name: str  # of whom the breaker watches
 
     def __str__(self) -> str:
         if self.state == "closed":
             return self._closed()
-        failed = f"The remote has failed {_times(self.failed)}"
+        failed = f"The {self.name} has failed {_times(self.failed)}"
         if self.admits:
             return f"{failed}; the next sample tries it."
         if self.state == "probing":
@@ -133,18 +134,19 @@ class Situation(NamedTuple):
 
     def _closed(self) -> str:
         if not self.admits:
-            return f"{self.on_trust} attempts were made since the remote last answered; the next waits for an outcome."
+            since = f"since the {self.name} last answered"
+            return f"{self.on_trust} attempts were made {since}; the next waits for an outcome."
         if self.failed == 0:
-            return "The remote may be asked; no attempt has failed since it last answered."
+            return f"The {self.name} may be asked; no attempt has failed since it last answered."
         failed = f"it has failed {_times(self.failed)} in a row and is left alone after {self.failures}"
-        return f"The remote may be asked; {failed}."
+        return f"The {self.name} may be asked; {failed}."
 
 
 class Breaker:
     """Decides whether the remote may be asked, from how the last attempts went. Thread-safe.
 
     `at_once`: how many attempts may begin without a success since; None: as many as `failures`. Raise it where more
-    samples than that are offloaded at the same instant, and an outage may cost as many.
+    samples than that are offloaded at the same instant, and an outage may cost as many. `name`: who is asked, in words.
 
     >>> breaker = Breaker(failures=5, interval_s=10)
     >>> for second in range(5):
@@ -162,10 +164,13 @@ class Breaker:
     ('closed', 6, 2)
     """
 
-    def __init__(self, failures: int = 5, interval_s: float = 10.0, at_once: int | None = None) -> None:
+    def __init__(
+        self, failures: int = 5, interval_s: float = 10.0, at_once: int | None = None, name: str = "remote"
+    ) -> None:
         self.failures = whole("Breaker", "failures", failures, 1)
         self.interval_s = positive("Breaker", "interval_s", interval_s)
         self.at_once = self.failures if at_once is None else whole("Breaker", "at_once", at_once, self.failures)
+        self._name = name
         self._counted = dict.fromkeys(Counts.__slots__, 0)
         self.after_fork()
         renew_after_fork(self)
@@ -194,7 +199,8 @@ class Breaker:
             self._counted["refused"] += 1
             probe = self._probe
             state, seconds = ("open", self._next_probe - now) if probe is None else ("probing", now - probe.began)
-            return _new(Situation, (state, self.failures, self.failed_in_a_row, self._on_trust, False, seconds))
+            failed = self.failures, self.failed_in_a_row, self._on_trust
+            return _new(Situation, (state, *failed, False, seconds, self._name))
 
     def begin(self, now: float) -> Attempt | None:
         """Permission to ask the remote, or None. Report the outcome by `succeeded`, `failed` or `released`."""
@@ -264,11 +270,11 @@ class Breaker:
     def _situation(self, now: float) -> Situation:
         failed = self.failures, self.failed_in_a_row, self._on_trust
         if self.opened_at is None:
-            return Situation("closed", *failed, self._allows(now), 0.0)
+            return Situation("closed", *failed, self._allows(now), 0.0, self._name)
         due = now >= self._next_probe  # also where a probe is in flight, which begin() then counts as failed
         if self._probe is None:
-            return Situation("open", *failed, due, max(0.0, self._next_probe - now))
-        return Situation("probing", *failed, due, max(0.0, now - self._probe.began))
+            return Situation("open", *failed, due, max(0.0, self._next_probe - now), self._name)
+        return Situation("probing", *failed, due, max(0.0, now - self._probe.began), self._name)
 
     def _allows(self, now: float) -> bool:
         if self.opened_at is not None:
