@@ -261,6 +261,7 @@ def _status(status: Status) -> Json:
     return {
         "samples": status.samples,
         "answered_by_remote": status.answered_by_remote,
+        "compared": status.compared,
         "agreed": float(status.agreed),
         "fell_back": status.fell_back,
         "offload_cost": float(status.offload_cost),
