@@ -199,6 +199,17 @@ def test_what_the_pairs_teach_is_what_was_measured() -> None:
     assert f"({fairly[2]} and {fairly[3]})" in page
 
 
+@pytest.mark.parametrize("kind", ["16 uniform", "32 uniform", "64 uniform", "128 uniform", "32 quantile"])
+def test_what_bins_cost_is_what_was_measured(kind: str) -> None:
+    page = rows((ROOT / "docs" / "costs.md").read_text("utf-8"))[kind]
+    measured = [section("regret-bins.md", f"Images, T = {horizon}")[kind][-2:] for horizon in (2000, 10_000, 100_000)]
+    assert page == [f"{mean} ({worst})".replace("%", " %") for mean, worst in measured]
+    bunched = {name: cells[3] for name, cells in section("regret-bins.md", "Images, T = 100000").items()}
+    said = f"on `cifar100-resnet50` they cost {bunched['64 uniform']} more than the threshold, 16 cost"
+    said += f" {bunched['16 uniform']}, and 16 cut by quantiles {bunched['16 quantile']}."
+    assert said.replace("%", " %") in _words("docs/costs.md")
+
+
 @pytest.mark.parametrize("name", PAIRS)
 def test_every_pair_is_on_the_page_as_measured(name: str) -> None:
     page, measured = rows((ROOT / "docs" / "pairs.md").read_text("utf-8")), section("regret-pairs.md", name)
