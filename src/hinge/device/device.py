@@ -32,7 +32,7 @@ from hinge.device.store import MemoryStore, SqliteStore
 from hinge.gate import Gate
 from hinge.models import LocalModel, as_local
 from hinge.policies.policy import Explanation, Policy, State
-from hinge.remotes.function import for_threads
+from hinge.remotes import for_threads
 from hinge.tasks import Classification, Task
 from hinge.traces import Trace
 

@@ -29,8 +29,7 @@ from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.device.offload import checked_reply
 from hinge.errors import InvalidModel, InvalidTrace, RemoteFailed, RemoteInvalid, RemoteRefused
 from hinge.models import LocalModel, as_local
-from hinge.remotes import Deadline, Remote, Reply, failure_of
-from hinge.remotes.function import as_remote
+from hinge.remotes import Deadline, Remote, Reply, as_remote, failure_of
 from hinge.tasks import Classification, Task
 from hinge.traces import Trace, write_trace
 from hinge.traces.files import writer_of

@@ -61,13 +61,7 @@ class GatedApp(App):
     """An application whose answers are a device's."""
 
     def __init__(
-        self,
-        server: Gateway,
-        services: Mapping[str, Any],
-        device: AsyncDevice,
-        *,
-        metrics: Metrics,
-        listener: Listener,
+        self, server: Gateway, services: Mapping[str, Any], device: AsyncDevice, *, metrics: Metrics, listener: Listener
     ) -> None:
         limits, log = server.limits, server.log
         super().__init__(
