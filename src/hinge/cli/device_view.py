@@ -124,7 +124,7 @@ class Figures:
             **{key: sums[key] for key in ("offloads", "offload_fraction", "accuracy", "true_accuracy")},
             "asked": asked,
             **{key: getattr(status, key) for key in (*known, "alarms")},
-            "agreement": share(status.agreed, status.answered_by_remote),
+            "agreement": share(status.agreed, status.compared),
             "offload_cost_per_sample": paid,
             **{key: None if None in (cost, paid) else cost + paid for key, cost in costs.items()},
             "latency_ms_p50": self.latency_ms(0.5),
@@ -286,7 +286,7 @@ class View:
         figures = self._figures
         of = "" if self._length is None else f" of {_count(self._length)}"
         cost = f"{status.offload_cost:.1f}, {_ratio(status.offload_cost, figures.samples, '{:.4f}')} per sample"
-        agreement = _ratio(status.agreed, status.answered_by_remote, "{:.1%}")
+        agreement = _ratio(status.agreed, status.compared, "{:.1%}")
         table = Table.grid(padding=(0, 2, 0, 0))
         for _ in range(2):
             table.add_column(no_wrap=True, min_width=12)

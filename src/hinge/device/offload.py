@@ -243,7 +243,7 @@ class Offloader:
                     with suppress(InvalidDecision):  # the policy dropped it since, or the state was rolled back
                         self._store.learn(judged.decision, agrees, paid)
         cost = paid or 0.0
-        self._status.answered([each.confidence for each in offload.judged], sum(each or 0.0 for each in agreed), paid)
+        self._status.answered([each.confidence for each in offload.judged], agreed, paid)
         return [
             Answer(label, "remote", confidence, bin, True, cost, decision, None, local, agrees, audit, self._explain)
             for label, agrees, audit, (local, confidence, bin, decision) in zip(

@@ -31,7 +31,8 @@ class Status:
 
     samples: int  # decided since the device was made
     answered_by_remote: int
-    agreed: float  # in how many of these answers local agreed; a mistake may count in part, by its price
+    compared: int  # of these answers, those that could be: what is cut off cannot
+    agreed: float  # in how many of them local agreed; a mistake may count in part, by its price
     fell_back: dict[str, int]  # answered locally as the remote failed, by the kind of failure
     dropped: int  # offloads that were cancelled, or too many at once in the shadow of local
     local_failed: int  # answered by the remote alone, as the local model failed: not among the samples
@@ -54,7 +55,7 @@ class StatusTracker:
     def __init__(self, store: MemoryStore, breaker: Breaker, fleet: Fleet | None = None) -> None:
         self._store, self._breaker, self._fleet = store, breaker, fleet
         self._began = store.policy.time
-        self._remote, self._dropped, self._agreed, self._cost = 0, 0, 0.0, 0.0
+        self._remote, self._compared, self._dropped, self._agreed, self._cost = 0, 0, 0, 0.0, 0.0
         self._local_failed = 0
         self._promised = 0.0  # agreements, by the confidences of what the remote answered
         self._labelled, self._right = 0, 0.0
@@ -71,20 +72,23 @@ class StatusTracker:
         """Another thread of the parent may hold the lock."""
         self._lock = Lock()
 
-    def answered(self, confidences: Sequence[float], agreed: float, cost: float | None) -> None:
-        """The remote answered samples of these confidences, each at that cost, if known; local agreed in some."""
+    def answered(self, confidences: Sequence[float], agreed: Sequence[float | None], cost: float | None) -> None:
+        """The remote answered samples of these confidences, each at that cost, if known; local agreed if comparable."""
         with self._lock:
             self._remote += len(confidences)
-            self._agreed += agreed
             self._cost += len(confidences) * (cost or 0.0)
-            self._promised += sum(confidences)
+            for confidence, agrees in zip(confidences, agreed, strict=True):
+                if agrees is not None:
+                    self._compared += 1
+                    self._agreed += agrees
+                    self._promised += confidence
             never_agreed = self._agreed == 0.0 and self._promised >= FIRST
             is_free = cost == 0.0 and self._cost == 0.0 and self._remote >= FIRST
         self._watch()
         if never_agreed:
             self.alarm(
                 "local never agreed with remote",
-                f"not in {self._remote} answers, though its confidences promised {self._promised:.0f}; "
+                f"not in {self._compared} answers, though its confidences promised {self._promised:.0f}; "
                 "are the classes the same on both sides, in the same order (labels=), and the samples as each expects?",
             )
         if is_free and self._store.policy.offload_cost is None and self._store.policy.weighs_cost:
@@ -162,6 +166,7 @@ class StatusTracker:
             return Status(
                 samples=self._store.policy.time - self._began,
                 answered_by_remote=self._remote,
+                compared=self._compared,
                 agreed=self._agreed,
                 fell_back=dict(self._fell_back),
                 dropped=self._dropped,
