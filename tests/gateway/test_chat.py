@@ -192,6 +192,20 @@ def test_nothing_is_learned_from_an_answer_that_is_cut_off(
         assert ("finish_reason" in str(answers[0].reason)) == (by == "local")
 
 
+def test_agreement_is_over_the_answers_that_were_compared(local: ChatStandIn, remote: ChatStandIn) -> None:
+    local.text = remote.text = "7"
+    with gateway(local.base_url, remote.base_url, task=ShortText("number")) as served:
+        client = Client(served.url)
+        for finish in ("stop", "stop", "length", "length", "length"):
+            local.finish_reason = finish
+            assert client.chat().by == "remote"
+        assert (count(served, "hinge_offloads_total"), count(served, "hinge_compared_total")) == (5, 2)
+        assert count(served, "hinge_agreements_total") == 2
+        with urlopen(f"{served.url}/hinge/events", timeout=WAIT_S) as events:
+            report = next(line for line in events if b'"answered_by_remote":5' in line)
+        assert b'"compared":2' in report
+
+
 def test_an_option_is_an_answer_however_it_ended(local: ChatStandIn, remote: ChatStandIn) -> None:
     local.finish_reason = remote.finish_reason = "length"  # as of every answer with max_tokens of 1
     with gateway(local.base_url, remote.base_url) as served:
