@@ -11,7 +11,7 @@ PACKAGE = ROOT / "src" / "hinge"
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
 ACROSS = {"support", "faults", "fuzz", "attacks", "interop", "browser", "docs"}  # folders that test many modules
 WHOLE = {"package", "layout", "examples"}  # files that test the whole
-NOUNS = {"testing", "batching", "pooling"}
+NOUNS = {"testing", "pooling"}
 
 
 def mirrored(test: Path) -> bool:

@@ -23,7 +23,7 @@ from hinge.simulation.engine import Threads, run_seeds
 from hinge.simulation.evaluate import estimated, lineup
 from hinge.simulation.sources import FixedCosts, Resampled
 from hinge.theory import Estimate
-from hinge.theory.estimate import LEEWAY
+from hinge.theory.agreement import LEEWAY
 from hinge.traces import Log, trace_names
 
 BINS, COSTS, COST = 16, (0.1, 0.3, 0.5), 0.3
@@ -37,7 +37,7 @@ FEW = ("always-local", "oracle", "sentinel")  # evaluated on the logs of others
 HELD = 0.95  # of the logs, in every cell and for every policy
 MEASURED = (
     "policies/*.py",
-    "theory/estimate.py",
+    "theory/agreement.py",
     *(f"simulation/{name}.py" for name in ("engine", "evaluate", "kernel", "sources")),
 )
 FIXED = 1.920729  # half of the 95 % point of χ² with one degree of freedom: for numbers of offloads that are fixed

@@ -14,8 +14,7 @@ import pytest
 
 from hinge import Decision, Thompson
 from hinge.policies import HILF, HILN, AdaHedgeG, HedgeG, HedgeHI, HedgeHIRestart, Need, RandomisedPolicy
-from hinge.policies.random import philox, uniform
-from hinge.policies.thompson import beta_cdf
+from hinge.policies.random import beta_cdf, philox, uniform
 from tests.policies.exponential_weights import Experts, adahedge_gap, centre, hedge_hi_rates
 
 BINS = 5

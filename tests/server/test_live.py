@@ -17,7 +17,7 @@ from hinge import Device, Isotonic
 from hinge.device.reporter import Reporter, data_url
 from hinge.errors import InvalidMessage
 from hinge.server import Server
-from hinge.server.limits import Refusal
+from hinge.server.connections import Refusal
 from hinge.server.live import (
     FORGET_S,
     MAX_REPORT_BYTES,

@@ -83,7 +83,6 @@ class Account:
         return received, sum(_held(each, samples) for each in others), len(others)
 
     def statement(self, policy: SharedBudget) -> Statement:
-        """What to publish."""
         held = floor(min(max(0.0, policy.balance), MOST * full_at(policy.time)))
         granted = {f"{account:015x}": credits for account, credits in policy.granted.items()}
         return Statement(self.id, held, policy.offloaded, granted)

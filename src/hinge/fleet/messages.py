@@ -50,7 +50,6 @@ REASONS = {
     "older": "an older counter than is known of the device, or the same with other evidence",
     "crowd": "a device beyond the most that are kept",
 }
-T = TypeVar("T")
 
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
 Identity = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
@@ -264,12 +263,15 @@ def parse_presence(name: str, payload: bytes, fleet: str) -> Presence:
     return _read(payload, _PRESENCE, source(name, fleet, "status"), LONGEST_STATUS)
 
 
-def _read(payload: bytes, decoder: msgspec.json.Decoder[T], device: str, most: int) -> T:
+Said = TypeVar("Said", Evidence, Presence)
+
+
+def _read(payload: bytes, decoder: msgspec.json.Decoder[Said], device: str, most: int) -> Said:
     """What a decoder makes of a message, if it is of our version and says that it is of this device."""
     if len(payload) > most:
         raise Dropped("size", f"{len(payload)} bytes by {shown(device)}, and there can be {most}")
     try:
-        found: Any = decoded(payload, decoder)
+        found = decoded(payload, decoder)
     except InvalidMessage as error:
         if _newer(payload):
             raise Dropped("version", f"a message of {shown(device)}; this Hinge speaks {VERSION}") from None
@@ -278,7 +280,7 @@ def _read(payload: bytes, decoder: msgspec.json.Decoder[T], device: str, most: i
         raise Dropped("version", f"a message of {shown(device)}; this Hinge speaks {VERSION}")
     if found.device != device:
         raise Dropped("source", f"{shown(found.device)} on the topic of {shown(device)}")
-    return found  # type: ignore[no-any-return]  # as the decoder's type says
+    return found
 
 
 def _newer(payload: bytes) -> bool:

@@ -112,12 +112,10 @@ class Kind:
 
     @property
     def devices(self) -> int:
-        """How many have reported."""
         return len(self._told)
 
     @property
     def licences(self) -> tuple[int, ...]:
-        """The table."""
         left = self.policy.table.left  # all that is licensed is granted
         return tuple(min(samples or self.policy.countdown(bin)[0], LONGEST_LICENCE) for bin, samples in enumerate(left))
 

@@ -4,43 +4,327 @@
        │                                        └─offload→ the remote's answer, or the local one if that fails
        └──everything else, streams included──→ the server of `otherwise`, or the other if that fails
 
-A local server that fails, or tells no log-probabilities, leaves the request to the remote, and nothing is learned.
+A local server that fails, or tells no log-probabilities, leaves the request to the remote, and nothing is learned. One
+that was late several times in a row is left alone for a while, and asked again only if the remote fails, too.
+
+Requests and answers are passed on as they are. Read is what a decision needs: whether an answer can be checked, its
+text, and the log-probabilities of its tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ssl
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+import msgspec
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hinge._checks import shown
 from hinge.device.async_device import AsyncDevice
-from hinge.errors import RemoteFailed, RemoteInvalid, RemoteLate, RemoteRefused
+from hinge.errors import (
+    BreakerOpen,
+    InvalidMessage,
+    RemoteError,
+    RemoteFailed,
+    RemoteInvalid,
+    RemoteLate,
+    RemoteRefused,
+)
 from hinge.gate import Gate
 from hinge.gateway.application import NAME, START_S, GatedApp, Gateway, because
-from hinge.gateway.openai import (
-    ChatServer,
-    Completion,
-    Json,
-    Refused,
-    error_body,
-    passed_on,
-    read_request,
-    why_not_gated,
-    with_logprobs,
-)
+from hinge.oip.messages import Message, decoded
+from hinge.oip.tensors import MAX_BODY_BYTES
 from hinge.policies.policy import Policy
-from hinge.remotes import Deadline, Reply
+from hinge.remotes import Deadline, Reply, http
 from hinge.server.app import App, Exchange
-from hinge.server.connections import Listener
-from hinge.server.limits import Refusal
+from hinge.server.connections import Listener, Refusal
 from hinge.server.observability import Metrics
 from hinge.server.openapi import OPERATIONS, Operation
 from hinge.tasks import ShortText
+
+Json = dict[str, Any]
+CHAT, MODELS = "/chat/completions", "/models"
+MAX_ANSWER_BYTES, MAX_ERROR_BYTES = 2**24, 2**20
+MAX_SHORT = 64  # tokens of a text that is compared as a whole
+STALL_S = 600.0  # for the first byte of an answer that is passed on, and for each piece after it
+_REFUSED = {400, 404, 413, 415, 422}  # statuses by which a server refuses this request, and not the client or all
+_UNAUTHORISED = {401, 403}  # of the gateway, by its key, which a server may quote: no client hears what it says
+_PASSED_ON = {"cache-control", "content-encoding", "content-type"}  # and no cookie, nor who else may read it
+
+
+# -- requests ---------------------------------------------------------------------------------------------------------
+
+
+def read_request(body: bytes) -> Json:
+    """The request, if it is one; what it holds besides `messages` is for the servers to judge.
+
+    >>> read_request(b'{"model": "m", "messages": []}')
+    Traceback (most recent call last):
+    hinge.errors.InvalidMessage: 'messages' must be a list of messages, and not empty
+    """
+    request = decoded(body, msgspec.json.Decoder(), MAX_BODY_BYTES)
+    if not isinstance(request, dict):
+        raise InvalidMessage("the body must be a JSON object")
+    messages = request.get("messages")
+    if not isinstance(messages, list) or not messages or not all(isinstance(each, dict) for each in messages):
+        raise InvalidMessage("'messages' must be a list of messages, and not empty")
+    return request
+
+
+def why_not_gated(request: Json, task: ShortText) -> str | None:
+    """Why the answer to a request cannot be checked against another; None if it can.
+
+    >>> task, messages = ShortText("number"), [{"role": "user", "content": "What is 6 × 7?"}]
+    >>> why_not_gated({"messages": messages}, task) is None, why_not_gated({"messages": messages, "stream": True}, task)
+    (True, 'it is a stream')
+    >>> why_not_gated({"messages": messages, "max_tokens": 500}, ShortText("text"))
+    'it may be longer than 64 tokens (max_tokens)'
+    """
+    if request.get("stream"):
+        return "it is a stream"
+    if request.get("n") not in (None, 1):
+        return "it wants several answers (n)"
+    if any(request.get(name) for name in ("tools", "functions", "audio")):
+        return "it has tools or audio"
+    if not all(_is_text(message.get("content")) for message in request["messages"]):
+        return "a message is more than text"
+    form = request.get("response_format")
+    if task.form == "json" and (not isinstance(form, dict) or form.get("type") not in ("json_object", "json_schema")):
+        return "it does not ask for JSON (response_format)"
+    most = request.get("max_completion_tokens") or request.get("max_tokens")
+    if task.form == "text" and not task.options and not (isinstance(most, int) and 0 < most <= MAX_SHORT):
+        return f"it may be longer than {MAX_SHORT} tokens (max_tokens)"
+    return None
+
+
+def with_logprobs(request: Json) -> Json:
+    """The request for an answer whose confidence can be told.
+
+    >>> with_logprobs({"model": "m"}), with_logprobs({"logprobs": True, "top_logprobs": 5})
+    ({'model': 'm', 'logprobs': True, 'top_logprobs': 2}, {'logprobs': True, 'top_logprobs': 5})
+    """
+    top = request.get("top_logprobs")
+    return {**request, "logprobs": True, "top_logprobs": max(2, top) if isinstance(top, int) else 2}
+
+
+def _is_text(content: Any) -> bool:
+    parts = content if isinstance(content, list) else []
+    return content is None or (
+        isinstance(content, str | list) and all(isinstance(part, dict) and part.get("type") == "text" for part in parts)
+    )
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+
+class _Top(Struct):
+    logprob: float
+
+
+class _Token(Struct):
+    logprob: float
+    top_logprobs: list[_Top] = []
+
+
+class _Logprobs(Struct):
+    content: list[_Token] | None = None
+
+
+class _Text(Struct):
+    content: str | None
+
+
+class _Choice(Struct):
+    message: _Text
+    logprobs: _Logprobs | None = None
+    finish_reason: str | None = None
+
+
+class _Completion(Struct):
+    choices: Annotated[list[_Choice], Meta(min_length=1)]
+
+
+_DECODER = msgspec.json.Decoder(_Completion)
+
+
+class Completion:
+    """A server's answer: the text of its first choice, the log-probabilities of its tokens, and the response.
+
+    >>> response = http.Response(200, {}, b'{"choices": [{"message": {"content": "yes"}}]}', 0)
+    >>> Completion(response).text, Completion(response).logprobs
+    ('yes', None)
+    """
+
+    def __init__(self, response: http.Response) -> None:
+        try:
+            choice = decoded(response.body, _DECODER, MAX_ANSWER_BYTES).choices[0]
+        except InvalidMessage as error:
+            raise RemoteInvalid(f"no chat completion: {error}") from error
+        self.response, self.text = response, choice.message.content or ""  # None: only a refusal
+        self.cut = choice.finish_reason == "length"
+        tokens = None if choice.logprobs is None else choice.logprobs.content
+        self.logprobs = [token.logprob for token in tokens] if tokens else None
+        self.top = [top.logprob for top in tokens[0].top_logprobs] if tokens else []
+
+    def cut_by(self, task: ShortText) -> bool:
+        """Whether it was cut off before it was an answer; an option is one, however it ended."""
+        return self.cut and not (task.options and task.confidence(self.text))
+
+    def lacks(self, task: ShortText) -> str:
+        """Why it is no answer such as the task compares; empty if it is one."""
+        if self.cut_by(task):
+            return "its answer is cut off (finish_reason: length)"
+        return "" if task.confidence(self.text) else f"no answer to such a question: {shown(self.text, 50)}"
+
+    @property
+    def output(self) -> Json:
+        """What a task reads."""
+        found: Json = {"text": self.text, "logprobs": self.logprobs, "top": self.top}
+        return found | {"cut": True} if self.cut else found
+
+    def body(self, request: Json) -> bytes:
+        """The answer as a client wants it: without the log-probabilities for which only the gateway has asked."""
+        wanted, top = request.get("logprobs"), request.get("top_logprobs")
+        top = max(0, top) if isinstance(top, int) else 0
+        if self.logprobs is None or (wanted and with_logprobs(request)["top_logprobs"] == top):
+            return self.response.body
+        answer = msgspec.json.decode(self.response.body)
+        for choice in answer["choices"]:
+            if not wanted:
+                choice["logprobs"] = None
+            for token in (choice.get("logprobs") or {}).get("content") or ():  # of another choice there may be none
+                token["top_logprobs"] = token.get("top_logprobs", [])[:top]
+        return msgspec.json.encode(answer)
+
+
+class _Models(Struct):
+    data: list[Json]
+
+
+_MODELS = msgspec.json.Decoder(_Models)
+
+
+def model_in(response: http.Response, name: str) -> bytes | None:
+    """The model of that name in a server's list of models, if it is there.
+
+    >>> model_in(http.Response(200, {}, b'{"data": [{"id": "small"}]}', 0), "small")
+    b'{"id":"small"}'
+    """
+    try:
+        listed = decoded(response.body, _MODELS, MAX_ANSWER_BYTES).data
+    except InvalidMessage as error:
+        raise RemoteInvalid(f"no list of models: {error}") from error
+    return next((msgspec.json.encode(model) for model in listed if model.get("id") == name), None)
+
+
+class Refused(RemoteRefused):
+    """A server refuses the request: with which status, and how it says so in OpenAI's form."""
+
+    def __init__(self, response: http.Response) -> None:
+        super().__init__(_complaint(response))
+        self.status = response.status
+        named = _problem(response)
+        self.body = error_body(response.status, "refused", str(self)) if named is None else response.body
+
+
+def error_body(status: int, code: str, problem: str, param: str | None = None) -> bytes:
+    """An error in OpenAI's form.
+
+    >>> error_body(404, "unknown", "there is nothing here")
+    b'{"error":{"message":"there is nothing here","type":"invalid_request_error","param":null,"code":"unknown"}}'
+    """
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return msgspec.json.encode({"error": {"message": problem, "type": kind, "param": param, "code": code}})
+
+
+def _admitted(response: http.Response) -> http.Response:
+    if response.status == 200:
+        return response
+    raise Refused(response) if response.status in _REFUSED else RemoteError(_complaint(response))
+
+
+def _complaint(response: http.Response) -> str:
+    problem = _problem(response)
+    return f"HTTP {response.status}" + ("" if problem is None else f", {problem}")
+
+
+def _problem(response: http.Response) -> str | None:
+    """What a server says of an error, if it does so in OpenAI's form."""
+    if response.status in _UNAUTHORISED:
+        return None
+    try:
+        return str(msgspec.json.decode(response.body)["error"]["message"])
+    except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError, RecursionError):
+        return None
+
+
+# -- servers ----------------------------------------------------------------------------------------------------------
+
+
+class ChatServer:
+    """A server with an OpenAI-compatible interface: llama.cpp, vLLM, Ollama, OpenAI and the like.
+
+    `url` is what clients call the base URL, up to `/v1`. `model` is what requests name there in place of their own.
+    """
+
+    def __init__(
+        self, url: str, model: str | None = None, *, key: str | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self.url, self._model = http.check_url("ChatServer", url), model
+        headers = {"Content-Type": "application/json", **http.bearer("ChatServer", key)}
+        self._http = http.HttpClient(self.url, headers, tls)
+
+    def __repr__(self) -> str:
+        return f"ChatServer({self.url!r})"
+
+    async def ask(self, request: Json, deadline: Deadline) -> Completion:
+        """The answer, by the deadline; raises `RemoteFailed`."""
+        return Completion(_admitted(await self._http.send_async(self._post(request), deadline)))
+
+    @asynccontextmanager
+    async def stream(
+        self, request: Json, deadline: Deadline
+    ) -> AsyncIterator[tuple[http.Response, AsyncIterator[bytes]]]:
+        """The head of the answer, and its body as it comes; the deadline is for connecting. Raises `RemoteFailed`."""
+        async with self._http.stream_async(self._post(request), deadline, STALL_S) as (head, pieces):
+            if head.status != 200:  # nor is a client sent elsewhere
+                body = b""
+                async for piece in pieces:
+                    body += piece
+                    if len(body) > MAX_ERROR_BYTES:
+                        break
+                _admitted(head._replace(body=body))
+            yield head, pieces
+
+    async def models(self, deadline: Deadline) -> http.Response:
+        return _admitted(await self._http.send_async(http.Request("GET", MODELS), deadline))
+
+    def check(self, deadline: Deadline) -> None:
+        """Raise `RemoteFailed` unless the server lists its models."""
+        try:
+            _admitted(self._http.send(http.Request("GET", MODELS), deadline))
+        finally:
+            self._http.close()
+
+    async def close(self) -> None:
+        await self._http.close_async()
+
+    def _post(self, request: Json) -> http.Request:
+        renamed = request if self._model is None else {**request, "model": self._model}
+        return http.Request("POST", CHAT, Message({}, msgspec.json.encode(renamed)), MAX_ANSWER_BYTES)
+
+
+def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers of a server's response that are meant for the client."""
+    return {name: value for name, value in headers.items() if name in _PASSED_ON}
+
 
 Source = Literal["local", "remote"]
 _JSON = "application/json"
@@ -66,12 +350,11 @@ class _Remote:
     async def ask_async(self, samples: Sequence[Chat], deadline: Deadline) -> Reply:
         (chat,) = samples
         chat.remote = remote = await self._server.ask(chat.request, deadline)
-        local_is_cut, is_cut = chat.local.cut_by(self._task), remote.cut_by(self._task)
-        if is_cut and not local_is_cut:  # which says nothing about the next request
-            raise RemoteRefused("its answer is cut off (finish_reason: length)")
-        if not is_cut and not self._task.confidence(remote.text):
-            raise RemoteInvalid(f"no answer to such a question: {shown(remote.text, 50)}")
-        return Reply([remote.text], remote.response.bytes, compared=not (local_is_cut or is_cut))
+        lacks, local_lacks = remote.lacks(self._task), chat.local.lacks(self._task)
+        if lacks and not local_lacks:
+            # Cut off are answers to this request; what no task can read may be all that this remote has to say.
+            raise RemoteRefused(lacks) if remote.cut else RemoteInvalid(lacks)
+        return Reply([remote.text], remote.response.bytes, compared=not (lacks or chat.local.cut_by(self._task)))
 
     async def close_async(self) -> None:
         await self._server.close()
@@ -110,7 +393,6 @@ class ChatGateway(Gateway):
                 self.away[name] = failure
 
     def make_app(self, metrics: Metrics, listener: Listener) -> App:
-        """The application, with its device."""
         remote = _Remote(self.servers["remote"], self.task)
         device = self.make_device(lambda chat: chat.local.output, remote, self.task)
         return ChatApp(self, device, metrics, listener)
@@ -122,15 +404,16 @@ class ChatApp(GatedApp):
     operations: ClassVar[Sequence[Operation]] = (
         Operation("POST", "/v1/chat/completions", "chat", "Answer a chat", _JSON),
         Operation("GET", "/v1/models", "models", "The models of the server that answers", _JSON),
+        Operation("GET", "/v1/models/{model:path}", "models", "One of these models", _JSON),
         *(each for each in OPERATIONS if not each.path.startswith(_NOT_OURS)),
     )
 
     def __init__(self, gateway: ChatGateway, device: AsyncDevice, metrics: Metrics, listener: Listener) -> None:
         super().__init__(gateway, {}, device, metrics=metrics, listener=listener)
         self._gateway, self._servers = gateway, gateway.servers
+        self._refused = 0  # requests in a row that the local server refused, and the remote answered
 
     def error_body(self, refusal: Refusal) -> bytes:
-        """A refusal in OpenAI's form."""
         where = "; a gateway has /v1/chat/completions and /v1/models" if refusal.reason == "unknown" else ""
         return error_body(refusal.status, refusal.reason, f"{refusal}{where}")
 
@@ -140,14 +423,21 @@ class ChatApp(GatedApp):
         await self._servers["local"].close()
 
     async def models(self, request: Request) -> Response:
-        """The models of the first server that tells them."""
-        failures: dict[Source, RemoteFailed] = {}
-        for name in self._gateway.order:
+        """The models of the first server that tells them, or the one of them that is named."""
+        order, failures = self._order()
+        model: str | None = request.path_params.get("model")
+        for name in order:
             try:
                 found = await self._servers[name].models(Deadline.after(self._gateway.deadline_s))
-                return _response(found.body, because(name, "asked first" if not failures else _told(failures)))
+                body = found.body if model is None else model_in(found, model)
             except RemoteFailed as failure:
                 failures[name] = failure
+                continue
+            headers = because(name, "asked first" if not failures else _told(failures))
+            if body is None:
+                problem = f"the model {shown(model)} does not exist; GET /v1/models lists those that do"
+                return _response(error_body(404, "model_not_found", problem, "model"), headers, 404)
+            return _response(body, headers)
         return _unanswered(request.scope["hinge.exchange"], failures)
 
     async def chat(self, request: Request) -> ASGIApp:
@@ -177,13 +467,15 @@ class ChatApp(GatedApp):
         failures = dict[Source, RemoteFailed]()
         local = None
         try:
-            local = await self._servers["local"].ask(with_logprobs(request), deadline.split(0.5))
-            if local.logprobs is None:
-                raise RemoteInvalid("it tells no log-probabilities")
-            try:
-                self._gateway.task.confidence(local.output)
-            except (TypeError, ValueError) as error:
-                raise RemoteInvalid(error) from None
+            with self.asking_local():
+                local = await self._servers["local"].ask(with_logprobs(request), deadline.split(0.5))
+                if local.logprobs is None:
+                    raise RemoteInvalid("it tells no log-probabilities, without which no answer is gated")
+                try:
+                    self._gateway.task.confidence(local.output)
+                except (TypeError, ValueError) as error:
+                    raise RemoteInvalid(error) from None
+            self._refused = 0
             return await self._decided(Chat(request, local), deadline)
         except RemoteFailed as failure:
             failures["local"] = failure
@@ -194,6 +486,11 @@ class ChatApp(GatedApp):
             return _response(remote.response.body, because("remote", f"Not gated: {_told(failures)}."))
         except RemoteFailed as failure:
             failures["remote"] = failure
+        if isinstance(failures["local"], RemoteRefused | BreakerOpen):  # it may be back, or take no log-probabilities
+            try:
+                local = await self._servers["local"].ask(request, deadline)
+            except RemoteFailed as failure:
+                failures["local"] = failure
         if local is not None:
             return _response(local.body(request), because("local", f"Not gated: {_told(failures)}."))
         return _unanswered(exchange, failures)
@@ -206,8 +503,18 @@ class ChatApp(GatedApp):
         return _response(chat.local.body(chat.request), headers)
 
     def _count(self, failure: RemoteFailed) -> None:
-        """The remote answered in place of the local server; one that refuses a request is not down."""
-        self.device.local_failed(1, None if isinstance(failure, RemoteRefused) else str(failure))
+        """The remote answered in place of the local server; one that refuses a request is not down, or not at once."""
+        refused = isinstance(failure, RemoteRefused)
+        self._refused = self._refused + 1 if refused else 0
+        few = refused and self._refused < self.local_breaker.failures
+        problem = f"it refused {self._refused} requests in a row, the last by: {failure}" if refused else str(failure)
+        self.device.local_failed(1, None if few else problem)
+
+    def _order(self) -> tuple[tuple[Source, ...], dict[Source, RemoteFailed]]:
+        """Whom to ask for what is not gated, one after the other, and why not the local server first, if that is so."""
+        if self._gateway.order[0] == "local" and self.local_breaker.refuse(time.monotonic()):
+            return ("remote", "local"), {"local": self.left_alone()}
+        return self._gateway.order, {}
 
     # -- everything else ----------------------------------------------------------------------------------------------
 
@@ -215,8 +522,8 @@ class ChatApp(GatedApp):
         self, request: Json, exchange: Exchange, reason: str, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """The answer of the first server that gives one, piece by piece as it comes."""
-        failures, begun = dict[Source, RemoteFailed](), False
-        for name in self._gateway.order:
+        (order, failures), begun = self._order(), False
+        for name in order:
             try:
                 connected = Deadline.after(self._gateway.deadline_s)
                 async with self._servers[name].stream(request, connected) as (head, pieces):

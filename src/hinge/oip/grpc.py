@@ -21,32 +21,10 @@ from google.protobuf.message_factory import GetMessageClass
 
 from hinge._checks import shown
 from hinge.errors import InvalidMessage
-from hinge.oip.messages import (
-    MAX_NAMES,
-    InferenceResponse,
-    ModelMetadata,
-    ServerMetadata,
-    check_count,
-    check_names,
-    check_unique,
-    limited,
-)
+from hinge.oip import messages, tensors
+from hinge.oip.messages import InferenceResponse, ModelMetadata, ServerMetadata
 from hinge.oip.protobuf import fields
-from hinge.oip.tensors import (
-    MAX_BODY_BYTES,
-    MAX_RANK,
-    MAX_STRINGS,
-    Tensor,
-    TensorSpec,
-    check_datatype,
-    checked_shape,
-    datatype_of,
-    dtype_of,
-    from_bytes,
-    model_name,
-    text,
-    to_bytes,
-)
+from hinge.oip.tensors import Tensor, TensorSpec
 
 SERVICE = "inference.GRPCInferenceService"
 MAX_METADATA_BYTES = 2**20
@@ -113,13 +91,13 @@ def build_request(inputs: Mapping[str, Tensor], *, model: str, version: str = ""
     b'\\n\\x01m\\x1a\\x0242*\\r\\n\\x01x\\x12\\x05UINT8\\x1a\\x01\\x01:\\x01\\x07'
     """
     request = MESSAGES["ModelInferRequest"](model_name=model, model_version=version, id=id)
-    check_count("inputs", len(inputs))
+    messages.check_count("inputs", len(inputs))
     for name, tensor in inputs.items():
-        owner = f"tensor {shown(text('inputs: name', name))}"
-        shape = checked_shape(owner, tensor.shape)
-        request.inputs.add(name=name, datatype=datatype_of(owner, tensor), shape=shape)
-        request.raw_input_contents.append(limited(to_bytes(owner, tensor)))
-    return limited(request.SerializeToString())
+        owner = tensors.owner_of("inputs", name)
+        shape = tensors.checked_shape(owner, tensor.shape)
+        request.inputs.add(name=name, datatype=tensors.datatype_of(owner, tensor), shape=shape)
+        request.raw_input_contents.append(messages.limited(tensors.to_bytes(owner, tensor)))
+    return messages.limited(request.SerializeToString())
 
 
 def parse_server_metadata(body: bytes) -> ServerMetadata:
@@ -129,8 +107,9 @@ def parse_server_metadata(body: bytes) -> ServerMetadata:
     ServerMetadata(name='triton', version='', extensions=())
     """
     message = _decoded("ServerMetadataResponse", body, MAX_METADATA_BYTES)
-    name, version = text("server: name", message.name, empty=True), text("server: version", message.version, empty=True)
-    return ServerMetadata(name, version, _texts("server: extensions", message.extensions))
+    name = tensors.text("server: name", message.name, empty=True)
+    version = tensors.text("server: version", message.version, empty=True)
+    return ServerMetadata(name, version, messages.texts("server: extensions", message.extensions))
 
 
 def parse_model_metadata(body: bytes) -> ModelMetadata:
@@ -141,11 +120,11 @@ def parse_model_metadata(body: bytes) -> ModelMetadata:
     """
     message = _decoded("ModelMetadataResponse", body, MAX_METADATA_BYTES)
     return ModelMetadata(
-        name=model_name(message.name, "model: name"),
-        platform=text("model: platform", message.platform, empty=True),
-        inputs=_specs("inputs", message.inputs),
-        outputs=_specs("outputs", message.outputs),
-        versions=_texts("model: versions", message.versions),
+        name=tensors.model_name(message.name, "model: name"),
+        platform=tensors.text("model: platform", message.platform, empty=True),
+        inputs=messages.specs("inputs", message.inputs),
+        outputs=messages.specs("outputs", message.outputs),
+        versions=messages.texts("model: versions", message.versions),
     )
 
 
@@ -158,42 +137,38 @@ def parse_response(
     Traceback (most recent call last):
     hinge.errors.InvalidMessage: the response is to request '41', not to '42'
     """
-    _check_fields(limited(body))
-    message = _decoded("ModelInferResponse", body, MAX_BODY_BYTES)
-    if message.id != id:
-        raise InvalidMessage(f"the response is to request {shown(message.id)}, not to {shown(id)}")
-    served = message.model_name and model_name(message.model_name, "response: model_name")
-    if model and served and served != model:
-        raise InvalidMessage(f"the response is of model {shown(served)}, not of {shown(model)}")
+    _check_fields(messages.limited(body))
+    message = _decoded("ModelInferResponse", body, tensors.MAX_BODY_BYTES)
+    served = messages.check_answer(id, message.id, model, message.model_name or None)
     outputs = _outputs(message)
-    check_names(outputs, expected)
+    messages.check_names(outputs, expected)
     for spec in expected:
         if isinstance(spec, TensorSpec):
             spec.check(outputs[spec.name])
-    version = text("response: model_version", message.model_version, empty=True)
+    version = tensors.text("response: model_version", message.model_version, empty=True)
     return InferenceResponse(outputs, served, version, message.id)
 
 
 def _outputs(message: Any) -> dict[str, Tensor]:
     count, raw = len(message.outputs), message.raw_output_contents
     if count:
-        check_count("outputs", count)
+        messages.check_count("outputs", count)
     if raw and len(raw) != count:
         raise InvalidMessage(f"outputs: {count} of them have {len(raw)} raw contents")
-    check_unique("outputs", [output.name for output in message.outputs])
+    messages.check_unique("outputs", [output.name for output in message.outputs])
     pairs = zip(message.outputs, raw or [None] * count, strict=True)
-    return {text("outputs: name", output.name): _tensor(output, raw) for output, raw in pairs}
+    return {tensors.text("outputs: name", output.name): _tensor(output, raw) for output, raw in pairs}
 
 
 def _tensor(output: Any, raw: bytes | None) -> Tensor:
     owner = f"tensor {shown(output.name)}"
-    datatype = check_datatype(owner, output.datatype)
-    shape = checked_shape(owner, output.shape[: MAX_RANK + 1])
+    datatype = tensors.check_datatype(owner, output.datatype)
+    shape = tensors.checked_shape(owner, output.shape[: tensors.MAX_RANK + 1])
     if raw is None:
         return _from_contents(owner, output.contents, datatype, shape)
     if output.contents.ByteSize():  # MLServer sends empty ones beside the raw
         raise InvalidMessage(f"{owner} has its data twice, raw and number by number")
-    return from_bytes(owner, memoryview(raw), datatype, shape)
+    return tensors.from_bytes(owner, memoryview(raw), datatype, shape)
 
 
 def _from_contents(owner: str, contents: Any, datatype: str, shape: tuple[int, ...]) -> Tensor:
@@ -202,27 +177,14 @@ def _from_contents(owner: str, contents: Any, datatype: str, shape: tuple[int, .
     elements, count = getattr(contents, _TYPED[datatype]), math.prod(shape)
     if len(elements) != count:
         raise InvalidMessage(f"{owner}: {_TYPED[datatype]} must be {count} elements, got {len(elements)}")
-    if datatype == "BYTES" and count > MAX_STRINGS:
-        raise InvalidMessage(f"{owner}: BYTES may have {MAX_STRINGS} elements at most, got {count}")
-    tensor = np.empty(count, dtype_of(datatype))
+    if datatype == "BYTES" and count > tensors.MAX_STRINGS:
+        raise InvalidMessage(f"{owner}: BYTES may have {tensors.MAX_STRINGS} elements at most, got {count}")
+    tensor = np.empty(count, tensors.dtype_of(datatype))
     try:
         tensor[:] = list(elements)
     except OverflowError:
         raise InvalidMessage(f"{owner}: {_TYPED[datatype]} is out of the range of {datatype}") from None
     return tensor.reshape(shape)
-
-
-def _specs(owner: str, tensors: Any) -> tuple[TensorSpec, ...]:
-    if tensors:
-        check_count(owner, len(tensors))
-    check_unique(owner, [tensor.name for tensor in tensors])
-    return tuple(TensorSpec(tensor.name, tensor.datatype, tuple(tensor.shape)) for tensor in tensors)
-
-
-def _texts(owner: str, values: Any) -> tuple[str, ...]:
-    if len(values) > MAX_NAMES:
-        raise InvalidMessage(f"{owner} may be {MAX_NAMES} at most, got {len(values)}")
-    return tuple(text(owner, value) for value in values)
 
 
 def _decoded(name: str, body: bytes, most: int) -> Any:

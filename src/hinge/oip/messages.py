@@ -8,9 +8,7 @@ A client builds a request and parses the response; a server parses the request a
 Source: `inference_rest.md` of github.com/kserve/open-inference-protocol, and Triton's binary tensor data extension, in
 which the tensors' bytes follow the JSON, whose length a header gives; use `binary` only where the server's metadata
 lists it. Whatever is wrong with a message raises `InvalidMessage`. The structs whose names end in `Body` are what goes
-over the wire; `schemas` describes them for OpenAPI. A tensor's shape and data stay raw until its name, datatype and
-size have passed, so that nothing is allocated for a tensor that is refused. NaN can arrive as binary data only, and is
-the receiver's to judge.
+over the wire; `schemas` describes them for OpenAPI. NaN can arrive as binary data only, and is the receiver's to judge.
 """
 
 import re
@@ -20,26 +18,24 @@ from functools import lru_cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import Meta, Struct
 
 from hinge._checks import shown
 from hinge.errors import InvalidMessage
 from hinge.oip.tensors import (
-    DATATYPES,
     MAX_BODY_BYTES,
     MAX_RANK,
     MAX_TEXT,
     MODEL_NAME,
+    Datatype,
+    Name,
     Tensor,
-    check_datatype,
-    checked_shape,
-    datatype_of,
-    from_bytes,
-    from_json,
+    TensorBody,
     json_problem,
+    owner_of,
+    read_tensor,
     text,
-    to_bytes,
-    to_json,
+    write_tensor,
 )
 from hinge.oip.tensors import TensorSpec as TensorSpec
 from hinge.oip.tensors import model_name as model_name
@@ -52,18 +48,9 @@ MAX_NAMES = 256  # extensions of a server, versions of a model
 
 _JSON_LENGTH = "Inference-Header-Content-Length"
 _LENGTH = re.compile(r"[0-9]{1,9}")
-_SHAPE_BYTES = 2048  # of the JSON of a shape, which need not be read if it has more
-_ABSENT = (b"", b"null")  # data in JSON that is not there
 
-Name = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
 Text = Annotated[str, Meta(max_length=MAX_TEXT)]
 ModelName = Annotated[str, Meta(max_length=MAX_TEXT, extra_json_schema={"pattern": f"^{MODEL_NAME}$"})]
-Datatype = Annotated[str, Meta(extra_json_schema={"enum": list(DATATYPES)})]
-Sizes = Annotated[
-    Raw, Meta(extra_json_schema={"type": "array", "maxItems": MAX_RANK, "items": {"type": "integer", "minimum": 0}})
-]
-Data = Annotated[Raw, Meta(extra_json_schema={"type": "array"})]
-
 
 T = TypeVar("T")
 
@@ -110,22 +97,6 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[T], most: int = MAX_SMALL
     except RecursionError:
         problem = "nested too deep"
     raise InvalidMessage(f"JSON: {problem}")  # out here, so that the error does not hold on to the body
-
-
-class TensorParameters(Struct, gc=False):
-    """Parameters of a tensor; others are ignored."""
-
-    binary_data_size: Annotated[int, Meta(ge=0)] | None = None
-
-
-class TensorBody(Struct, gc=False):
-    """A tensor in a request or a response; its data is in the JSON, or behind it if it has a size there."""
-
-    name: Name
-    shape: Sizes
-    datatype: Datatype
-    parameters: TensorParameters | None = None
-    data: Data | UnsetType = UNSET
 
 
 class OutputParameters(Struct, gc=False):
@@ -217,7 +188,6 @@ _RESPONSE = msgspec.json.Decoder(ResponseBody)
 _ERROR = msgspec.json.Decoder(ErrorBody)
 _SERVER = msgspec.json.Decoder(ServerBody)
 _MODEL = msgspec.json.Decoder(ModelBody)
-_SIZES = msgspec.json.Decoder(list[int])
 
 
 def schemas(*more: type[Struct]) -> dict[str, Any]:
@@ -266,7 +236,7 @@ def parse_server_metadata(body: bytes) -> ServerMetadata:
     server = decoded(body, _SERVER)
     _refuse_error(server.error)
     version = text("server: version", server.version or "", empty=True)
-    return ServerMetadata(text("server: name", server.name), version, _texts("server: extensions", server.extensions))
+    return ServerMetadata(text("server: name", server.name), version, texts("server: extensions", server.extensions))
 
 
 def build_server_metadata(metadata: ServerMetadata) -> Message:
@@ -290,9 +260,9 @@ def parse_model_metadata(body: bytes) -> ModelMetadata:
     return ModelMetadata(
         name=model_name(model.name, "model: name"),
         platform=text("model: platform", model.platform or "", empty=True),
-        inputs=_specs("inputs", model.inputs),
-        outputs=_specs("outputs", model.outputs),
-        versions=_texts("model: versions", model.versions),
+        inputs=specs("inputs", model.inputs),
+        outputs=specs("outputs", model.outputs),
+        versions=texts("model: versions", model.versions),
     )
 
 
@@ -339,13 +309,19 @@ def _refuse_error(error: str | None) -> None:
         raise InvalidMessage(f"the server reports an error: {shown(error, most=80)}")
 
 
-def _texts(owner: str, values: Sequence[str] | None) -> tuple[str, ...]:
+def texts(owner: str, values: Sequence[str] | None) -> tuple[str, ...]:
+    """The names in a list, which may be missing."""
+    if values and len(values) > MAX_NAMES:
+        raise InvalidMessage(f"{owner} may be {MAX_NAMES} at most, got {len(values)}")
     return tuple(text(owner, value) for value in values or ())
 
 
-def _specs(owner: str, bodies: Sequence[SpecBody] | None) -> tuple[TensorSpec, ...]:
+def specs(owner: str, bodies: Sequence[SpecBody] | None) -> tuple[TensorSpec, ...]:
+    """What metadata says of the inputs or outputs of a model."""
     if bodies is None:
         raise InvalidMessage(f"{owner} must be a list, got null")
+    if bodies:
+        check_count(owner, len(bodies))
     check_unique(owner, [body.name for body in bodies])
     return tuple(TensorSpec(body.name, body.datatype, tuple(body.shape)) for body in bodies)
 
@@ -450,12 +426,7 @@ def build_response(
 
 
 def parse_response(
-    headers: Mapping[str, str],
-    body: bytes,
-    *,
-    id: str,
-    model: str = "",
-    expected: Collection[str | TensorSpec] = (),
+    headers: Mapping[str, str], body: bytes, *, id: str, model: str = "", expected: Collection[str | TensorSpec] = ()
 ) -> InferenceResponse:
     """Read the response to the request of that id (empty: it had none), which must have the outputs `expected`.
 
@@ -466,15 +437,21 @@ def parse_response(
     text_part, data = _parted(headers, body)
     response = decoded(text_part, _RESPONSE, MAX_JSON_BYTES)
     _refuse_error(response.error)
-    answered = _id("response", response.id)
-    if id and answered != id:
-        raise InvalidMessage(f"the response is to request {shown(answered)}, not to {shown(id)}")
-    served = "" if response.model_name is None else model_name(response.model_name, "response: model_name")
-    if model and served and served != model:
-        raise InvalidMessage(f"the response is of model {shown(served)}, not of {shown(model)}")
+    answered = id if id and response.id == id else _id("response", response.id)
+    served = check_answer(id, answered, model, response.model_name)
     outputs = _read_tensors("outputs", response.outputs or (), data, expected)
     version = text("response: model_version", response.model_version or "", empty=True)
     return InferenceResponse(outputs, served, version, answered)
+
+
+def check_answer(id: str, answered: str, model: str, served: str | None) -> str:
+    """The model that has served a response, if that and the id are those of the request; "" where it does not say."""
+    if id and answered != id:
+        raise InvalidMessage(f"the response is to request {shown(answered)}, not to {shown(id)}")
+    name = "" if served is None else _served_name(served, "response: model_name")
+    if model and name and name != model:
+        raise InvalidMessage(f"the response is of model {shown(name)}, not of {shown(model)}")
+    return name
 
 
 def check_count(role: str, count: int) -> None:
@@ -488,19 +465,11 @@ def _message(
 ) -> Message:
     """A message with these tensors; `binary` says which of them go as binary data, and `others` of all other ones."""
     check_count(role, len(tensors))
-    parts = []
-    items = fields[role] = list[dict[str, object]]()
-    for name, tensor in tensors.items():
-        owner = _owner(role, name)
-        item: dict[str, object] = {"name": name, "shape": checked_shape(owner, tensor.shape)}
-        item["datatype"] = datatype_of(owner, tensor)
-        if binary.get(name, others):
-            part = to_bytes(owner, tensor)
-            item["parameters"] = {"binary_data_size": len(part)}
-            parts.append(part)
-        else:
-            item["data"] = to_json(owner, tensor)
-        items.append(item)
+    parts = list[bytes]()
+    fields[role] = [
+        write_tensor(owner_of(role, name), name, tensor, parts if binary.get(name, others) else None)
+        for name, tensor in tensors.items()
+    ]
     if not parts:
         return json_message(fields)
     header = msgspec.json.encode(fields)
@@ -508,25 +477,7 @@ def _message(
     return Message(headers, limited(b"".join([header, *parts])))
 
 
-# A client sends the same names and shapes again and again: not checking them again takes 9 µs off a request.
-
-
-@lru_cache(maxsize=256)
-def _owner(role: str, name: str) -> str:
-    """What an error about a tensor begins with, if that may be its name."""
-    return f"tensor {shown(text(f'{role}: name', name))}"
-
-
-@lru_cache(maxsize=256)
-def _shape(owner: str, sizes: bytes) -> tuple[int, ...]:
-    """The shape that is written in JSON."""
-    shape: list[int] = decoded(sizes, _SIZES)
-    return checked_shape(owner, shape)
-
-
-@lru_cache(maxsize=256)
-def _served_name(name: str) -> str:
-    return model_name(name)
+_served_name = lru_cache(maxsize=256)(model_name)
 
 
 def _id(role: str, id: str | None) -> str:
@@ -560,28 +511,12 @@ def _read_tensors(
         check_unique(role, [body.name for body in bodies])
     if expected:
         check_names(by_name, expected)
-    specs = {spec.name: spec for spec in expected if isinstance(spec, TensorSpec)}
-    if not others and len(by_name) > len(specs):
-        raise InvalidMessage(f"the model has no input {shown(min(by_name.keys() - specs.keys()))}")
+    known = {spec.name: spec for spec in expected if isinstance(spec, TensorSpec)}
+    if not others and len(by_name) > len(known):
+        raise InvalidMessage(f"the model has no input {shown(min(by_name.keys() - known.keys()))}")
     tensors: dict[str, Tensor] = {}
     for name, body in by_name.items():
-        owner, sizes = _owner(role, name), bytes(body.shape)
-        if len(sizes) > _SHAPE_BYTES:
-            raise InvalidMessage(f"{owner}: dimensions may be {MAX_RANK} at most, got more")
-        datatype, shape = check_datatype(owner, body.datatype), _shape(owner, sizes)
-        if name in specs:
-            specs[name].check_form(datatype, shape)
-        in_json = b"" if body.data is UNSET else bytes(body.data)
-        size = None if body.parameters is None else body.parameters.binary_data_size
-        if size is None:
-            tensors[name] = from_json(owner, in_json, datatype, shape)
-            continue
-        if in_json not in _ABSENT:
-            raise InvalidMessage(f"{owner} has its data twice, in JSON and as binary data")
-        if size > len(data):
-            raise InvalidMessage(f"{owner}: binary_data_size must be from 0 to {len(data)}, got {shown(size)}")
-        tensors[name] = from_bytes(owner, data[:size], datatype, shape)
-        data = data[size:]
+        tensors[name], data = read_tensor(owner_of(role, name), body, data, known.get(name))
     if len(data):
         raise InvalidMessage(f"{role}: {len(data)} bytes of binary data belong to no tensor")
     return tensors
@@ -593,6 +528,6 @@ def _requested(bodies: Sequence[OutputBody], binary: bool) -> dict[str, bool]:
     requested = {}
     for body in bodies:
         flag = None if body.parameters is None else body.parameters.binary_data
-        _owner("outputs", body.name)  # which checks the name
+        owner_of("outputs", body.name)  # which checks the name
         requested[body.name] = binary if flag is None else flag
     return requested

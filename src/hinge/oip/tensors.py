@@ -1,7 +1,8 @@
-"""Tensors of the Open Inference Protocol: datatypes, shapes, and data as bytes or as JSON.
+"""Tensors of the Open Inference Protocol: datatypes, shapes, data as bytes or as JSON, and how they stand in messages.
 
 The bytes are little-endian and row by row, a BOOL one byte, an element of BYTES its length in four bytes and then
-itself. BF16, for which numpy has no type, is refused. Limits hold before anything is allocated.
+itself. BF16, for which numpy has no type, is refused. Limits hold before anything is allocated: of a tensor in a
+message, shape and data stay raw until its name, datatype and size have passed.
 """
 
 import math
@@ -10,13 +11,13 @@ import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
 import numpy as np
-from msgspec import Meta
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from numpy.typing import NDArray
 
 from hinge._checks import kind, shown
@@ -376,3 +377,81 @@ def json_problem(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "no UTF-8"
     return printable(str(error).removeprefix("JSON is "), 160)
+
+
+# -- in messages -------------------------------------------------------------------------------------------------------
+
+_SHAPE_BYTES = 2048  # of the JSON of a shape, which need not be read if it has more
+_ABSENT = (b"", b"null")  # data in JSON that is not there
+_SIZES = msgspec.json.Decoder(list[int])
+
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
+Datatype = Annotated[str, Meta(extra_json_schema={"enum": list(DATATYPES)})]
+Sizes = Annotated[
+    Raw, Meta(extra_json_schema={"type": "array", "maxItems": MAX_RANK, "items": {"type": "integer", "minimum": 0}})
+]
+Data = Annotated[Raw, Meta(extra_json_schema={"type": "array"})]
+
+
+class TensorParameters(Struct, gc=False):
+    """Parameters of a tensor; others are ignored."""
+
+    binary_data_size: Annotated[int, Meta(ge=0)] | None = None
+
+
+class TensorBody(Struct, gc=False):
+    """A tensor in a request or a response; its data is in the JSON, or behind it if it has a size there."""
+
+    name: Name
+    shape: Sizes
+    datatype: Datatype
+    parameters: TensorParameters | None = None
+    data: Data | UnsetType = UNSET
+
+
+def write_tensor(owner: str, name: str, tensor: Tensor, parts: list[bytes] | None) -> dict[str, object]:
+    """A tensor in a message; with `parts`, its data is appended to them, else it is in the JSON."""
+    item: dict[str, object] = {"name": name, "shape": checked_shape(owner, tensor.shape)}
+    item["datatype"] = datatype_of(owner, tensor)
+    if parts is None:
+        return {**item, "data": to_json(owner, tensor)}
+    parts.append(to_bytes(owner, tensor))
+    return {**item, "parameters": {"binary_data_size": len(parts[-1])}}
+
+
+def read_tensor(owner: str, body: TensorBody, data: memoryview, spec: TensorSpec | None) -> tuple[Tensor, memoryview]:
+    """The tensor, if it is such as `spec` says, and what is left of the binary data of its message."""
+    sizes = bytes(body.shape)
+    if len(sizes) > _SHAPE_BYTES:
+        raise InvalidMessage(f"{owner}: dimensions may be {MAX_RANK} at most, got more")
+    datatype, shape = check_datatype(owner, body.datatype), _shape(owner, sizes)
+    if spec is not None:
+        spec.check_form(datatype, shape)
+    in_json = b"" if body.data is UNSET else bytes(body.data)
+    size = None if body.parameters is None else body.parameters.binary_data_size
+    if size is None:
+        return from_json(owner, in_json, datatype, shape), data
+    if in_json not in _ABSENT:
+        raise InvalidMessage(f"{owner} has its data twice, in JSON and as binary data")
+    if size > len(data):
+        raise InvalidMessage(f"{owner}: binary_data_size must be from 0 to {len(data)}, got {shown(size)}")
+    return from_bytes(owner, data[:size], datatype, shape), data[size:]
+
+
+# A client sends the same names and shapes again and again: not checking them again takes 9 µs off a request.
+
+
+@lru_cache(maxsize=256)
+def owner_of(role: str, name: str) -> str:
+    """What an error about a tensor begins with, if that may be its name."""
+    return f"tensor {shown(text(f'{role}: name', name))}"
+
+
+@lru_cache(maxsize=256)
+def _shape(owner: str, sizes: bytes) -> tuple[int, ...]:
+    """The shape that is written in JSON."""
+    try:
+        shape = _SIZES.decode(sizes)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidMessage(f"JSON: {json_problem(error)}") from None
+    return checked_shape(owner, shape)

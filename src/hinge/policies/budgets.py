@@ -226,11 +226,9 @@ def limited(inner: Functions) -> Functions:
     inner_offloads, inner_notes, inner_learns, inner_accepts, inner_expects = inner
 
     def expect_within(table: LimitTable, cost: float) -> None:
-        """The policy inside is told what the next offload costs."""
         inner_expects(table.inner, cost)
 
     def accept_within(table: LimitTable, bin: int, time: int) -> None:
-        """The policy inside counts an accepted sample, also one that it would have offloaded."""
         inner_accepts(table.inner, bin, time)
 
     def offloads_within(table: LimitTable, bin: int, time: int) -> bool:
@@ -238,12 +236,10 @@ def limited(inner: Functions) -> Functions:
         return bool(time >= table.leaves[table.oldest[0]] and inner_offloads(table.inner, bin, time))
 
     def note_within(table: LimitTable, bin: int, time: int) -> None:
-        """The window has one more."""
         inner_notes(table.inner, bin, time)
         enter_window(table, time)
 
     def learn_within(table: LimitTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-        """The policy inside learns."""
         inner_learns(table.inner, bin, agreed, cost, time, now)
 
     expects = inner_expects if inner_expects is expect_nothing else expect_within
@@ -354,7 +350,6 @@ def priced(inner: Functions, inner_rebuilds: Callable[..., None]) -> tuple[Funct
     inner_offloads, inner_notes, inner_learns, inner_accepts, _ = inner
 
     def accept_priced(table: PriceTable, bin: int, time: int) -> None:
-        """The policy inside counts an accepted sample, also one that it would have offloaded."""
         inner_accepts(table.inner, bin, time)
 
     def set_price(table: PriceTable) -> None:

@@ -12,15 +12,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from hinge.policies.policy import (
-    ACCEPTED,
-    Decision,
-    Decisions,
-    Explanation,
-    Policy,
-    Wholes,
-    note_nothing,
-)
+from hinge.policies.policy import ACCEPTED, Decision, Decisions, Explanation, Policy, Wholes, note_nothing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -119,23 +111,14 @@ class ExpiryPolicy(Policy):
         self._batch: tuple[int, NDArray[np.int64] | None] = (0, None)
 
     def decide(self, bin: int, cost: float | None = None) -> Decision:
-        if cost is not None:
-            return self._decide_at(bin, cost)
         time = self.time + 1
         try:
-            if bin >= 0 and time < self._expiry[bin]:
+            if bin >= 0 and time < self._expiry[bin] and cost is None:
                 self.time = time
                 return ACCEPTED
         except (TypeError, IndexError):
-            pass  # not a bin: _checked_bin says why
-        if type(bin) is not int or not 0 <= bin < self.bins:
-            bin = self._checked_bin(bin)
-        offload = self._offloads(self.table, bin, time)
-        self.time = time
-        if not offload:
-            return ACCEPTED
-        self._notes(self.table, bin, time)
-        return self._await(True, bin, time)
+            pass  # not a bin, which is said below
+        return super().decide(bin, cost)
 
     def decide_many(
         self, bins: "Iterable[int] | NDArray[np.integer[Any]]", costs: Iterable[float | None] | None = None
@@ -180,22 +163,11 @@ class ExpiryPolicy(Policy):
     def explain(self, bin: int) -> Explanation:
         expiry = self.expiry(bin)
         left = max(0, expiry - 1 - self.time)
+        end, samples_left = (expiry, left) if expiry < FOREVER else (None, None)
         offloads, agreements = self._counts(bin) or (None, 0.0)
         agreement = agreements / offloads if offloads else None
-        sentence = self._sentence(bin, offloads or 0, agreements, left if expiry < FOREVER else None)
-        return Explanation(
-            bin=bin,
-            offload_probability=float(left == 0),
-            offloads=offloads,
-            agreement=agreement,
-            expiry=expiry if expiry < FOREVER else None,
-            samples_left=left if expiry < FOREVER else None,
-            reason=sentence,
-        )
-
-    def _counts(self, bin: int) -> tuple[float, float] | None:
-        """Offloads and agreements of a bin, if the policy keeps them."""
-        return self.table.offloads[bin], self.table.agreements[bin]
+        sentence = self._sentence(bin, offloads or 0, agreements, samples_left)
+        return Explanation(bin, float(left == 0), offloads, agreement, end, samples_left, sentence)
 
     def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:
         seen = self._seen(bin, offloads, agreements)

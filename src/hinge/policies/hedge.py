@@ -1,10 +1,10 @@
-"""Exponential weights over thresholds: Hedge-HI, HIL-F, HIL-N, Hedge-G and AdaHedge-G.
+"""Exponential weights over thresholds: Hedge-HI, HIL-F, HIL-N, Hedge-G, AdaHedge-G and H2T2.
 
 Expert k = 0 … bins offloads iff bin < k. An expert's weight is prior · exp(-learning rate · its loss so far). Losses
 are the evidence. Weights are carried along by multiplication, which is cheaper than an exponential for each expert at
 each sample; before they get too small they are computed again from the losses, relative to the best expert, so that
-they neither overflow nor vanish. All are grade B, reconstructed from published abstracts and regret bounds: structure
-sure, constants less so.
+they neither overflow nor vanish. All but H2T2 are grade B, reconstructed from published abstracts and regret bounds:
+structure sure, constants less so.
 
 **Hedge-HI** (MobiHoc 2024; regret bound O(T^(2/3) N^(1/3))). In every slot one expert is drawn by weight and one coin E
 with chance ε; offload iff the expert does or E. Every expert then suffers the pseudo-loss
@@ -33,12 +33,24 @@ is enough to keep the losses of all bins + 1 thresholds, and to bring the thresh
 first seen. Full feedback, as HIL-F. AdaHedge-G needs no horizon and no rate: its learning rate is ln N / (the
 mixability gap summed so far), for N experts in play; the gap of a slot is the mean loss minus the mix loss
 -ln(Σ share · exp(-rate · loss)) / rate.
+
+**H2T2** (Moothedath, Agarwal, Umeshraja N, Gross, Champati, Moharir: "Inference Offloading for Cost-Sensitive Binary
+Classification at the Edge", arXiv 2509.15674): two thresholds, where false alarms and missed ones cost differently.
+Grade C: reconstructed from the abstract, which has the setting, the pair of thresholds and a sublinear regret. The
+local model says how likely the one class of two is. Below a lower threshold the sample counts as the other class, above
+an upper one for this class, and between them it is offloaded. An expert is a pair of thresholds (j, k): it offloads
+class 0 in the bins below j, class 1 in those below k. Pairs are weighed as our Hedge-HI weighs thresholds: with the
+price of the error in place of e, by every offload, over the chance of it, and at the rates that were fitted for
+Hedge-HI, as those of H2T2 are not known to us. The loss of a pair is that of its threshold for the class of the sample.
+So its weight is a product, one factor for each class, and the pairs need not be kept: two sets of thresholds do, O(N)
+instead of O(N²). What is left out: the original may also answer a class other than the likelier one, where the other
+mistake is dear enough. A policy decides only who answers.
 """
 
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hinge._checks import positive, real, whole
 from hinge.errors import UnknownName
@@ -172,36 +184,42 @@ class ThresholdPolicy(RandomisedPolicy):
     assumes_monotone = True
     evidence: tuple[str, ...] = ("losses",)
     carried: tuple[str, ...] = ("weights",)
-    merges_on = ("bins", "offload_cost")
-    table: ThresholdTable
+    merges_on: tuple[str, ...] = ("bins", "offload_cost")
 
     @property
     def limitable(self) -> bool:
         return False  # what an offload reveals is weighed by its probability
 
-    def _table(
+    def _set_rates(
         self,
         horizon: int,
         rates: Callable[[int], tuple[float, float]],
         learning_rate: float | None,
         exploration: float | None = None,
-    ) -> ThresholdTable:
-        """The table for a known horizon, at the rates that follow from it unless they are given."""
+    ) -> None:
+        """The rates that follow from a known horizon, unless they are given."""
         owner = type(self).__name__
         self.horizon = whole(owner, "horizon", horizon, 1, FOREVER)
         rate, share = rates(self.horizon)
         self.learning_rate = rate if learning_rate is None else positive(owner, "learning_rate", learning_rate)
         self.exploration = share if exploration is None else real(owner, "exploration", exploration, 0, 1)
-        return threshold_table(self.bins, self.offload_cost, self.seed, self.learning_rate, self.exploration)
+
+    def _table(self, bins: int) -> ThresholdTable:
+        return threshold_table(bins, self.offload_cost, self.seed, self.learning_rate, self.exploration)
 
     def offload_probability(self, bin: int) -> float:
-        bin = self._checked_bin(bin)
-        exploration = self.table.rates[EXPLORATION]
-        return exploration + (1.0 - exploration) * share_offloading_from_losses(self.table, bin)
+        experts, place = self._experts(self._checked_bin(bin))
+        exploration = experts.rates[EXPLORATION]
+        return exploration + (1.0 - exploration) * share_offloading_from_losses(experts, place)
 
     def _ground(self, bin: int) -> str:
-        share, exploration = share_offloading_from_losses(self.table, bin), self.table.rates[EXPLORATION]
+        experts, place = self._experts(bin)
+        share, exploration = share_offloading_from_losses(experts, place), experts.rates[EXPLORATION]
         return f"thresholds above it hold {share:.3g} of the weight, and exploration takes {exploration:.3g}"
+
+    def _experts(self, bin: int) -> tuple[ThresholdTable, int]:
+        """The thresholds that decide on a bin, and which of their bins it is."""
+        return self.table, bin
 
 
 COMPLEXITIES: dict[str, Callable[[int], float]] = {  # A in the regret bound: how much there is to learn
@@ -297,12 +315,12 @@ class HedgeHI(ThresholdPolicy):
         self.needs = cost_needs(self.offload_cost)
         if complexity == FITTED:
             self.carried = ("weights", "chances")
-            table = self._table(horizon, fitted_rates, learning_rate, exploration)
-            self.start(table, offloads_hedge, learn_every_offload, reweigh)
+            self._set_rates(horizon, fitted_rates, learning_rate, exploration)
+            self.start(self._table(self.bins), offloads_hedge, learn_every_offload, reweigh)
         else:
             amount = complexity_of(type(self).__name__, complexity, self.bins, (FITTED,))
-            table = self._table(horizon, partial(optimal_rates, amount), learning_rate, exploration)
-            self.start(table, offloads_hedge, learn_hedge, reweigh)
+            self._set_rates(horizon, partial(optimal_rates, amount), learning_rate, exploration)
+            self.start(self._table(self.bins), offloads_hedge, learn_hedge, reweigh)
 
 
 def complexity_of(owner: str, name: str, bins: int, others: tuple[str, ...] = ()) -> float:
@@ -471,7 +489,8 @@ class HedgeG(ThresholdPolicy):
         seed: int = 0,
     ) -> None:
         super().__init__(bins, offload_cost, seed)
-        table = self._table(horizon, partial(full_rates, math.log(self.bins + 1)), learning_rate)
+        self._set_rates(horizon, partial(full_rates, math.log(self.bins + 1)), learning_rate)
+        table = self._table(self.bins)
         self.start(table, offloads_splitting, learn_all, rebuild_splitting)
         rebuild_splitting(table)
 
@@ -583,7 +602,8 @@ class HILF(ThresholdPolicy):
         super().__init__(bins, offload_cost, seed)
         self.smallest_gap = smallest_gap
         amount = gap_complexity(type(self).__name__, smallest_gap, self.bins)
-        table = self._table(horizon, partial(full_rates, amount), learning_rate)
+        self._set_rates(horizon, partial(full_rates, amount), learning_rate)
+        table = self._table(self.bins)
         interval_prior(table)
         self.start(table, offloads_by_share, learn_all, reweigh)
 
@@ -612,6 +632,84 @@ class HILN(ThresholdPolicy):
         self.smallest_gap = smallest_gap
         amount = gap_complexity(type(self).__name__, smallest_gap, self.bins)
         self.needs = cost_needs(self.offload_cost)
-        table = self._table(horizon, partial(optimal_rates, amount), learning_rate, exploration)
+        self._set_rates(horizon, partial(optimal_rates, amount), learning_rate, exploration)
+        table = self._table(self.bins)
         interval_prior(table)
         self.start(table, offloads_hedge, learn_hedge, reweigh)
+
+
+# -- a threshold for each of two classes ------------------------------------------------------------------------------
+
+
+class PairTable(NamedTuple):
+    """Thresholds for each class of local answer."""
+
+    class0: ThresholdTable
+    class1: ThresholdTable
+
+
+def offloads_pair(table: PairTable, bin: int, time: int) -> bool:
+    """Follow the threshold of the bin's class; both draw the same coin."""
+    split = len(table.class0.seen)
+    if bin < split:
+        return offloads_hedge(table.class0, bin, time)
+    return offloads_hedge(table.class1, bin - split, time)
+
+
+def learn_pair(table: PairTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Charge the thresholds of the bin's class."""
+    split = len(table.class0.seen)
+    if bin < split:
+        learn_every_offload(table.class0, bin, agreed, cost, time, now)
+    else:
+        learn_every_offload(table.class1, bin - split, agreed, cost, time, now)
+
+
+def reweigh_pair(table: PairTable) -> None:
+    """Recompute all weights from the losses."""
+    reweigh(table.class0)
+    reweigh(table.class1)
+
+
+class H2T2(ThresholdPolicy):
+    """H2T2 for a known horizon and two classes: `bins` are those of `ClassBins(…, classes=2)`, class 0 first.
+
+    The price of a mistake is told as `agreed`, one minus the price (`CostMatrix.agreed`).
+
+    >>> from hinge import ClassBins, CostMatrix, UniformBins
+    >>> alarm, by_class = CostMatrix([[0, 10], [1, 0]]), ClassBins(UniformBins(16), classes=2)
+    >>> policy = H2T2(horizon=20_000, bins=by_class.bins, offload_cost=0.2, seed=1)
+    >>> for time in range(20_000):                     # local answers 0 and 1 by turns, and is wrong by turns, too
+    ...     decision = policy.decide(by_class.bin(0.75, time % 2))
+    ...     if decision.offload:
+    ...         policy.learn(decision, alarm.agreed(time % 2, time // 2 % 2))
+    >>> [policy.offload_probability(by_class.bin(0.75, label)) > 0.5 for label in (0, 1)]
+    [True, False]
+    """
+
+    name = "h2t2"
+    evidence = ("class0_losses", "class1_losses")
+    carried = ("class0_weights", "class1_weights", "class0_chances", "class1_chances")
+
+    def __init__(
+        self,
+        horizon: int,
+        bins: int = 32,
+        offload_cost: float | None = None,
+        learning_rate: float | None = None,
+        exploration: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(bins, offload_cost, seed)
+        self._set_rates(horizon, fitted_rates, learning_rate, exploration)
+        self.needs = cost_needs(self.offload_cost)
+        table = PairTable(self._table(self.bins // 2), self._table(self.bins - self.bins // 2))
+        self.start(table, offloads_pair, learn_pair, reweigh_pair)
+
+    def _experts(self, bin: int) -> tuple[ThresholdTable, int]:
+        split = self.bins // 2
+        return (self.table.class0, bin) if bin < split else (self.table.class1, bin - split)
+
+    def _column(self, field: str) -> Any:
+        side, _, column = field.partition("_")
+        return getattr(getattr(self.table, side), column)

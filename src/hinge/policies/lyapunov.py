@@ -24,16 +24,16 @@ from hinge._checks import positive, real, whole
 from hinge.errors import InvalidState
 from hinge.policies.hedge import (
     EXPLORATION,
+    ThresholdPolicy,
     ThresholdTable,
     charge_accepting,
     charge_offloading,
     reweigh,
     share_offloading,
     share_offloading_from_losses,
-    threshold_table,
 )
 from hinge.policies.policy import MOST_SIZE, Reals, Wholes, real_column, whole_column
-from hinge.policies.random import RandomisedPolicy, uniform
+from hinge.policies.random import uniform
 
 
 class LyapunovTable(NamedTuple):
@@ -51,19 +51,14 @@ class LyapunovTable(NamedTuple):
 
 def offloads_within_queue(table: LyapunovTable, bin: int, time: int) -> bool:
     """Follow an expert drawn by weight, or explore. Where it is known what an offload spends, it is charged at once."""
-    settle_queue(table, time)
+    table.queue[0] = max(0.0, table.queue[0] - table.budget * (time - table.settled[0]))  # it falls by the budget
+    table.settled[0] = time
     exploration = table.experts.rates[EXPLORATION]
     chance = exploration + (1.0 - exploration) * share_offloading(table.experts, bin)
     table.chances[time % len(table.chances)] = chance
     if not math.isnan(table.spends):
         charge_offloading(table.experts, bin, table.queue[0] * table.spends / table.scale)
     return uniform(table.experts.seed, time, 0) < chance
-
-
-def settle_queue(table: LyapunovTable, time: int) -> None:
-    """Let the queue fall by the budget of the samples since it was last updated."""
-    table.queue[0] = max(0.0, table.queue[0] - table.budget * (time - table.settled[0]))
-    table.settled[0] = time
 
 
 def note_spent(table: LyapunovTable, bin: int, time: int) -> None:
@@ -88,7 +83,7 @@ def rebuild_experts(table: LyapunovTable) -> None:
     reweigh(table.experts)
 
 
-class LyapunovEXP4(RandomisedPolicy):
+class LyapunovEXP4(ThresholdPolicy):
     """Lyapunov-EXP4: the share of offloads, or what they cost a sample, comes to a budget in the long run.
 
     The budget is `offloads` a sample (0.2 unless told otherwise) or a mean `cost`. `tradeoff` is V: the larger, the
@@ -107,13 +102,10 @@ class LyapunovEXP4(RandomisedPolicy):
     """
 
     name = "lyapunov-exp4"
-    assumes_monotone = True
     keeps_budget = True
-    evidence = ("losses",)
     carried = ("weights", "queue", "settled", "chances")
     spent = ("queue", "settled")
     merges_on = ("bins", "offload_cost", "offloads", "cost", "tradeoff", "queue_limit")
-    table: LyapunovTable
 
     def __init__(
         self,
@@ -130,7 +122,12 @@ class LyapunovEXP4(RandomisedPolicy):
     ) -> None:
         super().__init__(bins, offload_cost, seed)
         owner = type(self).__name__
-        budget = self._budget(owner, offloads, cost)
+        if offloads is not None and cost is not None:
+            raise TypeError(f"{owner}: offloads or cost must be given, and not both, got {offloads!r} and {cost!r}")
+        self.cost = None if cost is None else real(owner, "cost", cost, 0, 1)
+        share = real(owner, "offloads", 0.2 if offloads is None else offloads, 0, 1)
+        self.offloads = share if self.cost is None else None
+        budget = share if self.cost is None else self.cost
         self.learning_rate = positive(owner, "learning_rate", learning_rate)
         self.exploration = budget / 20.0 if exploration is None else real(owner, "exploration", exploration, 0, 1)
         if self.exploration > budget:
@@ -139,10 +136,10 @@ class LyapunovEXP4(RandomisedPolicy):
         spends = 1.0 if self.cost is None else math.nan if self.offload_cost is None else self.offload_cost
         most = 1.0 if math.isnan(spends) else spends
         self.tradeoff = max(1.0, 500.0 * most * most) if tradeoff is None else positive(owner, "tradeoff", tradeoff)
-        self.queue_limit = _queue_limit(owner, queue_limit, self.tradeoff, most)
-        experts = threshold_table(self.bins, self.offload_cost, self.seed, self.learning_rate, self.exploration)
+        usual = self.tradeoff / most if most > 0.0 else self.tradeoff
+        self.queue_limit = usual if queue_limit is None else real(owner, "queue_limit", queue_limit, 0)
         table = LyapunovTable(
-            experts=experts,
+            experts=self._table(self.bins),
             queue=real_column(1),
             settled=whole_column(1),
             chances=real_column(self.memory, 1.0),
@@ -154,10 +151,6 @@ class LyapunovEXP4(RandomisedPolicy):
         self.weighs_cost = self.cost is not None
         self.order_matters = ("losses",) if math.isnan(spends) else ()  # the queue is that of the time of the feedback
         self.start(table, offloads_within_queue, learn_queued, rebuild_experts, note_spent)
-
-    @property
-    def limitable(self) -> bool:
-        return False  # what an offload reveals is weighed by its probability
 
     @property
     def queue(self) -> float:
@@ -176,25 +169,13 @@ class LyapunovEXP4(RandomisedPolicy):
             raise ValueError(f"{type(self).__name__}: other must have the same goal, got {other!r}")
         self.table = self.table._replace(queue=other.table.queue)
 
-    def offload_probability(self, bin: int) -> float:
-        share = share_offloading_from_losses(self.table.experts, self._checked_bin(bin))
-        return self.exploration + (1.0 - self.exploration) * share
-
     def _ground(self, bin: int) -> str:
         share = share_offloading_from_losses(self.table.experts, bin)
         held = f"thresholds above it hold {share:.3g} of the weight, exploration takes {self.exploration:.3g}"
         return f"{held}, and {self.queue:.3g} is spent beyond the budget"
 
-    def _budget(self, owner: str, offloads: float | None, cost: float | None) -> float:
-        """What may be spent on a sample."""
-        if offloads is not None and cost is not None:
-            raise TypeError(f"{owner}: offloads or cost must be given, and not both, got {offloads!r} and {cost!r}")
-        self.cost = None if cost is None else real(owner, "cost", cost, 0, 1)
-        self.offloads: float | None = None
-        if self.cost is not None:
-            return self.cost
-        self.offloads = real(owner, "offloads", 0.2 if offloads is None else offloads, 0, 1)
-        return self.offloads
+    def _experts(self, bin: int) -> tuple[ThresholdTable, int]:
+        return self.table.experts, bin
 
     def _column(self, field: str) -> Any:
         return getattr(self.table if hasattr(self.table, field) else self.table.experts, field)
@@ -205,10 +186,3 @@ class LyapunovEXP4(RandomisedPolicy):
             raise InvalidState(f"{type(self).__name__}: state has a queue from the future")
         if max(self.table.chances) > 1.0:
             raise InvalidState(f"{type(self).__name__}: state has {max(self.table.chances)} in 'chances'")
-
-
-def _queue_limit(owner: str, given: float | None, tradeoff: float, spends: float) -> float:
-    """Q_max: unless given, that at which an offload is charged as much as a wrong answer."""
-    if given is not None:
-        return real(owner, "queue_limit", given, 0)
-    return tradeoff / spends if spends > 0.0 else tradeoff

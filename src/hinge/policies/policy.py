@@ -340,13 +340,13 @@ class Policy(ABC):
         """
         if cost is not None:
             return self._decide_at(bin, cost)
-        bin = self._checked_bin(bin)
-        self.time = time = self.time + 1
-        if not self._offloads(self.table, bin, time):
-            self._accepts(self.table, bin, time)
-            return ACCEPTED
-        self._notes(self.table, bin, time)
-        return self._await(True, bin, time)
+        if type(bin) is not int or not 0 <= bin < self.bins:
+            bin = self._checked_bin(bin)
+        time = self.time + 1
+        offload = self._offloads(self.table, bin, time)
+        self.time = time
+        (self._notes if offload else self._accepts)(self.table, bin, time)
+        return self._await(offload, bin, time) if offload or self.needs else ACCEPTED
 
     def _decide_at(self, bin: int, cost: float) -> Decision:
         bin, cost = self._checked_bin(bin), self._checked_told(cost)
@@ -535,12 +535,7 @@ class Policy(ABC):
         return self.offload_cost or 0.0
 
     def learn_log(
-        self,
-        bins: Iterable[int],
-        agreed: Iterable[float],
-        costs: Iterable[float] | None = None,
-        *,
-        weight: float,
+        self, bins: Iterable[int], agreed: Iterable[float], costs: Iterable[float] | None = None, *, weight: float
     ) -> None:
         """Start from a log, oldest sample first, as if each of its samples had been offloaded and counted `weight`.
 
@@ -608,6 +603,10 @@ class Policy(ABC):
         """What the policy cannot keep at present, in words; None: nothing."""
         return "the offload budget is exhausted" if self.exhausted else None
 
+    def _counts(self, bin: int) -> tuple[float, float] | None:
+        """Offloads and agreements of a bin, if the policy keeps them."""
+        return (self.table.offloads[bin], self.table.agreements[bin]) if hasattr(self.table, "offloads") else None
+
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
         return f"{type(self).__name__}({settings})"
@@ -621,7 +620,7 @@ class Policy(ABC):
             "policy": self.name,
             "id": self.id,
             "parameters": self.parameters,
-            "merged": {source: _copied(snapshot) for source, snapshot in self._merged.items()},
+            "merged": copy.deepcopy(self._merged),
             **self.progress(),
         }
 
@@ -669,7 +668,10 @@ class Policy(ABC):
             self._rebuilds(self.table)
 
     def _fill(self, state: Mapping[str, Any]) -> None:
-        self.id = _text(state, "id")
+        id = state.get("id")
+        if not isinstance(id, str) or not id:
+            raise InvalidState(f"state: id must be a name, got {shown(id)}")
+        self.id = id
         self.time, self.learned = _count(state, "time"), _count(state, "learned")
         self._merged = {source: self._snapshot(snapshot) for source, snapshot in _mapping(state, "merged").items()}
         evidence = self._snapshot(state)["evidence"]
@@ -678,7 +680,10 @@ class Policy(ABC):
         for field, values in evidence.items():
             column = self._column(field)
             column[:] = array("q" if is_whole(column) else "d", values)
-        self._owed = self._checked_owed(state.get("owed", 0.0))
+        owed = state.get("owed", 0.0)
+        if type(owed) not in (int, float) or not 0 <= owed <= self.time:  # every sample so far may have failed, at 1
+            raise InvalidState(f"{type(self).__name__}: state owes {shown(owed)} for offloads that failed")
+        self._owed = float(owed)
         pending = state.get("pending", [])
         if not isinstance(pending, list):
             raise InvalidState(f"{type(self).__name__}: pending must be a list, got {shown(pending)}")
@@ -696,12 +701,6 @@ class Policy(ABC):
         for source, snapshot in self._merged.items():
             if snapshot["as_of"] > self.time:
                 raise InvalidState(f"{type(self).__name__}: state has evidence of {shown(source)} from the future")
-
-    def _checked_owed(self, owed: Any) -> float:
-        """Every sample so far may have failed, at a cost of 1 at most."""
-        if type(owed) not in (int, float) or not 0 <= owed <= self.time:
-            raise InvalidState(f"{type(self).__name__}: state owes {shown(owed)} for offloads that failed")
-        return float(owed)
 
     def _restore_pending(self, entry: object) -> None:
         if not (isinstance(entry, list | tuple) and len(entry) == 3 and isinstance(entry[2], bool)):
@@ -941,11 +940,6 @@ def _contradiction(evidence: Evidence) -> str | None:
     return None
 
 
-def _copied(snapshot: State) -> State:
-    evidence = {field: list(values) for field, values in snapshot["evidence"].items()}
-    return {**snapshot, "evidence": evidence}
-
-
 def _mapping(state: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = state.get(key)
     if not isinstance(value, Mapping):
@@ -957,13 +951,6 @@ def _count(state: Mapping[str, Any], key: str) -> int:
     value = state.get(key)
     if type(value) is not int or not 0 <= value <= MOST_SAMPLES:
         raise InvalidState(f"state: {key} must be a count, got {shown(value)}")
-    return value
-
-
-def _text(state: Mapping[str, Any], key: str) -> str:
-    value = state.get(key)
-    if not isinstance(value, str) or not value:
-        raise InvalidState(f"state: {key} must be a name, got {shown(value)}")
     return value
 
 

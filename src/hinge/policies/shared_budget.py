@@ -113,12 +113,10 @@ def shared(inner: Functions) -> tuple[Functions, Callable[..., None]]:
         return bool(inner_offloads(table.inner, bin, time))
 
     def note_shared(table: SharedTable, bin: int, time: int) -> None:
-        """Spend a credit."""
         inner_notes(table.inner, bin, time)
         table.ledger[SPENT] += 1.0
 
     def learn_shared(table: SharedTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-        """The policy inside learns."""
         inner_learns(table.inner, bin, agreed, cost, time, now)
 
     def accept_shared(table: SharedTable, bin: int, time: int) -> None:

@@ -6,12 +6,13 @@ on labelled history (`FittedPolicy`).
 
 import math
 from abc import abstractmethod
+from array import array
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from hinge._checks import real, whole
 from hinge.policies.expiry import FOREVER, ExpiryPolicy, has_expired
-from hinge.policies.policy import Policy, Wholes, made, signature, whole_column
+from hinge.policies.policy import Policy, Wholes, made, signature
 
 
 class FixedTable(NamedTuple):
@@ -30,13 +31,8 @@ class FixedPolicy(ExpiryPolicy):
     weighs_cost = False
 
     def _settle(self, accepted: Sequence[bool]) -> None:
-        table = FixedTable(whole_column(self.bins))
-        for bin, accept in enumerate(accepted):
-            table.expiry[bin] = FOREVER if accept else 0
-        self.start(table, has_expired, learn_nothing)
-
-    def _counts(self, bin: int) -> tuple[float, float] | None:
-        return None
+        expiry = array("q", [FOREVER if accept else 0 for accept in accepted])
+        self.start(FixedTable(expiry), has_expired, learn_nothing)
 
     def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:
         verb = "offloaded" if left == 0 else "accepted"
@@ -44,12 +40,6 @@ class FixedPolicy(ExpiryPolicy):
 
     def _rule(self) -> str:
         return f"the policy is {self.name}"
-
-
-def confidence_threshold(owner: str, bins: int, offload_cost: float | None) -> int:
-    """The first bin whose lowest confidence exceeds 1 - cost: accepting is cheaper there if confidence is agreement."""
-    cost = real(owner, "offload_cost", offload_cost, 0, 1)
-    return next((bin for bin in range(bins) if bin / bins > 1.0 - cost), bins)
 
 
 class Static(FixedPolicy):
@@ -69,8 +59,9 @@ class Static(FixedPolicy):
 
     def __init__(self, bins: int = 16, threshold: int | None = None, offload_cost: float | None = None) -> None:
         super().__init__(bins, offload_cost)
-        if threshold is None:
-            threshold = confidence_threshold(type(self).__name__, self.bins, offload_cost)
+        if threshold is None:  # the first bin whose lowest confidence exceeds 1 - cost
+            cost = real(type(self).__name__, "offload_cost", offload_cost, 0, 1)
+            threshold = next((bin for bin in range(self.bins) if bin / self.bins > 1.0 - cost), self.bins)
         self.threshold = whole(type(self).__name__, "threshold", threshold, 0, self.bins)
         self._settle([bin >= self.threshold for bin in range(self.bins)])
 
@@ -139,32 +130,32 @@ class Oracle(FixedPolicy):
         return "accepting is cheaper where 1 - agreement < offload cost"
 
 
-def tally(owner: str, history: Sequence[int], agreed: Sequence[float], bins: int) -> tuple[list[int], list[float]]:
-    """Samples and agreements of each bin in a labelled history."""
-    if len(history) != len(agreed):
-        raise ValueError(f"{owner}: agreed must have the {len(history)} entries of history, got {len(agreed)}")
-    if len(history) == 0:
-        raise ValueError(f"{owner}: history must have at least one sample, got none")
-    samples, agreements = [0] * bins, [0.0] * bins
-    for position, (entry, answer) in enumerate(zip(history, agreed, strict=True)):
-        bin = whole(owner, f"history[{position}]", entry, 0, bins - 1)
-        samples[bin] += 1
-        agreed_here = float(answer) if isinstance(answer, bool) else answer
-        agreements[bin] += real(owner, f"agreed[{position}]", agreed_here, 0, 1)
-    return samples, agreements
-
-
 class FittedPolicy(FixedPolicy):
     """A decision module that is fitted once on labelled history from the same stream, which HI-LCB does without."""
 
     assumes_monotone = True
 
     @classmethod
-    @abstractmethod
-    def fit(
-        cls, history: Sequence[int], agreed: Sequence[float], bins: int = 16, offload_cost: float = 0.5
-    ) -> "FittedPolicy":
+    def fit(cls, history: Sequence[int], agreed: Sequence[float], bins: int = 16, offload_cost: float = 0.5) -> Self:
         """The policy for a history: the bins of its samples, and whether local agreed with remote in each."""
+        owner = cls.__name__
+        bins, cost = whole(owner, "bins", bins, 1), real(owner, "offload_cost", offload_cost, 0, 1)
+        if len(history) != len(agreed):
+            raise ValueError(f"{owner}: agreed must have the {len(history)} entries of history, got {len(agreed)}")
+        if len(history) == 0:
+            raise ValueError(f"{owner}: history must have at least one sample, got none")
+        samples, agreements = [0] * bins, [0.0] * bins
+        for position, (entry, answer) in enumerate(zip(history, agreed, strict=True)):
+            bin = whole(owner, f"history[{position}]", entry, 0, bins - 1)
+            samples[bin] += 1
+            agreed_here = float(answer) if isinstance(answer, bool) else answer
+            agreements[bin] += real(owner, f"agreed[{position}]", agreed_here, 0, 1)
+        return cls._fitted(samples, agreements, cost)
+
+    @classmethod
+    @abstractmethod
+    def _fitted(cls, samples: Sequence[int], agreements: Sequence[float], cost: float) -> Self:
+        """The policy for so many samples and agreements in each bin."""
 
     @classmethod
     def settings(cls) -> frozenset[str]:
@@ -192,20 +183,15 @@ class Offline(FittedPolicy):
         self._settle([bin >= self.threshold for bin in range(self.bins)])
 
     @classmethod
-    def fit(
-        cls, history: Sequence[int], agreed: Sequence[float], bins: int = 16, offload_cost: float = 0.5
-    ) -> "Offline":
+    def _fitted(cls, samples: Sequence[int], agreements: Sequence[float], cost: float) -> Self:
         """Scan every threshold; of equally cheap ones take the highest, as a tie offloads."""
-        bins = whole(cls.__name__, "bins", bins, 1)
-        cost = real(cls.__name__, "offload_cost", offload_cost, 0, 1)
-        samples, agreements = tally(cls.__name__, history, agreed, bins)
         total = sum(samples) - sum(agreements)  # threshold 0: accept everything
         best, threshold = total, 0
-        for bin in range(bins):
+        for bin in range(len(samples)):
             total += samples[bin] * cost - (samples[bin] - agreements[bin])
             if total <= best:
                 best, threshold = total, bin + 1
-        return cls(threshold, bins, cost)
+        return cls(threshold, len(samples), cost)
 
     def _rule(self) -> str:
         return f"threshold {self.threshold} was cheapest on the history"
@@ -232,14 +218,10 @@ class Logistic(FittedPolicy):
         self._settle([1.0 - sigmoid(margin) < offload_cost for margin in margins])
 
     @classmethod
-    def fit(
-        cls, history: Sequence[int], agreed: Sequence[float], bins: int = 16, offload_cost: float = 0.5
-    ) -> "Logistic":
+    def _fitted(cls, samples: Sequence[int], agreements: Sequence[float], cost: float) -> Self:
         """Maximum likelihood, slightly regularised for histories without any error."""
-        bins = whole(cls.__name__, "bins", bins, 1)
-        samples, agreements = tally(cls.__name__, history, agreed, bins)
-        intercept, slope = fit_logistic_curve([(bin + 0.5) / bins for bin in range(bins)], samples, agreements)
-        return cls(intercept, slope, bins, offload_cost)
+        centres = [(bin + 0.5) / len(samples) for bin in range(len(samples))]
+        return cls(*fit_logistic_curve(centres, samples, agreements), len(samples), cost)
 
     def _rule(self) -> str:
         return f"the fitted agreement is σ({self.intercept:.3g} + {self.slope:.3g} · confidence)"

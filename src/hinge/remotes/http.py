@@ -1,4 +1,5 @@
-"""An HTTP/1.1 client whose requests end by a deadline: one for threads and event loops.
+"""An HTTP/1.1 client whose requests end by a deadline, one for threads and event loops; and the addresses and bearer
+tokens of servers.
 
 Every step of a request, from the DNS lookup to the last byte, gets what is left of one deadline. The protocol is h11's,
 which does no I/O, so threads and event loops share all of it; `_SocketStream` and `_LoopStream` move the bytes.
@@ -11,16 +12,22 @@ from __future__ import annotations
 
 import asyncio
 import encodings.idna  # noqa: F401  # getaddrinfo loads it, and caches a failure if no descriptor is left just then
+import os
+import re
 import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
+
+from hinge._checks import shown
+from hinge.errors import InvalidType, InvalidValue
 
 try:
     import h11
@@ -313,7 +320,6 @@ class _SocketStream:
         raise problem
 
     def write(self, data: bytes, deadline: Deadline) -> None:
-        """Send everything."""
         view = memoryview(data)
         while view:
             self._socket.settimeout(_left(deadline))
@@ -399,7 +405,6 @@ class _LoopStream(asyncio.Protocol):
         self._transport.write(data)
 
     async def read(self) -> bytes:
-        """What has arrived, waiting for it; empty at the end."""
         while not self._buffer and not self._ended:
             self._waiter = self._loop.create_future()
             await self._waiter
@@ -411,7 +416,6 @@ class _LoopStream(asyncio.Protocol):
         return data
 
     def is_idle(self) -> bool:
-        """Whether nothing has arrived, not even the end."""
         return not (self._buffer or self._ended or self._transport.is_closing())
 
     def close(self) -> None:
@@ -487,3 +491,74 @@ def _failures() -> Iterator[None]:
         raise RemoteInvalid(f"no HTTP: {error}") from error
     except (OSError, RuntimeError) as error:  # RuntimeError: no thread is left for the lookup
         raise RemoteUnreachable(f"cannot be reached: {error}") from error
+
+
+# -- addresses and tokens ---------------------------------------------------------------------------------------------
+
+MAX_TOKEN = 4096  # characters
+
+
+def check_url(owner: str, url: str) -> str:
+    """The address of a server, perhaps below a path, without a slash at its end.
+
+    >>> check_url("OpenInference", "http://edge:8080/")
+    'http://edge:8080'
+    >>> check_url("OpenInference", "edge:8080")
+    Traceback (most recent call last):
+    hinge.errors.InvalidValue: OpenInference: url must start with http:// or https:// and name a host, got 'edge:8080'
+    """
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # such as a port that is no number
+        valid = False
+    if not valid:
+        raise InvalidValue(owner, "url", f"must start with http:// or https:// and name a host, got {shown(url, 100)}")
+    # Nothing in it may be taken for another part of a request.
+    if parts.query or parts.fragment or parts.username is not None or not re.fullmatch(r"[!-~]+", url):
+        problem = f"must have no spaces, query, fragment, user or password, got {shown(url, 100)}"
+        raise InvalidValue(owner, "url", problem)
+    return url.rstrip("/")
+
+
+def read_token(path: Path | None, variable: str = "HINGE_TOKEN", *, least: int = 1) -> str | None:
+    """The token in a file, or else in the environment, if there is one; never from the command line, which others see.
+
+    >>> read_token(None, "NO_SUCH_TOKEN") is None
+    True
+    """
+    if path is None:
+        token = os.environ.get(variable)
+        return None if token is None else check_token(variable, token.strip(), least=least)
+    with path.open("rb") as file:
+        content = file.read(2 * MAX_TOKEN)  # what is longer is refused, however long it is
+    return check_token(str(path), content.decode("utf-8", "replace").strip(), least=least)
+
+
+def check_token(owner: str, token: object, *, least: int = 1) -> str:
+    """The token, if it can stand in a header and has at least so many characters; it is never shown.
+
+    >>> check_token("OpenInference", "secret")
+    'secret'
+    >>> check_token("OpenInference", "secret\\n")
+    Traceback (most recent call last):
+    hinge.errors.InvalidValue: OpenInference: token must be printable ASCII without spaces
+    >>> check_token("hinge serve", "secret", least=16)
+    Traceback (most recent call last):
+    hinge.errors.InvalidValue: hinge serve: token must be printable ASCII without spaces, at least 16 characters
+    """
+    if not isinstance(token, str):
+        raise InvalidType(owner, "token", f"must be text, got {type(token).__name__}")
+    if not re.fullmatch(r"[!-~]+", token) or not least <= len(token) <= MAX_TOKEN:
+        enough = f", at least {least} characters" if least > 1 else ""
+        raise InvalidValue(owner, "token", f"must be printable ASCII without spaces{enough}")
+    return token
+
+
+def bearer(owner: str, token: object) -> dict[str, str]:
+    """The header that shows a token; without one, none.
+
+    >>> bearer("OpenInference", "secret"), bearer("OpenInference", None)
+    ({'Authorization': 'Bearer secret'}, {})
+    """
+    return {} if token is None else {"Authorization": f"Bearer {check_token(owner, token)}"}

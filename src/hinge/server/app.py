@@ -25,30 +25,23 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from hinge import __version__
 from hinge.device.metrics import SAFE
 from hinge.errors import InvalidMessage, printable
-from hinge.oip.messages import (
-    InferenceRequest,
-    Message,
-    ServerMetadata,
-    build_response,
-    build_server_metadata,
-    model_name,
-    parse_request,
-)
+from hinge.oip import messages
+from hinge.oip.messages import InferenceRequest, Message, ServerMetadata
 from hinge.oip.tensors import MAX_BODY_BYTES
 from hinge.remotes import Deadline
-from hinge.server.batching import Tensors
-from hinge.server.connections import Connection, Listener
-from hinge.server.limits import (
+from hinge.server.connections import (
     MAX_HEAD_BYTES,
     MAX_HEADERS,
     Admission,
     Body,
+    Connection,
     Limits,
+    Listener,
     Refusal,
     shutting_down,
 )
 from hinge.server.live import MAX_REPORT_BYTES, Reports, is_loopback, read_report
-from hinge.server.models import VERSION, Service
+from hinge.server.models import VERSION, Service, Tensors
 from hinge.server.observability import Log, Metrics
 from hinge.server.openapi import OPERATIONS, PAGE, Operation, content_type, describe
 
@@ -96,7 +89,6 @@ class Exchange:
         self._send = send
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
-        """Send a part of the answer."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message["headers"] = [*message["headers"], (b"x-request-id", self.id)]
@@ -210,7 +202,6 @@ class App:
             await asyncio.to_thread(self._thin.close)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         start = perf_counter()
         exchange = Exchange(scope, send, self._listener.begin(scope["client"]))
         try:
@@ -301,23 +292,18 @@ class App:
     # -- the operations that Starlette routes --------------------------------------------------------------------------
 
     async def server(self, _: Request) -> Response:
-        """Name, version and extensions of the server."""
-        return _response(build_server_metadata(METADATA))
+        return _response(messages.build_server_metadata(METADATA))
 
     async def live(self, _: Request) -> Response:
-        """Whether the server runs."""
         return _json({"live": True})
 
     async def ready(self, _: Request) -> Response:
-        """Whether the server takes requests."""
         return _json({"ready": not self.draining}, 503 if self.draining else 200)
 
     async def model(self, request: Request) -> Response:
-        """Inputs and outputs of a model."""
         return _response(self._service(request).metadata())
 
     async def model_ready(self, request: Request) -> Response:
-        """Whether a model takes requests."""
         return _json({"name": self._service(request).name, "ready": True})
 
     async def infer(self, request: Request) -> Response:
@@ -325,11 +311,9 @@ class App:
         return _response(await self._infer(request.scope["hinge.exchange"], self._service(request), request.receive))
 
     async def metrics(self, _: Request) -> Response:
-        """Counts for Prometheus."""
         return Response(self._metrics.page(), media_type="text/plain; version=0.0.4")
 
     async def openapi(self, _: Request) -> Response:
-        """The description of all operations."""
         return Response(self._openapi, media_type="application/json")
 
     async def page(self, request: Request) -> Response:
@@ -338,18 +322,16 @@ class App:
         return Response(_page_file(name), headers=SAFE, media_type=content_type(name))
 
     async def events(self, request: Request) -> ASGIApp:
-        """The events of the live page."""
         if self.draining:
             raise shutting_down()
         return Response(media_type="text/event-stream") if request.method == "HEAD" else self._reports.open_page()
 
     async def report(self, request: Request) -> Response:
-        """Take a device's report."""
         exchange: Exchange = request.scope["hinge.exchange"]
         exchange.check_body()
         if exchange.content_type != b"application/json":  # a browser sends other types for any page, without asking
             raise Refusal(415, "no JSON", "the content type must be application/json")
-        name = model_name(request.path_params["device"], "device")
+        name = messages.model_name(request.path_params["device"], "device")
         if self.draining:
             raise shutting_down()
         with self._reporting.request() as exchange.body:
@@ -390,7 +372,7 @@ class App:
                 if self._thin is not None and request.parameters is not None and request.parameters.hinge_kind:
                     self._thin.report(service.name, request.parameters, outputs)
                 size = sum([tensor.nbytes for tensor in outputs.values()])
-                build = partial(build_response, request, outputs, model=service.name, version=VERSION)
+                build = partial(messages.build_response, request, outputs, model=service.name, version=VERSION)
                 return build() if size <= LARGE_JSON_BYTES else await self._in_thread(exchange, build)
             finally:
                 if reading is not None:
@@ -409,9 +391,10 @@ class App:
         length = exchange.headers.get(b"inference-header-content-length")
         headers = {} if length is None else {"Inference-Header-Content-Length": length.decode("latin-1")}
         in_json = int(length) if length and length.isdigit() and len(length) < 10 else len(body)  # as it is declared
+        read = partial(messages.parse_request, headers, body, expected=service.model.inputs)
         if in_json <= LARGE_JSON_BYTES and len(body) <= LARGE_BYTES:
-            return parse_request(headers, body, expected=service.model.inputs)
-        return await self._in_thread(exchange, partial(parse_request, headers, body, expected=service.model.inputs))
+            return read()
+        return await self._in_thread(exchange, read)
 
     async def _in_thread(self, exchange: Exchange, work: Callable[[], T]) -> T:
         async with self._large:

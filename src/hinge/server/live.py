@@ -31,7 +31,7 @@ from hinge.device.reporter import MOST_BINS, MOST_COMPARED, NAME, RECENT, SENTEN
 from hinge.errors import InvalidMessage
 from hinge.oip.messages import decoded
 from hinge.oip.tensors import MAX_TEXT
-from hinge.server.limits import Refusal, overloaded
+from hinge.server.connections import Refusal, overloaded
 
 MAX_REPORT_BYTES = 2**20
 MAX_SIDE = 64  # pixels of a picture: a browser would spend seconds and memory on large ones
@@ -77,6 +77,7 @@ class DeviceStatus(_Checked):
     breaker: Literal["closed", "open", "probing"]
     not_durable: Sentence | None
     alarms: Counts
+    compared: Count | None = None  # of these answers; older devices do not say
     alarm_times: Annotated[dict[Text, tuple[Positive, Positive | None]], Meta(max_length=16)] = field(
         default_factory=dict
     )  # Unix times of the device: since when, and until when if it is over
@@ -244,7 +245,6 @@ class Device:
         self._history: bytes | None = None  # the event, once a page needed it
 
     def update(self, figures: Figures, address: str, now: float) -> None:
-        """Add a report."""
         before, self.figures, self.address, self.heard = self.figures, figures, address, now
         self._history = None
         if figures.samples < before.samples:
@@ -258,7 +258,6 @@ class Device:
             del self.points[1:-1:2]  # what is long ago has larger steps
 
     def report(self) -> bytes:
-        """The event with the last report."""
         return self.figures.event
 
     def history(self) -> bytes:
@@ -341,7 +340,6 @@ class Reports(Collector):
         return page
 
     def end_pages(self) -> None:
-        """End the streams of all open pages."""
         for page in self.pages:
             page.end()
 
@@ -389,7 +387,6 @@ class Page:
         self._news.set()
 
     def end(self) -> None:
-        """End the stream."""
         self._ended = True
         self._news.set()
 

@@ -48,7 +48,6 @@ class Log:
         self.dropped = 0
 
     def writes(self, level: str) -> bool:
-        """Whether events of that level are written."""
         return LEVELS.index(level) >= self._lowest
 
     def write(self, level: str, event: str, **fields: object) -> None:
@@ -138,7 +137,6 @@ class Metrics:
         latency.observe(seconds)
 
     def refused(self, reason: str) -> None:
-        """Count a refusal."""
         self._refused.labels(reason).inc()
 
     def loaded(self, model: str, well: bool) -> None:

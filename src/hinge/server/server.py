@@ -20,17 +20,15 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import uvicorn
 
 from hinge._checks import real, whole
 from hinge.errors import InvalidValue
-from hinge.oip.access import check_token
+from hinge.remotes.http import check_token
 from hinge.server.app import App
-from hinge.server.connections import EventLoop, Listener
-from hinge.server.limits import Limits
+from hinge.server.connections import EventLoop, Limits, Listener
 from hinge.server.models import Model, Place, Service, Watcher, parse_places
 from hinge.server.observability import Log, Metrics
 
@@ -181,9 +179,7 @@ class BaseServer(ABC):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -224,11 +220,9 @@ class Server(BaseServer):
         return f"Server({[place.name for place in self.places]}, host={self._host!r}, port={self._port})"
 
     def load(self) -> None:
-        """Load the models."""
         self._models = {place: Model.load(place.path, self._threads) for place in self.places}
 
     def make_app(self, metrics: Metrics, listener: Listener) -> App:
-        """The application, with its services."""
         workers = self._workers or os.cpu_count() or 1
         services = {
             place.name: Service(place, model, workers=workers, limits=self.limits, metrics=metrics)
@@ -289,7 +283,6 @@ class _Run:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has not ended yet."""
         return self._thread.is_alive()
 
     def join(self) -> bool:

@@ -28,23 +28,14 @@ from hinge.device.metrics import families
 from hinge.device.store import MemoryStore, SqliteStore
 from hinge.errors import InvalidMessage, InvalidState, InvalidValue, RemoteInvalid
 from hinge.fleet.broker import Broker, Connection, Link
-from hinge.fleet.messages import (
-    MOST_BINS,
-    TABLE,
-    Dropped,
-    Table,
-    build_table,
-    checked_name,
-    parse_table,
-    table_topic,
-)
+from hinge.fleet.messages import MOST_BINS, TABLE, Dropped, Table, build_table, checked_name, parse_table, table_topic
 from hinge.fleet.pooling import pool
 from hinge.fleet.thin import Kind
 from hinge.gate import Gate
 from hinge.oip.messages import RequestParameters
 from hinge.policies import Sentinel
 from hinge.remotes.open_inference import Signature
-from hinge.server.batching import Tensors
+from hinge.server.models import Tensors
 from hinge.server.observability import Log
 
 MOST_KINDS = 32
@@ -94,7 +85,6 @@ class _Line:
     published: list[bytes] = field(default_factory=list)  # the last tables, which come back to us
 
     def table(self) -> tuple[tuple[int, ...], int]:
-        """The licences, and how many offloads were learned from."""
         return self.store.locked(lambda policy: (self.kind.licences, policy.learned))
 
     def judge(self) -> None:
@@ -278,7 +268,6 @@ class ThinFleet(Collector):
     # -- for Prometheus -----------------------------------------------------------------------------------------------
 
     def collect(self) -> Iterator[Metric]:
-        """All figures."""
         lines = dict(self._lines)
         figures = {
             "hinge_thin_online": self._link.online,

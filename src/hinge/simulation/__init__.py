@@ -2,9 +2,8 @@
 
 from hinge.simulation.engine import Threads, run_seeds, simulate
 from hinge.simulation.evaluate import Evaluation, evaluate, lineup
-from hinge.simulation.recommendation import Recommendation, recommend
 from hinge.simulation.results import Record, Results, Run, checkpoints, interval
-from hinge.simulation.trade import Trade, trade
+from hinge.simulation.trade import Recommendation, Trade, recommend, trade
 
 __all__ = [
     "Evaluation", "Recommendation", "Record", "Results", "Run", "Threads", "Trade", "checkpoints", "evaluate",

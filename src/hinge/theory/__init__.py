@@ -12,6 +12,7 @@
 - `stopping_floor`: the least Bayes regret in one bin, exactly.
 """
 
+from hinge.theory.agreement import Dip, Estimate, significant_dips
 from hinge.theory.bounds import (
     adversarial_bound,
     adversarial_wrong_offloads,
@@ -25,8 +26,6 @@ from hinge.theory.bounds import (
     unstructured_lower_bound,
     wrong_accepts,
 )
-from hinge.theory.estimate import Estimate
-from hinge.theory.monotone import Dip, significant_dips
 from hinge.theory.problem import Problem, best_threshold, oracle_cost, threshold_costs
 
 __all__ = [

@@ -46,9 +46,9 @@ def adversarial_bound(problem: Problem, *, horizon: int, alpha: float) -> float:
     >>> adversarial_bound(Problem([0.25, 1.0], 0.5), horizon=1, alpha=1)  # C2 = 2 (½ + ¼)
     1.5
     """
-    owner = "adversarial_bound"
-    horizon, alpha = _checked(owner, horizon, alpha)
-    return float(_gaps(problem) @ _offloads(problem, horizon, alpha)) + _wrong_accept_regret(problem, alpha)
+    horizon, alpha = _checked("adversarial_bound", horizon, alpha)
+    offloads = adversarial_wrong_offloads(problem, horizon=horizon, alpha=alpha)
+    return float(_gaps(problem) @ offloads) + _wrong_accept_regret(problem, alpha)
 
 
 def stochastic_bound(problem: Problem, *, horizon: int, alpha: float) -> float:
@@ -64,10 +64,9 @@ def stochastic_bound(problem: Problem, *, horizon: int, alpha: float) -> float:
     >>> stochastic_bound(problem, horizon=1, alpha=1)  # 2 (½ + ½ + ¼)
     2.5
     """
-    owner = "stochastic_bound"
-    horizon, alpha = _checked(owner, horizon, alpha)
-    arrival_weights(owner, problem)
-    offloads = _shared_offloads(problem, horizon, alpha)
+    horizon, alpha = _checked("stochastic_bound", horizon, alpha)
+    arrival_weights("stochastic_bound", problem)
+    offloads = stochastic_wrong_offloads(problem, horizon=horizon, alpha=alpha)
     return float(_gaps(problem) @ offloads) + _wrong_accept_regret(problem, alpha)
 
 
@@ -84,11 +83,9 @@ def stochastic_bound_printed(problem: Problem, *, horizon: int, alpha: float) ->
     >>> stochastic_bound_printed(problem, horizon=1, alpha=1)
     2.5
     """
-    owner = "stochastic_bound_printed"
-    horizon, alpha = _checked(owner, horizon, alpha)
-    weights = arrival_weights(owner, problem)
+    horizon, alpha = _checked("stochastic_bound_printed", horizon, alpha)
     counted = _wrongly_offloaded(problem)
-    gaps, weights = problem.gaps[counted], weights[counted]
+    gaps, weights = problem.gaps[counted], arrival_weights("stochastic_bound_printed", problem)[counted]
     growth = np.minimum.accumulate(_rate(problem, alpha) * math.log(horizon) / (gaps**2 * weights))
     constant = np.minimum.accumulate(_start(problem, alpha) / weights)
     return float((gaps * weights) @ (growth + constant)) + _wrong_accept_regret(problem, alpha)
@@ -118,7 +115,10 @@ def adversarial_wrong_offloads(problem: Problem, *, horizon: int, alpha: float) 
     [0.0, 2.0]
     """
     horizon, alpha = _checked("adversarial_wrong_offloads", horizon, alpha)
-    return _offloads(problem, horizon, alpha)
+    counted = _wrongly_offloaded(problem)
+    offloads = np.zeros(problem.bins)
+    offloads[counted] = _rate(problem, alpha) * math.log(horizon) / problem.gaps[counted] ** 2 + _start(problem, alpha)
+    return offloads
 
 
 def stochastic_wrong_offloads(problem: Problem, *, horizon: int, alpha: float) -> NDArray[np.float64]:
@@ -130,10 +130,13 @@ def stochastic_wrong_offloads(problem: Problem, *, horizon: int, alpha: float) -
     >>> stochastic_wrong_offloads(problem, horizon=1, alpha=1).tolist()
     [0.0, 2.0, 1.0]
     """
-    owner = "stochastic_wrong_offloads"
-    horizon, alpha = _checked(owner, horizon, alpha)
-    arrival_weights(owner, problem)
-    return _shared_offloads(problem, horizon, alpha)
+    horizon, alpha = _checked("stochastic_wrong_offloads", horizon, alpha)
+    counted = _wrongly_offloaded(problem)
+    weights = arrival_weights("stochastic_wrong_offloads", problem)[counted]
+    offloads = adversarial_wrong_offloads(problem, horizon=horizon, alpha=alpha)
+    # Bins outside Φ_H and bins that never arrive are gone by now, so "every j ≤ i" is what came before.
+    offloads[counted] = weights * np.minimum.accumulate(offloads[counted] / weights)
+    return offloads
 
 
 def wrong_accepts(problem: Problem, *, alpha: float) -> float:
@@ -142,7 +145,9 @@ def wrong_accepts(problem: Problem, *, alpha: float) -> float:
     >>> wrong_accepts(Problem([0.25, 0.75], 0.5, known_cost=False), alpha=1)
     4.0
     """
-    return _accepts(problem, _exploration("wrong_accepts", alpha))
+    alpha = _exploration("wrong_accepts", alpha)
+    unlicensed = int(np.count_nonzero(problem.oracle_offloads & problem.arriving))
+    return 2 * alpha / (2 * alpha - 1) * (unlicensed + (0 if problem.known_cost else 1))
 
 
 def _checked(owner: str, horizon: object, alpha: object) -> tuple[int, float]:
@@ -172,31 +177,10 @@ def _gaps(problem: Problem) -> NDArray[np.float64]:
     return np.where(_wrongly_offloaded(problem), problem.gaps, 0.0)
 
 
-def _offloads(problem: Problem, horizon: int, alpha: float) -> NDArray[np.float64]:
-    counted = _wrongly_offloaded(problem)
-    offloads = np.zeros(problem.bins)
-    offloads[counted] = _rate(problem, alpha) * math.log(horizon) / problem.gaps[counted] ** 2 + _start(problem, alpha)
-    return offloads
-
-
-def _shared_offloads(problem: Problem, horizon: int, alpha: float) -> NDArray[np.float64]:
-    counted = _wrongly_offloaded(problem)
-    weights = np.asarray(problem.weights, dtype=np.float64)[counted]
-    offloads = _offloads(problem, horizon, alpha)
-    # Bins outside Φ_H and bins that never arrive are gone by now, so "every j ≤ i" is what came before.
-    offloads[counted] = weights * np.minimum.accumulate(offloads[counted] / weights)
-    return offloads
-
-
-def _accepts(problem: Problem, alpha: float) -> float:
-    unlicensed = int(np.count_nonzero(problem.oracle_offloads & problem.arriving))
-    return 2 * alpha / (2 * alpha - 1) * (unlicensed + (0 if problem.known_cost else 1))
-
-
 def _wrong_accept_regret(problem: Problem, alpha: float) -> float:
     # With Φ_L empty there is no wrong accept, and the maximum over it counts as 0.
     worst = problem.gaps[problem.oracle_offloads & problem.arriving].max(initial=0.0)
-    return float(worst) * _accepts(problem, alpha)
+    return float(worst) * wrong_accepts(problem, alpha=alpha)
 
 
 def single_bin_lower_bound(problem: Problem, *, horizon: int) -> float:
@@ -245,7 +229,7 @@ def structured_lower_bound(problem: Problem, *, horizon: int) -> float:
 
 def _per_log(problem: Problem) -> NDArray[np.float64]:
     # Δ_i / D_B(f_i ‖ 1 − γ) for the bins of Φ_H that arrive, lowest first; Δ_i > 0 there, so the divergence is too.
-    counted = problem.licensed & problem.arriving
+    counted = _wrongly_offloaded(problem)
     known = zip(np.asarray(problem.agreement)[counted], problem.offload_costs[counted], strict=True)
     divergences = [divergence(f, 1 - cost) for f, cost in known]
     return problem.gaps[counted] / np.array(divergences, dtype=np.float64)

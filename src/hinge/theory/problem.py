@@ -6,6 +6,7 @@ And what the policies that know all of it cost per sample: the oracle π* and th
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,7 +179,7 @@ def arrival_weights(owner: str, problem: Problem) -> NDArray[np.float64]:
     return np.asarray(problem.weights, dtype=np.float64)
 
 
-def numbers(owner: str, name: str, values: object, low: float, high: float = math.inf) -> tuple[float, ...]:
+def numbers(owner: str, name: str, values: Any, low: float, high: float = math.inf) -> tuple[float, ...]:
     """A sequence of finite numbers from `low` to `high`, as plain floats.
 
     >>> numbers("Problem", "agreement", [0.5, 1.2], 0, 1)
@@ -186,7 +187,7 @@ def numbers(owner: str, name: str, values: object, low: float, high: float = mat
     hinge.errors.InvalidValue: Problem: agreement[1] must be from 0 to 1, got 1.2
     """
     try:
-        items = list(values)  # type: ignore[call-overload]  # list() is the check: it refuses what is no sequence
+        items = list(values)
     except TypeError:
         raise TypeError(f"{owner}: {name} must be a sequence of numbers, got {values!r}") from None
     return tuple(real(owner, f"{name}[{i}]", value, low, high) for i, value in enumerate(items))

@@ -75,7 +75,6 @@ class Log:
             object.__setattr__(self, field, value)
 
     def bins_by(self, bins: Bins) -> NDArray[np.int64]:
-        """The bin of every sample."""
         return bins.bin_many(self.confidence, self.local)
 
     def __len__(self) -> int:

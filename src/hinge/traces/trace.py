@@ -11,6 +11,7 @@ its check raises `InvalidTrace`, which names the column and the first bad row.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -166,17 +167,7 @@ def label_problem(text: str) -> str | None:
         return "is empty"
     if len(text) > LONGEST_LABEL:
         return f"is longer than {LONGEST_LABEL} characters"
-    if "\0" in text or not _is_unicode(text):
-        return "is not Unicode text"
-    return None
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return "is not Unicode text" if re.search("[\0\ud800-\udfff]", text) else None
 
 
 def one_dimensional(column: str, values: ArrayLike) -> NDArray[Any]:
@@ -347,7 +338,8 @@ class Trace:
     `about` says where the trace comes from: data, models, accuracies, date, script.
 
     Of tasks whose answers are no labels (`hinge.tasks`), `agreed` says how far the answers agree, and `local_right` and
-    `remote_right` how far they are right, each from 0 to 1; answers and truth may then be None.
+    `remote_right` how far they are right, each from 0 to 1; answers and truth may then be None. Where `about["truth"]`
+    begins with "none", the remote was taken for the truth: that is agreement, and these two are left out.
 
     >>> trace = Trace([0.9, 0.4, 0.7], ["cat", "dog", "cat"], ["cat", "cat", "cat"], label=["cat", "cat", "dog"])
     >>> trace.agreed
@@ -388,6 +380,9 @@ class Trace:
     ) -> None:
         if local is not None and remote is not None:  # what follows from them follows anew
             agreed, local_right, remote_right = map(_unless_derived, (agreed, local_right, remote_right))
+        known = _checked_about({} if about is None else about)
+        if known.get("truth", "").startswith("none"):  # the remote was taken for it
+            local_right = remote_right = None
         given = {"confidence": confidence, "local": local, "remote": remote, "label": label, "cost": cost}
         given |= {"agreed": agreed, "local_right": local_right, "remote_right": remote_right}
         if agreed is None and (local is None or remote is None):
@@ -397,8 +392,10 @@ class Trace:
         for column, values in given.items():
             check = fractions if column in FRACTIONS else checked_labels
             self._set(column, None if values is None else check(column, values))
-        self._set("name", _checked_name(name))
-        self._set("about", MappingProxyType(_checked_about({} if about is None else about)))
+        if not isinstance(name, str):
+            raise TypeError(f"Trace: name must be text, got {name!r}")
+        self._set("name", name)
+        self._set("about", MappingProxyType(known))
         self._check_lengths()
         self._check_kinds()
         if agreed is None:
@@ -515,8 +512,6 @@ class Trace:
         same = mine.keys() == its.keys() and all(np.array_equal(mine[column], its[column]) for column in mine)
         return same and self.name == other.name and self.about == other.about
 
-    __hash__ = None  # type: ignore[assignment]  # compared by content, as lists are
-
     def __repr__(self) -> str:
         size = f"{len(self)} sample{'s' * (len(self) != 1)}"
         return f"<Trace {self.name!r}: {size}, {', '.join(self.columns)}, agreement {self.agreement:.3f}>"
@@ -629,12 +624,6 @@ def _unless_derived(values: Any) -> Any:
 
 def _restored(columns: dict[str, Any], name: str, about: dict[str, str]) -> Trace:
     return Trace(**columns, name=name, about=about)
-
-
-def _checked_name(name: object) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"Trace: name must be text, got {name!r}")
-    return name
 
 
 def _checked_about(about: object) -> dict[str, str]:

@@ -8,7 +8,7 @@ import pytest
 
 from hinge import UniformBins, load_trace
 from hinge.policies import policy_class, policy_names
-from hinge.theory import Dip, monotone, significant_dips
+from hinge.theory import Dip, agreement, significant_dips
 from hinge.traces import trace_names
 
 FLAT, RISING = np.full(16, 0.7), np.linspace(0.1, 0.95, 16)
@@ -66,7 +66,7 @@ def test_the_chance_is_fisher_s_exact_one_or_a_little_more() -> None:
         for a, b in product(range(n + 1), range(m + 1)):
             if b * n >= a * m:
                 continue
-            bound = np.exp(monotone.log_chance(*(np.array([each]) for each in (n, a, m, b))))[0]
+            bound = np.exp(agreement.log_chance(*(np.array([each]) for each in (n, a, m, b))))[0]
             tail = sum(comb(n, k) * comb(m, a + b - k) for k in range(a, min(n, a + b) + 1)) / comb(n + m, a + b)
             assert tail <= bound * (1 + 1e-9)
             assert bound <= min(1.0, 4 * tail)

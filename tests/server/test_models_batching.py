@@ -10,9 +10,8 @@ import pytest
 from onnxruntime import RunOptions
 
 from hinge.oip.tensors import TensorSpec
-from hinge.server.batching import Batcher
-from hinge.server.limits import Refusal
-from hinge.server.models import Model
+from hinge.server.connections import Refusal
+from hinge.server.models import Batcher, Model
 
 SPECS = (TensorSpec("x", "FP32", (-1, -1)),)
 WAIT_S = 20.0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hinge.theory import Estimate
-from hinge.theory.estimate import monotone
+from hinge.theory.agreement import monotone
 
 LEEWAY = math.log(40)
 

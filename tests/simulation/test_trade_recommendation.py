@@ -8,8 +8,7 @@ import pytest
 from hinge import HILCB, Sentinel, Trace, UniformBins, load_trace
 from hinge.policies import Policy
 from hinge.simulation.evaluate import halves
-from hinge.simulation.recommendation import FEWEST, recommend
-from hinge.simulation.trade import trade
+from hinge.simulation.trade import FEWEST, recommend, trade
 
 
 def by_hand(trace: Trace, policy: Policy, cost: float) -> tuple[float, float, float]:

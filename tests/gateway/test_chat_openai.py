@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hinge.errors import RemoteInvalid
-from hinge.gateway.openai import Completion, Refused, why_not_gated
+from hinge.gateway.chat import Completion, Refused, why_not_gated
 from hinge.remotes.http import Response
 from hinge.tasks import ShortText
 
