@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from hinge.policies.sentinel import (
     ESTIMATED,
     FALL,
     FALLEN,
+    FREE,
     HURRY,
     LEAST_GAP,
     NEAREST,
@@ -24,7 +26,6 @@ from hinge.policies.sentinel import (
     STAKE,
     SUREST,
     SUSPECTED,
-    TRIAL,
     VETO,
     WARM,
 )
@@ -460,29 +461,65 @@ def test_borrowed_evidence_licenses_once_it_was_tried() -> None:
     assert policy.decide(3).offload  # no trial yet
     policy = Sentinel(4, 0.5)
     policy.borrow([0, 0, 200, 200], [0, 0, 190, 198])
-    offload_all(policy, 3, [True] * int(TRIAL))
+    offload_all(policy, 3, [True, True])
     assert not policy.decide(3).offload
     assert "2 of 2 offloads, 200 seen by others (bins 2–3 together: 390 of 402)" in policy.explain(3).reason
     assert policy.decide(2).offload  # that it is as good was not tried
 
 
 def test_a_licence_on_others_word_is_as_long_as_the_bets_on_it_allow() -> None:
-    policy, others = Sentinel(4, 0.5), ([0, 0, 200, 200], [0, 0, 190, 198])
+    policy, others = Sentinel(4, 0.5), ([0, 0, 200, 400], [0, 0, 190, 398])
     policy.borrow(*others)
     doubted = DOUBTED / (1.0 + DOUBTED)  # the odds at break-even are 1
     offload_all(policy, 3, [True, True])
-    fit = (198 + 2 + 1) / (200 + 2 + 2)
+    fit = (398 + 2 + 1) / (400 + 2 + 2)
     won = STAKE * (fit / doubted) ** 2 / math.sqrt(2)  # bins 2 and 3 testify
     assert policy.countdown(3)[1] == int(won) > 100
     offload_all(policy, 3, [False])
-    fit = (198 + 2 + 1) / (200 + 3 + 2)
+    fit = (398 + 2 + 1) / (400 + 3 + 2)
     lost = STAKE * (fit / doubted) ** 2 * (1.0 - fit) / (1.0 - doubted) / math.sqrt(2)
     assert policy.countdown(3)[1] == int(lost) < 10
 
 
+@pytest.mark.parametrize(("disagreed", "said"), [(1, 10), (4, 10), (30, 0), (4, 160)])
+def test_offloads_that_are_made_anyway_vouch_for_others_or_against_them(disagreed: int, said: int) -> None:
+    def beta(agreements: int, offloads: int) -> Fraction:
+        return Fraction(1, (offloads + 1) * math.comb(offloads, agreements))
+
+    policy, odds = Sentinel(4, 0.1), 9.0  # at break-even
+    policy.borrow([200, 0, 0, 200], [said, 0, 0, 198])
+    offload_all(policy, 0, [False] * disagreed)
+    offload_all(policy, 3, [True])
+    alike = float(beta(said, 200 + disagreed) / (beta(0, disagreed) * beta(said, 200)))
+    doubted = DOUBTED * odds / (1.0 + DOUBTED * odds)
+    won = STAKE / odds * (198 + 1 + 1) / (200 + 1 + 2) / doubted
+    assert policy.countdown(3)[1] == int(won * min(alike, math.exp(FREE)))
+
+
+def test_a_licence_ends_when_who_spoke_for_it_is_believed_no_longer() -> None:
+    policy = Sentinel(4, 0.5)
+    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198])
+    offload_all(policy, 2, [True, True, False, False])
+    assert policy.countdown(3)[0] > 0
+    accepted = policy.decide(3)
+    policy.borrow([0] * 4, [0] * 4)
+    assert not accepted.offload
+    assert policy.decide(3).offload
+
+
+def test_a_licence_stays_while_anything_testifies_for_it() -> None:
+    policy = Sentinel(4, 0.5)
+    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198])
+    offload_all(policy, 3, [True, True])
+    assert not policy.decide(3).offload
+    left = policy.countdown(3)[0]
+    policy.borrow([0, 0, 20, 20], [0, 0, 16, 17])
+    assert policy.countdown(3)[0] == left
+
+
 def test_alone_the_same_trials_license_nothing() -> None:
     policy = Sentinel(4, 0.2)
-    offload_all(policy, 3, [True] * int(TRIAL))
+    offload_all(policy, 3, [True])
     assert policy.decide(3).offload
 
 

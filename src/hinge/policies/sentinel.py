@@ -47,7 +47,7 @@ sample at hand: the cheaper its offload, the sooner. Nothing is granted ahead, s
 it joins one's own in a second isotonic fit, `pooled`. That fit decides for a bin
 
 - against which it speaks; or
-- once TRIAL own offloads fell into the bins R that testify for it, and they bear it out.
+- once own offloads fell into the bins R that testify for it, and they bear it out.
 
 Then the evidence is that of b times as many samples as one's own, b = (own + borrowed) / own and at most SHARED, so
 that m and t' above are taken b times. Own offloads say how long a licence that rests on it may be. They are bets: one
@@ -57,13 +57,20 @@ who believes the pooled fit f, and plays against odds of agreement of at most DO
 
 after a_j agreements and d_j disagreements in the bins j of R. Whatever others say of f, where agreement is below q' no
 strategy of bets is expected to gain (Ville 1939); here the past is bet on anew with the f of now, which own offloads
-are part of. No such licence is longer than
+are part of. Offloads in the bins j below R are made anyway, and are bets, too: that oneself and the others, who saw a'_j
+and d'_j, see one agreement and not two,
 
-    STAKE (1 - q) / q · W / √|R|    samples,
+    F = Π B(a_j + a'_j + 1, d_j + d'_j + 1) / (B(a_j + 1, d_j + 1) B(a'_j + 1, d'_j + 1)),        at most e^FREE.
+
+No such licence is longer than
+
+    STAKE (1 - q) / q · W F / √|R|    samples,
 
 for a trial costs at most 1 - q, and a wrong licence at most q a sample; where that is less than one sample, what is
 borrowed is not relied on. So a lie costs little before it is found, and own audits veto the fleet as they veto other
 bins. A licence that has run out goes on if it would be longer by now: an audit of one bin vouches for those above it.
+And it ends at once when others' evidence is replaced and nothing testifies for its bin any more: who was found to be
+unlike, or to lie, has no say in licences that are still running.
 
 Nothing is proved here beyond what `docs/isotonic.md` says of the evidence. The constants were chosen by simulation, on
 four of the shipped traces: `benchmarks/regrets/changes.py` names them, and measures the others too.
@@ -124,9 +131,9 @@ ESTIMATED = 8  # offloads after which a bin's own mean is an estimate to compare
 RISE, RISE_GROWTH = 5.0, 1.5
 NEAREST, SUREST = 0.04, 0.02  # a believed agreement is at least so far from break-even and from 1, in parts of 1 - q
 
-TRIAL = 2.0  # own offloads before others are believed
-STAKE = 20.0  # samples that own trials begin with, where offloading costs half a wrong answer
+STAKE = 60.0  # samples that own trials begin with, where offloading costs half a wrong answer
 DOUBTED = 0.33  # trials are bets against odds of agreement of so much of those at break-even
+FREE = 3.0  # nats that offloads made anyway add at most
 SHARED = 64.0  # more than so many times one's own evidence makes audits no rarer
 
 AUDITS, OFFLOADS = 0, 1  # Page's sums over all audits, and over all offloads
@@ -241,6 +248,13 @@ def evidence_for(table: SentinelTable, bin: int, q: float) -> tuple[float, float
     return table.evidence[bin], table.support[bin]
 
 
+def known_evidence(table: SentinelTable, bin: int, q: float, relied: bool) -> tuple[float, float]:
+    """Evidence for a bin and the offloads that it rests on, with or without what is borrowed."""
+    if relied:
+        return pooled_evidence(table, bin, q, table.pooled.evidence[bin], table.pooled.support[bin])
+    return evidence_for(table, bin, q)
+
+
 def is_vetoed(table: SentinelTable, bin: int, q: float) -> bool:
     """Whether the audits of a bin, or all its offloads, speak against what the bins below testify."""
     return bool(table.suspicion[bin] > VETO or against(table.offloads[bin], table.agreements[bin], q) > VETO)
@@ -258,12 +272,10 @@ def licence(table: SentinelTable, bin: int, time: int) -> int:
         return FOREVER  # an offload costs a whole wrong answer
     relied, devices = table.borrowed[0] > 0.0 and relies(table, bin, q), 1.0
     if relied:
-        evidence, support = pooled_evidence(table, bin, q, table.pooled.evidence[bin], table.pooled.support[bin])
         devices = devices_of(table)
     elif table.support[bin] <= 0.0 and table.agreements[bin] <= q * table.offloads[bin]:
         return 0  # neither the fit nor the bin's own offloads are evidence: most offloads end here
-    else:
-        evidence, support = evidence_for(table, bin, q)
+    evidence, support = known_evidence(table, bin, q, relied)
     if q >= 1.0 or not enough(table, bin, evidence, support, devices):
         return 0
     arrivals = devices * (table.arrivals[bin] + table.granted[bin] - table.left[bin])
@@ -333,9 +345,9 @@ def note_offload(table: SentinelTable, bin: int, time: int) -> None:
 # -- borrowed evidence ------------------------------------------------------------------------------------------------
 
 
-def borrow_evidence(table: SentinelTable, offloads: Reals, agreements: Reals) -> None:
-    """Let this be what is borrowed, in place of what was."""
-    own, others, pooled = 0.0, 0.0, table.pooled
+def borrow_evidence(table: SentinelTable, offloads: Reals, agreements: Reals, time: int) -> None:
+    """Let this be what is borrowed, in place of what was; licences for which nothing testifies any more end."""
+    own, others, pooled, had = 0.0, 0.0, table.pooled, table.borrowed[0] > 0.0
     for i in range(len(table.offloads)):
         pooled.offloads[i] = table.offloads[i] + offloads[i]
         pooled.agreements[i] = table.agreements[i] + agreements[i]
@@ -343,6 +355,11 @@ def borrow_evidence(table: SentinelTable, offloads: Reals, agreements: Reals) ->
     table.borrowed[0] = others / max(own, 1.0)
     for i in range(len(table.offloads)):
         fit_pooled(table, i, i + 1, break_even(table, i, table.price[0]))
+    for i in range(len(table.left) if had else 0):
+        if table.left[i] > 0:
+            q = fitted(table, i, time)
+            if known_evidence(table, i, q, relies(table, i, q))[0] <= 0.0:
+                shorten(table, i, 0)
 
 
 def fit_pooled(table: SentinelTable, first: int, end: int, q: float) -> None:
@@ -370,7 +387,24 @@ def credit(table: SentinelTable, bin: int, q: float) -> float:
         i -= 1
     if i == bin:
         return math.inf  # nobody testifies for the bin: no licence comes of it
-    return math.exp(min(wealth, 40.0)) / math.sqrt(bin - i) if trials >= TRIAL else 0.0
+    wealth += min(vouched(table, bottom, i + 1), FREE)
+    return math.exp(min(wealth, 40.0)) / math.sqrt(bin - i) if trials > 0.0 else 0.0
+
+
+def vouched(table: SentinelTable, first: int, end: int) -> float:
+    """Nats by which own offloads in these bins speak for one agreement of oneself and the others, against two."""
+    nats = 0.0
+    for i in range(first, end):
+        n, a = table.offloads[i], table.agreements[i]
+        m, b = table.pooled.offloads[i] - n, table.pooled.agreements[i] - a
+        if n > 0.0 and m > 0.0:
+            nats += log_marginal(n + m, a + b) - log_marginal(n, a) - log_marginal(m, b)
+    return nats
+
+
+def log_marginal(offloads: float, agreements: float) -> float:
+    """log B(a + 1, n - a + 1), the likelihood of what was seen under a uniform agreement."""
+    return math.lgamma(agreements + 1.0) + math.lgamma(offloads - agreements + 1.0) - math.lgamma(offloads + 2.0)
 
 
 def relies(table: SentinelTable, bin: int, q: float) -> bool:
@@ -679,7 +713,7 @@ class Sentinel(Policy):
 
     def borrow(self, offloads: Sequence[float], agreements: Sequence[float]) -> None:
         lent = self._checked_lent(offloads, agreements)
-        borrow_evidence(self.table, *lent)
+        borrow_evidence(self.table, *lent, self.time)
 
     def learn_reported(self, bin: int, agreed: float, accepted: int) -> None:
         """Learn from an offload of a device that decides by a table of `countdown`, after so many samples accepted.

@@ -195,7 +195,7 @@ def round_player(functions: Functions, row: Callable[..., Any]) -> Callable[...,
                         table.agreements[i] = shared.own_a[d, i] + shared.lent_a[d, i]
                     rebuild_watched(table)
                 else:
-                    borrow_evidence(table, shared.lent_n[d], shared.lent_a[d])
+                    borrow_evidence(table, shared.lent_n[d], shared.lent_a[d], start)
             for t in range(start, end):
                 bin, gap = bins[d, t], gaps[d, t]
                 if table.left[bin] > 0:  # the short cut of `Sentinel.decide`
@@ -226,7 +226,7 @@ def exchange(
             own_n[i] = max(0.0, offloads[d, i] - (shared.lent_n[d, i] if as_own else 0.0))
             own_a[i] = max(0.0, min(own_n[i], agreements[d, i] - (shared.lent_a[d, i] if as_own else 0.0)))
         seen = own_n.sum()
-        if broker >= 0 and (seen >= GROWTH * shared.said[d] + 1.0 or seen < shared.said[d]):
+        if broker >= 0 and (seen > GROWTH * shared.said[d] or seen < shared.said[d]):
             tell(lies[d], rare, own_n, own_a, shared.told_n[broker, d], shared.told_a[broker, d])
             shared.said[d], shared.heard[broker] = seen, True
             shared.sent[d] += 1
