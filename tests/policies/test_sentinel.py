@@ -3,7 +3,6 @@
 import math
 import random
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from hinge.policies.sentinel import (
     ESTIMATED,
     FALL,
     FALLEN,
-    FREE,
     HURRY,
     LEAST_GAP,
     NEAREST,
@@ -479,21 +477,6 @@ def test_a_licence_on_others_word_is_as_long_as_the_bets_on_it_allow() -> None:
     fit = (398 + 2 + 1) / (400 + 3 + 2)
     lost = STAKE * (fit / doubted) ** 2 * (1.0 - fit) / (1.0 - doubted) / math.sqrt(2)
     assert policy.countdown(3)[1] == int(lost) < 10
-
-
-@pytest.mark.parametrize(("disagreed", "said"), [(1, 10), (4, 10), (30, 0), (4, 160)])
-def test_offloads_that_are_made_anyway_vouch_for_others_or_against_them(disagreed: int, said: int) -> None:
-    def beta(agreements: int, offloads: int) -> Fraction:
-        return Fraction(1, (offloads + 1) * math.comb(offloads, agreements))
-
-    policy, odds = Sentinel(4, 0.1), 9.0  # at break-even
-    policy.borrow([200, 0, 0, 200], [said, 0, 0, 198])
-    offload_all(policy, 0, [False] * disagreed)
-    offload_all(policy, 3, [True])
-    alike = float(beta(said, 200 + disagreed) / (beta(0, disagreed) * beta(said, 200)))
-    doubted = DOUBTED * odds / (1.0 + DOUBTED * odds)
-    won = STAKE / odds * (198 + 1 + 1) / (200 + 1 + 2) / doubted
-    assert policy.countdown(3)[1] == int(won * min(alike, math.exp(FREE)))
 
 
 def test_a_licence_ends_when_who_spoke_for_it_is_believed_no_longer() -> None:

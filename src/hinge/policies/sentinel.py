@@ -57,14 +57,9 @@ who believes the pooled fit f, and plays against odds of agreement of at most DO
 
 after a_j agreements and d_j disagreements in the bins j of R. Whatever others say of f, where agreement is below q' no
 strategy of bets is expected to gain (Ville 1939); here the past is bet on anew with the f of now, which own offloads
-are part of. Offloads in the bins j below R are made anyway, and are bets, too: that oneself and the others, who saw a'_j
-and d'_j, see one agreement and not two,
+are part of. No such licence is longer than
 
-    F = Π B(a_j + a'_j + 1, d_j + d'_j + 1) / (B(a_j + 1, d_j + 1) B(a'_j + 1, d'_j + 1)),        at most e^FREE.
-
-No such licence is longer than
-
-    STAKE (1 - q) / q · W F / √|R|    samples,
+    STAKE (1 - q) / q · W / √|R|    samples,
 
 for a trial costs at most 1 - q, and a wrong licence at most q a sample; where that is less than one sample, what is
 borrowed is not relied on. So a lie costs little before it is found, and own audits veto the fleet as they veto other
@@ -133,7 +128,6 @@ NEAREST, SUREST = 0.04, 0.02  # a believed agreement is at least so far from bre
 
 STAKE = 60.0  # samples that own trials begin with, where offloading costs half a wrong answer
 DOUBTED = 0.33  # trials are bets against odds of agreement of so much of those at break-even
-FREE = 3.0  # nats that offloads made anyway add at most
 SHARED = 64.0  # more than so many times one's own evidence makes audits no rarer
 
 AUDITS, OFFLOADS = 0, 1  # Page's sums over all audits, and over all offloads
@@ -387,24 +381,7 @@ def credit(table: SentinelTable, bin: int, q: float) -> float:
         i -= 1
     if i == bin:
         return math.inf  # nobody testifies for the bin: no licence comes of it
-    wealth += min(vouched(table, bottom, i + 1), FREE)
     return math.exp(min(wealth, 40.0)) / math.sqrt(bin - i) if trials > 0.0 else 0.0
-
-
-def vouched(table: SentinelTable, first: int, end: int) -> float:
-    """Nats by which own offloads in these bins speak for one agreement of oneself and the others, against two."""
-    nats = 0.0
-    for i in range(first, end):
-        n, a = table.offloads[i], table.agreements[i]
-        m, b = table.pooled.offloads[i] - n, table.pooled.agreements[i] - a
-        if n > 0.0 and m > 0.0:
-            nats += log_marginal(n + m, a + b) - log_marginal(n, a) - log_marginal(m, b)
-    return nats
-
-
-def log_marginal(offloads: float, agreements: float) -> float:
-    """log B(a + 1, n - a + 1), the likelihood of what was seen under a uniform agreement."""
-    return math.lgamma(agreements + 1.0) + math.lgamma(offloads - agreements + 1.0) - math.lgamma(offloads + 2.0)
 
 
 def relies(table: SentinelTable, bin: int, q: float) -> bool:
