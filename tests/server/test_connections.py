@@ -102,7 +102,7 @@ def test_much_json_is_read_beside_the_loop_whatever_its_header_says(
         readers.append(threading.current_thread().name)
         return parse_request(*arguments, **options)
 
-    monkeypatch.setattr(app, "parse_request", reading)
+    monkeypatch.setattr(app.messages, "parse_request", reading)
     body, headers = long_json(length)
     status = ask(url, "/v2/models/fashion/infer", "POST", body, headers).status
     assert status == (200 if length in (None, 0) else 400)
