@@ -194,7 +194,7 @@ def _register(function: FunctionType) -> None:
     """Let compiled code call a function."""
     from numba.extending import register_jitable
 
-    # Only compiled code calls it: what would let Python and C do so takes a sixth of the time to compile.
+    # Only compiled code calls it: what would let Python and C do so takes time to compile.
     register_jitable(no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
