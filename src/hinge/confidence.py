@@ -14,6 +14,7 @@ alone, does not. `max_probability` is the largest output as it is. Scores that a
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from math import sqrt
 from reprlib import repr as brief
@@ -96,13 +97,19 @@ def logistic(intercept: float, top1: float, top2: float) -> ConfidenceMeasure:
     >>> round(measure([9.0, 1.0, 0.0]), 4), round(measure([1.0, 1.0, 0.0]), 4)
     (0.7857, 0.0319)
     """
-    named = (("intercept", intercept), ("top1", top1), ("top2", top2))
-    return partial(_logistic, *(real("logistic", name, weight) for name, weight in named))
+    named = {"intercept": intercept, "top1": top1, "top2": top2}
+    return _Logistic(*(real("logistic", name, weight) for name, weight in named.items()))
 
 
-def _logistic(intercept: float, top1: float, top2: float, scores: ArrayLike) -> Any:
-    first, second = _top_two("logistic", scores)
-    return _confidence(_sigma(intercept + top1 * first + top2 * second))
+@dataclass(frozen=True)
+class _Logistic:
+    intercept: float
+    top1: float
+    top2: float
+
+    def __call__(self, scores: ArrayLike) -> Any:
+        first, second = _top_two("logistic", scores)
+        return _confidence(_sigma(self.intercept + self.top1 * first + self.top2 * second))
 
 
 def temperature(value: float) -> Callable[[ConfidenceMeasure], ConfidenceMeasure]:
@@ -111,17 +118,20 @@ def temperature(value: float) -> Callable[[ConfidenceMeasure], ConfidenceMeasure
     >>> round(temperature(1.5)(max_softmax)([3.0, 1.5, 0.0]), 4)
     0.6652
     """
-    return partial(_tempered, positive("temperature", "value", value))
+    return partial(_Tempered, positive("temperature", "value", value))
 
 
-def _tempered(value: float, measure: ConfidenceMeasure) -> ConfidenceMeasure:
-    if not callable(measure):
-        raise TypeError(f"temperature: measure must be a confidence measure, got {measure!r}")
-    return partial(_at_temperature, value, measure)
+@dataclass(frozen=True)
+class _Tempered:
+    value: float
+    measure: ConfidenceMeasure
 
+    def __post_init__(self) -> None:
+        if not callable(self.measure):
+            raise TypeError(f"temperature: measure must be a confidence measure, got {self.measure!r}")
 
-def _at_temperature(value: float, measure: ConfidenceMeasure, scores: ArrayLike) -> Any:
-    return measure(_checked("temperature", scores) / value)
+    def __call__(self, scores: ArrayLike) -> Any:
+        return self.measure(_checked("temperature", scores) / self.value)
 
 
 def class_scores(outputs: NDArray[Any], samples: int) -> NDArray[Any]:
@@ -193,9 +203,9 @@ def takes_scores(measure: ConfidenceMeasure) -> bool:
     >>> takes_scores(temperature(1.5)(margin)), takes_scores(max), takes_scores(max_probability)
     (True, False, False)
     """
-    if isinstance(measure, partial) and measure.func is _at_temperature:
-        return takes_scores(measure.args[1])
-    return measure in (max_softmax, margin, entropy) or (isinstance(measure, partial) and measure.func is _logistic)
+    if isinstance(measure, _Tempered):
+        return takes_scores(measure.measure)
+    return measure in (max_softmax, margin, entropy) or isinstance(measure, _Logistic)
 
 
 def softmax_temperature(measure: ConfidenceMeasure) -> float | None:
@@ -206,9 +216,7 @@ def softmax_temperature(measure: ConfidenceMeasure) -> float | None:
     """
     if measure is max_softmax:
         return 1.0
-    if isinstance(measure, partial) and measure.func is _at_temperature and measure.args[1] is max_softmax:
-        return float(measure.args[0])
-    return None
+    return measure.value if isinstance(measure, _Tempered) and measure.measure is max_softmax else None
 
 
 def measure_state(measure: ConfidenceMeasure) -> dict[str, Any]:
@@ -226,10 +234,10 @@ def measure_state(measure: ConfidenceMeasure) -> dict[str, Any]:
     for name, built_in in _MEASURES.items():
         if measure is built_in:
             return {"name": name}
-    if isinstance(measure, partial) and measure.func is _at_temperature:
-        return {"name": "temperature", "value": measure.args[0], "measure": measure_state(measure.args[1])}
-    if isinstance(measure, partial) and measure.func is _logistic:
-        return {"name": "logistic", **dict(zip(("intercept", "top1", "top2"), measure.args, strict=True))}
+    if isinstance(measure, _Tempered):
+        return {"name": "temperature", "value": measure.value, "measure": measure_state(measure.measure)}
+    if isinstance(measure, _Logistic):
+        return {"name": "logistic", **vars(measure)}
     settings: list[str] = []
     while isinstance(measure, partial):
         settings.append(f"{measure.args!r} {measure.keywords!r}")

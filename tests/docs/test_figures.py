@@ -199,6 +199,36 @@ def test_what_the_pairs_teach_is_what_was_measured() -> None:
     assert f"({fairly[2]} and {fairly[3]})" in page
 
 
+def test_what_finer_bins_do_for_the_pairs_is_what_was_measured() -> None:
+    finer = rows(
+        (RESULTS / "regret-pairs.md").read_text("utf-8").partition("With 64 uniform bins")[2].partition("\n#")[0]
+    )
+    figures = {name: [cell.split() for cell in finer[name][:2]] for name in PAIRS}
+    speech = figures.pop("speech-pocketsphinx")
+    assert [finer[name][2:] for name in figures] == [["4 of 4"] * 3] * 4
+    most, ratio = (
+        max(max(cells[place], key=lambda each: float(each.strip("%"))) for cells in figures.values())
+        for place in (0, 1)
+    )
+    page = _words("docs/pairs.md")
+    assert f"at most {most.strip('+%')} % above the threshold and at {ratio} × HI-LCB's regret" in page
+    assert (
+        f"is {speech[0][2].strip('+%')} % above it at 0.3, and has {speech[1][2]} and {speech[1][3]} × HI-LCB's" in page
+    )
+    assert finer["speech-pocketsphinx"][2:] == ["3 of 4", "4 of 4", "2 of 4"]
+
+
+@pytest.mark.parametrize("kind", ["16 uniform", "32 uniform", "64 uniform", "128 uniform", "32 quantile"])
+def test_what_bins_cost_is_what_was_measured(kind: str) -> None:
+    page = rows((ROOT / "docs" / "costs.md").read_text("utf-8"))[kind]
+    measured = [section("regret-bins.md", f"Images, T = {horizon}")[kind][-2:] for horizon in (2000, 10_000, 100_000)]
+    assert page == [f"{mean} ({worst})".replace("%", " %") for mean, worst in measured]
+    bunched = {name: cells[3] for name, cells in section("regret-bins.md", "Images, T = 100000").items()}
+    said = f"on `cifar100-resnet50` they cost {bunched['64 uniform']} more than the threshold, 16 cost"
+    said += f" {bunched['16 uniform']}, and 16 cut by quantiles {bunched['16 quantile']}."
+    assert said.replace("%", " %") in _words("docs/costs.md")
+
+
 @pytest.mark.parametrize("name", PAIRS)
 def test_every_pair_is_on_the_page_as_measured(name: str) -> None:
     page, measured = rows((ROOT / "docs" / "pairs.md").read_text("utf-8")), section("regret-pairs.md", name)

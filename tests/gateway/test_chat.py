@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import re
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from tests.support.chat_server import FAILURES, ChatStandIn, dead_url
 MESSAGES = [{"role": "user", "content": "Is water wet? Answer yes or no."}]
 CHAT = "/v1/chat/completions"
 WAIT_S = 20.0
+LOCAL_FAILED = "the local model failed, and the remote answered in its place"
 
 
 @contextmanager
@@ -99,6 +102,13 @@ def count(served: ChatGateway, name: str) -> float:
     return float(lines[0].split()[-1])
 
 
+def alarms(served: ChatGateway) -> dict[str, float]:
+    """How often each alarm began."""
+    with urlopen(f"{served.url}/metrics", timeout=WAIT_S) as page:
+        found = re.findall(r'hinge_alarms_total\{alarm="(.*)"\} (.*)', page.read().decode())
+    return {what: float(times) for what, times in found}
+
+
 # -- gated ------------------------------------------------------------------------------------------------------------
 
 
@@ -112,6 +122,10 @@ def test_the_openai_client_works_unmodified(local: ChatStandIn, remote: ChatStan
         answer = raw.parse()
         assert (answer.choices[0].message.content, answer.choices[0].logprobs) == ("no", None)
         assert [model.id for model in client.models.list()] == ["yes"]
+        assert client.models.retrieve("yes").id == "yes"
+        with pytest.raises(openai.NotFoundError, match="'org/none' does not exist") as unknown:
+            client.models.retrieve("org/none")
+        assert (unknown.value.code, unknown.value.param) == ("model_not_found", "model")
         with pytest.raises(openai.BadRequestError, match="messages"):
             client.chat.completions.create(model="any", messages=[])
         with client.chat.completions.create(model="any", messages=MESSAGES, stream=True) as pieces:
@@ -178,6 +192,20 @@ def test_nothing_is_learned_from_an_answer_that_is_cut_off(
         assert ("finish_reason" in str(answers[0].reason)) == (by == "local")
 
 
+def test_agreement_is_over_the_answers_that_were_compared(local: ChatStandIn, remote: ChatStandIn) -> None:
+    local.text = remote.text = "7"
+    with gateway(local.base_url, remote.base_url, task=ShortText("number")) as served:
+        client = Client(served.url)
+        for finish in ("stop", "stop", "length", "length", "length"):
+            local.finish_reason = finish
+            assert client.chat().by == "remote"
+        assert (count(served, "hinge_offloads_total"), count(served, "hinge_compared_total")) == (5, 2)
+        assert count(served, "hinge_agreements_total") == 2
+        with urlopen(f"{served.url}/hinge/events", timeout=WAIT_S) as events:
+            report = next(line for line in events if b'"answered_by_remote":5' in line)
+        assert b'"compared":2' in report
+
+
 def test_an_option_is_an_answer_however_it_ended(local: ChatStandIn, remote: ChatStandIn) -> None:
     local.finish_reason = remote.finish_reason = "length"  # as of every answer with max_tokens of 1
     with gateway(local.base_url, remote.base_url) as served:
@@ -228,6 +256,95 @@ def test_a_local_server_that_refuses_a_request_is_not_down(local: ChatStandIn, r
     assert (b"hinge_local_failures_total 2.0" in figures, b"hinge_alarms_total{" in figures) == (True, False)
 
 
+@pytest.mark.parametrize("refusal", ["refuse", "unknown"])
+def test_a_local_server_that_refuses_all_requests_is_an_alarm(
+    refusal: str, local: ChatStandIn, remote: ChatStandIn
+) -> None:
+    local.behaviour = refusal
+    with gateway(local.base_url, remote.base_url) as served:
+        client = Client(served.url)
+        for _ in range(4):
+            assert client.chat().by == "remote"
+        assert alarms(served) == {}
+        local.behaviour = "answer"  # one that it takes
+        client.chat()
+        local.behaviour = refusal
+        for _ in range(4):
+            client.chat()
+        assert alarms(served) == {}
+        for _ in range(3):
+            client.chat()
+        assert alarms(served) == {LOCAL_FAILED: 1}
+
+
+def test_a_local_server_that_refuses_log_probabilities_answers_without_where_the_remote_is_dead(
+    local: ChatStandIn,
+) -> None:
+    local.behaviour = "refuse logprobs"
+    with dead_url() as remote, gateway(local.base_url, remote) as served:
+        answer = Client(served.url).chat()
+        assert (answer.status, answer.by, answer.text) == (200, "local", "yes")
+        assert "logprobs are not supported" in str(answer.reason)
+        assert count(served, "hinge_samples_total") == 0
+
+
+@pytest.mark.parametrize("failure", ["stall", "no logprobs"])
+def test_a_local_server_that_keeps_failing_is_left_alone_until_a_probe_finds_it_back(
+    failure: str, local: ChatStandIn, remote: ChatStandIn
+) -> None:
+    local.behaviour, breaker = failure, Breaker(failures=2, interval_s=1.0)
+    with gateway(local.base_url, remote.base_url, deadline_s=0.5, device={"breaker": breaker}) as served:
+        client = Client(served.url)
+        answers = [client.chat() for _ in range(3)]
+        assert ([answer.by for answer in answers], len(local.requests)) == (["remote"] * 3, 2)
+        assert "The local model has failed 2 times; next try in" in str(answers[2].reason)
+        stream = client.open(json.dumps({"messages": MESSAGES, "stream": True}).encode())
+        assert (stream.getheader("hinge-answered-by"), stream.read()) == ("remote", b"".join(remote.pieces))
+        assert client.open(b"", "GET", "/v1/models").read().count(b'"no"') == 1
+        assert (len(local.requests), alarms(served)) == (2, {LOCAL_FAILED: 1})
+        local.behaviour, waited = "answer", time.monotonic() + WAIT_S
+        while client.chat().confidence is None:
+            assert time.monotonic() < waited
+        assert len(local.requests) == 3
+        assert client.chat().confidence == "0.9048"
+
+
+def test_a_local_server_that_is_left_alone_answers_where_the_remote_fails(
+    local: ChatStandIn, remote: ChatStandIn
+) -> None:
+    local.behaviour, breaker = "no logprobs", Breaker(failures=1, interval_s=60)
+    with gateway(local.base_url, remote.base_url, device={"breaker": breaker}) as served:
+        client = Client(served.url)
+        assert client.chat().by == "remote"
+        remote.behaviour = "error"
+        answers = [client.chat(), client.chat(n=2)]
+        assert [(answer.status, answer.by, answer.text) for answer in answers] == [(200, "local", "yes")] * 2
+        assert "failed once" in str(answers[0].reason)
+        assert "out of memory" in str(answers[0].reason)
+
+
+def test_a_local_server_that_is_dead_is_asked_again_at_once(local: ChatStandIn, remote: ChatStandIn) -> None:
+    local.behaviour = "error"
+    with gateway(local.base_url, remote.base_url) as served:
+        client = Client(served.url)
+        assert {client.chat().by for _ in range(20)} == {"remote"}
+        local.behaviour = "answer"
+        assert client.chat().confidence == "0.9048"
+
+
+@pytest.mark.parametrize(("local_says", "by", "opened"), [("7", "local", 1), ("Who knows?", "remote", 0)])
+def test_prose_for_a_number_is_the_remotes_fault_unless_the_local_model_has_none_either(
+    local_says: str, by: str, opened: int, local: ChatStandIn, remote: ChatStandIn
+) -> None:
+    local.text, remote.text = local_says, "That is hard to say."
+    with gateway(local.base_url, remote.base_url, task=ShortText("number")) as served:
+        client = Client(served.url)
+        answers = [client.chat() for _ in range(8)]
+        assert {(answer.status, answer.by) for answer in answers} == {(200, by)}
+        assert (count(served, "hinge_breaker_open"), count(served, "hinge_learned_total")) == (opened, 0)
+        assert len(remote.requests) == (5 if opened else 8)
+
+
 def test_a_local_answer_without_confidence_is_better_than_none(local: ChatStandIn) -> None:
     local.behaviour = "no logprobs"
     with dead_url() as remote, gateway(local.base_url, remote) as served:
@@ -247,8 +364,7 @@ def test_what_the_remote_answers_for_a_dead_local_counts_against_a_hard_budget(
             response = Client(served.url).open(json.dumps({"messages": MESSAGES, "stream": stream}).encode())
             assert (response.status, response.getheader("hinge-answered-by")) == (200, "remote")
         assert count(served, "hinge_local_failures_total") == 30
-        alarm = 'hinge_alarms_total{alarm="the local model failed, and the remote answered in its place"}'
-        assert count(served, alarm) == 1
+        assert alarms(served) == {LOCAL_FAILED: 1}
         local.behaviour, client = "answer", Client(served.url)
         answers = [client.chat() for _ in range(25)]
         assert [answer.by for answer in answers] == ["local"] * 19 + ["remote"] * 4 + ["local"] * 2

@@ -1,8 +1,10 @@
 """The gateway for the Open Inference Protocol, between models in files and servers that answer or misbehave."""
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from threading import Event
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -10,7 +12,7 @@ from urllib.request import Request, urlopen
 import numpy as np
 import pytest
 
-from hinge import Device, Isotonic, OnnxModel, OpenInference, fashion
+from hinge import Breaker, Device, Isotonic, OnnxModel, OpenInference, fashion
 from hinge.errors import InvalidModel
 from hinge.gateway import InferenceGateway, ServedRows
 from hinge.oip.messages import build_request, inference_path, parse_response
@@ -122,6 +124,46 @@ def test_when_the_local_server_fails_the_remote_answers(edge: str) -> None:
         np.testing.assert_allclose(scores, REMOTE.many(IMAGES[:3]), atol=1e-4)
         with urlopen(f"{served.url}/metrics", timeout=WAIT_S) as page:
             assert b"hinge_local_failures_total 3.0" in page.read()
+
+
+def stalling(back: Event) -> OipServer:
+    """A server of the local model that gives no answer until it is back."""
+
+    def slow(inputs: Any) -> Any:
+        back.wait(WAIT_S)
+        return {"scores": LOCAL.many(inputs["image"])}
+
+    inputs, outputs = [TensorSpec("image", "UINT8", (-1, 28, 28))], [TensorSpec("scores", "FP32", (-1, 10))]
+    return OipServer(slow, inputs=inputs, outputs=outputs, model="fashion-local")
+
+
+def test_a_local_server_that_stalls_is_left_alone_until_a_probe_finds_it_back(edge: str) -> None:
+    back, device = Event(), {"breaker": Breaker(failures=1, interval_s=1.0)}
+    with stalling(back) as local:
+        near, far = ServedRows(local.url, "fashion-local"), ServedRows(edge, "fashion")
+        with gateway(near, far, deadline_s=0.8, device=device) as served:
+            reasons = [ask(served.url, IMAGES[:2])[1]["hinge-reason"] for _ in range(3)]
+            assert "the local model failed (no answer in time)" in reasons[0]
+            assert "The local model has failed once; next try in" in reasons[2]
+            assert local.inferences == 1
+            back.set()
+            end = time.monotonic() + WAIT_S
+            while "hinge-confidence" not in ask(served.url, IMAGES[:2])[1]:
+                assert time.monotonic() < end
+            assert local.inferences == 2
+
+
+def test_a_local_server_that_is_left_alone_answers_where_the_remote_fails() -> None:
+    back, device = Event(), {"breaker": Breaker(failures=1, interval_s=60)}
+    with stalling(back) as local, Server(["fashion"], log_level="error") as away:
+        near, far = ServedRows(local.url, "fashion-local"), ServedRows(away.url, "fashion")
+        with gateway(near, far, deadline_s=2, device=device) as served:
+            assert ask(served.url, IMAGES[:2])[1]["hinge-answered-by"] == "remote"
+            back.set()
+            away.close()
+            scores, headers = ask(served.url, IMAGES[:2])
+            assert headers["hinge-answered-by"] == "local"
+            np.testing.assert_allclose(scores, LOCAL.many(IMAGES[:2]), atol=1e-4)
 
 
 def test_when_both_fail_the_error_is_the_protocols(edge: str) -> None:

@@ -88,6 +88,14 @@ def test_the_digest_changes_with_the_code_and_with_the_numbers_it_uses(using: Ca
     assert digest([using(1.0)]) in digests
 
 
+@pytest.mark.parametrize("using", [with_global, with_closure])
+def test_the_digest_changes_with_the_module(using: Callable[[float], Any]) -> None:
+    # What is on the disk names the modules of records: after a move it must be compiled, not looked up.
+    moved = using(1.0)
+    moved.__module__ = "elsewhere"
+    assert digest([moved]) != digest([using(1.0)])
+
+
 def test_the_digest_changes_with_a_function_inside() -> None:
     names = [
         getattr(loop(player, FUNCTIONS._replace(learns=learns), True), "__qualname__", "")

@@ -59,7 +59,10 @@ class ChatStandIn(Loopback):
 
     async def _answer(self, asked: dict[str, Any], connection: Connection) -> bool:
         """Whether the connection stays open."""
-        if self.behaviour in ("answer", "no logprobs", "cut"):
+        if self.behaviour == "refuse logprobs" and asked.get("logprobs"):
+            await connection.send(_response(400, {"error": {"message": "logprobs are not supported"}}))
+            return True
+        if self.behaviour in ("answer", "no logprobs", "refuse logprobs", "cut"):
             if asked.get("stream"):
                 return await self._stream(connection)
             await connection.send(_response(200, self._completion(asked)))

@@ -40,7 +40,8 @@ METRICS = {
     "hinge_offloads_total": "samples offloaded: answered by the remote, or fallen back",
     "hinge_fallbacks_total{kind}": f"samples answered locally as the remote failed, by kind: {', '.join(KINDS)}",
     "hinge_local_failures_total": "requests to a gateway that the remote alone answered, as the local model failed",
-    "hinge_agreements_total": "answers of the remote in which local agreed",
+    "hinge_compared_total": "answers of the remote that could be compared with the local ones",
+    "hinge_agreements_total": "those of them in which local agreed",
     "hinge_offload_cost_total": "what asking has cost, whether or not an answer came, in wrong answers",
     "hinge_labelled_total": "answers whose true label was told",
     "hinge_right_total": "those of them that were right",
@@ -108,6 +109,7 @@ class DeviceCollector(Collector):
             "hinge_offloads_total": status.answered_by_remote + sum(status.fell_back.values()),
             "hinge_fallbacks_total{kind}": dict.fromkeys(KINDS, 0) | status.fell_back,
             "hinge_local_failures_total": status.local_failed,
+            "hinge_compared_total": status.compared,
             "hinge_agreements_total": status.agreed,
             "hinge_offload_cost_total": status.offload_cost,
             "hinge_labelled_total": status.labelled,
@@ -173,7 +175,6 @@ class LoopbackServer(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer one client, and free its place."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -232,5 +233,4 @@ class MetricsServer(LoopbackServer):
         self.url = f"http://{HOST}:{self.server_port}/metrics"
 
     def document(self, path: str) -> tuple[str, bytes]:
-        """All figures, whatever the path."""
         return CONTENT_TYPE_LATEST, generate_latest(self.registry)

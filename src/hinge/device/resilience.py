@@ -120,11 +120,12 @@ class Situation(NamedTuple):
     on_trust: int  # attempts begun since the last success
     admits: bool  # whether an attempt would be admitted now
     seconds: float  # until the next probe, if open; since the probe began, if probing
+    name: str  # of whom the breaker watches
 
     def __str__(self) -> str:
         if self.state == "closed":
             return self._closed()
-        failed = f"The remote has failed {_times(self.failed)}"
+        failed = f"The {self.name} has failed {_times(self.failed)}"
         if self.admits:
             return f"{failed}; the next sample tries it."
         if self.state == "probing":
@@ -133,18 +134,19 @@ class Situation(NamedTuple):
 
     def _closed(self) -> str:
         if not self.admits:
-            return f"{self.on_trust} attempts were made since the remote last answered; the next waits for an outcome."
+            since = f"since the {self.name} last answered"
+            return f"{self.on_trust} attempts were made {since}; the next waits for an outcome."
         if self.failed == 0:
-            return "The remote may be asked; no attempt has failed since it last answered."
+            return f"The {self.name} may be asked; no attempt has failed since it last answered."
         failed = f"it has failed {_times(self.failed)} in a row and is left alone after {self.failures}"
-        return f"The remote may be asked; {failed}."
+        return f"The {self.name} may be asked; {failed}."
 
 
 class Breaker:
     """Decides whether the remote may be asked, from how the last attempts went. Thread-safe.
 
     `at_once`: how many attempts may begin without a success since; None: as many as `failures`. Raise it where more
-    samples than that are offloaded at the same instant, and an outage may cost as many.
+    samples than that are offloaded at the same instant, and an outage may cost as many. `name`: who is asked, in words.
 
     >>> breaker = Breaker(failures=5, interval_s=10)
     >>> for second in range(5):
@@ -162,10 +164,13 @@ class Breaker:
     ('closed', 6, 2)
     """
 
-    def __init__(self, failures: int = 5, interval_s: float = 10.0, at_once: int | None = None) -> None:
+    def __init__(
+        self, failures: int = 5, interval_s: float = 10.0, at_once: int | None = None, name: str = "remote"
+    ) -> None:
         self.failures = whole("Breaker", "failures", failures, 1)
         self.interval_s = positive("Breaker", "interval_s", interval_s)
         self.at_once = self.failures if at_once is None else whole("Breaker", "at_once", at_once, self.failures)
+        self._name = name
         self._counted = dict.fromkeys(Counts.__slots__, 0)
         self.after_fork()
         renew_after_fork(self)
@@ -179,7 +184,7 @@ class Breaker:
         self._probe: Attempt | None = None
         self._last_began = -math.inf
         self._next_probe = math.inf
-        self._failed_in_a_row = 0
+        self.failed_in_a_row = 0  # attempts, since the last success
         self._on_trust = 0  # begun since the last success, without those released
         self._last_trusted = self._counted["attempts"]  # the number of the last attempt before that success
 
@@ -194,7 +199,8 @@ class Breaker:
             self._counted["refused"] += 1
             probe = self._probe
             state, seconds = ("open", self._next_probe - now) if probe is None else ("probing", now - probe.began)
-            return _new(Situation, (state, self.failures, self._failed_in_a_row, self._on_trust, False, seconds))
+            failed = self.failures, self.failed_in_a_row, self._on_trust
+            return _new(Situation, (state, *failed, False, seconds, self._name))
 
     def begin(self, now: float) -> Attempt | None:
         """Permission to ask the remote, or None. Report the outcome by `succeeded`, `failed` or `released`."""
@@ -219,7 +225,7 @@ class Breaker:
             if self._ends(attempt, now, "succeeded"):
                 if attempt.probe:
                     self.opened_at, self._probe, self._epoch = None, None, self._epoch + 1
-                self._failed_in_a_row = self._on_trust = 0
+                self.failed_in_a_row = self._on_trust = 0
                 self._last_trusted = self._counted["attempts"]
 
     def failed(self, attempt: Attempt, now: float) -> None:
@@ -247,11 +253,6 @@ class Breaker:
             return "open" if self._probe is None else "probing"
 
     @property
-    def failed_in_a_row(self) -> int:
-        """How many attempts have failed since the last success."""
-        return self._failed_in_a_row
-
-    @property
     def counts(self) -> Counts:
         """What became of all attempts, at one instant."""
         with self._lock:
@@ -267,18 +268,18 @@ class Breaker:
         return str(self.situation(now))
 
     def _situation(self, now: float) -> Situation:
-        failed = self.failures, self._failed_in_a_row, self._on_trust
+        failed = self.failures, self.failed_in_a_row, self._on_trust
         if self.opened_at is None:
-            return Situation("closed", *failed, self._allows(now), 0.0)
+            return Situation("closed", *failed, self._allows(now), 0.0, self._name)
         due = now >= self._next_probe  # also where a probe is in flight, which begin() then counts as failed
         if self._probe is None:
-            return Situation("open", *failed, due, max(0.0, self._next_probe - now))
-        return Situation("probing", *failed, due, max(0.0, now - self._probe.began))
+            return Situation("open", *failed, due, max(0.0, self._next_probe - now), self._name)
+        return Situation("probing", *failed, due, max(0.0, now - self._probe.began), self._name)
 
     def _allows(self, now: float) -> bool:
         if self.opened_at is not None:
             return self._probe is None and now >= self._next_probe
-        return self._on_trust < (self.failures if self._failed_in_a_row else self.at_once)
+        return self._on_trust < (self.failures if self.failed_in_a_row else self.at_once)
 
     def _ends(self, attempt: Attempt, now: float, outcome: str) -> bool:
         """Count the outcome, if it is the attempt's first; say whether it may move the breaker."""
@@ -303,10 +304,10 @@ class Breaker:
                 self._fail(oldest, now)
 
     def _fail(self, attempt: Attempt, now: float) -> None:
-        self._failed_in_a_row += 1
+        self.failed_in_a_row += 1
         if attempt.probe:
             self._probe = None  # when the next is due was settled when this one began
-        elif self._failed_in_a_row >= self.failures:
+        elif self.failed_in_a_row >= self.failures:
             self.opened_at, self._epoch = now, self._epoch + 1
             # Not from now: the remote may have been back since the last attempt began.
             self._next_probe = self._last_began + self.interval_s

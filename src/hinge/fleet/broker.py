@@ -69,12 +69,7 @@ class Broker:
     """
 
     def __init__(
-        self,
-        owner: str,
-        url: str,
-        password: str | None = None,
-        tls: ssl.SSLContext | None = None,
-        mqtt: str = "5",
+        self, owner: str, url: str, password: str | None = None, tls: ssl.SSLContext | None = None, mqtt: str = "5"
     ) -> None:
         if mqtt not in VERSIONS:
             raise InvalidValue(owner, "mqtt", f"must be {' or '.join(map(repr, VERSIONS))}, got {shown(mqtt)}")

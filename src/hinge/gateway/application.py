@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,7 +15,8 @@ from hinge.device.answer import Answer
 from hinge.device.async_device import AsyncDevice
 from hinge.device.metrics import DeviceCollector
 from hinge.device.reporter import Reporter
-from hinge.errors import RemoteFailed, printable
+from hinge.device.resilience import Breaker
+from hinge.errors import BreakerOpen, RemoteFailed, RemoteInvalid, RemoteLate, printable
 from hinge.gate import Gate
 from hinge.policies.policy import Policy
 from hinge.remotes import AsyncRemote
@@ -59,19 +61,17 @@ class GatedApp(App):
     """An application whose answers are a device's."""
 
     def __init__(
-        self,
-        server: Gateway,
-        services: Mapping[str, Any],
-        device: AsyncDevice,
-        *,
-        metrics: Metrics,
-        listener: Listener,
+        self, server: Gateway, services: Mapping[str, Any], device: AsyncDevice, *, metrics: Metrics, listener: Listener
     ) -> None:
         limits, log = server.limits, server.log
         super().__init__(
             services, server.token, server.insecure, limits=limits, metrics=metrics, log=log, listener=listener
         )
         self.device = device
+        known = device.breaker
+        at_once = max(known.failures, limits.requests)
+        self.local_breaker = Breaker(known.failures, known.interval_s, at_once, name="local model")
+        self._local_failure: RemoteFailed | None = None  # the last
         self._reporter = Reporter(device, None, NAME)
         metrics.registry.register(DeviceCollector(device))
 
@@ -91,6 +91,31 @@ class GatedApp(App):
         while True:
             await asyncio.sleep(REPORT_S)
             self._reports.put(NAME, await asyncio.to_thread(made), "127.0.0.1")
+
+    @contextmanager
+    def asking_local(self) -> Iterator[None]:
+        """Around a request to the local model, whose outcome moves its breaker; raises `BreakerOpen` if that is open.
+
+        So a model that is late, or works for nothing, does so for a few requests and not for each. What fails at once
+        does not count: to ask again costs nothing, and shows at once that the model is back.
+        """
+        attempt = self.local_breaker.begin(time.monotonic())
+        if attempt is None:
+            raise self.left_alone()
+        report = self.local_breaker.released  # also if the client has gone
+        try:
+            yield
+            report = self.local_breaker.succeeded
+        except (RemoteLate, RemoteInvalid) as failure:
+            self._local_failure, report = failure, self.local_breaker.failed
+            raise
+        finally:
+            report(attempt, time.monotonic())
+
+    def left_alone(self) -> BreakerOpen:
+        """Why the local model is not asked now."""
+        failure: BreakerOpen = BreakerOpen(self.local_breaker.situation(time.monotonic()), self._local_failure)
+        return failure
 
     async def until_gone(self, exchange: Exchange, work: Coroutine[Any, Any, T]) -> T:
         """Do the work of a request, which ends if the client hangs up, and with it that of the servers."""

@@ -4,7 +4,8 @@
        │                                        └─offload→ the remote's answer, or the local one if that fails
        └──everything else, streams included──→ the server of `otherwise`, or the other if that fails
 
-A local server that fails, or tells no log-probabilities, leaves the request to the remote, and nothing is learned.
+A local server that fails, or tells no log-probabilities, leaves the request to the remote, and nothing is learned. One
+that was late several times in a row is left alone for a while, and asked again only if the remote fails, too.
 
 Requests and answers are passed on as they are. Read is what a decision needs: whether an answer can be checked, its
 text, and the log-probabilities of its tokens.
@@ -13,6 +14,7 @@ text, and the log-probabilities of its tokens.
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -26,7 +28,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hinge._checks import shown
 from hinge.device.async_device import AsyncDevice
-from hinge.errors import InvalidMessage, RemoteError, RemoteFailed, RemoteInvalid, RemoteLate, RemoteRefused
+from hinge.errors import (
+    BreakerOpen,
+    InvalidMessage,
+    RemoteError,
+    RemoteFailed,
+    RemoteInvalid,
+    RemoteLate,
+    RemoteRefused,
+)
 from hinge.gate import Gate
 from hinge.gateway.application import NAME, START_S, GatedApp, Gateway, because
 from hinge.oip.messages import Message, decoded
@@ -167,6 +177,12 @@ class Completion:
         """Whether it was cut off before it was an answer; an option is one, however it ended."""
         return self.cut and not (task.options and task.confidence(self.text))
 
+    def lacks(self, task: ShortText) -> str:
+        """Why it is no answer such as the task compares; empty if it is one."""
+        if self.cut_by(task):
+            return "its answer is cut off (finish_reason: length)"
+        return "" if task.confidence(self.text) else f"no answer to such a question: {shown(self.text, 50)}"
+
     @property
     def output(self) -> Json:
         """What a task reads."""
@@ -188,6 +204,26 @@ class Completion:
         return msgspec.json.encode(answer)
 
 
+class _Models(Struct):
+    data: list[Json]
+
+
+_MODELS = msgspec.json.Decoder(_Models)
+
+
+def model_in(response: http.Response, name: str) -> bytes | None:
+    """The model of that name in a server's list of models, if it is there.
+
+    >>> model_in(http.Response(200, {}, b'{"data": [{"id": "small"}]}', 0), "small")
+    b'{"id":"small"}'
+    """
+    try:
+        listed = decoded(response.body, _MODELS, MAX_ANSWER_BYTES).data
+    except InvalidMessage as error:
+        raise RemoteInvalid(f"no list of models: {error}") from error
+    return next((msgspec.json.encode(model) for model in listed if model.get("id") == name), None)
+
+
 class Refused(RemoteRefused):
     """A server refuses the request: with which status, and how it says so in OpenAI's form."""
 
@@ -198,14 +234,14 @@ class Refused(RemoteRefused):
         self.body = error_body(response.status, "refused", str(self)) if named is None else response.body
 
 
-def error_body(status: int, code: str, problem: str) -> bytes:
+def error_body(status: int, code: str, problem: str, param: str | None = None) -> bytes:
     """An error in OpenAI's form.
 
     >>> error_body(404, "unknown", "there is nothing here")
     b'{"error":{"message":"there is nothing here","type":"invalid_request_error","param":null,"code":"unknown"}}'
     """
     kind = "invalid_request_error" if status < 500 else "server_error"
-    return msgspec.json.encode({"error": {"message": problem, "type": kind, "param": None, "code": code}})
+    return msgspec.json.encode({"error": {"message": problem, "type": kind, "param": param, "code": code}})
 
 
 def _admitted(response: http.Response) -> http.Response:
@@ -314,12 +350,11 @@ class _Remote:
     async def ask_async(self, samples: Sequence[Chat], deadline: Deadline) -> Reply:
         (chat,) = samples
         chat.remote = remote = await self._server.ask(chat.request, deadline)
-        local_is_cut, is_cut = chat.local.cut_by(self._task), remote.cut_by(self._task)
-        if is_cut and not local_is_cut:  # which says nothing about the next request
-            raise RemoteRefused("its answer is cut off (finish_reason: length)")
-        if not is_cut and not self._task.confidence(remote.text):
-            raise RemoteInvalid(f"no answer to such a question: {shown(remote.text, 50)}")
-        return Reply([remote.text], remote.response.bytes, compared=not (local_is_cut or is_cut))
+        lacks, local_lacks = remote.lacks(self._task), chat.local.lacks(self._task)
+        if lacks and not local_lacks:
+            # Cut off are answers to this request; what no task can read may be all that this remote has to say.
+            raise RemoteRefused(lacks) if remote.cut else RemoteInvalid(lacks)
+        return Reply([remote.text], remote.response.bytes, compared=not (lacks or chat.local.cut_by(self._task)))
 
     async def close_async(self) -> None:
         await self._server.close()
@@ -369,12 +404,14 @@ class ChatApp(GatedApp):
     operations: ClassVar[Sequence[Operation]] = (
         Operation("POST", "/v1/chat/completions", "chat", "Answer a chat", _JSON),
         Operation("GET", "/v1/models", "models", "The models of the server that answers", _JSON),
+        Operation("GET", "/v1/models/{model:path}", "models", "One of these models", _JSON),
         *(each for each in OPERATIONS if not each.path.startswith(_NOT_OURS)),
     )
 
     def __init__(self, gateway: ChatGateway, device: AsyncDevice, metrics: Metrics, listener: Listener) -> None:
         super().__init__(gateway, {}, device, metrics=metrics, listener=listener)
         self._gateway, self._servers = gateway, gateway.servers
+        self._refused = 0  # requests in a row that the local server refused, and the remote answered
 
     def error_body(self, refusal: Refusal) -> bytes:
         where = "; a gateway has /v1/chat/completions and /v1/models" if refusal.reason == "unknown" else ""
@@ -386,14 +423,21 @@ class ChatApp(GatedApp):
         await self._servers["local"].close()
 
     async def models(self, request: Request) -> Response:
-        """The models of the first server that tells them."""
-        failures: dict[Source, RemoteFailed] = {}
-        for name in self._gateway.order:
+        """The models of the first server that tells them, or the one of them that is named."""
+        order, failures = self._order()
+        model: str | None = request.path_params.get("model")
+        for name in order:
             try:
                 found = await self._servers[name].models(Deadline.after(self._gateway.deadline_s))
-                return _response(found.body, because(name, "asked first" if not failures else _told(failures)))
+                body = found.body if model is None else model_in(found, model)
             except RemoteFailed as failure:
                 failures[name] = failure
+                continue
+            headers = because(name, "asked first" if not failures else _told(failures))
+            if body is None:
+                problem = f"the model {shown(model)} does not exist; GET /v1/models lists those that do"
+                return _response(error_body(404, "model_not_found", problem, "model"), headers, 404)
+            return _response(body, headers)
         return _unanswered(request.scope["hinge.exchange"], failures)
 
     async def chat(self, request: Request) -> ASGIApp:
@@ -423,13 +467,15 @@ class ChatApp(GatedApp):
         failures = dict[Source, RemoteFailed]()
         local = None
         try:
-            local = await self._servers["local"].ask(with_logprobs(request), deadline.split(0.5))
-            if local.logprobs is None:
-                raise RemoteInvalid("it tells no log-probabilities")
-            try:
-                self._gateway.task.confidence(local.output)
-            except (TypeError, ValueError) as error:
-                raise RemoteInvalid(error) from None
+            with self.asking_local():
+                local = await self._servers["local"].ask(with_logprobs(request), deadline.split(0.5))
+                if local.logprobs is None:
+                    raise RemoteInvalid("it tells no log-probabilities, without which no answer is gated")
+                try:
+                    self._gateway.task.confidence(local.output)
+                except (TypeError, ValueError) as error:
+                    raise RemoteInvalid(error) from None
+            self._refused = 0
             return await self._decided(Chat(request, local), deadline)
         except RemoteFailed as failure:
             failures["local"] = failure
@@ -440,6 +486,11 @@ class ChatApp(GatedApp):
             return _response(remote.response.body, because("remote", f"Not gated: {_told(failures)}."))
         except RemoteFailed as failure:
             failures["remote"] = failure
+        if isinstance(failures["local"], RemoteRefused | BreakerOpen):  # it may be back, or take no log-probabilities
+            try:
+                local = await self._servers["local"].ask(request, deadline)
+            except RemoteFailed as failure:
+                failures["local"] = failure
         if local is not None:
             return _response(local.body(request), because("local", f"Not gated: {_told(failures)}."))
         return _unanswered(exchange, failures)
@@ -452,8 +503,18 @@ class ChatApp(GatedApp):
         return _response(chat.local.body(chat.request), headers)
 
     def _count(self, failure: RemoteFailed) -> None:
-        """The remote answered in place of the local server; one that refuses a request is not down."""
-        self.device.local_failed(1, None if isinstance(failure, RemoteRefused) else str(failure))
+        """The remote answered in place of the local server; one that refuses a request is not down, or not at once."""
+        refused = isinstance(failure, RemoteRefused)
+        self._refused = self._refused + 1 if refused else 0
+        few = refused and self._refused < self.local_breaker.failures
+        problem = f"it refused {self._refused} requests in a row, the last by: {failure}" if refused else str(failure)
+        self.device.local_failed(1, None if few else problem)
+
+    def _order(self) -> tuple[tuple[Source, ...], dict[Source, RemoteFailed]]:
+        """Whom to ask for what is not gated, one after the other, and why not the local server first, if that is so."""
+        if self._gateway.order[0] == "local" and self.local_breaker.refuse(time.monotonic()):
+            return ("remote", "local"), {"local": self.left_alone()}
+        return self._gateway.order, {}
 
     # -- everything else ----------------------------------------------------------------------------------------------
 
@@ -461,8 +522,8 @@ class ChatApp(GatedApp):
         self, request: Json, exchange: Exchange, reason: str, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """The answer of the first server that gives one, piece by piece as it comes."""
-        failures, begun = dict[Source, RemoteFailed](), False
-        for name in self._gateway.order:
+        (order, failures), begun = self._order(), False
+        for name in order:
             try:
                 connected = Deadline.after(self._gateway.deadline_s)
                 async with self._servers[name].stream(request, connected) as (head, pieces):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,16 @@ from starlette.types import Receive
 
 from hinge.confidence import class_scores
 from hinge.device.async_device import AsyncDevice
-from hinge.errors import InvalidMessage, InvalidModel, RemoteFailed, RemoteInvalid, RemoteLate, RemoteRefused
+from hinge.errors import (
+    BreakerOpen,
+    InvalidMessage,
+    InvalidModel,
+    RemoteError,
+    RemoteFailed,
+    RemoteInvalid,
+    RemoteLate,
+    RemoteRefused,
+)
 from hinge.gate import Gate
 from hinge.gateway.application import START_S, GatedApp, Gateway, because
 from hinge.oip.messages import InferenceRequest, Message, ModelMetadata, build_model_metadata
@@ -119,6 +129,8 @@ class _Asked:
             reply = await self._server.ask_async([row.inputs for row in rows_of(inputs)], self._deadline)
         except RemoteRefused as error:
             raise InvalidMessage(str(error)) from None
+        except RemoteLate as error:
+            raise Refusal(504, "late", str(error)) from None
         return _stacked([outputs for _, outputs in reply.labels])
 
 
@@ -221,21 +233,44 @@ class InferenceApp(GatedApp):
         if not rows:
             return await super()._run(near, exchange, request)
         try:
-            async with asyncio.timeout(half.left()):
-                local = await super()._run(near, exchange, request)
-            scores = class_scores(local[self._gateway.scores], len(rows))
-            for number, row in enumerate(rows):
-                row.scores, row.local = scores[number], {name: tensor[number] for name, tensor in local.items()}
+            with self.asking_local():
+                await self._ask_local(near, rows, exchange, request, half)
             deciding = self.device.infer_many(rows, together=True, deadline=deadline)
             answers = await self.until_gone(exchange, deciding)
-        except (Refusal, TimeoutError, ValueError) as error:  # ValueError: of scores that are none
-            if isinstance(error, Refusal) and error.status != 500:
+        except (RemoteFailed, ValueError) as error:  # ValueError: of scores that are none
+            failure = error if isinstance(error, RemoteFailed) else RemoteInvalid(error)
+        else:
+            exchange.notes = self.gated(answers)
+            pairs = list(zip(rows, answers, strict=True))
+            return _stacked([row.remote if answer.source == "remote" else row.local for row, answer in pairs])
+        try:
+            return await self._remote_alone(rows, f"the local model failed ({failure})", exchange, deadline)
+        except Refusal as refusal:
+            if isinstance(failure, BreakerOpen):  # it may be back
+                with suppress(RemoteFailed):
+                    await self._ask_local(near, rows, exchange, request, deadline)
+                    exchange.notes = because("local", f"Not gated: {refusal}.")
+                    return _stacked([row.local for row in rows])
+            raise
+
+    async def _ask_local(
+        self, near: Any, rows: list[Row], exchange: Exchange, request: InferenceRequest, deadline: Deadline
+    ) -> None:
+        """Give each row its local outputs and its scores; a model that fails raises `RemoteFailed`."""
+        try:
+            async with asyncio.timeout(deadline.left()):
+                local = await super()._run(near, exchange, request)
+            scores = class_scores(local[self._gateway.scores], len(rows))
+        except TimeoutError:
+            raise RemoteLate("no answer in time") from None
+        except ValueError as error:
+            raise RemoteInvalid(error) from None
+        except Refusal as error:
+            if error.status not in (500, 504):
                 raise
-            problem = "late" if isinstance(error, TimeoutError) else str(error)
-            return await self._remote_alone(rows, f"the local model failed ({problem})", exchange, deadline)
-        exchange.notes = self.gated(answers)
-        pairs = list(zip(rows, answers, strict=True))
-        return _stacked([row.remote if answer.source == "remote" else row.local for row, answer in pairs])
+            raise (RemoteError if error.status == 500 else RemoteLate)(error) from None
+        for number, row in enumerate(rows):
+            row.scores, row.local = scores[number], {name: tensor[number] for name, tensor in local.items()}
 
     async def _remote_alone(self, rows: list[Row], problem: str, exchange: Exchange, deadline: Deadline) -> Tensors:
         self._log.write("warning", "not gated", id=exchange.id.decode(), problem=problem)

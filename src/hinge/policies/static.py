@@ -6,12 +6,13 @@ on labelled history (`FittedPolicy`).
 
 import math
 from abc import abstractmethod
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from hinge._checks import real, whole
 from hinge.policies.expiry import FOREVER, ExpiryPolicy, has_expired
-from hinge.policies.policy import Policy, Wholes, made, signature, whole_column
+from hinge.policies.policy import Policy, Wholes, made, signature
 
 
 class FixedTable(NamedTuple):
@@ -30,13 +31,8 @@ class FixedPolicy(ExpiryPolicy):
     weighs_cost = False
 
     def _settle(self, accepted: Sequence[bool]) -> None:
-        table = FixedTable(whole_column(self.bins))
-        for bin, accept in enumerate(accepted):
-            table.expiry[bin] = FOREVER if accept else 0
-        self.start(table, has_expired, learn_nothing)
-
-    def _counts(self, bin: int) -> tuple[float, float] | None:
-        return None
+        expiry = array("q", [FOREVER if accept else 0 for accept in accepted])
+        self.start(FixedTable(expiry), has_expired, learn_nothing)
 
     def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:
         verb = "offloaded" if left == 0 else "accepted"

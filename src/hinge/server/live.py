@@ -77,6 +77,7 @@ class DeviceStatus(_Checked):
     breaker: Literal["closed", "open", "probing"]
     not_durable: Sentence | None
     alarms: Counts
+    compared: Count | None = None  # of these answers; older devices do not say
     alarm_times: Annotated[dict[Text, tuple[Positive, Positive | None]], Meta(max_length=16)] = field(
         default_factory=dict
     )  # Unix times of the device: since when, and until when if it is over

@@ -216,10 +216,13 @@ def _names(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def digest(functions: list[FunctionType]) -> str:
-    """Changes whenever the code of one of the functions does, or a number that one of them takes from outside."""
+    """Changes whenever the code of one of the functions does, or its module, or a number that it takes from outside.
+
+    The module, because what numba keeps names that of every record: one that has moved could not be read again.
+    """
     result = hashlib.sha256()
     for function in functions:
-        result.update(function.__qualname__.encode())
+        result.update(f"{function.__module__}.{function.__qualname__}".encode())
         result.update(marshal.dumps((_without_lines(function.__code__), repr(function.__defaults__))))
         for name, value in _names(function):
             if isinstance(value, int | float | tuple):

@@ -56,7 +56,7 @@ export function showTiles(place, report) {
   const { status, bins } = report;
   const offloads = offloadsOf(status), licensed = bins.filter((bin) => bin.licensed).length;
   const share = (part, all, words) => all ? `${percent(part / all)} ${words}` : "";
-  const agreed = share(status.agreed, status.answered_by_remote, "of remote's answers");
+  const agreed = share(status.agreed, status.compared ?? status.answered_by_remote, "of remote's answers");
   const each = status.samples ? `${cost(status.offload_cost / status.samples)} per sample` : "";
   const kinds = Object.entries(status.fell_back).map(([kind, times]) => `${kind} ${count(times)}`).join(", ");
   const tiles = [
