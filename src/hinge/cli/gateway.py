@@ -12,6 +12,7 @@ from hinge.cli.options import UsageError
 from hinge.cli.serve import ServerOptions, reachable
 from hinge.remotes.http import check_url, read_token
 from hinge.tasks import ShortText
+from hinge.tasks.text import Measure
 
 _DEADLINE_S = {"openai": 30.0, "oip": 1.0}
 
@@ -50,10 +51,11 @@ def command(
         ),
     ] = None,
     confidence: Annotated[
-        Literal["mean", "least", "margin"] | None,
+        Measure | None,
         typer.Option(
-            help="How sure an answer in text is: by the mean or the least probability of its tokens, or by the margin "
-            "of the first over the next likely one; without it by the mean."
+            help="How sure an answer in text is: by the product, the mean or the least of the probabilities of its "
+            "tokens, or by the margin of the first over the next likely one; without it by the product, of numbers and "
+            "JSON by the mean."
         ),
     ] = None,
     otherwise: Annotated[
@@ -106,7 +108,7 @@ def command(
     if protocol == "openai":
         check_url("--local", local)
         servers = ChatServer(local, local_model, key=keys[0]), ChatServer(remote, remote_model, key=keys[1], tls=tls)
-        text = task_of(task or "text", confidence or "mean")
+        text = task_of(task or "text", confidence)
         gateway: Gateway = ChatGateway(*servers, chosen, task=text, otherwise=otherwise or "local", **common)
     else:
         if task or confidence or otherwise:
@@ -130,12 +132,12 @@ def command(
     gateway.run(announce)
 
 
-def task_of(text: str, measure: Literal["mean", "least", "margin"]) -> ShortText:
+def task_of(text: str, measure: Measure | None = None) -> ShortText:
     """The task that the command line names.
 
-    >>> task_of("options:yes, no", "mean").answer(" Yes.")
+    >>> task_of("options:yes, no").answer(" Yes.")
     'yes'
-    >>> task_of("options:yes", "mean")
+    >>> task_of("options:yes")
     Traceback (most recent call last):
     hinge.cli.options.UsageError: --task options:yes: must name two options or more, such as 'options:yes,no'
     """
