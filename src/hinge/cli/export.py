@@ -11,7 +11,7 @@ from hinge._files import write_whole
 from hinge.cli import console, options
 from hinge.cli.options import UsageError
 from hinge.cli.state import state_in
-from hinge.embedded.export import export_c, export_table, export_thin
+from hinge.embedded import export_c, export_table, export_thin
 from hinge.embedded.twin import MOST_BINS, twin_of
 from hinge.errors import InvalidState
 from hinge.gate import policy_state
@@ -34,10 +34,10 @@ OffloadCost = Annotated[
 
 DEFAULTS: dict[str, Any] = {"policy": "hi-lcb-lite", "bins": 16, "offload_cost": "0.5"}
 
-command = typer.Typer(rich_markup_mode=None)
+export_command = typer.Typer(rich_markup_mode=None)
 
 
-@command.command("c")
+@export_command.command("c")
 def c_command(
     out: Out,
     policy: PolicyName = None,
@@ -63,7 +63,7 @@ def c_command(
     _write(lambda folder: export_c(twin, folder), out, replace, json)
 
 
-@command.command("table")
+@export_command.command("table")
 def table_command(out: Out, state: StateFile, replace: Replace = False, json: options.Json = False) -> None:
     """Write what a policy has learned as a table in C, for a device that does not learn.
 
@@ -75,7 +75,7 @@ def table_command(out: Out, state: StateFile, replace: Replace = False, json: op
     _write(lambda folder: export_table(policy, folder), out, replace, json)
 
 
-@command.command("thin")
+@export_command.command("thin")
 def thin_command(out: Out, bins: Bins = None, replace: Replace = False, json: options.Json = False) -> None:
     """Write a C library for a thin device, for which 'hinge serve --fleet' learns: it takes tables, and looks up.
 

@@ -175,7 +175,6 @@ class LoopbackServer(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer one client, and free its place."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -234,5 +233,4 @@ class MetricsServer(LoopbackServer):
         self.url = f"http://{HOST}:{self.server_port}/metrics"
 
     def document(self, path: str) -> tuple[str, bytes]:
-        """All figures, whatever the path."""
         return CONTENT_TYPE_LATEST, generate_latest(self.registry)

@@ -146,11 +146,7 @@ class Offloader:
                 self._cancel(offload)
 
     async def ask_async(
-        self,
-        remote: AsyncRemote,
-        samples: Sequence[Any],
-        judged: Sequence[Judged],
-        deadline: Deadline | None = None,
+        self, remote: AsyncRemote, samples: Sequence[Any], judged: Sequence[Judged], deadline: Deadline | None = None
     ) -> list[Answer]:
         """The same in an event loop; by an earlier deadline, if one is given."""
         began = time.monotonic()
@@ -314,7 +310,7 @@ class Offloader:
             cost = self._price.cost(latency_ms=latency_ms, bytes=bytes / samples, calls=offload.attempts / samples)
             return share("price", "cost", cost)
         except Exception as error:  # a price that fails must not cost the answer
-            self._status.not_priced(error)
+            self._status.alarm("the price of an offload cannot be told", f"{type(error).__name__}: {error}")
             return self._store.policy.offload_cost
 
 

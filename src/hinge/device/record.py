@@ -218,14 +218,12 @@ class _Kept:
         return lines
 
     def append(self, cases: Sequence[Case], rows: Sequence[Row]) -> None:
-        """Keep rows, from the first on."""
         lines = [row | {"digest": _digest(sample)} for (sample, _), row in zip(cases, rows, strict=True)]
         with self.path.open("a" if self._begun else "w", encoding="utf-8") as file:
             file.writelines(json.dumps(line) + "\n" for line in (lines if self._begun else [self._about, *lines]))
         self._begun = True
 
     def finish(self, trace: Trace) -> None:
-        """Write the trace, in place of what was kept."""
         write_trace(trace, self._out)
         self.path.unlink(missing_ok=True)
 

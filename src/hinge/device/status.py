@@ -11,7 +11,6 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from hinge._fork import renew_after_fork
-from hinge.costs import OffloadCost
 from hinge.device.resilience import Breaker, Counts
 from hinge.device.store import MemoryStore
 from hinge.errors import BreakerOpen, RemoteFailed
@@ -87,13 +86,13 @@ class StatusTracker:
             is_free = cost == 0.0 and self._cost == 0.0 and self._remote >= FIRST
         self._watch()
         if never_agreed:
-            self._alarm(
+            self.alarm(
                 "local never agreed with remote",
                 f"not in {self._compared} answers, though its confidences promised {self._promised:.0f}; "
                 "are the classes the same on both sides, in the same order (labels=), and the samples as each expects?",
             )
         if is_free and self._store.policy.offload_cost is None and self._store.policy.weighs_cost:
-            self._alarm(
+            self.alarm(
                 "offloads cost nothing",
                 f"the price was 0 in all {self._remote} answers, so everything will be offloaded; "
                 "does it charge for what this remote has? The bytes of a function are not known",
@@ -122,29 +121,13 @@ class StatusTracker:
         with self._lock:
             self._local_failed += samples
         if problem is not None:
-            self._alarm("the local model failed, and the remote answered in its place", problem)
+            self.alarm("the local model failed, and the remote answered in its place", problem)
 
     def labelled(self, right: float) -> None:
         """The true label of an answer was told."""
         with self._lock:
             self._labelled += 1
             self._right += right
-
-    def not_forecast(self, error: Exception) -> None:
-        """The price failed to say what an offload would cost, or said what cannot be."""
-        self._alarm("the offload cost cannot be forecast", str(error) or type(error).__name__)
-
-    def not_priced(self, error: Exception) -> None:
-        """The price failed to say what an offload has cost, or said what cannot be."""
-        self._alarm("the price of an offload cannot be told", f"{type(error).__name__}: {error}")
-
-    def priced_otherwise(self, offload_cost: float, price: OffloadCost) -> None:
-        """The policy knows one offload cost, and the device charges another."""
-        self._alarm(
-            "the policy decides by another cost than the device charges",
-            f"by its own offload_cost, {offload_cost:g}, and not by price, {type(price).__name__}; "
-            "leave one of them out: a policy without offload_cost learns what the price charges",
-        )
 
     def _watch(self) -> None:
         warning, changes, problem = self._store.warnings()
@@ -153,20 +136,20 @@ class StatusTracker:
             is_open = self._breaker.opened_at is not None
             turned, self._is_open = is_open != self._is_open, is_open
         if is_open:
-            self._alarm(_OPENED, str(self.last_failure), news=turned)
+            self.alarm(_OPENED, str(self.last_failure), news=turned)
         elif turned:
             log.warning("the remote answers again")
         self._warn(warning)
         if problem is not None:
-            self._alarm(_NOT_DURABLE, problem)
+            self.alarm(_NOT_DURABLE, problem)
         if changed:
-            self._alarm("the policy found the world changed, and forgot what no longer holds")
+            self.alarm("the policy found the world changed, and forgot what no longer holds")
 
     def _warn(self, warning: str | None) -> None:
         if warning is not None:
-            self._alarm(warning)
+            self.alarm(warning)
 
-    def _alarm(self, what: str, why: str | None = None, news: bool = False) -> None:
+    def alarm(self, what: str, why: str | None = None, news: bool = False) -> None:
         """Count and log it, once for as long as it comes back within `QUIET` samples; log it also if it is news."""
         now, sample = time.time(), self._store.policy.time
         with self._lock:

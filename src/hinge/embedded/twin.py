@@ -233,6 +233,15 @@ def rebuild_fixed_cost(table: FixedTable) -> None:
             table.expiry[bin] = latest
 
 
+def _started(twin: Any, monotone: bool) -> Constants:
+    """Let a policy go on in whole numbers; returns what they are computed with."""
+    known, learned = constants(twin.bins, twin.alpha, twin.offload_cost), twin.offload_cost is None
+    functions = (learn_fixed_monotone, rebuild_fixed_monotone) if monotone else (learn_fixed_lite, rebuild_fixed_lite)
+    functions = (learn_fixed_cost, rebuild_fixed_cost) if learned else functions
+    twin.start(_table(known, monotone, learned), offloads_fixed, *functions)
+    return known
+
+
 class LiteTwin(HILCBLite):
     """HI-LCB-lite as a microcontroller runs it.
 
@@ -247,12 +256,7 @@ class LiteTwin(HILCBLite):
 
     def __init__(self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None) -> None:
         super().__init__(bins, alpha, offload_cost)
-        self.constants = constants(bins, alpha, offload_cost)
-        table = _table(self.constants, monotone=False, learned=offload_cost is None)
-        if offload_cost is None:
-            self.start(table, offloads_fixed, learn_fixed_cost, rebuild_fixed_cost)
-        else:
-            self.start(table, offloads_fixed, learn_fixed_lite, rebuild_fixed_lite)
+        self.constants = _started(self, monotone=False)
 
     def expiry(self, bin: int) -> int:
         return _public(super().expiry(bin))
@@ -263,12 +267,7 @@ class MonotoneTwin(HILCB):
 
     def __init__(self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None) -> None:
         super().__init__(bins, alpha, offload_cost)
-        self.constants = constants(bins, alpha, offload_cost)
-        table = _table(self.constants, monotone=True, learned=offload_cost is None)
-        if offload_cost is None:
-            self.start(table, offloads_fixed, learn_fixed_cost, rebuild_fixed_cost)
-        else:
-            self.start(table, offloads_fixed, learn_fixed_monotone, rebuild_fixed_monotone)
+        self.constants = _started(self, monotone=True)
 
     def expiry(self, bin: int) -> int:
         return _public(super().expiry(bin))

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hinge._files import write_csv
 from hinge._html import Curve, Panel
@@ -117,10 +116,7 @@ class Lab:
 
     def by_alpha(self, trace: str, alpha: float) -> Results:
         """HI-LCB and HI-LCB-lite at another exploration parameter."""
-        policies: dict[str, Policy] = {
-            "HI-LCB": HILCB(16, alpha, COST),
-            "HI-LCB-lite": HILCBLite(16, alpha, COST),
-        }
+        policies: dict[str, Policy] = {"HI-LCB": HILCB(16, alpha, COST), "HI-LCB-lite": HILCBLite(16, alpha, COST)}
         return self._run(("alpha", trace, alpha), policies, self.source(trace))
 
     def long(self, trace: str) -> Results:
@@ -170,12 +166,6 @@ def paper_policies(bins: int, cost: float | None, horizon: int) -> dict[str, Pol
     }
 
 
-def mean_and_half(values: NDArray[np.float64]) -> tuple[list[float], list[float]]:
-    """Mean over runs and half-width of its 95 % interval, at each checkpoint."""
-    pairs = [interval(values[:, position]) for position in range(values.shape[1])]
-    return [mean for mean, _ in pairs], [half for _, half in pairs]
-
-
 TIMED = 50_000  # samples of a run that is timed
 
 
@@ -193,7 +183,7 @@ def over_time(results: Results, figure: str) -> list[Curve]:
     """A curve for each policy: the mean over runs at every checkpoint."""
     curves = []
     for name, record in results.items():
-        mean, half = mean_and_half(getattr(record, figure))
+        mean, half = zip(*map(interval, getattr(record, figure).T), strict=True)
         curves.append(Curve(name, record.times.tolist(), mean, half))
     return curves
 
@@ -203,8 +193,8 @@ def over(xs: tuple[float, ...], find: Callable[[float], Results], figure: str) -
     found = [find(x) for x in xs]
     curves = []
     for name in found[0]:
-        pairs = [interval(getattr(results[name], figure)[:, -1]) for results in found]
-        curves.append(Curve(name, list(xs), [mean for mean, _ in pairs], [half for _, half in pairs]))
+        mean, half = zip(*(interval(getattr(results[name], figure)[:, -1]) for results in found), strict=True)
+        curves.append(Curve(name, xs, mean, half))
     return curves
 
 
@@ -327,13 +317,9 @@ def adversaries(lab: Lab) -> Figure:
     source = lab.source(PAPER_TRACES["CIFAR-10"])
     setting = (np.maximum.accumulate(source.agreement), FixedCosts(COST), np.maximum(source.weights, 1e-4))
     policies: dict[str, Policy] = {"HI-LCB": HILCB(16, ALPHA, COST), "HI-LCB-lite": HILCBLite(16, ALPHA, COST)}
+    orders = {"sorted up": sorted_up, "sorted down": sorted_down, "rare bins first": rare_first, "blocks of 50": blocks}
     panels = []
-    for name, make in {
-        "sorted up": sorted_up,
-        "sorted down": sorted_down,
-        "rare bins first": rare_first,
-        "blocks of 50": blocks,
-    }.items():
+    for name, make in orders.items():
         results = lab.on(name, make(*setting), policies)
         panels.append(Panel(name, "time", "regret", over_time(results, "regret")))
     adaptive = []

@@ -61,12 +61,10 @@ class ShortText:
         self._options = {normalised(option): option for option in options or ()}
 
     def answer(self, output: Any) -> str:
-        """The text, or the option that it is."""
         text = text_of("ShortText", output, MAX_LENGTH)
         return self._options.get(normalised(text), text)
 
     def confidence(self, output: Any) -> float:
-        """How likely the tokens are; 0 where they are no answer."""
         text, cut = text_of("ShortText", output, MAX_LENGTH), isinstance(output, dict) and bool(output.get("cut"))
         if self._read(text) is None or (normalised(text) not in self._options if self._options else cut):
             return 0.0
@@ -166,18 +164,15 @@ class Transcription:
         self.commands = None if commands is None else {" ".join(words(each)) for each in commands}
 
     def answer(self, output: Any) -> str:
-        """The text."""
         return text_of("Transcription", output)
 
     def confidence(self, output: Any) -> float:
-        """How likely the tokens are; 0 where there is no word, or no command."""
         heard = " ".join(words(self.answer(output)))
         if not heard or (self.commands is not None and heard not in self.commands):
             return 0.0
         return sureness("Transcription", output)
 
     def agreement(self, local: str, remote: str) -> float:
-        """1 - WER, or 1 where both are the same command."""
         if self.commands is not None:
             return float(words(local) == words(remote))
         return 1.0 - error_rate(words(local), words(remote))
@@ -231,13 +226,10 @@ class OCR:
     """
 
     def answer(self, output: Any) -> str:
-        """The text."""
         return text_of("OCR", output)
 
     def confidence(self, output: Any) -> float:
-        """The mean score of the characters; 0 where there is none."""
         return sureness("OCR", output) if self.answer(output).strip() else 0.0
 
     def agreement(self, local: str, remote: str) -> float:
-        """1 - CER."""
         return 1.0 - error_rate(" ".join(local.split()), " ".join(remote.split()))
