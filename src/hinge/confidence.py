@@ -222,7 +222,8 @@ def softmax_temperature(measure: ConfidenceMeasure) -> float | None:
 def measure_state(measure: ConfidenceMeasure) -> dict[str, Any]:
     """What a saved gate says about its measure: a built-in one by name and parameters, any other by its place.
 
-    Two lambdas in one place cannot be told apart; the arguments of a `partial` and an object's own `repr` can.
+    Two lambdas in one place cannot be told apart; the arguments of a `partial`, an object's own `repr` and the
+    `measure` of a task can.
 
     >>> measure_state(temperature(1.5)(margin))
     {'name': 'temperature', 'value': 1.5, 'measure': {'name': 'margin'}}
@@ -243,6 +244,8 @@ def measure_state(measure: ConfidenceMeasure) -> dict[str, Any]:
         settings.append(f"{measure.args!r} {measure.keywords!r}")
         measure = measure.func
     named: Any = measure
+    if isinstance(own := getattr(getattr(measure, "__self__", None), "measure", None), str):
+        settings.append(own)
     if not hasattr(measure, "__qualname__"):
         named = type(measure)
         if named.__repr__ is not object.__repr__:  # which has no more than the object's address
@@ -329,8 +332,8 @@ def _slope(shifted: Floats, right: Floats, inverse: float) -> tuple[float, float
 def fit_logistic(scores: ArrayLike, agreed: ArrayLike) -> LogisticWeights:
     """Intercept, top1 and top2 for `logistic`, fitted to which local answers agreed with the remote's.
 
-    With x = intercept + top1 * p_1 + top2 * p_2 minimises `sum_t log(1 + exp(x_t)) - agreed_t x_t` plus `RIDGE / 2`
-    times the sum of the squared weights, which keeps them finite where a line parts the samples, by Newton's method.
+    With x = intercept + top1 * p_1 + top2 * p_2 minimises `sum_t log(1 + exp(x_t)) - agreed_t x_t`, and a penalty that
+    keeps the weights finite where a line parts the samples (`fitted_weights`).
 
     >>> scores = [[4.0, 0.0, 0.0], [3.0, 0.0, 1.0], [1.0, 0.5, 0.0], [0.2, 0.0, 0.1]]
     >>> measure = logistic(*fit_logistic(scores, [True, True, False, False]))
@@ -340,23 +343,32 @@ def fit_logistic(scores: ArrayLike, agreed: ArrayLike) -> LogisticWeights:
     first, second = _top_two("fit_logistic", _checked("fit_logistic", scores, dims=(2,)))
     features = np.column_stack([np.ones_like(first), first, second])
     target = _checked_column("fit_logistic", "agreed", agreed, len(features), 1, "bfiu").astype(np.float64)
-    weights = np.zeros(3)
+    intercept, top1, top2 = fitted_weights(features, np.ones(len(features)), target).tolist()
+    return intercept, top1, top2
+
+
+def fitted_weights(features: Floats, samples: Floats, agreements: Floats) -> Floats:
+    """The weights of features whose logistic function is the chance to agree; a row stands for so many samples.
+
+    Minimises `sum n log(1 + exp(x)) - a x` plus `RIDGE / 2` times the sum of the squared weights, by Newton's method.
+    """
+    weights = np.zeros(features.shape[1])
 
     def objective(weights: Floats) -> float:
         x = features @ weights
-        return float((np.logaddexp(0, x) - target * x).sum() + RIDGE / 2 * weights @ weights)
+        return float((samples * np.logaddexp(0, x) - agreements * x).sum() + RIDGE / 2 * weights @ weights)
 
     for _ in range(100):
         chance = _sigma(features @ weights)
-        gradient = features.T @ (chance - target) + RIDGE * weights
-        hessian = (features.T * (chance * (1 - chance))) @ features + RIDGE * np.eye(3)
+        gradient = features.T @ (samples * chance - agreements) + RIDGE * weights
+        hessian = (features.T * (samples * chance * (1 - chance))) @ features + RIDGE * np.eye(len(weights))
         step = np.linalg.solve(hessian, gradient)
         while objective(weights - step) > objective(weights) and np.abs(step).max() > 1e-10:
             step /= 2
         weights -= step
         if np.abs(step).max() <= 1e-10 * (1 + np.abs(weights).max()):
             break
-    return float(weights[0]), float(weights[1]), float(weights[2])
+    return weights
 
 
 def _confidence(values: Floats) -> Any:
