@@ -185,11 +185,10 @@ class StatusTracker:
                 not_durable=self._store.problem,
                 alarms=dict(self._alarms),
                 alarm_reasons=dict(self._alarm_reasons),
-                alarm_times={what: (seen[0], self._over(what, seen)) for what, seen in self._alarm_seen.items()},
+                alarm_times={what: (seen[0], self._over(what, *seen[1:])) for what, seen in self._alarm_seen.items()},
                 fleet=None if self._fleet is None else self._fleet.membership,
             )
 
-    def _over(self, what: str, seen: tuple[float, float, int]) -> float | None:
-        _, last, sample = seen
+    def _over(self, what: str, last: float, sample: int) -> float | None:
         lasts = {_OPENED: self._breaker.opened_at is not None, _NOT_DURABLE: self._store.problem is not None}
         return None if lasts.get(what, self._store.policy.time - sample < QUIET) else last
