@@ -222,7 +222,8 @@ def softmax_temperature(measure: ConfidenceMeasure) -> float | None:
 def measure_state(measure: ConfidenceMeasure) -> dict[str, Any]:
     """What a saved gate says about its measure: a built-in one by name and parameters, any other by its place.
 
-    Two lambdas in one place cannot be told apart; the arguments of a `partial` and an object's own `repr` can.
+    Two lambdas in one place cannot be told apart; the arguments of a `partial`, an object's own `repr` and the
+    `measure` of a task can.
 
     >>> measure_state(temperature(1.5)(margin))
     {'name': 'temperature', 'value': 1.5, 'measure': {'name': 'margin'}}
@@ -243,6 +244,8 @@ def measure_state(measure: ConfidenceMeasure) -> dict[str, Any]:
         settings.append(f"{measure.args!r} {measure.keywords!r}")
         measure = measure.func
     named: Any = measure
+    if isinstance(own := getattr(getattr(measure, "__self__", None), "measure", None), str):
+        settings.append(own)
     if not hasattr(measure, "__qualname__"):
         named = type(measure)
         if named.__repr__ is not object.__repr__:  # which has no more than the object's address

@@ -275,6 +275,10 @@ def test_a_local_server_that_refuses_all_requests_is_an_alarm(
         for _ in range(3):
             client.chat()
         assert alarms(served) == {LOCAL_FAILED: 1}
+        with urlopen(f"{served.url}/hinge/events", timeout=WAIT_S) as events:
+            report = next(line.decode() for line in events if b'"alarm_reasons":{"' in line)
+        status = "HTTP 400, the prompt is too long" if refusal == "refuse" else "HTTP 404"
+        assert f'"{LOCAL_FAILED}":"it refuses one request after the other, now by {status}"' in report
 
 
 def test_a_local_server_that_refuses_log_probabilities_answers_without_where_the_remote_is_dead(

@@ -266,7 +266,7 @@ def interruptible() -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def end_interrupted(what: str) -> None:
+def end_interrupted(what: str = "this is what was done.", code: int = INTERRUPTED) -> None:
     """Say that the results are those of a part of the work, and exit."""
     note(f"Interrupted: {what}")
-    raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(code)

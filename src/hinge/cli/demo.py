@@ -19,7 +19,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
-import typer
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -136,8 +135,7 @@ def _print_end(outcome: Outcome, out: Path, stopped_by: int | None, json: bool) 
     elif outcome.figures.samples:
         print_outcome(outcome)
     if stopped_by is not None:
-        console.note("Interrupted: this is what was done. No report was written.")
-        raise typer.Exit(128 + stopped_by)
+        console.end_interrupted("this is what was done. No report was written.", 128 + stopped_by)
     if not json:
         console.say(f"Look at {out}")
 

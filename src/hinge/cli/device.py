@@ -10,8 +10,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
-import typer
-
 from hinge.cli import console, options
 from hinge.cli.device_models import Fit, ModelOptions, set_up
 from hinge.cli.device_samples import Case
@@ -177,8 +175,7 @@ class Run:
         if self._misfit is not None:
             raise self._misfit
         if stopped_by is not None:
-            console.note("Interrupted: this is what was done.")
-            raise typer.Exit(128 + stopped_by)
+            console.end_interrupted(code=128 + stopped_by)
 
 
 def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:

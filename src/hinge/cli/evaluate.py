@@ -417,10 +417,15 @@ def list_command(
 
     Example: hinge list traces
     """
-    kinds = {"policies": _policies, "traces": _traces}
-    if what and what not in kinds:
-        raise UnknownName(f"there is no list of {what!r}{did_you_mean(what, kinds)}")
-    found = {kind: kinds[kind]() for kind in ([what] if what else kinds)}
+    if what not in ("", "policies", "traces"):
+        raise UnknownName(f"there is no list of {what!r}{did_you_mean(what, ['policies', 'traces'])}")
+    found: dict[str, list[dict[str, Any]]] = {}
+    if what != "traces":
+        kinds = {name: policy_class(name).__doc__ or "" for name in policy_names()}
+        found["policies"] = [{"name": name, "what": about.split("\n")[0]} for name, about in kinds.items()]
+    if what != "policies":
+        traces = map(load_trace, trace_names())
+        found["traces"] = [{"name": each.name, "samples": len(each), "about": dict(each.about)} for each in traces]
     if json:
         console.print_json(found)
         return
@@ -433,12 +438,3 @@ def list_command(
         console.say(f"{trace['name']}: {console.counted(trace['samples'], 'sample')}", style="bold")
         for key, value in trace["about"].items():
             console.out.print(Padding(f"{key}: {value}", (0, 0, 0, 4)), highlight=False, markup=False)
-
-
-def _policies() -> list[dict[str, Any]]:
-    return [{"name": name, "what": (policy_class(name).__doc__ or "").split("\n")[0]} for name in policy_names()]
-
-
-def _traces() -> list[dict[str, Any]]:
-    traces = [load_trace(name) for name in trace_names()]
-    return [{"name": trace.name, "samples": len(trace), "about": dict(trace.about)} for trace in traces]

@@ -9,7 +9,7 @@ import typer
 
 from hinge._files import write_whole
 from hinge.cli import console, options
-from hinge.cli.options import UsageError
+from hinge.cli.options import UsageError, option
 from hinge.cli.state import state_in
 from hinge.embedded import export_c, export_table, export_thin
 from hinge.embedded.twin import MOST_BINS, twin_of
@@ -19,18 +19,8 @@ from hinge.policies import ExpiryPolicy, Policy, Sentinel, build, restore
 
 Out = Annotated[Path, typer.Option(help="The folder to write to.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace files of the same names that have another content.")]
-StateFile = Annotated[Path, typer.Option("--state", help="A folder of states, or a file by 'hinge state export'.")]
-Start = Annotated[
-    Path | None,
-    typer.Option("--state", help="In place of parameters: start from what this folder or exported file knows."),
-]
-PolicyName = Annotated[
-    str | None, typer.Option("--policy", help="'hi-lcb-lite' (the default), 'hi-lcb' or 'sentinel'.")
-]
+StateFile = Annotated[Path, typer.Option(help="A folder of states, or a file by 'hinge state export'.")]
 Bins = Annotated[int | None, typer.Option(min=1, help="How many bins confidences are sorted into; without it 16.")]
-OffloadCost = Annotated[
-    str | None, typer.Option(help="What an offload costs, from 0 to 1, or 'learned'; without it 0.5.")
-]
 
 DEFAULTS: dict[str, Any] = {"policy": "hi-lcb-lite", "bins": 16, "offload_cost": "0.5"}
 
@@ -38,13 +28,14 @@ export_command = typer.Typer(rich_markup_mode=None)
 
 
 @export_command.command("c")
+@options.grouped
 def c_command(
     out: Out,
-    policy: PolicyName = None,
+    policy: str | None = option("'hi-lcb-lite' (the default), 'hi-lcb' or 'sentinel'."),
     bins: Bins = None,
     alpha: options.Alpha = None,
-    offload_cost: OffloadCost = None,
-    state: Start = None,
+    offload_cost: str | None = option("What an offload costs, from 0 to 1, or 'learned'; without it 0.5."),
+    state: Path | None = option("In place of parameters: start from what this folder or exported file knows."),
     replace: Replace = False,
     json: options.Json = False,
 ) -> None:

@@ -12,7 +12,6 @@ from threading import Event, Thread
 from typing import Any, Self
 
 import numpy as np
-import typer
 from amqtt.broker import Broker as Amqtt
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -309,8 +308,7 @@ def run(samples: int, seed: int, json: bool) -> None:
         for sentence in show.sentences():
             console.say(sentence)
     if signals.stopped_by is not None:
-        console.note("Interrupted: this is what was done.")
-        raise typer.Exit(128 + signals.stopped_by)
+        console.end_interrupted(code=128 + signals.stopped_by)
 
 
 def _start(members: Sequence[Member], url: str) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from rich import box
@@ -17,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 import hinge
-from hinge.device.metrics import HOST, LoopbackServer, families
+from hinge.device.metrics import LoopbackServer, families
 from hinge.errors import printable
 from hinge.fleet.hub import VERDICTS, Hub, Seen, View
 
@@ -121,32 +120,22 @@ _FILES = {
 }
 
 
-class HubServer(LoopbackServer):
+class HubServer(LoopbackServer, Collector):
     """Serves the page of a hub, what it shows as JSON, and the metrics."""
 
     def __init__(self, hub: Hub, port: int) -> None:
         self._hub = hub
-        self._registry = CollectorRegistry()
-        self._registry.register(HubCollector(hub))
-        super().__init__(port)
-        self.url = f"http://{HOST}:{self.server_port}"
+        super().__init__(port, self)
 
     def document(self, path: str) -> tuple[str, bytes] | None:
         if path == "/fleet.json":
             return "application/json", msgspec.json.encode(self._hub.view)
         if path == "/metrics":
-            return CONTENT_TYPE_LATEST, generate_latest(self._registry)
+            return super().document(path)
         if path not in _FILES:
             return None
         kind, file = _FILES[path]
         return kind, file.read_bytes()
-
-
-class HubCollector(Collector):
-    """The figures of a hub for Prometheus."""
-
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
 
     def collect(self) -> Iterator[Metric]:
         view = self._hub.view

@@ -8,6 +8,7 @@ from hinge.cli import console, options
 from hinge.cli.options import Certificates, FleetOptions, GateOptions, UsageError, argument, option
 from hinge.remotes.http import check_url, read_token
 from hinge.tasks import ShortText
+from hinge.tasks.text import Measure
 
 _DEADLINE_S = {"openai": 30.0, "oip": 1.0}
 WATCH_S = 2.0
@@ -132,9 +133,10 @@ def gateway_command(
         "What the answers in text are, of which the gate decides: 'options:A,B,C', 'number', 'json' (requests "
         "with a response_format), or 'text' (requests with max_tokens of 64 at most), which it is without it."
     ),
-    confidence: Literal["mean", "least", "margin"] | None = option(
-        "How sure an answer in text is: by the mean or the least probability of its tokens, or by the margin "
-        "of the first over the next likely one; without it by the mean."
+    confidence: Measure | None = option(
+        "How sure an answer in text is: by the product, the mean or the least of the probabilities of its tokens, or "
+        "by the margin of the first over the next likely one; without it by the product, of numbers and JSON by the "
+        "mean."
     ),
     otherwise: Literal["local", "remote"] | None = option(
         "Who answers chats that cannot be gated: streams, tools, images, several or long answers; without it "
@@ -180,7 +182,7 @@ def gateway_command(
     if protocol == "openai":
         check_url("--local", local)
         servers = ChatServer(local, local_model, key=keys[0]), ChatServer(remote, remote_model, key=keys[1], tls=tls)
-        text = task_of(task or "text", confidence or "mean")
+        text = task_of(task or "text", confidence)
         gateway: Gateway = ChatGateway(*servers, chosen, task=text, otherwise=otherwise or "local", **common)
     else:
         if task or confidence or otherwise:
@@ -204,12 +206,12 @@ def gateway_command(
     gateway.run(announce)
 
 
-def task_of(text: str, measure: Literal["mean", "least", "margin"]) -> ShortText:
+def task_of(text: str, measure: Measure | None = None) -> ShortText:
     """The task that the command line names.
 
-    >>> task_of("options:yes, no", "mean").answer(" Yes.")
-    'yes'
-    >>> task_of("options:yes", "mean")
+    >>> task_of("options:yes, no").answer(" Yes."), task_of("text").measure, task_of("number").measure
+    ('yes', 'product', 'mean')
+    >>> task_of("options:yes")
     Traceback (most recent call last):
     hinge.cli.options.UsageError: --task options:yes: must name two options or more, such as 'options:yes,no'
     """

@@ -146,7 +146,7 @@ class DeviceCollector(Collector):
 
 
 class LoopbackServer(ThreadingHTTPServer):
-    """Serves documents on this machine's own address while a `with` block runs.
+    """Serves the figures of a collector on this machine's own address, while a `with` block runs.
 
     Pages of other sites, which reach it by a name of theirs for this address, are refused by the `Host` they send.
     """
@@ -154,14 +154,16 @@ class LoopbackServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = AT_ONCE
 
-    def __init__(self, port: int) -> None:
-        self._free = BoundedSemaphore(AT_ONCE)
+    def __init__(self, port: int, collector: Collector) -> None:
+        self._free, self._registry = BoundedSemaphore(AT_ONCE), CollectorRegistry()
+        self._registry.register(collector)
         super().__init__((HOST, port), _Request)
+        self.url = f"http://{HOST}:{self.server_port}"
         self._thread = Thread(target=self.serve_forever, args=(0.1,), name="hinge-http", daemon=True)
 
     def document(self, path: str) -> tuple[str, bytes] | None:
-        """The type and the content of what is there, if anything is."""
-        raise NotImplementedError
+        """The type and the content of what is there, if anything is: here the figures, whatever the path."""
+        return CONTENT_TYPE_LATEST, generate_latest(self._registry)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread, if one is free; clients beyond that are hung up on."""
@@ -227,10 +229,5 @@ class MetricsServer(LoopbackServer):
     """Serves a device's figures."""
 
     def __init__(self, device: BaseDevice, port: int) -> None:
-        self.registry = CollectorRegistry()
-        self.registry.register(DeviceCollector(device))
-        super().__init__(port)
-        self.url = f"http://{HOST}:{self.server_port}/metrics"
-
-    def document(self, path: str) -> tuple[str, bytes]:
-        return CONTENT_TYPE_LATEST, generate_latest(self.registry)
+        super().__init__(port, DeviceCollector(device))
+        self.url += "/metrics"

@@ -238,7 +238,18 @@ def _started(twin: Any, monotone: bool) -> Constants:
     known, learned = constants(twin.bins, twin.alpha, twin.offload_cost), twin.offload_cost is None
     functions = (learn_fixed_monotone, rebuild_fixed_monotone) if monotone else (learn_fixed_lite, rebuild_fixed_lite)
     functions = (learn_fixed_cost, rebuild_fixed_cost) if learned else functions
-    twin.start(_table(known, monotone, learned), offloads_fixed, *functions)
+    table = FixedTable(
+        offloads=whole_column(known.bins),
+        agreements=whole_column(known.bins),
+        costs=whole_column(2 if learned else 0),
+        expiry=whole_column(known.bins),
+        own=whole_column(known.bins if monotone and not learned else 0),
+        monotone=monotone,
+        threshold=known.threshold,
+        rate=known.rate,
+        shift=known.shift,
+    )
+    twin.start(table, offloads_fixed, *functions)
     return known
 
 
@@ -406,18 +417,3 @@ def _whole_counts(offloads: float, total: float) -> tuple[int, int]:
 
 def _public(expiry: int) -> int:
     return FOREVER if expiry > CLOCK_END else expiry
-
-
-def _table(constants: Constants, monotone: bool, learned: bool) -> FixedTable:
-    bins = constants.bins
-    return FixedTable(
-        offloads=whole_column(bins),
-        agreements=whole_column(bins),
-        costs=whole_column(2 if learned else 0),
-        expiry=whole_column(bins),
-        own=whole_column(bins if monotone and not learned else 0),
-        monotone=monotone,
-        threshold=constants.threshold,
-        rate=constants.rate,
-        shift=constants.shift,
-    )

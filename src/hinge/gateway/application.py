@@ -117,6 +117,11 @@ class GatedApp(App):
         failure: BreakerOpen = BreakerOpen(self.local_breaker.situation(time.monotonic()), self._local_failure)
         return failure
 
+    def local_failed(self, samples: int, failure: RemoteFailed) -> None:
+        """Count samples that the remote alone has answered, and say why: for as long as it is so, in the same words."""
+        cause = self._local_failure if isinstance(failure, BreakerOpen) else failure
+        self.device.local_failed(samples, str(cause))
+
     async def until_gone(self, exchange: Exchange, work: Coroutine[Any, Any, T]) -> T:
         """Do the work of a request, which ends if the client hangs up, and with it that of the servers."""
         working = asyncio.ensure_future(work)

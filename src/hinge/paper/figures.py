@@ -17,6 +17,7 @@ from hinge._html import Curve, Panel
 from hinge.bins import UniformBins
 from hinge.policies import HILCB, HedgeHI, HILCBLite, Policy
 from hinge.simulation import Results, interval, simulate
+from hinge.simulation.kernel import numba_installed
 from hinge.simulation.sources import (
     Adaptive,
     BimodalCosts,
@@ -231,7 +232,7 @@ def run_time_by_bins(lab: Lab) -> Figure:
 def run_time(policy: Policy) -> float:
     """Nanoseconds per sample of a whole simulation, the best of five."""
     source = Synthetic(np.linspace(0.2, 0.98, policy.bins), FixedCosts(COST))
-    simulate([policy], source, 10)  # compile
+    simulate([policy], source, 10, machine_code=numba_installed())  # compile
     taken = []
     for _ in range(5):
         start = time.perf_counter()

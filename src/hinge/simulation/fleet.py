@@ -38,7 +38,7 @@ from hinge.policies import Sentinel, SharedBudget
 from hinge.policies.policy import MOST_SAMPLES, Functions
 from hinge.policies.sentinel import borrow_evidence, rebuild_watched
 from hinge.simulation.engine import Executor, Threads, run_seeds
-from hinge.simulation.kernel import compiled, numba_installed
+from hinge.simulation.kernel import compiled, numba_installed, pays
 from hinge.simulation.sources import Source
 
 Reals = NDArray[np.float64]
@@ -305,8 +305,10 @@ def simulate_fleet(
     >>> bool(regret(Pooling.ROBUST) < regret(Pooling.ALONE) < regret(Pooling.MERGE))
     True
     """
-    play_round, share = _loops(numba_installed() if machine_code is None else machine_code)
     rounds, devices = rounds_until(horizon, times), len(fleet.sources)
+    if machine_code is None:
+        machine_code = numba_installed() and pays(devices * horizon * runs, _loops(machine_code=True)[0])
+    play_round, share = _loops(machine_code)
     marked = np.searchsorted(rounds, sorted({*times, horizon}))
     lies = np.array([*fleet.lies, *[Lie.HONEST] * (devices - len(fleet.lies))], np.int64)
     brokers = fleet.brokers(rounds) if fleet.brokers else np.zeros((len(rounds), devices), np.int64)
