@@ -126,7 +126,7 @@ def borrower(row: Callable[..., Any]) -> Callable[..., None]:
                 pool_into(n, a, d - first, region_n, region_a, verdicts, lent_n, lent_a)
                 if regions:
                     pool_into(n, a, region, world.region_n, world.region_a, above, more_n, more_a)
-                borrow_evidence(table, lent_n + more_n, lent_a + more_a)
+                borrow_evidence(table, lent_n + more_n, lent_a + more_a, 0)  # a known cost has no time
                 continue
             half = 1 - (d - first) % 2
             lent_n[:], lent_a[:] = world.half_n[region, half], world.half_a[region, half]
@@ -136,7 +136,7 @@ def borrower(row: Callable[..., Any]) -> Callable[..., None]:
             if unlikeness(n, a, lent_n, lent_a) > 0.0:
                 lent_n[:] = 0.0
                 lent_a[:] = 0.0
-            borrow_evidence(table, lent_n, lent_a)
+            borrow_evidence(table, lent_n, lent_a, 0)
 
     return borrow
 
