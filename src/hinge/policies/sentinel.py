@@ -126,7 +126,7 @@ ESTIMATED = 8  # offloads after which a bin's own mean is an estimate to compare
 RISE, RISE_GROWTH = 5.0, 1.5
 NEAREST, SUREST = 0.04, 0.02  # a believed agreement is at least so far from break-even and from 1, in parts of 1 - q
 
-STAKE = 60.0  # samples that own trials begin with, where offloading costs half a wrong answer
+STAKE = 40.0  # samples that own trials begin with, where offloading costs half a wrong answer
 DOUBTED = 0.33  # trials are bets against odds of agreement of so much of those at break-even
 SHARED = 64.0  # more than so many times one's own evidence makes audits no rarer
 
