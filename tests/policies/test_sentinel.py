@@ -24,6 +24,7 @@ from hinge.policies.sentinel import (
     STAKE,
     SUREST,
     SUSPECTED,
+    TRIAL,
     VETO,
     WARM,
 )
@@ -459,22 +460,22 @@ def test_borrowed_evidence_licenses_once_it_was_tried() -> None:
     assert policy.decide(3).offload  # no trial yet
     policy = Sentinel(4, 0.5)
     policy.borrow([0, 0, 200, 200], [0, 0, 190, 198])
-    offload_all(policy, 3, [True, True])
+    offload_all(policy, 3, [True] * int(TRIAL))
     assert not policy.decide(3).offload
     assert "2 of 2 offloads, 200 seen by others (bins 2–3 together: 390 of 402)" in policy.explain(3).reason
     assert policy.decide(2).offload  # that it is as good was not tried
 
 
 def test_a_licence_on_others_word_is_as_long_as_the_bets_on_it_allow() -> None:
-    policy, others = Sentinel(4, 0.5), ([0, 0, 200, 400], [0, 0, 190, 398])
+    policy, others = Sentinel(4, 0.5), ([0, 0, 200, 200], [0, 0, 190, 198])
     policy.borrow(*others)
     doubted = DOUBTED / (1.0 + DOUBTED)  # the odds at break-even are 1
     offload_all(policy, 3, [True, True])
-    fit = (398 + 2 + 1) / (400 + 2 + 2)
+    fit = (198 + 2 + 1) / (200 + 2 + 2)
     won = STAKE * (fit / doubted) ** 2 / math.sqrt(2)  # bins 2 and 3 testify
     assert policy.countdown(3)[1] == int(won) > 100
     offload_all(policy, 3, [False])
-    fit = (398 + 2 + 1) / (400 + 3 + 2)
+    fit = (198 + 2 + 1) / (200 + 3 + 2)
     lost = STAKE * (fit / doubted) ** 2 * (1.0 - fit) / (1.0 - doubted) / math.sqrt(2)
     assert policy.countdown(3)[1] == int(lost) < 10
 
@@ -502,7 +503,7 @@ def test_a_licence_stays_while_anything_testifies_for_it() -> None:
 
 def test_alone_the_same_trials_license_nothing() -> None:
     policy = Sentinel(4, 0.2)
-    offload_all(policy, 3, [True])
+    offload_all(policy, 3, [True] * int(TRIAL))
     assert policy.decide(3).offload
 
 

@@ -16,12 +16,11 @@ both together, its Bayes factor is by Mantel and Haenszel's score (1959)
 
 and at most SHIFTED for kin. Who is not kin of oneself, by one's own offloads, is not believed in anything.
 
-**Trimming by the size of the fleet.** Of s kin, oneself included, s/4 may lie. In each bin the s/4 highest shares
-are dropped, whoever has seen it, and the lowest of those beyond another s/4, up to s/4 of them; what is left is the
-*reference*. Trimming among the witnesses of a bin alone would not do: a lie about a rare bin is carried upwards by
-monotonicity. With few witnesses only the highest are dropped: the reference is too low, if anything, and no higher than
-what somebody says who does not lie. A bin with no more than s/4 witnesses believes nobody; it is taken together with
-the bins above it until they have more. Their agreement, put down to the highest of them, is too low if anything.
+**Trimming by the size of the fleet.** Of s kin, oneself included, s/4 may lie. In each bin the s/4 lowest and the s/4
+highest shares are dropped, whoever has seen it; what is left is the *reference*. Trimming among the witnesses of a bin
+alone would not do: a lie about a rare bin is carried upwards by monotonicity. A bin with no more than 2 · s/4
+witnesses believes nobody; it is taken together with the bins above it until they have more. Their agreement, put down
+to the highest of them, is too low if anything.
 
 **Outliers.** A trimmed mean of small counts is skewed, and wastes half of what was seen. So the reference only judges:
 who is kin of it is counted in full, save in bins where the Bayes factor exceeds OUTLIER.
@@ -171,10 +170,10 @@ def lend(kin: Any, n: Any, a: Any, verdicts: Any, lent_n: Any, lent_a: Any) -> N
             block_n[j] += n[k][i]
             block_a[j] += a[k][i]
         seen = [(block_a[j] / block_n[j], block_n[j], block_a[j]) for j in range(len(kin)) if block_n[j] > 0.0]
-        if len(seen) > trim:
+        if len(seen) > 2 * trim:
             counts = sorted([offloads for _, offloads, _ in seen])
             most[i] = counts[(len(seen) - 1) // 2] + counts[len(seen) // 2]
-            for _, offloads, agreements in sorted(seen)[max(0, min(trim, len(seen) - 2 * trim)) : len(seen) - trim]:
+            for _, offloads, agreements in sorted(seen)[trim : len(seen) - trim]:
                 weight = most[i] / max(offloads, most[i])
                 reference_n[i] += weight * offloads
                 reference_a[i] += weight * agreements

@@ -815,7 +815,7 @@ class Policy(ABC):
         ...     if decision.offload:
         ...         policy.learn(decision, agreed=True)
         >>> policy.learned, policy.state()["evidence"]["offloads"]
-        (1, [0.0, 0.0, 0.0, 1.0])
+        (2, [0.0, 0.0, 0.0, 2.0])
         """
         raise TypeError(f"{type(self).__name__}: cannot decide with borrowed evidence; 'sentinel' can")
 

@@ -47,7 +47,7 @@ sample at hand: the cheaper its offload, the sooner. Nothing is granted ahead, s
 it joins one's own in a second isotonic fit, `pooled`. That fit decides for a bin
 
 - against which it speaks; or
-- once own offloads fell into the bins R that testify for it, and they bear it out.
+- once TRIAL own offloads fell into the bins R that testify for it, and they bear it out.
 
 Then the evidence is that of b times as many samples as one's own, b = (own + borrowed) / own and at most SHARED, so
 that m and t' above are taken b times. Own offloads say how long a licence that rests on it may be. They are bets: one
@@ -126,7 +126,8 @@ ESTIMATED = 8  # offloads after which a bin's own mean is an estimate to compare
 RISE, RISE_GROWTH = 5.0, 1.5
 NEAREST, SUREST = 0.04, 0.02  # a believed agreement is at least so far from break-even and from 1, in parts of 1 - q
 
-STAKE = 40.0  # samples that own trials begin with, where offloading costs half a wrong answer
+TRIAL = 2.0  # own offloads before others are believed
+STAKE = 20.0  # samples that own trials begin with, where offloading costs half a wrong answer
 DOUBTED = 0.33  # trials are bets against odds of agreement of so much of those at break-even
 SHARED = 64.0  # more than so many times one's own evidence makes audits no rarer
 
@@ -381,7 +382,7 @@ def credit(table: SentinelTable, bin: int, q: float) -> float:
         i -= 1
     if i == bin:
         return math.inf  # nobody testifies for the bin: no licence comes of it
-    return math.exp(min(wealth, 40.0)) / math.sqrt(bin - i) if trials > 0.0 else 0.0
+    return math.exp(min(wealth, 40.0)) / math.sqrt(bin - i) if trials >= TRIAL else 0.0
 
 
 def relies(table: SentinelTable, bin: int, q: float) -> bool:
