@@ -139,7 +139,7 @@ class GatedApp(App):
         sources = {answer.source for answer in answers}
         return {
             **because(sources.pop() if len(sources) == 1 else "both", answers[0].reason),
-            "hinge-confidence": f"{min(answer.confidence for answer in answers):.4f}",
+            "hinge-confidence": f"{min(answer.confidence for answer in answers):.4g}",
             "hinge-cost": f"{sum(answer.cost for answer in answers):.6g}",
         }
 
