@@ -133,7 +133,7 @@ def borrower(row: Callable[..., Any]) -> Callable[..., None]:
             if regions:
                 lent_n += world.other_n[region]
                 lent_a += world.other_a[region]
-            if unlikeness(n, a, lent_n.reshape(1, -1), lent_a.reshape(1, -1))[0] > 0.0:
+            if unlikeness(n, a, lent_n, lent_a) > 0.0:
                 lent_n[:] = 0.0
                 lent_a[:] = 0.0
             borrow_evidence(table, lent_n, lent_a)

@@ -194,7 +194,7 @@ def main() -> None:
 
     source, runs = setting(16), 10 if options.quick else 100
     everything = lineup(["all"], source, offload_cost=COST, horizon=100_000)
-    simulate(everything, source, 1000)  # compile
+    simulate(everything, source, 1000, machine_code=True)  # compile
     start = time.perf_counter()
     simulate(everything, source, 100_000, runs)
     taken = time.perf_counter() - start

@@ -106,7 +106,7 @@ NETWORKS: dict[str, Callable[[Wholes, int], Wholes]] = {
 
 def compiled() -> None:
     """The loops of fleets, once for all processes."""
-    simulate_fleet(SimulatedFleet([recorded("fashion", 0.5)] * 2), 0.5, horizon=10)
+    simulate_fleet(SimulatedFleet([recorded("fashion", 0.5)] * 2), 0.5, horizon=10, machine_code=True)
 
 
 def measured(block: Block) -> tuple[list[list[float]], float]:

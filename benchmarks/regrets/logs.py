@@ -102,7 +102,7 @@ def measured(part: Part) -> list[dict[str, Any]]:
 def compiled(name: str) -> None:
     """The loop of a policy, for all processes."""
     source = recorded("fashion", 0.5)
-    simulate(lineup([name], source, offload_cost=0.5, horizon=10), source, 10)
+    simulate(lineup([name], source, offload_cost=0.5, horizon=10), source, 10, machine_code=True)
 
 
 class Cell(NamedTuple):

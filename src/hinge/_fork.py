@@ -4,18 +4,17 @@ A child of `fork` inherits copies of all three: locks that a thread of the paren
 parent goes on using, and pools whose threads do not exist. An object that has any of them calls
 `renew_after_fork(self)` when it is made; its `after_fork` is called in every child before anything else runs there.
 
-A lock given with it is held during the fork, so that the child inherits no half of a change that another thread was
-making. The wait for it is bounded: the thread that forks may itself hold the lock, as one in a signal handler does.
+The `lock` of a `Locked` one is held during the fork, so that the child inherits no half of a change that another thread
+was making. The wait is bounded: the thread that forks may itself hold the lock, as one in a signal handler does.
 """
 
 from __future__ import annotations
 
 import os
 from threading import Lock
-from typing import Protocol, TypeVar
+from typing import Protocol, runtime_checkable
 from weakref import WeakSet
 
-T = TypeVar("T")
 _WAIT_S = 1.0  # for a lock before a fork; changes take microseconds
 
 
@@ -25,15 +24,14 @@ class Renewable(Protocol):
     def after_fork(self) -> None: ...
 
 
+@runtime_checkable
 class Locked(Renewable, Protocol):
-    """Has data that a lock guards."""
+    """Has data that a lock guards; its `after_fork` is to replace the lock in the child."""
 
-    @property
-    def lock(self) -> Lock: ...
+    lock: Lock
 
 
 _objects: WeakSet[Renewable] = WeakSet()
-_locked: WeakSet[Locked] = WeakSet()
 _held: list[Lock] = []
 _one_at_a_time = Lock()  # two threads that fork at once would wait for each other's locks
 
@@ -43,21 +41,16 @@ def renew_after_fork(thing: Renewable) -> None:
     _objects.add(thing)
 
 
-def lock_during_fork(thing: Locked) -> None:
-    """Hold the object's `lock` while the process forks; its `after_fork` is to replace the lock in the child."""
-    _locked.add(thing)
-
-
-def _living(things: WeakSet[T]) -> list[T]:
+def _living() -> list[Renewable]:
     while True:
         try:
-            return list(things)
+            return list(_objects)
         except RuntimeError:  # another thread added one just then
             continue
 
 
 def _acquire_all() -> None:
-    for lock in [_one_at_a_time, *(thing.lock for thing in _living(_locked))]:
+    for lock in [_one_at_a_time, *(thing.lock for thing in _living() if isinstance(thing, Locked))]:
         if lock.acquire(timeout=_WAIT_S):
             _held.append(lock)
 
@@ -69,7 +62,7 @@ def _release_all() -> None:
 
 def _renew_all() -> None:
     _release_all()
-    for thing in _living(_objects):
+    for thing in _living():
         thing.after_fork()
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +48,10 @@ class Panel:
     top: float | None = None  # where the y axis ends, with 0 at its foot; None: as the curves need
 
 
-def need_plotly() -> None:
-    """Raise `ImportError`, with the remedy, if there is no plotly."""
-    try:
-        import plotly  # noqa: F401  # only to see that it is there
-    except ImportError as error:
-        raise ImportError(f"a report needs plotly ({error}): pip install 'hinge-gate[report]'") from error
+def need(package: str, extra: str, what: str) -> None:
+    """Raise `ImportError`, with the remedy, if there is no such package."""
+    if find_spec(package) is None:
+        raise ImportError(f"{what} needs {package}: pip install 'hinge-gate[{extra}]'", name=package)
 
 
 PICTURES = (".html", ".png", ".svg", ".pdf")
@@ -63,13 +62,9 @@ def check_picture(path: Path) -> None:
     if path.suffix.lower() not in PICTURES:
         raise InvalidValue("plot", "path", f"must end in {', '.join(PICTURES)}, got {path.name!r}")
     if path.suffix.lower() == ".html":
-        need_plotly()
-        return
-    try:
-        import matplotlib  # noqa: F401  # only to see that it is there
-    except ImportError as error:
-        wanted = f"a picture as {path.suffix} needs matplotlib, one as .html does not"
-        raise ImportError(f"{wanted} ({error}): pip install 'hinge-gate[plot]'") from error
+        need("plotly", "report", "a report")
+    else:
+        need("matplotlib", "plot", f"a picture as {path.suffix}, unlike one as .html,")
 
 
 def save(path: Path, title: str, panels: Sequence[Panel]) -> None:

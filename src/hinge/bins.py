@@ -70,7 +70,10 @@ class Bins(ABC):
         >>> UniformBins(2).spans()
         [(None, 0.0, 0.5), (None, 0.5, 1.0)]
         """
-        raise NotImplementedError(f"{type(self).__name__}: spans is not defined")
+        edges = getattr(self, "edges", None)
+        if edges is None:
+            raise NotImplementedError(f"{type(self).__name__}: spans is not defined")
+        return [(None, low, high) for low, high in pairwise((0.0, *edges, 1.0))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +121,6 @@ class UniformBins(Bins):
 
         bins: NDArray[np.int64] = (self.bins * _checked("UniformBins", confidences)).astype(np.int64)
         return np.minimum(bins, self.bins - 1)
-
-    def spans(self) -> list[tuple[str | None, float, float]]:
-        return [(None, low, high) for low, high in pairwise((0.0, *self.edges, 1.0))]
 
     def state(self) -> dict[str, Any]:
         """A JSON-able dict for `restore_bins`.
@@ -194,9 +194,6 @@ class QuantileBins(Bins):
 
         values = _checked("QuantileBins", confidences)
         return np.searchsorted(np.array(self.edges), values, side="right").astype(np.int64)
-
-    def spans(self) -> list[tuple[str | None, float, float]]:
-        return [(None, low, high) for low, high in pairwise((0.0, *self.edges, 1.0))]
 
     def state(self) -> dict[str, Any]:
         """A JSON-able dict for `restore_bins`.

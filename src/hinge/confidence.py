@@ -14,6 +14,7 @@ alone, does not. `max_probability` is the largest output as it is. Scores that a
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from math import sqrt
 from reprlib import repr as brief
@@ -96,13 +97,19 @@ def logistic(intercept: float, top1: float, top2: float) -> ConfidenceMeasure:
     >>> round(measure([9.0, 1.0, 0.0]), 4), round(measure([1.0, 1.0, 0.0]), 4)
     (0.7857, 0.0319)
     """
-    named = (("intercept", intercept), ("top1", top1), ("top2", top2))
-    return partial(_logistic, *(real("logistic", name, weight) for name, weight in named))
+    named = {"intercept": intercept, "top1": top1, "top2": top2}
+    return _Logistic(*(real("logistic", name, weight) for name, weight in named.items()))
 
 
-def _logistic(intercept: float, top1: float, top2: float, scores: ArrayLike) -> Any:
-    first, second = _top_two("logistic", scores)
-    return _confidence(_sigma(intercept + top1 * first + top2 * second))
+@dataclass(frozen=True)
+class _Logistic:
+    intercept: float
+    top1: float
+    top2: float
+
+    def __call__(self, scores: ArrayLike) -> Any:
+        first, second = _top_two("logistic", scores)
+        return _confidence(_sigma(self.intercept + self.top1 * first + self.top2 * second))
 
 
 def temperature(value: float) -> Callable[[ConfidenceMeasure], ConfidenceMeasure]:
@@ -111,17 +118,20 @@ def temperature(value: float) -> Callable[[ConfidenceMeasure], ConfidenceMeasure
     >>> round(temperature(1.5)(max_softmax)([3.0, 1.5, 0.0]), 4)
     0.6652
     """
-    return partial(_tempered, positive("temperature", "value", value))
+    return partial(_Tempered, positive("temperature", "value", value))
 
 
-def _tempered(value: float, measure: ConfidenceMeasure) -> ConfidenceMeasure:
-    if not callable(measure):
-        raise TypeError(f"temperature: measure must be a confidence measure, got {measure!r}")
-    return partial(_at_temperature, value, measure)
+@dataclass(frozen=True)
+class _Tempered:
+    value: float
+    measure: ConfidenceMeasure
 
+    def __post_init__(self) -> None:
+        if not callable(self.measure):
+            raise TypeError(f"temperature: measure must be a confidence measure, got {self.measure!r}")
 
-def _at_temperature(value: float, measure: ConfidenceMeasure, scores: ArrayLike) -> Any:
-    return measure(_checked("temperature", scores) / value)
+    def __call__(self, scores: ArrayLike) -> Any:
+        return self.measure(_checked("temperature", scores) / self.value)
 
 
 def class_scores(outputs: NDArray[Any], samples: int) -> NDArray[Any]:
@@ -193,9 +203,9 @@ def takes_scores(measure: ConfidenceMeasure) -> bool:
     >>> takes_scores(temperature(1.5)(margin)), takes_scores(max), takes_scores(max_probability)
     (True, False, False)
     """
-    if isinstance(measure, partial) and measure.func is _at_temperature:
-        return takes_scores(measure.args[1])
-    return measure in (max_softmax, margin, entropy) or (isinstance(measure, partial) and measure.func is _logistic)
+    if isinstance(measure, _Tempered):
+        return takes_scores(measure.measure)
+    return measure in (max_softmax, margin, entropy) or isinstance(measure, _Logistic)
 
 
 def softmax_temperature(measure: ConfidenceMeasure) -> float | None:
@@ -206,15 +216,14 @@ def softmax_temperature(measure: ConfidenceMeasure) -> float | None:
     """
     if measure is max_softmax:
         return 1.0
-    if isinstance(measure, partial) and measure.func is _at_temperature and measure.args[1] is max_softmax:
-        return float(measure.args[0])
-    return None
+    return measure.value if isinstance(measure, _Tempered) and measure.measure is max_softmax else None
 
 
 def measure_state(measure: ConfidenceMeasure) -> dict[str, Any]:
     """What a saved gate says about its measure: a built-in one by name and parameters, any other by its place.
 
-    Two lambdas in one place cannot be told apart; the arguments of a `partial` and an object's own `repr` can.
+    Two lambdas in one place cannot be told apart; the arguments of a `partial`, an object's own `repr` and the
+    `measure` of a task can.
 
     >>> measure_state(temperature(1.5)(margin))
     {'name': 'temperature', 'value': 1.5, 'measure': {'name': 'margin'}}
@@ -226,15 +235,17 @@ def measure_state(measure: ConfidenceMeasure) -> dict[str, Any]:
     for name, built_in in _MEASURES.items():
         if measure is built_in:
             return {"name": name}
-    if isinstance(measure, partial) and measure.func is _at_temperature:
-        return {"name": "temperature", "value": measure.args[0], "measure": measure_state(measure.args[1])}
-    if isinstance(measure, partial) and measure.func is _logistic:
-        return {"name": "logistic", **dict(zip(("intercept", "top1", "top2"), measure.args, strict=True))}
+    if isinstance(measure, _Tempered):
+        return {"name": "temperature", "value": measure.value, "measure": measure_state(measure.measure)}
+    if isinstance(measure, _Logistic):
+        return {"name": "logistic", **vars(measure)}
     settings: list[str] = []
     while isinstance(measure, partial):
         settings.append(f"{measure.args!r} {measure.keywords!r}")
         measure = measure.func
     named: Any = measure
+    if isinstance(own := getattr(getattr(measure, "__self__", None), "measure", None), str):
+        settings.append(own)
     if not hasattr(measure, "__qualname__"):
         named = type(measure)
         if named.__repr__ is not object.__repr__:  # which has no more than the object's address
@@ -321,8 +332,8 @@ def _slope(shifted: Floats, right: Floats, inverse: float) -> tuple[float, float
 def fit_logistic(scores: ArrayLike, agreed: ArrayLike) -> LogisticWeights:
     """Intercept, top1 and top2 for `logistic`, fitted to which local answers agreed with the remote's.
 
-    With x = intercept + top1 * p_1 + top2 * p_2 minimises `sum_t log(1 + exp(x_t)) - agreed_t x_t` plus `RIDGE / 2`
-    times the sum of the squared weights, which keeps them finite where a line parts the samples, by Newton's method.
+    With x = intercept + top1 * p_1 + top2 * p_2 minimises `sum_t log(1 + exp(x_t)) - agreed_t x_t`, and a penalty that
+    keeps the weights finite where a line parts the samples (`fitted_weights`).
 
     >>> scores = [[4.0, 0.0, 0.0], [3.0, 0.0, 1.0], [1.0, 0.5, 0.0], [0.2, 0.0, 0.1]]
     >>> measure = logistic(*fit_logistic(scores, [True, True, False, False]))
@@ -332,23 +343,32 @@ def fit_logistic(scores: ArrayLike, agreed: ArrayLike) -> LogisticWeights:
     first, second = _top_two("fit_logistic", _checked("fit_logistic", scores, dims=(2,)))
     features = np.column_stack([np.ones_like(first), first, second])
     target = _checked_column("fit_logistic", "agreed", agreed, len(features), 1, "bfiu").astype(np.float64)
-    weights = np.zeros(3)
+    intercept, top1, top2 = fitted_weights(features, np.ones(len(features)), target).tolist()
+    return intercept, top1, top2
+
+
+def fitted_weights(features: Floats, samples: Floats, agreements: Floats) -> Floats:
+    """The weights of features whose logistic function is the chance to agree; a row stands for so many samples.
+
+    Minimises `sum n log(1 + exp(x)) - a x` plus `RIDGE / 2` times the sum of the squared weights, by Newton's method.
+    """
+    weights = np.zeros(features.shape[1])
 
     def objective(weights: Floats) -> float:
         x = features @ weights
-        return float((np.logaddexp(0, x) - target * x).sum() + RIDGE / 2 * weights @ weights)
+        return float((samples * np.logaddexp(0, x) - agreements * x).sum() + RIDGE / 2 * weights @ weights)
 
     for _ in range(100):
         chance = _sigma(features @ weights)
-        gradient = features.T @ (chance - target) + RIDGE * weights
-        hessian = (features.T * (chance * (1 - chance))) @ features + RIDGE * np.eye(3)
+        gradient = features.T @ (samples * chance - agreements) + RIDGE * weights
+        hessian = (features.T * (samples * chance * (1 - chance))) @ features + RIDGE * np.eye(len(weights))
         step = np.linalg.solve(hessian, gradient)
         while objective(weights - step) > objective(weights) and np.abs(step).max() > 1e-10:
             step /= 2
         weights -= step
         if np.abs(step).max() <= 1e-10 * (1 + np.abs(weights).max()):
             break
-    return float(weights[0]), float(weights[1]), float(weights[2])
+    return weights
 
 
 def _confidence(values: Floats) -> Any:

@@ -93,10 +93,10 @@ class Gate:
         Traceback (most recent call last):
         TypeError: Gate: scores or confidence must be given, and not both
         """
-        if (scores is None) == (confidence is None):
+        if scores is not None and confidence is None:
+            confidence = self.confidence(scores)
+        elif scores is not None or confidence is None:
             raise TypeError("Gate: scores or confidence must be given, and not both")
-        if confidence is None:
-            confidence = self.confidence(scores)  # type: ignore[arg-type]  # one of them is given, as just checked
         bin = self.bins.bin(confidence, label)
         return self.policy.decide(bin) if cost is None else self.policy.decide(bin, cost)
 

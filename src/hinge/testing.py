@@ -28,6 +28,7 @@ from hinge.policies.policy import OUTSTANDING
 __all__ = ["CLAUSES", "Clause", "NotConforming", "Sample", "check_policy", "play", "samples", "tell"]
 
 Sample = tuple[int, float, float]  # bin, agreed, cost
+Kinds = type[Exception] | tuple[type[Exception], ...]
 
 
 class NotConforming(AssertionError):
@@ -83,11 +84,11 @@ def require(condition: bool, message: str) -> None:
         raise NotConforming(message)
 
 
-def refuses(policy: Policy, kinds: type[Exception] | tuple[type[Exception], ...], action: str, call: Any) -> str:
+def refuses(policy: Policy, kinds: Kinds, action: str, call: Callable[..., Any], /, *given: Any, **named: Any) -> str:
     """Require that a call raises one of these errors and leaves the policy's state as it was; returns the message."""
     before = policy.state()
     try:
-        call()
+        call(*given, **named)
     except kinds as error:
         require(policy.state() == before, f"{action} was refused, but changed the state")
         return str(error)
@@ -168,9 +169,8 @@ def wrong_bins_are_refused(policy: Policy) -> None:
     policy = policy.fresh(1)
     play(policy, 20)
     for bin in (-1, policy.bins, 0.5, "3", None, math.nan, [1]):
-        calls = (policy.decide, policy.explain, lambda wrong: policy.decide_many([wrong]))
-        for call in calls:
-            message = refuses(policy, (ValueError, TypeError), f"bin {bin!r}", lambda call=call, bin=bin: call(bin))
+        for call in (policy.decide, policy.explain, lambda wrong: policy.decide_many([wrong])):
+            message = refuses(policy, (ValueError, TypeError), f"bin {bin!r}", call, bin)
             require("bin" in message, f"the error about bin {bin!r} does not name it: {message}")
 
 
@@ -218,11 +218,10 @@ def feedback_once(policy: Policy) -> None:
     stranger = policy.fresh(1)
     for decision, sample in offloaded(policy, 1):
         policy.learn(decision, agreed=True, cost=sample[2])
-        refuses(policy, InvalidDecision, "a second feedback", lambda d=decision: policy.learn(d, agreed=True, cost=0.5))
+        refuses(policy, InvalidDecision, "a second feedback", policy.learn, decision, True, 0.5)
     for decision, _ in offloaded(stranger, 1):
-        refuses(policy, InvalidDecision, "a foreign decision", lambda d=decision: policy.learn(d, True, 0.5))
-    nothing: Any = True
-    refuses(policy, TypeError, "a decision that is none", lambda: policy.learn(nothing, agreed=True))
+        refuses(policy, InvalidDecision, "a foreign decision", policy.learn, decision, True, 0.5)
+    refuses(policy, TypeError, "a decision that is none", policy.learn, True, agreed=True)
 
 
 def forgotten_feedback_is_refused(policy: Policy) -> None:
@@ -232,8 +231,8 @@ def forgotten_feedback_is_refused(policy: Policy) -> None:
         before = {**policy.state(), "pending": []}
         policy.forget(decision)
         require({**policy.state(), "pending": []} == before, "forgetting a decision changed more than that")
-        refuses(policy, InvalidDecision, "forgotten feedback", lambda d=decision: policy.learn(d, True, 0.5))
-        refuses(policy, InvalidDecision, "a second forgetting", lambda d=decision: policy.forget(d))
+        refuses(policy, InvalidDecision, "forgotten feedback", policy.learn, decision, True, 0.5)
+        refuses(policy, InvalidDecision, "a second forgetting", policy.forget, decision)
 
 
 def accepted_teaches_nothing(policy: Policy) -> None:
@@ -244,7 +243,7 @@ def accepted_teaches_nothing(policy: Policy) -> None:
         if decision.offload or policy.needs:
             tell(policy, decision, sample)
         if not decision.offload:
-            refuses(policy, InvalidDecision, "an accepted decision", lambda d=decision: policy.learn(d, True, 0.5))
+            refuses(policy, InvalidDecision, "an accepted decision", policy.learn, decision, True, 0.5)
 
 
 def wrong_feedback_is_refused(policy: Policy) -> None:
@@ -256,12 +255,7 @@ def wrong_feedback_is_refused(policy: Policy) -> None:
             *(("cost", wrong) for wrong in ("much", 1.5, -0.1, math.nan, math.inf)),
         ):
             feedback = {"agreed": True, "cost": 0.5, name: value}
-            message = refuses(
-                policy,
-                (ValueError, TypeError),
-                f"{name}={value!r}",
-                lambda d=decision, f=feedback: policy.learn(d, **f),
-            )
+            message = refuses(policy, (ValueError, TypeError), f"{name}={value!r}", policy.learn, decision, **feedback)
             require(name in message, f"the error about {name}={value!r} does not name it: {message}")
         tell(policy, decision, sample)
 
@@ -351,11 +345,10 @@ def damaged_states_are_refused(policy: Policy) -> None:
             if damaged:
                 damages.append({"evidence": {**state["evidence"], field: damaged}})
     for damage in damages:
-        wrong = {**state, **damage}
-        refuses(policy, InvalidState, f"a state with {damage}", lambda wrong=wrong: type(policy).restore(wrong))
+        refuses(policy, InvalidState, f"a state with {damage}", type(policy).restore, {**state, **damage})
     nonsense: tuple[Any, ...] = (None, [], "state")
     for thing in nonsense:
-        refuses(policy, (TypeError, InvalidState), f"state {thing!r}", lambda thing=thing: type(policy).restore(thing))
+        refuses(policy, (TypeError, InvalidState), f"state {thing!r}", type(policy).restore, thing)
 
 
 def merge(device: Policy, state: Any) -> None:
@@ -380,7 +373,7 @@ def only_itself_speaks_for_it(policy: Policy) -> None:
     evidence = honest["evidence"]
     for field in {"offloads", "pane_offloads"} & {*evidence}:
         many = {**honest, "evidence": {**evidence, field: [value + 10**6 for value in evidence[field]]}}
-        refuses(device, InvalidState, "a state that counts too much", lambda many=many: device.merge(many))
+        refuses(device, InvalidState, "a state that counts too much", device.merge, many)
 
 
 def merging_adds_evidence(policy: Policy) -> None:
@@ -416,8 +409,8 @@ def unlike_states_do_not_merge(policy: Policy) -> None:
     device = policy.fresh(1)
     state = device.state()
     other = {**state, "parameters": {**state["parameters"], device.merges_on[0]: None}, "id": "other"}
-    refuses(device, InvalidState, "a state of unlike parameters", lambda: device.merge(other))
-    refuses(device, (TypeError, InvalidState), "a state that is none", lambda: device.merge({}))
+    refuses(device, InvalidState, "a state of unlike parameters", device.merge, other)
+    refuses(device, (TypeError, InvalidState), "a state that is none", device.merge, {})
 
 
 # -- being built ------------------------------------------------------------------------------------------------------
@@ -434,9 +427,7 @@ def wrong_parameters_are_refused(policy: Policy) -> None:
     """A parameter that makes no sense is refused by name."""
     for name in policy.parameters:
         wrong = {**policy.parameters, name: "nonsense"}
-        message = refuses(
-            policy, (ValueError, TypeError), f"{name}='nonsense'", lambda wrong=wrong: type(policy)(**wrong)
-        )
+        message = refuses(policy, (ValueError, TypeError), f"{name}='nonsense'", type(policy), **wrong)
         require(name in message, f"the error about {name} does not name it: {message}")
 
 

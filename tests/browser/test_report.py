@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Page, sync_playwright
 
 from hinge.cli.app import run
+from hinge.paper import reproduce
 from hinge.paper.figures import EXPERIMENTS, QUICK
-from hinge.paper.reproduce import reproduce
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]

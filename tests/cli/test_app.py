@@ -161,7 +161,7 @@ def test_a_refusal_says_what_was_typed_and_what_was_meant(arguments: str, line: 
 def test_no_refusal_names_what_lies_behind_an_option(
     policy: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hinge.cli.simulate.simulate", broken)  # which is reached if nothing is refused
+    monkeypatch.setattr("hinge.cli.evaluate.simulate", broken)  # which is reached if nothing is refused
     for option, value in (("--bins", "0"), ("--horizon", "0"), ("--seed", "-1"), ("--alpha", "-1")):
         arguments = ["simulate", "--policy", policy, "--horizon", "100", "--runs", "1", option, value]
         if run(arguments) == 2:  # not every policy explores
@@ -255,7 +255,7 @@ def test_files_that_cannot_be_read_are_named(
 def test_a_folder_is_no_trace_and_no_place_for_figures_before_the_work(
     capsys: Captured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("hinge.cli.simulate.simulate", None)
+    monkeypatch.setattr("hinge.cli.evaluate.simulate", None)
     folder = tmp_path / "folder.csv"
     folder.mkdir()
     assert "Is a directory" in refusal(capsys, "evaluate", str(folder))
@@ -277,7 +277,7 @@ def test_an_error_of_ours_is_called_a_bug(error: Exception, capsys: Captured, mo
     def fails(*arguments: object, **settings: object) -> None:
         raise error
 
-    monkeypatch.setattr("hinge.cli.simulate.simulate", fails)
+    monkeypatch.setattr("hinge.cli.evaluate.simulate", fails)
     assert run(["simulate", "--runs", "1"]) == 1
     captured = capsys.readouterr()
     assert captured.err == (
@@ -288,7 +288,7 @@ def test_an_error_of_ours_is_called_a_bug(error: Exception, capsys: Captured, mo
 
 
 def test_debug_shows_where(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hinge.cli.simulate.simulate", broken)
+    monkeypatch.setattr("hinge.cli.evaluate.simulate", broken)
     assert run(["--debug", "simulate", "--runs", "1"]) == 1
     err = capsys.readouterr().err
     assert "Traceback (most recent call last):" in err
@@ -304,7 +304,7 @@ def test_an_error_of_the_system_is_no_bug(capsys: Captured, monkeypatch: pytest.
     def fails(*arguments: object, **settings: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("hinge.cli.simulate.simulate", fails)
+    monkeypatch.setattr("hinge.cli.evaluate.simulate", fails)
     assert run(["simulate"]) == 1
     assert capsys.readouterr().err == (
         "hinge: OSError: [Errno 28] No space left on device; 'hinge --debug simulate' shows where\n"

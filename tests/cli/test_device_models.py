@@ -15,7 +15,8 @@ from onnx import TensorProto, helper
 
 from hinge import Device, FixedCost, OnnxModel, fashion
 from hinge.cli.app import run
-from hinge.cli.device_models import Certificates, Fit, open_remote
+from hinge.cli.device_models import Fit, open_remote
+from hinge.cli.options import Certificates
 from hinge.confidence import margin, max_softmax
 from hinge.errors import RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused, RemoteUnreachable
 from hinge.oip.messages import ServerMetadata, build_server_metadata

@@ -11,7 +11,7 @@ import pytest
 from hinge.cli.app import run
 from hinge.policies import policy_names
 from hinge.simulation import Results, simulate
-from tests.cli.test_simulate import InterruptedThreads
+from tests.cli.test_evaluate_simulate import InterruptedThreads
 from tests.support.commands import FIGURES, ROWS, SHORT, TRUE_FIGURES, Captured, answer, refusal, shown, write_log
 
 Log = Callable[..., str]

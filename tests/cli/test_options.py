@@ -13,8 +13,7 @@ import pytest
 
 from hinge import fashion
 from hinge.cli.app import load, run
-from hinge.cli.new import starter
-from hinge.cli.options import SECTIONS, class_names
+from hinge.cli.options import SECTIONS, class_names, starter
 from hinge.policies import policy as registering
 from tests.support.commands import Captured, answer, refusal
 

@@ -22,8 +22,7 @@ from hinge.costs import FixedCost
 from hinge.device.store import SqliteStore
 from hinge.errors import RemoteLate, RemoteUnreachable
 from hinge.oip.tensors import TensorSpec
-from hinge.remotes import Deadline, Reply
-from hinge.remotes.function import FunctionRemote, InThreads
+from hinge.remotes import Deadline, FunctionRemote, InThreads, Reply
 from tests.device.worlds import KINDS, LOCAL, Scripted, policy, true_label
 from tests.faults.hanging import full_port
 from tests.support.loopback import OipServer

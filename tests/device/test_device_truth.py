@@ -71,7 +71,7 @@ def test_a_rollback_takes_labels_back(tmp_path: Path) -> None:
     for _ in range(2):
         with SqliteStore(tmp_path, Gate(Isotonic(16, offload_cost=0.3))) as store:
             before = store.policy.shifted_cost
-            store.learn_truth(1.0, 0.0)
+            store.apply(lambda policy: policy.learn_truth(1.0, 0.0))
     with SqliteStore(tmp_path) as store:
         assert store.policy.shifted_cost == shifted_cost(0.3, 2, 0)
         store.rollback()

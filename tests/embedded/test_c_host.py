@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hinge import Decision, UniformBins
-from hinge.embedded.export import C_FOLDER
+from hinge.embedded import C_FOLDER
 from hinge.embedded.twin import CLOCK_END, LATEST, LONGEST, LiteTwin, MonotoneTwin, SentinelTwin, Twin
 from hinge.fleet.messages import Table, build_table
 from hinge.fleet.thin import Kind, ThinDevice

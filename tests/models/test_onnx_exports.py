@@ -11,8 +11,7 @@ from onnx import helper, numpy_helper
 from hinge import Device, Gate, OnnxModel
 from hinge.errors import InvalidModel
 from hinge.models import Classifier
-from hinge.remotes import Deadline
-from hinge.remotes.function import FunctionRemote
+from hinge.remotes import Deadline, FunctionRemote
 from tests.models.exports import (
     CLASSES,
     FEATURES,

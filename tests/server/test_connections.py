@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hinge.oip.messages import Message, parse_request
-from hinge.server import Server, app
+from hinge.server import Server
 from tests.server.clients import ask, connect, images, infer, read_reply, wait_for
 
 ROWS = 20_000  # many seconds of work
@@ -102,7 +102,7 @@ def test_much_json_is_read_beside_the_loop_whatever_its_header_says(
         readers.append(threading.current_thread().name)
         return parse_request(*arguments, **options)
 
-    monkeypatch.setattr(app, "parse_request", reading)
+    monkeypatch.setattr("hinge.oip.messages.parse_request", reading)
     body, headers = long_json(length)
     status = ask(url, "/v2/models/fashion/infer", "POST", body, headers).status
     assert status == (200 if length in (None, 0) else 400)

@@ -13,7 +13,7 @@ import pytest
 from hinge import OnnxModel, UniformBins, fashion
 from hinge.cli.app import run
 from hinge.confidence import max_softmax
-from hinge.embedded.export import export_thin
+from hinge.embedded import export_thin
 from hinge.errors import InvalidValue
 from hinge.fleet import broker as connections
 from hinge.fleet.messages import parse_table, table_topic

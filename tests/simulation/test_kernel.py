@@ -16,7 +16,7 @@ import pytest
 from hinge import HILCB, HILCBLite, Thompson
 from hinge.policies import Policy
 from hinge.policies.policy import Functions, note_nothing
-from hinge.simulation.kernel import digest, loop, machine_table, player
+from hinge.simulation.kernel import FEW, digest, loop, machine_table, pays, player
 
 
 def expires(table: Any, bin: int, time: int) -> bool:
@@ -41,13 +41,16 @@ def test_no_thread_gets_a_loop_before_its_functions_are_registered(monkeypatch: 
     registered: list[Callable[..., Any]] = []
     begun = threading.Event()
 
-    def slowly(code: Callable[..., Any]) -> Any:
-        if code is expires:
-            begun.set()
-            time.sleep(0.5)
-        result = register_jitable(code)
-        registered.append(code)
-        return result
+    def slowly(**options: Any) -> Callable[..., Any]:
+        def register(code: Callable[..., Any]) -> Any:
+            if code is expires:
+                begun.set()
+                time.sleep(0.5)
+            result = register_jitable(**options)(code)
+            registered.append(code)
+            return result
+
+        return register
 
     monkeypatch.setattr("numba.extending.register_jitable", slowly)
     other = threading.Thread(target=loop, args=(player, FUNCTIONS, True))
@@ -114,7 +117,7 @@ from hinge import Isotonic, at_most, simulate
 from hinge.simulation.kernel import loop, player
 from hinge.simulation.sources import FixedCosts, Synthetic
 policy = at_most(at_most(Isotonic(2, offload_cost=0.5), 0.4, 50), 0.3, 200)
-simulate([policy], Synthetic([0.2, 0.9], FixedCosts(0.5)), 1000)
+simulate([policy], Synthetic([0.2, 0.9], FixedCosts(0.5)), 1000, machine_code=True)
 print(sum(loop(player, policy.fresh().functions, True).stats.cache_hits.values()))
 """
     seeds = [{"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "2"}]
@@ -131,12 +134,32 @@ from hinge import HILCBLite, simulate
 from hinge.simulation.kernel import loop, player_against
 from hinge.simulation.sources import Adaptive, FixedCosts
 policy = HILCBLite(2, offload_cost=0.5)
-simulate([policy], Adaptive([0.2, 0.9], FixedCosts(0.5)), 1000)
+simulate([policy], Adaptive([0.2, 0.9], FixedCosts(0.5)), 1000, machine_code=True)
 print(sum(loop(player_against, policy.fresh().functions, True).stats.cache_hits.values()))
 """
     places = {"NUMBA_CACHE_DIR": str(tmp_path / "numba"), "BYTECODE": str(tmp_path / "bytecode")}
     assert cache_hits(script, {**places, "PYTHONDONTWRITEBYTECODE": ""}, [{}, {}]) == [0, 1]
     assert any(tmp_path.glob("bytecode/**/kernel.*.pyc"))
+
+
+@pytest.mark.slow
+def test_few_samples_are_not_compiled_unless_a_process_before_has_done_so_for_many(tmp_path: Path) -> None:
+    script = """
+from hinge import HILCBLite, simulate
+from hinge.simulation.kernel import loop, player
+from hinge.simulation.sources import FixedCosts, Synthetic
+policy, source = HILCBLite(2, offload_cost=0.5), Synthetic([0.2, 0.9], FixedCosts(0.5))
+simulate([policy], source, 1_000, runs=20)
+print(len(loop(player, policy.functions, True).signatures))
+simulate([policy], source, 1_001, runs=20)
+"""
+    assert cache_hits(script, {"NUMBA_CACHE_DIR": str(tmp_path)}, [{}, {}]) == [0, 1]
+
+
+def test_samples_that_are_few_each_time_are_many_in_the_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
+    machine = loop(player, FUNCTIONS._replace(learns=with_closure(3.0)), True)
+    assert [pays(FEW, machine) for _ in range(11)] == [False] * 10 + [True]
 
 
 def cache_hits(script: str, shared: dict[str, str], own: list[dict[str, str]]) -> list[int]:

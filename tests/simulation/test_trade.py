@@ -29,6 +29,12 @@ def named(found: Trade) -> dict[str, tuple[Point, ...]]:
     }
 
 
+def test_where_the_remote_was_taken_for_the_truth_nothing_is_called_right() -> None:
+    found = trade("objects-yolox", offload_costs=(0.15,), machine_code=False)
+    assert "sentinel agrees with the remote in 97.8 %" in found.sentence
+    assert [*next(found.rows())][-1] == "agrees"
+
+
 @pytest.mark.parametrize("policy", ["sentinel", "hi-lcb"])
 @pytest.mark.parametrize("bins", [16, 5])
 def test_every_rule_costs_what_the_simulator_says(policy: str, bins: int) -> None:

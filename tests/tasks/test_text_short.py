@@ -2,12 +2,15 @@
 
 import json
 import math
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hinge import Device, Gate
+from hinge.errors import InvalidState
 from hinge.tasks import ShortText
 
 fields = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 2) | st.sampled_from(["x", "Y", None]), max_size=4)
@@ -81,6 +84,38 @@ def test_what_is_cut_off_is_no_answer_unless_it_is_an_option() -> None:
     assert ShortText(options=["7", "8"]).confidence(output) == pytest.approx(math.exp(-0.5))
 
 
+@pytest.mark.parametrize(
+    ("task", "measure"),
+    [
+        (ShortText(), "product"),
+        (ShortText(options=["a", "7"]), "product"),
+        (ShortText("number"), "mean"),
+        (ShortText("number", measure="product"), "product"),
+        (ShortText(measure="mean"), "mean"),
+        (ShortText(measure="least"), "least"),
+    ],
+)
+def test_texts_are_measured_by_the_product_and_what_may_be_long_by_the_mean(task: ShortText, measure: str) -> None:
+    tokens = [0.5, 0.8, 0.9]
+    expected = {"product": math.prod(tokens), "mean": math.prod(tokens) ** (1 / 3), "least": min(tokens)}
+    output = {"text": "7", "logprobs": [math.log(token) for token in tokens]}
+    assert task.confidence(output) == pytest.approx(expected[measure])
+    assert task.confidence({"text": "7", "logprobs": [-50.0] * 60}) > 0  # an answer, however unlikely
+
+
+def test_a_state_is_refused_by_another_measure(tmp_path: Path) -> None:
+    def answered(**options: Any) -> None:
+        gate, local = Gate(offload_cost=0.5), {"text": "yes", "logprobs": [-0.1]}
+        task = ShortText(**options)
+        with Device(lambda _: local, lambda _: "yes", gate, task=task, state=tmp_path, deadline_s=10) as device:
+            device.infer("a question")
+
+    answered()
+    answered(measure="product")
+    with pytest.raises(InvalidState, match=r"made with confidence .*product.*this gate has .*mean.*use another folder"):
+        answered(measure="mean")
+
+
 def test_the_margin_is_that_of_the_first_token() -> None:
     task = ShortText(measure="margin")
     assert task.confidence({"text": "yes", "top": [math.log(0.2), math.log(0.7)]}) == pytest.approx(0.5)
@@ -93,7 +128,7 @@ def test_the_margin_is_that_of_the_first_token() -> None:
     ("options", "message"),
     [
         ({"form": "poem"}, "ShortText: form must be 'text', 'number' or 'json', got 'poem'"),
-        ({"measure": "most"}, "ShortText: measure must be 'mean', 'least' or 'margin', got 'most'"),
+        ({"measure": "most"}, "ShortText: measure must be 'product', 'mean', 'least' or 'margin', got 'most'"),
         ({"options": "yes"}, "ShortText: options must be a list of texts, got 'yes'"),
     ],
 )

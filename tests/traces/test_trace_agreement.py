@@ -29,6 +29,14 @@ def test_agreement_and_accuracies_are_means() -> None:
     assert (TRACE.local, TRACE.remote, TRACE.label) == (None, None, None)
 
 
+def test_a_remote_that_was_taken_for_the_truth_shows_agreement_alone() -> None:
+    taken: Any = {"agreed": AGREED, "local_right": AGREED, "remote_right": [1.0, 1.0, 1.0]}
+    trace = Trace(CONFIDENCE, **taken, about={"truth": "none is known: the remote's answer counts as right"})
+    assert (trace.local_accuracy, trace.remote_accuracy) == (None, None)
+    told = Trace(CONFIDENCE, **taken, about={"truth": "by hand"})
+    assert (told.local_accuracy, told.remote_accuracy) == (told.agreement, 1.0)
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".npz", ".parquet"])
 def test_files_keep_agreement(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"boxes{suffix}"

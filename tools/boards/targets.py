@@ -5,7 +5,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from hinge.embedded.export import C_FOLDER
+from hinge.embedded import C_FOLDER
 from hinge.embedded.twin import Constants
 
 HERE = Path(__file__).parent

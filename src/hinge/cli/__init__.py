@@ -1,4 +1,4 @@
-"""The command `hinge`. Each sub-command lives in a module of its own name."""
+"""The command `hinge`. `app` says in which module each sub-command lives."""
 
 import io
 import sys

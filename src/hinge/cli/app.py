@@ -44,6 +44,10 @@ CHAPTERS = {  # what `hinge --help` lists; the first line of each command's own 
     },
     "Firmware": {"export": "Write a policy as C, for a microcontroller."},
 }
+_HOMES = {  # the modules of commands that share one with another
+    **{"list": "evaluate", "simulate": "evaluate", "reproduce": "evaluate"},
+    **{"record": "device", "gateway": "serve", "new": "options"},
+}
 COMMANDS = {name: about for chapter in CHAPTERS.values() for name, about in chapter.items()}
 
 _ADDRESSES = {"Hub": "broker", "Fleet": "fleet", "ThinFleet": "fleet"}  # the options that are `url` there
@@ -101,7 +105,6 @@ class Group(_Explained, typer.core.TyperGroup):
         return super().parse_args(ctx, args or ([] if ctx.resilient_parsing else ["--help"]))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """The command that the first word names."""
         known = self.list_commands(ctx)
         if args[0] not in known and not ctx.resilient_parsing:  # shell completion asks about unfinished words
             raise UnknownName(f"no command is called {args[0]!r}{did_you_mean(args[0], known)}")
@@ -128,7 +131,6 @@ class Root(Group):
         return typer.core.TyperCommand(cmd_name, help=COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """The command that the first word names, imported."""
         name, _, rest = super().resolve_command(ctx, args)
         return name, load(name) if name else None, rest
 
@@ -155,7 +157,7 @@ class Root(Group):
 
 def load(name: str) -> Any:
     """A command, or a group of commands, from its module."""
-    found = import_module(f"hinge.cli.{name}").command
+    found = getattr(import_module(f"hinge.cli.{_HOMES.get(name, name)}"), f"{name}_command")
     if isinstance(found, typer.Typer):
         for each in found.registered_commands:
             each.cls = Command

@@ -27,7 +27,7 @@ from hinge._files import write_csv
 from hinge._html import PICTURES, Panel, check_picture, save
 from hinge.errors import InvalidValue, printable
 from hinge.policies import policy_class, policy_names
-from hinge.simulation import Record, Results, interval
+from hinge.simulation import Results, interval
 from hinge.simulation.kernel import numba_installed
 from hinge.simulation.trade import Trade
 
@@ -123,16 +123,12 @@ def check_out(path: Path | None) -> None:
 
 def write_curves(path: Path, results: Results, title: str, more: Sequence[Panel] = ()) -> None:
     """The figures of every policy at every checkpoint, as CSV, or drawn below `more`."""
-    if path.suffix.lower() == ".csv":
-        _write_csv(path, results)
-    else:
+    if path.suffix.lower() != ".csv":
         save(path, title, [*more, *results.panels()])
-
-
-def _write_csv(path: Path, records: Mapping[str, Record]) -> None:
+        return
     fields = ("regret", "realised_regret", "offload_fraction", "accuracy", "cost_per_sample")
     rows: list[list[Any]] = [["policy", "time", *(column for field in fields for column in (field, f"{field}_ci95"))]]
-    for name, record in records.items():
+    for name, record in results.items():
         series = [getattr(record, field) for field in fields]
         for position, when in enumerate(record.times.tolist()):
             figures = [number for values in series for number in interval(values[:, position])]
@@ -270,7 +266,7 @@ def interruptible() -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def end_interrupted(what: str) -> None:
+def end_interrupted(what: str = "this is what was done.", code: int = INTERRUPTED) -> None:
     """Say that the results are those of a part of the work, and exit."""
     note(f"Interrupted: {what}")
-    raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(code)

@@ -1,4 +1,6 @@
-"""The command `demo`: a device and an edge server at work on real images, with other policies beside them."""
+"""The command `demo`: a device and an edge server at work on real images, other policies beside them, and a report."""
+
+from __future__ import annotations
 
 import os
 import signal
@@ -10,27 +12,29 @@ import webbrowser
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from html import escape
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-import typer
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 
 from hinge import fashion
 from hinge._files import replacing
+from hinge._html import PALETTE, Curve, Panel, document, draw, plot, section
 from hinge.bins import UniformBins
 from hinge.cli import console, options
 from hinge.cli.device import StopSignals
 from hinge.cli.device_samples import Case
 from hinge.cli.device_view import Figures, LiveView, Output, ProgressLines, Seen, View
+from hinge.cli.options import option
 from hinge.device.answer import Answer
 from hinge.device.device import Device
-from hinge.device.reporter import Reporter, copy_of, licences
+from hinge.device.reporter import Reporter, copy_of, data_url, licences, small
 from hinge.device.status import Status
 from hinge.errors import HingeError
 from hinge.ledger import Ledger
@@ -63,24 +67,19 @@ _SHORTEST_S = 0.002  # a shorter sleep is not worth it
 T = TypeVar("T")
 
 
-def command(
-    samples: Annotated[int, typer.Option(min=1, help="Images to stream; from the first again after 10 000.")] = 10_000,
-    offload_cost: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=1,
-            help="What an offload costs, from 0 to 1. By default the highest price at which nine tenths of the "
-            "accuracy that the remote adds are kept.",
-        ),
-    ] = OFFLOAD_COST,
-    port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="The port of the edge server; 0 takes any that is free.")
-    ] = 0,
-    page: Annotated[
-        bool, typer.Option("--page", help="Open the live page, and keep it up after the run until Ctrl-C.")
-    ] = False,
-    out: Annotated[Path, typer.Option(help="The report to write, one page of HTML.")] = Path("hinge-demo.html"),
+@options.grouped
+def demo_command(
+    samples: int = option("Images to stream; from the first again after 10 000.", default=10_000, min=1),
+    offload_cost: float = option(
+        "What an offload costs, from 0 to 1. By default the highest price at which nine tenths of the "
+        "accuracy that the remote adds are kept.",
+        default=OFFLOAD_COST,
+        min=0,
+        max=1,
+    ),
+    port: int = option("The port of the edge server; 0 takes any that is free.", default=0, min=0, max=65_535),
+    page: bool = option("Open the live page, and keep it up after the run until Ctrl-C.", default=False),
+    out: Path = option("The report to write, one page of HTML.", default=Path("hinge-demo.html")),
     json: options.Json = False,
 ) -> None:
     """Real images are streamed through a device, beside other policies, and a report is written.
@@ -126,10 +125,8 @@ def command(
                     time.sleep(60)
 
 
-def _print_end(outcome: "Outcome", out: Path, stopped_by: int | None, json: bool) -> None:
+def _print_end(outcome: Outcome, out: Path, stopped_by: int | None, json: bool) -> None:
     """Write the report of a run that was not interrupted, and print what was found."""
-    from hinge.cli.demo_report import page_of, print_outcome
-
     if stopped_by is None:
         with console.status("writing the report"), replacing(out) as stream:
             stream.write(page_of(outcome).encode())
@@ -138,8 +135,7 @@ def _print_end(outcome: "Outcome", out: Path, stopped_by: int | None, json: bool
     elif outcome.figures.samples:
         print_outcome(outcome)
     if stopped_by is not None:
-        console.note("Interrupted: this is what was done. No report was written.")
-        raise typer.Exit(128 + stopped_by)
+        console.end_interrupted("this is what was done. No report was written.", 128 + stopped_by)
     if not json:
         console.say(f"Look at {out}")
 
@@ -175,7 +171,7 @@ def edge_server(port: int) -> Iterator[str]:
                 process.wait()
 
 
-def _address(process: "subprocess.Popen[bytes]", log: Path) -> str:
+def _address(process: subprocess.Popen[bytes], log: Path) -> str:
     """Wait until the server prints its address."""
     end = time.monotonic() + _START_S
     while True:
@@ -310,7 +306,6 @@ class Comparison:
         self.differences += not as_recorded
 
     def rows(self) -> list[dict[str, Any]]:
-        """The figures of every policy."""
         return [{"policy": name, **history.ledger.figures()} for name, history in self.histories.items()]
 
     def __rich__(self) -> RenderableType:
@@ -349,7 +344,6 @@ class Timing:
         self._counts, self._seconds = [0, 0], [0.0, 0.0]  # of samples that were accepted, and offloaded
 
     def add(self, offloaded: bool, seconds: float) -> None:
-        """Count a sample of the device."""
         self._counts[offloaded] += 1
         self._seconds[offloaded] += seconds
 
@@ -436,7 +430,6 @@ class Outcome:
         return rows
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs."""
         compared = self.comparison
         return {
             "samples": self.figures.samples,
@@ -458,7 +451,12 @@ def run(device: Device, source: InOrder, outcome: Outcome, reporter: Reporter | 
     stream: Iterable[tuple[Row, Case]] = zip(rows(source, wanted), cases(source, wanted), strict=True)
     if reporter is not None or (console.out.is_terminal and not json):
         stream = paced(stream)
-    output, began, compared = _output(device, outcome, json), time.monotonic(), 0.0
+    output = Output() if json else ProgressLines(device, outcome.figures, _PROGRESS_S)
+    if console.out.is_terminal and not json:
+        output = LiveView(
+            View(device, outcome.figures, f"hinge demo, {device.policy.name}", wanted, outcome.comparison)
+        )
+    began, compared = time.monotonic(), 0.0
     with output, signals:
         for row, case in signals.until_stopped(stream):
             asked = time.perf_counter()
@@ -481,10 +479,180 @@ def run(device: Device, source: InOrder, outcome: Outcome, reporter: Reporter | 
     return signals.stopped_by
 
 
-def _output(device: Device, outcome: Outcome, json: bool) -> Output:
-    if json:
-        return Output()
-    if not console.out.is_terminal:
-        return ProgressLines(device, outcome.figures, _PROGRESS_S)
-    title = f"hinge demo, {device.policy.name}"
-    return LiveView(View(device, outcome.figures, title, outcome.wanted, outcome.comparison))
+# -- what was found ----------------------------------------------------------------------------------------------------
+
+
+HEADINGS = ("", "cost", "offloads", "", "true acc.", "agrees", "regret", "ms")
+NAMES = {"always-local": "local only", "always-remote": "remote only", FLAGSHIP: f"{FLAGSHIP} (live)"}
+
+
+def cells(row: dict[str, Any]) -> Sequence[str]:
+    """A row of the table."""
+    return (
+        NAMES.get(row["policy"], row["policy"]),
+        f"{row['cost_per_sample']:.4f}",
+        f"{row['offloads']}",
+        f"{row['offload_fraction']:.1%}",
+        f"{row['true_accuracy']:.2%}",
+        f"{row['accuracy']:.2%}",
+        f"{row['regret']:.1f}",
+        f"{'≈' if row['latency_estimated'] else ''}{row['latency_ms']:.3f}",
+    )
+
+
+def legend(outcome: Outcome) -> list[str]:
+    """What the columns are, and how the live answers compare with the recorded ones."""
+    compared, price = outcome.comparison, outcome.offload_cost
+    lines = [
+        f"cost per sample: {price:g} for an offload, 1 for an accepted answer that disagrees with the remote's",
+        "true acc.: answers that are right by the labels; agrees: answers as the remote's",
+        "regret: what decisions other than the oracle's cost in sum",
+        f"ms per sample: measured; remote only: {outcome.timing.requests} requests; ≈: by the device's offloads",
+    ]
+    recorded = f"the live remote's {compared.checked} answers: {compared.differences} not as recorded"
+    recorded += f"; {outcome.timing.requests} of them to measure its time"
+    lines.append(recorded + (f"; {compared.elsewhere} samples in another bin" if compared.elsewhere else ""))
+    if outcome.faults:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(outcome.faults.items()))
+        lines.append(f"answered locally, as the remote failed: {kinds}")
+    return lines
+
+
+def print_outcome(outcome: Outcome) -> None:
+    """The table of all policies, and what its columns mean."""
+    title = f"{outcome.figures.samples:,} images in {outcome.seconds:.1f} s, over HTTP"
+    table = console.table(*HEADINGS, right=True, title=title)
+    for row in outcome.rows():
+        table.add_row(*cells(row), style="bold" if row["policy"] == FLAGSHIP else None)
+    console.print_table(table)
+    for line in legend(outcome):
+        console.say(line, style="dim")
+    console.print_trade(outcome.trade, outcome.offload_cost)
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+_WINDOWS = 50  # over which the rate of offloads is taken
+_LICENSED, _UNLICENSED = PALETTE[4], PALETTE[6]
+
+STYLE = """
+.examples { display: grid; grid-template-columns: repeat(auto-fill, minmax(17rem, 1fr)); gap: 0.75rem; padding: 0 }
+.examples li { display: flex; gap: 0.75rem; border: 1px solid #ddd; padding: 0.5rem; list-style: none }
+.examples img { width: 84px; height: 84px; image-rendering: pixelated; flex: none }
+.examples p { margin: 0; font-size: 0.8rem; color: #555 } .examples strong { color: #1a1a1a }
+.examples .remote { border-left: 4px solid #0072B2 } .examples .local { border-left: 4px solid #009E73 }
+.policies { white-space: nowrap } .policies th { text-align: right } .live td { font-weight: 600 }
+@media (max-width: 30rem) { .policies { font-size: 0.75rem } .policies th, .policies td { padding: 0.3rem 0.25rem } }
+"""
+
+
+def page_of(outcome: Outcome) -> str:
+    """The report as HTML that needs nothing else: no network, no other file."""
+    about = [
+        f"{outcome.figures.samples:,} test images of Fashion-MNIST in {outcome.seconds:.1f} s, through a device with a "
+        f"local model of 15 kB. Where {FLAGSHIP} decided so, it asked an edge server with a model of 3.5 MB over HTTP; "
+        f"{', '.join(SHADOWS)} ran in shadow.",
+        " ".join(outcome.trade.sentences(outcome.offload_cost)),
+    ]
+    parts = (_trade, _table, _regret, _offloads, _bins, _examples, _faults)
+    return document("The demo", about, [part(outcome) for part in parts], STYLE)
+
+
+def _trade(outcome: Outcome) -> str:
+    rows, price = list(outcome.trade.rows()), f"{outcome.offload_cost:g}"
+    note = f"What {FLAGSHIP} gains at every price of an offload, simulated on the 10,000 images, and where nothing is."
+    table = _html_table(list(rows[0]), [(list(row.values()), row["price"] == price) for row in rows])
+    return section("trade", "The trade", note, plot("trade", outcome.trade.figure()) + table)
+
+
+def _table(outcome: Outcome) -> str:
+    table = _html_table(HEADINGS, [(cells(row), row["policy"] == FLAGSHIP) for row in outcome.rows()])
+    notes = "".join(f'<p class="note">{escape(line)}</p>' for line in legend(outcome))
+    return section("policies", "Side by side", f"At {outcome.offload_cost:g} for an offload.", table + notes)
+
+
+def _html_table(headings: Sequence[str], rows: Sequence[tuple[Sequence[str], bool]]) -> str:
+    """Rows of cells, with those that stand out marked."""
+    head, body = "".join(f"<th>{escape(heading)}</th>" for heading in headings), ""
+    for (name, *numbers), marked in rows:
+        columns = "".join(f'<td class="number">{number}</td>' for number in numbers)
+        row = '<tr class="live">' if marked else "<tr>"
+        body += f"{row}<td>{escape(name)}</td>{columns}</tr>"
+    return f'<div class="scroll"><table class="policies"><tr>{head}</tr>{body}</table></div>'
+
+
+def _regret(outcome: Outcome) -> str:
+    compared = [("local only", outcome.comparison.histories["always-local"]), *_compared(outcome)]
+    curves = [Curve(name, history.times, history.regrets) for name, history in compared]
+    note = "What decisions other than the oracle's have cost so far. The oracle knows how often both agree in each bin."
+    return section("regret", "Regret", note, plot("regret", draw([Panel("", "samples", "regret", curves)])))
+
+
+def _offloads(outcome: Outcome) -> str:
+    curves = [_rate(name, history) for name, history in _compared(outcome)]
+    panel = Panel("", "samples", "share offloaded", curves)
+    note = "The share of the samples that each policy offloaded, window by window."
+    return section("offloads", "Offloads", note, plot("offloads", draw([panel])))
+
+
+def _compared(outcome: Outcome) -> list[tuple[str, History]]:
+    return [(name, outcome.comparison.histories[name]) for name in (FLAGSHIP, *SHADOWS)]
+
+
+def _rate(name: str, history: History) -> Curve:
+    step = max(1, len(history.times) // _WINDOWS)
+    times, counts = [0, *history.times[step - 1 :: step]], [0, *history.offloads[step - 1 :: step]]
+    spans = list(zip(times, times[1:], counts, counts[1:], strict=False))
+    return Curve(name, times[1:], [(after - before) / (end - start) for start, end, before, after in spans])
+
+
+def _bins(outcome: Outcome) -> str:
+    from plotly import graph_objects
+
+    known, bins = [each for each in outcome.licences if each.offloads], len(outcome.licences)
+    drawn = graph_objects.Figure()
+    for title, colour, licensed in (("accepted", _LICENSED, True), ("offloaded", _UNLICENSED, False)):
+        chosen = [each for each in known if (each.offload_probability == 0.0) == licensed]
+        drawn.add_bar(
+            name=title,
+            x=[(each.bin + 0.5) / bins for each in chosen],
+            y=[each.agreement for each in chosen],
+            width=0.9 / bins,
+            marker_color=colour,
+            text=[f"{each.offloads:g}" for each in chosen],
+            textposition="inside",
+            insidetextanchor="start",
+            hovertext=[each.reason for each in chosen],
+            hoverinfo="text",
+        )
+    even, said = 1.0 - outcome.offload_cost, "above, accepting is cheaper"
+    drawn.add_hline(y=even, line_dash="dash", annotation_text=said, annotation_position="top left")
+    drawn.update_xaxes(title_text="confidence of the local model", range=[0, 1])
+    drawn.update_yaxes(title_text="local agreed with remote", range=[0, 1], tickformat=".0%")
+    margin = {"l": 60, "r": 15, "t": 40, "b": 50}
+    drawn.update_layout(template="plotly_white", height=420, margin=margin, legend={"orientation": "h", "y": 1.12})
+    note = "What the device learned from its offloads, and in the end accepts. In each bar: the offloads behind it."
+    return section("bins", "Agreement and licences", note, plot("bins", drawn))
+
+
+def _examples(outcome: Outcome) -> str:
+    cards = "".join(_card(*example) for example in outcome.examples.kept)
+    note = "Some of the answers, with the reason that held when they were given; most are from the beginning."
+    return section("examples", "Answers", note, f'<ul class="examples">{cards}</ul>')
+
+
+def _card(seen: Seen, reason: str) -> str:
+    number, case, answer = seen
+    pixels = small(case.sample)
+    picture = "" if pixels is None else f'<img src="{data_url(pixels)}" alt="image {number}">'
+    verdict = "right" if answer.label == case.truth else f"wrong: it is {case.truth}"
+    said = f"<strong>{escape(answer.label)}</strong>, says {answer.source} ({verdict})"
+    sure = f"No. {number}, local confidence {answer.confidence:.2f}"
+    return f'<li class="{answer.source}">{picture}<div><p>{said}</p><p>{sure}</p><p>{escape(reason)}</p></div></li>'
+
+
+def _faults(outcome: Outcome) -> str:
+    if not outcome.faults:
+        return ""
+    lines = "".join(f"<li>{escape(kind)}: {count}</li>" for kind, count in sorted(outcome.faults.items()))
+    return section("faults", "Faults", "Samples that got the local answer, as the remote failed.", f"<ul>{lines}</ul>")

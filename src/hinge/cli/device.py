@@ -1,79 +1,58 @@
-"""The command `device`: a device run over samples, from the first answer to the summary."""
+"""The commands `device`, a device run over samples, from the first answer to the summary, and `record`, both models."""
 
 import signal
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, tee
+from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, TypeVar
-
-import typer
+from typing import Any, TypeVar
 
 from hinge.cli import console, options
-from hinge.cli.device_models import Certificates, Fit, Parts, set_up
+from hinge.cli.device_models import Fit, ModelOptions, set_up
 from hinge.cli.device_samples import Case
 from hinge.cli.device_view import Figures, JsonLines, LiveView, Output, ProgressLines, View, print_summary
-from hinge.cli.gate import FleetOptions, GateOptions
-from hinge.cli.options import UsageError
+from hinge.cli.options import Certificates, FleetOptions, GateOptions, UsageError, argument, option
+from hinge.confidence import max_softmax
 from hinge.device.device import Device
+from hinge.device.record import record
 from hinge.device.reporter import Reporter
 from hinge.device.store import CLOSED
 from hinge.errors import RemoteFailed
 from hinge.models import Recorded
-from hinge.remotes.http import read_token
 from hinge.traces import trace_names
 
 T = TypeVar("T")
 
 
 @options.grouped
-def command(
+def device_command(
     *,
-    samples: Annotated[
-        str,
-        typer.Argument(
-            help="A folder of images, an .npz or .npy file, '-' for raw frames on standard input, a trace by name or "
-            "file, or 'fashion' for the images that come with Hinge.",
-            autocompletion=trace_names,
-        ),
-    ] = "fashion",
-    local: options.Local = None,
-    remote: options.Remote = None,
-    model: options.Model = None,
-    output: options.Output = None,
-    remote_output: options.RemoteOutput = None,
-    input: options.Input = None,
-    labels: options.Labels = None,
-    confidence: options.Confidence = None,
-    token_file: options.TokenFile = None,
+    samples: str = argument(
+        "A folder of images, an .npz or .npy file, '-' for raw frames on standard input, a trace by name or "
+        "file, or 'fashion' for the images that come with Hinge.",
+        default="fashion",
+        autocompletion=trace_names,
+    ),
+    models: ModelOptions,
     certificates: Certificates,
     deciding: GateOptions,
-    deadline_s: Annotated[float, typer.Option(help="Seconds from an offload until the local answer stands.")] = 0.2,
-    batch: Annotated[int, typer.Option(min=1, help="Samples that are decided together, and sent together.")] = 1,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="End after this many samples; some policies have to know how many.")
-    ] = None,
+    deadline_s: float = option("Seconds from an offload until the local answer stands.", default=0.2),
+    batch: int = option("Samples that are decided together, and sent together.", default=1, min=1),
+    limit: int | None = option("End after this many samples; some policies have to know how many.", min=1),
     state: options.State = None,
     shadow: options.Shadow = None,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=65_535, help="Serve metrics for Prometheus at this port of 127.0.0.1; 0 takes any that is free."
-        ),
-    ] = None,
-    report: Annotated[
-        str | None, typer.Option(help="Show this device, under this name, on the live page of the remote's server.")
-    ] = None,
+    metrics_port: int | None = option(
+        "Serve metrics for Prometheus at this port of 127.0.0.1; 0 takes any that is free.", min=0, max=65_535
+    ),
+    report: str | None = option("Show this device, under this name, on the live page of the remote's server."),
     joining: FleetOptions,
-    truth: Annotated[
-        bool,
-        typer.Option("--truth", help="Learn what the remote's answers are worth, by the true labels of the samples."),
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for every answer, and then the summary.")
-    ] = False,
+    truth: bool = option(
+        "Learn what the remote's answers are worth, by the true labels of the samples.", default=False
+    ),
+    json: bool = option("Print a JSON object for every answer, and then the summary.", default=False),
     config: options.Config = None,
 ) -> None:
     """A device answers samples with the local model, and asks the remote where that is worth its cost.
@@ -83,11 +62,8 @@ def command(
     if state is not None and state.exists() and not state.is_dir():
         raise UsageError(f"{state} is not a folder")
     with console.interruptible(), ExitStack() as stack:
-        token = read_token(token_file)
-        parts = Parts(options.class_names(labels), input, output, remote_output)
-        setup = set_up(samples, local, remote, model, token, certificates, parts)
-        stack.enter_context(closing(setup))
-        if confidence is not None and isinstance(setup.local, Recorded):
+        setup = stack.enter_context(closing(set_up(samples, models, certificates)))
+        if models.confidence is not None and isinstance(setup.local, Recorded):
             raise UsageError(f"--confidence is for models, and {samples} is a trace, which has confidences")
         if setup.fit is not None:
             setup.fit.check_at_start()
@@ -98,7 +74,7 @@ def command(
             setup.local,
             setup.remote,
             chosen,
-            confidence=options.measure(confidence),
+            confidence=models.measure,
             labels=setup.stream.classes,
             batch=batch,
             deadline_s=deadline_s,
@@ -112,7 +88,7 @@ def command(
             stack.enter_context(serve_metrics(device, metrics_port))
         reporter = None
         if report is not None:
-            reporter = stack.enter_context(report_to(device, remote, report, token, certificates))
+            reporter = stack.enter_context(report_to(device, models, report, certificates))
         run = Run(device, setup.fit, reporter, batch, truth)
         title = f"hinge device {samples}, {deciding.name}, remote {setup.where}"
         shown: Output = JsonLines() if json else ProgressLines(device, run.figures)
@@ -195,12 +171,11 @@ class Run:
         else:
             print_summary(figures, behind=shadow == "local")
             if figures["gain"] is not None and stopped_by is None:
-                self.figures.gain.show(figures["gain"], figures["offload_cost"], figures["true_accuracy"])
+                self.figures.print_gain(figures["gain"], figures["offload_cost"], figures["true_accuracy"])
         if self._misfit is not None:
             raise self._misfit
         if stopped_by is not None:
-            console.note("Interrupted: this is what was done.")
-            raise typer.Exit(128 + stopped_by)
+            console.end_interrupted(code=128 + stopped_by)
 
 
 def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -259,11 +234,12 @@ class StopSignals:
 # -- metrics and reports ---------------------------------------------------------------------------------------------
 
 
-def report_to(device: Device, url: str | None, name: str, token: str | None, certificates: Certificates) -> Reporter:
+def report_to(device: Device, models: ModelOptions, name: str, certificates: Certificates) -> Reporter:
     """Report to the server of the remote, and say where to look."""
+    url = models.remote
     if url is None or not url.startswith(("http://", "https://")):
         raise UsageError("--report needs a --remote that begins with http:// or https://, whose page shows the device")
-    reporter = Reporter(device, url, name, token=token, tls=certificates.context())
+    reporter = Reporter(device, url, name, token=models.token, tls=certificates.context())
     console.note(f"Reporting to the live page at {url.rstrip('/')}/")
     return reporter
 
@@ -280,3 +256,68 @@ def serve_metrics(device: Device, port: int) -> Iterator[None]:
     with server:
         console.note(f"Metrics at {server.url}")
         yield
+
+
+# -- a recording -------------------------------------------------------------------------------------------------------
+
+
+@options.grouped
+def record_command(
+    *,
+    samples: str = argument(
+        "A folder of images, an .npz or .npy file, '-' for raw frames on standard input, or 'fashion' for "
+        "the images that come with Hinge.",
+        default=...,
+    ),
+    out: Path = option("The file for the trace: .npz, .csv or .parquet.", default=...),
+    models: ModelOptions,
+    certificates: Certificates,
+    batch: int = option("Samples that the models are asked about at once.", default=32, min=1),
+    deadline_s: float = option("Seconds for the remote to answer a batch.", default=30.0),
+    limit: int | None = option("End after this many samples.", min=1),
+    json: options.Json = False,
+) -> None:
+    """Both models answer every sample; 'hinge evaluate' then says what each policy would have cost. A recording that
+    is interrupted is kept beside the file, and the same command goes on with it. A remote that fails is asked again,
+    four times within 15 seconds.
+
+    Example: hinge record images/ --local local.onnx --remote http://edge:8080 --model remote --out trace.npz
+    """
+    known = {name: value for name, value in vars(models).items() if name not in ("local", "remote", "model")}
+    given = {name: str(value) for name, value in {**known, **vars(certificates)}.items() if value is not None}
+    with console.interruptible(), closing(set_up(samples, models, certificates)) as setup:
+        stream = setup.stream
+        if isinstance(setup.local, Recorded):
+            raise UsageError(f"{samples} is a trace, recorded already: hinge evaluate {samples}")
+        if setup.fit is not None:
+            setup.fit.check()
+        asked, truth = tee(islice(stream.cases, limit))
+        length = min((n for n in (stream.length, limit) if n is not None), default=None)
+        with console.progress(f"recording {samples}", compiles=False) as bar, Output():
+            try:
+                trace = record(
+                    setup.local,
+                    setup.remote,
+                    (case.sample for case in asked),
+                    (case.truth for case in truth),
+                    labels=stream.classes,
+                    confidence=models.measure or max_softmax,
+                    batch=batch,
+                    deadline_s=deadline_s,
+                    out=out,
+                    about={f"--{name}": value for name, value in given.items()},
+                    progress=lambda done: bar(done, length),
+                )
+            except BaseException as error:
+                for kept in getattr(error, "__notes__", ()):
+                    console.warn(kept)
+                raise
+    figures = {key: getattr(trace, key) for key in ("agreement", "local_accuracy", "remote_accuracy")}
+    if json:
+        console.print_json({"out": str(out), "samples": len(trace), **figures})
+        return
+    text = f"{out}: {console.counted(len(trace), 'sample')}, local agrees with remote on {trace.agreement:.2%}"
+    if trace.label is not None:
+        text += f"; local is right on {trace.local_accuracy:.2%}, remote on {trace.remote_accuracy:.2%}"
+    console.say(text)
+    console.say(f"What each policy would have cost on them: hinge evaluate {out}")

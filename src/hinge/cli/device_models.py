@@ -1,18 +1,15 @@
-"""The models of `hinge device`, found to fit each other and the samples before the first one is answered."""
+"""The models of `hinge device` and `hinge record`, found to fit each other and the samples before the first answer."""
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import numpy as np
-import typer
 
 from hinge import fashion
 from hinge._checks import did_you_mean
@@ -27,7 +24,8 @@ from hinge.cli.device_samples import (
     from_trace,
     is_trace,
 )
-from hinge.cli.options import UsageError
+from hinge.cli.options import NAMES, PLACE, Certificates, Output, UsageError, class_names, option
+from hinge.confidence import ConfidenceMeasure, restore_measure
 from hinge.costs import FixedCost, OffloadCost
 from hinge.device.status import Status
 from hinge.errors import (
@@ -42,9 +40,11 @@ from hinge.errors import (
 )
 from hinge.models import Recorded
 from hinge.remotes import Deadline, Reply
+from hinge.remotes.http import read_token
 from hinge.simulation.evaluate import as_trace
 from hinge.traces import Trace, trace_names
 
+_SYSTEM = Certificates()
 _FASHION = "fashion"
 _MOST_CLASSES = 20  # that are named, one by one
 
@@ -73,75 +73,56 @@ class Setup:
             self.remote.close()
 
 
-class Parts(NamedTuple):
-    """What is meant of samples and models that have several parts."""
-
-    names: Sequence[str] | None = None  # of the classes
-    array: str | None = None  # of an npz file, with the samples
-    output: str | None = None  # of the local model, with the scores
-    remote_output: str | None = None
-
-
 @dataclass(frozen=True)
-class Certificates:
-    """Files for TLS: who signs the server's certificate, if the system does not know them, and the device's own."""
+class ModelOptions:
+    """The two models, and what is meant of models and samples that have several parts."""
 
-    ca: Annotated[
-        Path | None, typer.Option(help="Who signs the server's certificate, where the system does not know them.")
-    ] = None
-    cert: Annotated[Path | None, typer.Option(help="Our own certificate, to show a server with mutual TLS.")] = None
-    key: Annotated[Path | None, typer.Option(help="The key of that certificate, unless it is in its file.")] = None
+    local: Path | None = option("The local model: .onnx, .tflite or .xml (OpenVINO).")
+    remote: str | None = option(
+        "The remote model: a file as the local one, or its server, http://, https:// or grpc://.", metavar=PLACE
+    )
+    model: str | None = option("The name of the remote model on its server.")
+    output: Output = None
+    remote_output: str | None = option(
+        "The output of the remote model that has labels or scores; without it the first."
+    )
+    input: str | None = option(
+        "The array of an .npz file that goes into the models; without it 'samples', 'images', 'X_test' or the like. "
+        "The true labels are in 'labels', 'y', 'y_test' or 'target'."
+    )
+    labels: str | None = option(
+        "The names of the classes in the models' order, as a list or a file of lines.", metavar=NAMES
+    )
+    confidence: Literal["max_softmax", "margin", "entropy", "max_probability"] | None = option(
+        "How scores become a confidence; without it, by the largest softmax."
+    )
+    token_file: Path | None = option("A file with the token to show the server; or set HINGE_TOKEN.")
 
-    def __post_init__(self) -> None:
-        if self.key is not None and self.cert is None:
-            raise UsageError("--key needs --cert")
-        for path in filter(None, (self.ca, self.cert, self.key)):
-            path.open("rb").close()
+    @property
+    def measure(self) -> ConfidenceMeasure | None:
+        return None if self.confidence is None else restore_measure({"name": self.confidence})
 
-    def context(self) -> ssl.SSLContext | None:
-        """For HTTP; None where there are no files."""
-        if self == SYSTEM_CERTIFICATES:
-            return None
-        context = ssl.create_default_context()
-        try:
-            if self.ca is not None:
-                context.load_verify_locations(self.ca)
-            if self.cert is not None:
-                context.load_cert_chain(self.cert, self.key)
-        except ssl.SSLError as error:
-            named = ", ".join(f"--{name} {path}" for name, path in vars(self).items() if path is not None)
-            raise UsageError(f"{named}: no certificates, or not the key of them: {error.reason or error}") from None
-        return context
-
-    def credentials(self) -> Any:
-        """For gRPC; None, which does not encrypt, where there are no files."""
-        if self.context() is None:
-            return None
-        import grpc
-
-        ca, cert, key = (None if path is None else path.read_bytes() for path in (self.ca, self.cert, self.key))
-        return grpc.ssl_channel_credentials(ca, key or cert, cert)
+    @property
+    def token(self) -> str | None:
+        return read_token(self.token_file)
 
 
-SYSTEM_CERTIFICATES = Certificates()
-
-
-def set_up(
-    samples: str,
-    local: Path | None,
-    remote: str | None,
-    model: str | None,
-    token: str | None,
-    certificates: Certificates = SYSTEM_CERTIFICATES,
-    parts: Parts | None = None,
-) -> Setup:
+def set_up(samples: str, given: ModelOptions, certificates: Certificates) -> Setup:
     """Open what the command line names, and refuse what cannot work."""
-    names, array, output, remote_output = parts or Parts()
+    local, remote, names = given.local, given.remote, class_names(given.labels)
     file = Path(remote) if remote and Path(remote).suffix.lower() in _FORMATS and "://" not in remote else None
     url = None if file else remote
-    asking = partial(_asking, url, token, certificates, remote_output)
-    if url is None and model is not None:
+    if url is None and given.model is not None:
         raise UsageError("--model needs --remote to be a server")
+
+    def asking(opened: Any, stream: Stream, model: str | None, classes: int | None = None) -> Setup:
+        if url is None:
+            raise UsageError("--remote must name a server or a file, as these samples come without a remote model")
+        if model is None:
+            raise UsageError("--model must name the model on the server")
+        asked = open_remote(url, model, given.token, certificates, given.remote_output)
+        return Setup(opened, asked, stream, fit=Fit(asked, url, stream.example, classes), where=f"at {url}")
+
     try:
         trace = _trace(samples)
     except InvalidTrace as error:
@@ -151,27 +132,27 @@ def set_up(
     if trace is not None:
         if file is not None:
             raise UsageError(f"--remote must be a server, as trace {trace.name!r} has no samples for a file to answer")
-        if names or array or output:
+        if names or given.input or given.output:
             raise UsageError(f"--labels, --input and --output are for models, and {trace.name!r} is a trace")
         if local is not None:
             raise UsageError(f"--local must not be given, as trace {trace.name!r} has the local answers")
         if url is not None:
-            return asking(model, Recorded(trace), from_trace(trace))
+            return asking(Recorded(trace), from_trace(trace), given.model)
         mean = None if trace.cost is None else FixedCost(float(trace.cost.mean()))  # each reply knows its own
         return Setup(Recorded(trace), Replayed(trace), from_trace(trace), mean, where="in the trace")
     if local is None and samples != _FASHION:
         raise UsageError("--local must name a model, as these samples come without one")
-    if array is not None and Path(samples).suffix.lower() != ".npz":
+    if given.input is not None and Path(samples).suffix.lower() != ".npz":
         raise UsageError("--input needs samples in an .npz file")
-    opened = open_model("--local", local or fashion.local_model(), output)
-    stream = _stream(samples, opened, array)
+    opened = open_model("--local", local or fashion.local_model(), given.output)
+    stream = _stream(samples, opened, given.input)
     classes = _class_count(opened, stream.example, real=samples != "-")
     stream = _labelled(samples, stream, opened, classes, names)
     if url is None and samples == _FASHION:
         file = file or fashion.remote_model()
     if file is not None:
-        return Setup(opened, _remote_file(file, opened, stream, classes, remote_output), stream)
-    return asking(model or (_FASHION if samples == _FASHION else None), opened, stream, classes)
+        return Setup(opened, _remote_file(file, opened, stream, classes, given.remote_output), stream)
+    return asking(opened, stream, given.model or (_FASHION if samples == _FASHION else None), classes)
 
 
 def _trace(samples: str) -> Trace | None:
@@ -197,25 +178,6 @@ def _stream(samples: str, local: Any, array: str | None) -> Stream:
     if path.is_dir():
         return from_images(path, local.input)
     return from_array(path) if path.suffix.lower() == ".npy" else from_arrays(path, array)
-
-
-def _asking(
-    url: str | None,
-    token: str | None,
-    certificates: Certificates,
-    output: str | None,
-    model: str | None,
-    local: Any,
-    stream: Stream,
-    classes: int | None = None,
-) -> Setup:
-    """The setup with a remote on a server."""
-    if url is None:
-        raise UsageError("--remote must name a server or a file, as these samples come without a remote model")
-    if model is None:
-        raise UsageError("--model must name the model on the server")
-    remote = open_remote(url, model, token, certificates, output)
-    return Setup(local, remote, stream, fit=Fit(remote, url, stream.example, classes), where=f"at {url}")
 
 
 # -- models in files --------------------------------------------------------------------------------------------------
@@ -305,32 +267,23 @@ def _name_classes(names: Sequence[str]) -> None:
 
 
 def open_remote(
-    url: str,
-    model: str,
-    token: str | None,
-    certificates: Certificates = SYSTEM_CERTIFICATES,
-    output: str | None = None,
+    url: str, model: str, token: str | None, certificates: Certificates = _SYSTEM, output: str | None = None
 ) -> Any:
     """The model of that name on the server at a URL."""
-    extra = "grpc" if url.startswith("grpc://") else "device"
-    if not url.startswith(("http://", "https://", "grpc://")):
+    if url.startswith("grpc://"):
+        from hinge.remotes.grpc import OpenInferenceGrpc
+
+        target = url.removeprefix("grpc://")
+        return OpenInferenceGrpc(target, model, output=output, token=token, credentials=certificates.credentials())
+    if not url.startswith(("http://", "https://")):
         ends = f"or be a file that ends in {', '.join(_FORMATS)}"
         raise UnknownName(f"--remote {url}: must start with http://, https:// or grpc://, {ends}")
-    try:
-        if extra == "grpc":
-            from hinge.remotes.grpc import OpenInferenceGrpc
+    from hinge.remotes.open_inference import OpenInference
 
-            target = url.removeprefix("grpc://")
-            return OpenInferenceGrpc(target, model, output=output, token=token, credentials=certificates.credentials())
-        from hinge.remotes.open_inference import OpenInference
-
-        tls = certificates.context()
-        if tls is not None and url.startswith("http://"):
-            raise UsageError(f"--ca, --cert and --key are for https:// and grpc://, got --remote {url}")
-        return OpenInference(url, model, output=output, token=token, tls=tls)
-    except ModuleNotFoundError as error:
-        hint = f"pip install 'hinge-gate[{extra}]'"
-        raise ImportError(f"a remote needs the extra {extra!r} ({error}): {hint}") from None
+    tls = certificates.context()
+    if tls is not None and url.startswith("http://"):
+        raise UsageError(f"--ca, --cert and --key are for https:// and grpc://, got --remote {url}")
+    return OpenInference(url, model, output=output, token=token, tls=tls)
 
 
 class Replayed:

@@ -39,75 +39,6 @@ from hinge.theory import Estimate
 
 _FEWEST = 100  # samples: on fewer there is no curve to show
 _MOST = 10_000  # samples that the curve is simulated on, in a second or two
-
-
-class Gain:
-    """Counts of a run, by bin: samples, answers of the remote, and in how many of these local agreed.
-
-    >>> Gain(bins=2).figures(paid=0.0, asked=0) is None  # the remote has not answered yet
-    True
-    """
-
-    def __init__(self, bins: int) -> None:
-        self._samples, self._answered, self._agreed = np.zeros((3, bins), np.int64)
-        self._local_right = self._labelled = 0
-
-    def add(self, case: Case, answer: Answer) -> None:
-        """Count an answer."""
-        self._samples[answer.bin] += 1
-        if answer.source == "remote":
-            self._answered[answer.bin] += 1
-            self._agreed[answer.bin] += bool(answer.label == answer.local)
-        if case.truth is not None:
-            self._labelled += 1
-            self._local_right += bool(answer.local == case.truth)
-
-    def figures(self, paid: float, asked: int) -> dict[str, Any] | None:
-        """The gain, if asking so often has cost so much; None where the remote gave no answer."""
-        if not self._answered.any():
-            return None
-        samples, spared = int(self._samples.sum()), int((self._answered - self._agreed).sum())
-        estimate, accepted = self._estimate(), 1.0 - self._answered / np.maximum(self._samples, 1)
-        low, high = estimate.cost(accepted, paid / asked)
-        return {
-            "answers": int(self._answered.sum()),
-            "spared": spared,
-            "saved_on_local": (spared - paid) / samples,
-            "local_true_accuracy": share(self._local_right, self._labelled),
-            "remote_cost_per_sample": paid / asked,
-            "cost_low": low,
-            "cost_high": high,
-        }
-
-    def show(self, found: dict[str, Any], paid: float, right: float | None) -> None:
-        """Print what `figures` found, with the curve of other prices; `right`: the device's own true accuracy."""
-        saved, price = found["saved_on_local"], found["remote_cost_per_sample"]
-        spared = console.counted(found["spared"], "answer")
-        less = f"{abs(saved):.4f} a sample {'less' if saved >= 0 else 'more'} than local alone"
-        console.say(f"Asking cost {paid:.4g} and spared {spared} unlike the remote's, at 1 each: {less}.")
-        answers = console.counted(found["answers"], "answer")
-        console.say(
-            f"Remote alone would have cost {price:.4g} a sample; this device cost {found['cost_low']:.4f} to "
-            f"{found['cost_high']:.4f}, by what {answers} of the remote leave possible."
-        )
-        if right is not None:
-            local = f"{found['local_true_accuracy']:.2%}"
-            console.say(f"Right by the true labels: local alone {local}, this device {right:.2%}.")
-        if self._samples.sum() >= _FEWEST:
-            estimate, price = self._estimate(), round(price, 4)
-            source = Synthetic(estimate.agreement, FixedCosts(price), estimate.samples)
-            horizon = min(int(self._samples.sum()), _MOST)
-            console.say("At other prices, with the agreement that these answers make most likely:")
-            curve = trade(source, offload_costs=(*OFFLOAD_COSTS, price), horizon=horizon, machine_code=False)
-            console.print_trade(curve, price)
-
-    def _estimate(self) -> Estimate:
-        return Estimate(self._samples, self._answered, self._agreed)
-
-
-# -- what was gained --------------------------------------------------------------------------------------------------
-
-
 _STEP = math.log(1.01)  # latencies are counted by logarithm, in steps of a hundredth
 _EVERY_S = 5.0  # between two lines of progress
 _AGAIN_S = 60.0  # between two warnings of the same
@@ -129,17 +60,22 @@ class Seen(NamedTuple):
 
 
 class Figures:
-    """The figures of a run so far, in memory that does not grow with it."""
+    """The figures of a run so far, in memory that does not grow with it.
+
+    >>> figures = Figures(bins=1)
+    >>> figures.gain(paid=0.0, asked=0), figures.latency_ms(0.5)  # there was no answer yet
+    (None, None)
+    """
 
     def __init__(self, bins: int) -> None:
-        self._ledger = Ledger(bins)  # without costs, which the device's status has: some are paid after the answer
+        self._ledger = Ledger()  # without costs, which the device's status has: some are paid after the answer
         self._latencies: Counter[int] = Counter()
-        self.gain = Gain(bins)
+        self.in_bin, self._answered, self._agreed = np.zeros((3, bins), np.int64)  # samples, and what remote answered
+        self._local_right = self._labelled = 0
         self.last: deque[Seen] = deque(maxlen=8)
 
     @property
     def samples(self) -> int:
-        """Samples answered."""
         return self._ledger.samples
 
     @property
@@ -147,31 +83,27 @@ class Figures:
         """Samples that the policy decided to offload."""
         return self._ledger.offloads
 
-    @property
-    def in_bin(self) -> list[int]:
-        """Samples in each bin."""
-        return [sum(counts) for counts in zip(self._ledger.accepted, self._ledger.offloaded, strict=True)]
-
     def add(self, case: Case, answer: Answer, latency_ms: float) -> Seen:
-        """Count an answer, and how long it took."""
         seen = Seen(self.samples, case, answer)
         agreed = None if case.remote is None else float(answer.label == case.remote)
         right = None if case.truth is None else bool(answer.label == case.truth)
         if answer.decision.offload:
-            self._ledger.offload(0.0, agreed=agreed, right=right, bin=answer.bin)
+            self._ledger.offload(0.0, agreed=agreed, right=right)
         else:
-            self._ledger.accept(agreed, right=right, bin=answer.bin)
-        self.gain.add(case, answer)
+            self._ledger.accept(agreed, right=right)
+        self.in_bin[answer.bin] += 1
+        if answer.source == "remote":
+            self._answered[answer.bin] += 1
+            self._agreed[answer.bin] += bool(answer.label == answer.local)
+        if case.truth is not None:
+            self._labelled += 1
+            self._local_right += bool(answer.local == case.truth)
         self._latencies[round(math.log(max(latency_ms, 1e-6)) / _STEP)] += 1
         self.last.append(seen)
         return seen
 
     def latency_ms(self, part: float) -> float | None:
-        """The time within which this part of the answers came, to a hundredth of it.
-
-        >>> Figures(bins=1).latency_ms(0.5) is None
-        True
-        """
+        """The time within which this part of the answers came, to a hundredth of it."""
         left = part * self._latencies.total()
         for step, count in sorted(self._latencies.items()):
             left -= count
@@ -192,14 +124,50 @@ class Figures:
             **{key: sums[key] for key in ("offloads", "offload_fraction", "accuracy", "true_accuracy")},
             "asked": asked,
             **{key: getattr(status, key) for key in (*known, "alarms")},
-            "agreement": share(status.agreed, status.answered_by_remote),
+            "agreement": share(status.agreed, status.compared),
             "offload_cost_per_sample": paid,
             **{key: None if None in (cost, paid) else cost + paid for key, cost in costs.items()},
             "latency_ms_p50": self.latency_ms(0.5),
             "latency_ms_p99": self.latency_ms(0.99),
-            "gain": self.gain.figures(status.offload_cost, asked),
+            "gain": self.gain(status.offload_cost, asked),
             "fleet": None if status.fleet is None else status.fleet.figures(),
         }
+
+    def gain(self, paid: float, asked: int) -> dict[str, Any] | None:
+        """What was gained, if asking so often has cost so much; None where the remote gave no answer."""
+        if not self._answered.any():
+            return None
+        spared, accepted = int((self._answered - self._agreed).sum()), 1.0 - self._answered / np.maximum(self.in_bin, 1)
+        low, high = Estimate(self.in_bin, self._answered, self._agreed).cost(accepted, paid / asked)
+        return {
+            "answers": int(self._answered.sum()),
+            "spared": spared,
+            "saved_on_local": (spared - paid) / self.samples,
+            "local_true_accuracy": share(self._local_right, self._labelled),
+            "remote_cost_per_sample": paid / asked,
+            "cost_low": low,
+            "cost_high": high,
+        }
+
+    def print_gain(self, found: dict[str, Any], paid: float, right: float | None) -> None:
+        """Print what `gain` found, with the curve of other prices; `right`: the device's own true accuracy."""
+        saved, price = found["saved_on_local"], found["remote_cost_per_sample"]
+        spared, answers = console.counted(found["spared"], "answer"), console.counted(found["answers"], "answer")
+        less = f"{abs(saved):.4f} a sample {'less' if saved >= 0 else 'more'} than local alone"
+        console.say(f"Asking cost {paid:.4g} and spared {spared} unlike the remote's, at 1 each: {less}.")
+        console.say(
+            f"Remote alone would have cost {price:.4g} a sample; this device cost {found['cost_low']:.4f} to "
+            f"{found['cost_high']:.4f}, by what {answers} of the remote leave possible."
+        )
+        if right is not None:
+            local = f"{found['local_true_accuracy']:.2%}"
+            console.say(f"Right by the true labels: local alone {local}, this device {right:.2%}.")
+        if self.samples >= _FEWEST:
+            estimate, price = Estimate(self.in_bin, self._answered, self._agreed), round(price, 4)
+            source = Synthetic(estimate.agreement, FixedCosts(price), estimate.samples)
+            console.say("At other prices, with the agreement that these answers make most likely:")
+            prices, horizon = (*OFFLOAD_COSTS, price), min(self.samples, _MOST)
+            console.print_trade(trade(source, offload_costs=prices, horizon=horizon, machine_code=False), price)
 
 
 # -- while it runs ----------------------------------------------------------------------------------------------------
@@ -233,7 +201,6 @@ class JsonLines(Output):
     """A JSON object for every answer."""
 
     def show(self, seen: Seen) -> None:
-        """Print the answer."""
         number, case, answer = seen
         known = {"name": case.name, "truth": case.truth}
         known = {key: value for key, value in known.items() if value is not None}
@@ -319,7 +286,7 @@ class View:
         figures = self._figures
         of = "" if self._length is None else f" of {_count(self._length)}"
         cost = f"{status.offload_cost:.1f}, {_ratio(status.offload_cost, figures.samples, '{:.4f}')} per sample"
-        agreement = _ratio(status.agreed, status.answered_by_remote, "{:.1%}")
+        agreement = _ratio(status.agreed, status.compared, "{:.1%}")
         table = Table.grid(padding=(0, 2, 0, 0))
         for _ in range(2):
             table.add_column(no_wrap=True, min_width=12)

@@ -1,66 +1,67 @@
-"""The command `evaluate`, and the file of settings that it writes of its recommendation."""
+"""The commands that measure policies: `evaluate`, with the settings that it recommends, `simulate` and `reproduce`;
+and `list`, of what they can be given.
+"""
 
 import json
 import os
 import shlex
 import textwrap
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from rich.padding import Padding
+from rich.text import Text
 
+from hinge._checks import did_you_mean
 from hinge._files import write_whole
+from hinge.bins import UniformBins
 from hinge.cli import console, options
-from hinge.cli.options import UsageError
-from hinge.errors import InvalidTrace
+from hinge.cli.options import UsageError, argument, option
+from hinge.errors import InvalidTrace, UnknownName
+from hinge.paper import page_name, reproduce
+from hinge.paper.figures import EXPERIMENTS, FULL, QUICK
 from hinge.policies import Policy, Target, policy_class, policy_names
+from hinge.simulation import lineup, simulate
 from hinge.simulation.engine import Progress
-from hinge.simulation.evaluate import Evaluation, as_recorded, evaluate
+from hinge.simulation.evaluate import Evaluation, as_recorded, as_trace, costs_for, evaluate, known_cost
+from hinge.simulation.sources import Resampled
 from hinge.simulation.trade import FEWEST, OFFLOAD_COSTS, Recommendation, Trade, recommend, trade
-from hinge.traces import Log, Trace, trace_names
+from hinge.traces import Log, Trace, load_trace, trace_names
 
 _DIPS_NAMED = 5
 _POLICIES_NAMED = 4
 _OPEN = 0.01  # of a cost per sample: what audits of a bin should leave open
 
 
-def command(
-    trace: Annotated[
-        str,
-        typer.Argument(
-            help="A file (confidence,local,remote[,label][,cost]: .csv, .tsv, .jsonl, .csv.gz, .npz, .parquet), or a "
-            "trace by name. Where remote is empty or null the sample was not offloaded.",
-            autocompletion=trace_names,
-        ),
-    ],
-    policies: Annotated[
-        str,
-        typer.Option(
-            help="Policies by name, your own as MODULE:CLASS, separated by commas; or 'all'.",
-            autocompletion=options.complete_policies,
-            callback=options.policies_named,
-        ),
-    ] = "all",
-    columns: Annotated[
-        str | None, typer.Option(help="What columns are called in the file: confidence=score,local=prediction.")
-    ] = None,
+@options.grouped
+def evaluate_command(
+    trace: str = argument(
+        "A file (confidence,local,remote[,label][,cost]: .csv, .tsv, .jsonl, .csv.gz, .npz, .parquet), or a "
+        "trace by name. Where remote is empty or null the sample was not offloaded.",
+        default=...,
+        autocompletion=trace_names,
+    ),
+    policies: str = option(
+        "Policies by name, your own as MODULE:CLASS, separated by commas; or 'all'.",
+        default="all",
+        autocompletion=options.complete_policies,
+        callback=options.policies_named,
+    ),
+    columns: str | None = option("What columns are called in the file: confidence=score,local=prediction."),
     target: options.Target = None,
     offload_cost: options.OffloadCost = None,
     alpha: options.Alpha = None,
     bins: options.Bins = 16,
-    horizon: Annotated[
-        int | None, typer.Option(min=1, help="Draw this many samples; without it: once, in order.")
-    ] = None,
+    horizon: int | None = option("Draw this many samples; without it: once, in order.", min=1),
     runs: options.Runs = 20,
     seed: options.Seed = 0,
     json: options.Json = False,
     out: options.Out = None,
-    write: Annotated[
-        Path | None, typer.Option(help="Also write the recommendation to this file, for 'hinge device --config'.")
-    ] = None,
+    write: Path | None = option("Also write the recommendation to this file, for 'hinge device --config'."),
 ) -> None:
     """Without --horizon the log is replayed once, in its own order, and then in shuffled orders to show how much the
     order matters. With --horizon samples are drawn from it with replacement. The offline and logistic modules are
@@ -335,3 +336,105 @@ def _models(trace: Trace, folder: Path) -> dict[str, str]:
         found |= {"remote": places["remote"], "model": trace.about["remote name"]}
     found |= {name: trace.about[f"--{name}"] for name in _RECORDED if f"--{name}" in trace.about}
     return {name: os.path.relpath(each, folder) if os.path.isfile(each) else each for name, each in found.items()}
+
+
+# -- one policy, the paper, and what there is --------------------------------------------------------------------------
+
+
+@options.grouped
+def simulate_command(
+    policy: options.Policy = "sentinel",
+    trace: str = option(
+        "A trace by name (see 'hinge list traces'), or a file.", default="cifar10-vgg16", autocompletion=trace_names
+    ),
+    offload_cost: options.OffloadCost = None,
+    set: options.Set = [],  # noqa: B006  # Typer gives every call a list of its own
+    alpha: options.Alpha = None,
+    bins: options.Bins = 16,
+    horizon: int = option("Samples in each run.", default=100_000, min=1),
+    runs: options.Runs = 20,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    out: options.Out = None,
+) -> None:
+    """Samples are drawn from a trace, with replacement.
+
+    Example: hinge simulate --policy sentinel --trace cifar10-vgg16 --offload-cost 0.5 --runs 100
+    """
+    if policy == "all":
+        raise options.UsageError("--policy takes one policy; 'hinge evaluate' compares several")
+    console.check_out(out)
+    recorded = as_trace(trace)
+    cost = known_cost(options.offload_cost(offload_cost), recorded)
+    source = Resampled(recorded, UniformBins(bins), costs_for(recorded, cost))
+    settings = options.policy_settings([policy], set, alpha=alpha)
+    policies = lineup([policy], source, offload_cost=cost, horizon=horizon, seed=seed, **settings)
+    with console.progress(f"{policy} on {trace}", lines=not json) as report:
+        results = simulate(policies, source, horizon, runs, seed, progress=report)
+    figures = results[policy].summary()
+    if out:
+        console.write_curves(out, results, f"{policy} on {trace}")
+    if json:
+        console.print_json({**figures, "trace": trace, "bins": bins, "offload_cost": cost, **settings})
+    else:
+        console.print_figures(f"{trace}, horizon {horizon}, {console.counted(figures['runs'], 'run')}", [figures])
+    if not results.complete:
+        console.end_interrupted("these are the runs that were done.")
+
+
+@options.grouped
+def reproduce_command(
+    what: str = argument(f"'all', or one of {', '.join(each.name for each in EXPERIMENTS)}.", default="all"),
+    out: Path = option("The folder for the report and the figures' numbers.", default=Path("results")),
+    quick: bool = option("Fewer runs and coarser grids.", default=False),
+    json: options.Json = False,
+) -> None:
+    """Ours stand beside them. Writes a CSV for each figure and table and a page to look at; for 'all' the claims, too.
+
+    Example: hinge reproduce all --out results/
+    """
+    start = time.perf_counter()
+    with console.status("compiling") as report:
+        found, claims = reproduce(what, out, QUICK if quick else FULL, report)
+    taken = time.perf_counter() - start
+    if json:
+        verdicts = [{"claim": claim.claim, "measured": claim.measured, "holds": claim.holds} for claim in claims]
+        console.print_json({"out": str(out), "seconds": taken, "claims": verdicts})
+        return
+    for claim in claims:
+        verdict = Text("holds", "green") if claim.holds else Text("fails", "red")
+        console.out.print(verdict.append(f"  {claim.claim}", "default"), soft_wrap=True)
+    console.say(f"Found in {taken:.0f} s: {', '.join(experiment.name for experiment in found)}")
+    console.say(f"Look at {out / page_name(what)}")
+
+
+@options.grouped
+def list_command(
+    what: str = argument("'policies', 'traces', or nothing for both.", default=""),
+    json: options.Json = False,
+) -> None:
+    """Traces are listed with where they come from.
+
+    Example: hinge list traces
+    """
+    if what not in ("", "policies", "traces"):
+        raise UnknownName(f"there is no list of {what!r}{did_you_mean(what, ['policies', 'traces'])}")
+    found: dict[str, list[dict[str, Any]]] = {}
+    if what != "traces":
+        kinds = {name: policy_class(name).__doc__ or "" for name in policy_names()}
+        found["policies"] = [{"name": name, "what": about.split("\n")[0]} for name, about in kinds.items()]
+    if what != "policies":
+        traces = map(load_trace, trace_names())
+        found["traces"] = [{"name": each.name, "samples": len(each), "about": dict(each.about)} for each in traces]
+    if json:
+        console.print_json(found)
+        return
+    if "policies" in found:
+        table = console.table("policy", "what it does")
+        for policy in found["policies"]:
+            table.add_row(policy["name"], policy["what"])
+        console.out.print(table)
+    for trace in found.get("traces", []):
+        console.say(f"{trace['name']}: {console.counted(trace['samples'], 'sample')}", style="bold")
+        for key, value in trace["about"].items():
+            console.out.print(Padding(f"{key}: {value}", (0, 0, 0, 4)), highlight=False, markup=False)

@@ -9,9 +9,9 @@ import typer
 
 from hinge._files import write_whole
 from hinge.cli import console, options
-from hinge.cli.options import UsageError
+from hinge.cli.options import UsageError, option
 from hinge.cli.state import state_in
-from hinge.embedded.export import export_c, export_table, export_thin
+from hinge.embedded import export_c, export_table, export_thin
 from hinge.embedded.twin import MOST_BINS, twin_of
 from hinge.errors import InvalidState
 from hinge.gate import policy_state
@@ -19,32 +19,23 @@ from hinge.policies import ExpiryPolicy, Policy, Sentinel, build, restore
 
 Out = Annotated[Path, typer.Option(help="The folder to write to.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace files of the same names that have another content.")]
-StateFile = Annotated[Path, typer.Option("--state", help="A folder of states, or a file by 'hinge state export'.")]
-Start = Annotated[
-    Path | None,
-    typer.Option("--state", help="In place of parameters: start from what this folder or exported file knows."),
-]
-PolicyName = Annotated[
-    str | None, typer.Option("--policy", help="'hi-lcb-lite' (the default), 'hi-lcb' or 'sentinel'.")
-]
+StateFile = Annotated[Path, typer.Option(help="A folder of states, or a file by 'hinge state export'.")]
 Bins = Annotated[int | None, typer.Option(min=1, help="How many bins confidences are sorted into; without it 16.")]
-OffloadCost = Annotated[
-    str | None, typer.Option(help="What an offload costs, from 0 to 1, or 'learned'; without it 0.5.")
-]
 
 DEFAULTS: dict[str, Any] = {"policy": "hi-lcb-lite", "bins": 16, "offload_cost": "0.5"}
 
-command = typer.Typer(rich_markup_mode=None)
+export_command = typer.Typer(rich_markup_mode=None)
 
 
-@command.command("c")
+@export_command.command("c")
+@options.grouped
 def c_command(
     out: Out,
-    policy: PolicyName = None,
+    policy: str | None = option("'hi-lcb-lite' (the default), 'hi-lcb' or 'sentinel'."),
     bins: Bins = None,
     alpha: options.Alpha = None,
-    offload_cost: OffloadCost = None,
-    state: Start = None,
+    offload_cost: str | None = option("What an offload costs, from 0 to 1, or 'learned'; without it 0.5."),
+    state: Path | None = option("In place of parameters: start from what this folder or exported file knows."),
     replace: Replace = False,
     json: options.Json = False,
 ) -> None:
@@ -63,7 +54,7 @@ def c_command(
     _write(lambda folder: export_c(twin, folder), out, replace, json)
 
 
-@command.command("table")
+@export_command.command("table")
 def table_command(out: Out, state: StateFile, replace: Replace = False, json: options.Json = False) -> None:
     """Write what a policy has learned as a table in C, for a device that does not learn.
 
@@ -75,7 +66,7 @@ def table_command(out: Out, state: StateFile, replace: Replace = False, json: op
     _write(lambda folder: export_table(policy, folder), out, replace, json)
 
 
-@command.command("thin")
+@export_command.command("thin")
 def thin_command(out: Out, bins: Bins = None, replace: Replace = False, json: options.Json = False) -> None:
     """Write a C library for a thin device, for which 'hinge serve --fleet' learns: it takes tables, and looks up.
 

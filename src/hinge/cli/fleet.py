@@ -5,13 +5,12 @@ import time
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from hinge.cli import console, options
-from hinge.cli.device_models import Certificates
-from hinge.cli.options import UsageError
+from hinge.cli.options import Certificates, UsageError, option
 from hinge.errors import HingeError
 from hinge.remotes.http import read_token
 
@@ -21,37 +20,28 @@ if TYPE_CHECKING:
 WAIT_S = 30.0  # for the retained messages
 LOOK_S = 0.25
 
-command = typer.Typer(rich_markup_mode=None)
+fleet_command = typer.Typer(rich_markup_mode=None)
 
 
-@command.callback(invoke_without_command=True)
+@fleet_command.callback(invoke_without_command=True)
 @options.grouped
 def hub(
     *,
     ctx: typer.Context,
-    broker: Annotated[
-        str | None,
-        typer.Option(
-            help="The MQTT broker of the fleet: mqtt://[USER@]HOST[:PORT], or mqtts:// with --ca, --cert and --key. "
-            "The password is in HINGE_FLEET_PASSWORD, or a file."
-        ),
-    ] = None,
-    name: Annotated[str, typer.Option(help="The fleet, as devices have it in --fleet-name.")] = options.FLEET,
-    region: Annotated[
-        str | None,
-        typer.Option(help="Watch this region of the fleet, and publish what its devices have pooled for the others."),
-    ] = None,
-    password_file: Annotated[
-        Path | None, typer.Option(help="A file with the password of the user that --broker names.")
-    ] = None,
+    broker: str | None = option(
+        "The MQTT broker of the fleet: mqtt://[USER@]HOST[:PORT], or mqtts:// with --ca, --cert and --key. "
+        "The password is in HINGE_FLEET_PASSWORD, or a file."
+    ),
+    name: str = option("The fleet, as devices have it in --fleet-name.", default=options.FLEET),
+    region: str | None = option(
+        "Watch this region of the fleet, and publish what its devices have pooled for the others."
+    ),
+    password_file: Path | None = option("A file with the password of the user that --broker names."),
     certificates: Certificates,
-    port: Annotated[
-        int,
-        typer.Option(min=0, max=65_535, help="The port of the page and the metrics on 127.0.0.1; 0: any that is free."),
-    ] = 8090,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print what is known of the fleet as one JSON object, and end.")
-    ] = False,
+    port: int = option(
+        "The port of the page and the metrics on 127.0.0.1; 0: any that is free.", default=8090, min=0, max=65_535
+    ),
+    json: bool = option("Print what is known of the fleet as one JSON object, and end.", default=False),
 ) -> None:
     """The hub of a fleet: who is there, what each has learned, who is like whom, and who is not believed and why.
 
@@ -75,9 +65,10 @@ def hub(
             _watch(hub, port)
 
 
-@command.command("demo")
+@fleet_command.command("demo")
+@options.grouped
 def demo_command(
-    samples: Annotated[int, typer.Option(min=20, help="Samples for each device; 3 000 take 40 s.")] = 3_000,
+    samples: int = option("Samples for each device; 3 000 take 40 s.", default=3_000, min=20),
     seed: options.Seed = 0,
     json: options.Json = False,
 ) -> None:

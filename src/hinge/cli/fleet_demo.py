@@ -12,7 +12,6 @@ from threading import Event, Thread
 from typing import Any, Self
 
 import numpy as np
-import typer
 from amqtt.broker import Broker as Amqtt
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -95,7 +94,6 @@ class Traffic:
 
     @property
     def messages(self) -> int:
-        """How many there were."""
         return len(self._sizes)
 
     @property
@@ -129,7 +127,6 @@ class Liar(Sentinel):
     lie = Lie.OVER
 
     def own_evidence(self) -> Evidence:
-        """What it tells."""
         told = super().own_evidence()
         tell(self.lie, 0, *(told[column] for column in ("offloads", "agreements") * 2))
         return told
@@ -158,7 +155,6 @@ class Member:
         return f"{self.name} is believed by {'everybody' if self.believed_by else 'nobody'}"
 
     def join(self, url: str) -> None:
-        """Enter the fleet."""
         fleet = Fleet(url, FLEET, self.name, mqtt="3.1.1", every_s=_LOOK_S)
         remote = self._trace.remote.tolist().__getitem__
         self.device = Device(Recorded(self._trace), remote, self._policy, fleet=fleet, deadline_s=_WAIT_S)
@@ -176,14 +172,12 @@ class Member:
             _count(self.alone, row, decision.offload)
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures, for programs."""
         figures: dict[str, Any] = {"device": self.name, "about": self.about, "samples": self.paid.samples}
         for name in ("offloads", "regret", "cost"):
             figures |= {name: getattr(self.paid, name), f"{name}_alone": getattr(self.alone, name)}
         return {**figures, "heard_by": self.heard_by, "believed_by": self.believed_by}
 
     def cells(self) -> tuple[str, ...]:
-        """The figures, for a table."""
         if self.device is None:
             return self.name, "", "", "", "", "joins later"
         believed = f"{self.believed_by} of {self.heard_by}" if self.heard_by else "–"
@@ -223,7 +217,6 @@ class Show:
 
     @property
     def present(self) -> list[Member]:
-        """Who has joined."""
         return [each for each in (*self.honest, *self.later) if each.device is not None]
 
     def look(self) -> None:
@@ -237,7 +230,6 @@ class Show:
                 self.note(each.verdict)
 
     def note(self, event: str) -> None:
-        """Something has happened."""
         self.events.append((round(self.seconds, 1), event))
 
     def each(self, figure: str) -> tuple[float, float]:
@@ -258,7 +250,6 @@ class Show:
         yield f"In all, {self.traffic} were published."
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures, for programs."""
         return {
             "samples": self.done,
             "complete": self.done == self.samples,
@@ -317,8 +308,7 @@ def run(samples: int, seed: int, json: bool) -> None:
         for sentence in show.sentences():
             console.say(sentence)
     if signals.stopped_by is not None:
-        console.note("Interrupted: this is what was done.")
-        raise typer.Exit(128 + signals.stopped_by)
+        console.end_interrupted(code=128 + signals.stopped_by)
 
 
 def _start(members: Sequence[Member], url: str) -> None:

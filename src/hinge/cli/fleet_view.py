@@ -3,12 +3,11 @@ machine's own address a page and metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from rich import box
@@ -17,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 import hinge
-from hinge.device.metrics import HOST, LoopbackServer, families
+from hinge.device.metrics import LoopbackServer, families
 from hinge.errors import printable
 from hinge.fleet.hub import VERDICTS, Hub, Seen, View
 
@@ -36,7 +35,8 @@ class FleetTable:
         view = self._hub.view
         ranked = sorted(view.devices, key=lambda each: (list(VERDICTS).index(each.verdict) - 1) % len(VERDICTS))
         room = max(3, console.size.height - _AROUND)
-        rest = _rest(len(ranked) - room, self._url)
+        more = f"and {len(ranked) - room} more; " if len(ranked) > room else ""
+        rest = Text(f"{more}the page is at {self._url}/", "dim")
         yield Group(_heading(view), _totals(view), _table(ranked[:room]), rest, Text(" "))
 
 
@@ -53,17 +53,13 @@ def _totals(view: View) -> Text:
     counts = ", ".join(f"{count} {verdict}" for verdict, count in totals.verdicts.items() if count)
     share = f" ({totals.offloads / totals.samples:.1%})" if totals.samples else ""
     online = f"{totals.online} online" if view.online else "who is online is not known"
+    reasons = ", ".join(f"{reason} {count}" for reason, count in view.dropped.items() if count)
     words = [
         f"{totals.devices} devices, {online}: {counts or 'nobody'}",
         f"{totals.samples} samples, {totals.offloads} offloaded{share}",
-        f"{view.received} messages, {dropped} dropped{_reasons(view)}",
+        f"{view.received} messages, {dropped} dropped{f' ({reasons})' if reasons else ''}",
     ]
     return Text("\n".join(words))
-
-
-def _reasons(view: View) -> str:
-    found = ", ".join(f"{reason} {count}" for reason, count in view.dropped.items() if count)
-    return f" ({found})" if found else ""
 
 
 def _table(devices: Sequence[Seen]) -> Table:
@@ -74,10 +70,8 @@ def _table(devices: Sequence[Seen]) -> Table:
     table.add_column("agreement by bin", no_wrap=True)
     table.add_column("", no_wrap=True, overflow="ellipsis", ratio=1)
     for each in devices:
-        agreed, price = (
-            "–" if value is None else form.format(value)
-            for value, form in ((each.agreement, "{:.1%}"), (each.price, "{:.3g}"))
-        )
+        agreed = "–" if each.agreement is None else f"{each.agreement:.1%}"
+        price = "–" if each.price is None else f"{each.price:.3g}"
         style = "default" if each.online else "dim"
         told = Text(each.verdict, _STYLES.get(each.verdict, "dim"))
         if each.why is not None:
@@ -94,11 +88,6 @@ def _levels(each: Seen) -> str:
     pairs = zip(each.evidence.offloads, each.evidence.agreements, strict=True)
     letters = [" " if not seen else _LEVELS[1 + min(7, int(8 * agreed / seen))] for seen, agreed in pairs]
     return "".join(letters[:: -(-len(letters) // 32)])
-
-
-def _rest(number: int, url: str) -> Text:
-    more = f"and {number} more; " if number > 0 else ""
-    return Text(f"{more}the page is at {url}/", "dim")
 
 
 # -- the page and the metrics -----------------------------------------------------------------------------------------
@@ -131,38 +120,30 @@ _FILES = {
 }
 
 
-class HubServer(LoopbackServer):
+class HubServer(LoopbackServer, Collector):
     """Serves the page of a hub, what it shows as JSON, and the metrics."""
 
     def __init__(self, hub: Hub, port: int) -> None:
         self._hub = hub
-        self._registry = CollectorRegistry()
-        self._registry.register(HubCollector(hub))
-        super().__init__(port)
-        self.url = f"http://{HOST}:{self.server_port}"
+        super().__init__(port, self)
 
     def document(self, path: str) -> tuple[str, bytes] | None:
-        """A file of the page, or the figures."""
         if path == "/fleet.json":
             return "application/json", msgspec.json.encode(self._hub.view)
         if path == "/metrics":
-            return CONTENT_TYPE_LATEST, generate_latest(self._registry)
+            return super().document(path)
         if path not in _FILES:
             return None
         kind, file = _FILES[path]
         return kind, file.read_bytes()
 
-
-class HubCollector(Collector):
-    """The figures of a hub for Prometheus."""
-
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
-
     def collect(self) -> Iterator[Metric]:
-        """All figures at one instant."""
         view = self._hub.view
         totals, devices = view.totals, view.devices
+
+        def known(name: str) -> dict[str, Any]:
+            return {each.device: value for each in devices if (value := getattr(each, name)) is not None}
+
         values: dict[str, Any] = {
             "hinge_hub_online": view.online,
             "hinge_hub_devices{verdict}": totals.verdicts,
@@ -173,18 +154,10 @@ class HubCollector(Collector):
             "hinge_hub_published_total": view.published,
             "hinge_hub_dropped_total{reason}": view.dropped,
             "hinge_hub_failures_total{kind}": view.failures,
-            "hinge_hub_device_online{device}": {
-                each.device: each.online for each in devices if each.online is not None
-            },
-            "hinge_hub_device_samples{device}": {each.device: each.samples for each in devices},
-            "hinge_hub_device_offloads{device}": {each.device: each.offloads for each in devices},
-            "hinge_hub_device_agreement{device}": {
-                each.device: each.agreement for each in devices if each.agreement is not None
+            **{
+                f"hinge_hub_device_{name}{{device}}": known(name)
+                for name in ("online", "samples", "offloads", "agreement")
             },
             "hinge_hub_device_believed{device}": {each.device: each.verdict == "kin" for each in devices},
         }
         return families(METRICS, values)
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing in advance: registering does not read the hub."""
-        return []

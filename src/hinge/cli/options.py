@@ -1,48 +1,84 @@
-"""Options that several commands share, and the file of settings that may stand in for them."""
+"""Options that several commands share, and the file of settings that may stand in for them and `hinge new` writes."""
 
 import inspect
 import json
 import os
+import re
+import shlex
+import socket
+import ssl
 import sys
+import textwrap
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
 from typer.models import ArgumentInfo
 
 from hinge._checks import did_you_mean
-from hinge.confidence import ConfidenceMeasure, restore_measure
+from hinge.cli import console
+from hinge.cli.app import load
+from hinge.costs import FixedCost, MeasuredCost
+from hinge.costs import OffloadCost as AnyCost
 from hinge.errors import HingeError, InvalidValue
 from hinge.policies import Policy as AnyPolicy
-from hinge.policies import policy_class, policy_names
+from hinge.policies import at_most, build, on_budget, policy_class, policy_names
 from hinge.simulation.evaluate import LEARNED
+
+if TYPE_CHECKING:
+    from hinge.fleet.member import Fleet
 
 SECTIONS = ("device", "serve", "gateway")  # of a file of settings
 PLACE = "FILE|URL"  # a path, unless it has a scheme
-_NAMES = "FILE|A,B,C"  # a path, if there is such a file
+NAMES = "FILE|A,B,C"  # a path, if there is such a file
 _CONFIG = "config"  # the option that names the file, which cannot be set in it
+_HEAD = """\
+# Settings of Hinge: 'hinge device --config {file}' reads them; likewise 'hinge serve' and 'hinge gateway'.
+# What the command line says goes before them. Paths start from the folder of this file.
+# A line such as '#name = value' is what holds without it; take away the '#' to change it.
+"""
+_FIRST = {"models": ["fashion"]}  # set, as the command cannot run without it
+_BLANKS: dict[type, str] = {int: "…", float: "…", list: '["…"]'}  # all else is text
+_DEFAULT, _TARGET, _ORACLE = "sentinel", "target", "oracle"  # policies that options name, or cannot
+_PRICES = "--wrong-answer and a --price-per-call, --price-per-ms or --price-per-byte"
 _OPTIONS = {"bins", "horizon", "offload_cost", "seed"}  # settings of policies that a trace or a device must know, too
-
-
-Measure = Literal["max_softmax", "margin", "entropy", "max_probability"]
 
 
 class UsageError(HingeError):
     """Options that do not go together, or a value that cannot be used."""
 
 
+def option(help: str, *names: str, default: Any = None, **limits: Any) -> Any:
+    """The default of a parameter of a `grouped` command, or of a field of its dataclasses, that is an option."""
+    return field(default=default, metadata={"typer": typer.Option(*names, help=help, **limits)})
+
+
+def argument(help: str, default: Any = None, **limits: Any) -> Any:
+    """The same for an argument; one whose default is `...` must be given."""
+    return field(default=default, metadata={"typer": typer.Argument(help=help, **limits)})
+
+
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """A command, in which a parameter that is a dataclass stands for its fields: an option for each, and one object."""
-    asked = inspect.signature(command).parameters.values()
+    """A command as Typer reads it, whose parameters have an `option` or `argument` for a default, if not an annotation.
+
+    A parameter that is a dataclass stands for its fields: an option for each, and one object.
+    """
+    asked = inspect.signature(command, eval_str=True).parameters.values()
     groups: dict[str, Any] = {each.name: each.annotation for each in asked if is_dataclass(each.annotation)}
-    flat = [option for each in asked for option in (_options(each.annotation) if each.name in groups else [each])]
+    flat = list[inspect.Parameter]()
+    for each in asked:
+        if each.name in groups:
+            hints = get_type_hints(each.annotation, include_extras=True)
+            flat += [_parameter(part.name, hints[part.name], part) for part in fields(groups[each.name])]
+        else:
+            flat.append(_parameter(each.name, each.annotation, each.default))
 
     @wraps(command)
     def run(**given: Any) -> None:
@@ -50,17 +86,20 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
             given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
         command(**given)
 
-    run.__signature__ = inspect.Signature([each.replace(kind=each.KEYWORD_ONLY) for each in flat])  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in flat}
     return run
 
 
-def _options(group: Any) -> list[inspect.Parameter]:
-    hints, kept = get_type_hints(group, include_extras=True), inspect.Parameter.KEYWORD_ONLY
-    return [
-        inspect.Parameter(each.name, kept, default=getattr(group(), each.name), annotation=hints[each.name])
-        for each in fields(group)
-    ]
+def _parameter(name: str, hint: Any, given: Any) -> inspect.Parameter:
+    """A parameter as Typer reads it; a flag has no opposite."""
+    if isinstance(given, Field):
+        described = given.metadata.get("typer")
+        given = given.default if given.default_factory is MISSING else given.default_factory()
+        if described is not None:
+            described.param_decls = described.param_decls or ([f"--{name.replace('_', '-')}"] if given is False else ())
+            hint, given = Annotated[hint, described], inspect.Parameter.empty if given is ... else given
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=given, annotation=hint)
 
 
 # -- a file of settings -----------------------------------------------------------------------------------------------
@@ -85,7 +124,7 @@ def _setting(parameter: inspect.Parameter) -> Setting:
     annotation, described = get_args(parameter.annotation)  # Annotated[str | None, typer.Option(…)]
     kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
     kind = next(get_origin(each) or each for each in kinds if each is not NoneType)
-    kind = Path if described.metavar in (PLACE, _NAMES) else kind
+    kind = Path if described.metavar in (PLACE, NAMES) else kind
     return Setting(kind, parameter.default, described.help, isinstance(described, ArgumentInfo))
 
 
@@ -142,6 +181,39 @@ def _located(folder: Path, value: Any, setting: Setting) -> str:
     return f"{name}{sign}{folder / path}" if looks_like_one else text
 
 
+@grouped
+def new_command(
+    file: Path = argument("The file to write; one that is there already is left alone.", default=Path("hinge.toml")),
+) -> None:
+    """It holds every option of 'hinge device', 'hinge serve' and 'hinge gateway', with its default and what it means.
+
+    Example: hinge new hinge.toml
+    """
+    if not file.name.isprintable():
+        raise UsageError(f"FILE must have a printable name, got {file.name!r}")
+    text = starter(file.name)
+    with file.open("x", encoding="utf-8") as stream:
+        stream.write(text)
+    console.say(f"{file} is written; try: hinge device --config {shlex.quote(str(file))}")
+
+
+def starter(file: str) -> str:
+    """The text of such a file."""
+    parts = [_HEAD.format(file=file)]
+    for section in SECTIONS:
+        settings = settings_of(load(section))
+        parts.append(f"[{section}]\n" + "\n".join(_entry(name, settings[name]) for name in settings))
+    return "\n".join(parts)
+
+
+def _entry(name: str, setting: Setting) -> str:
+    value = _FIRST.get(name, setting.default)
+    # text, numbers, booleans and lists are written alike in JSON and TOML
+    shown = _BLANKS.get(setting.kind, '"…"') if value is None else json.dumps(value, ensure_ascii=False)
+    comment = textwrap.fill(setting.help, 110, initial_indent="# ", subsequent_indent="# ")
+    return f"{comment}\n{'' if setting.positional else '#'}{name} = {shown}\n"
+
+
 # -- options ----------------------------------------------------------------------------------------------------------
 
 
@@ -151,41 +223,10 @@ def complete_policies(incomplete: str) -> list[str]:
     return [f"{before}{comma}{name}" for name in ["all", *policy_names()]]
 
 
-Local = Annotated[Path | None, typer.Option(help="The local model: .onnx, .tflite or .xml (OpenVINO).")]
-Remote = Annotated[
-    str | None,
-    typer.Option(
-        metavar=PLACE, help="The remote model: a file as the local one, or its server, http://, https:// or grpc://."
-    ),
-]
 Output = Annotated[
     str | None,
     typer.Option(help="The output of the local model that has the scores; without it the first of real numbers."),
 ]
-RemoteOutput = Annotated[
-    str | None, typer.Option(help="The output of the remote model that has labels or scores; without it the first.")
-]
-Input = Annotated[
-    str | None,
-    typer.Option(
-        help="The array of an .npz file that goes into the models; without it 'samples', 'images', 'X_test' or "
-        "the like. The true labels are in 'labels', 'y', 'y_test' or 'target'."
-    ),
-]
-Labels = Annotated[
-    str | None,
-    typer.Option(metavar=_NAMES, help="The names of the classes in the models' order, as a list or a file of lines."),
-]
-Confidence = Annotated[
-    Measure | None, typer.Option(help="How scores become a confidence; without it, by the largest softmax.")
-]
-Model = Annotated[str | None, typer.Option(help="The name of the remote model on its server.")]
-TokenFile = Annotated[Path | None, typer.Option(help="A file with the token to show the server; or set HINGE_TOKEN.")]
-
-
-def measure(name: Measure | None) -> ConfidenceMeasure | None:
-    """The confidence measure of that name, if one is given."""
-    return None if name is None else restore_measure({"name": name})
 
 
 def class_names(text: str | None) -> tuple[str, ...] | None:
@@ -293,10 +334,6 @@ Config = Annotated[
     ),
 ]
 
-Audit = Annotated[
-    float | None,
-    typer.Option(min=0, max=1, help="The share of samples that the policies for drift audit; without it 0.001."),
-]
 State = Annotated[Path | None, typer.Option(help="The folder in which the policy survives.")]
 Shadow = Annotated[
     Literal["local", "remote"] | None, typer.Option(help="Answer always by 'local', or always by 'remote', and learn.")
@@ -358,3 +395,175 @@ def policy_settings(policies: Sequence[str], set: Sequence[str] = (), **given: A
             problem = f"must be left out: it is no setting of {', '.join(policies)}"
             raise InvalidValue("--set", setting, f"{problem}, but of {', '.join(known)}" if known else problem)
     return found
+
+
+# -- groups of options -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Files for TLS: who signs the server's certificate, if the system does not know them, and the device's own."""
+
+    ca: Path | None = option("Who signs the server's certificate, where the system does not know them.")
+    cert: Path | None = option("Our own certificate, to show a server with mutual TLS.")
+    key: Path | None = option("The key of that certificate, unless it is in its file.")
+
+    def __post_init__(self) -> None:
+        if self.key is not None and self.cert is None:
+            raise UsageError("--key needs --cert")
+        for path in filter(None, (self.ca, self.cert, self.key)):
+            path.open("rb").close()
+
+    def context(self) -> ssl.SSLContext | None:
+        """For HTTP; None where there are no files."""
+        if self == Certificates():
+            return None
+        context = ssl.create_default_context()
+        try:
+            if self.ca is not None:
+                context.load_verify_locations(self.ca)
+            if self.cert is not None:
+                context.load_cert_chain(self.cert, self.key)
+        except ssl.SSLError as error:
+            named = ", ".join(f"--{name} {path}" for name, path in vars(self).items() if path is not None)
+            raise UsageError(f"{named}: no certificates, or not the key of them: {error.reason or error}") from None
+        return context
+
+    def credentials(self) -> Any:
+        """For gRPC; None, which does not encrypt, where there are no files."""
+        if self.context() is None:
+            return None
+        import grpc
+
+        ca, cert, key = (None if path is None else path.read_bytes() for path in (self.ca, self.cert, self.key))
+        return grpc.ssl_channel_credentials(ca, key or cert, cert)
+
+
+@dataclass(frozen=True)
+class GateOptions:
+    """Which policy decides, at which price and within which budget.
+
+    >>> GateOptions(offload_cost="learned").price()
+    Traceback (most recent call last):
+    hinge.cli.options.UsageError: --offload-cost learned needs prices: --wrong-answer and a --price-per-call, ...
+    >>> GateOptions("oracle").build()
+    Traceback (most recent call last):
+    hinge.cli.options.UsageError: oracle cannot run on a device: it must be told how often local agrees, in every bin
+    """
+
+    policy: Policy = _DEFAULT
+    set: Set = field(default_factory=list)
+    audit: float | None = option(
+        "The share of samples that the policies for drift audit; without it 0.001.", min=0, max=1
+    )
+    target: Target = None
+    offload_cost: str | None = option(
+        "What an offload costs, from 0 to 1; or 'learned', by the prices. Without it: learned where there are prices, "
+        "or a trace that recorded costs; else 0.5."
+    )
+    price_per_call: float | None = option("The price of an offload as such, in any unit.", min=0)
+    price_per_ms: float | None = option("The price of a millisecond, in the same unit.", min=0)
+    price_per_byte: float | None = option("The price of a byte, in the same unit.", min=0)
+    wrong_answer: float | None = option("The price of a wrong answer, in the same unit.")
+    alpha: Alpha = None
+    bins: Bins = 16
+    seed: Seed = 0
+    at_most: float | None = option("Offload at most this share of any 1000 samples in a row.", min=0, max=1)
+    on_budget: float | None = option(
+        "Offload this share of samples in the long run: those that are worth most.", min=0, max=1
+    )
+
+    @property
+    def name(self) -> str:
+        """The name of the policy; a target has its own.
+
+        >>> GateOptions().name, GateOptions(target=0.9).name
+        ('sentinel', 'target')
+        """
+        if self.target is None:
+            return self.policy
+        if self.policy not in (_DEFAULT, _TARGET):
+            raise UsageError(f"--target has its own policy, and yet there is --policy {self.policy}: give one of them")
+        return _TARGET
+
+    def price(self, recorded: AnyCost | None = None) -> tuple[float | None, AnyCost]:
+        """The offload cost that the policy knows, None if it is learned, and what an offload is charged.
+
+        >>> GateOptions().price()
+        (0.5, FixedCost(offload_cost=0.5))
+        """
+        prices = {"per_call": self.price_per_call, "per_ms": self.price_per_ms, "per_byte": self.price_per_byte}
+        given: dict[str, Any] = {name: price for name, price in prices.items() if price is not None}
+        if bool(given) != (self.wrong_answer is not None):
+            raise UsageError(f"prices need both {_PRICES}")
+        measured = None if self.wrong_answer is None else MeasuredCost(wrong_answer=self.wrong_answer, **given)
+        known = offload_cost(self.offload_cost)
+        if isinstance(known, float):
+            if measured:
+                raise UsageError(f"--offload-cost is known to be {known}, and yet there are prices: give one of them")
+            return known, FixedCost(known)
+        price = measured or recorded
+        if price:
+            return None, price
+        if known is not None:
+            raise UsageError(f"--offload-cost learned needs prices: {_PRICES}")
+        return 0.5, FixedCost(0.5)
+
+    def build(self, known_cost: float | None = 0.5, horizon: int | None = None) -> AnyPolicy:
+        """The policy, within its budget if there is one; some need to know how many samples will come."""
+        name, kind = self.name, policy_class(self.name)
+        if name == _ORACLE or "history" in kind.settings():
+            what = "how often local agrees, in every bin" if name == _ORACLE else "what was fitted on labelled history"
+            raise UsageError(f"{name} cannot run on a device: it must be told {what}")
+        settings = policy_settings([name], self.set, alpha=self.alpha, audit=self.audit, target=self.target)
+        known = {} if horizon is None else {"horizon": horizon}
+        policy = build(name, offload_cost=known_cost, bins=self.bins, seed=self.seed, **settings, **known)
+        if policy.needs:
+            needs = " and ".join(sorted(need.value for need in policy.needs))
+            raise UsageError(f"{name} cannot run on a device: it must be told {needs}")
+        if self.on_budget is not None:
+            if not policy.limitable or policy.price_column is None:
+                raise UsageError(f"--on-budget cannot be used with {name}, which has no price that could be moved")
+            policy = on_budget(policy, self.on_budget)
+        if self.at_most is not None and not policy.limitable:
+            raise UsageError(f"--at-most cannot be used with {name}, which learns by the chance of an offload")
+        return policy if self.at_most is None else at_most(policy, self.at_most)
+
+
+@dataclass(frozen=True)
+class FleetOptions:
+    """The fleet to join, by its broker."""
+
+    fleet: str | None = option(
+        "Share what is learned with other devices by this MQTT broker: mqtt://[USER@]HOST[:PORT], or mqtts:// with "
+        "--ca, --cert and --key. The password is in HINGE_FLEET_PASSWORD, or a file."
+    )
+    fleet_name: FleetName = FLEET
+    fleet_device: str | None = option("The name of this device in its fleet; without it that of the machine.")
+    fleet_region: str | None = option("The region of this device, for large fleets: its hub is 'hinge fleet --region'.")
+    fleet_password_file: FleetPasswordFile = None
+    fleet_budget: float | None = option(
+        "The share of samples that all devices of the fleet may offload, together.", min=0, max=1
+    )
+    home_assistant: bool = option("Let Home Assistant find this device by the broker of its fleet.", default=False)
+
+    def join(self, gate: GateOptions, certificates: Certificates) -> "Fleet | None":
+        if self.fleet is None:
+            if self != FleetOptions():
+                raise UsageError("--home-assistant and the options that begin with --fleet- need --fleet")
+            return None
+        if self.fleet_budget is not None and gate.on_budget is not None:
+            raise UsageError("--fleet-budget has a price of its own: leave --on-budget out")
+        from hinge.fleet.member import Fleet
+        from hinge.remotes.http import read_token
+
+        return Fleet(
+            self.fleet,
+            self.fleet_name,
+            self.fleet_device or re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:64],
+            password=read_token(self.fleet_password_file, "HINGE_FLEET_PASSWORD"),
+            tls=certificates.context() if self.fleet.startswith("mqtts:") else None,
+            region=self.fleet_region,
+            home_assistant=self.home_assistant,
+            budget=self.fleet_budget,
+        )

@@ -1,16 +1,16 @@
-"""The command `serve`."""
+"""The commands `serve` and `gateway`: models, or a gate before two models, behind a protocol."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-import typer
+from hinge.cli import console, options
+from hinge.cli.options import Certificates, FleetOptions, GateOptions, UsageError, argument, option
+from hinge.remotes.http import check_url, read_token
+from hinge.tasks import ShortText
+from hinge.tasks.text import Measure
 
-from hinge.cli import options
-from hinge.cli.device_models import Certificates
-from hinge.cli.options import UsageError
-from hinge.remotes.http import read_token
-
+_DEADLINE_S = {"openai": 30.0, "oip": 1.0}
 WATCH_S = 2.0
 
 
@@ -18,19 +18,17 @@ WATCH_S = 2.0
 class ServerOptions:
     """Where a server listens, and whom it lets in."""
 
-    host: Annotated[str, typer.Option(help="The address to serve at.")] = "127.0.0.1"
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 takes any that is free.")] = 8080
-    token_file: Annotated[
-        Path | None, typer.Option(help="A file with the token that clients must show; or set HINGE_TOKEN.")
-    ] = None
-    tls_cert: Annotated[Path | None, typer.Option(help="The server's certificate, for TLS.")] = None
-    tls_key: Annotated[Path | None, typer.Option(help="The key of that certificate.")] = None
-    client_ca: Annotated[Path | None, typer.Option(help="Who signs clients' certificates, for mutual TLS.")] = None
-    insecure: Annotated[bool, typer.Option("--insecure", help="Let others in without token or certificate.")] = False
-    drain_s: Annotated[float, typer.Option(help="Seconds to finish requests in when told to end.")] = 10.0
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], typer.Option(help="The least severe events that are logged.")
-    ] = "info"
+    host: str = option("The address to serve at.", default="127.0.0.1")
+    port: int = option("The port; 0 takes any that is free.", default=8080, min=0, max=65_535)
+    token_file: Path | None = option("A file with the token that clients must show; or set HINGE_TOKEN.")
+    tls_cert: Path | None = option("The server's certificate, for TLS.")
+    tls_key: Path | None = option("The key of that certificate.")
+    client_ca: Path | None = option("Who signs clients' certificates, for mutual TLS.")
+    insecure: bool = option("Let others in without token or certificate.", default=False)
+    drain_s: float = option("Seconds to finish requests in when told to end.", default=10.0)
+    log_level: Literal["debug", "info", "warning", "error"] = option(
+        "The least severe events that are logged.", default="info"
+    )
 
     def settings(self) -> dict[str, Any]:
         """What a `Server` and a `Gateway` take."""
@@ -50,37 +48,29 @@ class ServerOptions:
 
 
 @options.grouped
-def command(
+def serve_command(
     *,
-    models: Annotated[
-        list[str] | None,
-        typer.Argument(help="ONNX models: PATH, NAME=PATH, or one that comes with Hinge: 'fashion', 'fashion-local'."),
-    ] = None,
+    models: list[str] | None = argument(
+        "ONNX models: PATH, NAME=PATH, or one that comes with Hinge: 'fashion', 'fashion-local'."
+    ),
     serving: ServerOptions,
-    max_batch: Annotated[
-        int, typer.Option(min=1, help="Rows that a model is given at once; 1: join no requests.")
-    ] = 64,
-    threads: Annotated[int | None, typer.Option(min=0, help="Threads of one run of a model; 0: one per core.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Load a model again when its file changes.")] = False,
-    fleet: Annotated[
-        str | None,
-        typer.Option(
-            help="Learn for thin devices, and send them tables by this MQTT broker: mqtt://[USER@]HOST[:PORT], or "
-            "mqtts:// with --fleet-ca, --fleet-cert and --fleet-key. The password: HINGE_FLEET_PASSWORD, or a file."
-        ),
-    ] = None,
+    max_batch: int = option("Rows that a model is given at once; 1: join no requests.", default=64, min=1),
+    threads: int | None = option("Threads of one run of a model; 0: one per core.", min=0),
+    watch: bool = option("Load a model again when its file changes.", default=False),
+    fleet: str | None = option(
+        "Learn for thin devices, and send them tables by this MQTT broker: mqtt://[USER@]HOST[:PORT], or "
+        "mqtts:// with --fleet-ca, --fleet-cert and --fleet-key. The password: HINGE_FLEET_PASSWORD, or a file."
+    ),
     fleet_name: options.FleetName = "fleet",
     fleet_password_file: options.FleetPasswordFile = None,
-    fleet_ca: Annotated[Path | None, typer.Option(help="Who signs the broker's certificate.")] = None,
-    fleet_cert: Annotated[Path | None, typer.Option(help="The certificate to show the broker.")] = None,
-    fleet_key: Annotated[Path | None, typer.Option(help="The key of that certificate.")] = None,
-    offload_cost: Annotated[
-        float, typer.Option(min=0, max=1, help="Thin devices: what an offload costs, where a wrong answer costs 1.")
-    ] = 0.5,
-    bins: Annotated[int, typer.Option(min=1, max=255, help="Thin devices: how many bins they have.")] = 16,
-    state: Annotated[
-        Path | None, typer.Option(help="Thin devices: the folder in which what is learned for them survives.")
-    ] = None,
+    fleet_ca: Path | None = option("Who signs the broker's certificate."),
+    fleet_cert: Path | None = option("The certificate to show the broker."),
+    fleet_key: Path | None = option("The key of that certificate."),
+    offload_cost: float = option(
+        "Thin devices: what an offload costs, where a wrong answer costs 1.", default=0.5, min=0, max=1
+    ),
+    bins: int = option("Thin devices: how many bins they have.", default=16, min=1, max=255),
+    state: Path | None = option("Thin devices: the folder in which what is learned for them survives."),
     config: options.Config = None,
 ) -> None:
     """The models are ONNX files; the protocol is the Open Inference Protocol.
@@ -121,3 +111,116 @@ def reachable(url: str) -> str:
     'http://localhost:8080'
     """
     return url.replace("//0.0.0.0:", "//localhost:").replace("//[::]:", "//localhost:")
+
+
+@options.grouped
+def gateway_command(
+    *,
+    local: str | None = option(
+        "The local server, by its base URL, such as http://127.0.0.1:8081/v1; with --protocol oip, by its "
+        "URL, or the model itself, an ONNX file.",
+        metavar=options.PLACE,
+    ),
+    remote: str | None = option("The remote server, likewise.", metavar="URL"),
+    protocol: Literal["openai", "oip"] = option(
+        "What clients and servers speak: OpenAI's protocol, or the Open Inference Protocol.", default="openai"
+    ),
+    local_model: str | None = option("The model that the local server is asked for; without it, that of the request."),
+    remote_model: str | None = option("The same for the remote server."),
+    local_key_file: Path | None = option("A file with the API key for the local server; or set HINGE_LOCAL_KEY."),
+    remote_key_file: Path | None = option("A file with the API key for the remote server; or set HINGE_REMOTE_KEY."),
+    task: str | None = option(
+        "What the answers in text are, of which the gate decides: 'options:A,B,C', 'number', 'json' (requests "
+        "with a response_format), or 'text' (requests with max_tokens of 64 at most), which it is without it."
+    ),
+    confidence: Measure | None = option(
+        "How sure an answer in text is: by the product, the mean or the least of the probabilities of its tokens, or "
+        "by the margin of the first over the next likely one; without it by the product, of numbers and JSON by the "
+        "mean."
+    ),
+    otherwise: Literal["local", "remote"] | None = option(
+        "Who answers chats that cannot be gated: streams, tools, images, several or long answers; without it "
+        "the local server."
+    ),
+    output: options.Output = None,
+    deciding: GateOptions,
+    deadline_s: float | None = option(
+        "Seconds for the answer to a gated request, of which the local server may take half; without it 30 "
+        "for chats, and else 1."
+    ),
+    state: options.State = None,
+    shadow: options.Shadow = None,
+    joining: FleetOptions,
+    certificates: Certificates,
+    serving: ServerOptions,
+    config: options.Config = None,
+) -> None:
+    """A gate in front of a local and a remote model, for clients that speak a protocol.
+
+    Example: hinge gateway --local http://127.0.0.1:8081/v1 --remote https://llm.example/v1 --task options:yes,no
+    """
+    from hinge.gateway import ChatGateway, ChatServer, InferenceGateway, ServedRows
+    from hinge.gateway.application import Gateway
+
+    if local is None or remote is None:
+        raise UsageError("--local and --remote must name the two servers; see 'hinge gateway --help'")
+    for name, url in (("--local", local), ("--remote", remote)):
+        if url.startswith("grpc://"):
+            raise UsageError(f"{name} {url}: a gateway speaks HTTP; give the server's port for that, as Triton's 8000")
+    check_url("--remote", remote)
+    tls = certificates.context() if remote.startswith("https://") else None
+    if certificates.context() is not None and tls is None and not (joining.fleet or "").startswith("mqtts:"):
+        raise UsageError(f"--ca, --cert and --key are for https:// and mqtts://, got --remote {remote}")
+    known, price = deciding.price()
+    chosen, fleet = deciding.build(known), joining.join(deciding, certificates)
+    keys = read_token(local_key_file, "HINGE_LOCAL_KEY"), read_token(remote_key_file, "HINGE_REMOTE_KEY")
+    common: dict[str, Any] = {
+        "deadline_s": _DEADLINE_S[protocol] if deadline_s is None else deadline_s,
+        "device": {"price": price, "state": state, "shadow": shadow, "fleet": fleet},
+        **serving.settings(),
+    }
+    if protocol == "openai":
+        check_url("--local", local)
+        servers = ChatServer(local, local_model, key=keys[0]), ChatServer(remote, remote_model, key=keys[1], tls=tls)
+        text = task_of(task or "text", confidence)
+        gateway: Gateway = ChatGateway(*servers, chosen, task=text, otherwise=otherwise or "local", **common)
+    else:
+        if task or confidence or otherwise:
+            raise UsageError("--task, --confidence and --otherwise are for chats, and the protocol is oip")
+        named = remote_model or local_model
+        if "://" in local and local_model is None:
+            raise UsageError("--local-model and --remote-model must name the models on their servers")
+        if named is None:
+            raise UsageError("--remote-model must name the model on the server of --remote")
+        near = ServedRows(local, local_model, token=keys[0]) if "://" in local and local_model else local
+        far = ServedRows(remote, named, token=keys[1], tls=tls)
+        gateway = InferenceGateway(near, far, chosen, output=output, **common)
+
+    def announce(url: str) -> None:
+        meanwhile = ", and the other will" if len(gateway.away) == 1 else ""
+        for name, failure in gateway.away.items():
+            console.warn(f"--{name} does not answer yet{meanwhile}: {failure}")
+        serves = f"{url}/v1" if protocol == "openai" else url
+        print(f"Serving at {serves}\nThe live page is at {reachable(url)}/", flush=True)
+
+    gateway.run(announce)
+
+
+def task_of(text: str, measure: Measure | None = None) -> ShortText:
+    """The task that the command line names.
+
+    >>> task_of("options:yes, no").answer(" Yes."), task_of("text").measure, task_of("number").measure
+    ('yes', 'product', 'mean')
+    >>> task_of("options:yes")
+    Traceback (most recent call last):
+    hinge.cli.options.UsageError: --task options:yes: must name two options or more, such as 'options:yes,no'
+    """
+    kind, _, named = text.partition(":")
+    if kind == "options":
+        allowed = [name.strip() for name in named.split(",") if name.strip()]
+        if len(set(allowed)) < 2:
+            raise UsageError(f"--task {text}: must name two options or more, such as 'options:yes,no'")
+        return ShortText(options=allowed, measure=measure)
+    if named or kind not in ("number", "json", "text"):
+        raise UsageError(f"--task {text}: must be 'number', 'json', 'text' or 'options:A,B,C'")
+    return ShortText(kind, measure=measure)  # type: ignore[arg-type]  # one of these, as just checked

@@ -11,6 +11,7 @@ import typer
 
 from hinge._files import replacing
 from hinge.cli import console, options
+from hinge.cli.options import argument, option
 from hinge.device.database import Saved, read
 from hinge.device.store import CLOSED, SqliteStore
 from hinge.errors import InvalidState
@@ -19,24 +20,22 @@ from hinge.policies.policy import State
 
 Folder = Annotated[Path, typer.Argument(help="The folder given to a device as --state.", show_default=False)]
 
-command = typer.Typer(rich_markup_mode=None)
+state_command = typer.Typer(rich_markup_mode=None)
 
 
-@command.callback()
+@state_command.callback()
+@options.grouped
 def own_policy(
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:CLASS",
-            callback=lambda text: text and options.policy_named(text),
-            help="The policy of the state, if it is your own; a state alone has no code imported.",
-        ),
-    ] = None,
+    policy: str | None = option(
+        "The policy of the state, if it is your own; a state alone has no code imported.",
+        metavar="MODULE:CLASS",
+        callback=lambda text: text and options.policy_named(text),
+    ),
 ) -> None:
     """What all these commands may need to know."""
 
 
-@command.command("show")
+@state_command.command("show")
 def show_command(folder: Folder, json: options.Json = False) -> None:
     """Show what the policy in a folder knows, also while a device uses it.
 
@@ -65,10 +64,11 @@ def show_command(folder: Folder, json: options.Json = False) -> None:
     _print_bins(figures["bins"])
 
 
-@command.command("set")
+@state_command.command("set")
+@options.grouped
 def set_command(
     folder: Folder,
-    settings: Annotated[list[str], typer.Argument(help="offload_cost=0.3, or alpha=… where the policy has one.")],
+    settings: list[str] = argument("offload_cost=0.3, or alpha=… where the policy has one.", default=...),
     json: options.Json = False,
 ) -> None:
     """Change the offload cost of a policy, or its alpha, and keep what it has learned.
@@ -89,12 +89,11 @@ def set_command(
     console.say(f"{folder}: generation {before} became {store.generation}; {store.policy!r}")
 
 
-@command.command("rollback")
+@state_command.command("rollback")
+@options.grouped
 def rollback_command(
     folder: Folder,
-    to: Annotated[
-        int | None, typer.Option(help="The generation to go back to, of those that 'hinge state show' lists.")
-    ] = None,
+    to: int | None = option("The generation to go back to, of those that 'hinge state show' lists."),
     json: options.Json = False,
 ) -> None:
     """Go back to before the last start or merge that changed anything.
@@ -113,10 +112,11 @@ def rollback_command(
     console.say(" ".join([f"From generation {left} back to how generation {reached} ended.", *notes]))
 
 
-@command.command("export")
+@state_command.command("export")
+@options.grouped
 def export_command(
     folder: Folder,
-    out: Annotated[Path | None, typer.Option(help="The file to write; without it, standard output.")] = None,
+    out: Path | None = option("The file to write; without it, standard output."),
 ) -> None:
     """Write what a folder holds as JSON with a checksum, for 'hinge state merge', 'hinge export' or hinge.restore.
 
@@ -130,10 +130,11 @@ def export_command(
         stream.write(text.encode())
 
 
-@command.command("merge")
+@state_command.command("merge")
+@options.grouped
 def merge_command(
     folder: Folder,
-    others: Annotated[list[Path], typer.Argument(help="Files by 'hinge state export', or other folders.")],
+    others: list[Path] = argument("Files by 'hinge state export', or other folders.", default=...),
     json: options.Json = False,
 ) -> None:
     """Add what other devices have learned: all of it, or if anything does not fit, nothing.

@@ -14,8 +14,7 @@ from hinge.device.answer import Answer
 from hinge.device.device import BaseDevice, Part, closed
 from hinge.device.offload import Judged
 from hinge.device.store import SqliteStore
-from hinge.remotes import Deadline
-from hinge.remotes.function import for_event_loop
+from hinge.remotes import Deadline, for_event_loop
 
 INLINE_S = 0.001  # a local model that takes longer runs in a worker thread: handing over takes about 0.1 ms
 _WEIGHT = 0.2  # of the last call, in the running mean of how long the local model takes

@@ -81,7 +81,6 @@ class Files:
         return self.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
 
     def update(self, number: int, progress: bytes) -> None:
-        """Write a progress row, unsynced."""
         row = (progress, _crc(number, progress), number)
         self._writer.execute("UPDATE progress SET content=?, crc=? WHERE number=?", row)
 
@@ -125,7 +124,6 @@ class Files:
         self.open()
 
     def back_up(self, rows: Mapping[int, Row]) -> None:
-        """Replace the backup."""
         os.replace(self._fresh("backup.db", rows), self.folder / "backup.db")
 
     def gone(self) -> bool:

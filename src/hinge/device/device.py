@@ -32,7 +32,7 @@ from hinge.device.store import MemoryStore, SqliteStore
 from hinge.gate import Gate
 from hinge.models import LocalModel, as_local
 from hinge.policies.policy import Explanation, Policy, State
-from hinge.remotes.function import for_threads
+from hinge.remotes import for_threads
 from hinge.tasks import Classification, Task
 from hinge.traces import Trace
 
@@ -91,7 +91,11 @@ class BaseDevice(ABC):
         self._agreed = self.task.agreement if wrong is None else wrong.agreed
         known = self.policy.offload_cost
         if known is not None and self._forecast is None and price != FixedCost(known):
-            self._status.priced_otherwise(known, price)
+            self._status.alarm(
+                "the policy decides by another cost than the device charges",
+                f"by its own offload_cost, {known:g}, and not by price, {type(price).__name__}; "
+                "leave one of them out: a policy without offload_cost learns what the price charges",
+            )
         self._offloader = Offloader(
             store=self._store,
             status=self._status,
@@ -165,7 +169,8 @@ class BaseDevice(ABC):
         true, agreed = self.true_label(answer, label), self._agreed
         gain = agreed(answer.label, true) - agreed(answer.local, true)  # 0 if accepted; refuses labels without a price
         if answer.source == "remote" and self._store.locked(lambda policy: policy.takes_labels):
-            self._store.learn_truth(1.0 - agreed(answer.local, answer.label), gain)
+            disagreement = 1.0 - agreed(answer.local, answer.label)
+            self._store.apply(lambda policy: policy.learn_truth(disagreement, gain))
         self._status.labelled(self.task.agreement(answer.label, true))
 
     def local_failed(self, samples: int, problem: str | None) -> None:
@@ -198,7 +203,7 @@ class BaseDevice(ABC):
             cost = self._forecast(sample) if self._forecast else None
             return None if cost is None else real("price", "forecast", cost, 0, 1)
         except Exception as error:  # a forecast that fails must not cost the answer
-            self._status.not_forecast(error)
+            self._status.alarm("the offload cost cannot be forecast", str(error) or type(error).__name__)
             return None
 
     def _rounds(
@@ -355,14 +360,7 @@ class Device(BaseDevice):
         if self._closed:
             raise closed()
         return record(
-            self._local,
-            self._given,
-            samples,
-            truth,
-            task=self.task,
-            batch=self._batch,
-            out=out,
-            progress=progress,
+            self._local, self._given, samples, truth, task=self.task, batch=self._batch, out=out, progress=progress
         )
 
     def close(self) -> None:

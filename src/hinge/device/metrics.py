@@ -40,7 +40,8 @@ METRICS = {
     "hinge_offloads_total": "samples offloaded: answered by the remote, or fallen back",
     "hinge_fallbacks_total{kind}": f"samples answered locally as the remote failed, by kind: {', '.join(KINDS)}",
     "hinge_local_failures_total": "requests to a gateway that the remote alone answered, as the local model failed",
-    "hinge_agreements_total": "answers of the remote in which local agreed",
+    "hinge_compared_total": "answers of the remote that could be compared with the local ones",
+    "hinge_agreements_total": "those of them in which local agreed",
     "hinge_offload_cost_total": "what asking has cost, whether or not an answer came, in wrong answers",
     "hinge_labelled_total": "answers whose true label was told",
     "hinge_right_total": "those of them that were right",
@@ -108,6 +109,7 @@ class DeviceCollector(Collector):
             "hinge_offloads_total": status.answered_by_remote + sum(status.fell_back.values()),
             "hinge_fallbacks_total{kind}": dict.fromkeys(KINDS, 0) | status.fell_back,
             "hinge_local_failures_total": status.local_failed,
+            "hinge_compared_total": status.compared,
             "hinge_agreements_total": status.agreed,
             "hinge_offload_cost_total": status.offload_cost,
             "hinge_labelled_total": status.labelled,
@@ -144,7 +146,7 @@ class DeviceCollector(Collector):
 
 
 class LoopbackServer(ThreadingHTTPServer):
-    """Serves documents on this machine's own address while a `with` block runs.
+    """Serves the figures of a collector on this machine's own address, while a `with` block runs.
 
     Pages of other sites, which reach it by a name of theirs for this address, are refused by the `Host` they send.
     """
@@ -152,14 +154,16 @@ class LoopbackServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = AT_ONCE
 
-    def __init__(self, port: int) -> None:
-        self._free = BoundedSemaphore(AT_ONCE)
+    def __init__(self, port: int, collector: Collector) -> None:
+        self._free, self._registry = BoundedSemaphore(AT_ONCE), CollectorRegistry()
+        self._registry.register(collector)
         super().__init__((HOST, port), _Request)
+        self.url = f"http://{HOST}:{self.server_port}"
         self._thread = Thread(target=self.serve_forever, args=(0.1,), name="hinge-http", daemon=True)
 
     def document(self, path: str) -> tuple[str, bytes] | None:
-        """The type and the content of what is there, if anything is."""
-        raise NotImplementedError
+        """The type and the content of what is there, if anything is: here the figures, whatever the path."""
+        return CONTENT_TYPE_LATEST, generate_latest(self._registry)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread, if one is free; clients beyond that are hung up on."""
@@ -173,7 +177,6 @@ class LoopbackServer(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer one client, and free its place."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -226,11 +229,5 @@ class MetricsServer(LoopbackServer):
     """Serves a device's figures."""
 
     def __init__(self, device: BaseDevice, port: int) -> None:
-        self.registry = CollectorRegistry()
-        self.registry.register(DeviceCollector(device))
-        super().__init__(port)
-        self.url = f"http://{HOST}:{self.server_port}/metrics"
-
-    def document(self, path: str) -> tuple[str, bytes]:
-        """All figures, whatever the path."""
-        return CONTENT_TYPE_LATEST, generate_latest(self.registry)
+        super().__init__(port, DeviceCollector(device))
+        self.url += "/metrics"

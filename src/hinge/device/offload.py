@@ -146,11 +146,7 @@ class Offloader:
                 self._cancel(offload)
 
     async def ask_async(
-        self,
-        remote: AsyncRemote,
-        samples: Sequence[Any],
-        judged: Sequence[Judged],
-        deadline: Deadline | None = None,
+        self, remote: AsyncRemote, samples: Sequence[Any], judged: Sequence[Judged], deadline: Deadline | None = None
     ) -> list[Answer]:
         """The same in an event loop; by an earlier deadline, if one is given."""
         began = time.monotonic()
@@ -247,7 +243,7 @@ class Offloader:
                     with suppress(InvalidDecision):  # the policy dropped it since, or the state was rolled back
                         self._store.learn(judged.decision, agrees, paid)
         cost = paid or 0.0
-        self._status.answered([each.confidence for each in offload.judged], sum(each or 0.0 for each in agreed), paid)
+        self._status.answered([each.confidence for each in offload.judged], agreed, paid)
         return [
             Answer(label, "remote", confidence, bin, True, cost, decision, None, local, agrees, audit, self._explain)
             for label, agrees, audit, (local, confidence, bin, decision) in zip(
@@ -314,7 +310,7 @@ class Offloader:
             cost = self._price.cost(latency_ms=latency_ms, bytes=bytes / samples, calls=offload.attempts / samples)
             return share("price", "cost", cost)
         except Exception as error:  # a price that fails must not cost the answer
-            self._status.not_priced(error)
+            self._status.alarm("the price of an offload cannot be told", f"{type(error).__name__}: {error}")
             return self._store.policy.offload_cost
 
 

@@ -29,8 +29,7 @@ from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.device.offload import checked_reply
 from hinge.errors import InvalidModel, InvalidTrace, RemoteFailed, RemoteInvalid, RemoteRefused
 from hinge.models import LocalModel, as_local
-from hinge.remotes import Deadline, Remote, Reply, failure_of
-from hinge.remotes.function import as_remote
+from hinge.remotes import Deadline, Remote, Reply, as_remote, failure_of
 from hinge.tasks import Classification, Task
 from hinge.traces import Trace, write_trace
 from hinge.traces.files import writer_of
@@ -219,14 +218,12 @@ class _Kept:
         return lines
 
     def append(self, cases: Sequence[Case], rows: Sequence[Row]) -> None:
-        """Keep rows, from the first on."""
         lines = [row | {"digest": _digest(sample)} for (sample, _), row in zip(cases, rows, strict=True)]
         with self.path.open("a" if self._begun else "w", encoding="utf-8") as file:
             file.writelines(json.dumps(line) + "\n" for line in (lines if self._begun else [self._about, *lines]))
         self._begun = True
 
     def finish(self, trace: Trace) -> None:
-        """Write the trace, in place of what was kept."""
         write_trace(trace, self._out)
         self.path.unlink(missing_ok=True)
 

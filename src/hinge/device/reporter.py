@@ -31,7 +31,7 @@ from hinge.ledger import Ledger
 from hinge.oip.messages import json_message, model_name
 from hinge.policies.policy import Explanation, Policy
 from hinge.remotes import Deadline
-from hinge.remotes.http import HttpClient, Request, Response, bearer, check_url
+from hinge.remotes.http import HttpClient, Request, bearer, check_url
 
 
 def copy_of(device: BaseDevice) -> Policy:
@@ -109,7 +109,8 @@ _PATIENCE_S = 2.0  # for one report, from connecting to the answer
 TEXT = 240  # characters of a label
 SENTENCE = 1_000  # of a fault or a reason
 NAME = 64  # of a policy's name
-_MOST = 10**12  # the largest number of a report
+_MOST = 10**12  # the largest number of a report: what lies beyond is as good as the end
+_HORIZONS = ("expiry", "samples_left")
 
 Json = dict[str, Any]
 
@@ -202,7 +203,8 @@ class Reporter:
             request = Request("POST", f"/hinge/devices/{self._name}", json_message(self.report()))
             response = http.send(request, Deadline.after(_PATIENCE_S, time.monotonic()))
             if response.status != 200:
-                self.problem = _refusal(response)
+                told = f"status {response.status}: {response.body.decode(errors='replace')}"
+                self.problem = _text(f"the server refused a report with {told}")
         except RemoteFailed as error:
             self.problem = _text(f"the server gives no answer: {error}")
         except Exception as error:
@@ -258,17 +260,10 @@ class _Seen:
 
 
 def _status(status: Status) -> Json:
-    return {
-        "samples": status.samples,
-        "answered_by_remote": status.answered_by_remote,
-        "agreed": float(status.agreed),
-        "fell_back": status.fell_back,
-        "offload_cost": float(status.offload_cost),
-        "breaker": status.breaker,
-        "not_durable": None if status.not_durable is None else _text(status.not_durable, SENTENCE),
-        "alarms": status.alarms,
-        "alarm_times": status.alarm_times,
-    }
+    counts = ("samples", "answered_by_remote", "compared", "agreed", "fell_back", "offload_cost", "breaker")
+    known = {key: getattr(status, key) for key in (*counts, "alarms", "alarm_times")}
+    known["alarm_reasons"] = {what: _text(why, SENTENCE) for what, why in status.alarm_reasons.items()}
+    return {**known, "not_durable": None if status.not_durable is None else _text(status.not_durable, SENTENCE)}
 
 
 def _bins(bins: Bins, known: Sequence[Explanation], in_bin: Sequence[int]) -> list[Json]:
@@ -284,8 +279,7 @@ def _bins(bins: Bins, known: Sequence[Explanation], in_bin: Sequence[int]) -> li
             "samples": in_bin[licence.bin],
             "offloads": licence.offloads,
             "agreement": None if licence.agreement is None else min(1.0, licence.agreement),  # sums that age round
-            "expiry": _whole(licence.expiry),
-            "samples_left": _whole(licence.samples_left),
+            **{key: None if (samples := getattr(licence, key)) is None else min(samples, _MOST) for key in _HORIZONS},
             "offload_probability": licence.offload_probability,
             "licensed": licence.offload_probability == 0.0,
         }
@@ -297,15 +291,6 @@ def _compared(row: Mapping[str, Any]) -> Json:
     figures = ("offload_fraction", "cost_per_sample", "regret")
     numbers = {key: None if row.get(key) is None else real("Reporter", key, row[key]) for key in figures}
     return {"policy": _text(row["policy"])[:NAME], **numbers}
-
-
-def _whole(number: int | None) -> int | None:
-    """A number that a page can show; what lies beyond is as good as the end of it."""
-    return None if number is None else min(number, _MOST)
-
-
-def _refusal(response: Response) -> str:
-    return _text(f"the server refused a report with status {response.status}: {response.body.decode(errors='replace')}")
 
 
 def _text(value: object, most: int = TEXT) -> str:

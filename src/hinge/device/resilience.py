@@ -184,7 +184,7 @@ class Breaker:
         self._probe: Attempt | None = None
         self._last_began = -math.inf
         self._next_probe = math.inf
-        self._failed_in_a_row = 0
+        self.failed_in_a_row = 0  # attempts, since the last success
         self._on_trust = 0  # begun since the last success, without those released
         self._last_trusted = self._counted["attempts"]  # the number of the last attempt before that success
 
@@ -199,7 +199,7 @@ class Breaker:
             self._counted["refused"] += 1
             probe = self._probe
             state, seconds = ("open", self._next_probe - now) if probe is None else ("probing", now - probe.began)
-            failed = self.failures, self._failed_in_a_row, self._on_trust
+            failed = self.failures, self.failed_in_a_row, self._on_trust
             return _new(Situation, (state, *failed, False, seconds, self._name))
 
     def begin(self, now: float) -> Attempt | None:
@@ -225,7 +225,7 @@ class Breaker:
             if self._ends(attempt, now, "succeeded"):
                 if attempt.probe:
                     self.opened_at, self._probe, self._epoch = None, None, self._epoch + 1
-                self._failed_in_a_row = self._on_trust = 0
+                self.failed_in_a_row = self._on_trust = 0
                 self._last_trusted = self._counted["attempts"]
 
     def failed(self, attempt: Attempt, now: float) -> None:
@@ -253,11 +253,6 @@ class Breaker:
             return "open" if self._probe is None else "probing"
 
     @property
-    def failed_in_a_row(self) -> int:
-        """How many attempts have failed since the last success."""
-        return self._failed_in_a_row
-
-    @property
     def counts(self) -> Counts:
         """What became of all attempts, at one instant."""
         with self._lock:
@@ -273,7 +268,7 @@ class Breaker:
         return str(self.situation(now))
 
     def _situation(self, now: float) -> Situation:
-        failed = self.failures, self._failed_in_a_row, self._on_trust
+        failed = self.failures, self.failed_in_a_row, self._on_trust
         if self.opened_at is None:
             return Situation("closed", *failed, self._allows(now), 0.0, self._name)
         due = now >= self._next_probe  # also where a probe is in flight, which begin() then counts as failed
@@ -284,7 +279,7 @@ class Breaker:
     def _allows(self, now: float) -> bool:
         if self.opened_at is not None:
             return self._probe is None and now >= self._next_probe
-        return self._on_trust < (self.failures if self._failed_in_a_row else self.at_once)
+        return self._on_trust < (self.failures if self.failed_in_a_row else self.at_once)
 
     def _ends(self, attempt: Attempt, now: float, outcome: str) -> bool:
         """Count the outcome, if it is the attempt's first; say whether it may move the breaker."""
@@ -309,10 +304,10 @@ class Breaker:
                 self._fail(oldest, now)
 
     def _fail(self, attempt: Attempt, now: float) -> None:
-        self._failed_in_a_row += 1
+        self.failed_in_a_row += 1
         if attempt.probe:
             self._probe = None  # when the next is due was settled when this one began
-        elif self._failed_in_a_row >= self.failures:
+        elif self.failed_in_a_row >= self.failures:
             self.opened_at, self._epoch = now, self._epoch + 1
             # Not from now: the remote may have been back since the last attempt began.
             self._next_probe = self._last_began + self.interval_s

@@ -11,7 +11,6 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from hinge._fork import renew_after_fork
-from hinge.costs import OffloadCost
 from hinge.device.resilience import Breaker, Counts
 from hinge.device.store import MemoryStore
 from hinge.errors import BreakerOpen, RemoteFailed
@@ -32,7 +31,8 @@ class Status:
 
     samples: int  # decided since the device was made
     answered_by_remote: int
-    agreed: float  # in how many of these answers local agreed; a mistake may count in part, by its price
+    compared: int  # of these answers, those that could be: what is cut off cannot
+    agreed: float  # in how many of them local agreed; a mistake may count in part, by its price
     fell_back: dict[str, int]  # answered locally as the remote failed, by the kind of failure
     dropped: int  # offloads that were cancelled, or too many at once in the shadow of local
     local_failed: int  # answered by the remote alone, as the local model failed: not among the samples
@@ -46,6 +46,7 @@ class Status:
     not_durable: str | None  # why what is learned now may be lost, though there is a folder
     alarms: dict[str, int]  # what needs a person, and how often that began; what returns within `QUIET` never ended
     alarm_times: dict[str, tuple[float, float | None]]  # Unix times: last began, was seen last; None while it lasts
+    alarm_reasons: dict[str, str]  # why, where it is known, as it was told last
     fleet: Membership | None = None  # how it fares in its fleet, if it is in one
 
 
@@ -55,13 +56,14 @@ class StatusTracker:
     def __init__(self, store: MemoryStore, breaker: Breaker, fleet: Fleet | None = None) -> None:
         self._store, self._breaker, self._fleet = store, breaker, fleet
         self._began = store.policy.time
-        self._remote, self._dropped, self._agreed, self._cost = 0, 0, 0.0, 0.0
+        self._remote, self._compared, self._dropped, self._agreed, self._cost = 0, 0, 0, 0.0, 0.0
         self._local_failed = 0
         self._promised = 0.0  # agreements, by the confidences of what the remote answered
         self._labelled, self._right = 0, 0.0
         self._fell_back: Counter[str] = Counter()
         self._alarms: Counter[str] = Counter()
         self._alarm_seen: dict[str, tuple[float, float, int]] = {}  # began and last seen: Unix times; sample
+        self._alarm_reasons: dict[str, str] = {}
         self.last_failure: RemoteFailed | None = None  # other than of the breaker
         self._changes = sum(store.policy.alarms.values())
         self._is_open = False
@@ -72,24 +74,27 @@ class StatusTracker:
         """Another thread of the parent may hold the lock."""
         self._lock = Lock()
 
-    def answered(self, confidences: Sequence[float], agreed: float, cost: float | None) -> None:
-        """The remote answered samples of these confidences, each at that cost, if known; local agreed in some."""
+    def answered(self, confidences: Sequence[float], agreed: Sequence[float | None], cost: float | None) -> None:
+        """The remote answered samples of these confidences, each at that cost, if known; local agreed if comparable."""
         with self._lock:
             self._remote += len(confidences)
-            self._agreed += agreed
             self._cost += len(confidences) * (cost or 0.0)
-            self._promised += sum(confidences)
+            for confidence, agrees in zip(confidences, agreed, strict=True):
+                if agrees is not None:
+                    self._compared += 1
+                    self._agreed += agrees
+                    self._promised += confidence
             never_agreed = self._agreed == 0.0 and self._promised >= FIRST
             is_free = cost == 0.0 and self._cost == 0.0 and self._remote >= FIRST
         self._watch()
         if never_agreed:
-            self._alarm(
+            self.alarm(
                 "local never agreed with remote",
-                f"not in {self._remote} answers, though its confidences promised {self._promised:.0f}; "
+                f"not in {self._compared} answers, though its confidences promised {self._promised:.0f}; "
                 "are the classes the same on both sides, in the same order (labels=), and the samples as each expects?",
             )
         if is_free and self._store.policy.offload_cost is None and self._store.policy.weighs_cost:
-            self._alarm(
+            self.alarm(
                 "offloads cost nothing",
                 f"the price was 0 in all {self._remote} answers, so everything will be offloaded; "
                 "does it charge for what this remote has? The bytes of a function are not known",
@@ -118,29 +123,13 @@ class StatusTracker:
         with self._lock:
             self._local_failed += samples
         if problem is not None:
-            self._alarm("the local model failed, and the remote answered in its place", problem)
+            self.alarm("the local model failed, and the remote answered in its place", problem)
 
     def labelled(self, right: float) -> None:
         """The true label of an answer was told."""
         with self._lock:
             self._labelled += 1
             self._right += right
-
-    def not_forecast(self, error: Exception) -> None:
-        """The price failed to say what an offload would cost, or said what cannot be."""
-        self._alarm("the offload cost cannot be forecast", str(error) or type(error).__name__)
-
-    def not_priced(self, error: Exception) -> None:
-        """The price failed to say what an offload has cost, or said what cannot be."""
-        self._alarm("the price of an offload cannot be told", f"{type(error).__name__}: {error}")
-
-    def priced_otherwise(self, offload_cost: float, price: OffloadCost) -> None:
-        """The policy knows one offload cost, and the device charges another."""
-        self._alarm(
-            "the policy decides by another cost than the device charges",
-            f"by its own offload_cost, {offload_cost:g}, and not by price, {type(price).__name__}; "
-            "leave one of them out: a policy without offload_cost learns what the price charges",
-        )
 
     def _watch(self) -> None:
         warning, changes, problem = self._store.warnings()
@@ -149,20 +138,20 @@ class StatusTracker:
             is_open = self._breaker.opened_at is not None
             turned, self._is_open = is_open != self._is_open, is_open
         if is_open:
-            self._alarm(_OPENED, str(self.last_failure), news=turned)
+            self.alarm(_OPENED, str(self.last_failure), news=turned)
         elif turned:
             log.warning("the remote answers again")
         self._warn(warning)
         if problem is not None:
-            self._alarm(_NOT_DURABLE, problem)
+            self.alarm(_NOT_DURABLE, problem)
         if changed:
-            self._alarm("the policy found the world changed, and forgot what no longer holds")
+            self.alarm("the policy found the world changed, and forgot what no longer holds")
 
     def _warn(self, warning: str | None) -> None:
         if warning is not None:
-            self._alarm(warning)
+            self.alarm(warning)
 
-    def _alarm(self, what: str, why: str | None = None, news: bool = False) -> None:
+    def alarm(self, what: str, why: str | None = None, news: bool = False) -> None:
         """Count and log it, once for as long as it comes back within `QUIET` samples; log it also if it is news."""
         now, sample = time.time(), self._store.policy.time
         with self._lock:
@@ -170,6 +159,8 @@ class StatusTracker:
             new = sample - last >= QUIET
             self._alarm_seen[what] = (now if new else began, now, sample)
             self._alarms[what] += new
+            if why is not None:
+                self._alarm_reasons[what] = why
         if new or news:
             log.warning("%s", what if why is None else f"{what}: {why}")
 
@@ -179,6 +170,7 @@ class StatusTracker:
             return Status(
                 samples=self._store.policy.time - self._began,
                 answered_by_remote=self._remote,
+                compared=self._compared,
                 agreed=self._agreed,
                 fell_back=dict(self._fell_back),
                 dropped=self._dropped,
@@ -192,11 +184,11 @@ class StatusTracker:
                 on_disk=self._store.on_disk,
                 not_durable=self._store.problem,
                 alarms=dict(self._alarms),
-                alarm_times={what: (seen[0], self._over(what, seen)) for what, seen in self._alarm_seen.items()},
+                alarm_reasons=dict(self._alarm_reasons),
+                alarm_times={what: (seen[0], self._over(what, *seen[1:])) for what, seen in self._alarm_seen.items()},
                 fleet=None if self._fleet is None else self._fleet.membership,
             )
 
-    def _over(self, what: str, seen: tuple[float, float, int]) -> float | None:
-        _, last, sample = seen
+    def _over(self, what: str, last: float, sample: int) -> float | None:
         lasts = {_OPENED: self._breaker.opened_at is not None, _NOT_DURABLE: self._store.problem is not None}
         return None if lasts.get(what, self._store.policy.time - sample < QUIET) else last

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import finalize, ref
 
 from hinge._checks import positive
-from hinge._fork import lock_during_fork, renew_after_fork
+from hinge._fork import renew_after_fork
 from hinge.device.database import Connect, Files, Held, Past, Row, content_of, encode, newest, parse, read_rows
 from hinge.errors import InvalidState
 from hinge.gate import Gate, policy_state, unsealed
@@ -71,16 +71,11 @@ class MemoryStore:
     on_disk = False
 
     def __init__(self, gate: Gate) -> None:
-        self._lock = Lock()
+        self.lock = Lock()  # of the policy; held during a fork, so that the child inherits no half of a change
         self.gate: Gate | None = gate
         self.policy: Policy = gate.policy
+        self._described: State | None = gate.description()  # of bins and confidence measure
         renew_after_fork(self)
-        lock_during_fork(self)
-
-    @property
-    def lock(self) -> Lock:
-        """Guards the policy; held while the process forks, so that the child does not inherit half of a change."""
-        return self._lock
 
     @property
     def problem(self) -> str | None:
@@ -89,7 +84,7 @@ class MemoryStore:
 
     def decide(self, bin: int, cost: float | None = None) -> Decision:
         """Decide as the policy does; an offload under a budget is written down before it can be made."""
-        with self._lock:
+        with self.lock:
             decision = self.policy.decide(bin) if cost is None else self.policy.decide(bin, cost)
             if decision.time is None:  # accepted
                 return decision
@@ -102,7 +97,7 @@ class MemoryStore:
         self, bins: Iterable[int] | NDArray[np.integer[Any]], costs: Iterable[float | None] | None = None
     ) -> Decisions:
         """Decide for a batch at once, as the policy does."""
-        with self._lock:
+        with self.lock:
             batch = self.policy.decide_many(bins) if costs is None else self.policy.decide_many(bins, costs)
             if not (batch.offload.any() or (batch.accepted_wait and len(batch))):
                 return batch
@@ -113,26 +108,16 @@ class MemoryStore:
 
     def learn(self, decision: Decision, agreed: float | None = None, cost: float | None = None) -> None:
         """Learn as the policy does, and write it down; `benchmarks/store.py` measures what that adds."""
-        with self._lock:
-            self.policy.learn(decision, agreed, cost)
-            version = self._changed()
-        self._save(version)
-
-    def learn_truth(self, disagreement: float, gain: float) -> None:
-        """Learn from a true label as the policy does, and write it down."""
-        with self._lock:
-            self.policy.learn_truth(disagreement, gain)
-            version = self._changed()
-        self._save(version)
+        self.apply(lambda policy: policy.learn(decision, agreed, cost))
 
     def forget(self, decision: Decision, cost: float = 0.0) -> None:
         """Expect no feedback for a decision any more; written down with what comes next."""
-        with self._lock:
+        with self.lock:
             self.policy.forget(decision, cost)
             self._changed()
 
     def _changed(self) -> int:
-        """The policy was changed; returns how often it was. Needs `_lock`."""
+        """The policy was changed; returns how often it was. Needs `lock`."""
         return 0
 
     def _save(self, version: int) -> None:
@@ -140,7 +125,7 @@ class MemoryStore:
 
     def apply(self, change: Callable[[Policy], T]) -> T:
         """What a function returns that changes the policy as `learn` does; written down as that is."""
-        with self._lock:
+        with self.lock:
             found = change(self.policy)
             version = self._changed()
         self._save(version)
@@ -148,12 +133,12 @@ class MemoryStore:
 
     def locked(self, function: Callable[[Policy], T]) -> T:
         """What the function returns for the policy, while no other thread decides or learns."""
-        with self._lock:
+        with self.lock:
             return function(self.policy)
 
     def update(self, function: Callable[[Policy], None]) -> None:
         """Let the function change the policy, while no other thread decides or learns; written down by `sync`."""
-        with self._lock:
+        with self.lock:
             function(self.policy)
             self._changed()
 
@@ -172,7 +157,7 @@ class MemoryStore:
 
     def fitting(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """The policy's state in a gate's or policy's, if it was made with these bins and this measure, or is silent."""
-        held, mine = unsealed(state), self._description()
+        held, mine = unsealed(state), self._described
         if "hinge_gate" in held and mine is not None:
             for what in ("bins", "confidence"):
                 if held.get(what) != mine[what]:
@@ -182,18 +167,15 @@ class MemoryStore:
                     )
         return policy_state(held)
 
-    def _description(self) -> State | None:
-        return None if self.gate is None else self.gate.description()
-
     def _change(self, change: Callable[[Policy], None]) -> None:
-        with self._lock:
+        with self.lock:
             change(restore(self.policy.state()))  # what is refused changes nothing
             change(self.policy)
 
     def warnings(self) -> tuple[str | None, int, str | None]:
         """What the policy cannot keep, how many changes of the world it has found, and `problem`."""
         problem = self.problem
-        with self._lock:
+        with self.lock:
             return self.policy.warning, sum(self.policy.alarms.values()), problem
 
     def sync(self) -> bool:
@@ -205,7 +187,7 @@ class MemoryStore:
 
     def after_fork(self) -> None:
         """In a forked child: replace the lock, which a thread of the parent may hold still."""
-        self._lock = Lock()
+        self.lock = Lock()
 
 
 class SqliteStore(MemoryStore):
@@ -243,9 +225,9 @@ class SqliteStore(MemoryStore):
         self._seconds = None if seconds is None else positive("SqliteStore", "seconds", seconds)
         self._background = background and seconds is not None
         self.folder, self.gate = Path(folder), gate
-        # `_lock` guards the policy and is never held while the disk is waited for; `_disk` guards the database,
-        # `_syncing` what takes long. They are taken in the order _syncing, _disk, _lock.
-        self._lock, self._disk, self._syncing, self._wake = Lock(), Lock(), Lock(), Event()
+        # `lock` guards the policy and is never held while the disk is waited for; `_disk` guards the database,
+        # `_syncing` what takes long. They are taken in the order _syncing, _disk, lock.
+        self.lock, self._disk, self._syncing, self._wake = Lock(), Lock(), Lock(), Event()
         self._version = 0  # changes in memory
         self._written = (0, -1)  # how many of them are in the database, and the policy's time there
         self._whole = False  # whether the present generation is new, so that all rows have to be written
@@ -263,7 +245,6 @@ class SqliteStore(MemoryStore):
             self._finalizer()
             raise
         renew_after_fork(self)
-        lock_during_fork(self)
         self._thread: Thread | None = None
         if self._seconds is not None:
             arguments = (ref(self), self._wake, self._seconds)
@@ -321,7 +302,7 @@ class SqliteStore(MemoryStore):
 
     def _write(self, rebuild: bool = False) -> None:
         """Write what learning changes, or all of a new generation; unsynced, or to a new database. Needs `_disk`."""
-        with self._lock:
+        with self.lock:
             if self._start is not None and self._version:
                 self._begin(START, self._start)
             written, progress = (self._version, self.policy.time), self.policy.progress()
@@ -339,7 +320,7 @@ class SqliteStore(MemoryStore):
             self._wake.set()
 
     def _back_up(self) -> None:
-        with self._lock:
+        with self.lock:
             version, rows = self._version, {**self._rows, self.generation: self._end()}
         self._files.back_up(rows)
         self._backed_up = (time.monotonic(), version)
@@ -419,7 +400,7 @@ class SqliteStore(MemoryStore):
 
     def after_fork(self) -> None:
         """In a forked child: go on in memory, and leave the parent's files alone."""
-        self._lock, self._disk, self._syncing, self._wake = Lock(), Lock(), Lock(), Event()
+        self.lock, self._disk, self._syncing, self._wake = Lock(), Lock(), Lock(), Event()
         if not self._closed:
             self._failure, self._thread = FORKED, None
             self._finalizer.detach()
@@ -444,16 +425,13 @@ class SqliteStore(MemoryStore):
         return {number: row for number, row in rows.items() if number in kept}
 
     def _end(self) -> Row:
-        """How the present generation ends. Needs `_lock`."""
+        """How the present generation ends. Needs `lock`."""
         return Row(self._content, encode(self.policy.progress()))
 
     def warm_start(self, state: Mapping[str, Any], weight: float) -> None:
         """Start the policy from what another knows; see `Policy.warm_start`."""
         fitting = self.fitting(state)
         self._change(lambda policy: policy.warm_start(fitting, weight))
-
-    def _description(self) -> State | None:
-        return self._described
 
     def _change(self, change: Callable[[Policy], None]) -> None:
         before = self.locked(lambda policy: policy.state())
@@ -472,7 +450,7 @@ class SqliteStore(MemoryStore):
     def _begin_with(self, why: str, change: Callable[[], None]) -> None:
         """Begin a generation with a change of the policy, and write it down."""
         with self._syncing, self._disk:
-            with self._lock:
+            with self.lock:
                 end = self._end()
                 change()
                 self._begin(why, end)
@@ -494,7 +472,7 @@ class SqliteStore(MemoryStore):
         with self._syncing, self._disk:
             if self._failure in (FORKED, CLOSED):
                 raise InvalidState(f"{self.folder}: cannot roll back: {self._failure}")
-            with self._lock:
+            with self.lock:
                 present = self.policy.state()
                 target = self._earlier(present, to)
                 spent = {field: present["carried"][field] for field in self.policy.spent}

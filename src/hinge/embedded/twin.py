@@ -233,6 +233,26 @@ def rebuild_fixed_cost(table: FixedTable) -> None:
             table.expiry[bin] = latest
 
 
+def _started(twin: Any, monotone: bool) -> Constants:
+    """Let a policy go on in whole numbers; returns what they are computed with."""
+    known, learned = constants(twin.bins, twin.alpha, twin.offload_cost), twin.offload_cost is None
+    functions = (learn_fixed_monotone, rebuild_fixed_monotone) if monotone else (learn_fixed_lite, rebuild_fixed_lite)
+    functions = (learn_fixed_cost, rebuild_fixed_cost) if learned else functions
+    table = FixedTable(
+        offloads=whole_column(known.bins),
+        agreements=whole_column(known.bins),
+        costs=whole_column(2 if learned else 0),
+        expiry=whole_column(known.bins),
+        own=whole_column(known.bins if monotone and not learned else 0),
+        monotone=monotone,
+        threshold=known.threshold,
+        rate=known.rate,
+        shift=known.shift,
+    )
+    twin.start(table, offloads_fixed, *functions)
+    return known
+
+
 class LiteTwin(HILCBLite):
     """HI-LCB-lite as a microcontroller runs it.
 
@@ -247,12 +267,7 @@ class LiteTwin(HILCBLite):
 
     def __init__(self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None) -> None:
         super().__init__(bins, alpha, offload_cost)
-        self.constants = constants(bins, alpha, offload_cost)
-        table = _table(self.constants, monotone=False, learned=offload_cost is None)
-        if offload_cost is None:
-            self.start(table, offloads_fixed, learn_fixed_cost, rebuild_fixed_cost)
-        else:
-            self.start(table, offloads_fixed, learn_fixed_lite, rebuild_fixed_lite)
+        self.constants = _started(self, monotone=False)
 
     def expiry(self, bin: int) -> int:
         return _public(super().expiry(bin))
@@ -263,12 +278,7 @@ class MonotoneTwin(HILCB):
 
     def __init__(self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None) -> None:
         super().__init__(bins, alpha, offload_cost)
-        self.constants = constants(bins, alpha, offload_cost)
-        table = _table(self.constants, monotone=True, learned=offload_cost is None)
-        if offload_cost is None:
-            self.start(table, offloads_fixed, learn_fixed_cost, rebuild_fixed_cost)
-        else:
-            self.start(table, offloads_fixed, learn_fixed_monotone, rebuild_fixed_monotone)
+        self.constants = _started(self, monotone=True)
 
     def expiry(self, bin: int) -> int:
         return _public(super().expiry(bin))
@@ -407,18 +417,3 @@ def _whole_counts(offloads: float, total: float) -> tuple[int, int]:
 
 def _public(expiry: int) -> int:
     return FOREVER if expiry > CLOCK_END else expiry
-
-
-def _table(constants: Constants, monotone: bool, learned: bool) -> FixedTable:
-    bins = constants.bins
-    return FixedTable(
-        offloads=whole_column(bins),
-        agreements=whole_column(bins),
-        costs=whole_column(2 if learned else 0),
-        expiry=whole_column(bins),
-        own=whole_column(bins if monotone and not learned else 0),
-        monotone=monotone,
-        threshold=constants.threshold,
-        rate=constants.rate,
-        shift=constants.shift,
-    )

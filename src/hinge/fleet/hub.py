@@ -21,25 +21,10 @@ from typing import Self
 from msgspec import Struct
 
 from hinge._checks import shown
+from hinge.fleet import messages
 from hinge.fleet.broker import Broker, BrokerFailed, Connection, Link
 from hinge.fleet.member import CLOSE_S, GROWTH, STATUS_S
-from hinge.fleet.messages import (
-    MOST_DEVICES,
-    VERSION,
-    Dropped,
-    Evidence,
-    Peers,
-    Presence,
-    build_evidence,
-    build_presence,
-    fleet_name,
-    longest,
-    observation,
-    parse_evidence,
-    parse_presence,
-    source,
-    topic,
-)
+from hinge.fleet.messages import Dropped, Evidence, Peers, Presence
 from hinge.fleet.pooling import Kinship, Pool, kinship
 from hinge.policies.policy import MOST_SAMPLES
 
@@ -123,9 +108,10 @@ class Hub:
         tls: ssl.SSLContext | None = None,
         mqtt: str = "5",
     ) -> None:
-        self.fleet, self.region = fleet_name("Hub", name, region), region
+        self.fleet, self.region = messages.fleet_name("Hub", name, region), region
         self._link = Link(self.fleet, Broker("Hub", url, password, tls, mqtt), "the hub tries again")
-        self._own = None if region is None else (topic(name, region, "evidence"), topic(name, region, "status"))
+        kinds = ("evidence", "status")
+        self._own = None if region is None else [messages.topic(name, region, kind) for kind in kinds]
         self._parent = name
         self._peers = Peers(self.fleet, None, MOST_BINS)
         self._statuses: dict[str, Presence] = {}
@@ -161,14 +147,15 @@ class Hub:
     # -- in the thread ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        client, topics, will = f"hinge-hub-{self.fleet}-{secrets.token_hex(4)}", [observation(self.fleet)], None
+        client, will = f"hinge-hub-{self.fleet}-{secrets.token_hex(4)}", None
+        topics = [messages.observation(self.fleet)]
         if self._own is not None and self.region is not None:
             topics.append(self._own[0])
-            will = self._own[1], build_presence(Presence(VERSION, self.region, online=False))
+            will = self._own[1], messages.build_presence(Presence(messages.VERSION, self.region, online=False))
 
         def connect() -> Connection:
             self._told, self._heard_at = 0.0, time.monotonic()
-            return self._link.broker.connect(client, topics, will, longest(MOST_BINS) + 512, self._take)
+            return self._link.broker.connect(client, topics, will, messages.longest(MOST_BINS) + 512, self._take)
 
         self._link.keep(self._ended, connect, self._listen, self._wait)
         self.view = self._look()
@@ -210,20 +197,21 @@ class Hub:
 
     def _take_status(self, name: str, payload: bytes) -> None:
         try:
-            device = source(name, self.fleet, "status")
+            device = messages.source(name, self.fleet, "status")
             if not payload:
                 self._statuses.pop(device, None)
-            elif device in self._statuses or len(self._statuses) < MOST_DEVICES:
-                self._statuses[device] = parse_presence(name, payload, self.fleet)
+            elif device in self._statuses or len(self._statuses) < messages.MOST_DEVICES:
+                self._statuses[device] = messages.parse_presence(name, payload, self.fleet)
             else:
-                raise Dropped("crowd", f"{shown(device)}, and {MOST_DEVICES} others are known")
+                raise Dropped("crowd", f"{shown(device)}, and {messages.MOST_DEVICES} others are known")
         except Dropped as drop:
             self._peers.dropped[drop.reason] += 1
             raise
 
     def _heard_own(self, name: str, payload: bytes, retained: bool) -> None:
         if payload:
-            self._counter = max(self._counter, parse_evidence(name, payload, self._parent, None, MOST_BINS).counter)
+            said = messages.parse_evidence(name, payload, self._parent, None, MOST_BINS)
+            self._counter = max(self._counter, said.counter)
             if not retained and payload not in self._said:
                 self._link.failed(BrokerFailed("taken", f"another hub publishes for {self.region!r}, too"))
 
@@ -313,7 +301,8 @@ class Hub:
         samples = sum(each.samples for each in self.view.devices if each.verdict == "kin")
         samples = min(MOST_SAMPLES, max(samples, math.ceil(seen)))  # a device that is gone leaves its evidence first
         self._counter = max(self._counter + 1, int(time.time()))  # a hub has no state but the clock's
-        said = build_evidence(self.region, self._gate[0], self._counter, samples, pooled.offloads, pooled.agreements)
+        sums = pooled.offloads, pooled.agreements
+        said = messages.build_evidence(self.region, self._gate[0], self._counter, samples, *sums)
         connection.publish(self._own[0], said)
         self._said.append(said)
         self._told = seen
@@ -324,5 +313,5 @@ class Hub:
         seen, agreed = sum(self.view.offloads), sum(self.view.agreements)
         samples, offloads = (min(MOST_SAMPLES, each) for each in (self.view.totals.samples, round(seen)))
         agreement = min(1.0, round(agreed / seen, 4)) if seen else None
-        presence = Presence(VERSION, self.region, online, samples, offloads, agreement)
-        connection.publish(self._own[1], build_presence(presence))
+        presence = Presence(messages.VERSION, self.region, online, samples, offloads, agreement)
+        connection.publish(self._own[1], messages.build_presence(presence))

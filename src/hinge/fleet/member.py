@@ -26,25 +26,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from hinge._checks import positive, real
 from hinge._fork import renew_after_fork
 from hinge.errors import InvalidType, InvalidValue
+from hinge.fleet import messages
 from hinge.fleet.broker import Broker, BrokerFailed, Connection, Link
 from hinge.fleet.budget import Account
-from hinge.fleet.messages import (
-    VERSION,
-    Dropped,
-    Peers,
-    Presence,
-    Statement,
-    build_evidence,
-    build_presence,
-    checked_name,
-    discovery,
-    fleet_name,
-    identity,
-    longest,
-    parse_evidence,
-    subscription,
-    topic,
-)
+from hinge.fleet.messages import Dropped, Peers, Presence, Statement
 from hinge.fleet.pooling import Verdict, pool
 from hinge.gate import Gate
 from hinge.policies.policy import Policy
@@ -158,10 +143,12 @@ class Fleet:
         budget: float | None = None,
         every_s: float = 0.5,
     ) -> None:
-        self.name, self.device = fleet_name("Fleet", name, region), checked_name("Fleet", "device", device)
-        self._topic, self._status_topic = topic(self.name, device, "evidence"), topic(self.name, device, "status")
+        self.name = messages.fleet_name("Fleet", name, region)
+        self.device = messages.checked_name("Fleet", "device", device)
+        self._topic = messages.topic(self.name, device, "evidence")
+        self._status_topic = messages.topic(self.name, device, "status")
         self._parent = None if region is None else name
-        self._region_topic = None if region is None else topic(name, region, "evidence")
+        self._region_topic = None if region is None else messages.topic(name, region, "evidence")
         self._link = Link(self.name, Broker("Fleet", url, password, tls, mqtt), "this device goes on alone")
         self._models, self._home_assistant = models, home_assistant
         self._budget = None if budget is None else real("Fleet", "budget", budget, 0, 1)
@@ -198,7 +185,7 @@ class Fleet:
             name = gate.policy.unlimited.name
             problem = f"must be one that can decide with what others have seen, as 'sentinel' can, got {name!r}"
             raise InvalidType("Fleet", "policy", problem) from None
-        self._store, self._gate = store, identity(gate, self._models)
+        self._store, self._gate = store, messages.identity(gate, self._models)
         self._peers = Peers(self.name, self._gate, bins)
         self._regions = Peers(self._parent or self.name, self._gate, bins)  # stays empty where there are none
         policy = gate.policy
@@ -238,10 +225,10 @@ class Fleet:
     # -- in the thread ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        will = self._status_topic, build_presence(Presence(VERSION, self.device, online=False))
+        will = self._status_topic, messages.build_presence(Presence(messages.VERSION, self.device, online=False))
         client = f"hinge-{self.name}-{self.device}-{secrets.token_hex(4)}"  # two of one name must meet
-        topics = [subscription(fleet) for fleet in (self.name, self._parent) if fleet is not None]
-        most = longest(self._peers.bins) + 512  # bytes, with room for topic and properties
+        topics = [messages.subscription(fleet) for fleet in (self.name, self._parent) if fleet is not None]
+        most = messages.longest(self._peers.bins) + 512  # bytes, with room for topic and properties
 
         def connect() -> Connection:
             self._told = None
@@ -255,7 +242,7 @@ class Fleet:
         """Read and publish until the device is closed."""
         self._say_status(connection)
         if self._home_assistant:
-            for config_topic, payload in discovery(self.name, self.device):
+            for config_topic, payload in messages.discovery(self.name, self.device):
                 connection.publish(config_topic, payload)
         since, sent = time.monotonic(), self._sent
         while not self._ended.is_set():
@@ -311,7 +298,7 @@ class Fleet:
             self._account.told = own.statement
         self._counter = max(own.samples, self._counter + 1)
         seen = own.samples, own.offloads, own.agreements
-        message = build_evidence(self.device, self._gate, self._counter, *seen, own.statement)
+        message = messages.build_evidence(self.device, self._gate, self._counter, *seen, own.statement)
         connection.publish(self._topic, message)
         self._published.append(message)
         self._told = own
@@ -320,8 +307,8 @@ class Fleet:
         own, self._said = self._own, time.monotonic()
         seen = sum(own.offloads)
         agreement = min(1.0, round(sum(own.agreements) / seen, 4)) if seen else None
-        presence = Presence(VERSION, self.device, online, own.samples, own.learned, agreement, own.price)
-        connection.publish(self._status_topic, build_presence(presence))
+        presence = Presence(messages.VERSION, self.device, online, own.samples, own.learned, agreement, own.price)
+        connection.publish(self._status_topic, messages.build_presence(presence))
 
     def _take(self, name: str, payload: bytes, retained: bool) -> None:
         try:
@@ -341,7 +328,7 @@ class Fleet:
     def _heard_own(self, payload: bytes, retained: bool) -> None:
         """What the broker has of us: our last message, or that of an earlier life, or nothing any more."""
         try:
-            said = parse_evidence(self._topic, payload, self.name, self._gate, self._peers.bins)
+            said = messages.parse_evidence(self._topic, payload, self.name, self._gate, self._peers.bins)
         except Dropped:  # deleted, or by another gate: nothing that stands for ours
             self._told = None
             return
@@ -352,8 +339,8 @@ class Fleet:
         elif own.samples < said.samples:  # of an earlier life, without a folder: it stands until we have seen as much
             self._told = own._replace(learned=int(sum(said.offloads)), samples=said.samples)
         else:
-            known = build_evidence(self.device, self._gate, 0, 0, said.offloads, said.agreements)
-            ours = build_evidence(self.device, self._gate, 0, 0, own.offloads, own.agreements)
+            known = messages.build_evidence(self.device, self._gate, 0, 0, said.offloads, said.agreements)
+            ours = messages.build_evidence(self.device, self._gate, 0, 0, own.offloads, own.agreements)
             self._told = own if known == ours else None
         self._counter = max(self._counter, said.counter)
 

@@ -174,7 +174,6 @@ class TaskModel:
         return self._judged(self._outputs(sample))
 
     def answer_many(self, samples: Sequence[Any]) -> list[tuple[Any, float]]:
-        """The same for many samples."""
         outputs = map(self._outputs, samples) if self._many is None else self._many(samples)
         return [self._judged(output) for output in outputs]
 
@@ -288,7 +287,6 @@ class Recorded:
         return self._labels[row], self._confidences[row]
 
     def answer_many(self, samples: Sequence[Any]) -> list[tuple[Any, float]]:
-        """What it said of many."""
         return [self.answer(sample) for sample in samples]
 
 
@@ -320,7 +318,6 @@ class OneInput:
         return array[None]
 
     def many(self, samples: Sequence[Any] | NDArray[Any]) -> NDArray[Any]:
-        """Many samples as the input."""
         return np.concatenate([self.one(sample) for sample in samples])
 
     def check(self, sample: Any) -> None:

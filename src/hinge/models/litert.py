@@ -57,7 +57,6 @@ class _Own(threading.local):
         self._shape: tuple[int, ...] = ()
 
     def resized(self, index: int, shape: tuple[int, ...]) -> Any:
-        """The interpreter, ready for an input of that shape."""
         if shape != self._shape:
             self._shape = ()  # if the next fails
             self.interpreter.resize_tensor_input(index, shape)

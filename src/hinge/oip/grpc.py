@@ -21,35 +21,10 @@ from google.protobuf.message_factory import GetMessageClass
 
 from hinge._checks import shown
 from hinge.errors import InvalidMessage
-from hinge.oip.messages import (
-    InferenceResponse,
-    ModelMetadata,
-    ServerMetadata,
-    check_answer,
-    check_count,
-    check_names,
-    check_unique,
-    limited,
-    specs,
-    texts,
-)
+from hinge.oip import messages, tensors
+from hinge.oip.messages import InferenceResponse, ModelMetadata, ServerMetadata
 from hinge.oip.protobuf import fields
-from hinge.oip.tensors import (
-    MAX_BODY_BYTES,
-    MAX_RANK,
-    MAX_STRINGS,
-    Tensor,
-    TensorSpec,
-    check_datatype,
-    checked_shape,
-    datatype_of,
-    dtype_of,
-    from_bytes,
-    model_name,
-    owner_of,
-    text,
-    to_bytes,
-)
+from hinge.oip.tensors import Tensor, TensorSpec
 
 SERVICE = "inference.GRPCInferenceService"
 MAX_METADATA_BYTES = 2**20
@@ -116,13 +91,13 @@ def build_request(inputs: Mapping[str, Tensor], *, model: str, version: str = ""
     b'\\n\\x01m\\x1a\\x0242*\\r\\n\\x01x\\x12\\x05UINT8\\x1a\\x01\\x01:\\x01\\x07'
     """
     request = MESSAGES["ModelInferRequest"](model_name=model, model_version=version, id=id)
-    check_count("inputs", len(inputs))
+    messages.check_count("inputs", len(inputs))
     for name, tensor in inputs.items():
-        owner = owner_of("inputs", name)
-        shape = checked_shape(owner, tensor.shape)
-        request.inputs.add(name=name, datatype=datatype_of(owner, tensor), shape=shape)
-        request.raw_input_contents.append(limited(to_bytes(owner, tensor)))
-    return limited(request.SerializeToString())
+        owner = tensors.owner_of("inputs", name)
+        shape = tensors.checked_shape(owner, tensor.shape)
+        request.inputs.add(name=name, datatype=tensors.datatype_of(owner, tensor), shape=shape)
+        request.raw_input_contents.append(messages.limited(tensors.to_bytes(owner, tensor)))
+    return messages.limited(request.SerializeToString())
 
 
 def parse_server_metadata(body: bytes) -> ServerMetadata:
@@ -132,8 +107,9 @@ def parse_server_metadata(body: bytes) -> ServerMetadata:
     ServerMetadata(name='triton', version='', extensions=())
     """
     message = _decoded("ServerMetadataResponse", body, MAX_METADATA_BYTES)
-    name, version = text("server: name", message.name, empty=True), text("server: version", message.version, empty=True)
-    return ServerMetadata(name, version, texts("server: extensions", message.extensions))
+    name = tensors.text("server: name", message.name, empty=True)
+    version = tensors.text("server: version", message.version, empty=True)
+    return ServerMetadata(name, version, messages.texts("server: extensions", message.extensions))
 
 
 def parse_model_metadata(body: bytes) -> ModelMetadata:
@@ -144,11 +120,11 @@ def parse_model_metadata(body: bytes) -> ModelMetadata:
     """
     message = _decoded("ModelMetadataResponse", body, MAX_METADATA_BYTES)
     return ModelMetadata(
-        name=model_name(message.name, "model: name"),
-        platform=text("model: platform", message.platform, empty=True),
-        inputs=specs("inputs", message.inputs),
-        outputs=specs("outputs", message.outputs),
-        versions=texts("model: versions", message.versions),
+        name=tensors.model_name(message.name, "model: name"),
+        platform=tensors.text("model: platform", message.platform, empty=True),
+        inputs=messages.specs("inputs", message.inputs),
+        outputs=messages.specs("outputs", message.outputs),
+        versions=messages.texts("model: versions", message.versions),
     )
 
 
@@ -161,38 +137,38 @@ def parse_response(
     Traceback (most recent call last):
     hinge.errors.InvalidMessage: the response is to request '41', not to '42'
     """
-    _check_fields(limited(body))
-    message = _decoded("ModelInferResponse", body, MAX_BODY_BYTES)
-    served = check_answer(id, message.id, model, message.model_name or None)
+    _check_fields(messages.limited(body))
+    message = _decoded("ModelInferResponse", body, tensors.MAX_BODY_BYTES)
+    served = messages.check_answer(id, message.id, model, message.model_name or None)
     outputs = _outputs(message)
-    check_names(outputs, expected)
+    messages.check_names(outputs, expected)
     for spec in expected:
         if isinstance(spec, TensorSpec):
             spec.check(outputs[spec.name])
-    version = text("response: model_version", message.model_version, empty=True)
+    version = tensors.text("response: model_version", message.model_version, empty=True)
     return InferenceResponse(outputs, served, version, message.id)
 
 
 def _outputs(message: Any) -> dict[str, Tensor]:
     count, raw = len(message.outputs), message.raw_output_contents
     if count:
-        check_count("outputs", count)
+        messages.check_count("outputs", count)
     if raw and len(raw) != count:
         raise InvalidMessage(f"outputs: {count} of them have {len(raw)} raw contents")
-    check_unique("outputs", [output.name for output in message.outputs])
+    messages.check_unique("outputs", [output.name for output in message.outputs])
     pairs = zip(message.outputs, raw or [None] * count, strict=True)
-    return {text("outputs: name", output.name): _tensor(output, raw) for output, raw in pairs}
+    return {tensors.text("outputs: name", output.name): _tensor(output, raw) for output, raw in pairs}
 
 
 def _tensor(output: Any, raw: bytes | None) -> Tensor:
     owner = f"tensor {shown(output.name)}"
-    datatype = check_datatype(owner, output.datatype)
-    shape = checked_shape(owner, output.shape[: MAX_RANK + 1])
+    datatype = tensors.check_datatype(owner, output.datatype)
+    shape = tensors.checked_shape(owner, output.shape[: tensors.MAX_RANK + 1])
     if raw is None:
         return _from_contents(owner, output.contents, datatype, shape)
     if output.contents.ByteSize():  # MLServer sends empty ones beside the raw
         raise InvalidMessage(f"{owner} has its data twice, raw and number by number")
-    return from_bytes(owner, memoryview(raw), datatype, shape)
+    return tensors.from_bytes(owner, memoryview(raw), datatype, shape)
 
 
 def _from_contents(owner: str, contents: Any, datatype: str, shape: tuple[int, ...]) -> Tensor:
@@ -201,9 +177,9 @@ def _from_contents(owner: str, contents: Any, datatype: str, shape: tuple[int, .
     elements, count = getattr(contents, _TYPED[datatype]), math.prod(shape)
     if len(elements) != count:
         raise InvalidMessage(f"{owner}: {_TYPED[datatype]} must be {count} elements, got {len(elements)}")
-    if datatype == "BYTES" and count > MAX_STRINGS:
-        raise InvalidMessage(f"{owner}: BYTES may have {MAX_STRINGS} elements at most, got {count}")
-    tensor = np.empty(count, dtype_of(datatype))
+    if datatype == "BYTES" and count > tensors.MAX_STRINGS:
+        raise InvalidMessage(f"{owner}: BYTES may have {tensors.MAX_STRINGS} elements at most, got {count}")
+    tensor = np.empty(count, tensors.dtype_of(datatype))
     try:
         tensor[:] = list(elements)
     except OverflowError:

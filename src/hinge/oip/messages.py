@@ -426,12 +426,7 @@ def build_response(
 
 
 def parse_response(
-    headers: Mapping[str, str],
-    body: bytes,
-    *,
-    id: str,
-    model: str = "",
-    expected: Collection[str | TensorSpec] = (),
+    headers: Mapping[str, str], body: bytes, *, id: str, model: str = "", expected: Collection[str | TensorSpec] = ()
 ) -> InferenceResponse:
     """Read the response to the request of that id (empty: it had none), which must have the outputs `expected`.
 
@@ -442,7 +437,7 @@ def parse_response(
     text_part, data = _parted(headers, body)
     response = decoded(text_part, _RESPONSE, MAX_JSON_BYTES)
     _refuse_error(response.error)
-    answered = _id("response", response.id)
+    answered = id if id and response.id == id else _id("response", response.id)
     served = check_answer(id, answered, model, response.model_name)
     outputs = _read_tensors("outputs", response.outputs or (), data, expected)
     version = text("response: model_version", response.model_version or "", empty=True)
@@ -453,7 +448,7 @@ def check_answer(id: str, answered: str, model: str, served: str | None) -> str:
     """The model that has served a response, if that and the id are those of the request; "" where it does not say."""
     if id and answered != id:
         raise InvalidMessage(f"the response is to request {shown(answered)}, not to {shown(id)}")
-    name = "" if served is None else model_name(served, "response: model_name")
+    name = "" if served is None else _served_name(served, "response: model_name")
     if model and name and name != model:
         raise InvalidMessage(f"the response is of model {shown(name)}, not of {shown(model)}")
     return name

@@ -293,7 +293,8 @@ def from_json(owner: str, data: bytes, datatype: str, shape: tuple[int, ...]) ->
         else:
             elements = _decoder(datatype, max(len(shape), 1) if nested else 1).decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        problem = f"data of {datatype} must hold {_elements(dtype)}: {json_problem(error)}"
+        wanted = _WORDS.get(dtype.kind) or f"integers from {np.iinfo(dtype).min} to {np.iinfo(dtype).max}"
+        problem = f"data of {datatype} must hold {wanted}: {json_problem(error)}"
     else:
         flat = _flat(owner, elements, shape) if nested else elements
         if len(flat) != count:
@@ -333,12 +334,6 @@ def _decoder(datatype: str, depth: int) -> msgspec.json.Decoder[Any]:
     for _ in range(depth):
         type = list[type]
     return msgspec.json.Decoder(type)
-
-
-def _elements(dtype: np.dtype[Any]) -> str:
-    if dtype.kind in _WORDS:
-        return _WORDS[dtype.kind]
-    return f"integers from {np.iinfo(dtype).min} to {np.iinfo(dtype).max}"
 
 
 def _flat(owner: str, nested: list[Any], shape: tuple[int, ...]) -> list[Any]:

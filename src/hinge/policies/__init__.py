@@ -1,12 +1,7 @@
 """Every policy, one family per file, and what a policy of your own is made of (docs/add-a-policy.md)."""
 
 from hinge.policies.budgets import AtMost, OnBudget, at_most, on_budget
-from hinge.policies.drift import (
-    DiscountedHILCB,
-    DiscountedIsotonic,
-    SlidingWindowHILCB,
-    SlidingWindowIsotonic,
-)
+from hinge.policies.drift import DiscountedHILCB, DiscountedIsotonic, SlidingWindowHILCB, SlidingWindowIsotonic
 from hinge.policies.expiry import FOREVER, ExpiryPolicy, has_expired
 from hinge.policies.hedge import H2T2, HILF, HILN, AdaHedgeG, HedgeG, HedgeHI, HedgeHIRestart
 from hinge.policies.hi_lcb import HILCB, HILCBLite
@@ -43,8 +38,7 @@ __all__ = [
     "Decision", "Decisions", "DiscountedHILCB", "DiscountedIsotonic", "ExpiryPolicy", "Explanation", "Functions",
     "HILCBLite", "HedgeG", "HedgeHI", "HedgeHIRestart", "Isotonic", "Logistic", "LyapunovEXP4", "Need", "Offline",
     "OnBudget", "Oracle", "Policy", "PooledKL", "RandomisedPolicy", "Reals", "Sentinel", "SharedBudget",
-    "SlidingWindowHILCB",
-    "SlidingWindowIsotonic", "State", "Static", "Target", "Thompson", "Wholes", "at_most", "build", "has_expired",
-    "note_nothing", "on_budget", "policy_class", "policy_names", "real_column", "restore", "uniform",
-    "whole_column",
+    "SlidingWindowHILCB", "SlidingWindowIsotonic", "State", "Static", "Target", "Thompson", "Wholes", "at_most",
+    "build", "has_expired", "note_nothing", "on_budget", "policy_class", "policy_names", "real_column", "restore",
+    "uniform", "whole_column",
 ]

@@ -12,15 +12,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from hinge.policies.policy import (
-    ACCEPTED,
-    Decision,
-    Decisions,
-    Explanation,
-    Policy,
-    Wholes,
-    note_nothing,
-)
+from hinge.policies.policy import ACCEPTED, Decision, Decisions, Explanation, Policy, Wholes, note_nothing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -176,10 +168,6 @@ class ExpiryPolicy(Policy):
         agreement = agreements / offloads if offloads else None
         sentence = self._sentence(bin, offloads or 0, agreements, samples_left)
         return Explanation(bin, float(left == 0), offloads, agreement, end, samples_left, sentence)
-
-    def _counts(self, bin: int) -> tuple[float, float] | None:
-        """Offloads and agreements of a bin, if the policy keeps them."""
-        return self.table.offloads[bin], self.table.agreements[bin]
 
     def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:
         seen = self._seen(bin, offloads, agreements)

@@ -26,6 +26,7 @@ its own top block, and after an offload the fit is redone from its bin upwards, 
 
 import math
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -304,16 +305,12 @@ def offloads_isotonic(table: IsotonicTable, bin: int, time: int) -> bool:
 
 def licence_end(table: IsotonicTable, bin: int, time: int) -> int:
     """Learned cost: the time at which a licence, good at `time`, gives way, by doubling and halving."""
-    good, bad = time, 2 * time
+    bad = 2 * time
     while bad < FOREVER and holds(table, bin, bad):
-        good, bad = bad, 2 * bad
-    while bad < FOREVER and bad - good > 1:
-        middle = (good + bad) // 2
-        if holds(table, bin, middle):
-            good = middle
-        else:
-            bad = middle
-    return min(bad, FOREVER)
+        bad *= 2
+    if bad >= FOREVER:
+        return FOREVER
+    return bad // 2 + bisect_left(range(bad // 2, bad), True, key=lambda later: not holds(table, bin, later))
 
 
 def checked_stakes(owner: str, stakes: Sequence[float] | None, bins: int) -> list[float] | None:

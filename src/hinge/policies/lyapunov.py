@@ -51,19 +51,14 @@ class LyapunovTable(NamedTuple):
 
 def offloads_within_queue(table: LyapunovTable, bin: int, time: int) -> bool:
     """Follow an expert drawn by weight, or explore. Where it is known what an offload spends, it is charged at once."""
-    settle_queue(table, time)
+    table.queue[0] = max(0.0, table.queue[0] - table.budget * (time - table.settled[0]))  # it falls by the budget
+    table.settled[0] = time
     exploration = table.experts.rates[EXPLORATION]
     chance = exploration + (1.0 - exploration) * share_offloading(table.experts, bin)
     table.chances[time % len(table.chances)] = chance
     if not math.isnan(table.spends):
         charge_offloading(table.experts, bin, table.queue[0] * table.spends / table.scale)
     return uniform(table.experts.seed, time, 0) < chance
-
-
-def settle_queue(table: LyapunovTable, time: int) -> None:
-    """Let the queue fall by the budget of the samples since it was last updated."""
-    table.queue[0] = max(0.0, table.queue[0] - table.budget * (time - table.settled[0]))
-    table.settled[0] = time
 
 
 def note_spent(table: LyapunovTable, bin: int, time: int) -> None:
@@ -127,7 +122,12 @@ class LyapunovEXP4(ThresholdPolicy):
     ) -> None:
         super().__init__(bins, offload_cost, seed)
         owner = type(self).__name__
-        budget = self._budget(owner, offloads, cost)
+        if offloads is not None and cost is not None:
+            raise TypeError(f"{owner}: offloads or cost must be given, and not both, got {offloads!r} and {cost!r}")
+        self.cost = None if cost is None else real(owner, "cost", cost, 0, 1)
+        share = real(owner, "offloads", 0.2 if offloads is None else offloads, 0, 1)
+        self.offloads = share if self.cost is None else None
+        budget = share if self.cost is None else self.cost
         self.learning_rate = positive(owner, "learning_rate", learning_rate)
         self.exploration = budget / 20.0 if exploration is None else real(owner, "exploration", exploration, 0, 1)
         if self.exploration > budget:
@@ -176,17 +176,6 @@ class LyapunovEXP4(ThresholdPolicy):
 
     def _experts(self, bin: int) -> tuple[ThresholdTable, int]:
         return self.table.experts, bin
-
-    def _budget(self, owner: str, offloads: float | None, cost: float | None) -> float:
-        """What may be spent on a sample."""
-        if offloads is not None and cost is not None:
-            raise TypeError(f"{owner}: offloads or cost must be given, and not both, got {offloads!r} and {cost!r}")
-        self.cost = None if cost is None else real(owner, "cost", cost, 0, 1)
-        self.offloads: float | None = None
-        if self.cost is not None:
-            return self.cost
-        self.offloads = real(owner, "offloads", 0.2 if offloads is None else offloads, 0, 1)
-        return self.offloads
 
     def _column(self, field: str) -> Any:
         return getattr(self.table if hasattr(self.table, field) else self.table.experts, field)

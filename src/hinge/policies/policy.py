@@ -340,7 +340,9 @@ class Policy(ABC):
         """
         if cost is not None:
             return self._decide_at(bin, cost)
-        bin, time = self._checked_bin(bin), self.time + 1
+        if type(bin) is not int or not 0 <= bin < self.bins:
+            bin = self._checked_bin(bin)
+        time = self.time + 1
         offload = self._offloads(self.table, bin, time)
         self.time = time
         (self._notes if offload else self._accepts)(self.table, bin, time)
@@ -533,12 +535,7 @@ class Policy(ABC):
         return self.offload_cost or 0.0
 
     def learn_log(
-        self,
-        bins: Iterable[int],
-        agreed: Iterable[float],
-        costs: Iterable[float] | None = None,
-        *,
-        weight: float,
+        self, bins: Iterable[int], agreed: Iterable[float], costs: Iterable[float] | None = None, *, weight: float
     ) -> None:
         """Start from a log, oldest sample first, as if each of its samples had been offloaded and counted `weight`.
 
@@ -606,6 +603,10 @@ class Policy(ABC):
         """What the policy cannot keep at present, in words; None: nothing."""
         return "the offload budget is exhausted" if self.exhausted else None
 
+    def _counts(self, bin: int) -> tuple[float, float] | None:
+        """Offloads and agreements of a bin, if the policy keeps them."""
+        return (self.table.offloads[bin], self.table.agreements[bin]) if hasattr(self.table, "offloads") else None
+
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
         return f"{type(self).__name__}({settings})"
@@ -619,7 +620,7 @@ class Policy(ABC):
             "policy": self.name,
             "id": self.id,
             "parameters": self.parameters,
-            "merged": {source: _copied(snapshot) for source, snapshot in self._merged.items()},
+            "merged": copy.deepcopy(self._merged),
             **self.progress(),
         }
 
@@ -937,11 +938,6 @@ def _contradiction(evidence: Evidence) -> str | None:
             if any(less > more * (1.0 + 1e-9) + _ROUNDING for more, less in pairwise(sums)):
                 return f"impossible sums of costs: {sums}"
     return None
-
-
-def _copied(snapshot: State) -> State:
-    evidence = {field: list(values) for field, values in snapshot["evidence"].items()}
-    return {**snapshot, "evidence": evidence}
 
 
 def _mapping(state: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -92,10 +92,6 @@ class RandomisedPolicy(Policy):
         reason = f"Bin {bin} is offloaded with probability {chance:.3g}: {self._ground(bin)}."
         return Explanation(bin, chance, offloads, agreement, None, None, reason)
 
-    def _counts(self, bin: int) -> tuple[float, float] | None:
-        """Offloads and agreements of a bin, if the policy keeps them."""
-        return None
-
     @abstractmethod
     def _ground(self, bin: int) -> str:
         """What the probability rests on, in words."""
@@ -217,9 +213,6 @@ class Thompson(RandomisedPolicy):
     def offload_probability(self, bin: int) -> float:
         return chance(self.table, self._checked_bin(bin))
 
-    def _counts(self, bin: int) -> tuple[float, float]:
-        return self.table.offloads[bin], self.table.agreements[bin]
-
     def _ground(self, bin: int) -> str:
-        offloads, agreements = self._counts(bin)
+        offloads, agreements = self.table.offloads[bin], self.table.agreements[bin]
         return f"so likely is it, after {agreements:g} agreements in {offloads:g} offloads, that offloading is cheaper"

@@ -6,12 +6,13 @@ on labelled history (`FittedPolicy`).
 
 import math
 from abc import abstractmethod
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from hinge._checks import real, whole
 from hinge.policies.expiry import FOREVER, ExpiryPolicy, has_expired
-from hinge.policies.policy import Policy, Wholes, made, signature, whole_column
+from hinge.policies.policy import Policy, Wholes, made, signature
 
 
 class FixedTable(NamedTuple):
@@ -30,13 +31,8 @@ class FixedPolicy(ExpiryPolicy):
     weighs_cost = False
 
     def _settle(self, accepted: Sequence[bool]) -> None:
-        table = FixedTable(whole_column(self.bins))
-        for bin, accept in enumerate(accepted):
-            table.expiry[bin] = FOREVER if accept else 0
-        self.start(table, has_expired, learn_nothing)
-
-    def _counts(self, bin: int) -> tuple[float, float] | None:
-        return None
+        expiry = array("q", [FOREVER if accept else 0 for accept in accepted])
+        self.start(FixedTable(expiry), has_expired, learn_nothing)
 
     def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:
         verb = "offloaded" if left == 0 else "accepted"
@@ -224,8 +220,14 @@ class Logistic(FittedPolicy):
     @classmethod
     def _fitted(cls, samples: Sequence[int], agreements: Sequence[float], cost: float) -> Self:
         """Maximum likelihood, slightly regularised for histories without any error."""
-        centres = [(bin + 0.5) / len(samples) for bin in range(len(samples))]
-        return cls(*fit_logistic_curve(centres, samples, agreements), len(samples), cost)
+        import numpy as np  # deciding needs no more than the standard library
+
+        from hinge.confidence import fitted_weights
+
+        centres = (np.arange(len(samples)) + 0.5) / len(samples)
+        features = np.column_stack([np.ones_like(centres), centres])
+        intercept, slope = fitted_weights(features, np.array(samples, float), np.array(agreements, float)).tolist()
+        return cls(intercept, slope, len(samples), cost)
 
     def _rule(self) -> str:
         return f"the fitted agreement is σ({self.intercept:.3g} + {self.slope:.3g} · confidence)"
@@ -238,31 +240,3 @@ def sigmoid(x: float) -> float:
     (0.5, 0.0)
     """
     return 1.0 / (1.0 + math.exp(-x)) if x >= 0 else math.exp(x) / (1.0 + math.exp(x))
-
-
-def fit_logistic_curve(
-    positions: Sequence[float], samples: Sequence[int], agreements: Sequence[float], ridge: float = 1e-3
-) -> tuple[float, float]:
-    """Intercept and slope that maximise Σ a log σ + (n - a) log(1 - σ) - ridge/2 · (intercept² + slope²), by Newton.
-
-    `hinge.confidence.fit_logistic` does so for many rows and three weights, with numpy, which policies do without.
-    """
-    intercept = slope = 0.0
-    for _ in range(100):
-        gradient = [-ridge * intercept, -ridge * slope]
-        curvature = [ridge, 0.0, ridge]
-        for x, n, a in zip(positions, samples, agreements, strict=True):
-            chance = sigmoid(intercept + slope * x)
-            residual, weight = a - n * chance, n * chance * (1.0 - chance)
-            gradient = [gradient[0] + residual, gradient[1] + residual * x]
-            curvature = [curvature[0] + weight, curvature[1] + weight * x, curvature[2] + weight * x * x]
-        determinant = curvature[0] * curvature[2] - curvature[1] ** 2
-        step = (
-            (curvature[2] * gradient[0] - curvature[1] * gradient[1]) / determinant,
-            (curvature[0] * gradient[1] - curvature[1] * gradient[0]) / determinant,
-        )
-        shrink = min(1.0, 5.0 / max(abs(step[0]), abs(step[1]), 1e-12))  # keeps the first steps from overshooting
-        intercept, slope = intercept + shrink * step[0], slope + shrink * step[1]
-        if max(abs(step[0]), abs(step[1])) < 1e-10:
-            break
-    return intercept, slope

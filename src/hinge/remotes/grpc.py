@@ -31,14 +31,7 @@ try:
     import grpc
     import grpc.aio
 
-    from hinge.oip.grpc import (
-        SERVICE,
-        build_model_request,
-        build_request,
-        parse_model_metadata,
-        parse_response,
-        parse_server_metadata,
-    )
+    from hinge.oip import grpc as messages
 except ImportError as error:
     raise ImportError(f"gRPC needs grpcio and protobuf ({error}): pip install 'hinge-gate[grpc]'") from error
 
@@ -89,21 +82,21 @@ class OpenInferenceGrpc(ServedModel):
         return _Request("ServerMetadata")
 
     def _read_server(self, response: _Response) -> ServerMetadata:
-        metadata: ServerMetadata = self._read(response, parse_server_metadata)
+        metadata: ServerMetadata = self._read(response, messages.parse_server_metadata)
         return metadata
 
     def _model_question(self) -> _Request:
-        return _Request("ModelMetadata", build_model_request(self.model, self.version))
+        return _Request("ModelMetadata", messages.build_model_request(self.model, self.version))
 
     def _read_model(self, response: _Response) -> ModelMetadata:
         if response.complaint:
             raise RemoteInvalid(f"{self.target} has no model {self.model!r}: {response.complaint}")
-        metadata: ModelMetadata = self._read(response, parse_model_metadata)
+        metadata: ModelMetadata = self._read(response, messages.parse_model_metadata)
         return metadata
 
     def _question(self, known: Known, samples: Sequence[Any], id: str) -> _Request:
         tensors = known.signature.tensors(samples)
-        return _Request("ModelInfer", build_request(tensors, model=self.model, version=self.version, id=id))
+        return _Request("ModelInfer", messages.build_request(tensors, model=self.model, version=self.version, id=id))
 
     def _answer(self, known: Known, response: _Response, id: str, samples: int) -> tuple[list[Any], int]:
         if response.complaint:
@@ -111,7 +104,7 @@ class OpenInferenceGrpc(ServedModel):
         limit = known.signature.reply_bytes(samples)
         if len(response.body) > limit:  # before it is parsed: the channel's own limit is that of any message
             raise RemoteInvalid(f"a message is too large: {len(response.body)} bytes, at most {limit} expected")
-        answer = parse_response(response.body, id=id, model=self.model, expected=[known.signature.output])
+        answer = messages.parse_response(response.body, id=id, model=self.model, expected=[known.signature.output])
         return known.signature.labels(answer.outputs, samples), response.sent + len(response.body)
 
     def _read(self, response: _Response, parse: Callable[[bytes], Any]) -> Any:
@@ -204,7 +197,7 @@ class _Channel:
         return kind.secure_channel(self._target, self._credentials, _OPTIONS)
 
     def _call(self, channel: Any, request: _Request, deadline: Deadline) -> Any:
-        method = channel.unary_unary(f"/{SERVICE}/{request.method}")
+        method = channel.unary_unary(f"/{messages.SERVICE}/{request.method}")
         return method(request.message, timeout=deadline.left(), metadata=self._metadata, wait_for_ready=False)
 
 

@@ -22,17 +22,8 @@ import numpy as np
 from hinge._checks import shown
 from hinge.confidence import class_scores
 from hinge.errors import InvalidMessage, InvalidType, RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused
-from hinge.oip.messages import (
-    ModelMetadata,
-    ServerMetadata,
-    build_request,
-    inference_path,
-    model_name,
-    parse_error,
-    parse_model_metadata,
-    parse_response,
-    parse_server_metadata,
-)
+from hinge.oip import messages
+from hinge.oip.messages import ModelMetadata, ServerMetadata
 from hinge.oip.tensors import MAX_BODY_BYTES, Tensor, TensorSpec, cast, dtype_of
 from hinge.remotes import Deadline, Reply
 from hinge.remotes.http import HttpClient, Request, Response, bearer, check_url
@@ -205,10 +196,8 @@ class ServedModel(ABC):
 
     keeps_deadline = True
 
-    def __init__(
-        self, transport: Transport, model: str, version: str, input: str | None, output: str | None
-    ) -> None:
-        self.model, self.version = model_name(model), version and model_name(version, "model version")
+    def __init__(self, transport: Transport, model: str, version: str, input: str | None, output: str | None) -> None:
+        self.model, self.version = messages.model_name(model), version and messages.model_name(version, "model version")
         self._transport, self._input, self._output = transport, input, output
         self._server: ServerMetadata | None = None  # kept, so that a slow server need not tell all in one deadline
         self._known: Known | None = None
@@ -362,7 +351,8 @@ class OpenInference(ServedModel):
         token: str | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self.url, self._path, self._binary = check_url("OpenInference", url), inference_path(model, version), binary
+        self.url, self._binary = check_url("OpenInference", url), binary
+        self._path = messages.inference_path(model, version)
         self._has_token = token is not None
         headers = bearer("OpenInference", token)
         super().__init__(HttpClient(self.url, headers, tls), model, version, input, output)
@@ -374,7 +364,7 @@ class OpenInference(ServedModel):
         return Request("GET", "/v2")
 
     def _read_server(self, response: Response) -> ServerMetadata:
-        metadata: ServerMetadata = self._read(self._admitted(response), parse_server_metadata)
+        metadata: ServerMetadata = self._read(self._admitted(response), messages.parse_server_metadata)
         return metadata
 
     def _model_question(self) -> Request:
@@ -383,12 +373,12 @@ class OpenInference(ServedModel):
     def _read_model(self, response: Response) -> ModelMetadata:
         if self._admitted(response).status != 200:
             raise _failure(response)(f"{self.url} has no model {self.model!r}: {_complaint(response)}")
-        metadata: ModelMetadata = self._read(response, parse_model_metadata)
+        metadata: ModelMetadata = self._read(response, messages.parse_model_metadata)
         return metadata
 
     def _question(self, known: Known, samples: Sequence[Any], id: str) -> Request:
         binary = known.binary if self._binary is None else self._binary
-        message = build_request(known.signature.tensors(samples), id=id, binary=binary)
+        message = messages.build_request(known.signature.tensors(samples), id=id, binary=binary)
         return Request("POST", self._path, message, known.signature.reply_bytes(len(samples)))
 
     def _answer(self, known: Known, response: Response, id: str, samples: int) -> tuple[list[Any], int]:
@@ -398,7 +388,7 @@ class OpenInference(ServedModel):
         if response.status != 200:
             raise (RemoteRefused if response.status in _REFUSED else RemoteError)(_complaint(response))
         expected = [known.signature.output]
-        answer = parse_response(response.headers, response.body, id=id, model=self.model, expected=expected)
+        answer = messages.parse_response(response.headers, response.body, id=id, model=self.model, expected=expected)
         return answer.outputs
 
     def _admitted(self, response: Response) -> Response:
@@ -424,5 +414,5 @@ def _failure(response: Response) -> type[RemoteFailed]:
 
 
 def _complaint(response: Response) -> str:
-    problem = parse_error(response.body)
+    problem = messages.parse_error(response.body)
     return f"HTTP {response.status}" + (f", {shown(problem, most=120)}" if problem else "")

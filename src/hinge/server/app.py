@@ -25,15 +25,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from hinge import __version__
 from hinge.device.metrics import SAFE
 from hinge.errors import InvalidMessage, printable
-from hinge.oip.messages import (
-    InferenceRequest,
-    Message,
-    ServerMetadata,
-    build_response,
-    build_server_metadata,
-    model_name,
-    parse_request,
-)
+from hinge.oip import messages
+from hinge.oip.messages import InferenceRequest, Message, ServerMetadata
 from hinge.oip.tensors import MAX_BODY_BYTES
 from hinge.remotes import Deadline
 from hinge.server.connections import (
@@ -299,7 +292,7 @@ class App:
     # -- the operations that Starlette routes --------------------------------------------------------------------------
 
     async def server(self, _: Request) -> Response:
-        return _response(build_server_metadata(METADATA))
+        return _response(messages.build_server_metadata(METADATA))
 
     async def live(self, _: Request) -> Response:
         return _json({"live": True})
@@ -338,7 +331,7 @@ class App:
         exchange.check_body()
         if exchange.content_type != b"application/json":  # a browser sends other types for any page, without asking
             raise Refusal(415, "no JSON", "the content type must be application/json")
-        name = model_name(request.path_params["device"], "device")
+        name = messages.model_name(request.path_params["device"], "device")
         if self.draining:
             raise shutting_down()
         with self._reporting.request() as exchange.body:
@@ -379,7 +372,7 @@ class App:
                 if self._thin is not None and request.parameters is not None and request.parameters.hinge_kind:
                     self._thin.report(service.name, request.parameters, outputs)
                 size = sum([tensor.nbytes for tensor in outputs.values()])
-                build = partial(build_response, request, outputs, model=service.name, version=VERSION)
+                build = partial(messages.build_response, request, outputs, model=service.name, version=VERSION)
                 return build() if size <= LARGE_JSON_BYTES else await self._in_thread(exchange, build)
             finally:
                 if reading is not None:
@@ -398,9 +391,10 @@ class App:
         length = exchange.headers.get(b"inference-header-content-length")
         headers = {} if length is None else {"Inference-Header-Content-Length": length.decode("latin-1")}
         in_json = int(length) if length and length.isdigit() and len(length) < 10 else len(body)  # as it is declared
+        read = partial(messages.parse_request, headers, body, expected=service.model.inputs)
         if in_json <= LARGE_JSON_BYTES and len(body) <= LARGE_BYTES:
-            return parse_request(headers, body, expected=service.model.inputs)
-        return await self._in_thread(exchange, partial(parse_request, headers, body, expected=service.model.inputs))
+            return read()
+        return await self._in_thread(exchange, read)
 
     async def _in_thread(self, exchange: Exchange, work: Callable[[], T]) -> T:
         async with self._large:

@@ -236,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self._inner: asyncio.Protocol | None = None
+        self._inner = asyncio.Protocol()  # uvicorn's, once there is a connection
         self._transport: _Transport | None = None
         self._opening: asyncio.Task[None] | None = None
         self._awaited: asyncio.Future[Any] | None = None
@@ -299,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._listener.buffer  # shared: it is read before anything else runs
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._discarding or self._inner is None or self._transport is None:
+        if self._discarding or self._transport is None:
             return
         self.received += nbytes
         self._in_read = 0
@@ -316,20 +316,17 @@ class Connection(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_soon(self._check_head)
 
     def eof_received(self) -> bool | None:
-        return self._inner.eof_received() if self._inner is not None else None
+        return self._inner.eof_received()
 
     def pause_writing(self) -> None:
-        if self._inner is not None:
-            self._inner.pause_writing()
+        self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        if self._inner is not None:
-            self._inner.resume_writing()
+        self._inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget()
-        if self._inner is not None:
-            self._inner.connection_lost(exc)
+        self._inner.connection_lost(exc)
 
     # -- for the listener ----------------------------------------------------------------------------------------------
 

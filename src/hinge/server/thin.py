@@ -28,16 +28,7 @@ from hinge.device.metrics import families
 from hinge.device.store import MemoryStore, SqliteStore
 from hinge.errors import InvalidMessage, InvalidState, InvalidValue, RemoteInvalid
 from hinge.fleet.broker import Broker, Connection, Link
-from hinge.fleet.messages import (
-    MOST_BINS,
-    TABLE,
-    Dropped,
-    Table,
-    build_table,
-    checked_name,
-    parse_table,
-    table_topic,
-)
+from hinge.fleet.messages import MOST_BINS, TABLE, Dropped, Table, build_table, checked_name, parse_table, table_topic
 from hinge.fleet.pooling import pool
 from hinge.fleet.thin import Kind
 from hinge.gate import Gate

@@ -21,7 +21,17 @@ from hinge.policies import ExpiryPolicy, Need, Policy
 from hinge.policies.expiry import FOREVER
 from hinge.policies.policy import Functions, note_nothing
 from hinge.policies.random import SEED_LIMIT
-from hinge.simulation.kernel import Book, Told, loop, machine_table, numba_installed, player, player_against
+from hinge.simulation.kernel import (
+    Book,
+    Loop,
+    Told,
+    loop,
+    machine_table,
+    numba_installed,
+    pays,
+    player,
+    player_against,
+)
 from hinge.simulation.results import Record, Results, Run, Wholes, checkpoints
 from hinge.simulation.sources import Adaptive, Samples, Source
 
@@ -113,14 +123,14 @@ class Job:
     times: Wholes
     seed: int
     record_decisions: bool
-    machine_code: bool
+    compiled: frozenset[str]
     told_costs: frozenset[str] = frozenset()
 
     def __call__(self) -> dict[str, Run]:
         room, playing = self.horizon if self.record_decisions else 0, {}
         for name, policy in self.policies.items():
             fresh, told_cost = policy.fresh(policy_seed(self.seed)), name in self.told_costs
-            playing[name] = Player(fresh, self.source, self.times, room, self.machine_code, told_cost)
+            playing[name] = Player(fresh, self.source, self.times, room, name in self.compiled, told_cost)
         oracle_cost, marks, time = 0.0, [], 0
         for samples in self.source.stream(self.seed, self.horizon):
             for each in playing.values():
@@ -130,6 +140,11 @@ class Job:
             marks.append(sums[stops - 1])
             oracle_cost, time = float(sums[-1]), time + len(sums)
         return {name: each.run(np.concatenate(marks)) for name, each in playing.items()}
+
+
+def maker(source: Source) -> Callable[[Functions], Loop]:
+    """What makes the loop for a source."""
+    return player_against if isinstance(source, Adaptive) else player
 
 
 class Player:
@@ -144,11 +159,11 @@ class Player:
         machine_code: bool,
         told_cost: bool = False,
     ) -> None:
-        self.machine_code = machine_code = machine_code and isinstance(policy, Policy)
+        self.machine_code = machine_code
         self.table: Any = machine_table(policy.table) if machine_code else policy.table
         self.told = Told(Need.COST in policy.needs, Need.AGREEMENT in policy.needs, told_cost)
         self.adversary = source if isinstance(source, Adaptive) else None
-        self.loop = loop(player_against if self.adversary else player, policy.functions, machine_code)
+        self.loop = loop(maker(source), policy.functions, machine_code)
         self.time = 0
         self.book = Book(
             sums=np.zeros(SUMS) if machine_code else [0.0] * SUMS,  # Python is faster on lists
@@ -215,7 +230,8 @@ def simulate(
 
     `policies` are prototypes: every run starts from a fresh copy with a seed of its own. Besides policies they may be
     gates, objects with `decide(bin)` and `learn(decision, agreed, cost)`, which are copied deeply for every run, or
-    functions without parameters that make such objects; objects run as Python, the rest compiled if numba is there.
+    functions without parameters that make such objects. Objects run as Python. The rest is compiled if numba is there
+    and that saves time, which it does not for few samples; `machine_code` says which. The results are the same.
     Interrupting (Ctrl-C) keeps the runs that are done. Sums are recorded at `times` and at the horizon; by default at
     times that are evenly spread on a logarithmic scale. Policies named in `told_costs` know what offloading a sample
     costs before they decide, as by `decide(bin, cost=…)`.
@@ -238,13 +254,17 @@ def simulate(
     _check(named, source, told_costs)
     horizon, runs = whole("simulate", "horizon", horizon, 1, FOREVER), whole("simulate", "runs", runs, 1)
     seed = whole("simulate", "seed", seed, 0)
-    machine_code = numba_installed() if machine_code is None else machine_code
+    compiled = frozenset(
+        name
+        for name, policy in named.items()
+        if isinstance(policy, Policy) and _as_machine_code(policy, source, horizon * runs, machine_code)
+    )
     marks = checkpoints(horizon)
     if times is not None:
         checked = {whole("simulate", f"times[{k}]", time, 1, horizon) for k, time in enumerate(times)}
         marks = np.array(sorted({*checked, horizon}), np.int64)
     tasks = [
-        Job(named, source, horizon, marks, run_seed, record_decisions, machine_code, frozenset(told_costs))
+        Job(named, source, horizon, marks, run_seed, record_decisions, compiled, frozenset(told_costs))
         for run_seed in run_seeds(seed, runs)
     ]
     done: list[dict[str, Run]] = []
@@ -258,6 +278,13 @@ def simulate(
             raise
     records = {name: Record(name, marks, tuple(run[name] for run in done)) for name in named}
     return Results(records, complete=len(done) == runs)
+
+
+def _as_machine_code(policy: Policy, source: Source, samples: int, wanted: bool | None) -> bool:
+    """Whether a policy is to run as machine code."""
+    if wanted is not None:
+        return wanted
+    return numba_installed() and pays(samples, loop(maker(source), policy.functions, machine_code=True))
 
 
 def run_seeds(seed: int, runs: int) -> list[int]:

@@ -35,10 +35,10 @@ from hinge.fleet.budget import Account
 from hinge.fleet.messages import Statement
 from hinge.fleet.pooling import pool_into
 from hinge.policies import Sentinel, SharedBudget
-from hinge.policies.policy import MOST_SAMPLES
+from hinge.policies.policy import MOST_SAMPLES, Functions
 from hinge.policies.sentinel import borrow_evidence, rebuild_watched
 from hinge.simulation.engine import Executor, Threads, run_seeds
-from hinge.simulation.kernel import compiled, numba_installed
+from hinge.simulation.kernel import compiled, numba_installed, pays
 from hinge.simulation.sources import Source
 
 Reals = NDArray[np.float64]
@@ -153,80 +153,91 @@ def tell(lie: int, rare: int, n: Any, a: Any, told_n: Any, told_a: Any) -> None:
             told_n[i] = told_a[i] = 200.0
 
 
-class Told(NamedTuple):
-    """What holds for all devices: how they pool, what an offload costs, and the bin that colluders lie about."""
+class Shared(NamedTuple):
+    """What devices have told each other, and what each has of its own and from others; by device and bin."""
 
-    pooling: int
-    offload_cost: float
-    rare: int
+    told_n: Any  # by broker, too
+    told_a: Any
+    heard: Any  # the brokers that were told anything in this round
+    own_n: Any
+    own_a: Any
+    lent_n: Any
+    lent_a: Any
+    renewed: Any  # the devices that have pooled anew
+    said: Any  # how many offloads each device has told of
+    pooled: Any  # and with how many it has pooled
+    sent: Any
 
 
-def fleet_player(
-    offloads: Callable[..., bool],
-    notes: Callable[..., None],
-    learns: Callable[..., None],
-    accepts: Callable[..., None],
-    row: Callable[..., Any],
-) -> Callable[..., None]:
-    """The loop for a fleet of devices with these functions, and a function that takes the table of one out of all."""
+def nothing_shared(brokers: int, devices: int, bins: int) -> Shared:
+    """What there is before the first round."""
+    told, own, counts = np.zeros((2, brokers, devices, bins)), np.zeros((4, devices, bins)), np.zeros((2, devices))
+    heard, renewed = np.zeros(brokers, np.bool_), np.zeros(devices, np.bool_)
+    return Shared(*told, heard, *own, renewed, *counts, np.zeros(devices, np.int64))  # type: ignore[call-arg]
 
-    def play_fleet(
-        tables: Any, streams: Any, told: Told, rounds: Any, brokers: Any, lies: Any, marks: Any, sent: Any
+
+def round_player(functions: Functions, row: Callable[..., Any]) -> Callable[..., None]:
+    """The loop over the samples of a round, by the functions of a policy and one that takes a table out of many."""
+    offloads, notes, learns, accepts, _ = functions
+
+    def play_round(
+        tables: Any, streams: Any, cost: float, start: int, end: int, shared: Shared, as_own: bool, regrets: Any
     ) -> None:
-        """Run all devices from round to round; `marks` gets the regret of each at the end of each round."""
+        """Give every device what it borrows, and let it run from `start` to `end`."""
         bins, agreed, gaps = streams
-        pooling, cost, rare = told
-        as_own = pooling not in (Pooling.ALONE, Pooling.ROBUST)
-        devices, width = tables.offloads.shape
-        told_n = np.zeros((brokers.max() + 2, devices, width))  # by broker; the last is that of devices that are away
-        told_a, heard = np.zeros_like(told_n), np.zeros(len(told_n), np.bool_)
-        own_n, own_a = np.zeros((devices, width)), np.zeros((devices, width))
-        lent_n, lent_a = np.zeros((devices, width)), np.zeros((devices, width))
-        said, pooled, verdicts = np.zeros(devices), np.zeros(devices), np.zeros(devices, np.int64)
-        start = 0
-        for r in range(len(rounds)):
-            heard[:] = False
-            for d in range(devices):
-                table, regret = row(tables, d), 0.0 if r == 0 else marks[r - 1, d]
-                for t in range(start, rounds[r]):
-                    bin, gap = bins[d, t], gaps[d, t]
-                    if offloads(table, bin, t + 1):
-                        notes(table, bin, t + 1)
-                        learns(table, bin, agreed[d, t], cost, t + 1, t + 1)
-                        regret += max(0.0, -gap)
-                    else:
-                        accepts(table, bin, t + 1)
-                        regret += max(0.0, gap)
-                marks[r, d] = regret
-                for i in range(width):  # what was pooled as one's own was not seen by oneself
-                    own_n[d, i] = max(0.0, table.offloads[i] - (lent_n[d, i] if as_own else 0.0))
-                    own_a[d, i] = max(0.0, min(own_n[d, i], table.agreements[i] - (lent_a[d, i] if as_own else 0.0)))
-                seen, broker = own_n[d].sum(), brokers[r, d]
-                if broker >= 0 and (seen >= GROWTH * said[d] + 1.0 or seen < said[d]):
-                    tell(lies[d], rare, own_n[d], own_a[d], told_n[broker, d], told_a[broker, d])
-                    said[d], heard[broker] = seen, True
-                    sent[d] += 1
-            start = rounds[r]
-            for d in range(devices):
-                broker, seen = brokers[r, d], own_n[d].sum()
-                if (
-                    lies[d] == Lie.HONEST
-                    and broker >= 0
-                    and pooling != Pooling.ALONE
-                    and (heard[broker] or seen != pooled[d])
-                ):
-                    table, pooled[d] = row(tables, d), seen
-                    pool_by(
-                        pooling, own_n[d], own_a[d], d, told_n[broker], told_a[broker], verdicts, lent_n[d], lent_a[d]
-                    )
-                    if as_own:
-                        table.offloads[:] = own_n[d] + lent_n[d]
-                        table.agreements[:] = own_a[d] + lent_a[d]
-                        rebuild_watched(table)
-                    else:
-                        borrow_evidence(table, lent_n[d], lent_a[d])
+        for d in range(len(regrets)):
+            table, regret = row(tables, d), regrets[d]
+            if shared.renewed[d]:
+                shared.renewed[d] = False
+                if as_own:
+                    for i in range(len(table.offloads)):
+                        table.offloads[i] = shared.own_n[d, i] + shared.lent_n[d, i]
+                        table.agreements[i] = shared.own_a[d, i] + shared.lent_a[d, i]
+                    rebuild_watched(table)
+                else:
+                    borrow_evidence(table, shared.lent_n[d], shared.lent_a[d])
+            for t in range(start, end):
+                bin, gap = bins[d, t], gaps[d, t]
+                if table.left[bin] > 0:  # the short cut of `Sentinel.decide`
+                    table.left[bin] -= 1
+                    regret += max(0.0, gap)
+                elif offloads(table, bin, t + 1):
+                    notes(table, bin, t + 1)
+                    learns(table, bin, agreed[d, t], cost, t + 1, t + 1)
+                    regret += max(0.0, -gap)
+                else:
+                    accepts(table, bin, t + 1)
+                    regret += max(0.0, gap)
+            regrets[d] = regret
 
-    return play_fleet
+    return play_round
+
+
+def exchange(
+    offloads: Any, agreements: Any, brokers: Any, lies: Any, rare: int, pooling: int, as_own: bool, shared: Shared
+) -> None:
+    """Let devices tell their brokers what they have seen, and pool what these have been told."""
+    devices, width = offloads.shape
+    verdicts = np.zeros(devices, np.int64)
+    shared.heard[:] = False
+    for d in range(devices):
+        own_n, own_a, broker = shared.own_n[d], shared.own_a[d], brokers[d]
+        for i in range(width):  # what was pooled as one's own was not seen by oneself
+            own_n[i] = max(0.0, offloads[d, i] - (shared.lent_n[d, i] if as_own else 0.0))
+            own_a[i] = max(0.0, min(own_n[i], agreements[d, i] - (shared.lent_a[d, i] if as_own else 0.0)))
+        seen = own_n.sum()
+        if broker >= 0 and (seen >= GROWTH * shared.said[d] + 1.0 or seen < shared.said[d]):
+            tell(lies[d], rare, own_n, own_a, shared.told_n[broker, d], shared.told_a[broker, d])
+            shared.said[d], shared.heard[broker] = seen, True
+            shared.sent[d] += 1
+    for d in range(devices):
+        broker, seen = brokers[d], shared.own_n[d].sum()
+        news = broker >= 0 and (shared.heard[broker] or seen != shared.pooled[d])
+        if news and pooling != Pooling.ALONE and lies[d] == Lie.HONEST:
+            shared.pooled[d], shared.renewed[d] = seen, True
+            told_n, told_a = shared.told_n[broker], shared.told_a[broker]
+            own_n, own_a, lent_n, lent_a = shared.own_n[d], shared.own_a[d], shared.lent_n[d], shared.lent_a[d]
+            pool_by(pooling, own_n, own_a, d, told_n, told_a, verdicts, lent_n, lent_a)
 
 
 def stacked(table: Any, devices: int) -> Any:
@@ -253,11 +264,11 @@ def row_function(table: Any) -> Callable[[Any, int], Any]:
 
 
 @cache
-def _player(machine_code: bool) -> Callable[..., None]:
+def _loops(machine_code: bool) -> tuple[Callable[..., None], Callable[..., None]]:
+    """What devices do in a round, and between two."""
     policy = Sentinel(16, 0.5)
-    offloads, notes, learns, accepts, _ = policy.functions
-    play = fleet_player(offloads, notes, learns, accepts, row_function(policy.table))
-    return compiled(play, allocates=True) if machine_code else play
+    play_round = round_player(policy.functions, row_function(policy.table))
+    return (compiled(play_round), compiled(exchange, allocates=True)) if machine_code else (play_round, exchange)
 
 
 def rounds_until(horizon: int, times: Sequence[int] = ()) -> Wholes:
@@ -294,20 +305,28 @@ def simulate_fleet(
     >>> bool(regret(Pooling.ROBUST) < regret(Pooling.ALONE) < regret(Pooling.MERGE))
     True
     """
-    play = _player(numba_installed() if machine_code is None else machine_code)
     rounds, devices = rounds_until(horizon, times), len(fleet.sources)
+    if machine_code is None:
+        machine_code = numba_installed() and pays(devices * horizon * runs, _loops(machine_code=True)[0])
+    play_round, share = _loops(machine_code)
     marked = np.searchsorted(rounds, sorted({*times, horizon}))
     lies = np.array([*fleet.lies, *[Lie.HONEST] * (devices - len(fleet.lies))], np.int64)
     brokers = fleet.brokers(rounds) if fleet.brokers else np.zeros((len(rounds), devices), np.int64)
-
-    told = Told(int(pooling), offload_cost, fleet.rare)
+    as_own = pooling not in (Pooling.ALONE, Pooling.ROBUST)
 
     def run(run_seed: int) -> FleetRun:
-        policy = Sentinel(fleet.sources[0].bins, offload_cost)
-        marks, sent = np.zeros((len(rounds), devices)), np.zeros(devices, np.int64)
-        streams = _streams(fleet.sources, run_seed, horizon)
-        play(stacked(policy.table, devices), streams, told, rounds, brokers, lies, marks, sent)
-        return FleetRun(marks[marked][:, lies == Lie.HONEST], sent)
+        bins = fleet.sources[0].bins
+        tables, streams = (
+            stacked(Sentinel(bins, offload_cost).table, devices),
+            _streams(fleet.sources, run_seed, horizon),
+        )
+        shared = nothing_shared(int(brokers.max()) + 1, devices, bins)
+        regrets, marks, start = np.zeros(devices), np.zeros((len(rounds), devices)), 0
+        for r, end in enumerate(rounds.tolist()):
+            play_round(tables, streams, offload_cost, start, end, shared, as_own, regrets)
+            share(tables.offloads, tables.agreements, brokers[r], lies, fleet.rare, int(pooling), as_own, shared)
+            marks[r], start = regrets, end
+        return FleetRun(marks[marked][:, lies == Lie.HONEST], shared.sent)
 
     return list((executor or Threads()).map([partial(run, run_seed) for run_seed in run_seeds(seed, runs)]))
 

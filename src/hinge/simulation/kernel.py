@@ -9,9 +9,11 @@ import hashlib
 import marshal
 import threading
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
@@ -143,6 +145,21 @@ def numba_installed() -> bool:
     return find_spec("numba") is not None
 
 
+FEW = 20_000  # samples that Python plays in 0.01 s to 2 s, mostly 0.1 s; to compile a loop takes 0.5 s to a minute
+_asked: Counter[Any] = Counter()  # samples by loop, in this process
+
+
+def pays(samples: int, machine: Any) -> bool:
+    """Whether to take a compiled loop: for many samples, now or until now, or if it was compiled before."""
+    _asked[machine] += samples
+    return samples > FEW or _asked[machine] > 10 * FEW or is_compiled(machine)
+
+
+def is_compiled(machine: Any) -> bool:
+    """Whether this process or another has compiled a loop already."""
+    return bool(machine.signatures) or any(Path(machine.stats.cache_path).glob(f"*{machine.py_func.__qualname__}*.nbi"))
+
+
 _compiling = threading.Lock()  # numba's registry: a thread must not compile what another has only begun to register
 
 
@@ -177,7 +194,8 @@ def _register(function: FunctionType) -> None:
     """Let compiled code call a function."""
     from numba.extending import register_jitable
 
-    register_jitable(function)
+    # Only compiled code calls it: what would let Python and C do so takes time to compile.
+    register_jitable(no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
 def _contained(function: FunctionType, found: dict[FunctionType, None]) -> Iterator[FunctionType]:

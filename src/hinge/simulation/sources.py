@@ -349,11 +349,7 @@ class Replay(ABC):
     """
 
     def __init__(
-        self,
-        trace: Trace,
-        binning: Bins,
-        costs: OffloadCosts | None = None,
-        wrong: WrongCost | None = None,
+        self, trace: Trace, binning: Bins, costs: OffloadCosts | None = None, wrong: WrongCost | None = None
     ) -> None:
         if costs is None:
             if trace.cost is None:

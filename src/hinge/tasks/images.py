@@ -54,7 +54,6 @@ class Detection:
         return [box for box in boxes if box["score"] >= self.keep]
 
     def confidence(self, output: Any) -> float:
-        """The mean or least score of the boxes that are kept; 0 where there is none."""
         scores = [box["score"] for box in self.answer(output)]
         if not scores:
             return 0.0
@@ -156,7 +155,6 @@ class Segmentation:
         return {"shape": list(pixels.shape), "runs": [0] * int(inside[0]) + np.diff(ends).tolist()}
 
     def confidence(self, output: Any) -> float:
-        """The mean margin; 0 where no pixel is inside."""
         pixels = self._pixels(output)
         return max(LEAST, float(np.abs(2.0 * pixels - 1.0).mean())) if (pixels >= 0.5).any() else 0.0
 

@@ -254,7 +254,6 @@ class Regression:
         return real("Regression", "value", found.get("value") if isinstance(found, dict) else found)
 
     def confidence(self, output: Any) -> float:
-        """By the width of the interval."""
         found, value = parsed("Regression", output), self.answer(output)
         if not isinstance(found, dict):
             return 1.0
@@ -264,5 +263,4 @@ class Regression:
         return 1.0 / (1.0 + (high - low) / 2 / self.tolerance)
 
     def agreement(self, local: float, remote: float) -> float:
-        """1 within the tolerance, else 0."""
         return float(abs(local - remote) <= self.tolerance)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from math import exp, isclose, isfinite
+from math import exp, fsum, isclose, isfinite
 from typing import Any, Literal
 
 from hinge.tasks.task import LEAST, numbers, sureness, text_of
 
+Measure = Literal["product", "mean", "least", "margin"]
 MAX_LENGTH = 2**20  # characters: reasons may stand before a number, and to read a text takes as many steps
 _NUMBER = re.compile(r"[-−]?(?:\d[\d,]*(?:\.\d+)?|(?<!\w)\.\d+)(?:[eE][-+]?\d+)?")
 _DIGITS = 400  # a number of more is beyond every float, and slow to read
@@ -22,9 +23,10 @@ class ShortText:
                       "top", those of the likeliest first tokens; or {"text": …, "confidence": …}; or the text, taken
                       for sure; with "cut": true if it was cut off at a greatest length
         answer        the text; of options the one that it is
-        confidence    the geometric mean of the tokens' probabilities; the least of them; or by how much the first
-                      token's exceeds that of the next likely one; 0 where the text is empty, no option, no number, no
-                      JSON object, or cut off: an option is one, however it ended
+        confidence    "product": of the tokens' probabilities, how likely the whole answer is, for texts and options;
+                      "mean": their geometric mean, for numbers and JSON, which may be long; "least": of them;
+                      "margin": by how much the first token's exceeds that of the next likely one; 0 where the text is
+                      empty, no option, no number, no JSON object, or cut off: an option is one, however it ended
         agreement     1 where the two are the same but for case, white space, quotes and a full stop, else 0; the same
                       option; the same last number; the share of fields that are the same
 
@@ -35,8 +37,9 @@ class ShortText:
     1.0
     >>> ShortText("json").agreement('{"size": "XL", "count": 2}', '{"size": "xl", "count": 3}')
     0.5
-    >>> round(ShortText(measure="least").confidence({"text": "Paris", "logprobs": [-0.1, -0.7]}), 3)
-    0.497
+    >>> paris = {"text": "Paris", "logprobs": [-0.1, -0.7]}
+    >>> round(ShortText().confidence(paris), 3), round(ShortText(measure="least").confidence(paris), 3)
+    (0.449, 0.497)
     """
 
     def __init__(
@@ -44,32 +47,33 @@ class ShortText:
         form: Literal["text", "number", "json"] = "text",
         *,
         options: Sequence[str] | None = None,
-        measure: Literal["mean", "least", "margin"] = "mean",
+        measure: Measure | None = None,
     ) -> None:
         if form not in ("text", "number", "json"):
             raise ValueError(f"ShortText: form must be 'text', 'number' or 'json', got {form!r}")
-        if measure not in ("mean", "least", "margin"):
-            raise ValueError(f"ShortText: measure must be 'mean', 'least' or 'margin', got {measure!r}")
+        if measure not in (None, "product", "mean", "least", "margin"):
+            raise ValueError(f"ShortText: measure must be 'product', 'mean', 'least' or 'margin', got {measure!r}")
         if isinstance(options, str) or not all(isinstance(each, str) for each in options or ()):
             raise TypeError(f"ShortText: options must be a list of texts, got {options!r}")
-        self.form, self.measure = form, measure
+        self.form = form
+        self.measure: Measure = measure or ("product" if form == "text" else "mean")
         self.options = tuple(options or ())
         self._options = {normalised(option): option for option in options or ()}
 
     def answer(self, output: Any) -> str:
-        """The text, or the option that it is."""
         text = text_of("ShortText", output, MAX_LENGTH)
         return self._options.get(normalised(text), text)
 
     def confidence(self, output: Any) -> float:
-        """How likely the tokens are; 0 where they are no answer."""
         text, cut = text_of("ShortText", output, MAX_LENGTH), isinstance(output, dict) and bool(output.get("cut"))
         if self._read(text) is None or (normalised(text) not in self._options if self._options else cut):
             return 0.0
-        if self.measure == "mean" or not isinstance(output, dict) or "confidence" in output:
+        told = isinstance(output, dict) and "confidence" not in output  # by its tokens, and not by one number
+        if self.measure == "mean" or not told or (self.measure == "product" and "logprobs" not in output):
             return sureness("ShortText", output)
-        if self.measure == "least":
-            return max(LEAST, min(1.0, exp(min(numbers("ShortText", "logprobs", output.get("logprobs"), high=0.001)))))
+        if self.measure != "margin":
+            found = numbers("ShortText", "logprobs", output.get("logprobs"), high=0.001)
+            return max(LEAST, min(1.0, exp(min(found) if self.measure == "least" else fsum(found))))
         first, second, *_ = [*sorted(numbers("ShortText", "top", output.get("top"), high=0.001), reverse=True), -1e9]
         return max(LEAST, min(1.0, exp(first) - exp(second)))
 
@@ -160,18 +164,15 @@ class Transcription:
         self.commands = None if commands is None else {" ".join(words(each)) for each in commands}
 
     def answer(self, output: Any) -> str:
-        """The text."""
         return text_of("Transcription", output)
 
     def confidence(self, output: Any) -> float:
-        """How likely the tokens are; 0 where there is no word, or no command."""
         heard = " ".join(words(self.answer(output)))
         if not heard or (self.commands is not None and heard not in self.commands):
             return 0.0
         return sureness("Transcription", output)
 
     def agreement(self, local: str, remote: str) -> float:
-        """1 - WER, or 1 where both are the same command."""
         if self.commands is not None:
             return float(words(local) == words(remote))
         return 1.0 - error_rate(words(local), words(remote))
@@ -225,13 +226,10 @@ class OCR:
     """
 
     def answer(self, output: Any) -> str:
-        """The text."""
         return text_of("OCR", output)
 
     def confidence(self, output: Any) -> float:
-        """The mean score of the characters; 0 where there is none."""
         return sureness("OCR", output) if self.answer(output).strip() else 0.0
 
     def agreement(self, local: str, remote: str) -> float:
-        """1 - CER."""
         return 1.0 - error_rate(" ".join(local.split()), " ".join(remote.split()))

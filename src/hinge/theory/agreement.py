@@ -253,15 +253,15 @@ class Dip:
 class _Blocks:
     """Blocks of neighbouring bins: the first and last bin of each, its rows, its agreements, its cost."""
 
-    first: NDArray[np.int64]
-    last: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    agreements: NDArray[np.int64]
-    cost: NDArray[np.float64]  # the mean offload cost of its rows
+    first: Wholes
+    last: Wholes
+    rows: Wholes
+    agreements: Wholes
+    cost: Reals  # the mean offload cost of its rows
 
     @property
-    def agreement(self) -> NDArray[np.float64]:
-        agreement: NDArray[np.float64] = self.agreements / self.rows
+    def agreement(self) -> Reals:
+        agreement: Reals = self.agreements / self.rows
         return agreement
 
 
@@ -297,7 +297,7 @@ def significant_dips(
     return _sharpest([_dip(blocks, int(lower[pair]), int(upper[pair])) for pair in ordered])
 
 
-def _tally(bins: ArrayLike, agreed: ArrayLike, n_bins: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _tally(bins: ArrayLike, agreed: ArrayLike, n_bins: int) -> tuple[Wholes, Wholes]:
     """Rows and agreements of each bin."""
     index, agreements = np.asarray(bins), np.asarray(agreed)
     if index.ndim != 1 or index.shape != agreements.shape or index.size == 0:
@@ -315,7 +315,7 @@ def _tally(bins: ArrayLike, agreed: ArrayLike, n_bins: int) -> tuple[NDArray[np.
     return np.bincount(index, minlength=n_bins), np.bincount(index[coins], minlength=n_bins)
 
 
-def _blocks(rows: NDArray[np.int64], agreements: NDArray[np.int64], costs: NDArray[np.float64]) -> _Blocks:
+def _blocks(rows: Wholes, agreements: Wholes, costs: Reals) -> _Blocks:
     """The blocks of 1, 2, 4 … bins, side by side, among the bins that have rows."""
     seen = np.flatnonzero(rows)
     size, starts, ends = -(-len(seen) // _MOST), [], []
@@ -329,9 +329,7 @@ def _blocks(rows: NDArray[np.int64], agreements: NDArray[np.int64], costs: NDArr
     return _Blocks(seen[start], seen[end - 1], row, agreement, costs[0] + dearer / row)  # exact where all cost the same
 
 
-def log_chance(
-    n: NDArray[np.int64], a: NDArray[np.int64], m: NDArray[np.int64], b: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def log_chance(n: Wholes, a: Wholes, m: Wholes, b: Wholes) -> Reals:
     """The logarithm of Fisher's p-value of a agreements in n rows beside b in m, where b / m < a / n; or a little more.
 
     It is the first term of the tail over one minus its first ratio: the ratios of a hypergeometric distribution fall
@@ -343,8 +341,8 @@ def log_chance(
     """
     factorials = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, 1 + np.max(n + m, initial=0))))))
 
-    def choose(rows: NDArray[np.int64], some: NDArray[np.int64]) -> NDArray[np.float64]:
-        ways: NDArray[np.float64] = factorials[rows] - factorials[some] - factorials[rows - some]
+    def choose(rows: Wholes, some: Wholes) -> Reals:
+        ways: Reals = factorials[rows] - factorials[some] - factorials[rows - some]
         return ways
 
     first = choose(n, a) + choose(m, b) - choose(n + m, a + b)

@@ -98,9 +98,7 @@ class Reading(NamedTuple):
 AS_IT_IS = Reading()
 
 
-def recorded_in(
-    where: str, names: Sequence[str], table: Table, metadata: str | None, reading: Reading
-) -> Trace | Log:
+def recorded_in(where: str, names: Sequence[str], table: Table, metadata: str | None, reading: Reading) -> Trace | Log:
     """The trace or log that a table holds; it is called as the file if it has no metadata, as one made elsewhere."""
     _check_width(where, len(names))
     more: dict[str, Any] = {"name": _stem(where), "about": None} if metadata is None else _unpacked(where, metadata)

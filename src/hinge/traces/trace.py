@@ -338,7 +338,8 @@ class Trace:
     `about` says where the trace comes from: data, models, accuracies, date, script.
 
     Of tasks whose answers are no labels (`hinge.tasks`), `agreed` says how far the answers agree, and `local_right` and
-    `remote_right` how far they are right, each from 0 to 1; answers and truth may then be None.
+    `remote_right` how far they are right, each from 0 to 1; answers and truth may then be None. Where `about["truth"]`
+    begins with "none", the remote was taken for the truth: that is agreement, and these two are left out.
 
     >>> trace = Trace([0.9, 0.4, 0.7], ["cat", "dog", "cat"], ["cat", "cat", "cat"], label=["cat", "cat", "dog"])
     >>> trace.agreed
@@ -379,6 +380,9 @@ class Trace:
     ) -> None:
         if local is not None and remote is not None:  # what follows from them follows anew
             agreed, local_right, remote_right = map(_unless_derived, (agreed, local_right, remote_right))
+        known = _checked_about({} if about is None else about)
+        if known.get("truth", "").startswith("none"):  # the remote was taken for it
+            local_right = remote_right = None
         given = {"confidence": confidence, "local": local, "remote": remote, "label": label, "cost": cost}
         given |= {"agreed": agreed, "local_right": local_right, "remote_right": remote_right}
         if agreed is None and (local is None or remote is None):
@@ -391,7 +395,7 @@ class Trace:
         if not isinstance(name, str):
             raise TypeError(f"Trace: name must be text, got {name!r}")
         self._set("name", name)
-        self._set("about", MappingProxyType(_checked_about({} if about is None else about)))
+        self._set("about", MappingProxyType(known))
         self._check_lengths()
         self._check_kinds()
         if agreed is None:

@@ -36,7 +36,8 @@ export function showFaults(place, report, silent) {
   ].filter(Boolean);
   const alarms = Object.keys(status.alarms).sort().map((alarm) => {
     const [since, until] = status.alarm_times[alarm] ?? [];
-    return { lasts: until === null, words: `Alarm: ${alarm}${span(since, until)}.` };
+    const reason = status.alarm_reasons[alarm] ? `: ${status.alarm_reasons[alarm]}` : "";
+    return { lasts: until === null, words: `Alarm: ${alarm}${span(since, until)}${reason}.` };
   });
   const lasting = alarms.filter(({ lasts }) => lasts).map(({ words }) => words);
   const past = [
@@ -56,7 +57,7 @@ export function showTiles(place, report) {
   const { status, bins } = report;
   const offloads = offloadsOf(status), licensed = bins.filter((bin) => bin.licensed).length;
   const share = (part, all, words) => all ? `${percent(part / all)} ${words}` : "";
-  const agreed = share(status.agreed, status.answered_by_remote, "of remote's answers");
+  const agreed = share(status.agreed, status.compared ?? status.answered_by_remote, "of remote's answers");
   const each = status.samples ? `${cost(status.offload_cost / status.samples)} per sample` : "";
   const kinds = Object.entries(status.fell_back).map(([kind, times]) => `${kind} ${count(times)}`).join(", ");
   const tiles = [

@@ -95,7 +95,7 @@ def test_the_figures_are_drawn(command: list[str], capsys: Captured, tmp_path: P
 def test_a_figure_that_cannot_be_drawn_is_refused_before_the_work(
     capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hinge.cli.simulate.simulate", None)
+    monkeypatch.setattr("hinge.cli.evaluate.simulate", None)
     told = refusal(capsys, "simulate", "--out", "figure.gif")
     assert told == "hinge: --out must end in .csv, .html, .png, .svg, .pdf, got 'figure.gif'"
     for missing, suffix, extra in (("matplotlib", ".svg", "plot"), ("plotly", ".html", "report")):

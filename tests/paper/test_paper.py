@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from hinge._html import Curve, Panel
 from hinge.errors import UnknownName
+from hinge.paper import chosen, page, reproduce
 from hinge.paper.claims import (
     CLAIMS,
     COIN,
@@ -32,7 +33,6 @@ from hinge.paper.figures import (
     Scale,
     explanation,
 )
-from hinge.paper.reproduce import chosen, page, reproduce
 from hinge.simulation import Record, Results, Run
 
 RESULTS = Path(__file__).parents[2] / "results"

@@ -10,7 +10,7 @@ from hinge import HILCB, Gate, HILCBLite, Isotonic, Policy, Thompson
 from hinge.cli.app import load
 from hinge.cli.options import UsageError
 from hinge.device.store import SqliteStore
-from hinge.embedded.export import export_c, export_table
+from hinge.embedded import export_c, export_table
 from hinge.embedded.twin import LiteTwin, twin_of
 from hinge.errors import HingeError, InvalidState, InvalidValue
 from hinge.policies import Sentinel
