@@ -11,11 +11,12 @@ import threading
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -157,7 +158,9 @@ def pays(samples: int, machine: Any) -> bool:
 
 def is_compiled(machine: Any) -> bool:
     """Whether this process or another has compiled a loop already."""
-    return bool(machine.signatures) or any(Path(machine.stats.cache_path).glob(f"*{machine.py_func.__qualname__}*.nbi"))
+    folder = machine.stats.cache_path
+    kept = folder is not None and any(Path(folder).glob(f"*{machine.py_func.__qualname__}*.nbi"))
+    return kept or bool(machine.signatures)
 
 
 _compiling = threading.Lock()  # numba's registry: a thread must not compile what another has only begun to register
@@ -176,7 +179,7 @@ def _loop(make: Callable[..., Loop], functions: Functions, machine_code: bool) -
 
 
 def compiled(made: Any, *, allocates: bool = False) -> Loop:
-    """A loop as machine code, cached on disk."""
+    """A loop as machine code, cached on disk if a folder for it can be written."""
     import numba
 
     contained = list(_contained(made, {}))
@@ -184,9 +187,11 @@ def compiled(made: Any, *, allocates: bool = False) -> Loop:
         _register(function)
     made.__qualname__ = f"{made.__name__}_{digest(contained)}"
     # Where nothing is allocated, references need no counting: it would double the time of a decision.
-    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": allocates}
-    machine: Loop = numba.njit(**options)(made)
-    return machine
+    options: dict[str, Any] = {"nogil": True, "_nrt": allocates}
+    machine: Any = numba.njit(**options)(made)
+    with suppress(RuntimeError):  # numba finds no folder, as in a read-only container: every process compiles anew
+        machine.enable_caching()
+    return cast(Loop, machine)
 
 
 @cache
