@@ -112,7 +112,7 @@ def test_ctrl_c(tmp_path: Path) -> None:
     command = [str(INSTALLED), "record", "fashion", "--batch", "8", "--out", str(out)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         end = time.monotonic() + WAIT_S
-        while not part.exists() and time.monotonic() < end:
+        while not (part.exists() and part.stat().st_size) and time.monotonic() < end:
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=WAIT_S)

@@ -146,6 +146,14 @@ def test_the_gate_learns_from_offloads_and_then_accepts(local: ChatStandIn, remo
         assert count(served, "hinge_samples_total") == len(local.requests) == 40
 
 
+def test_an_unlikely_answer_is_told_from_none(local: ChatStandIn, remote: ChatStandIn) -> None:
+    local.logprob = -11.5
+    with gateway(local.base_url, remote.base_url) as served:
+        assert Client(served.url).chat().confidence == "1.013e-05"
+        local.text = "perhaps"
+        assert Client(served.url).chat().confidence == "0"
+
+
 def test_the_request_reaches_both_as_it_came_but_for_log_probabilities(local: ChatStandIn, remote: ChatStandIn) -> None:
     fields = {"temperature": 0.5, "seed": 7, "max_tokens": 3, "user": "me", "grammar": 'root ::= "yes"'}
     with gateway(local.base_url, remote.base_url) as served:
@@ -187,7 +195,7 @@ def test_nothing_is_learned_from_an_answer_that_is_cut_off(
         client = Client(served.url)
         answers = [client.chat(**fields) for _ in range(20)]
         assert {answer.by for answer in answers} == {by}
-        assert {answer.confidence for answer in answers} == {"0.9048" if cut == "remote" else "0.0000"}
+        assert {answer.confidence for answer in answers} == {"0.9048" if cut == "remote" else "0"}
         assert (count(served, "hinge_learned_total"), count(served, "hinge_breaker_open")) == (0, 0)
         assert ("finish_reason" in str(answers[0].reason)) == (by == "local")
 
@@ -275,6 +283,10 @@ def test_a_local_server_that_refuses_all_requests_is_an_alarm(
         for _ in range(3):
             client.chat()
         assert alarms(served) == {LOCAL_FAILED: 1}
+        with urlopen(f"{served.url}/hinge/events", timeout=WAIT_S) as events:
+            report = next(line.decode() for line in events if b'"alarm_reasons":{"' in line)
+        status = "HTTP 400, the prompt is too long" if refusal == "refuse" else "HTTP 404"
+        assert f'"{LOCAL_FAILED}":"it refuses one request after the other, now by {status}"' in report
 
 
 def test_a_local_server_that_refuses_log_probabilities_answers_without_where_the_remote_is_dead(

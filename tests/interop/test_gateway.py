@@ -79,7 +79,9 @@ def test_what_a_real_server_refuses_the_remote_answers(client: Any) -> None:
 
 
 def test_the_models_are_those_of_the_real_server(client: Any) -> None:
-    assert "SmolLM2" in next(iter(client.models.list())).id
+    name = next(iter(client.models.list())).id
+    assert "SmolLM2" in name
+    assert client.models.retrieve(name).id == name
 
 
 @pytest.mark.parametrize("language", ["python", "javascript", "curl"])

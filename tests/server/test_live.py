@@ -149,6 +149,7 @@ def test_the_metrics_are_those_of_the_last_report(url: str, report: Any) -> None
         ("status/fell_back", {str(kind): 1 for kind in range(17)}, "length <= 16 - at `$.status.fell_back`"),
         ("status/fell_back", {"a\nb": 1}, "printable"),
         ("status/alarm_times", {"a\nb": [1.0, None]}, "printable"),
+        ("status/alarm_reasons", {"a": "b\nc"}, "printable"),
         ("status/alarm_times", {"a": [None, 1.0]}, "Expected `float`, got `null` - at `$.status.alarm_times[...][0]`"),
         ("status/alarms", {"fire": -1}, "Expected `int` >= 0 - at `$.status.alarms[...]`"),
         ("status", [], "Expected `object`, got `array` - at `$.status`"),

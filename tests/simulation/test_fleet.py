@@ -43,6 +43,7 @@ def test_a_device_alone_has_the_regret_that_simulate_finds() -> None:
         assert run.regret[-1, device] == pytest.approx(alone)
 
 
+@pytest.mark.slow  # compiles
 def test_machine_code_gives_the_same_bits() -> None:
     pytest.importorskip("numba")
     brokers = [0, 0, 0, 1, 1, -1]
@@ -53,12 +54,14 @@ def test_machine_code_gives_the_same_bits() -> None:
         assert np.array_equal(one.messages, other.messages)
 
 
+@pytest.mark.slow  # compiles
 def test_sharing_saves_and_liars_do_not_spoil_it() -> None:
     honest, lying = SimulatedFleet([CURVE] * 12), SimulatedFleet([CURVE] * 12, [Lie.OVER] * 2)
     assert regret(honest) < 0.6 * regret(honest, Pooling.ALONE)
     assert regret(lying) < 0.8 * regret(lying, Pooling.ALONE) < regret(lying, Pooling.MERGE)
 
 
+@pytest.mark.slow  # compiles
 @pytest.mark.parametrize("lie", [lie for lie in Lie if lie != Lie.HONEST])
 def test_a_sixth_of_liars_changes_little_and_most_of_them_less_than_being_alone_costs(lie: Lie) -> None:
     """S6, on one curve; `benchmarks/results/regret-fleet.md` says where it holds on the traces, and where not."""

@@ -16,7 +16,7 @@ import pytest
 from hinge import HILCB, HILCBLite, Thompson
 from hinge.policies import Policy
 from hinge.policies.policy import Functions, note_nothing
-from hinge.simulation.kernel import FEW, digest, loop, machine_table, pays, player
+from hinge.simulation.kernel import FEW, digest, is_compiled, loop, machine_table, pays, player
 
 
 def expires(table: Any, bin: int, time: int) -> bool:
@@ -160,6 +160,18 @@ def test_samples_that_are_few_each_time_are_many_in_the_end(monkeypatch: pytest.
     monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
     machine = loop(player, FUNCTIONS._replace(learns=with_closure(3.0)), True)
     assert [pays(FEW, machine) for _ in range(11)] == [False] * 10 + [True]
+
+
+def test_code_that_is_older_than_its_source_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
+    machine: Any = loop(player, FUNCTIONS._replace(learns=with_closure(4.0)), True)
+    assert not is_compiled(machine)
+    kept = Path(machine.stats.cache_path, f"kernel.{machine.__qualname__}-1.py311.nbi")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.touch()
+    assert is_compiled(machine)
+    os.utime(kept, (0, 0))
+    assert not is_compiled(machine)
 
 
 def cache_hits(script: str, shared: dict[str, str], own: list[dict[str, str]]) -> list[int]:

@@ -267,32 +267,23 @@ def _name_classes(names: Sequence[str]) -> None:
 
 
 def open_remote(
-    url: str,
-    model: str,
-    token: str | None,
-    certificates: Certificates = _SYSTEM,
-    output: str | None = None,
+    url: str, model: str, token: str | None, certificates: Certificates = _SYSTEM, output: str | None = None
 ) -> Any:
     """The model of that name on the server at a URL."""
-    extra = "grpc" if url.startswith("grpc://") else "device"
-    if not url.startswith(("http://", "https://", "grpc://")):
+    if url.startswith("grpc://"):
+        from hinge.remotes.grpc import OpenInferenceGrpc
+
+        target = url.removeprefix("grpc://")
+        return OpenInferenceGrpc(target, model, output=output, token=token, credentials=certificates.credentials())
+    if not url.startswith(("http://", "https://")):
         ends = f"or be a file that ends in {', '.join(_FORMATS)}"
         raise UnknownName(f"--remote {url}: must start with http://, https:// or grpc://, {ends}")
-    try:
-        if extra == "grpc":
-            from hinge.remotes.grpc import OpenInferenceGrpc
+    from hinge.remotes.open_inference import OpenInference
 
-            target = url.removeprefix("grpc://")
-            return OpenInferenceGrpc(target, model, output=output, token=token, credentials=certificates.credentials())
-        from hinge.remotes.open_inference import OpenInference
-
-        tls = certificates.context()
-        if tls is not None and url.startswith("http://"):
-            raise UsageError(f"--ca, --cert and --key are for https:// and grpc://, got --remote {url}")
-        return OpenInference(url, model, output=output, token=token, tls=tls)
-    except ModuleNotFoundError as error:
-        hint = f"pip install 'hinge-gate[{extra}]'"
-        raise ImportError(f"a remote needs the extra {extra!r} ({error}): {hint}") from None
+    tls = certificates.context()
+    if tls is not None and url.startswith("http://"):
+        raise UsageError(f"--ca, --cert and --key are for https:// and grpc://, got --remote {url}")
+    return OpenInference(url, model, output=output, token=token, tls=tls)
 
 
 class Replayed:

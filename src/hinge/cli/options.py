@@ -66,7 +66,10 @@ def argument(help: str, default: Any = None, **limits: Any) -> Any:
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """A command, in which a parameter that is a dataclass stands for its fields: an option for each, and one object."""
+    """A command as Typer reads it, whose parameters have an `option` or `argument` for a default, if not an annotation.
+
+    A parameter that is a dataclass stands for its fields: an option for each, and one object.
+    """
     asked = inspect.signature(command, eval_str=True).parameters.values()
     groups: dict[str, Any] = {each.name: each.annotation for each in asked if is_dataclass(each.annotation)}
     flat = list[inspect.Parameter]()

@@ -262,6 +262,7 @@ class _Seen:
 def _status(status: Status) -> Json:
     counts = ("samples", "answered_by_remote", "compared", "agreed", "fell_back", "offload_cost", "breaker")
     known = {key: getattr(status, key) for key in (*counts, "alarms", "alarm_times")}
+    known["alarm_reasons"] = {what: _text(why, SENTENCE) for what, why in status.alarm_reasons.items()}
     return {**known, "not_durable": None if status.not_durable is None else _text(status.not_durable, SENTENCE)}
 
 

@@ -46,6 +46,7 @@ class Status:
     not_durable: str | None  # why what is learned now may be lost, though there is a folder
     alarms: dict[str, int]  # what needs a person, and how often that began; what returns within `QUIET` never ended
     alarm_times: dict[str, tuple[float, float | None]]  # Unix times: last began, was seen last; None while it lasts
+    alarm_reasons: dict[str, str]  # why, where it is known, as it was told last
     fleet: Membership | None = None  # how it fares in its fleet, if it is in one
 
 
@@ -62,6 +63,7 @@ class StatusTracker:
         self._fell_back: Counter[str] = Counter()
         self._alarms: Counter[str] = Counter()
         self._alarm_seen: dict[str, tuple[float, float, int]] = {}  # began and last seen: Unix times; sample
+        self._alarm_reasons: dict[str, str] = {}
         self.last_failure: RemoteFailed | None = None  # other than of the breaker
         self._changes = sum(store.policy.alarms.values())
         self._is_open = False
@@ -157,6 +159,8 @@ class StatusTracker:
             new = sample - last >= QUIET
             self._alarm_seen[what] = (now if new else began, now, sample)
             self._alarms[what] += new
+            if why is not None:
+                self._alarm_reasons[what] = why
         if new or news:
             log.warning("%s", what if why is None else f"{what}: {why}")
 
@@ -180,6 +184,7 @@ class StatusTracker:
                 on_disk=self._store.on_disk,
                 not_durable=self._store.problem,
                 alarms=dict(self._alarms),
+                alarm_reasons=dict(self._alarm_reasons),
                 alarm_times={what: (seen[0], self._over(what, *seen[1:])) for what, seen in self._alarm_seen.items()},
                 fleet=None if self._fleet is None else self._fleet.membership,
             )

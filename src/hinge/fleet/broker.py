@@ -324,10 +324,10 @@ class Link:
             self.failed(failure)
 
     def failed(self, failure: BrokerFailed) -> None:
-        """Count a failure, and say why nothing is shared."""
-        self.failures[failure.kind] += 1
+        """Say why nothing is shared, and count the failure: who sees the count finds the warning in the log."""
         self.problem = f"{self.broker}: {failure}"
         self.warn(failure.kind, f"{self.problem}; {self._without}")
+        self.failures[failure.kind] += 1
 
     def warn(self, kind: str, what: str) -> None:
         """Log the first of each kind."""

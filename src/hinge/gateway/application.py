@@ -117,6 +117,11 @@ class GatedApp(App):
         failure: BreakerOpen = BreakerOpen(self.local_breaker.situation(time.monotonic()), self._local_failure)
         return failure
 
+    def local_failed(self, samples: int, failure: RemoteFailed) -> None:
+        """Count samples that the remote alone has answered, and say why: for as long as it is so, in the same words."""
+        cause = self._local_failure if isinstance(failure, BreakerOpen) else failure
+        self.device.local_failed(samples, str(cause))
+
     async def until_gone(self, exchange: Exchange, work: Coroutine[Any, Any, T]) -> T:
         """Do the work of a request, which ends if the client hangs up, and with it that of the servers."""
         working = asyncio.ensure_future(work)
@@ -134,7 +139,7 @@ class GatedApp(App):
         sources = {answer.source for answer in answers}
         return {
             **because(sources.pop() if len(sources) == 1 else "both", answers[0].reason),
-            "hinge-confidence": f"{min(answer.confidence for answer in answers):.4f}",
+            "hinge-confidence": f"{min(answer.confidence for answer in answers):.4g}",
             "hinge-cost": f"{sum(answer.cost for answer in answers):.6g}",
         }
 

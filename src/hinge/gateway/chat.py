@@ -424,6 +424,7 @@ class ChatApp(GatedApp):
 
     async def models(self, request: Request) -> Response:
         """The models of the first server that tells them, or the one of them that is named."""
+        exchange: Exchange = request.scope["hinge.exchange"]
         order, failures = self._order()
         model: str | None = request.path_params.get("model")
         for name in order:
@@ -435,10 +436,10 @@ class ChatApp(GatedApp):
                 continue
             headers = because(name, "asked first" if not failures else _told(failures))
             if body is None:
-                problem = f"the model {shown(model)} does not exist; GET /v1/models lists those that do"
-                return _response(error_body(404, "model_not_found", problem, "model"), headers, 404)
+                exchange.problem = f"the model {shown(model)} does not exist; GET /v1/models lists those that do"
+                return _response(error_body(404, "model_not_found", exchange.problem, "model"), headers, 404)
             return _response(body, headers)
-        return _unanswered(request.scope["hinge.exchange"], failures)
+        return _unanswered(exchange, failures)
 
     async def chat(self, request: Request) -> ASGIApp:
         """The answer to a chat: gated, or of the server that it goes to otherwise."""
@@ -504,11 +505,13 @@ class ChatApp(GatedApp):
 
     def _count(self, failure: RemoteFailed) -> None:
         """The remote answered in place of the local server; one that refuses a request is not down, or not at once."""
-        refused = isinstance(failure, RemoteRefused)
-        self._refused = self._refused + 1 if refused else 0
-        few = refused and self._refused < self.local_breaker.failures
-        problem = f"it refused {self._refused} requests in a row, the last by: {failure}" if refused else str(failure)
-        self.device.local_failed(1, None if few else problem)
+        if not isinstance(failure, RemoteRefused):
+            self._refused = 0
+            self.local_failed(1, failure)
+            return
+        self._refused += 1
+        many = self._refused >= self.local_breaker.failures
+        self.device.local_failed(1, f"it refuses one request after the other, now by {failure}" if many else None)
 
     def _order(self) -> tuple[tuple[Source, ...], dict[Source, RemoteFailed]]:
         """Whom to ask for what is not gated, one after the other, and why not the local server first, if that is so."""

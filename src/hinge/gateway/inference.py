@@ -244,7 +244,7 @@ class InferenceApp(GatedApp):
             pairs = list(zip(rows, answers, strict=True))
             return _stacked([row.remote if answer.source == "remote" else row.local for row, answer in pairs])
         try:
-            return await self._remote_alone(rows, f"the local model failed ({failure})", exchange, deadline)
+            return await self._remote_alone(rows, failure, exchange, deadline)
         except Refusal as refusal:
             if isinstance(failure, BreakerOpen):  # it may be back
                 with suppress(RemoteFailed):
@@ -272,14 +272,17 @@ class InferenceApp(GatedApp):
         for number, row in enumerate(rows):
             row.scores, row.local = scores[number], {name: tensor[number] for name, tensor in local.items()}
 
-    async def _remote_alone(self, rows: list[Row], problem: str, exchange: Exchange, deadline: Deadline) -> Tensors:
+    async def _remote_alone(
+        self, rows: list[Row], local: RemoteFailed, exchange: Exchange, deadline: Deadline
+    ) -> Tensors:
+        problem = f"the local model failed ({local})"
         self._log.write("warning", "not gated", id=exchange.id.decode(), problem=problem)
         try:
             await self.until_gone(exchange, self._remote.ask_async(rows, deadline))
         except RemoteFailed as failure:
             status = 400 if isinstance(failure, RemoteRefused) else 504 if isinstance(failure, RemoteLate) else 502
             raise Refusal(status, failure.kind, f"no answer: {problem}, the remote failed ({failure})") from None
-        self.device.local_failed(len(rows), problem)
+        self.local_failed(len(rows), local)
         exchange.notes = because("remote", f"Not gated: {problem}.")
         return _stacked([row.remote for row in rows])
 

@@ -78,14 +78,16 @@ class DeviceStatus(_Checked):
     not_durable: Sentence | None
     alarms: Counts
     compared: Count | None = None  # of these answers; older devices do not say
+    alarm_reasons: Annotated[dict[Text, Sentence], Meta(max_length=16)] = field(default_factory=dict)
     alarm_times: Annotated[dict[Text, tuple[Positive, Positive | None]], Meta(max_length=16)] = field(
         default_factory=dict
     )  # Unix times of the device: since when, and until when if it is over
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not all(name.isprintable() for name in (*self.fell_back, *self.alarms, *self.alarm_times)):
-            raise ValueError("names of counts must be printable")
+        told = (*self.alarm_reasons, *self.alarm_reasons.values())
+        if not all(text.isprintable() for text in (*self.fell_back, *self.alarms, *self.alarm_times, *told)):
+            raise ValueError("names of counts and reasons must be printable")
 
 
 class BinReport(_Checked):

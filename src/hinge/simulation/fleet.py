@@ -294,7 +294,7 @@ def simulate_fleet(
     """
     rounds, devices = rounds_until(horizon, times), len(fleet.sources)
     if machine_code is None:
-        machine_code = numba_installed() and pays(devices * horizon * runs, _loops(machine_code=True)[0])
+        machine_code = numba_installed() and pays(devices * horizon * runs, *_loops(machine_code=True))
     play_round, share = _loops(machine_code)
     marked = np.searchsorted(rounds, sorted({*times, horizon}))
     lies = np.array([*fleet.lies, *[Lie.HONEST] * (devices - len(fleet.lies))], np.int64)

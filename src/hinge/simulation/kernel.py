@@ -146,18 +146,21 @@ def numba_installed() -> bool:
 
 
 FEW = 20_000  # samples that Python plays in 0.01 s to 2 s, mostly 0.1 s; to compile a loop takes 0.5 s to a minute
-_asked: Counter[Any] = Counter()  # samples by loop, in this process
+_asked: Counter[Any] = Counter()  # samples by loops, in this process
 
 
-def pays(samples: int, machine: Any) -> bool:
-    """Whether to take a compiled loop: for many samples, now or until now, or if it was compiled before."""
-    _asked[machine] += samples
-    return samples > FEW or _asked[machine] > 10 * FEW or is_compiled(machine)
+def pays(samples: int, *machines: Any) -> bool:
+    """Whether to take compiled loops: for many samples, now or until now, or if all were compiled before."""
+    _asked[machines] += samples
+    return samples > FEW or _asked[machines] > 10 * FEW or all(map(is_compiled, machines))
 
 
 def is_compiled(machine: Any) -> bool:
-    """Whether this process or another has compiled a loop already."""
-    return bool(machine.signatures) or any(Path(machine.stats.cache_path).glob(f"*{machine.py_func.__qualname__}*.nbi"))
+    """Whether this process has compiled a loop already, or another one has since its source last changed."""
+    source = Path(machine.py_func.__code__.co_filename)
+    changed = source.stat().st_mtime if source.exists() else 0.0  # numba takes nothing that is older
+    kept = Path(machine.stats.cache_path).glob(f"*{machine.py_func.__qualname__}*.nbi")
+    return bool(machine.signatures) or any(file.stat().st_mtime >= changed for file in kept)
 
 
 _compiling = threading.Lock()  # numba's registry: a thread must not compile what another has only begun to register

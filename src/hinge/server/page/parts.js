@@ -36,7 +36,8 @@ export function showFaults(place, report, silent) {
   ].filter(Boolean);
   const alarms = Object.keys(status.alarms).sort().map((alarm) => {
     const [since, until] = status.alarm_times[alarm] ?? [];
-    return { lasts: until === null, words: `Alarm: ${alarm}${span(since, until)}.` };
+    const reason = status.alarm_reasons[alarm] ? `: ${status.alarm_reasons[alarm]}` : "";
+    return { lasts: until === null, words: `Alarm: ${alarm}${span(since, until)}${reason}.` };
   });
   const lasting = alarms.filter(({ lasts }) => lasts).map(({ words }) => words);
   const past = [
