@@ -303,10 +303,8 @@ def simulate_fleet(
 
     def run(run_seed: int) -> FleetRun:
         bins = fleet.sources[0].bins
-        tables, streams = (
-            stacked(Sentinel(bins, offload_cost).table, devices),
-            _streams(fleet.sources, run_seed, horizon),
-        )
+        tables = stacked(Sentinel(bins, offload_cost).table, devices)
+        streams = _streams(fleet.sources, run_seed, horizon)
         shared = nothing_shared(int(brokers.max()) + 1, devices, bins)
         regrets, marks, start = np.zeros(devices), np.zeros((len(rounds), devices)), 0
         for r, end in enumerate(rounds.tolist()):
