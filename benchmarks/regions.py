@@ -26,7 +26,7 @@ from hinge import Sentinel, UniformBins, load_trace
 from hinge.fleet.messages import build_evidence
 from hinge.fleet.pooling import pool_into, unlikeness
 from hinge.policies.sentinel import borrow_evidence
-from hinge.simulation.fleet import GROWTH, Lie, rounds_until, row_function, stacked, tell
+from hinge.simulation.fleet import GROWTH, Lie, rounds_until, stacked, tell
 from hinge.simulation.kernel import compiled
 from hinge.simulation.sources import FixedCosts, InOrder
 
@@ -59,14 +59,13 @@ def player(
     notes: Callable[..., None],
     learns: Callable[..., None],
     accepts: Callable[..., None],
-    row: Callable[..., Any],
 ) -> Callable[..., None]:
     def play(world: World, rows: Any, cost: float, start: int, end: int, first: int, last: int) -> None:
         """Run the devices of a region until the end of a round, and let them tell what they have seen."""
         bins, agreed, gaps = rows
         step, more, low, many = np.uint64(6364136223846793005), np.uint64(1442695040888963407), np.uint64(33), len(bins)
         for d in range(first, last):
-            table, state, regret = row(world.tables, d), world.seeds[d], 0.0
+            table, state, regret = world.tables[d], world.seeds[d], 0.0
             for t in range(start, end):
                 state = state * step + more  # a linear congruential generator, of Knuth's constants
                 k = np.int64(state >> low) % many
@@ -112,41 +111,37 @@ def pool_others(world: World, region: int) -> None:
     pool_into(none, none, region, world.region_n, world.region_a, verdicts, out_n, out_a)
 
 
-def borrower(row: Callable[..., Any]) -> Callable[..., None]:
-    def borrow(world: World, sampled: int, regions: bool, region: int, first: int, last: int) -> None:
-        """Let the devices of a region borrow; the first so many pool for themselves."""
-        verdicts, above = np.zeros(last - first, np.int64), np.zeros(len(world.region_n), np.int64)
-        lent: Any = np.zeros((4, BINS))
-        lent_n, lent_a, more_n, more_a = lent[0], lent[1], lent[2], lent[3]
-        for d in range(first, last):
-            table = row(world.tables, d)
-            n, a = table.offloads, table.agreements
-            if d < sampled:
-                region_n, region_a = world.said_n[first:last], world.said_a[first:last]
-                pool_into(n, a, d - first, region_n, region_a, verdicts, lent_n, lent_a)
-                if regions:
-                    pool_into(n, a, region, world.region_n, world.region_a, above, more_n, more_a)
-                borrow_evidence(table, lent_n + more_n, lent_a + more_a, 0)  # a known cost has no time
-                continue
-            half = 1 - (d - first) % 2
-            lent_n[:], lent_a[:] = world.half_n[region, half], world.half_a[region, half]
+def borrow(world: World, sampled: int, regions: bool, region: int, first: int, last: int) -> None:
+    """Let the devices of a region borrow; the first so many pool for themselves."""
+    verdicts, above = np.zeros(last - first, np.int64), np.zeros(len(world.region_n), np.int64)
+    lent: Any = np.zeros((4, BINS))
+    lent_n, lent_a, more_n, more_a = lent[0], lent[1], lent[2], lent[3]
+    for d in range(first, last):
+        table = world.tables[d]
+        n, a = table.offloads, table.agreements
+        if d < sampled:
+            region_n, region_a = world.said_n[first:last], world.said_a[first:last]
+            pool_into(n, a, d - first, region_n, region_a, verdicts, lent_n, lent_a)
             if regions:
-                lent_n += world.other_n[region]
-                lent_a += world.other_a[region]
-            if unlikeness(n, a, lent_n, lent_a) > 0.0:
-                lent_n[:] = 0.0
-                lent_a[:] = 0.0
-            borrow_evidence(table, lent_n, lent_a, 0)
-
-    return borrow
+                pool_into(n, a, region, world.region_n, world.region_a, above, more_n, more_a)
+            borrow_evidence(table, lent_n + more_n, lent_a + more_a, 0)  # a known cost has no time
+            continue
+        half = 1 - (d - first) % 2
+        lent_n[:], lent_a[:] = world.half_n[region, half], world.half_a[region, half]
+        if regions:
+            lent_n += world.other_n[region]
+            lent_a += world.other_a[region]
+        if unlikeness(n, a, lent_n, lent_a) > 0.0:
+            lent_n[:] = 0.0
+            lent_a[:] = 0.0
+        borrow_evidence(table, lent_n, lent_a, 0)
 
 
 @cache
 def machine() -> tuple[Callable[..., None], ...]:
     policy = Sentinel(BINS, COST)
     offloads, notes, learns, accepts, _ = policy.functions
-    row = row_function(policy.table)
-    loops = player(offloads, notes, learns, accepts, row), pool_region, pool_others, borrower(row)
+    loops = player(offloads, notes, learns, accepts), pool_region, pool_others, borrow
     return tuple(compiled(loop, allocates=True) for loop in loops)
 
 

@@ -15,6 +15,7 @@ TARGETS, RUNS = (0.9, 0.95, 0.98), 1000
 CONFIDENCE = 0.95
 STILL, FALLS = "nothing changes", "agreement falls to 0.6 of it"
 TENTHS = np.linspace(HORIZON // 10, HORIZON, 10).astype(int)
+LONGER = 10 * HORIZON
 TIMES = np.unique([*np.geomspace(100, HORIZON, 60).astype(int), *TENTHS])
 
 
@@ -44,18 +45,18 @@ def proof(curve: Curve, target: float) -> float:
     return least
 
 
-def played(row: str, trace: str, target: float, runs: int) -> tuple[Reals, Reals]:
+def played(row: str, trace: str, target: float, runs: int, times: Sequence[int]) -> tuple[Reals, Reals]:
     """Offloads and agreement up to each of the times, in every run."""
     curve = curve_of(trace)
     seed = SEED + zlib.crc32(f"{row} {trace} {target}".encode())
     policies, stream = [Target(target, BINS, CONFIDENCE)], source(row, curve, curve, 0.5)
-    record = simulate(policies, stream, HORIZON, runs, seed, times=TIMES.tolist(), executor=Threads(1))["target"]
-    return record.offload_fraction * TIMES, record.accuracy
+    record = simulate(policies, stream, times[-1], runs, seed, times=times, executor=Threads(1))["target"]
+    return record.offload_fraction * np.array(times), record.accuracy
 
 
 def cell(row: str, trace: str, target: float, runs: int) -> str:
     """A line of the table."""
-    offloads, agreement = played(row, trace, target, runs)
+    offloads, agreement = played(row, trace, target, runs, TIMES.tolist())
     always, finally_ = np.mean((agreement >= target).all(axis=1)), np.mean(agreement[:, -1] >= target)
     share = float(offloads[:, -1].mean()) / HORIZON
     late = float((offloads[:, -1] - offloads[:, TENTHS[-2] == TIMES][:, 0]).mean()) / (HORIZON / 10)
@@ -64,8 +65,14 @@ def cell(row: str, trace: str, target: float, runs: int) -> str:
         return f"| {trace} | {target} | {means} |"
     curve = curve_of(trace)
     threshold, proved = best_threshold(curve, target), proof(curve, target)
-    ratios = [f"{part / threshold:.2f}" if threshold > 0.0 else "–" for part in (share, late, proved)]
+    longer = float(played(row, trace, target, longer_runs(runs), [LONGER])[0].mean()) / LONGER
+    ratios = [f"{part / threshold:.2f}" if threshold > 0.0 else "–" for part in (share, late, proved, longer)]
     return f"| {trace} | {target} | {means} | {threshold:.3f} | {proved:.3f} | {' | '.join(ratios)} |"
+
+
+def longer_runs(runs: int) -> int:
+    """So many that all of their samples are half of the others'."""
+    return max(1, runs // 20)
 
 
 def table(row: str, targets: Sequence[float], runs: int, heads: Sequence[str]) -> list[str]:
@@ -78,8 +85,9 @@ def table(row: str, targets: Sequence[float], runs: int, heads: Sequence[str]) -
 
 def report(quick: bool) -> list[str]:
     runs = 4 if quick else RUNS
+    longer = f"{longer_runs(runs)} runs"
     heads = ("trace", "target", "agreement", "met always, %", "met at the end, %", "offloads", "in the last tenth")
-    beside = ("threshold", "proof", "offloads / threshold", "last tenth / threshold", "proof / threshold")
+    beside = ("threshold", "proof", *(f"{part} / threshold" for part in ("offloads", "last tenth", "proof", "longer")))
     return [
         "## Targets",
         "",
@@ -88,8 +96,9 @@ def report(quick: bool) -> list[str]:
         "sample on, is at least the target. *Threshold*: what the best threshold offloads whose expected agreement is",
         "the target; it knows the agreement of every bin, and misses a target that it just meets in half of the runs.",
         "*Proof*: the least share of offloads with which coins can prove the target at the end, whatever the stream,",
-        "for one who knows the agreements and the horizon. None of these traces is held out: all were looked at while",
-        "the constants of the plan were chosen.",
+        "for one who knows the agreements and the horizon; `Target` knows neither, and holds its proof at every time.",
+        f"*Longer*: what `Target` offloads of {LONGER} samples, in {longer}. The first four traces chose",
+        "the constants of the plan; the other three were looked at when it was designed, so that none is held out.",
         "",
         *table(STILL, TARGETS, runs, (*heads, *beside)),
         "### Agreement falls to 0.6 of it after half of the samples, unannounced",

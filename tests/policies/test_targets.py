@@ -51,6 +51,18 @@ def test_what_is_promised_is_proved_at_every_time(seed: int, target: float, kind
         assert policy.warning is None
 
 
+@pytest.mark.parametrize("target", [0.8, 0.9, 0.95])
+def test_the_first_answer_is_accepted_once_it_could_be_wrong(target: float) -> None:
+    """e^(λL) of the largest λ outweighs J / δ when L is all that may disagree: from 23 errors on."""
+    policy, time = Target(target, bins=1), 1
+    while (decision := policy.decide(0)).offload:
+        policy.learn(decision, agreed=True)
+        time += 1
+    allowed = (1.0 - target) * time
+    assert math.exp(RATES[0] * allowed) > len(RATES) / 0.05
+    assert 23 < allowed < 1.5 * 23
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sly", [True, False])
 def test_errors_stay_within_the_bound_against_an_adversary(sly: bool) -> None:
@@ -108,6 +120,13 @@ def test_a_budget_that_is_too_small_is_noticed() -> None:
                 policy.learn(decision, agreed=time % 4 > 1)
     assert small.warning == "the agreement target cannot be met: offloads fail, or are refused"
     assert large.warning is None
+
+
+@pytest.mark.parametrize("target", [1e-9, 1.0 - 1e-9])
+def test_the_hardest_and_the_easiest_target(target: float) -> None:
+    policy = Target(target, bins=2)
+    seen = run(policy, 500, lambda _, bin: bin == 1)
+    assert any(not offloaded for offloaded, _ in seen) == (target < 0.5)
 
 
 def test_late_feedback_is_no_failure() -> None:

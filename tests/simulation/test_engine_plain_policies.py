@@ -46,7 +46,7 @@ class Greedy:
 @pytest.mark.parametrize("policy", [HILCB(3), HILCBLite(3), HILCB(3, offload_cost=0.5)], ids=repr)
 def test_a_wrapped_policy_has_the_sums_of_the_compiled_one(policy: Policy) -> None:
     settings: dict[str, Any] = {"horizon": 4000, "runs": 3, "seed": 6, "record_decisions": True}
-    compiled = simulate({"it": policy}, SOURCE, **settings)["it"]
+    compiled = simulate({"it": policy}, SOURCE, machine_code=True, **settings)["it"]
     wrapped = simulate({"it": Wrapped(policy)}, SOURCE, **settings)["it"]
     for one, other in zip(compiled.runs, wrapped.runs, strict=True):
         for field in ("regret", "cost", "oracle_cost", "offloads", "matched", "wrong_accepts", "wrong_offloads"):
@@ -80,7 +80,7 @@ def test_a_function_makes_the_object_of_each_run() -> None:
 
 
 def test_plain_and_compiled_policies_see_the_same_samples() -> None:
-    results = simulate([Greedy(), HILCB(3)], SOURCE, 2000, runs=2)
+    results = simulate([Greedy(), HILCB(3)], SOURCE, 2000, runs=2, machine_code=True)
     assert list(results) == ["Greedy", "hi-lcb"]
     oracle = [[run.oracle_cost[-1] for run in record.runs] for record in results.values()]
     assert oracle[0] == oracle[1]

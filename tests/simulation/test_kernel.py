@@ -16,7 +16,7 @@ import pytest
 from hinge import HILCB, HILCBLite, Thompson
 from hinge.policies import Policy
 from hinge.policies.policy import Functions, note_nothing
-from hinge.simulation.kernel import FEW, digest, is_compiled, loop, machine_table, pays, player
+from hinge.simulation.kernel import FEW, compiled, digest, is_compiled, loop, machine_table, pays, player
 
 
 def expires(table: Any, bin: int, time: int) -> bool:
@@ -160,6 +160,11 @@ def test_samples_that_are_few_each_time_are_many_in_the_end(monkeypatch: pytest.
     monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
     machine = loop(player, FUNCTIONS._replace(learns=with_closure(3.0)), True)
     assert [pays(FEW, machine) for _ in range(11)] == [False] * 10 + [True]
+
+
+def test_a_loop_for_which_numba_finds_no_cache_folder_is_compiled_all_the_same() -> None:
+    machine: Any = compiled(with_global(1.0))  # code in no file has none, as has a package that cannot be written to
+    assert (pays(1, machine), machine(2.0), pays(1, machine)) == (False, 3.0, True)
 
 
 def test_code_that_is_older_than_its_source_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

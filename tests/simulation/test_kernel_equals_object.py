@@ -143,7 +143,8 @@ def test_kernel_and_object_decide_alike_within_a_budget(name: str) -> None:
     for learned in (False, True):
         for kind in ("resampled", "in order", "blocks", "sudden drift"):
             source, policy, horizon = sources(6)[kind], budgeted(name, learned), 10_000
-            run = simulate({name: policy}, source, horizon, seed=SEED, record_decisions=True)[name].runs[0]
+            settings: dict[str, Any] = {"seed": SEED, "record_decisions": True, "machine_code": True}
+            run = simulate({name: policy}, source, horizon, **settings)[name].runs[0]
             decisions, _ = drive(policy, source, run_seeds(SEED, 1)[0], horizon)
             assert run.decisions is not None
             assert run.decisions.tolist() == decisions, (learned, kind)
@@ -183,7 +184,7 @@ def test_machine_code_and_python_give_the_same_bits(name: str) -> None:
 def test_kernel_and_object_decide_alike_told_the_cost(learned: bool) -> None:
     source = Synthetic([0.3, 0.6, 0.75, 0.8, 0.95, 0.99], BimodalCosts(0.2, 0.8))
     policy, horizon = at_most(Sentinel(6, offload_cost=None if learned else 0.4), 0.6, 100), 5_000
-    settings: dict[str, Any] = {"seed": SEED, "record_decisions": True, "told_costs": ["told"]}
+    settings: dict[str, Any] = {"seed": SEED, "record_decisions": True, "told_costs": ["told"], "machine_code": True}
     run = simulate({"told": policy, "not told": policy.fresh()}, source, horizon, **settings)["told"].runs[0]
     assert run.decisions is not None
     decided = run.decisions.tolist()

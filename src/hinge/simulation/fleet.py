@@ -21,7 +21,6 @@ wiped, liars. Every device runs Sentinel in a `SharedBudget`, and makes its stat
 member does. Devices take turns; between two rounds of `EVERY` samples each they exchange statements.
 """
 
-from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -176,8 +175,8 @@ def nothing_shared(brokers: int, devices: int, bins: int) -> Shared:
     return Shared(*told, heard, *own, renewed, *counts, np.zeros(devices, np.int64))  # type: ignore[call-arg]
 
 
-def round_player(functions: Functions, row: Callable[..., Any]) -> Callable[..., None]:
-    """The loop over the samples of a round, by the functions of a policy and one that takes a table out of many."""
+def round_player(functions: Functions) -> Callable[..., None]:
+    """The loop over the samples of a round, by the functions of a policy."""
     offloads, notes, learns, accepts, _ = functions
 
     def play_round(
@@ -186,7 +185,7 @@ def round_player(functions: Functions, row: Callable[..., Any]) -> Callable[...,
         """Give every device what it borrows, and let it run from `start` to `end`."""
         bins, agreed, gaps = streams
         for d in range(len(regrets)):
-            table, regret = row(tables, d), regrets[d]
+            table, regret = tables[d], regrets[d]
             if shared.renewed[d]:
                 shared.renewed[d] = False
                 if as_own:
@@ -241,33 +240,21 @@ def exchange(
 
 
 def stacked(table: Any, devices: int) -> Any:
-    """The tables of many devices as one, with a row for each."""
-    if hasattr(table, "_fields"):
-        return type(table)(*(stacked(column, devices) for column in table))
-    return np.tile(np.array(table), (devices, 1)) if isinstance(table, array | list) else np.full(devices, table)
+    """The tables of many devices as records of one array: compiled code hands on their addresses, not all columns."""
+    return np.array([table] * devices, _record(table)).view(np.recarray)
 
 
-def row_function(table: Any) -> Callable[[Any, int], Any]:
-    """A function that takes the table of one device out of stacked ones, written out as compiled code needs it."""
-    kinds: dict[str, Any] = {}
-
-    def taken(part: Any, path: str) -> str:
-        if not hasattr(part, "_fields"):
-            return f"{path}[d]"
-        name = f"kind_{len(kinds)}"
-        kinds[name] = type(part)
-        return f"{name}({', '.join(taken(getattr(part, field), f'{path}.{field}') for field in part._fields)})"
-
-    exec(f"def row(tables, d): return {taken(table, 'tables')}", kinds)  # as the standard library makes named tuples
-    made: Callable[[Any, int], Any] = kinds["row"]
-    return made
+def _record(part: Any) -> np.dtype[Any]:
+    if hasattr(part, "_fields"):
+        return np.dtype([(name, _record(value)) for name, value in part._asdict().items()])
+    column = np.array(part)
+    return np.dtype((column.dtype, column.shape))
 
 
 @cache
 def _loops(machine_code: bool) -> tuple[Callable[..., None], Callable[..., None]]:
     """What devices do in a round, and between two."""
-    policy = Sentinel(16, 0.5)
-    play_round = round_player(policy.functions, row_function(policy.table))
+    play_round = round_player(Sentinel(16, 0.5).functions)
     return (compiled(play_round), compiled(exchange, allocates=True)) if machine_code else (play_round, exchange)
 
 
@@ -316,10 +303,8 @@ def simulate_fleet(
 
     def run(run_seed: int) -> FleetRun:
         bins = fleet.sources[0].bins
-        tables, streams = (
-            stacked(Sentinel(bins, offload_cost).table, devices),
-            _streams(fleet.sources, run_seed, horizon),
-        )
+        tables = stacked(Sentinel(bins, offload_cost).table, devices)
+        streams = _streams(fleet.sources, run_seed, horizon)
         shared = nothing_shared(int(brokers.max()) + 1, devices, bins)
         regrets, marks, start = np.zeros(devices), np.zeros((len(rounds), devices)), 0
         for r, end in enumerate(rounds.tolist()):

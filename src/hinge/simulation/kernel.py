@@ -11,11 +11,12 @@ import threading
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -157,10 +158,12 @@ def pays(samples: int, *machines: Any) -> bool:
 
 def is_compiled(machine: Any) -> bool:
     """Whether this process has compiled a loop already, or another one has since its source last changed."""
+    if machine.signatures or machine.stats.cache_path is None:
+        return bool(machine.signatures)
     source = Path(machine.py_func.__code__.co_filename)
     changed = source.stat().st_mtime if source.exists() else 0.0  # numba takes nothing that is older
     kept = Path(machine.stats.cache_path).glob(f"*{machine.py_func.__qualname__}*.nbi")
-    return bool(machine.signatures) or any(file.stat().st_mtime >= changed for file in kept)
+    return any(file.stat().st_mtime >= changed for file in kept)
 
 
 _compiling = threading.Lock()  # numba's registry: a thread must not compile what another has only begun to register
@@ -179,7 +182,7 @@ def _loop(make: Callable[..., Loop], functions: Functions, machine_code: bool) -
 
 
 def compiled(made: Any, *, allocates: bool = False) -> Loop:
-    """A loop as machine code, cached on disk."""
+    """A loop as machine code, cached on disk if a folder for it can be written."""
     import numba
 
     contained = list(_contained(made, {}))
@@ -187,9 +190,11 @@ def compiled(made: Any, *, allocates: bool = False) -> Loop:
         _register(function)
     made.__qualname__ = f"{made.__name__}_{digest(contained)}"
     # Where nothing is allocated, references need no counting: it would double the time of a decision.
-    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": allocates}
-    machine: Loop = numba.njit(**options)(made)
-    return machine
+    options: dict[str, Any] = {"nogil": True, "_nrt": allocates}
+    machine: Any = numba.njit(**options)(made)
+    with suppress(RuntimeError):  # numba finds no folder, as in a read-only container: every process compiles anew
+        machine.enable_caching()
+    return cast(Loop, machine)
 
 
 @cache
