@@ -24,9 +24,8 @@ import numpy as np
 
 from hinge import Sentinel, UniformBins, load_trace
 from hinge.fleet.messages import build_evidence
-from hinge.fleet.pooling import pool_into, unlikeness
 from hinge.policies.sentinel import borrow_evidence
-from hinge.simulation.fleet import GROWTH, Lie, rounds_until, stacked, tell
+from hinge.simulation.fleet import GROWTH, Lie, compare, log_marginals, pool_into, rounds_until, stacked, tell
 from hinge.simulation.kernel import compiled
 from hinge.simulation.sources import FixedCosts, InOrder
 
@@ -80,7 +79,7 @@ def player(
             world.seeds[d] = state
             world.regret[d] += regret
             seen, said = table.offloads.sum(), world.said_n[d].sum()
-            if seen >= GROWTH * said + 1.0 or seen < said:
+            if seen > GROWTH * said or seen < said:
                 tell(world.lies[d], 0, table.offloads, table.agreements, world.said_n[d], world.said_a[d])
                 world.sent[d] += 1
 
@@ -131,7 +130,7 @@ def borrow(world: World, sampled: int, regions: bool, region: int, first: int, l
         if regions:
             lent_n += world.other_n[region]
             lent_a += world.other_a[region]
-        if unlikeness(n, a, lent_n, lent_a) > 0.0:
+        if compare(n, a, log_marginals(n, a), lent_n, lent_a, np.zeros(BINS)) > 0.0:
             lent_n[:] = 0.0
             lent_a[:] = 0.0
         borrow_evidence(table, lent_n, lent_a, 0)

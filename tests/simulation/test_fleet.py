@@ -2,7 +2,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from hinge.fleet import pool
 from hinge.policies import Sentinel
 from hinge.simulation import simulate
 from hinge.simulation.engine import run_seeds
@@ -12,6 +15,7 @@ from hinge.simulation.fleet import (
     SimulatedFleet,
     filtered,
     median_of_means,
+    pool_into,
     rounds_until,
     simulate_fleet,
     tell,
@@ -99,6 +103,23 @@ def test_what_liars_tell(lie: Lie, told: tuple[list[float], list[float]]) -> Non
     said = np.zeros((2, 2))
     tell(lie, 0, np.array([4.0, 8.0]), np.array([1.0, 8.0]), said[0], said[1])
     assert said.tolist() == [*map(list, told)]
+
+
+bins_seen = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=3, max_size=3)
+
+
+@given(bins_seen, st.lists(bins_seen, max_size=14), st.integers(-1, 13))
+def test_the_simulator_pools_as_a_device_does(
+    own: list[tuple[int, int]], said: list[list[tuple[int, int]]], me: int
+) -> None:
+    mine, *others = (([float(n) for n, _ in bins], [float(min(n, a)) for n, a in bins]) for bins in (own, *said))
+    n, a = ([pair[k] for pair in others] for k in (0, 1))
+    verdicts, lent_n, lent_a = [0] * len(others), [0.0] * 3, [0.0] * 3
+    pool_into(*mine, me, n, a, verdicts, lent_n, lent_a)
+    told = {str(k): pair for k, pair in enumerate(others) if k != me}
+    pooled = pool(mine, told)
+    assert [verdicts[int(k)] for k in told] == list(pooled.verdicts.values())
+    assert [lent_n, lent_a] == [pytest.approx(pooled.offloads), pytest.approx(pooled.agreements)]
 
 
 def test_the_baselines_by_hand() -> None:

@@ -44,12 +44,14 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 UNLIKE, UNLIKE_BIN = 3.0, 6.0  # nats, of all bins and of one
 SHIFTED = 1.0  # nats, of odds that differ by one factor
 ALIKE = 0.5  # nats that a bin in which two devices are alike counts at most: many must not hide one that is not
 OUTLIER = 4.0
-_KNOWN = np.array([math.lgamma(k + 1.0) for k in range(2048)])  # log k!: most counts are small whole numbers
+_HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
+Reals = NDArray[np.float64]
 
 
 class Verdict(IntEnum):
@@ -78,59 +80,48 @@ def pool(own: tuple[Sequence[float], Sequence[float]], others: Mapping[str, tupl
     ([80.0, 320.0], [16.0, 288.0], 'UNLIKE_US')
     """
     bins = len(own[0])
-    (own_n, own_a), *said = ([[float(x) for x in column] for column in pair] for pair in (own, *others.values()))
-    verdicts, lent_n, lent_a = [0] * len(said), [0.0] * bins, [0.0] * bins
-    pool_into(own_n, own_a, -1, [n for n, _ in said], [a for _, a in said], verdicts, lent_n, lent_a)
-    return Pool(lent_n, lent_a, {name: Verdict(code) for name, code in zip(others, verdicts, strict=True)})
+    offloads, agreements = (np.array([pair[k] for pair in others.values()], float).reshape(-1, bins) for k in (0, 1))
+    verdicts, lent_n, lent_a = _pool(np.array(own[0], float), np.array(own[1], float), offloads, agreements)
+    named = {name: Verdict(code) for name, code in zip(others, verdicts.tolist(), strict=True)}
+    return Pool(lent_n.tolist(), lent_a.tolist(), named)
 
 
-def log_factorial(x: float) -> float:
-    """log Γ(x + 1).
+def log_factorial(x: Any) -> Any:
+    """log Γ(x + 1), of a number or of each of many, by Stirling's series for Γ(x + 9).
 
-    >>> [log_factorial(x) == math.lgamma(x + 1.0) for x in (0.0, 2.5, 100.0)]
+    >>> [bool(abs(log_factorial(x) - math.lgamma(x + 1.0)) < 1e-9) for x in (0.0, 2.5, 100.0)]
     [True, True, True]
     """
-    whole = int(x)
-    return float(_KNOWN[whole]) if whole == x and whole < len(_KNOWN) else math.lgamma(x + 1.0)
+    pairs, y = x * (x + 9.0), x + 9.0
+    below = (pairs + 8.0) * (pairs + 14.0) * (pairs + 18.0) * (pairs + 20.0)  # (x + 1) … (x + 8)
+    z = 1.0 / (y * y)
+    tail = (1 / 12 - z * (1 / 360 - z * (1 / 1260 - z / 1680))) / y
+    return (y - 0.5) * np.log(y) - y + _HALF_LOG_TAU + tail - np.log(below)
 
 
-def log_marginal(offloads: float, agreements: float) -> float:
+def log_marginal(offloads: Any, agreements: Any) -> Any:
     """log B(a + 1, n - a + 1), the likelihood of what was seen under a uniform agreement."""
     return log_factorial(agreements) + log_factorial(offloads - agreements) - log_factorial(offloads + 1.0)
 
 
-def unlike(n: float, a: float, m: float, b: float) -> float:
-    """The Bayes factor, in nats, of two agreements against one.
+def unlike(n: Any, a: Any, m: Any, b: Any) -> Any:
+    """The Bayes factor, in nats, of two agreements against one; of numbers or of each of many.
 
-    >>> unlike(20, 18, 20, 17) < 0.0, unlike(20, 18, 20, 3) > 10.0
+    >>> bool(unlike(20, 18, 20, 17) < 0.0), bool(unlike(20, 18, 20, 3) > 10.0)
     (True, True)
     """
     return log_marginal(n, a) + log_marginal(m, b) - log_marginal(n + m, a + b)
 
 
-def unlikeness(n: Any, a: Any, m: Any, b: Any) -> float:
-    """How far two devices that have seen n and a, m and b in each bin are from being kin; above 0, they are not."""
-    return compare(n, a, log_marginals(n, a), m, b, [0.0] * len(n))
-
-
-def log_marginals(n: Any, a: Any) -> Any:
-    """`log_marginal` of each bin."""
-    return [log_marginal(n[i], a[i]) for i in range(len(n))]
-
-
-def compare(n: Any, a: Any, marginals: Any, m: Any, b: Any, factors: Any) -> float:
-    """`unlikeness`, with the log marginals of n and a at hand; `factors` gets that of each bin that both have seen."""
-    total, score, spread = 0.0, 0.0, 0.0
-    for i in range(len(n)):
-        if n[i] > 0.0 and m[i] > 0.0:
-            offloads, agreements = n[i] + m[i], a[i] + b[i]
-            factors[i] = marginals[i] + log_marginal(m[i], b[i]) - log_marginal(offloads, agreements)
-            total += math.inf if factors[i] > UNLIKE_BIN else max(factors[i], -ALIKE)
-            share = agreements / offloads
-            score += a[i] - n[i] * share
-            spread += n[i] * m[i] * share * (1.0 - share) / max(offloads - 1.0, 1.0)
-    shift = 0.5 * (score * score / (spread + 1.0) - math.log(spread + 1.0))
-    return max(total - UNLIKE, shift - SHIFTED)
+def unlikeness(n: Any, a: Any, m: Any, b: Any) -> Any:
+    """How far what each of many devices (rows of m and b) has seen is from being kin of n and a; above 0, it is not."""
+    factors = np.where((n > 0.0) & (m > 0.0), unlike(n, a, m, b), 0.0)
+    total = np.where(factors > UNLIKE_BIN, math.inf, np.maximum(factors, -ALIKE)).sum(axis=1)
+    share = (a + b) / np.maximum(n + m, 1e-9)
+    score = (a - n * share).sum(axis=1)
+    spread = (n * m * share * (1.0 - share) / np.maximum(n + m - 1.0, 1.0)).sum(axis=1)
+    shift = 0.5 * (score * score / (spread + 1.0) - np.log(spread + 1.0))
+    return np.maximum(total - UNLIKE, shift - SHIFTED)
 
 
 def are_kin(one: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
@@ -139,65 +130,49 @@ def are_kin(one: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
     >>> are_kin(([20, 40], [4, 36]), ([30, 10], [7, 8])), are_kin(([20, 40], [4, 36]), ([30, 10], [28, 10]))
     (True, False)
     """
-    return unlikeness(*one, *other) <= 0.0
+    (n, a), (m, b) = np.array(one, float), np.array(other, float)
+    return bool(unlikeness(n, a, m[None], b[None])[0] <= 0.0)
 
 
-def pool_into(own_n: Any, own_a: Any, me: int, n: Any, a: Any, verdicts: Any, lent_n: Any, lent_a: Any) -> None:
-    """`pool` in place, device by bin, in the subset of Python that numba compiles; row `me` is one's own, if any."""
-    scores, limit, marginals, factors = [math.inf] * len(n), 0.0, log_marginals(own_n, own_a), [0.0] * len(own_n)
-    for k in range(len(n)):
-        verdicts[k] = Verdict.SILENT
-        if k != me and max(n[k]) > 0.0:
-            verdicts[k], scores[k] = Verdict.UNLIKE_US, compare(own_n, own_a, marginals, n[k], a[k], factors)
+def _pool(own_n: Reals, own_a: Reals, n: Reals, a: Reals) -> tuple[NDArray[np.int64], Reals, Reals]:
+    """The verdicts, and what is borrowed, by arrays of device by bin."""
+    said, limit = n.sum(axis=1) > 0.0, 0.0
+    scores = np.where(said, unlikeness(own_n, own_a, n, a), math.inf)
+    verdicts = np.where(said, Verdict.UNLIKE_US, Verdict.SILENT)
     while True:
-        kin = [k for k in range(len(n)) if scores[k] <= limit]
-        lend(kin, n, a, verdicts, lent_n, lent_a)
-        if len(kin) == 0 or compare(own_n, own_a, marginals, lent_n, lent_a, factors) <= 0.0:
-            return
-        for k in kin:  # some of them must be unlike us: the half that is least alike is believed no longer
-            verdicts[k] = Verdict.UNLIKE_US
-        ranked = sorted([scores[k] for k in kin])
+        kin = np.flatnonzero(scores <= limit)
+        verdicts[kin], lent_n, lent_a = _lend(n[kin], a[kin])
+        if len(kin) == 0 or unlikeness(own_n, own_a, lent_n[None], lent_a[None])[0] <= 0.0:
+            return verdicts, lent_n, lent_a
+        verdicts[kin] = Verdict.UNLIKE_US  # some of them must be: the half that is least alike is believed no longer
+        ranked = np.sort(scores[kin])
         limit = ranked[len(kin) // 2 - 1] if ranked[len(kin) // 2 - 1] < ranked[-1] else -math.inf
 
 
-def lend(kin: Any, n: Any, a: Any, verdicts: Any, lent_n: Any, lent_a: Any) -> None:
-    """What kin lend: all that they have seen, but for outliers."""
-    trim, bins = (len(kin) + 1) // 4, len(lent_n)
-    reference_n, reference_a, most = [0.0] * bins, [0.0] * bins, [0.0] * bins
-    block_n, block_a = [0.0] * len(kin), [0.0] * len(kin)
+def _lend(block_n: Reals, block_a: Reals) -> tuple[NDArray[np.int64], Reals, Reals]:
+    """What is made of each of one's kin, and what they lend: all that they have seen, but for outliers."""
+    trim, bins = (len(block_n) + 1) // 4, block_n.shape[1]
+    reference_n, reference_a, most = np.zeros((3, bins))
     for i in range(bins):
-        for j, k in enumerate(kin):
-            block_n[j] += n[k][i]
-            block_a[j] += a[k][i]
-        seen = [(block_a[j] / block_n[j], block_n[j], block_a[j]) for j in range(len(kin)) if block_n[j] > 0.0]
-        if len(seen) > 2 * trim:
-            counts = sorted([offloads for _, offloads, _ in seen])
-            most[i] = counts[(len(seen) - 1) // 2] + counts[len(seen) // 2]
-            for _, offloads, agreements in sorted(seen)[trim : len(seen) - trim]:
-                weight = most[i] / max(offloads, most[i])
-                reference_n[i] += weight * offloads
-                reference_a[i] += weight * agreements
-            for j in range(len(kin)):
-                block_n[j] = block_a[j] = 0.0
-    marginals = log_marginals(reference_n, reference_a)
-    row_n, row_a, factors = [0.0] * bins, [0.0] * bins, [0.0] * bins
-    for i in range(bins):
-        lent_n[i] = lent_a[i] = 0.0
-    for k in kin:
-        offloads, agreements = 0.0, 0.0
-        for i in range(bins):
-            offloads, agreements, row_n[i], row_a[i] = offloads + n[k][i], agreements + a[k][i], 0.0, 0.0
-            if most[i] > 0.0:
-                offloads, agreements, row_n[i], row_a[i] = 0.0, 0.0, offloads, agreements
-        if compare(reference_n, reference_a, marginals, row_n, row_a, factors) > 0.0:
-            verdicts[k] = Verdict.UNLIKE_FLEET
+        witnesses = np.flatnonzero(block_n[:, i] > 0.0)
+        if len(witnesses) <= 2 * trim:
+            if i + 1 < bins:
+                block_n[:, i + 1] += block_n[:, i]
+                block_a[:, i + 1] += block_a[:, i]
+            block_n[:, i] = block_a[:, i] = 0.0
             continue
-        verdicts[k] = Verdict.KIN
-        for i in range(bins):
-            if row_n[i] > 0.0 and factors[i] <= OUTLIER:
-                weight = most[i] / max(row_n[i], most[i])
-                lent_n[i] += weight * row_n[i]
-                lent_a[i] += weight * row_a[i]
+        counts = block_n[witnesses, i]
+        shares = block_a[witnesses, i] / counts
+        most[i] = 2.0 * np.median(counts)
+        kept = np.lexsort((counts, shares))[trim : len(witnesses) - trim]
+        capped = np.minimum(counts[kept], most[i])
+        reference_n[i], reference_a[i] = capped.sum(), (capped * shares[kept]).sum()
+    strange = unlikeness(reference_n, reference_a, block_n, block_a) > 0.0
+    verdicts = np.where(strange, Verdict.UNLIKE_FLEET, Verdict.KIN)
+    block_n[strange] = block_a[strange] = 0.0
+    capped = most / np.maximum(np.maximum(block_n, most), 1e-9)
+    weights = np.where(unlike(reference_n, reference_a, block_n, block_a) > OUTLIER, 0.0, capped)
+    return verdicts, (weights * block_n).sum(axis=0), (weights * block_a).sum(axis=0)
 
 
 # -- seen from no device in particular --------------------------------------------------------------------------------

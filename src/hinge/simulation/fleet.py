@@ -21,6 +21,7 @@ wiped, liars. Every device runs Sentinel in a `SharedBudget`, and makes its stat
 member does. Devices take turns; between two rounds of `EVERY` samples each they exchange statements.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -32,7 +33,7 @@ from numpy.typing import NDArray
 
 from hinge.fleet.budget import Account
 from hinge.fleet.messages import Statement
-from hinge.fleet.pooling import pool_into
+from hinge.fleet.pooling import ALIKE, OUTLIER, SHIFTED, UNLIKE, UNLIKE_BIN, Verdict
 from hinge.policies import Sentinel, SharedBudget
 from hinge.policies.policy import MOST_SAMPLES, Functions
 from hinge.policies.sentinel import borrow_evidence, rebuild_watched
@@ -42,6 +43,7 @@ from hinge.simulation.sources import Source
 
 Reals = NDArray[np.float64]
 Wholes = NDArray[np.int64]
+_KNOWN = np.array([math.lgamma(k + 1.0) for k in range(2048)])  # log k!: most counts are small whole numbers
 GROWTH = 1.2  # what a device has seen has grown by this factor when it tells so
 
 
@@ -150,6 +152,105 @@ def tell(lie: int, rare: int, n: Any, a: Any, told_n: Any, told_a: Any) -> None:
             told_n[i] = told_a[i] = 1e6
         elif lie == Lie.COLLUSION and i == rare:
             told_n[i] = told_a[i] = 200.0
+
+
+# -- robust pooling ---------------------------------------------------------------------------------------------------
+
+# What `hinge.fleet.pooling` does with arrays, in loops: compiled they are several times as fast as arrays are, and as
+# Python, on a device, several times as slow.
+
+
+def log_factorial(x: float) -> float:
+    """log Γ(x + 1)."""
+    whole = int(x)
+    return float(_KNOWN[whole]) if whole == x and whole < len(_KNOWN) else math.lgamma(x + 1.0)
+
+
+def log_marginal(offloads: float, agreements: float) -> float:
+    """log B(a + 1, n - a + 1), the likelihood of what was seen under a uniform agreement."""
+    return log_factorial(agreements) + log_factorial(offloads - agreements) - log_factorial(offloads + 1.0)
+
+
+def log_marginals(n: Any, a: Any) -> Any:
+    """`log_marginal` of each bin."""
+    return [log_marginal(n[i], a[i]) for i in range(len(n))]
+
+
+def compare(n: Any, a: Any, marginals: Any, m: Any, b: Any, factors: Any) -> float:
+    """`hinge.fleet.pooling.unlikeness` of two, with the log marginals of n and a at hand; `factors` gets that of each
+    bin that both have seen."""
+    total, score, spread = 0.0, 0.0, 0.0
+    for i in range(len(n)):
+        if n[i] > 0.0 and m[i] > 0.0:
+            offloads, agreements = n[i] + m[i], a[i] + b[i]
+            factors[i] = marginals[i] + log_marginal(m[i], b[i]) - log_marginal(offloads, agreements)
+            total += math.inf if factors[i] > UNLIKE_BIN else max(factors[i], -ALIKE)
+            share = agreements / offloads
+            score += a[i] - n[i] * share
+            spread += n[i] * m[i] * share * (1.0 - share) / max(offloads - 1.0, 1.0)
+    shift = 0.5 * (score * score / (spread + 1.0) - math.log(spread + 1.0))
+    return max(total - UNLIKE, shift - SHIFTED)
+
+
+def pool_into(own_n: Any, own_a: Any, me: int, n: Any, a: Any, verdicts: Any, lent_n: Any, lent_a: Any) -> None:
+    """`hinge.fleet.pool` in place, device by bin; row `me` is one's own, if any."""
+    scores, limit, marginals, factors = [math.inf] * len(n), 0.0, log_marginals(own_n, own_a), [0.0] * len(own_n)
+    for k in range(len(n)):
+        verdicts[k] = Verdict.SILENT
+        if k != me and max(n[k]) > 0.0:
+            verdicts[k], scores[k] = Verdict.UNLIKE_US, compare(own_n, own_a, marginals, n[k], a[k], factors)
+    while True:
+        kin = [k for k in range(len(n)) if scores[k] <= limit]
+        lend(kin, n, a, verdicts, lent_n, lent_a)
+        if len(kin) == 0 or compare(own_n, own_a, marginals, lent_n, lent_a, factors) <= 0.0:
+            return
+        for k in kin:  # some of them must be unlike us: the half that is least alike is believed no longer
+            verdicts[k] = Verdict.UNLIKE_US
+        ranked = sorted([scores[k] for k in kin])
+        limit = ranked[len(kin) // 2 - 1] if ranked[len(kin) // 2 - 1] < ranked[-1] else -math.inf
+
+
+def lend(kin: Any, n: Any, a: Any, verdicts: Any, lent_n: Any, lent_a: Any) -> None:
+    """What kin lend: all that they have seen, but for outliers."""
+    trim, bins = (len(kin) + 1) // 4, len(lent_n)
+    reference_n, reference_a, most = [0.0] * bins, [0.0] * bins, [0.0] * bins
+    block_n, block_a = [0.0] * len(kin), [0.0] * len(kin)
+    for i in range(bins):
+        for j, k in enumerate(kin):
+            block_n[j] += n[k][i]
+            block_a[j] += a[k][i]
+        seen = [(block_a[j] / block_n[j], block_n[j], block_a[j]) for j in range(len(kin)) if block_n[j] > 0.0]
+        if len(seen) > 2 * trim:
+            counts = sorted([offloads for _, offloads, _ in seen])
+            most[i] = counts[(len(seen) - 1) // 2] + counts[len(seen) // 2]
+            for _, offloads, agreements in sorted(seen)[trim : len(seen) - trim]:
+                weight = most[i] / max(offloads, most[i])
+                reference_n[i] += weight * offloads
+                reference_a[i] += weight * agreements
+            for j in range(len(kin)):
+                block_n[j] = block_a[j] = 0.0
+    marginals = log_marginals(reference_n, reference_a)
+    row_n, row_a, factors = [0.0] * bins, [0.0] * bins, [0.0] * bins
+    for i in range(bins):
+        lent_n[i] = lent_a[i] = 0.0
+    for k in kin:
+        offloads, agreements = 0.0, 0.0
+        for i in range(bins):
+            offloads, agreements, row_n[i], row_a[i] = offloads + n[k][i], agreements + a[k][i], 0.0, 0.0
+            if most[i] > 0.0:
+                offloads, agreements, row_n[i], row_a[i] = 0.0, 0.0, offloads, agreements
+        if compare(reference_n, reference_a, marginals, row_n, row_a, factors) > 0.0:
+            verdicts[k] = Verdict.UNLIKE_FLEET
+            continue
+        verdicts[k] = Verdict.KIN
+        for i in range(bins):
+            if row_n[i] > 0.0 and factors[i] <= OUTLIER:
+                weight = most[i] / max(row_n[i], most[i])
+                lent_n[i] += weight * row_n[i]
+                lent_a[i] += weight * row_a[i]
+
+
+# -- rounds -----------------------------------------------------------------------------------------------------------
 
 
 class Shared(NamedTuple):
