@@ -125,7 +125,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     known = sorted(known)
     close = difflib.get_close_matches(str(name), known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known) or 'none'}"
 
 
 def shown(value: object, most: int = 36) -> str:

@@ -40,6 +40,8 @@ def test_without_a_terminal_a_line_now_and_then_says_how_far_it_is(
         assert printed("policies on log.csv: 2 of 20")
         report(40, None, "at every price")
         assert printed("policies on log.csv, at every price: 40")
+        report(1, 1)
+        assert printed("policies on log.csv: compiling, the first time")
     with console.progress("recording images", compiles=False):
         assert printed("recording images")
     with console.status("compiling") as say:

@@ -278,6 +278,8 @@ def test_a_list_of_labels_may_be_longer_than_the_name_of_a_file() -> None:
     [
         ("ownpolicies:Eagre", "the module has no policy 'Eagre'; did you mean 'Eager'?"),
         ("ownpolicies:Unnamed", "the policy has no name"),
+        ("datetime:date", "is no hinge.Policy; other deciders run in Python, hinge.evaluate(log, [date()])"),
+        ("datetime:Eager", "the module has no policy 'Eager'"),
         ("nowhere:Eager", "cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
         (":Eager", "cannot be imported: ValueError"),
     ],

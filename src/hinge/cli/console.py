@@ -206,7 +206,8 @@ def _cell(row: Mapping[str, Any], key: str, form: str, spread: str | None) -> st
 def progress(label: str, lines: bool = True, compiles: bool = True) -> Iterator[Callable[..., None]]:
     """A progress bar on standard error if it is a terminal, else a line now and then, unless a program is reading.
 
-    It is told how much is done, of how much in all, and of what if the work has parts. Until then it says why it waits.
+    It is told how much is done, of how much in all, and of what if the work has parts. Until then, and from the end of
+    one part to the first report of the next, it says why it waits.
     """
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     label = printable(label)
@@ -219,10 +220,12 @@ def progress(label: str, lines: bool = True, compiles: bool = True) -> Iterator[
         task = bar.add_task(waits, total=None)
 
         def report(done: int, total: int | None, part: str = "") -> None:
-            text = f"{label}{part and f', {part}'}"
+            text, figures = f"{label}{part and f', {part}'}", f": {done}{'' if total is None else f' of {total}'}"
+            if done == total:  # what comes next may have to compile, too
+                text, figures, done = waits, "", 0
             bar.update(task, description=text, completed=done, total=total)
             if says:
-                says(f"{text}: {done}{'' if total is None else f' of {total}'}")
+                says(text + figures)
 
         yield report
 

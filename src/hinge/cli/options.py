@@ -273,6 +273,8 @@ def policy_named(text: str) -> str:
     except Exception as error:  # whatever a user's module may raise
         raise UsageError(f"{text}: cannot be imported: {type(error).__name__}: {error}") from error
     kinds = {key: kind for key, kind in found.items() if isinstance(kind, type) and issubclass(kind, AnyPolicy)}
+    if name in found and name not in kinds:
+        raise UsageError(f"{text}: is no hinge.Policy; other deciders run in Python, hinge.evaluate(log, [{name}()])")
     if name not in kinds:
         raise UsageError(f"{text}: the module has no policy {name!r}{did_you_mean(name, kinds)}")
     if "name" not in vars(kinds[name]):
