@@ -311,3 +311,9 @@ def test_what_to_do_with_other_names_of_columns_or_of_a_file_is_said(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "log.csv").rename("log")
     assert "log: no format of traces ends in ''; there are .csv" in refusal(capsys, "evaluate", "log")
+
+
+def test_of_few_samples_it_says_that_they_tell_little(tmp_path: Path, capsys: Captured) -> None:
+    log = write_log(tmp_path / "few.csv", "confidence", "local", "remote")
+    told = "So few samples say next to nothing about a policy: record 100 or more."
+    assert told in shown(capsys, "evaluate", log, "--policies", "sentinel", "--runs", "2")

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
@@ -51,17 +52,23 @@ def test_a_gateway_in_a_process_of_its_own(tmp_path: Path) -> None:
     with ChatStandIn("42") as local, dead_url() as remote:
         servers = ["--local", local.base_url, "--remote", remote, "--local-key-file", str(tmp_path / "key")]
         gate = ["--task", "number", "--local-model", "small", "--at-most", "0.5", "--state", str(tmp_path / "state")]
-        command = [sys.executable, "-m", "hinge", "gateway", *servers, *gate, "--port", "0", "--log-level", "error"]
+        command = [sys.executable, "-m", "hinge", "gateway", *servers, *gate, "--port", "0"]
         environment = {**os.environ, "HINGE_REMOTE_KEY": "another"}
-        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(command, **pipes, env=environment, text=True) as process:
             assert process.stdout is not None
+            assert process.stderr is not None
             base_url = process.stdout.readline().split()[-1]
             body = json.dumps({"model": "any", "messages": [{"role": "user", "content": "6 times 7?"}]}).encode()
             asked = Request(f"{base_url}/chat/completions", body, {"content-type": "application/json"})
-            with urlopen(asked, timeout=30) as response:
-                assert json.loads(response.read())["choices"][0]["message"]["content"] == "42"
-                assert response.headers["hinge-answered-by"] == "local"
+            for _ in range(20):  # until the breaker opens
+                with urlopen(asked, timeout=30) as response:
+                    assert json.loads(response.read())["choices"][0]["message"]["content"] == "42"
+                    assert response.headers["hinge-answered-by"] == "local"
             process.send_signal(signal.SIGTERM)
+            events = [json.loads(line) for line in process.stderr]  # all of them, alarms too
             assert process.wait(30) == 0
-        assert (local.requests[0]["model"], local.keys) == ("small", ["Bearer the-key"] * 2)
+        assert "--remote does not answer yet" in next(each["problem"] for each in events if each["event"] == "away")
+        assert "the breaker opened" in next(each["problem"] for each in events if each["event"] == "alarm")
+        assert (local.requests[0]["model"], local.keys) == ("small", ["Bearer the-key"] * 21)
         assert (tmp_path / "state").is_dir()

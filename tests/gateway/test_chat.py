@@ -407,6 +407,19 @@ def test_when_both_fail_the_error_is_openais(local_fails: str, remote_fails: str
         assert count(served, "hinge_samples_total") == 0
 
 
+@pytest.mark.parametrize("failure", ["no logprobs", "error"])
+def test_the_log_warns_once_for_each_reason_why_nothing_is_gated(
+    failure: str, local: ChatStandIn, remote: ChatStandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    breaker = Breaker(failures=2, interval_s=60)
+    with gateway(local.base_url, remote.base_url, log_level="debug", device={"breaker": breaker}) as served:
+        client = Client(served.url)
+        for local.behaviour in ("refuse", "answer", "refuse", *[failure] * 5):
+            client.chat()
+    events = [json.loads(line) for line in capsys.readouterr().err.splitlines() if '"not gated"' in line]
+    assert [event["level"] for event in events] == ["warning"] * 3 + ["debug"] * 4
+
+
 @pytest.mark.parametrize("fields", [{}, {"n": 2}], ids=["gated", "passed on"])
 @pytest.mark.parametrize("fails", ["error", "refuse"])
 def test_the_log_says_why_nobody_answered(

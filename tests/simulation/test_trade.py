@@ -105,6 +105,36 @@ def test_the_headline_is_the_highest_price_that_keeps_nine_tenths_of_what_the_re
     )
 
 
+def by_hand(*gate: tuple[float, float, float]) -> Trade:
+    """A policy by price, cost and agreement, beside a local model that agrees in 60 %."""
+    prices = [price for price, _, _ in gate]
+    local = tuple(Point(price, 0.4, 0.0, 0.6, None) for price in prices)
+    remote = tuple(Point(price, price, 1.0, 1.0, None) for price in prices)
+    return Trade("sentinel", tuple(Point(p, cost, 0.5, agrees, None) for p, cost, agrees in gate), local, remote, ())
+
+
+def test_the_headline_is_at_a_price_at_which_something_is_gained() -> None:
+    found = by_hand((0.1, 0.09, 0.99), (0.2, 0.15, 0.97), (0.3, 0.306, 0.97), (0.35, 0.349, 0.97), (0.5, 0.3, 0.7))
+    assert found.headline == found.gate[1]  # at 0.3 it costs more, at 0.35 as good as as much, and at 0.5 it keeps less
+    assert found.price == (0.2, "found")
+    assert found.sentences()[-1].endswith("that the remote adds to local and saves at least 1 %.")
+
+
+def test_where_no_price_keeps_enough_and_saves_it_is_the_one_that_saves_most() -> None:
+    found = by_hand((0.1, 0.1, 1.0), (0.3, 0.27, 0.9), (0.5, 0.3, 0.7), (0.7, 0.42, 0.6))
+    assert found.headline is None
+    assert found.price == (0.5, "cheapest")
+    assert "keeps 90 % of what the remote adds and saves at least 1 % (" in found.sentence
+    assert "; it saves most at 0.5, 25 % less than local alone" in found.sentence
+
+
+def test_where_nothing_is_gained_the_price_is_that_which_keeps_enough() -> None:
+    found = by_hand((0.1, 0.1, 1.0), (0.3, 0.31, 0.97), (0.5, 0.41, 0.7))
+    assert found.price == (0.3, "found")
+    assert "Nothing is gained" in found.sentence
+    assert by_hand((0.3, 0.31, 0.9), (0.5, 0.41, 0.7)).price == (0.5, "usual")
+
+
 def test_the_sentence_says_where_nothing_is_gained(fashion: Trade) -> None:
     limit = fashion.local_from
     assert limit is not None

@@ -86,6 +86,19 @@ def test_the_price_is_given_recorded_or_found() -> None:
     assert "agree with the remote" in str(recorded)
 
 
+def test_without_a_price_something_is_gained_where_it_can_be() -> None:
+    rng = np.random.default_rng(0)
+    confidence, label = rng.random(3000), rng.integers(0, 10, 3000)
+    local = np.where(rng.random(3000) < 0.1 + 0.5 * confidence, label, (label + 1) % 10)
+    log = Trace(confidence, local, np.where(rng.random(3000) < 0.97, label, (label + 2) % 10), label=label)
+    gain = trade(log)
+    found = recommend(log, ["sentinel"], gain=gain)
+    assert found is not None
+    assert (found.offload_cost, found.price) == gain.price
+    assert gain.saving(found.offload_cost)[0] > 0.01
+    assert "nothing is gained" not in str(found)
+
+
 def test_a_remote_that_adds_nothing_is_not_said_to_be_kept() -> None:
     trace = load_trace("fashion")
     found = recommend(Trace(trace.confidence, trace.remote, trace.local, label=trace.remote), ["sentinel"])

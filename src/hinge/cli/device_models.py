@@ -166,7 +166,12 @@ def _trace(samples: str) -> Trace | None:
     if not path.suffix and samples not in trace_names():
         known = did_you_mean(samples, ["-", *trace_names()])
         raise UnknownName(f"there is no folder and no trace {samples!r}{known}")
-    return as_trace(samples)
+    try:
+        return as_trace(samples)
+    except UnknownName:
+        kinds = "a folder of images, an .npz or .npy file, '-' for frames on standard input, or a trace"
+        ends = "by name or in a .csv, .tsv, .jsonl, .npz or .parquet file"
+        raise UnknownName(f"{samples}: samples are {kinds}, {ends}") from None
 
 
 def _stream(samples: str, local: Any, array: str | None) -> Stream:

@@ -141,6 +141,8 @@ def evaluate_command(
         _print_dips(found, bins)
         if advice:
             print_recommendation(advice, found.trace, write)
+        elif samples < FEWEST:
+            console.say(f"So few samples say next to nothing about a policy: record {FEWEST} or more.")
     if write and complete and not advice:
         raise options.UsageError(f"--write: none of {policies} can run on a device, so that none is recommended")
     if not complete:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from hinge.cli import console, options
+from hinge.cli import options
 from hinge.cli.options import Certificates, FleetOptions, GateOptions, UsageError, argument, option
 from hinge.remotes.http import check_url, read_token
 from hinge.tasks import ShortText
@@ -199,7 +199,7 @@ def gateway_command(
     def announce(url: str) -> None:
         meanwhile = ", and the other will" if len(gateway.away) == 1 else ""
         for name, failure in gateway.away.items():
-            console.warn(f"--{name} does not answer yet{meanwhile}: {failure}")
+            gateway.log.write("warning", "away", problem=f"--{name} does not answer yet{meanwhile}: {failure}")
         serves = f"{url}/v1" if protocol == "openai" else url
         print(f"Serving at {serves}\nThe live page is at {reachable(url)}/", flush=True)
 

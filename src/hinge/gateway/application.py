@@ -72,6 +72,7 @@ class GatedApp(App):
         at_once = max(known.failures, limits.requests)
         self.local_breaker = Breaker(known.failures, known.interval_s, at_once, name="local model")
         self._local_failure: RemoteFailed | None = None  # the last
+        self._not_gated = ""  # why, as it was logged last
         self._reporter = Reporter(device, None, NAME)
         metrics.registry.register(DeviceCollector(device))
 
@@ -105,7 +106,7 @@ class GatedApp(App):
         report = self.local_breaker.released  # also if the client has gone
         try:
             yield
-            report = self.local_breaker.succeeded
+            report, self._not_gated = self.local_breaker.succeeded, ""
         except (RemoteLate, RemoteInvalid) as failure:
             self._local_failure, report = failure, self.local_breaker.failed
             raise
@@ -119,8 +120,16 @@ class GatedApp(App):
 
     def local_failed(self, samples: int, failure: RemoteFailed) -> None:
         """Count samples that the remote alone has answered, and say why: for as long as it is so, in the same words."""
-        cause = self._local_failure if isinstance(failure, BreakerOpen) else failure
-        self.device.local_failed(samples, str(cause))
+        self.device.local_failed(samples, self._cause(failure))
+
+    def log_not_gated(self, exchange: Exchange, failure: RemoteFailed, problem: str) -> None:
+        """A warning where the local model fails for another reason than last time; the same again is not news."""
+        before, self._not_gated = self._not_gated, self._cause(failure)
+        level = "debug" if self._not_gated == before else "warning"
+        self._log.write(level, "not gated", id=exchange.id.decode(), problem=problem)
+
+    def _cause(self, failure: RemoteFailed) -> str:
+        return str(self._local_failure if isinstance(failure, BreakerOpen) else failure)
 
     async def until_gone(self, exchange: Exchange, work: Coroutine[Any, Any, T]) -> T:
         """Do the work of a request, which ends if the client hangs up, and with it that of the servers."""

@@ -480,7 +480,7 @@ class ChatApp(GatedApp):
             return await self._decided(Chat(request, local), deadline)
         except RemoteFailed as failure:
             failures["local"] = failure
-        self._log.write("warning", "not gated", id=exchange.id.decode(), problem=_told(failures))
+        self.log_not_gated(exchange, failures["local"], _told(failures))
         try:
             remote = await self._servers["remote"].ask(request, deadline)
             self._count(failures["local"])

@@ -276,7 +276,7 @@ class InferenceApp(GatedApp):
         self, rows: list[Row], local: RemoteFailed, exchange: Exchange, deadline: Deadline
     ) -> Tensors:
         problem = f"the local model failed ({local})"
-        self._log.write("warning", "not gated", id=exchange.id.decode(), problem=problem)
+        self.log_not_gated(exchange, local, problem)
         try:
             await self.until_gone(exchange, self._remote.ask_async(rows, deadline))
         except RemoteFailed as failure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import sys
@@ -99,6 +100,24 @@ class Log:
                     data = data[os.write(handle, data) :]
         except (OSError, ValueError):
             self.dropped += text.count("\n")
+
+
+class Alarms(logging.Handler):
+    """What the package warns of by `logging`, such as a device's alarms, as events of a log, while the block runs."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = "error" if record.levelno >= logging.ERROR else "warning"
+        self._log.write(level, "alarm", problem=record.getMessage())
+
+    def __enter__(self) -> None:
+        logging.getLogger("hinge").addHandler(self)
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("hinge").removeHandler(self)
 
 
 class Metrics:

@@ -30,7 +30,7 @@ from hinge.remotes.http import check_token
 from hinge.server.app import App
 from hinge.server.connections import EventLoop, Limits, Listener
 from hinge.server.models import Model, Place, Service, Watcher, parse_places
-from hinge.server.observability import Log, Metrics
+from hinge.server.observability import Alarms, Log, Metrics
 
 if TYPE_CHECKING:
     from hinge.server.thin import ThinFleet
@@ -158,8 +158,13 @@ class BaseServer(ABC):
     def run(self, announce: Callable[[str], object] = str) -> None:
         """Serve until SIGTERM, SIGINT or SIGHUP, then drain. `announce` is called with the address.
 
-        A second signal ends the draining. A server that cannot end in time ends the process, with status 1.
+        A second signal ends the draining. A server that cannot end in time ends the process, with status 1. What the
+        package warns of meanwhile is logged.
         """
+        with Alarms(self.log):
+            self._serve(announce)
+
+    def _serve(self, announce: Callable[[str], object]) -> None:
         run = self._start()
         in_main = threading.current_thread() is threading.main_thread()
         before = {number: signal.signal(number, lambda *_: run.stop()) for number in SIGNALS if in_main}

@@ -34,6 +34,7 @@ from hinge.traces import Trace
 
 OFFLOAD_COSTS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9)
 KEPT = 0.9  # of the accuracy that the remote adds to local's: what the headline has to keep
+GAINED = 0.01  # of the cost of the cheaper of both alone: what saves less gains nothing to speak of
 _HORIZON = 10_000  # samples of a source that has no length of its own
 _TIE = 1e-12
 
@@ -87,14 +88,35 @@ class Trade:
 
     @property
     def headline(self) -> Point | None:
-        """The policy at the highest offload cost at which it keeps nine tenths of what the remote adds.
+        """The policy at the highest offload cost at which it keeps nine tenths of what the remote adds, and saves.
 
         That is in accuracy, over local alone. The higher the price, the fewer the calls: these are the fewest at nearly
-        the remote's accuracy. None where the remote adds nothing, or the policy keeps so much at no price.
+        the remote's accuracy. None where the remote adds nothing, or the policy keeps so much at no price at which it
+        saves; where it saves at none, all of them count.
         """
-        local, remote = self.local[0].quality, self.remote[0].quality
-        kept = [point for point in self.gate if point.quality >= local + KEPT * (remote - local)]
-        return kept[-1] if kept and remote > local else None
+        saves = [point for point in self.gate if self.saving(point.offload_cost)[0] >= GAINED]
+        kept = [point for point in saves or self.gate if self._keeps(point)]
+        return kept[-1] if kept and self._remote_adds else None
+
+    @property
+    def cheapest(self) -> Point:
+        """The policy at the offload cost at which it saves most."""
+        return max(self.gate, key=lambda point: self.saving(point.offload_cost)[0])
+
+    @property
+    def _remote_adds(self) -> float:
+        return max(self.remote[0].quality - self.local[0].quality, 0.0)
+
+    def _keeps(self, point: Point) -> bool:
+        return point.quality >= self.local[0].quality + KEPT * self._remote_adds
+
+    @property
+    def price(self) -> tuple[float, str]:
+        """The offload cost to take where none is known, and why, as a `Recommendation` says it."""
+        if self.headline is not None:
+            return self.headline.offload_cost, "found"
+        most = self.cheapest.offload_cost
+        return (most, "cheapest") if self._remote_adds and self.saving(most)[0] > _TIE else (0.5, "usual")
 
     def within(self, offload_fraction: float) -> Point | None:
         """For a budget: where the policy is best, of the prices at which it offloads no more than this share."""
@@ -145,6 +167,8 @@ class Trade:
         if best is not None:
             quality = "agreement" if best.true_accuracy is None else "accuracy"
             kept = f"at which it keeps {_percent(KEPT, 0)} of the {quality} that the remote adds to local"
+            higher = any(self._keeps(point) for point in self.gate if point.offload_cost > best.offload_cost)
+            kept += f" and saves at least {_percent(GAINED, 0)}" if higher else ""
             said.append(f"{best.offload_cost:g} is the highest of these prices {kept}.")
         return said
 
@@ -155,7 +179,9 @@ class Trade:
         if best is None and remote <= local:
             return f"The remote is right no more often than local ({alone}): only agreement with it can be gained"
         if best is None:
-            return f"At no price {self.policy} keeps {_percent(KEPT, 0)} of what the remote adds ({alone})"
+            most = self.cheapest.offload_cost
+            kept = f"keeps {_percent(KEPT, 0)} of what the remote adds and saves at least {_percent(GAINED, 0)}"
+            return f"At no price {self.policy} {kept} ({alone}); it saves most at {most:g}, {self.compared(most)}"
         return (
             f"At an offload cost of {best.offload_cost:g}, {self.policy} {said} in {_percent(best.quality)} for "
             f"{_percent(best.offload_fraction, 0)} of the remote's calls ({alone}), and costs "
@@ -335,6 +361,8 @@ _WHY = {
     "given": "",
     "recorded": " (the mean of those in the log)",
     "found": f" (none was given; this one keeps {100 * KEPT:.0f} % of what the remote adds, for the fewest calls)",
+    "cheapest": f" (none was given; at none {DEFAULT} keeps {100 * KEPT:.0f} % of what the remote adds and saves "
+    f"at least {100 * GAINED:.0f} %, and at this one it saves most)",
     "usual": f" (none was given, and at none {DEFAULT} keeps {100 * KEPT:.0f} % of what the remote adds, if anything)",
 }
 K = TypeVar("K")
@@ -349,7 +377,7 @@ class Recommendation:
     alpha: float | None  # of the policies that have it, if it was given
     offload_cost: float
     target: float | None  # the agreement to hold, in place of a price
-    price: str  # where the offload cost is from: "given", "recorded", "found" or, where there is none to find, "usual"
+    price: str  # where the offload cost is from: "given", "recorded", or of the trade "found", "cheapest" or "usual"
     samples: int  # that it was measured on
     measured: Point
     local: Point  # local alone, on the same samples
@@ -409,9 +437,10 @@ def recommend(
     None where the log has too few samples to tell, or none of the policies can run on a device.
 
     Without `policies`, they are all that a device can run. Without an `offload_cost`, it is the mean of those recorded,
-    or where there are none the highest at which the default policy keeps 90 % of what the remote adds, or else 0.5:
-    the headline of `gain`, the trade on this log, if that is made already. A `target` is an agreement to hold in place
-    of a price. `alpha` is for the policies that have it.
+    or where there are none the highest at which the default policy keeps 90 % of what the remote adds, and saves: the
+    headline of `gain`, the trade on this log, if that is made already. Where none does both, it is the one that saves
+    most, and where nothing is to be gained, 0.5. A `target` is an agreement to hold in place of a price. `alpha` is for
+    the policies that have it.
 
     >>> print(recommend("fashion", offload_cost=0.1))
     Recommended: sentinel, 16 bins, at an offload cost of 0.1. Policy and bins are chosen on a random half of the log;
@@ -429,8 +458,7 @@ def recommend(
         cost, price = round(recorded.mean_offload_cost, 4), "recorded"
     elif cost is None:
         gain = gain or trade(recorded, DEFAULT, bins=bins, seed=seed, progress=progress)
-        best = gain.headline
-        cost, price = (0.5, "usual") if best is None else (best.offload_cost, "found")
+        cost, price = gain.price
 
     def points(names: Sequence[str], part: Trace, bins: int) -> dict[str, Point]:
         """What the policies, and local and remote alone, cost on a part of the log, in its order."""
