@@ -1,18 +1,27 @@
 """Thin devices: what it costs that a server learns for them, and that its tables come late, beside devices that learn.
 
-The very classes run that the server and, but for the language, the C run: `hinge.fleet.thin`.
+The very classes run that the server and, but for the language, the C run: `hinge.fleet.thin`. Measuring goes on where
+it was stopped; the page has the cells that are done.
 """
 
+import inspect
+import sys
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.checkpoint import measured
 from benchmarks.workload import image_traces
 from hinge import Sentinel, UniformBins, load_trace
+from hinge.fleet import pooling
+from hinge.fleet import thin as devices_and_kinds
 from hinge.fleet.messages import Table, build_table
 from hinge.fleet.thin import Kind, ThinDevice
+from hinge.policies import isotonic, sentinel
+from hinge.simulation import fleet as simulated
 from hinge.simulation.engine import Threads, run_seeds
 from hinge.simulation.fleet import Lie, Pooling, SimulatedFleet, simulate_fleet
 from hinge.simulation.sources import FixedCosts, Resampled
@@ -20,7 +29,8 @@ from hinge.simulation.sources import FixedCosts, Resampled
 BINS, COSTS, HORIZON, GOAL = 16, (0.2, 0.5, 0.8), 10_000, 1.1
 DELAYS = (0, 10, 100)  # samples of the device
 MANY, MANY_COST, MANY_TRACES = 12, 0.5, ("fashion", "cifar10-vgg16", "imagenet-mobilenet")
-LIES = (Lie.OVER, Lie.UNDER)
+LIARS = {f"{MANY} thin": (), "two always agree": (Lie.OVER,) * 2, "two never agree": (Lie.UNDER,) * 2}
+DEVICES = (f"{MANY} learning", *LIARS)
 JUDGED = 1.2  # growth of the reports from one judgement to the next, as at the server
 
 Stream = list[tuple[int, float, float]]  # bin, agreement, gap
@@ -79,25 +89,40 @@ def thin(found: Sequence[Stream], cost: float, delay: int = 0, lies: Sequence[Li
     return regret / (len(found) - len(lies))
 
 
-def cell(trace: str, cost: float, runs: int) -> tuple[float, list[float]]:
-    """The regret of a learning device; and over it: of thin ones, by delay, and of learning ones with a delay."""
-    rows = []
-    for seed in range(runs):
-        found = stream(trace, cost, seed)
-        late = [learning(found, cost, delay) for delay in DELAYS[1:]]
-        rows.append([learning(found, cost, 0), *(thin([found], cost, delay) for delay in DELAYS), *late])
-    alone, *others = np.mean(rows, axis=0).tolist()
-    return alone, [each / alone for each in others]
+class Run(NamedTuple):
+    """One device on one stream."""
+
+    trace: str
+    cost: float
+    seed: int
 
 
-def many(trace: str) -> list[float]:
-    """Regret per device of 12 learning ones in a fleet, of 12 thin ones, and of those with two that lie."""
+def one(run: Run) -> list[float]:
+    """The regret of a learning device, of thin ones by delay, and of learning ones with a delay."""
+    found, cost = stream(*run), run.cost
+    late = [learning(found, cost, delay) for delay in DELAYS[1:]]
+    return [learning(found, cost, 0), *(thin([found], cost, delay) for delay in DELAYS), *late]
+
+
+class Many(NamedTuple):
+    """12 devices: learning ones in a fleet, or thin ones, as DEVICES names them."""
+
+    trace: str
+    devices: str
+
+
+def many(run: Many) -> list[float]:
+    """The regret per honest device."""
     cost, seeds = MANY_COST, run_seeds(31, MANY)
-    fleet = SimulatedFleet([source(trace, cost)] * MANY)
-    [run] = simulate_fleet(fleet, cost, Pooling.ROBUST, horizon=HORIZON, seed=31, executor=Threads(1))
-    found = [stream(trace, cost, seed) for seed in seeds]
-    lying = [thin(found, cost, lies=[lie] * 2) for lie in LIES]
-    return [float(run.regret[-1].mean()), thin(found, cost), *lying]
+    if run.devices in LIARS:
+        return [thin([stream(run.trace, cost, seed) for seed in seeds], cost, lies=LIARS[run.devices])]
+    fleet = SimulatedFleet([source(run.trace, cost)] * MANY)
+    [found] = simulate_fleet(fleet, cost, Pooling.ROBUST, horizon=HORIZON, seed=31, executor=Threads(1))
+    return [float(found.regret[-1].mean())]
+
+
+def regrets(part: Run | Many) -> list[float]:
+    return one(part) if isinstance(part, Run) else many(part)
 
 
 def verdict(what: str, ratios: Sequence[float]) -> str:
@@ -110,7 +135,15 @@ def verdict(what: str, ratios: Sequence[float]) -> str:
 
 def report(quick: bool) -> list[str]:
     traces, costs, runs = (("fashion",), (0.5,), 2) if quick else (tuple(image_traces(synthetic=True)), COSTS, 20)
-    cells = {(trace, cost): cell(trace, cost, runs) for trace in traces for cost in costs}
+    modules = (pooling, devices_and_kinds, isotonic, sentinel, simulated, sys.modules[__name__])
+    code = "".join(map(inspect.getsource, modules))
+    cells = {(trace, cost): [Run(trace, cost, seed) for seed in range(runs)] for trace in traces for cost in costs}
+    crowds = {trace: [Many(trace, devices) for devices in DEVICES] for trace in (traces if quick else MANY_TRACES)}
+    parts: list[Run | Many] = [*chain(*crowds.values()), *chain(*cells.values())]
+    done = measured("thin", code, regrets, parts)
+    means = {cell: np.mean([done[run] for run in each], axis=0) for cell, each in cells.items() if {*each} <= {*done}}
+    if not means:
+        return ["## Thin devices", "", "Stopped before any cell was measured.", ""]
     lines = [
         "## Thin devices",
         "",
@@ -121,10 +154,11 @@ def report(quick: bool) -> list[str]:
         "| trace | cost | learning | **thin** | 10 late: thin | learning | 100 late: thin | learning |",
         "|---" * 8 + "|",
     ]
-    for (trace, cost), (alone, (now, ten, hundred, learning_ten, learning_hundred)) in cells.items():
+    for (trace, cost), (base, *others) in means.items():
+        now, ten, hundred, learning_ten, learning_hundred = (each / base for each in others)
         figures = " | ".join(f"{value:.2f}" for value in (now, ten, learning_ten, hundred, learning_hundred))
-        lines.append(f"| {trace} | {cost} | {alone:.1f} | {figures} |")
-    ratios = np.array([each for _, each in cells.values()])
+        lines.append(f"| {trace} | {cost} | {base:.1f} | {figures} |")
+    ratios = np.array([each[1:] / each[0] for each in means.values()])
     lines += [
         "",
         f"The goal is {GOAL} times the regret of a device that learns:",
@@ -140,9 +174,10 @@ def report(quick: bool) -> list[str]:
         f"Cost {MANY_COST}, one run, tables at once. Regret per honest device: learning ones in a fleet, thin ones,",
         "and thin ones of which two tell that local always agrees, or never does.",
         "",
-        f"| trace | {MANY} learning | {MANY} thin | two always agree | two never agree |",
+        f"| trace | {' | '.join(DEVICES)} |",
         "|---" * 5 + "|",
     ]
-    for trace in traces if quick else MANY_TRACES:
-        lines.append(f"| {trace} | {' | '.join(f'{value:.1f}' for value in many(trace))} |")
+    for trace, crowd in crowds.items():
+        if {*crowd} <= {*done}:
+            lines.append(f"| {trace} | {' | '.join(f'{done[each][0]:.1f}' for each in crowd)} |")
     return [*lines, ""]
