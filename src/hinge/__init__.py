@@ -42,7 +42,7 @@ _NAMES = {
     "hinge.policies": ("Decision", "Policy", "build"),
     "hinge.policies.sentinel": ("Sentinel",),
     "hinge.policies.targets": ("Target",),
-    "hinge.policies.random": ("Thompson",),
+    "hinge.policies.thompson": ("Thompson",),
     "hinge.remotes": ("AsyncRemote", "Deadline", "Remote", "Reply"),
     "hinge.remotes.grpc": ("OpenInferenceGrpc",),
     "hinge.remotes.open_inference": ("OpenInference",),
@@ -114,9 +114,9 @@ if TYPE_CHECKING:
     from hinge.policies.hi_lcb import HILCB as HILCB
     from hinge.policies.hi_lcb import HILCBLite as HILCBLite
     from hinge.policies.isotonic import Isotonic as Isotonic
-    from hinge.policies.random import Thompson as Thompson
     from hinge.policies.sentinel import Sentinel as Sentinel
     from hinge.policies.targets import Target as Target
+    from hinge.policies.thompson import Thompson as Thompson
     from hinge.remotes import AsyncRemote as AsyncRemote
     from hinge.remotes import Deadline as Deadline
     from hinge.remotes import Remote as Remote

@@ -110,6 +110,14 @@ def test_a_request_has_a_limit() -> None:
         messages.build_request({"x": np.zeros(MAX_BODY_BYTES, np.uint8)}, model="m")  # and its name
 
 
+@pytest.mark.parametrize(("asked", "answered"), [("42", "41"), ("42", ""), ("", "41")])
+def test_a_response_to_another_request_is_refused(asked: str, answered: str) -> None:
+    response = MESSAGES["ModelInferResponse"](id=answered)
+    response.outputs.add(name="y", datatype="FP32", shape=[1]).contents.fp32_contents.append(1.0)
+    with pytest.raises(InvalidMessage, match=f"the response is to request '{answered}', not to '{asked}'"):
+        parse_response(response.SerializeToString(), id=asked)
+
+
 def test_empty_contents_beside_raw_ones_are_no_data() -> None:
     response = messages.MESSAGES["ModelInferResponse"](model_name="m", raw_output_contents=[b"\x00\x00\x80?"])
     response.outputs.add(name="y", datatype="FP32", shape=[1]).contents.SetInParent()

@@ -16,7 +16,8 @@ import pytest
 from hinge import HILCB, HILCBLite, Thompson
 from hinge.policies import Policy
 from hinge.policies.policy import Functions, note_nothing
-from hinge.simulation.kernel import FEW, compiled, digest, is_compiled, loop, machine_table, pays, player
+from hinge.simulation.kernel import FEW, Book, Told, compiled, digest, is_compiled, loop, machine_table, pays, player
+from hinge.simulation.sources import Samples
 
 
 def expires(table: Any, bin: int, time: int) -> bool:
@@ -94,6 +95,14 @@ def test_the_digest_changes_with_the_module(using: Callable[[float], Any]) -> No
     moved = using(1.0)
     moved.__module__ = "elsewhere"
     assert digest([moved]) != digest([using(1.0)])
+
+
+@pytest.mark.parametrize("record", [Samples, Told, Book])
+def test_the_digest_changes_with_the_module_of_a_record(record: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    play = function(player(FUNCTIONS))
+    before = digest([play])
+    monkeypatch.setattr(record, "__module__", "elsewhere")
+    assert digest([play]) != before
 
 
 def test_the_digest_changes_with_a_function_inside() -> None:

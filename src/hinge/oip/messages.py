@@ -438,7 +438,7 @@ def parse_response(
     response = decoded(text_part, _RESPONSE, MAX_JSON_BYTES)
     _refuse_error(response.error)
     answered = id if id and response.id == id else _id("response", response.id)
-    served = check_answer(id, answered, model, response.model_name)
+    served = check_answer(id or answered, answered, model, response.model_name)  # without an id, any
     outputs = _read_tensors("outputs", response.outputs or (), data, expected)
     version = text("response: model_version", response.model_version or "", empty=True)
     return InferenceResponse(outputs, served, version, answered)
@@ -446,7 +446,7 @@ def parse_response(
 
 def check_answer(id: str, answered: str, model: str, served: str | None) -> str:
     """The model that has served a response, if that and the id are those of the request; "" where it does not say."""
-    if id and answered != id:
+    if answered != id:
         raise InvalidMessage(f"the response is to request {shown(answered)}, not to {shown(id)}")
     name = "" if served is None else _served_name(served, "response: model_name")
     if model and name and name != model:

@@ -27,11 +27,12 @@ from hinge.policies.policy import (
     restore,
     whole_column,
 )
-from hinge.policies.random import RandomisedPolicy, Thompson, uniform
+from hinge.policies.random import RandomisedPolicy, uniform
 from hinge.policies.sentinel import Sentinel
 from hinge.policies.shared_budget import SharedBudget
 from hinge.policies.static import AlwaysLocal, AlwaysRemote, Logistic, Offline, Oracle, Static
 from hinge.policies.targets import Target
+from hinge.policies.thompson import Thompson
 
 __all__ = [
     "ACCEPTED", "FOREVER", "H2T2", "HILCB", "HILF", "HILN", "KL", "AdaHedgeG", "AlwaysLocal", "AlwaysRemote", "AtMost",

@@ -22,6 +22,7 @@ import numpy as np
 
 from hinge.ledger import RIGHT, SUMS, accept, offload
 from hinge.policies.policy import Functions
+from hinge.simulation.sources import Samples
 
 Loop = Callable[..., None]
 
@@ -49,9 +50,10 @@ def player(functions: Functions) -> Loop:
     """The loop for a policy with these functions."""
     offloads, notes, learns, accepts, expects = functions
 
-    def play(table: Any, time: int, samples: Any, told: Told, book: Book) -> None:
+    def play(table: Any, time: int, samples: Samples, told: Told, book: Book) -> None:
         """Run the policy over the samples that follow those up to `time`."""
-        bins, agreed, costs, gaps, local_right, remote_right = samples
+        columns: Any = samples  # those that it lacks are empty here, not None
+        bins, agreed, costs, gaps, local_right, remote_right = columns
         sums, stops, _, wrong_accepts, wrong_offloads, decisions = book
         has_truth, records = len(local_right) > 0, len(decisions) > 0
         start, stop = 0, first_after(stops, time)
@@ -94,7 +96,7 @@ def player_against(functions: Functions) -> Loop:
     """The loop for a policy against an adversary who sees what the policy would do in every bin."""
     offloads, notes, learns, accepts, _ = functions
 
-    def play_against(table: Any, time: int, samples: Any, agreement: Any, gaps: Any, book: Book) -> None:
+    def play_against(table: Any, time: int, samples: Samples, agreement: Any, gaps: Any, book: Book) -> None:
         """As `play`; `gaps` is by bin, `samples.agreed` holds uniform draws, and the bins sent are written to it."""
         bins, agreed, costs, _, _, _ = samples
         sums, stops, _, wrong_accepts, wrong_offloads, decisions = book
@@ -226,11 +228,13 @@ def _names(function: FunctionType) -> Iterator[tuple[str, Any]]:
 def digest(functions: list[FunctionType]) -> str:
     """Changes whenever the code of one of the functions does, or its module, or a number that it takes from outside.
 
-    The module, because what numba keeps names that of every record: one that has moved could not be read again.
+    So it does with the modules of the records that a function is annotated to take: what numba keeps names them, and
+    could not be read again once one has moved.
     """
     result = hashlib.sha256()
     for function in functions:
         result.update(f"{function.__module__}.{function.__qualname__}".encode())
+        result.update(repr([kind for kind in function.__annotations__.values() if isinstance(kind, type)]).encode())
         result.update(marshal.dumps((_without_lines(function.__code__), repr(function.__defaults__))))
         for name, value in _names(function):
             if isinstance(value, int | float | tuple):

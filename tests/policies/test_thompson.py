@@ -1,0 +1,64 @@
+"""Thompson sampling: its posterior in fractions, term by term, and drawn."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from hinge import Thompson
+from hinge.policies.thompson import beta_cdf
+
+
+def binomial_tail(trials: int, chance: Fraction, at_least: int) -> Fraction:
+    terms = (math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k) for k in range(at_least, trials + 1))
+    return sum(terms, Fraction(0))
+
+
+def posterior(offloads: int, agreements: int, cost: float, learned: bool = False) -> Thompson:
+    state = Thompson(1, None if learned else cost).state() | {"time": offloads, "learned": offloads}
+    costs = [float(offloads), cost * offloads, cost**2 * offloads][: len(state["evidence"]["costs"])]
+    state["evidence"] = {"offloads": [offloads], "agreements": [float(agreements)], "costs": costs}
+    return Thompson.restore(state)
+
+
+@pytest.mark.parametrize("cost", [0.0, 1.0, 0.5, 0.25, 0.1, 0.9, 0.01])
+def test_thompson_offloads_by_the_exact_posterior(cost: float) -> None:
+    """P(Beta(1 + a, 1 + n - a) ≤ q) = P(Binomial(n + 1, q) ≥ a + 1), in fractions."""
+    q = Fraction(1.0 - cost)
+    for offloads in (0, 1, 2, 5, 20, 60):
+        for agreements in range(offloads + 1):
+            exact = float(binomial_tail(offloads + 1, q, agreements + 1))
+            chance = posterior(offloads, agreements, cost).offload_probability(0)
+            assert chance == pytest.approx(exact, rel=1e-9, abs=1e-15)
+
+
+def test_thompson_with_a_learned_cost_uses_its_mean() -> None:
+    assert Thompson(1).offload_probability(0) == 1.0  # nothing is known of the cost
+    for cost in (0.0, 1.0, 0.5, 0.25):
+        for offloads, agreements in ((1, 0), (1, 1), (12, 9), (60, 30)):
+            learned = posterior(offloads, agreements, cost, learned=True).offload_probability(0)
+            assert learned == pytest.approx(posterior(offloads, agreements, cost).offload_probability(0), rel=1e-12)
+
+
+def test_thompson_offloads_as_often_as_a_sampled_agreement_falls_short() -> None:
+    rng, draws = np.random.default_rng(4), 400_000
+    for offloads, agreements, cost in ((0, 0, 0.3), (3, 2, 0.5), (40, 31, 0.2), (500, 260, 0.5), (2_000, 1_790, 0.1)):
+        chance = posterior(offloads, agreements, cost).offload_probability(0)
+        short = float((rng.beta(1 + agreements, 1 + offloads - agreements, draws) <= 1 - cost).mean())
+        assert short == pytest.approx(chance, abs=5 * math.sqrt(chance * (1 - chance) / draws))
+
+
+def test_posterior_of_large_counts() -> None:
+    """Against the binomial tail summed term by term in logarithms."""
+    for offloads, agreements, q in ((10_000, 8_000, 0.8), (10_000, 8_100, 0.8), (100_000, 50_100, 0.5)):
+        trials = offloads + 1
+        logs = [
+            math.lgamma(trials + 1) - math.lgamma(k + 1) - math.lgamma(trials - k + 1)
+            + k * math.log(q) + (trials - k) * math.log1p(-q)
+            for k in range(agreements + 1, trials + 1)
+        ]  # fmt: skip
+        tail = math.fsum(math.exp(term) for term in logs)
+        assert beta_cdf(q, 1 + agreements, 1 + offloads - agreements) == pytest.approx(tail, rel=1e-7)
+    for agreements in (0, 1, 500_000, 999_999, 1_000_000):
+        assert 0 <= beta_cdf(0.5, 1 + agreements, 1 + 1_000_000 - agreements) <= 1
