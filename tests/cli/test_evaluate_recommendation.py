@@ -12,6 +12,8 @@ from hinge import Trace, build, fashion, load_trace, write_trace
 from hinge.cli.app import run
 from tests.support.commands import Captured, answer, refusal, shown, write_log
 
+pytestmark = pytest.mark.slow
+
 QUICK = ["--policies", "sentinel,always-local", "--runs", "2"]
 
 

@@ -20,6 +20,8 @@ from hinge.fleet.messages import VERSION, Presence, build_evidence, build_presen
 from tests.fleet.brokers import Amqtt
 from tests.support.commands import INSTALLED, Captured, answer, refusal
 
+pytestmark = pytest.mark.server
+
 GATE = "0123456789abcdef"
 
 

@@ -15,6 +15,8 @@ from hinge.fleet.broker import Broker, BrokerFailed, Connection
 from tests.fleet.brokers import CONNACK_5, Amqtt, free_port, login, packet, publish, scripted
 from tests.support.certificates import self_signed
 
+pytestmark = pytest.mark.server
+
 MOST = 2048
 
 

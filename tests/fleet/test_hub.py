@@ -28,6 +28,8 @@ from hinge.fleet.messages import (
 from tests.fleet.brokers import Amqtt, Mosquitto, needs_mosquitto, wait_for
 from tests.fleet.fleets import member, teach
 
+pytestmark = pytest.mark.server
+
 GATE, OTHER = "0123456789abcdef", "fedcba9876543210"
 HONEST = [10.0, 40.0], [2.0, 36.0]
 

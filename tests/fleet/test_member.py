@@ -23,6 +23,8 @@ from hinge.policies import AlwaysRemote
 from tests.fleet.brokers import Amqtt, login, publish, scripted, wait_for
 from tests.fleet.fleets import BINS, Listener, member, scores, teach
 
+pytestmark = pytest.mark.server
+
 NOBODY = "mqtt://127.0.0.1:9"
 IDENTITY = identity(Gate(Sentinel(BINS, 0.5)))
 

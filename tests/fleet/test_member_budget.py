@@ -20,6 +20,8 @@ from hinge.policies.shared_budget import START
 from tests.fleet.brokers import WAIT_S, Amqtt, Mosquitto, needs_mosquitto, wait_for
 from tests.fleet.fleets import BINS, Listener, member, scores
 
+pytestmark = pytest.mark.server
+
 SHARE = 0.1
 NOBODY = "mqtt://127.0.0.1:9"
 HARD, EASY = 0.1, 3.0  # samples that local never gets right, and always

@@ -10,6 +10,8 @@ from hinge.policies import Policy
 from hinge.simulation.evaluate import halves
 from hinge.simulation.trade import FEWEST, recommend, trade
 
+pytestmark = pytest.mark.slow
+
 
 def by_hand(trace: Trace, policy: Policy, cost: float) -> tuple[float, float, float]:
     """Cost per sample, share of offloads and share of right answers, one sample after another."""
