@@ -86,7 +86,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
             given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
         command(**given)
 
-    run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]  # what Typer reads
     run.__annotations__ = {each.name: each.annotation for each in flat}
     return run
 

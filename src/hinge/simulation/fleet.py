@@ -271,9 +271,12 @@ class Shared(NamedTuple):
 
 def nothing_shared(brokers: int, devices: int, bins: int) -> Shared:
     """What there is before the first round."""
-    told, own, counts = np.zeros((2, brokers, devices, bins)), np.zeros((4, devices, bins)), np.zeros((2, devices))
     heard, renewed = np.zeros(brokers, np.bool_), np.zeros(devices, np.bool_)
-    return Shared(*told, heard, *own, renewed, *counts, np.zeros(devices, np.int64))  # type: ignore[call-arg]
+    told_n, told_a = np.zeros((2, brokers, devices, bins))
+    own_n, own_a, lent_n, lent_a = np.zeros((4, devices, bins))
+    said, pooled = np.zeros((2, devices))
+    sent = np.zeros(devices, np.int64)
+    return Shared(told_n, told_a, heard, own_n, own_a, lent_n, lent_a, renewed, said, pooled, sent)
 
 
 def round_player(functions: Functions) -> Callable[..., None]:
