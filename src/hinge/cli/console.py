@@ -8,7 +8,6 @@ import errno
 import json
 import math
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -89,15 +88,18 @@ def counted(number: int, thing: str) -> str:
 # -- JSON and CSV -----------------------------------------------------------------------------------------------------
 
 
-def print_json(data: Mapping[str, Any]) -> None:
-    """One JSON object, with null for what is not a number."""
-    print(json.dumps(_plain(data), indent=2, allow_nan=False))
+def print_json(data: Mapping[str, Any], line: bool = False) -> None:
+    """One JSON object, with null for what is not a number; many of them have a line each, flushed."""
+    print(json.dumps(_plain(data), indent=None if line else 2, allow_nan=False), flush=line)
 
 
-def print_json_line(data: Mapping[str, Any]) -> None:
-    """One JSON object in a line of its own, flushed."""
-    sys.stdout.write(json.dumps(_plain(data), allow_nan=False) + "\n")
-    sys.stdout.flush()
+def print_either(as_json: bool, figures: Mapping[str, Any], *lines: str) -> None:
+    """What was done: for a program, or for people."""
+    if as_json:
+        print_json(figures)
+    else:
+        for line in lines:
+            say(line)
 
 
 def _plain(value: Any) -> Any:
@@ -116,7 +118,7 @@ def check_out(path: Path | None) -> None:
         raise InvalidValue("hinge", "out", f"must end in .csv, {', '.join(PICTURES)}, got {path.name!r}")
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    path.parent.stat()  # which raises the error of a folder that is not there
+    path.parent.stat()  # raises the error of a folder that is not there
     if path.suffix.lower() != ".csv":
         check_picture(path)
 
@@ -139,16 +141,9 @@ def write_curves(path: Path, results: Results, title: str, more: Sequence[Panel]
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def table(*headings: str, right: bool = False, title: str | None = None, show_header: bool = True) -> Table:
+def table(*headings: str, right: bool = False, **look: Any) -> Table:
     """An empty table: the first column to the left and never wrapped, the others to the right if asked for."""
-    made = Table(
-        title=None if title is None else printable(title),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        show_header=show_header,
-    )
+    made = Table(title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), **look)
     for position, heading in enumerate(headings):
         made.add_column(heading, justify="right" if right and position else "left", no_wrap=right or not position)
     return made
@@ -173,7 +168,7 @@ def is_informed(policy: str) -> bool:
 def print_figures(title: str, figures: Sequence[Mapping[str, Any]]) -> None:
     """A table with a row for each policy, and the columns that any of them has."""
     columns = [column for column in COLUMNS if any(row.get(column[1]) is not None for row in figures)]
-    filled = table("policy", *(heading for heading, *_ in columns), right=True, title=title)
+    filled = table("policy", *(heading for heading, *_ in columns), right=True, title=printable(title))
     for row in figures:
         name = row["policy"] + (" *" if is_informed(row["policy"]) else "")
         filled.add_row(name, *(_cell(row, *column[1:]) for column in columns))

@@ -202,18 +202,16 @@ class JsonLines(Output):
 
     def show(self, seen: Seen) -> None:
         number, case, answer = seen
-        known = {"name": case.name, "truth": case.truth}
-        known = {key: value for key, value in known.items() if value is not None}
-        console.print_json_line({"sample": number, **answer.as_dict(), **known})
+        known = {key: value for key in ("name", "truth") if (value := getattr(case, key)) is not None}
+        console.print_json({"sample": number, **answer.as_dict(), **known}, line=True)
 
 
 class ProgressLines(Output):
     """A line on standard error every few seconds."""
 
-    def __init__(self, device: Device, figures: Figures, every_s: float | None = None) -> None:
+    def __init__(self, device: Device, figures: Figures, every_s: float = _EVERY_S) -> None:
         super().__init__()
-        self._device, self._figures = device, figures
-        self._every_s = _EVERY_S if every_s is None else every_s
+        self._device, self._figures, self._every_s = device, figures, every_s
         self._began = self._printed_at = time.monotonic()
 
     def show(self, seen: Seen) -> None:
@@ -229,14 +227,12 @@ class ProgressLines(Output):
 
 
 class LiveView(Output):
-    """A view in a terminal, drawn a few times a second, and erased in the end."""
+    """A view in a terminal, drawn a few times a second, and erased in the end; alarms are in it."""
 
     def __init__(self, view: RenderableType) -> None:
         super().__init__()
         self._live = Live(view, console=console.out, refresh_per_second=_UPDATES, transient=True)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Nothing: alarms are in the view."""
+        self.setLevel(logging.CRITICAL + 1)
 
     def __enter__(self) -> None:
         super().__enter__()
@@ -260,6 +256,10 @@ class View:
         self._beside = beside  # shown below the figures
         self._began = time.monotonic()
         self._updates: deque[tuple[float, int]] = deque([(self._began, 0)], maxlen=_WINDOW)
+
+    def output(self, every_s: float = _EVERY_S) -> Output:
+        """What shows it: the view in a terminal, elsewhere a line now and then."""
+        return LiveView(self) if console.out.is_terminal else ProgressLines(self._device, self._figures, every_s)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         height = console.size.height - _AROUND - sum(len(console.render_lines(each)) for each in self._beside)
@@ -287,18 +287,15 @@ class View:
         of = "" if self._length is None else f" of {_count(self._length)}"
         cost = f"{status.offload_cost:.1f}, {_ratio(status.offload_cost, figures.samples, '{:.4f}')} per sample"
         agreement = _ratio(status.agreed, status.compared, "{:.1%}")
-        table = Table.grid(padding=(0, 2, 0, 0))
-        for _ in range(2):
-            table.add_column(no_wrap=True, min_width=12)
-            table.add_column(no_wrap=True)
-        table.add_row("samples", f"{_count(figures.samples)}{of}", "per second", _count(round(self._speed())))
         offloaded = f"{_count(figures.offloads)}, {_ratio(figures.offloads, figures.samples, '{:.1%}')}"
+        table, alone = Table.grid(padding=(0, 2, 0, 0)), Table.grid(padding=(0, 2, 0, 0))
+        for each in (table, table, alone):
+            each.add_column(no_wrap=True, min_width=12)
+            each.add_column(no_wrap=True, overflow="ellipsis")
+        table.add_row("samples", f"{_count(figures.samples)}{of}", "per second", _count(round(self._speed())))
         table.add_row("offloads", offloaded, "local agreed", f"{agreement} of remote's answers")
         table.add_row("offload cost", cost, "state", _durability(status))
-        alone = Table.grid(padding=(0, 2, 0, 0))  # rows that would be cut, had they another beside them
-        alone.add_column(no_wrap=True, min_width=12)
-        alone.add_column(no_wrap=True, overflow="ellipsis")
-        alone.add_row("remote", _remote(status))
+        alone.add_row("remote", _remote(status))  # these would be cut, had they another beside them
         alone.add_row("fell back", _kinds(status.fell_back))
         alarms = [Text(printable(f"alarms: {_kinds(status.alarms)}"), style="red")] if status.alarms else []
         return Group(table, alone, *alarms)
