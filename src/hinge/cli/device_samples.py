@@ -54,11 +54,18 @@ class Stream:
     truths: Sequence[Any] = ()  # the true labels by number, of those that have one
 
 
-def from_fashion() -> Stream:
-    """The test images that come with Hinge."""
-    images, labels = fashion.labelled_images()
-    cases = (Case(image, fashion.CLASSES[label]) for image, label in zip(images, labels, strict=True))
-    return Stream(cases, images[0], len(images), fashion.CLASSES)
+def open_samples(samples: str, wanted: OneInput, array: str | None) -> Stream:
+    """The samples that the command line names, for a model that takes such an input; `array` is that of an npz file."""
+    path = Path(samples)
+    if samples == "fashion":  # the test images that come with Hinge
+        images, labels = fashion.labelled_images()
+        cases = (Case(image, fashion.CLASSES[label]) for image, label in zip(images, labels, strict=True))
+        return Stream(cases, images[0], len(images), fashion.CLASSES)
+    if samples == "-":
+        return from_frames(wanted)
+    if path.is_dir():
+        return from_images(path, wanted)
+    return from_array(path) if path.suffix.lower() == ".npy" else from_arrays(path, array)
 
 
 def from_trace(trace: Trace) -> Stream:

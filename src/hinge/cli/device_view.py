@@ -17,7 +17,6 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich import box
 from rich.bar import Bar
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
@@ -261,8 +260,8 @@ class View:
         """What shows it: the view in a terminal, elsewhere a line now and then."""
         return LiveView(self) if console.out.is_terminal else ProgressLines(self._device, self._figures, every_s)
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        height = console.size.height - _AROUND - sum(len(console.render_lines(each)) for each in self._beside)
+    def __rich_console__(self, terminal: Console, options: ConsoleOptions) -> RenderResult:
+        height = terminal.size.height - _AROUND - sum(len(terminal.render_lines(each)) for each in self._beside)
         bins, answers = len(self._figures.in_bin), max(2, min(len(self._figures.last), height // 3))
         if height - answers < bins <= height - 2:
             answers = height - bins  # fewer, so that each bin has a row of its own
@@ -294,7 +293,9 @@ class View:
             each.add_column(no_wrap=True, overflow="ellipsis")
         table.add_row("samples", f"{_count(figures.samples)}{of}", "per second", _count(round(self._speed())))
         table.add_row("offloads", offloaded, "local agreed", f"{agreement} of remote's answers")
-        table.add_row("offload cost", cost, "state", _durability(status))
+        safe = Text("safe on disk", style="green") if status.on_disk else Text("in memory only")
+        lost = status.not_durable and Text(printable(status.not_durable), style="red")
+        table.add_row("offload cost", cost, "state", lost or safe)
         alone.add_row("remote", _remote(status))  # these would be cut, had they another beside them
         alone.add_row("fell back", _kinds(status.fell_back))
         alarms = [Text(printable(f"alarms: {_kinds(status.alarms)}"), style="red")] if status.alarms else []
@@ -312,7 +313,7 @@ class View:
         together = -(-len(counts) // rows)  # bins to a row, where there are more than rows
         known, spent = licences(copy_of(self._device)), self._device.policy.exhausted
         room = max(7, min(40, width - _BESIDE_BARS))
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), width=width)
+        table = console.table(width=width)
         table.add_column("confidence", no_wrap=True, width=11)
         table.add_column("samples", no_wrap=True, width=room)
         table.add_column("", justify="right", no_wrap=True, width=6)
@@ -363,12 +364,6 @@ def _remote(status: Status) -> Text:
         return Text(f"failed: {fault}" if status.last_fault else "not asked yet", style="yellow")
     again = f"answers again; failed last: {fault}" if status.attempts.opened else "answers"
     return Text(again, style="green", overflow="ellipsis")
-
-
-def _durability(status: Status) -> Text:
-    if status.not_durable is not None:
-        return Text(printable(status.not_durable), style="red")
-    return Text("safe on disk", style="green") if status.on_disk else Text("in memory only")
 
 
 def _kinds(counts: dict[str, int]) -> str:
