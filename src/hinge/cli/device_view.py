@@ -208,9 +208,10 @@ class JsonLines(Output):
 class ProgressLines(Output):
     """A line on standard error every few seconds."""
 
-    def __init__(self, device: Device, figures: Figures, every_s: float = _EVERY_S) -> None:
+    def __init__(self, device: Device, figures: Figures, every_s: float | None = None) -> None:
         super().__init__()
-        self._device, self._figures, self._every_s = device, figures, every_s
+        self._device, self._figures = device, figures
+        self._every_s = _EVERY_S if every_s is None else every_s
         self._began = self._printed_at = time.monotonic()
 
     def show(self, seen: Seen) -> None:
@@ -256,7 +257,7 @@ class View:
         self._began = time.monotonic()
         self._updates: deque[tuple[float, int]] = deque([(self._began, 0)], maxlen=_WINDOW)
 
-    def output(self, every_s: float = _EVERY_S) -> Output:
+    def output(self, every_s: float | None = None) -> Output:
         """What shows it: the view in a terminal, elsewhere a line now and then."""
         return LiveView(self) if console.out.is_terminal else ProgressLines(self._device, self._figures, every_s)
 
