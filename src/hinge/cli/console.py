@@ -28,22 +28,12 @@ from hinge.errors import InvalidValue, printable
 from hinge.policies import policy_class, policy_names
 from hinge.simulation import Results, interval
 from hinge.simulation.kernel import numba_installed
+from hinge.simulation.results import table as figures_table
 from hinge.simulation.trade import Trade
 
 INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
 EVERY_S: float | None = 10.0  # between two lines of progress, where there is no terminal for a bar
 _LONGEST = 1000  # characters of a line
-
-COLUMNS: tuple[tuple[str, str, str, str | None], ...] = (  # heading, key in JSON, format, key of what follows ±
-    ("offloaded", "offload_fraction", "{:.3f}", None),
-    ("agrees", "accuracy", "{:.2%}", None),
-    ("cost", "cost_per_sample", "{:.4f}", None),
-    ("from", "cost_low", "{:.4f}", None),
-    ("to", "cost_high", "{:.4f}", None),
-    ("regret", "regret", "{:.1f}", "regret_ci95"),
-    ("true acc.", "true_accuracy", "{:.2%}", None),
-    ("shuffled cost", "shuffled_cost_per_sample", "{:.4f}", "shuffled_spread"),
-)
 
 
 class _Console(Console):
@@ -166,12 +156,11 @@ def is_informed(policy: str) -> bool:
 
 
 def print_figures(title: str, figures: Sequence[Mapping[str, Any]]) -> None:
-    """A table with a row for each policy, and the columns that any of them has."""
-    columns = [column for column in COLUMNS if any(row.get(column[1]) is not None for row in figures)]
-    filled = table("policy", *(heading for heading, *_ in columns), right=True, title=printable(title))
-    for row in figures:
-        name = row["policy"] + (" *" if is_informed(row["policy"]) else "")
-        filled.add_row(name, *(_cell(row, *column[1:]) for column in columns))
+    """A table with a row for each policy."""
+    headings, *rows = figures_table(figures)
+    filled = table(*headings, right=True, title=printable(title))
+    for name, *cells in rows:
+        filled.add_row(name + (" *" if is_informed(name) else ""), *cells)
     print_table(filled)
 
 
@@ -185,13 +174,6 @@ def print_trade(trade: Trade, offload_cost: float | None = None) -> None:
     print_table(filled)
     say("by rule: cost per sample; saves: of the cheaper of local and remote alone; agrees: with remote", style="dim")
     say(" ".join(trade.sentences(offload_cost)), prose=True)
-
-
-def _cell(row: Mapping[str, Any], key: str, form: str, spread: str | None) -> str:
-    if row.get(key) is None:
-        return ""
-    around = row.get(spread) if spread else None
-    return form.format(row[key]) + ("" if around is None else f" ± {form.format(around)}")
 
 
 # -- progress ---------------------------------------------------------------------------------------------------------

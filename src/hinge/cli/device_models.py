@@ -281,6 +281,9 @@ class Replayed:
         cost = None if self._costs is None else float(self._costs[rows].mean())
         return Reply([self._labels[row] for row in rows], cost=cost)
 
+    def close(self) -> None:
+        """Nothing is kept open."""
+
 
 _HINTS = (  # what a failure to connect may mean, by how the URL begins
     ("https://", "closed the connection without a response", "does it want a certificate (--cert, --key)?"),

@@ -1,7 +1,7 @@
 """What a simulation leaves behind: for every policy and run, the sums at each checkpoint."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -170,11 +170,8 @@ class Results(Mapping[str, Record]):
         return [record.summary() for record in self.values()]
 
     def __str__(self) -> str:
-        """The figures as a table, those that every policy has, and the cheapest policy first."""
-        rows = sorted(self.figures(), key=lambda row: float(row["cost_per_sample"]))
-        shown = {name: form for name, form in _COLUMNS.items() if all(row.get(name) is not None for row in rows)}
-        lines = [[row["policy"], *(form.format(row[name]) for name, (_, form) in shown.items())] for row in rows]
-        return aligned([["policy", *(heading for heading, _ in shown.values())], *lines])
+        """The figures as a table, the cheapest policy first."""
+        return aligned(table(sorted(self.figures(), key=lambda row: float(row["cost_per_sample"]))))
 
     def plot(self, path: str | Path) -> None:
         """Draw regret, cost and offloads over time, with 95 % intervals: .html, or a picture as .png, .svg or .pdf."""
@@ -193,13 +190,25 @@ class Results(Mapping[str, Record]):
 
 _COLUMNS = {  # headings, and how to write the figure of that name
     "cost_per_sample": ("cost per sample", "{:.4f}"),
+    "cost_low": ("from", "{:.4f}"),
+    "cost_high": ("to", "{:.4f}"),
     "offload_fraction": ("offloaded", "{:.3f}"),
-    "accuracy": ("agrees", "{:.3f}"),
-    "true_accuracy": ("true accuracy", "{:.3f}"),
+    "accuracy": ("agrees", "{:.2%}"),
+    "true_accuracy": ("true acc.", "{:.2%}"),
     "regret": ("regret", "{:.1f}"),
     "regret_ci95": ("± 95 %", "{:.1f}"),
     "shuffled_cost_per_sample": ("shuffled", "{:.4f}"),
+    "shuffled_spread": ("± s.d.", "{:.4f}"),
 }
+
+
+def table(figures: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Figures of policies as rows of cells, with headings: those that any of them has."""
+    shown = {name: form for name, form in _COLUMNS.items() if any(row.get(name) is not None for row in figures)}
+    head = ["policy", *(heading for heading, _ in shown.values())]
+    known = ([(row.get(name), form) for name, (_, form) in shown.items()] for row in figures)
+    cells = (["" if value is None else form.format(value) for value, form in row] for row in known)
+    return [head, *([row["policy"], *numbers] for row, numbers in zip(figures, cells, strict=True))]
 
 
 def aligned(lines: list[list[str]]) -> str:
