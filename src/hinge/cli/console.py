@@ -133,14 +133,16 @@ def write_curves(path: Path, results: Results, title: str, more: Sequence[Panel]
 
 def table(*headings: str, right: bool = False, **look: Any) -> Table:
     """An empty table: the first column to the left and never wrapped, the others to the right if asked for."""
-    made = Table(title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), **look)
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), **look)
     for position, heading in enumerate(headings):
         made.add_column(heading, justify="right" if right and position else "left", no_wrap=right or not position)
     return made
 
 
-def print_table(filled: Table) -> None:
+def print_table(filled: Table, title: str | None = None) -> None:
     """A table in full: no figure is cut, even where the terminal is narrower or the output goes to a file."""
+    if title is not None:
+        say(title, style="italic")
     wide = _Console(file=out.file, width=1000)
     wide.width = max(out.width, Measurement.get(wide, wide.options, filled).maximum)
     wide.print(filled, markup=False)
@@ -158,20 +160,20 @@ def is_informed(policy: str) -> bool:
 def print_figures(title: str, figures: Sequence[Mapping[str, Any]]) -> None:
     """A table with a row for each policy."""
     headings, *rows = figures_table(figures)
-    filled = table(*headings, right=True, title=printable(title))
+    filled = table(*headings, right=True)
     for name, *cells in rows:
         filled.add_row(name + (" *" if is_informed(name) else ""), *cells)
-    print_table(filled)
+    print_table(filled, title)
 
 
 def print_trade(trade: Trade, offload_cost: float | None = None) -> None:
     """What a policy costs and does at every price, and in a sentence what is gained; also at the price at hand."""
     rows = list(trade.rows())
-    filled = table(*rows[0], right=True, title=f"What {trade.policy} gains at each price of an offload, simulated")
+    filled = table(*rows[0], right=True)
     for row, point in zip(rows, trade.gate, strict=True):
         filled.add_row(*row.values(), style="bold" if point.offload_cost == offload_cost else None)
     say("")
-    print_table(filled)
+    print_table(filled, f"What {trade.policy} gains at each price of an offload, simulated")
     say("by rule: cost per sample; saves: of the cheaper of local and remote alone; agrees: with remote", style="dim")
     say(" ".join(trade.sentences(offload_cost)), prose=True)
 
