@@ -37,10 +37,11 @@ class Executor(Protocol):
 
 
 class Threads:
-    """Threads of this machine, as many as it has cores unless said otherwise."""
+    """Threads of this machine, as many as it has cores for this process (Linux says which) unless said otherwise."""
 
     def __init__(self, count: int | None = None) -> None:
-        self.count = whole("Threads", "count", count, 1) if count is not None else _cores()
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.count = cores if count is None else whole("Threads", "count", count, 1)
 
     def map(self, tasks: Sequence[Callable[[], Result]]) -> Iterator[Result]:
         """Results in order; closing the iterator early cancels the tasks that have not begun."""
@@ -49,11 +50,6 @@ class Threads:
             yield from pool.map(lambda task: task(), tasks)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _cores() -> int:
-    """The cores this process may use; only Linux says which of them are its own."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Decides(Protocol):
@@ -246,9 +242,10 @@ def simulate(
     seed = whole("simulate", "seed", seed, 0)
 
     def compiles(policy: Policy | PlainPolicy) -> bool:
-        if isinstance(policy, PlainPolicy) or machine_code is not None or not kernel.numba_installed():
-            return isinstance(policy, Policy) and bool(machine_code)
-        return kernel.pays(horizon * runs, kernel.loop(maker(source), policy.functions, machine_code=True))
+        if isinstance(policy, PlainPolicy) or not kernel.numba_installed():
+            return isinstance(policy, Policy) and machine_code is True
+        loop = kernel.loop(maker(source), policy.functions, machine_code=True)
+        return kernel.pays(horizon * runs, loop) if machine_code is None else machine_code
 
     compiled = frozenset(name for name, policy in named.items() if compiles(policy))
     marks = checkpoints(horizon)
