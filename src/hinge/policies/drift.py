@@ -28,7 +28,7 @@ from typing import ClassVar, NamedTuple
 
 from hinge._checks import positive, real, whole
 from hinge.errors import InvalidState
-from hinge.policies.expiry import COST_SUMS, COUNT, FOREVER, SQUARES, SUM, ExpiryPolicy, drop_all, drop_filled, fill
+from hinge.policies.expiry import FOREVER, ExpiryPolicy, drop_all, drop_filled, fill
 from hinge.policies.isotonic import (
     break_even,
     checked_stakes,
@@ -40,7 +40,19 @@ from hinge.policies.isotonic import (
     on_scale,
     together,
 )
-from hinge.policies.policy import Decision, Evidence, Reals, State, Wholes, real_column, whole_column
+from hinge.policies.policy import (
+    COST_SUMS,
+    COUNT,
+    SQUARES,
+    SUM,
+    Decision,
+    Evidence,
+    Reals,
+    State,
+    Wholes,
+    real_column,
+    whole_column,
+)
 
 MEMORY = 50_000
 AUDIT = 0.001
@@ -416,10 +428,8 @@ class Forgetting(ExpiryPolicy):
     def _table(self) -> AgeingTable:
         costs, panes = 0 if self.offload_cost is not None else COST_SUMS, PANES if self._windowed else 0
         interval = math.ceil(min(1.0 / self.audit, FOREVER)) if self.audit else 0
-        return AgeingTable(
-            offloads=real_column(self.bins),
-            agreements=real_column(self.bins),
-            costs=real_column(costs),
+        return self.blank(
+            AgeingTable,
             pane_offloads=real_column(panes * self.bins),
             pane_agreements=real_column(panes * self.bins),
             pane_costs=real_column(panes * costs),
@@ -429,19 +439,9 @@ class Forgetting(ExpiryPolicy):
             forgotten=whole_column(2),
             alarms=whole_column(2),
             alarm=real_column(4),
-            expiry=whole_column(self.bins),
-            filled=whole_column(self.bins + 1),
-            first=whole_column(self.bins),
-            weight=real_column(self.bins),
-            total=real_column(self.bins),
-            evidence=real_column(self.bins),
-            support=real_column(self.bins),
             fitted=real_column(2, -1.0),
             found=whole_column(1),
-            price=real_column(1, self.offload_cost or 0.0),
             stakes=array("d", self.stakes or [1.0]),
-            alpha=self.alpha,
-            memory=self.memory,
             pane=-(-self.memory // PANES) if self._windowed else 0,
             interval=interval,
             isotonic=self._isotonic,

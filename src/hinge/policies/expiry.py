@@ -12,7 +12,18 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from hinge.policies.policy import ACCEPTED, Decision, Decisions, Explanation, Policy, Wholes, note_nothing
+from hinge.policies.policy import (
+    ACCEPTED,
+    COUNT,
+    SQUARES,
+    SUM,
+    Decision,
+    Decisions,
+    Explanation,
+    Policy,
+    Wholes,
+    note_nothing,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,9 +33,6 @@ if TYPE_CHECKING:
 FOREVER = 2**62  # a time that no clock reaches
 _BLOCK = 32_768  # samples of a batch decided at a time: what they need stays in the cache
 _LONGEST = 42.0  # e^42 < 2^62
-
-COUNT, SUM, SQUARES = 0, 1, 2  # the entries of a column of costs: their number, sum and sum of squares
-COST_SUMS = 3
 
 
 def expiry_from(evidence: float) -> int:

@@ -31,19 +31,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hinge._checks import positive, real
-from hinge.policies.expiry import (
-    COST_SUMS,
-    COUNT,
-    FOREVER,
-    SQUARES,
-    SUM,
-    ExpiryPolicy,
-    drop_all,
-    fill,
-    has_expired,
-    learn_and_drop,
-)
-from hinge.policies.policy import Reals, Wholes, real_column, whole_column
+from hinge.policies.expiry import FOREVER, ExpiryPolicy, drop_all, fill, has_expired, learn_and_drop
+from hinge.policies.policy import COUNT, SQUARES, SUM, Reals, Wholes
 
 LEAST = 0.5  # evidence that even the first licence needs
 _TIE = 1e-12  # a block whose mean is q but for rounding says nothing
@@ -361,23 +350,8 @@ class Isotonic(ExpiryPolicy):
         super().__init__(bins, offload_cost)
         self.alpha = positive(type(self).__name__, "alpha", alpha)
         self.stakes = checked_stakes(type(self).__name__, stakes, self.bins)
-        learned = self.offload_cost is None
-        table = IsotonicTable(
-            offloads=real_column(self.bins),
-            agreements=real_column(self.bins),
-            costs=real_column(COST_SUMS if learned else 0),
-            expiry=whole_column(self.bins),
-            filled=whole_column(self.bins + 1 if learned else 0),
-            first=whole_column(self.bins),
-            weight=real_column(self.bins),
-            total=real_column(self.bins),
-            evidence=real_column(self.bins),
-            support=real_column(self.bins),
-            price=real_column(1, self.offload_cost or 0.0),
-            stakes=array("d", self.stakes or [1.0]),
-            alpha=self.alpha,
-        )
-        if learned:
+        table = self.blank(IsotonicTable, stakes=array("d", self.stakes or [1.0]))
+        if self.offload_cost is None:
             self.start(table, offloads_isotonic, learn_with_cost, drop_all, price=table.price)
         else:
             self.start(table, has_expired, learn_isotonic, rebuild_isotonic, price=table.price)

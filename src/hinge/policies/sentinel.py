@@ -78,7 +78,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hinge._checks import whole
 from hinge.errors import InvalidState
-from hinge.policies.expiry import COST_SUMS, COUNT, FOREVER, count, count_cost
+from hinge.policies.expiry import FOREVER, count, count_cost
 from hinge.policies.isotonic import (
     block_evidence,
     break_even,
@@ -94,6 +94,8 @@ from hinge.policies.isotonic import (
 )
 from hinge.policies.policy import (
     ACCEPTED,
+    COST_SUMS,
+    COUNT,
     MOST_SAMPLES,
     NOT_TOLD,
     Decision,

@@ -15,8 +15,8 @@ its place (S. Agrawal and N. Goyal, "Analysis of Thompson Sampling for the Multi
 import math
 from typing import NamedTuple
 
-from hinge.policies.expiry import COST_SUMS, COUNT, SUM, count, count_cost
-from hinge.policies.policy import Reals, real_column
+from hinge.policies.expiry import count, count_cost
+from hinge.policies.policy import COUNT, SUM, Reals
 from hinge.policies.random import RandomisedPolicy, uniform
 
 
@@ -118,15 +118,8 @@ class Thompson(RandomisedPolicy):
 
     def __init__(self, bins: int = 16, offload_cost: float | None = None, seed: int = 0) -> None:
         super().__init__(bins, offload_cost, seed)
-        table = PosteriorTable(
-            offloads=real_column(self.bins),
-            agreements=real_column(self.bins),
-            costs=real_column(0 if self.offload_cost is not None else COST_SUMS),
-            chances=real_column(self.bins),
-            offload_cost=math.nan if self.offload_cost is None else self.offload_cost,
-            learned=self.offload_cost is None,
-            seed=self.seed,
-        )
+        cost = math.nan if self.offload_cost is None else self.offload_cost
+        table = self.blank(PosteriorTable, offload_cost=cost, learned=self.offload_cost is None)
         self.start(table, offloads_thompson, learn_thompson, rebuild_thompson)
         rebuild_thompson(table)
 
