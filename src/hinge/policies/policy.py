@@ -467,8 +467,8 @@ class Policy(ABC):
         owner = type(self).__name__
         disagreement, gain = share(owner, "disagreement", disagreement), real(owner, "gain", gain, -1, 1)
         if not self.takes_labels:
-            wanted = "true labels need a known offload cost and a price that can be moved, as hi-lcb's and isotonic's can"
-            raise TypeError(f"{type(self.unlimited).__name__}: {wanted}, got {self.unlimited!r}")
+            wanted = f"{type(self.unlimited).__name__}: true labels need a known offload cost and a price"
+            raise TypeError(f"{wanted} that can be moved, as hi-lcb's and isotonic's can, got {self.unlimited!r}")
         before = self.shifted_cost
         _add(self._truths, (1.0, disagreement, gain))
         if self.shifted_cost != before:
