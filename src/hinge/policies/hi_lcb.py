@@ -133,10 +133,14 @@ def rebuild_with_cost(table: LicenceTable) -> None:
     table.found[0] = 0
 
 
-class _HILCB(ExpiryPolicy):
+class HILCBBase(ExpiryPolicy):
+    """What HI-LCB and HI-LCB-lite share."""
+
     evidence: tuple[str, ...] = ("offloads", "agreements", "costs")
 
-    def __init__(self, bins: int, alpha: float, offload_cost: float | None, offload_unseen: bool) -> None:
+    def __init__(
+        self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None, offload_unseen: bool = True
+    ) -> None:
         super().__init__(bins, offload_cost)
         self.alpha = positive(type(self).__name__, "alpha", alpha)
         self.offload_unseen = truth(type(self).__name__, "offload_unseen", offload_unseen)
@@ -147,7 +151,7 @@ class _HILCB(ExpiryPolicy):
             self.start(table, has_expired, learn_known, rebuild_known, price=table.price)
 
 
-class HILCBLite(_HILCB):
+class HILCBLite(HILCBBase):
     """HI-LCB-lite: each bin is judged by its own offloads; O(1) to decide and, amortised, to learn.
 
     `alpha` is the exploration parameter; the paper's regret bounds hold for alpha > 0.5. With `offload_cost=None` the
@@ -165,10 +169,10 @@ class HILCBLite(_HILCB):
     name = "hi-lcb-lite"
 
     def __init__(self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None) -> None:
-        super().__init__(bins, alpha, offload_cost, offload_unseen=True)
+        super().__init__(bins, alpha, offload_cost)
 
 
-class HILCB(_HILCB):
+class HILCB(HILCBBase):
     """HI-LCB: agreement never falls with confidence, so what licenses a bin licenses every bin above it.
 
     The paper's Algorithm 1 offloads a bin once before it accepts it, even where a lower bin is licensed;
@@ -185,8 +189,3 @@ class HILCB(_HILCB):
 
     name = "hi-lcb"
     assumes_monotone = True
-
-    def __init__(
-        self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None, offload_unseen: bool = True
-    ) -> None:
-        super().__init__(bins, alpha, offload_cost, offload_unseen)
