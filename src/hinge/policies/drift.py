@@ -36,9 +36,8 @@ from hinge.policies.isotonic import (
     first_of_class,
     fit_bin,
     lowest_cost,
-    named,
     on_scale,
-    together,
+    with_others,
 )
 from hinge.policies.policy import (
     COST_SUMS,
@@ -227,7 +226,16 @@ def good_until(table: AgeingTable, bin: int, time: int) -> int:
     """When the licence of a bin, good at `time`, ends or must be checked again: at the next pane at the latest."""
     pane = table.pane if table.pane > 0 else table.memory // PANES
     last = time - time % pane + pane - 1
-    return last + 1 if holds(table, bin, last) else halve(table, bin, time, last)
+    if holds(table, bin, last):
+        return last + 1
+    good, bad = time, last
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if holds(table, bin, middle):
+            good = middle
+        else:
+            bad = middle
+    return bad
 
 
 def licence_end(table: AgeingTable, bin: int, time: int) -> int:
@@ -238,17 +246,6 @@ def licence_end(table: AgeingTable, bin: int, time: int) -> int:
         if not holds(table, bin, time):
             return time
     return FOREVER
-
-
-def halve(table: AgeingTable, bin: int, good: int, bad: int) -> int:
-    """The time between at which a licence gives way."""
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        if holds(table, bin, middle):
-            good = middle
-        else:
-            bad = middle
-    return bad
 
 
 # -- the alarm --------------------------------------------------------------------------------------------------------
@@ -422,13 +419,9 @@ class Forgetting(ExpiryPolicy):
         self.stakes = checked_stakes(owner, stakes, self.bins)
         prefix = "pane_" if self._windowed else ""
         self.evidence = tuple(f"{prefix}{field}" for field in ("offloads", "agreements", "costs"))
-        table = self._table()
-        self.start(table, offloads_ageing, learn_ageing, rebuild_ageing, note_audit, table.price)
-
-    def _table(self) -> AgeingTable:
         costs, panes = 0 if self.offload_cost is not None else COST_SUMS, PANES if self._windowed else 0
         interval = math.ceil(min(1.0 / self.audit, FOREVER)) if self.audit else 0
-        return self.blank(
+        table = self.blank(
             AgeingTable,
             pane_offloads=real_column(panes * self.bins),
             pane_agreements=real_column(panes * self.bins),
@@ -446,6 +439,7 @@ class Forgetting(ExpiryPolicy):
             interval=interval,
             isotonic=self._isotonic,
         )
+        self.start(table, offloads_ageing, learn_ageing, rebuild_ageing, note_audit, table.price)
 
     def expiry(self, bin: int) -> int:
         time = self.time + 1
@@ -521,10 +515,7 @@ class Forgetting(ExpiryPolicy):
         if not self._isotonic or not 0.0 < q < 1.0:
             return own
         weigh(self.table, bin, q)
-        low, high, all_offloads, all_agreements = together(self.table, bin)
-        if low > high or low == high == bin:
-            return own
-        return f"{own} ({named(low, high)}: {all_agreements * left:.1f} of {all_offloads * left:.1f})"
+        return with_others(own, self.table, bin, left, ".1f")
 
     def is_audit(self, decision: Decision) -> bool:
         interval = self.table.interval

@@ -30,7 +30,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from hinge._checks import positive, real
+from hinge._checks import positive, reals
 from hinge.policies.expiry import FOREVER, ExpiryPolicy, drop_all, fill, has_expired, learn_and_drop
 from hinge.policies.policy import COUNT, SQUARES, SUM, Reals, Wholes
 
@@ -154,11 +154,8 @@ def surplus_evidence(offloads: float, agreements: float, q: float) -> float:
     return offloads * divergence(min(1.0, agreements / offloads), q)
 
 
-def together(table: Any, bin: int) -> tuple[int, int, float, float]:
-    """The evidence for a bin by the present fit: lowest and highest bin seen that are part of it, offloads, agreements.
-
-    There is none if the lowest bin is above the highest.
-    """
+def with_others(own: str, table: Any, bin: int, left: float = 1.0, form: str = "g") -> str:
+    """What a bin has seen itself, and what all bins that are its evidence by the present fit have, if others are."""
     low, high, offloads, agreements, i = bin + 1, bin, 0.0, 0.0, bin
     bottom = first_of_class(table, bin)
     while i >= bottom and table.support[i] > 0.0:
@@ -171,12 +168,10 @@ def together(table: Any, bin: int) -> tuple[int, int, float, float]:
         low += 1
     while low < high and table.offloads[high] == 0.0:
         high -= 1
-    return low, high, offloads, agreements
-
-
-def named(low: int, high: int) -> str:
-    """A range of bins, in words."""
-    return f"bins {low}–{high} together" if low < high else f"bin {low}"
+    if low > high or low == high == bin:
+        return own
+    bins = f"bins {low}–{high} together" if low < high else f"bin {low}"
+    return f"{own} ({bins}: {agreements * left:{form}} of {offloads * left:{form}})"
 
 
 def doubt(time: int, support: float, alpha: float) -> float:
@@ -306,11 +301,10 @@ def checked_stakes(owner: str, stakes: Sequence[float] | None, bins: int) -> lis
     """What a wrong answer costs in each class, where there are classes."""
     if stakes is None:
         return None
-    if isinstance(stakes, str) or not hasattr(stakes, "__len__") or len(stakes) == 0:
-        raise TypeError(f"{owner}: stakes must be a list with a number for each class, got {stakes!r}")
-    if bins % len(stakes):
-        raise ValueError(f"{owner}: stakes must be for as many classes as divide {bins} bins, got {len(stakes)}")
-    return [real(owner, f"stakes[{k}]", stake, 0, 1) for k, stake in enumerate(stakes)]
+    checked = reals(owner, "stakes", stakes, 0, 1)
+    if not checked or bins % len(checked):
+        raise ValueError(f"{owner}: stakes must be for as many classes as divide {bins} bins, got {len(checked)}")
+    return checked
 
 
 class Isotonic(ExpiryPolicy):
@@ -363,10 +357,7 @@ class Isotonic(ExpiryPolicy):
             costs = self.table.costs[COUNT]
             if costs == 0.0 or not 0.0 < fit_up_to(self.table, bin, self.time + 1) < 1.0:
                 return own
-        low, high, all_offloads, all_agreements = together(self.table, bin)
-        if low > high or low == high == bin:
-            return own
-        return f"{own} ({named(low, high)}: {all_agreements:g} of {all_offloads:g})"
+        return with_others(own, self.table, bin)
 
     def expiry(self, bin: int) -> int:
         found = super().expiry(bin)

@@ -33,7 +33,7 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
-from hinge._checks import agreement, did_you_mean, positive, real, share, shown, whole
+from hinge._checks import agreement, did_you_mean, positive, real, reals, share, shown, whole
 from hinge.costs import shifted_cost
 from hinge.errors import InvalidDecision, InvalidState, InvalidType, InvalidValue, UnknownName
 
@@ -841,7 +841,7 @@ class Policy(ABC):
         if not len(offloads) == len(agreements) == self.bins:
             lengths = f"{len(offloads)} and {len(agreements)}"
             raise ValueError(f"{owner}: offloads and agreements must be of {self.bins} bins, got {lengths}")
-        counts = [real(owner, f"offloads[{k}]", count, 0, MOST_SAMPLES) for k, count in enumerate(offloads)]
+        counts = reals(owner, "offloads", offloads, 0, MOST_SAMPLES)
         agreed = [real(owner, f"agreements[{k}]", sum_, 0, counts[k]) for k, sum_ in enumerate(agreements)]
         return array("d", counts), array("d", agreed)
 

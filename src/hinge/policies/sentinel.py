@@ -87,10 +87,9 @@ from hinge.policies.isotonic import (
     first_of_class,
     fit_bin,
     fit_up_to,
-    named,
     on_scale,
     silent,
-    together,
+    with_others,
 )
 from hinge.policies.policy import (
     ACCEPTED,
@@ -758,10 +757,7 @@ class Sentinel(Policy):
         table: Any = self.table
         if relies(table, bin, fitted(table, bin, self.time + 1)):
             table, own = table.pooled, f"{own}, {table.pooled.offloads[bin] - offloads:.0f} seen by others"
-        low, high, all_offloads, all_agreements = together(table, bin)
-        if low > high or low == high == bin:
-            return own
-        return f"{own} ({named(low, high)}: {all_agreements:g} of {all_offloads:g})"
+        return with_others(own, table, bin)
 
     def _alarms(self) -> list[int]:
         return list(self.table.dropped)
