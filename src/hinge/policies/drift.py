@@ -495,8 +495,8 @@ class Forgetting(ExpiryPolicy):
         left = view(self.table, self.time)
         return self.table.offloads[bin] * left, self.table.agreements[bin] * left
 
-    def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:
-        seen = self._seen(bin, offloads, agreements)
+    def _sentence(self, bin: int, left: int | None) -> str:
+        seen = self._seen(bin)
         if left == 0:
             return f"Bin {bin} is offloaded: {seen}; {self._lacking(bin)}."
         price = f"evidence fades over {self.memory} samples"
@@ -507,7 +507,8 @@ class Forgetting(ExpiryPolicy):
         when = "never checked again" if left is None else f"checked again in {left} sample{'s' * (left != 1)}"
         return f"Bin {bin} is accepted: {seen}; {when}, as {price}."
 
-    def _seen(self, bin: int, offloads: float, agreements: float) -> str:
+    def _seen(self, bin: int) -> str:
+        offloads, agreements = self._counts(bin)
         own = f"{agreements:.1f} of {offloads:.1f} recent offloads agreed" if offloads >= 0.05 else "nothing recent"
         time = self.time + 1
         left = view(self.table, time)

@@ -172,23 +172,16 @@ class ExpiryPolicy(Policy):
         expiry = self.expiry(bin)
         left = max(0, expiry - 1 - self.time)
         end, samples_left = (expiry, left) if expiry < FOREVER else (None, None)
-        offloads, agreements = self._counts(bin) or (None, 0.0)
-        agreement = agreements / offloads if offloads else None
-        sentence = self._sentence(bin, offloads or 0, agreements, samples_left)
-        return Explanation(bin, float(left == 0), offloads, agreement, end, samples_left, sentence)
+        return self._explained(bin, float(left == 0), self._sentence(bin, samples_left), end, samples_left)
 
-    def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:
-        seen = self._seen(bin, offloads, agreements)
+    def _sentence(self, bin: int, left: int | None) -> str:
+        seen, counts = self._seen(bin), self._counts(bin)
         if left is None:
-            free = "" if offloads else ", and a wrong answer costs no more than an offload"
+            free = "" if counts and counts[0] else ", and a wrong answer costs no more than an offload"
             return f"Bin {bin} is accepted for good: {seen}{free}."
         if left:
             return f"Bin {bin} is accepted: {seen}; checked again in {left} sample{'s' * (left != 1)}."
         return f"Bin {bin} is offloaded: {seen}; {self._lacking(bin)}."
-
-    def _seen(self, bin: int, offloads: float, agreements: float) -> str:
-        """What speaks for or against a licence."""
-        return f"local agreed in {agreements:g} of {offloads:g} offloads" if offloads else "no offload of it seen yet"
 
     def _lacking(self, bin: int) -> str:
         """Why a bin has no licence."""

@@ -351,8 +351,8 @@ class Isotonic(ExpiryPolicy):
             self.start(table, has_expired, learn_isotonic, rebuild_isotonic, price=table.price)
             rebuild_isotonic(table)
 
-    def _seen(self, bin: int, offloads: float, agreements: float) -> str:
-        own = super()._seen(bin, offloads, agreements)
+    def _seen(self, bin: int) -> str:
+        own = super()._seen(bin)
         if self.offload_cost is None:
             costs = self.table.costs[COUNT]
             if costs == 0.0 or not 0.0 < fit_up_to(self.table, bin, self.time + 1) < 1.0:

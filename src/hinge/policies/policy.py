@@ -620,6 +620,19 @@ class Policy(ABC):
         """What the policy cannot keep at present, in words; None: nothing."""
         return "the offload budget is exhausted" if self.exhausted else None
 
+    def _explained(
+        self, bin: int, probability: float, reason: str, expiry: int | None = None, left: int | None = None
+    ) -> Explanation:
+        """The explanation for a bin, with its counts."""
+        offloads, agreements = self._counts(bin) or (None, 0.0)
+        agreement = agreements / offloads if offloads else None
+        return Explanation(bin, probability, offloads, agreement, expiry, left, reason)
+
+    def _seen(self, bin: int) -> str:
+        """What was seen of a bin, in words."""
+        offloads, agreements = self._counts(bin) or (0.0, 0.0)
+        return f"local agreed in {agreements:g} of {offloads:g} offloads" if offloads else "no offload of it seen yet"
+
     def _counts(self, bin: int) -> tuple[float, float] | None:
         """Offloads and agreements of a bin, if the policy keeps them."""
         return (self.table.offloads[bin], self.table.agreements[bin]) if hasattr(self.table, "offloads") else None

@@ -34,7 +34,7 @@ class FixedPolicy(ExpiryPolicy):
         expiry = array("q", [FOREVER if accept else 0 for accept in accepted])
         self.start(FixedTable(expiry), has_expired, learn_nothing)
 
-    def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:
+    def _sentence(self, bin: int, left: int | None) -> str:
         verb = "offloaded" if left == 0 else "accepted"
         return f"Bin {bin} is always {verb}: {self._rule()}."
 
