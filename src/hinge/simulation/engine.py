@@ -242,10 +242,11 @@ def simulate(
     seed = whole("simulate", "seed", seed, 0)
 
     def compiles(policy: Policy | PlainPolicy) -> bool:
-        if isinstance(policy, PlainPolicy) or not kernel.numba_installed():
-            return isinstance(policy, Policy) and machine_code is True
-        loop = kernel.loop(maker(source), policy.functions, machine_code=True)
-        return kernel.pays(horizon * runs, loop) if machine_code is None else machine_code
+        if isinstance(policy, PlainPolicy):
+            return False
+        if machine_code is not None or not kernel.numba_installed():
+            return bool(machine_code)
+        return kernel.pays(horizon * runs, kernel.loop(maker(source), policy.functions, machine_code=True))
 
     compiled = frozenset(name for name, policy in named.items() if compiles(policy))
     marks = checkpoints(horizon)
