@@ -57,22 +57,9 @@ from hinge._checks import did_you_mean
 from hinge._files import replacing
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.errors import InvalidTrace, UnknownName, printable
+from hinge.traces import trace as traces
 from hinge.traces.log import Log, answered
-from hinge.traces.trace import (
-    BESIDE,
-    FRACTIONS,
-    INTEGERS,
-    NEEDED,
-    OPTIONAL,
-    Floats,
-    Labels,
-    Table,
-    Trace,
-    check_names,
-    label_problem,
-    renamed,
-    standard_columns,
-)
+from hinge.traces.trace import BESIDE, FRACTIONS, INTEGERS, NEEDED, OPTIONAL, Table, Trace, label_problem
 
 _log = logging.getLogger(__name__)
 MAX_BYTES = 2**31  # of a table, unpacked
@@ -101,9 +88,10 @@ AS_IT_IS = Reading()
 def recorded_in(where: str, names: Sequence[str], table: Table, metadata: str | None, reading: Reading) -> Trace | Log:
     """The trace or log that a table holds; it is called as the file if it has no metadata, as one made elsewhere."""
     _check_width(where, len(names))
-    more: dict[str, Any] = {"name": _stem(where), "about": None} if metadata is None else _unpacked(where, metadata)
+    unnamed = {"name": PurePath(where.removesuffix(".gz")).stem, "about": None}
+    more: dict[str, Any] = unnamed if metadata is None else _unpacked(where, metadata)
     try:
-        found = standard_columns(where, names, table, *reading)
+        found = traces.standard_columns(where, names, table, *reading)
         audit = found.pop("audit", None)
         if not _has_gaps(found["agreed" if "agreed" in found else "remote"]):
             return Trace(**found, **more)
@@ -118,10 +106,6 @@ def recorded_in(where: str, names: Sequence[str], table: Table, metadata: str | 
 def _has_gaps(values: Any) -> bool:
     """Whether answers are missing: a column of integers has none."""
     return getattr(values, "dtype", np.dtype(object)) != np.int64 and not answered(values)[0].all()
-
-
-def _stem(where: str) -> str:
-    return PurePath(where.removesuffix(".gz")).stem
 
 
 def _check_width(where: str, columns: int) -> None:
@@ -171,20 +155,17 @@ def write_csv(trace: Trace, stream: IO[bytes]) -> None:
     """The trace as CSV; a label that a CSV cannot hold unchanged is an error."""
     columns = {name: values.tolist() for name, values in trace.columns.items()}
     for name, values in columns.items():
-        if trace.columns[name].dtype.kind == "U":
-            _check_kept(name, values)
+        changed = {text for text in set(values) if isinstance(text, str) and text != _plain(text)}
+        if changed:
+            row, text = next((row, text) for row, text in enumerate(values) if text in changed)
+            blanks = text != text.strip()
+            lost = "has blanks around it, which CSV loses" if blanks else "reads back from CSV as an integer"
+            raise InvalidTrace(f"write_trace: {name} in row {row} {lost}, got {text!r}; write .npz or .parquet")
     with _text(stream, encoding="utf-8") as text:
         text.write(",".join(columns) + "\n")
         # Text in quotes, as a bare carriage return would end the line; floats as repr, the shortest exact form.
         writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
         writer.writerows(zip(*columns.values(), strict=True))
-
-
-def _check_kept(name: str, values: Sequence[str]) -> None:
-    if any(text != _plain(text) for text in set(values)):
-        row, text = next((row, text) for row, text in enumerate(values) if text != _plain(text))
-        lost = "has blanks around it, which CSV loses" if text != text.strip() else "reads back from CSV as an integer"
-        raise InvalidTrace(f"write_trace: {name} in row {row} {lost}, got {text!r}; write .npz or .parquet")
 
 
 def _plain(text: str) -> str:
@@ -227,8 +208,8 @@ def _header(where: str, row: Row, reading: Reading) -> list[str]:
     if not any(names):
         raise InvalidTrace(f"{where}, line 1: there must be a header, {','.join(NEEDED)}[,{'][,'.join(OPTIONAL[:2])}]")
     _check_width(f"{where}, line 1", len(names))
-    names = renamed(f"{where}, line 1", names, reading.columns)
-    check_names(f"{where}, line 1", names, NEEDED, OPTIONAL)
+    names = traces.renamed(f"{where}, line 1", names, reading.columns)
+    traces.check_names(f"{where}, line 1", names, NEEDED, OPTIONAL)
     return names
 
 
@@ -284,7 +265,7 @@ def _of_one_kind(parts: dict[str, list[NDArray[Any]]]) -> dict[str, list[NDArray
     return {**parts, **{name: [part.astype(np.str_) for part in parts[name]] for name in answers}}
 
 
-def _fractions(texts: Sequence[str], decimal_comma: bool, missing: bool) -> Floats:
+def _fractions(texts: Sequence[str], decimal_comma: bool, missing: bool) -> traces.Floats:
     if decimal_comma:
         texts = [text.replace(",", ".") for text in texts]
     if missing:  # NaN says so
@@ -296,7 +277,7 @@ def _fractions(texts: Sequence[str], decimal_comma: bool, missing: bool) -> Floa
     return numbers
 
 
-def _labels(texts: Sequence[str]) -> Labels:
+def _labels(texts: Sequence[str]) -> traces.Labels:
     plain = {text: _plain(text) for text in set(texts)}
     if any(map(label_problem, plain.values())):
         raise ValueError("an odd label")
