@@ -77,6 +77,7 @@ def own_models(server: OipServer) -> list[str]:
 # -- traces -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["hi-lcb", "isotonic"])
 def test_a_trace_is_decided_as_the_simulator_decides_it(name: str, capsys: Captured) -> None:
     trace = load_trace("cifar10-vgg16")
@@ -105,6 +106,7 @@ def test_a_trace_with_a_real_remote_is_decided_the_same(capsys: Captured) -> Non
     assert server.inferences == summary["answered_by_remote"] == sum(offloads(answers))
 
 
+@pytest.mark.medium
 def test_recorded_costs_are_learned(capsys: Captured, tmp_path: Path) -> None:
     chance = np.random.default_rng(3)
     trace = Trace(chance.random(600), ["cat"] * 600, chance.choice(["cat", "dog"], 600), cost=chance.random(600))
@@ -147,6 +149,7 @@ def arrays(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.medium
 def test_arrays_images_and_frames_are_answered_alike(
     capsys: Captured, arrays: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,6 +225,7 @@ def test_a_budget_holds(capsys: Captured) -> None:
     assert summary["alarms"] == {"the offload budget is exhausted": 1}
 
 
+@pytest.mark.medium
 def test_a_target_is_held_or_reported(capsys: Captured) -> None:
     held = device(capsys, "cifar100-resnet50", "--limit", "3000", "--target", "0.8")
     missed = device(capsys, "cifar100-resnet50", "--limit", "1200", "--target", "0.8", "--at-most", "0.1")
@@ -239,6 +243,7 @@ def test_prices_are_learned(capsys: Captured) -> None:
     assert summary["offload_cost"] == 0.25 * summary["answered_by_remote"]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("who", ["local", "remote"])
 def test_in_shadow_one_answers_and_the_policy_learns(who: str, capsys: Captured, tmp_path: Path) -> None:
     answers, summary, _ = device(capsys, "--limit", "60", "--shadow", who, "--state", str(tmp_path))
@@ -451,6 +456,7 @@ def test_whoever_stops_reading_ends_it_quietly() -> None:
 # -- fleet ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @needs_mosquitto
 def test_it_joins_a_fleet(capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "edge 7.local")
@@ -537,6 +543,7 @@ def test_it_warns_once_of_reports_that_do_not_arrive(capsys: Captured) -> None:
 # -- budgets, settings of the policy, true labels ---------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_a_price_meets_a_budget_and_a_limit_around_it_holds(capsys: Captured) -> None:
     run_of = ["cifar10-vgg16", "--limit", "5000", "--policy", "hi-lcb", "--offload-cost", "0.05"]
     free = device(capsys, *run_of)[1]
@@ -549,6 +556,7 @@ def test_a_price_meets_a_budget_and_a_limit_around_it_holds(capsys: Captured) ->
     assert "no price that could be moved" in refused(capsys, "--policy", "hedge-hi", "--on-budget", "0.1")
 
 
+@pytest.mark.medium
 def test_settings_of_the_policy_are_its_own(capsys: Captured) -> None:
     run_of = ["cifar10-vgg16", "--limit", "3000", "--policy", "discounted-isotonic", "--offload-cost", "0.5"]
     with_option, with_set, never = (
@@ -562,6 +570,7 @@ def test_settings_of_the_policy_are_its_own(capsys: Captured) -> None:
     assert "NAME=VALUE, got 'audit'" in refused(capsys, "--set", "audit")
 
 
+@pytest.mark.medium
 def test_true_labels_are_learned_if_asked_for(capsys: Captured) -> None:
     run_of = ["cifar100-resnet18-calibrated", "--limit", "4000", "--policy", "isotonic", "--offload-cost", "0.4"]
     blind, told = (device(capsys, *run_of, *more)[1] for more in ([], ["--truth"]))

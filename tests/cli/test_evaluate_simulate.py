@@ -103,6 +103,7 @@ def test_a_figure_that_cannot_be_drawn_is_refused_before_the_work(
         assert f"pip install 'hinge-gate[{extra}]'" in refusal(capsys, "simulate", "--out", f"figure{suffix}")
 
 
+@pytest.mark.medium
 def test_simulate_takes_a_file_for_a_trace(capsys: Captured, tmp_path: Path) -> None:
     for suffix in ("csv", "npz", "parquet"):
         path = tmp_path / f"copy.{suffix}"

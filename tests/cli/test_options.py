@@ -244,6 +244,7 @@ def own(write: Write, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("ownpolicies", None)
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("own")
 def test_a_policy_of_ones_own_goes_wherever_a_name_does(capsys: Captured) -> None:
     short = ["--horizon", "500", "--runs", "2"]
@@ -259,6 +260,7 @@ def test_a_policy_of_ones_own_goes_wherever_a_name_does(capsys: Captured) -> Non
     assert summary(capsys, "--policy", "ownpolicies:Eager", "--limit", "3", "--state", "state")["policy"] == "eager"
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("own")
 def test_a_policy_of_ones_own_that_is_recommended_can_be_run(capsys: Captured) -> None:
     found = answer(capsys, "evaluate", "synthetic-cifar10", "--policies", "ownpolicies:Eager", "--runs", "2")

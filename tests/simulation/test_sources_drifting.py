@@ -42,6 +42,7 @@ def test_shares_are_those_of_the_change(change: Change) -> None:
     assert change.share(positions) == pytest.approx(np.array(expected), abs=1e-12)
 
 
+@pytest.mark.medium
 @every_change
 def test_arrivals_agreement_and_costs_are_mixed_in_that_share(change: Change) -> None:
     samples = whole(Drifting(BEFORE, AFTER, change), HORIZON)

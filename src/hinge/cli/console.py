@@ -91,13 +91,20 @@ def counted(number: int, thing: str) -> str:
 
 def print_json(data: Mapping[str, Any]) -> None:
     """One JSON object, with null for what is not a number."""
-    print(json.dumps(_plain(data), indent=2, allow_nan=False))
+    print(_json(data, indent=2))
 
 
 def print_json_line(data: Mapping[str, Any]) -> None:
     """One JSON object in a line of its own, flushed."""
-    sys.stdout.write(json.dumps(_plain(data), allow_nan=False) + "\n")
+    sys.stdout.write(_json(data) + "\n")
     sys.stdout.flush()
+
+
+def _json(data: Mapping[str, Any], indent: int | None = None) -> str:
+    try:
+        return json.dumps(data, indent=indent, allow_nan=False)
+    except (TypeError, ValueError):  # a mapping that is no dict, or what is not a number: both are rare
+        return json.dumps(_plain(data), indent=indent, allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
