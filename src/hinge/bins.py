@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from hinge._checks import real, whole
+from hinge._checks import real, reals, whole
 from hinge.errors import InvalidState
 
 if TYPE_CHECKING:
@@ -296,9 +296,7 @@ def restore_bins(state: Mapping[str, Any]) -> Bins:
 
 
 def _checked_edges(edges: Iterable[float]) -> tuple[float, ...]:
-    if isinstance(edges, str) or not isinstance(edges, Iterable):
-        raise TypeError(f"QuantileBins: edges must be a sequence of numbers, got {edges!r}")
-    checked = tuple(real("QuantileBins", f"edges[{k}]", edge) for k, edge in enumerate(edges))
+    checked = tuple(reals("QuantileBins", "edges", edges))
     for edge in checked:
         if not 0 < edge <= 1:
             raise ValueError(f"QuantileBins: edges must be > 0 and <= 1, got {edge!r}")
