@@ -210,6 +210,7 @@ def test_folders_by_name_are_told_with_their_numbers(capsys: Captured, tmp_path:
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_samples_are_sent_together(capsys: Captured, arrays: Path) -> None:
     with served() as server:
         settings = ["--policy", "always-remote", "--batch", "30"]
@@ -236,6 +237,7 @@ def test_a_target_is_held_or_reported(capsys: Captured) -> None:
     assert "the agreement target cannot be met: offloads fail, or are refused" in missed[1]["alarms"]
 
 
+@pytest.mark.medium
 def test_prices_are_learned(capsys: Captured) -> None:
     prices = ["--price-per-call", "3", "--wrong-answer", "12"]
     answers, summary, _ = device(capsys, "--limit", "50", "--policy", "hi-lcb", *prices)
@@ -255,6 +257,7 @@ def test_in_shadow_one_answers_and_the_policy_learns(who: str, capsys: Captured,
     assert 0 < json.loads(capsys.readouterr().out)["learned"] <= summary["offloads"]
 
 
+@pytest.mark.medium
 def test_a_device_goes_on_from_its_state(capsys: Captured, tmp_path: Path) -> None:
     settings = ["cifar10-vgg16", "--policy", "hi-lcb", "--state", str(tmp_path)]
     once, summary, _ = device(capsys, *settings, "--limit", "500")
@@ -468,12 +471,14 @@ def test_it_joins_a_fleet(capsys: Captured, tmp_path: Path, monkeypatch: pytest.
     assert summary["fleet"]["messages dropped"] == 0
 
 
+@pytest.mark.medium
 def test_without_a_broker_it_says_so_and_goes_on(capsys: Captured) -> None:
     assert run(["device", "--limit", "200", "--fleet", "mqtt://127.0.0.1:9", "--fleet-name", "cams"]) == 0
     error = capsys.readouterr().err
     assert error.count("--fleet: at the end nothing was shared: the broker at 127.0.0.1:9: no connection: ") == 1
 
 
+@pytest.mark.medium
 def test_a_broker_that_has_not_answered_by_the_end_is_told(capsys: Captured) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         assert run(["device", "--limit", "200", "--fleet", f"mqtt://127.0.0.1:{silent.getsockname()[1]}"]) == 0
@@ -613,6 +618,7 @@ def test_mutual_tls(certificates: Path, capsys: Captured) -> None:
         assert "does it speak http:// instead?" in device(capsys, *secure)[2]
 
 
+@pytest.mark.medium
 def test_certificates_that_cannot_be_used_are_refused(certificates: Path, capsys: Captured) -> None:
     remote = ["--remote", "https://localhost:9"]
     pem, key = str(certificates / "client.pem"), str(certificates / "stranger.key")

@@ -61,6 +61,7 @@ def test_evaluate_takes_recorded_costs_where_they_are_to_be_learned(log: Log, ca
     assert without["policies"][1]["cost_per_sample"] == pytest.approx(0.3)
 
 
+@pytest.mark.medium
 def test_evaluate_learns_the_paper_s_costs_where_none_were_recorded(log: Log, capsys: Captured) -> None:
     path = log("confidence", "local", "remote", rows=ROWS * 500)
     remote = answer(capsys, "evaluate", path, "--offload-cost", "learned", *EXTREMES)["policies"][1]
@@ -138,6 +139,7 @@ def test_evaluate_warns_where_agreement_falls_with_confidence(log: Log, capsys: 
     assert last == "hi-lcb-lite, kl and thompson judge each bin by itself."
 
 
+@pytest.mark.medium
 def test_evaluate_names_every_dip_and_nobody_who_is_not_misled(log: Log, capsys: Captured) -> None:
     more = [*DIP, *[(0.6, "dog", "cat")] * 6, *[(0.6, "cat", "cat")] * 3]
     path = log("confidence", "local", "remote", rows=more * 50)

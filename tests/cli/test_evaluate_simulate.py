@@ -43,6 +43,7 @@ def test_simulate_runs_every_policy(policy: str, capsys: Captured) -> None:
         assert 0 <= figures["offload_fraction"] <= 1
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("policy", ["hi-lcb", "hedge-hi", "thompson"])
 def test_the_same_seed_prints_the_same(policy: str, capsys: Captured) -> None:
     printed = []

@@ -92,6 +92,7 @@ def test_new_names_every_option_with_its_default(section: str, write: Write) -> 
 # -- device and serve -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_the_command_line_goes_before_the_file(write: Write, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     serving = "[serve]\nmodels = ['fashion']\nport = 9\nwatch = true\n"
     path = str(write(f"[device]\nlimit = 7\npolicy = 'always-local'\n{serving}"))

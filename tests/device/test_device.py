@@ -50,6 +50,7 @@ def content(device: Any) -> str:
     return json.dumps({**device.policy.state(), "id": ""}, sort_keys=True)
 
 
+@pytest.mark.medium
 @each_kind
 def test_answers_and_learns_as_the_policy_alone_would(kind: Any) -> None:
     alone = policy()
@@ -401,6 +402,7 @@ def expected(sample: int) -> float | None:
     return None if sample % 7 == 0 else Forecasting().forecast(sample)
 
 
+@pytest.mark.medium
 @each_kind
 def test_a_forecast_is_asked_before_each_decision(kind: Any) -> None:
     alone = Sentinel(16)

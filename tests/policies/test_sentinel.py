@@ -256,6 +256,7 @@ def test_a_budget_that_refuses_an_audit_leaves_it_due() -> None:
 # -- a cost known beforehand ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("told", [1.0, 0.5], ids=["always told", "told at times"])
 @pytest.mark.parametrize("bins", [1, 4, 16])
 def test_decides_by_the_cost_of_the_sample_as_its_rules_say(bins: int, told: float) -> None:

@@ -103,6 +103,7 @@ def test_an_object_that_states_its_needs_learns_from_accepted_samples_too() -> N
     assert len(Curious.seen) == 500
 
 
+@pytest.mark.medium
 def test_evaluate_runs_plain_objects() -> None:
     policy = Thompson(16, offload_cost=0.5, seed=3)
     results = hinge.evaluate("synthetic-cifar10", {"mine": Wrapped(policy), "remote": AlwaysRemote(16)}, 0.5, runs=1)

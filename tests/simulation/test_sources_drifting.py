@@ -59,6 +59,7 @@ def test_arrivals_agreement_and_costs_are_mixed_in_that_share(change: Change) ->
         assert mean_follows(samples.costs[window], 0.5 - 0.3 * float(share.mean()))
 
 
+@pytest.mark.medium
 @every_change
 def test_gaps_are_those_of_the_moment(change: Change) -> None:
     samples = whole(Drifting(BEFORE, AFTER, change), 50_000)
