@@ -409,7 +409,7 @@ class ChatApp(GatedApp):
     )
 
     def __init__(self, gateway: ChatGateway, device: AsyncDevice, metrics: Metrics, listener: Listener) -> None:
-        super().__init__(gateway, {}, device, metrics=metrics, listener=listener)
+        super().__init__(gateway, {}, device, metrics, listener)
         self._gateway, self._servers = gateway, gateway.servers
         self._refused = 0  # requests in a row that the local server refused, and the remote answered
 

@@ -211,7 +211,7 @@ class InferenceApp(GatedApp):
         metrics: Metrics,
         listener: Listener,
     ) -> None:
-        super().__init__(gateway, {service.name: service}, device, metrics=metrics, listener=listener)
+        super().__init__(gateway, {service.name: service}, device, metrics, listener)
         self._gateway, self._remote = gateway, remote
 
     async def close(self) -> None:

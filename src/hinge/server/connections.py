@@ -222,7 +222,6 @@ class Body:
             self._admission.arriving.pop(self, None)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-
     def _piece(self, message: Message) -> bytes:
         if message["type"] != "http.request":
             raise disconnected()

@@ -234,16 +234,7 @@ class Server(BaseServer):
         }
         if self._thin is not None:
             self._thin.start(self.log)
-        return App(
-            services,
-            self.token,
-            self.insecure,
-            limits=self.limits,
-            metrics=metrics,
-            log=self.log,
-            listener=listener,
-            thin=self._thin,
-        )
+        return App(self, services, metrics, listener, self._thin)
 
     async def watch(self, app: App, metrics: Metrics) -> None:
         """Replace models whose files change, if that is wanted."""
