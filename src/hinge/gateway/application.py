@@ -81,8 +81,6 @@ class GatedApp(App):
                 await self.device.close()
 
     async def keep_page(self) -> None:
-        """Keep the page up to date, until cancelled."""
-
         def made() -> Any:
             return read_report(NAME, msgspec.json.encode(self._reporter.report()))
 
@@ -111,7 +109,6 @@ class GatedApp(App):
             report(attempt, time.monotonic())
 
     def left_alone(self) -> BreakerOpen:
-        """Why the local model is not asked now."""
         failure: BreakerOpen = BreakerOpen(self.local_breaker.situation(time.monotonic()), self._local_failure)
         return failure
 

@@ -215,7 +215,6 @@ class InferenceApp(GatedApp):
         self._gateway, self._remote = gateway, remote
 
     async def close(self) -> None:
-        """Close the device, then the connections to the local server, if there are any."""
         await super().close()
         for service in self.services.values():
             if isinstance(service, _Forwarded):

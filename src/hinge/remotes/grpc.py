@@ -137,7 +137,6 @@ class _Channel:
         self._forked = self._forked or self._channel is not None or self._async_channel is not None
 
     def send(self, request: _Request, deadline: Deadline) -> _Response:
-        """Send the message and return the response; raises `RemoteLate` at the deadline."""
         self._check_process()
         with self._lock:
             channel = self._channel = self._channel or self._opened(grpc)
@@ -147,7 +146,6 @@ class _Channel:
             return _complaint(error)
 
     async def send_async(self, request: _Request, deadline: Deadline) -> _Response:
-        """The same for an event loop."""
         self._check_process()
         loop = asyncio.get_running_loop()
         if self._async_channel is None or self._loop is not loop:  # a channel ends with the event loop that it is of
@@ -159,14 +157,12 @@ class _Channel:
             return _complaint(error)
 
     def close(self) -> None:
-        """Close the connection of threads."""
         with self._lock:
             channel, self._channel = self._channel, None
         if channel is not None and not self._forked:
             channel.close()
 
     async def close_async(self) -> None:
-        """Close the connection of the event loop."""
         channel, self._async_channel = self._async_channel, None
         if channel is not None and not self._forked:
             await channel.close()

@@ -115,7 +115,6 @@ class Exchange:
 
     @property
     def content_type(self) -> bytes:
-        """The type of the body, without parameters."""
         return self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
 
     @property
@@ -185,7 +184,6 @@ class App:
         self._reports.end_pages()
 
     def abandon(self) -> None:
-        """Refuse the inferences that are still in flight."""
         for service in self.services.values():
             service.batcher.abandon()
 
@@ -226,7 +224,6 @@ class App:
         await exchange.answer(refusal.status, headers, self.error_body(refusal))
 
     def error_body(self, refusal: Refusal) -> bytes:
-        """A refusal in the form of the protocol."""
         return refusal.body
 
     def _refusal(self, exchange: Exchange, error: Exception) -> Refusal:
