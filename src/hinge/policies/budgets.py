@@ -356,10 +356,6 @@ def priced(inner: Functions, inner_rebuilds: Callable[..., None]) -> tuple[Funct
     return Functions(offloads_priced, note_priced, learn_priced, accept_priced), set_price
 
 
-def rebuild_nothing(table: Any) -> None:
-    """Nothing is derived from the evidence."""
-
-
 class OnBudget(Budgeted):
     """A price that meets a budget in the long run; see `on_budget`.
 
@@ -402,7 +398,7 @@ class OnBudget(Budgeted):
             rate=self.rate,
             review=self.review,
         )
-        functions, self._set_price = priced(inner.functions, inner._rebuilds or rebuild_nothing)
+        functions, self._set_price = priced(inner.functions, inner._rebuilds)
         self.start(table, **functions._asdict())
 
     @property

@@ -262,7 +262,7 @@ def watch(table: AgeingTable, bin: int, agreed: float, cost: float, now: int) ->
         cheaper = mean > EDGE and doubts(table, CHEAPER, cost, mean, 0.75 * mean)
         dearer = mean < 1.0 - EDGE and doubts(table, DEARER, cost, mean, 0.75 * mean + 0.25)
         if cheaper or dearer:
-            forget_costs(table, now)
+            forget(table, COST, now)
             return
         price += mean
     q = break_even(table, bin, price)
@@ -274,7 +274,7 @@ def watch(table: AgeingTable, bin: int, agreed: float, cost: float, now: int) ->
         seen, agreements = table.weight[bin], table.total[bin]
     believed = (agreements + 1.0) / (seen + 2.0)
     if doubts(table, FELL if believed > q else ROSE, agreed, believed, q):
-        forget_agreement(table, now)
+        forget(table, AGREEMENT, now)
 
 
 def doubts(table: AgeingTable, alarm: int, seen: float, believed: float, other: float) -> bool:
@@ -286,24 +286,20 @@ def doubts(table: AgeingTable, alarm: int, seen: float, believed: float, other: 
     return bool(table.alarm[alarm] > math.log(SURE * table.memory))
 
 
-def forget_agreement(table: AgeingTable, now: int) -> None:
-    """Drop all evidence of agreement."""
-    clear(table.offloads)
-    clear(table.agreements)
-    clear(table.pane_offloads)
-    clear(table.pane_agreements)
-    table.alarm[FELL] = table.alarm[ROSE] = 0.0
-    table.forgotten[AGREEMENT] = now
-    table.alarms[AGREEMENT] += 1
-
-
-def forget_costs(table: AgeingTable, now: int) -> None:
-    """Drop what offloads have cost."""
-    clear(table.costs)
-    clear(table.pane_costs)
-    table.alarm[CHEAPER] = table.alarm[DEARER] = 0.0
-    table.forgotten[COST] = now
-    table.alarms[COST] += 1
+def forget(table: AgeingTable, what: int, now: int) -> None:
+    """Drop all evidence of AGREEMENT, or of COST."""
+    if what == AGREEMENT:
+        clear(table.offloads)
+        clear(table.agreements)
+        clear(table.pane_offloads)
+        clear(table.pane_agreements)
+        table.alarm[FELL] = table.alarm[ROSE] = 0.0
+    else:
+        clear(table.costs)
+        clear(table.pane_costs)
+        table.alarm[CHEAPER] = table.alarm[DEARER] = 0.0
+    table.forgotten[what] = now
+    table.alarms[what] += 1
 
 
 def clear(column: Reals) -> None:

@@ -13,11 +13,9 @@ with chance ε; offload iff the expert does or E. Every expert then suffers the 
 
 which is unbiased: accepting costs e, and the coin reveals e with chance ε. From the regret bound
 ε T + A/η + η T / (2ε):   η = (2A² / T²)^(1/3),   ε = min(1, √(η/2)), for a value of A that is not known to us. That is
-one reading. In the other, which is the default, every offload teaches: 1{offloaded} · e / P(offload) takes the place of
-1{E} · e / ε, at rates in those powers of T that were fitted to the costs which Tables I and II of the paper imply
-(`benchmarks/hedge_presets.py`): the first reading, at any A we know of, costs four times as much there as they do. The
-horizon T must be known in advance. The offload cost Γ is needed in every slot: either it is known, or the policy must
-be told (`needs`).
+one reading (docs/results.md). In the other, which is the default, every offload teaches: 1{offloaded} · e / P(offload)
+takes the place of 1{E} · e / ε, at fitted rates (`benchmarks/hedge_presets.py`). The horizon T must be known.
+The offload cost Γ is needed in every slot: either it is known, or the policy must be told (`needs`).
 
 **HIL-F and HIL-N** (arXiv 2304.00891; bounds √(T ln(1/λ)/2) and O(T^(2/3) ln(1/λ)^(1/3)); λ is the smallest gap between
 two confidences, here 1/bins). Thresholds θ are uniform on [0, 1]; those between two neighbouring confidences behave

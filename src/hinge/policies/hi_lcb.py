@@ -32,10 +32,10 @@ class LicenceTable(NamedTuple):
     agreements: Reals  # n_i · f_i
     costs: Reals  # COUNT (m), SUM and SQUARES of the costs (learned cost)
     expiry: Wholes
-    own: Wholes  # the expiry that bin i's own evidence gives (known cost)
+    own: Wholes  # the expiry that bin i's own evidence gives (HI-LCB, known cost)
     best: Wholes  # the latest of own[0..i] (HI-LCB, known cost)
     filled: Wholes  # bins whose expiry was found since the last offload; their number is filled[bins] (learned cost)
-    strength: Reals  # √(α · evidence), of HI-LCB the strongest evidence of bins 0..i (learned cost)
+    strength: Reals  # √(α · the strongest evidence of bins 0..i) (HI-LCB, learned cost)
     found: Wholes  # up to which bin strength was found since the last offload (HI-LCB, learned cost)
     price: Reals  # what an offload costs where that is known; else what it costs beyond what is learned
     alpha: float
@@ -58,11 +58,12 @@ def own_expiry(table: LicenceTable, bin: int) -> int:
 def learn_known(table: LicenceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
     """Renew or withdraw the licence of the offloaded bin, and of the bins above that hold theirs from it."""
     count(table, bin, agreed)
-    table.own[bin] = own_expiry(table, bin)
+    own = own_expiry(table, bin)
     if table.monotone:
+        table.own[bin] = own
         spread(table, bin, now)
     else:
-        table.expiry[bin] = table.own[bin]
+        table.expiry[bin] = own
 
 
 def spread(table: LicenceTable, bin: int, now: int) -> None:
@@ -100,18 +101,25 @@ def offloads_learned(table: LicenceTable, bin: int, time: int) -> bool:
         return False
     if table.expiry[bin] > 0 or table.costs[COUNT] == 0.0 or (table.offload_unseen and table.offloads[bin] == 0):
         return True
-    find_strength(table, bin)
-    fill(table, bin, expiry_from(table.strength[bin] * table.strength[bin] / table.alpha))
+    strength = best_strength(table, bin) if table.monotone else own_strength(table, bin)
+    fill(table, bin, expiry_from(strength * strength / table.alpha))
     return time >= table.expiry[bin]
 
 
-def find_strength(table: LicenceTable, bin: int) -> None:
-    """(f + c - 1)⁺ / (1/√n + 1/√m) of a bin; for HI-LCB the running maximum of it, continued from where it ends."""
+def own_strength(table: LicenceTable, bin: int) -> float:
+    """(f + c - 1)⁺ / (1/√n + 1/√m) of a bin that has been offloaded: √(α · evidence)."""
+    offloads, total = table.offloads[bin], table.costs[COUNT]
+    surplus = table.costs[SUM] / total + table.price[0] - (1.0 - table.agreements[bin] / offloads)
+    return surplus / (1.0 / math.sqrt(offloads) + 1.0 / math.sqrt(total)) if surplus > 0.0 else 0.0
+
+
+def best_strength(table: LicenceTable, bin: int) -> float:
+    """The running maximum of the same up to this bin, continued from where it ends; an offload drops what was found."""
     offloads, agreements, strength = table.offloads, table.agreements, table.strength
     total = table.costs[COUNT]
     cost, width = table.costs[SUM] / total + table.price[0], 1.0 / math.sqrt(total)
-    start = table.found[0] if table.monotone else bin
-    running = strength[start - 1] if table.monotone and start > 0 else 0.0
+    start = table.found[0] if table.filled[len(offloads)] > 0 else 0
+    running = strength[start - 1] if start > 0 else 0.0
     for i in range(start, bin + 1):
         if offloads[i] > 0:
             surplus = cost - (1.0 - agreements[i] / offloads[i])
@@ -119,18 +127,7 @@ def find_strength(table: LicenceTable, bin: int) -> None:
                 running = max(running, surplus / (1.0 / math.sqrt(offloads[i]) + width))
         strength[i] = running
     table.found[0] = max(start, bin + 1)
-
-
-def learn_with_cost(table: LicenceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Count the offload; the expiries found before it are recomputed when needed."""
-    learn_and_drop(table, bin, agreed, cost, time, now)
-    table.found[0] = 0
-
-
-def rebuild_with_cost(table: LicenceTable) -> None:
-    """Forget what was found."""
-    drop_all(table)
-    table.found[0] = 0
+    return strength[bin]
 
 
 class HILCBBase(ExpiryPolicy):
@@ -146,7 +143,7 @@ class HILCBBase(ExpiryPolicy):
         self.offload_unseen = truth(type(self).__name__, "offload_unseen", offload_unseen)
         table = self.blank(LicenceTable, found=whole_column(1), monotone=self.assumes_monotone)
         if self.offload_cost is None:
-            self.start(table, offloads_learned, learn_with_cost, rebuild_with_cost, price=table.price)
+            self.start(table, offloads_learned, learn_and_drop, drop_all, price=table.price)
         else:
             self.start(table, has_expired, learn_known, rebuild_known, price=table.price)
 

@@ -8,13 +8,9 @@ mean exceeds q:
     E_i = Σ_B (n_B + 2) kl⁺((a_B + 1) / (n_B + 2), q)         N_i = Σ_B n_B where that is not 0
     accept bin i at time t   ⇔   E_i > ½ + 2α (L - log(1 + L)),   L = log(1 + t / N_i)
 
-kl⁺(p, q) is the divergence of two coins where p > q, and else 0. E is the log-likelihood ratio under monotonicity, with
-one agreement and one disagreement added to each block, as a uniform prior has it. The t/N in the logarithm, in place of
-t, is what KL-UCB+ does for bandits: evidence from many samples need not be doubted as often. The doubt lags behind L,
-more than Lai's boundary for optimal stopping does (Annals of Statistics 1987): a wrong licence ends when it expires,
-soon if it rests on little evidence. `docs/isotonic.md` has the argument why wrong licences stay cheap, and what was
-tried and lost. A learned cost enters through an empirical-Bernstein lower bound, c - √(2vL/m) - L/m with the variance v
-of m costs and L = 2α log t.
+kl⁺(p, q) is the divergence of two coins where p > q, and else 0. `docs/isotonic.md` says where each part comes from,
+why wrong licences stay cheap, and what was tried and lost. A learned cost enters through an empirical-Bernstein lower
+bound, c - √(2vL/m) - L/m with the variance v of m costs and L = 2α log t.
 
 Costs per class: what a wrong answer costs may depend on the class that the local model answers (`stakes`). Then every
 class has bins of its own, agreement rises within each class, and what is judged is 1 - price / stake of an answer

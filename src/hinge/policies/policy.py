@@ -155,6 +155,10 @@ def note_nothing(table: Any, bin: int, time: int) -> None:
     """An offload changes nothing until its feedback arrives."""
 
 
+def derive_nothing(table: Any) -> None:
+    """Nothing is derived from the evidence."""
+
+
 NOT_TOLD = -1.0  # in place of a cost
 
 
@@ -243,7 +247,7 @@ class Policy(ABC):
         table: Any,
         offloads: Callable[..., bool],
         learns: Callable[..., None],
-        rebuilds: Callable[..., None] | None = None,
+        rebuilds: Callable[..., None] = derive_nothing,
         notes: Callable[..., None] = note_nothing,
         price: Reals | None = None,
         accepts: Callable[..., None] = note_nothing,
@@ -694,8 +698,7 @@ class Policy(ABC):
 
     def _rebuild(self) -> None:
         """Derive the rest of the table from the evidence."""
-        if self._rebuilds:
-            self._rebuilds(self.table)
+        self._rebuilds(self.table)
 
     def _fill(self, state: Mapping[str, Any]) -> None:
         id = state.get("id")
