@@ -10,6 +10,7 @@ from hinge import __version__
 from hinge._checks import whole
 from hinge.bins import Bins, EdgeBins, UniformBins
 from hinge.embedded.twin import CLOCK_END, LATEST, LONGEST, MOST_BINS, SentinelTwin, Twin
+from hinge.errors import InvalidType
 from hinge.gate import Gate
 from hinge.policies import ExpiryPolicy, Policy, Sentinel
 
@@ -92,7 +93,7 @@ def export_thin(bins: int | Bins, folder: Path) -> list[Path]:
 def _bins(bins: Bins) -> dict[str, str]:
     """How confidences are sorted: the number of bins and, unless they are uniform, the last 1/256 below each edge."""
     if not isinstance(bins, UniformBins | EdgeBins):
-        raise TypeError(f"microcontroller: bins must be UniformBins or EdgeBins, got {bins!r:.200}")
+        raise InvalidType("microcontroller", "bins", f"must be UniformBins or EdgeBins, got {bins!r:.200}")
     settings = {"BINS": f"{whole('microcontroller', 'bins', bins.bins, 1, MOST_BINS)}"}
     if isinstance(bins, EdgeBins) and bins.edges:
         settings["EDGES"] = f"{{{', '.join(str(ceil(256 * edge) - 1) for edge in bins.edges)}}}"
