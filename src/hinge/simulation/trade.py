@@ -404,9 +404,9 @@ class Recommendation:
     def __str__(self) -> str:
         chosen = f"at an offload cost of {self.offload_cost:g}{_WHY[self.price]}"
         key, said, costs = "agreement", "agree with the remote", ""
-        half = "Chosen and fitted on a random half of the log, they are measured on the other:"
+        half = "Chosen and fitted on a random half of the log, then fitted again on all of it; on the other half"
         if self.target is not None:
-            chosen, half = f"to hold an agreement of {self.target:g}", "On a random half of the log,"
+            chosen, half = f"to hold an agreement of {self.target:g}", "On a random half of the log"
         else:
             trade = Trade(self.policy, (self.measured,), (self.local,), (self.remote,), ())
             costs = f", at a cost of {self.measured.cost_per_sample:.4f}, {trade.compared(self.offload_cost)}"
@@ -416,7 +416,7 @@ class Recommendation:
         rules, fitted = (self.measured, self.remote, self.local), "fitted " * isinstance(self.binning, EdgeBins)
         found, remote, local = (f"{100 * getattr(each, key):.1f} %" for each in rules)
         return (
-            f"Recommended: {self.policy}, {self.bins} {fitted}bins, {chosen}. {half} in {self.samples} samples, "
+            f"Recommended: {self.policy}, {self.bins} {fitted}bins, {chosen}. {half}, {self.samples} samples, "
             f"{found} of the answers {said} for "
             f"{100 * self.measured.offload_fraction:.0f} % of the remote's calls (remote alone {remote}, local alone "
             f"{local}){costs}."
@@ -452,8 +452,8 @@ def recommend(
     the policies that have it.
 
     >>> print(recommend("fashion", offload_cost=0.1))
-    Recommended: sentinel, 16 bins, at an offload cost of 0.1. Policy and bins are chosen on a random half of the log;
-    on the other, 5000 samples, 95.2 % of the answers are right for 25 % of the remote's calls (remote alone 95.3 %, ...
+    Recommended: sentinel, 44 fitted bins, at an offload cost of 0.1. Chosen and fitted on a random half of the log, then
+    fitted again on all of it; on the other half, 5000 samples, 95.3 % of the answers are right for 26 % of the ...
     """
     recorded = as_trace(trace)
     given = [each.strip() for each in policies.split(",")] if isinstance(policies, str) else policies
