@@ -19,7 +19,7 @@ __version__ = "0.2.0"
 TYPE_CHECKING = False  # type checkers take it for true; importing typing would double the time of `import hinge`
 
 _NAMES = {
-    "hinge.bins": ("Bins", "ClassBins", "EdgeBins", "QuantileBins", "UniformBins"),
+    "hinge.bins": ("Bins", "ClassBins", "QuantileBins", "UniformBins"),
     "hinge.confidence": ("entropy", "margin", "max_softmax"),
     "hinge.costs": ("CostMatrix", "FixedCost", "MeasuredCost"),
     "hinge.device.answer": ("Answer",),
@@ -80,7 +80,6 @@ if TYPE_CHECKING:
     from hinge import traces as traces
     from hinge.bins import Bins as Bins
     from hinge.bins import ClassBins as ClassBins
-    from hinge.bins import EdgeBins as EdgeBins
     from hinge.bins import QuantileBins as QuantileBins
     from hinge.bins import UniformBins as UniformBins
     from hinge.confidence import entropy as entropy

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import EdgeBins, Gate, Trace, build, fashion, load_trace, read_trace, write_trace
+from hinge import Gate, Trace, build, fashion, load_trace, read_trace, write_trace
+from hinge.bins import EdgeBins
 from hinge.cli.app import run
 from hinge.simulation.trade import fitted_bins
 from tests.support.commands import Captured, answer, refusal, shown, write_log
@@ -16,7 +17,7 @@ from tests.support.commands import Captured, answer, refusal, shown, write_log
 pytestmark = pytest.mark.slow
 
 QUICK = ["--policies", "sentinel,always-local", "--runs", "2"]
-EDGES = "EdgeBins([0.3, 0.5, 0.7])"
+EDGES = "[0.3, 0.5, 0.7]"
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def test_of_another_task_the_recommendation_is_for_a_program(
     confidence = np.repeat([0.1, 0.3, 0.7], 150)
     write_trace(Trace(confidence, agreed=confidence**2), tmp_path / "boxes.npz")
     printed = shown(capsys, "evaluate", str(tmp_path / "boxes.npz"), *options, "--offload-cost", "0.2", "--bins", "2")
-    assert eval(policy, {"build": build, "Gate": Gate, "EdgeBins": EdgeBins})  # it is there to be copied
+    assert eval(policy, {"build": build, "Gate": Gate})  # it is there to be copied
     assert f"To run it, in Python: Device(local, remote, {policy}, task=…)." in printed
 
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from hinge import HILCB, Bins, EdgeBins, Sentinel, Trace, UniformBins, load_trace
+from hinge import HILCB, Bins, Sentinel, Trace, UniformBins, load_trace
+from hinge.bins import EdgeBins
 from hinge.policies import Policy
 from hinge.simulation.evaluate import halves
 from hinge.simulation.trade import FEWEST, fitted_bins, recommend, trade

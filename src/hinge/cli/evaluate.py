@@ -308,7 +308,7 @@ def print_recommendation(advice: Recommendation, trace: Trace | Log, write: Path
         named = ", ".join(f"{name}={value!r}" for name, value in told.items() if name != "policy")
         policy = f"build({advice.policy!r}, {named})"
         fitted = isinstance(advice.binning, EdgeBins)
-        gate = f"Gate({policy}, bins=EdgeBins({advice.settings['bins']}))" if fitted else policy
+        gate = f"Gate({policy}, bins={advice.settings['bins']})" if fitted else policy
         console.say(f"To run it, in Python: Device(local, remote, {gate}, task=…).")
     elif write is None:
         console.say(f"To run it: hinge device {options} {samples}; --write hinge.toml writes these settings.")

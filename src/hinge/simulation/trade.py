@@ -452,8 +452,8 @@ def recommend(
     the policies that have it.
 
     >>> print(recommend("fashion", offload_cost=0.1))
-    Recommended: sentinel, 44 fitted bins, at an offload cost of 0.1. Chosen and fitted on a random half of the log, then
-    fitted again on all of it; on the other half, 5000 samples, 95.3 % of the answers are right for 26 % of the ...
+    Recommended: sentinel, 44 fitted bins, at an offload cost of 0.1. Chosen and fitted on a random half of the log,
+    then fitted again on all of it; on the other half, 5000 samples, 95.3 % of the answers are right for 26 % of the ...
     """
     recorded = as_trace(trace)
     given = [each.strip() for each in policies.split(",")] if isinstance(policies, str) else policies
