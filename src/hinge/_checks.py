@@ -41,6 +41,18 @@ def real(owner: str, name: str, value: object, low: float = -math.inf, high: flo
     return number
 
 
+def reals(owner: str, name: str, values: object, low: float = -math.inf, high: float = math.inf) -> list[float]:
+    """Finite numbers from `low` to `high`, in a list.
+
+    >>> reals("Problem", "agreement", [0.5, 1.2], 0, 1)
+    Traceback (most recent call last):
+    hinge.errors.InvalidValue: Problem: agreement[1] must be from 0 to 1, got 1.2
+    """
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidType(owner, name, f"must be a sequence of numbers, got {values!r}")
+    return [real(owner, f"{name}[{k}]", value, low, high) for k, value in enumerate(values)]
+
+
 def share(owner: str, name: str, value: object) -> float:
     """A number from 0 to 1; quick for floats, as it is asked for every offload."""
     return value if type(value) is float and 0.0 <= value <= 1.0 else real(owner, name, value, 0, 1)

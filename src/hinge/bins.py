@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hinge._checks import real, whole
+from hinge._checks import real, reals, whole
 from hinge.errors import InvalidState
 
 if TYPE_CHECKING:
@@ -307,9 +307,7 @@ def restore_bins(state: Mapping[str, Any]) -> Bins:
 
 
 def _checked_edges(owner: str, edges: Iterable[float]) -> tuple[float, ...]:
-    if isinstance(edges, str) or not isinstance(edges, Iterable):
-        raise TypeError(f"{owner}: edges must be a sequence of numbers, got {edges!r}")
-    checked = tuple(real(owner, f"edges[{k}]", edge) for k, edge in enumerate(edges))
+    checked = tuple(reals(owner, "edges", edges))
     for edge in checked:
         if not 0 < edge <= 1:
             raise ValueError(f"{owner}: edges must be > 0 and <= 1, got {edge!r}")

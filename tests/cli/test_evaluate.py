@@ -170,7 +170,7 @@ def test_one_sample_is_no_samples(capsys: Captured, tmp_path: Path) -> None:
     path, only = str(tmp_path / "log.csv"), ["--policies", "always-local"]
     assert "log.csv: 1 sample, in order" in "".join(shown(capsys, "evaluate", path, *only).splitlines())
     once = shown(capsys, "simulate", "--trace", "fashion", "--horizon", "5", "--runs", "1")
-    assert "fashion, horizon 5, 1 run " in once
+    assert "fashion, horizon 5, 1 run\n" in once
 
 
 def test_labels_agree_with_and_without_a_decimal_point(capsys: Captured, tmp_path: Path) -> None:

@@ -82,7 +82,8 @@ Fields = list[tuple[str, Any]]
 def _fixed_fields(twin: Any) -> tuple[Fields, Fields]:
     """What HI-LCB and HI-LCB-lite keep beside the time, and for each bin."""
     words: Fields = [("offloads", ctypes.c_uint16), ("agreements", ctypes.c_uint16)]
-    own: Fields = [("own", ctypes.c_uint32)] if len(twin.table.own) else []
+    has_own = twin.table.monotone and twin.offload_cost is not None
+    own: Fields = [("own", ctypes.c_uint32)] if has_own else []
     sums: Fields = [("costs", ctypes.c_uint32), ("offloads", ctypes.c_uint16)] if twin.offload_cost is None else []
     return sums, [("expiry", ctypes.c_uint32), *words, *own]
 

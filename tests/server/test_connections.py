@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 import threading
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from hinge.oip.messages import Message, parse_request
 from hinge.server import Server
-from tests.server.clients import ask, connect, images, infer, read_reply, wait_for
+from tests.server.clients import ask, connect, images, infer, read_reply, send_raw, wait_for
 
 ROWS = 20_000  # many seconds of work
 SOON_S = 5.0
@@ -25,10 +26,18 @@ def url() -> Iterator[str]:
         yield server.url
 
 
-def send(connection: socket.socket, message: Message, path: str = "/v2/models/fashion/infer") -> None:
-    lines = "".join(f"{name}: {value}\r\n" for name, value in message.headers.items())
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(message.body)}\r\n{lines}\r\n"
-    connection.sendall(head.encode() + message.body)
+POST = b"POST /v2/models/fashion/infer HTTP/1.1\r\n"
+CHUNKED = POST + b"Host: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n"
+
+
+def request(message: Message) -> bytes:
+    headers = {"Host": "localhost", "Content-Length": str(len(message.body)), **message.headers}
+    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+    return POST + f"{''.join(lines)}\r\n".encode() + message.body
+
+
+def send(connection: socket.socket, message: Message) -> None:
+    connection.sendall(request(message))
 
 
 def many() -> Message:
@@ -76,6 +85,47 @@ def test_a_client_that_asks_again_on_the_same_connection_is_answered_in_order(ur
         for id in ("first", "second", "third"):
             send(connection, images(np.zeros((100, 28, 28), np.uint8), id=id))
         assert [read_reply(connection).json["id"] for _ in range(3)] == ["first", "second", "third"]
+
+
+def test_pipelined_requests_are_answered_in_order_whatever_is_in_them(url: str) -> None:
+    blank = np.frombuffer(b"\r\n\r\n" * 196, np.uint8).reshape(1, 28, 28)  # as a request's headers end
+    ids = [f"n{number:02}" for number in range(12)]
+    requests = [request(images(blank, binary=True, id=id)) for id in ids]
+    with connect(url) as connection:
+        connection.sendall(b"".join(requests))
+        received = b""
+        while received.count(b'"id"') < len(ids):
+            more = connection.recv(65536)
+            assert more, received
+            received += more
+    assert re.findall(r'"id":"(n[0-9]+)"', received.decode("latin-1")) == ids
+
+
+def test_trailers_without_end_are_refused(url: str) -> None:
+    with connect(url) as connection:
+        connection.sendall(CHUNKED)
+        wait_for(url, "hinge_in_flight_requests 1.0")
+        connection.sendall(b"0\r\n" + b"X: y\r\n" * 20_000)
+        reply = read_reply(connection)
+    assert (reply.status, reply.json) == (400, {"error": "the body comes in chunks that are too small"})
+
+
+def test_a_chunk_that_cannot_be_parsed_is_refused(url: str) -> None:
+    reply = send_raw(url, CHUNKED, b"no size\r\n")
+    assert (reply.status, reply.json) == (400, {"error": "the request is not HTTP"})
+
+
+@pytest.mark.parametrize(
+    ("headers", "problem"),
+    [
+        (b"", "there is no Host header"),
+        (b"Host: localhost\r\nHost: localhost\r\n", "a header is there twice"),
+        (b"Host: localhost\r\nTransfer-Encoding: gzip, chunked\r\n", "the only transfer coding taken is chunked"),
+    ],
+)
+def test_headers_that_others_may_read_in_another_way_are_refused(url: str, headers: bytes, problem: str) -> None:
+    reply = send_raw(url, POST + headers + b"\r\n")
+    assert (reply.status, reply.json) == (400, {"error": problem})
 
 
 def test_a_large_body_is_followed_by_another_request(url: str) -> None:

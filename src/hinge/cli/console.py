@@ -8,7 +8,6 @@ import errno
 import json
 import math
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,22 +28,12 @@ from hinge.errors import InvalidValue, printable
 from hinge.policies import policy_class, policy_names
 from hinge.simulation import Results, interval
 from hinge.simulation.kernel import numba_installed
+from hinge.simulation.results import table as figures_table
 from hinge.simulation.trade import Trade
 
 INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
 EVERY_S: float | None = 10.0  # between two lines of progress, where there is no terminal for a bar
 _LONGEST = 1000  # characters of a line
-
-COLUMNS: tuple[tuple[str, str, str, str | None], ...] = (  # heading, key in JSON, format, key of what follows ±
-    ("offloaded", "offload_fraction", "{:.3f}", None),
-    ("agrees", "accuracy", "{:.2%}", None),
-    ("cost", "cost_per_sample", "{:.4f}", None),
-    ("from", "cost_low", "{:.4f}", None),
-    ("to", "cost_high", "{:.4f}", None),
-    ("regret", "regret", "{:.1f}", "regret_ci95"),
-    ("true acc.", "true_accuracy", "{:.2%}", None),
-    ("shuffled cost", "shuffled_cost_per_sample", "{:.4f}", "shuffled_spread"),
-)
 
 
 class _Console(Console):
@@ -89,15 +78,18 @@ def counted(number: int, thing: str) -> str:
 # -- JSON and CSV -----------------------------------------------------------------------------------------------------
 
 
-def print_json(data: Mapping[str, Any]) -> None:
-    """One JSON object, with null for what is not a number."""
-    print(json.dumps(_plain(data), indent=2, allow_nan=False))
+def print_json(data: Mapping[str, Any], line: bool = False) -> None:
+    """One JSON object, with null for what is not a number; many of them have a line each, flushed."""
+    print(json.dumps(_plain(data), indent=None if line else 2, allow_nan=False), flush=line)
 
 
-def print_json_line(data: Mapping[str, Any]) -> None:
-    """One JSON object in a line of its own, flushed."""
-    sys.stdout.write(json.dumps(_plain(data), allow_nan=False) + "\n")
-    sys.stdout.flush()
+def print_either(as_json: bool, figures: Mapping[str, Any], *lines: str) -> None:
+    """What was done: for a program, or for people."""
+    if as_json:
+        print_json(figures)
+    else:
+        for line in lines:
+            say(line)
 
 
 def _plain(value: Any) -> Any:
@@ -116,7 +108,7 @@ def check_out(path: Path | None) -> None:
         raise InvalidValue("hinge", "out", f"must end in .csv, {', '.join(PICTURES)}, got {path.name!r}")
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    path.parent.stat()  # which raises the error of a folder that is not there
+    path.parent.stat()  # raises the error of a folder that is not there
     if path.suffix.lower() != ".csv":
         check_picture(path)
 
@@ -139,23 +131,18 @@ def write_curves(path: Path, results: Results, title: str, more: Sequence[Panel]
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def table(*headings: str, right: bool = False, title: str | None = None, show_header: bool = True) -> Table:
+def table(*headings: str, right: bool = False, **look: Any) -> Table:
     """An empty table: the first column to the left and never wrapped, the others to the right if asked for."""
-    made = Table(
-        title=None if title is None else printable(title),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        show_header=show_header,
-    )
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), **look)
     for position, heading in enumerate(headings):
         made.add_column(heading, justify="right" if right and position else "left", no_wrap=right or not position)
     return made
 
 
-def print_table(filled: Table) -> None:
+def print_table(filled: Table, title: str | None = None) -> None:
     """A table in full: no figure is cut, even where the terminal is narrower or the output goes to a file."""
+    if title is not None:
+        say(title, style="italic")
     wide = _Console(file=out.file, width=1000)
     wide.width = max(out.width, Measurement.get(wide, wide.options, filled).maximum)
     wide.print(filled, markup=False)
@@ -171,32 +158,24 @@ def is_informed(policy: str) -> bool:
 
 
 def print_figures(title: str, figures: Sequence[Mapping[str, Any]]) -> None:
-    """A table with a row for each policy, and the columns that any of them has."""
-    columns = [column for column in COLUMNS if any(row.get(column[1]) is not None for row in figures)]
-    filled = table("policy", *(heading for heading, *_ in columns), right=True, title=title)
-    for row in figures:
-        name = row["policy"] + (" *" if is_informed(row["policy"]) else "")
-        filled.add_row(name, *(_cell(row, *column[1:]) for column in columns))
-    print_table(filled)
+    """A table with a row for each policy."""
+    headings, *rows = figures_table(figures)
+    filled = table(*headings, right=True)
+    for name, *cells in rows:
+        filled.add_row(name + (" *" if is_informed(name) else ""), *cells)
+    print_table(filled, title)
 
 
 def print_trade(trade: Trade, offload_cost: float | None = None) -> None:
     """What a policy costs and does at every price, and in a sentence what is gained; also at the price at hand."""
     rows = list(trade.rows())
-    filled = table(*rows[0], right=True, title=f"What {trade.policy} gains at each price of an offload, simulated")
+    filled = table(*rows[0], right=True)
     for row, point in zip(rows, trade.gate, strict=True):
         filled.add_row(*row.values(), style="bold" if point.offload_cost == offload_cost else None)
     say("")
-    print_table(filled)
+    print_table(filled, f"What {trade.policy} gains at each price of an offload, simulated")
     say("by rule: cost per sample; saves: of the cheaper of local and remote alone; agrees: with remote", style="dim")
     say(" ".join(trade.sentences(offload_cost)), prose=True)
-
-
-def _cell(row: Mapping[str, Any], key: str, form: str, spread: str | None) -> str:
-    if row.get(key) is None:
-        return ""
-    around = row.get(spread) if spread else None
-    return form.format(row[key]) + ("" if around is None else f" ± {form.format(around)}")
 
 
 # -- progress ---------------------------------------------------------------------------------------------------------

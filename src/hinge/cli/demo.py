@@ -9,16 +9,16 @@ import sys
 import tempfile
 import time
 import webbrowser
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from html import escape
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -30,7 +30,7 @@ from hinge.bins import UniformBins
 from hinge.cli import console, options
 from hinge.cli.device import StopSignals
 from hinge.cli.device_samples import Case
-from hinge.cli.device_view import Figures, LiveView, Output, ProgressLines, Seen, View
+from hinge.cli.device_view import Figures, Output, Seen, View
 from hinge.cli.options import option
 from hinge.device.answer import Answer
 from hinge.device.device import Device
@@ -55,7 +55,7 @@ BINS = 16
 OFFLOAD_COST = 0.15  # that of the headline, by the rule of `hinge.simulation.trade`
 DEADLINE_S = 5.0  # of a request: long, so that a busy machine does not spoil the comparison of policies
 
-_NEEDED = ("onnxruntime", "h11", "uvicorn", "prometheus_client", "plotly")
+_NEEDED = ("onnxruntime", "h11", "uvicorn", "httptools", "prometheus_client", "plotly")
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 _POINTS = 200  # of a curve
 _EXAMPLES = 13  # of each source, at most
@@ -143,9 +143,7 @@ def _print_end(outcome: Outcome, out: Path, stopped_by: int | None, json: bool) 
 # -- the edge server --------------------------------------------------------------------------------------------------
 
 _ANNOUNCED = f"Serving {MODEL} at "
-_START_S = 60.0
-_STOP_S = 10.0
-_POLL_S = 0.02
+_START_S, _STOP_S, _POLL_S = 60.0, 10.0, 0.02
 
 
 @contextmanager
@@ -192,16 +190,12 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
 def _unwound_by_signals() -> Iterator[None]:
     """While the block runs, SIGTERM and SIGHUP raise SystemExit, so that the server is stopped."""
     kinds = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {kind: signal.signal(kind, _exit) for kind in kinds}
+    before = {kind: signal.signal(kind, lambda kind, _: sys.exit(128 + kind)) for kind in kinds}
     try:
         yield
     finally:
         for kind, handler in before.items():
             signal.signal(kind, handler)
-
-
-def _exit(kind: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + kind)
 
 
 # -- the images, and what is recorded of them -------------------------------------------------------------------------
@@ -357,26 +351,25 @@ class Timing:
 
 def measure(device: Device, remote: Any, cases: Iterator[Case], comparison: Comparison) -> Timing:
     """Ask both models about the first images, the remote about a part of them; its answers are checked, too."""
+
+    def ask(case: Case) -> str:
+        label = remote.ask([case.sample], Deadline.after(DEADLINE_S, time.monotonic())).labels[0]
+        return fashion.CLASSES[int(label)]
+
+    def timed(answer: Callable[[Case], Any], cases: Sequence[Case]) -> tuple[float, list[Any]]:
+        for case in cases[:_WARM_UP]:
+            answer(case)
+        began = time.perf_counter()
+        answers = list(map(answer, cases))
+        return 1000 * (time.perf_counter() - began) / len(cases), answers
+
     first = list(islice(cases, _TIMED_LOCAL))
     asked = first[:: max(1, len(first) // _TIMED_REMOTE)][:_TIMED_REMOTE]
-    for case in asked[:_WARM_UP]:
-        device.local.answer(case.sample)
-        _ask(remote, case)
-    began = time.perf_counter()
-    for case in first:
-        device.local.answer(case.sample)
-    local_s = (time.perf_counter() - began) / len(first)
-    began = time.perf_counter()
-    answers = [(case, _ask(remote, case)) for case in asked]
-    remote_s = (time.perf_counter() - began) / len(asked)
-    for case, label in answers:
+    local_ms, _ = timed(lambda case: device.local.answer(case.sample), first)
+    remote_ms, labels = timed(ask, asked)
+    for case, label in zip(asked, labels, strict=True):
         comparison.check(label == case.remote)
-    return Timing(1000 * local_s, 1000 * remote_s, len(asked))
-
-
-def _ask(remote: Any, case: Case) -> str:
-    label = remote.ask([case.sample], Deadline.after(DEADLINE_S, time.monotonic())).labels[0]
-    return fashion.CLASSES[int(label)]
+    return Timing(local_ms, remote_ms, len(asked))
 
 
 # -- the run ----------------------------------------------------------------------------------------------------------
@@ -451,11 +444,8 @@ def run(device: Device, source: InOrder, outcome: Outcome, reporter: Reporter | 
     stream: Iterable[tuple[Row, Case]] = zip(rows(source, wanted), cases(source, wanted), strict=True)
     if reporter is not None or (console.out.is_terminal and not json):
         stream = paced(stream)
-    output = Output() if json else ProgressLines(device, outcome.figures, _PROGRESS_S)
-    if console.out.is_terminal and not json:
-        output = LiveView(
-            View(device, outcome.figures, f"hinge demo, {device.policy.name}", wanted, outcome.comparison)
-        )
+    view = View(device, outcome.figures, f"hinge demo, {device.policy.name}", wanted, outcome.comparison)
+    output = Output() if json else view.output(_PROGRESS_S)
     began, compared = time.monotonic(), 0.0
     with output, signals:
         for row, case in signals.until_stopped(stream):
@@ -521,10 +511,10 @@ def legend(outcome: Outcome) -> list[str]:
 def print_outcome(outcome: Outcome) -> None:
     """The table of all policies, and what its columns mean."""
     title = f"{outcome.figures.samples:,} images in {outcome.seconds:.1f} s, over HTTP"
-    table = console.table(*HEADINGS, right=True, title=title)
+    table = console.table(*HEADINGS, right=True)
     for row in outcome.rows():
         table.add_row(*cells(row), style="bold" if row["policy"] == FLAGSHIP else None)
-    console.print_table(table)
+    console.print_table(table, title)
     for line in legend(outcome):
         console.say(line, style="dim")
     console.print_trade(outcome.trade, outcome.offload_cost)
@@ -554,7 +544,7 @@ def page_of(outcome: Outcome) -> str:
         f"{', '.join(SHADOWS)} ran in shadow.",
         " ".join(outcome.trade.sentences(outcome.offload_cost)),
     ]
-    parts = (_trade, _table, _regret, _offloads, _bins, _examples, _faults)
+    parts = (_trade, _table, _over_time, _bins, _examples, _faults)
     return document("The demo", about, [part(outcome) for part in parts], STYLE)
 
 
@@ -581,29 +571,22 @@ def _html_table(headings: Sequence[str], rows: Sequence[tuple[Sequence[str], boo
     return f'<div class="scroll"><table class="policies"><tr>{head}</tr>{body}</table></div>'
 
 
-def _regret(outcome: Outcome) -> str:
-    compared = [("local only", outcome.comparison.histories["always-local"]), *_compared(outcome)]
-    curves = [Curve(name, history.times, history.regrets) for name, history in compared]
+def _over_time(outcome: Outcome) -> str:
+    shown = {name: outcome.comparison.histories[name] for name in (FLAGSHIP, *SHADOWS)}
+    with_local = {"local only": outcome.comparison.histories["always-local"], **shown}
+    regrets = [Curve(name, history.times, history.regrets) for name, history in with_local.items()]
+    shares = [_rate(name, history) for name, history in shown.items()]
     note = "What decisions other than the oracle's have cost so far. The oracle knows how often both agree in each bin."
-    return section("regret", "Regret", note, plot("regret", draw([Panel("", "samples", "regret", curves)])))
-
-
-def _offloads(outcome: Outcome) -> str:
-    curves = [_rate(name, history) for name, history in _compared(outcome)]
-    panel = Panel("", "samples", "share offloaded", curves)
+    regret = section("regret", "Regret", note, plot("regret", draw([Panel("", "samples", "regret", regrets)])))
     note = "The share of the samples that each policy offloaded, window by window."
-    return section("offloads", "Offloads", note, plot("offloads", draw([panel])))
-
-
-def _compared(outcome: Outcome) -> list[tuple[str, History]]:
-    return [(name, outcome.comparison.histories[name]) for name in (FLAGSHIP, *SHADOWS)]
+    panel = Panel("", "samples", "share offloaded", shares)
+    return regret + section("offloads", "Offloads", note, plot("offloads", draw([panel])))
 
 
 def _rate(name: str, history: History) -> Curve:
     step = max(1, len(history.times) // _WINDOWS)
     times, counts = [0, *history.times[step - 1 :: step]], [0, *history.offloads[step - 1 :: step]]
-    spans = list(zip(times, times[1:], counts, counts[1:], strict=False))
-    return Curve(name, times[1:], [(after - before) / (end - start) for start, end, before, after in spans])
+    return Curve(name, times[1:], (np.diff(counts) / np.diff(times)).tolist())
 
 
 def _bins(outcome: Outcome) -> str:
@@ -636,19 +619,17 @@ def _bins(outcome: Outcome) -> str:
 
 
 def _examples(outcome: Outcome) -> str:
-    cards = "".join(_card(*example) for example in outcome.examples.kept)
+    cards = ""
+    for (number, case, answer), reason in outcome.examples.kept:
+        pixels = small(case.sample)
+        picture = "" if pixels is None else f'<img src="{data_url(pixels)}" alt="image {number}">'
+        verdict = "right" if answer.label == case.truth else f"wrong: it is {case.truth}"
+        said = f"<strong>{escape(answer.label)}</strong>, says {answer.source} ({verdict})"
+        sure = f"No. {number}, local confidence {answer.confidence:.2f}"
+        words = f"<div><p>{said}</p><p>{sure}</p><p>{escape(reason)}</p></div>"
+        cards += f'<li class="{answer.source}">{picture}{words}</li>'
     note = "Some of the answers, with the reason that held when they were given; most are from the beginning."
     return section("examples", "Answers", note, f'<ul class="examples">{cards}</ul>')
-
-
-def _card(seen: Seen, reason: str) -> str:
-    number, case, answer = seen
-    pixels = small(case.sample)
-    picture = "" if pixels is None else f'<img src="{data_url(pixels)}" alt="image {number}">'
-    verdict = "right" if answer.label == case.truth else f"wrong: it is {case.truth}"
-    said = f"<strong>{escape(answer.label)}</strong>, says {answer.source} ({verdict})"
-    sure = f"No. {number}, local confidence {answer.confidence:.2f}"
-    return f'<li class="{answer.source}">{picture}<div><p>{said}</p><p>{sure}</p><p>{escape(reason)}</p></div></li>'
 
 
 def _faults(outcome: Outcome) -> str:

@@ -3,7 +3,7 @@
 import signal
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import islice, tee
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from hinge.cli import console, options
 from hinge.cli.device_models import Fit, ModelOptions, set_up
 from hinge.cli.device_samples import Case
-from hinge.cli.device_view import Figures, JsonLines, LiveView, Output, ProgressLines, View, print_summary
+from hinge.cli.device_view import Figures, JsonLines, Output, View, print_summary
 from hinge.cli.options import Certificates, FleetOptions, GateOptions, UsageError, argument, option
 from hinge.confidence import max_softmax
 from hinge.device.device import Device
@@ -84,15 +84,25 @@ def device_command(
         )
         stack.enter_context(closing(device))
         if metrics_port is not None:
-            stack.enter_context(serve_metrics(device, metrics_port))
+            from hinge.device.metrics import MetricsServer
+
+            try:
+                server = stack.enter_context(MetricsServer(device, metrics_port))
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, f"--metrics-port {metrics_port}") from error
+            console.note(f"Metrics at {server.url}")
         reporter = None
         if report is not None:
-            reporter = stack.enter_context(report_to(device, models, report, certificates))
+            url = models.remote or ""
+            if not url.startswith(("http://", "https://")):
+                needed = "a --remote that begins with http:// or https://, whose page shows the device"
+                raise UsageError(f"--report needs {needed}")
+            reporter = Reporter(device, url, report, token=models.token, tls=certificates.context())
+            stack.enter_context(reporter)
+            console.note(f"Reporting to the live page at {url.rstrip('/')}/")
         run = Run(device, setup.fit, reporter, batch, truth)
         title = f"hinge device {samples}, {deciding.name}, remote {setup.where}"
-        shown: Output = JsonLines() if json else ProgressLines(device, run.figures)
-        if console.out.is_terminal and not json:
-            shown = LiveView(View(device, run.figures, title, horizon))
+        shown = JsonLines() if json else View(device, run.figures, title, horizon).output()
         run.answer_all(islice(setup.stream.cases, limit), shown)
     run.print_end(shadow, json)  # of a device that is closed, so that nothing is in flight
 
@@ -115,10 +125,14 @@ class Run:
         """Answer the samples, until they end, a signal comes, or the remote turns out to be one that cannot answer."""
         began = time.monotonic()
         with output, self._signals:
-            for part in _batches(self._signals.until_stopped(cases), self._batch):
-                self._answer(part, output)
-                if not self._fits():
-                    break
+            stream = self._signals.until_stopped(cases)
+            try:
+                while part := list(islice(stream, self._batch)):
+                    self._answer(part, output)
+                    if self._fit is not None and not self._fit.checked:
+                        self._fit.check_again(self._device.status)
+            except RemoteFailed as error:
+                self._misfit = error
         self._seconds = time.monotonic() - began
 
     def _answer(self, part: list[Case], output: Output) -> None:
@@ -135,14 +149,6 @@ class Run:
             if self._reporter is not None:
                 self._reporter.saw(answer, picture=case.sample, truth=case.truth)
         self._warn_of_reports()
-
-    def _fits(self) -> bool:
-        try:
-            if self._fit is not None and not self._fit.checked:
-                self._fit.check_again(self._device.status)
-        except RemoteFailed as error:
-            self._misfit = error
-        return self._misfit is None
 
     def _warn_of_reports(self) -> None:
         """Say once that reports do not arrive; the answers do."""
@@ -166,7 +172,7 @@ class Run:
         if json:
             complete = stopped_by is None and self._misfit is None
             known = {"policy": self._device.policy.name, "shadow": shadow, "complete": complete}
-            console.print_json_line({"summary": {**known, **figures}})
+            console.print_json({"summary": {**known, **figures}}, line=True)
         else:
             print_summary(figures, behind=shadow == "local")
             if figures["gain"] is not None and stopped_by is None:
@@ -175,12 +181,6 @@ class Run:
             raise self._misfit
         if stopped_by is not None:
             console.end_interrupted(code=128 + stopped_by)
-
-
-def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    source = iter(items)
-    while part := list(islice(source, size)):
-        yield part
 
 
 class StopSignals:
@@ -228,33 +228,6 @@ class StopSignals:
         if self._waiting or again:  # a second signal does not wait
             self._waiting = False
             raise KeyboardInterrupt
-
-
-# -- metrics and reports ---------------------------------------------------------------------------------------------
-
-
-def report_to(device: Device, models: ModelOptions, name: str, certificates: Certificates) -> Reporter:
-    """Report to the server of the remote, and say where to look."""
-    url = models.remote
-    if url is None or not url.startswith(("http://", "https://")):
-        raise UsageError("--report needs a --remote that begins with http:// or https://, whose page shows the device")
-    reporter = Reporter(device, url, name, token=models.token, tls=certificates.context())
-    console.note(f"Reporting to the live page at {url.rstrip('/')}/")
-    return reporter
-
-
-@contextmanager
-def serve_metrics(device: Device, port: int) -> Iterator[None]:
-    """Serve the metrics while the block runs, and say where."""
-    from hinge.device.metrics import MetricsServer
-
-    try:
-        server = MetricsServer(device, port)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, f"--metrics-port {port}") from error
-    with server:
-        console.note(f"Metrics at {server.url}")
-        yield
 
 
 # -- a recording -------------------------------------------------------------------------------------------------------
@@ -312,11 +285,8 @@ def record_command(
                     console.warn(kept)
                 raise
     figures = {key: getattr(trace, key) for key in ("agreement", "local_accuracy", "remote_accuracy")}
-    if json:
-        console.print_json({"out": str(out), "samples": len(trace), **figures})
-        return
     text = f"{out}: {console.counted(len(trace), 'sample')}, local agrees with remote on {trace.agreement:.2%}"
     if trace.label is not None:
         text += f"; local is right on {trace.local_accuracy:.2%}, remote on {trace.remote_accuracy:.2%}"
-    console.say(text)
-    console.say(f"What each policy would have cost on them: hinge evaluate {out}")
+    further = f"What each policy would have cost on them: hinge evaluate {out}"
+    console.print_either(json, {"out": str(out), "samples": len(trace), **figures}, text, further)

@@ -14,16 +14,7 @@ import numpy as np
 from hinge import fashion
 from hinge._checks import did_you_mean
 from hinge.cli import console
-from hinge.cli.device_samples import (
-    Stream,
-    from_array,
-    from_arrays,
-    from_fashion,
-    from_frames,
-    from_images,
-    from_trace,
-    is_trace,
-)
+from hinge.cli.device_samples import Stream, from_trace, is_trace, open_samples
 from hinge.cli.options import NAMES, PLACE, Certificates, Output, UsageError, class_names, option
 from hinge.confidence import ConfidenceMeasure, restore_measure
 from hinge.costs import FixedCost, OffloadCost
@@ -145,7 +136,7 @@ def set_up(samples: str, given: ModelOptions, certificates: Certificates) -> Set
     if given.input is not None and Path(samples).suffix.lower() != ".npz":
         raise UsageError("--input needs samples in an .npz file")
     opened = open_model("--local", local or fashion.local_model(), given.output)
-    stream = _stream(samples, opened, given.input)
+    stream = open_samples(samples, opened.input, given.input)
     classes = _class_count(opened, stream.example, real=samples != "-")
     stream = _labelled(samples, stream, opened, classes, names)
     if url is None and samples == _FASHION:
@@ -172,17 +163,6 @@ def _trace(samples: str) -> Trace | None:
         kinds = "a folder of images, an .npz or .npy file, '-' for frames on standard input, or a trace"
         ends = "by name or in a .csv, .tsv, .jsonl, .npz or .parquet file"
         raise UnknownName(f"{samples}: samples are {kinds}, {ends}") from None
-
-
-def _stream(samples: str, local: Any, array: str | None) -> Stream:
-    if samples == _FASHION:
-        return from_fashion()
-    if samples == "-":
-        return from_frames(local.input)
-    path = Path(samples)
-    if path.is_dir():
-        return from_images(path, local.input)
-    return from_array(path) if path.suffix.lower() == ".npy" else from_arrays(path, array)
 
 
 # -- models in files --------------------------------------------------------------------------------------------------
@@ -240,7 +220,10 @@ def _labelled(samples: str, stream: Stream, local: Any, classes: int, names: Seq
     _check_labels(samples, stream, classes, local, names)
     if names is None:
         if stream.classes is not None and samples != _FASHION:
-            _name_classes(stream.classes)
+            # Folders are numbered in the order of their names, which need not be the model's: the user can check it.
+            named = [f"class {number} is {name!r}" for number, name in enumerate(stream.classes)]
+            shown = named if len(named) <= _MOST_CLASSES else [*named[: _MOST_CLASSES - 1], "…", named[-1]]
+            console.warn(f"{', '.join(shown)}, by the alphabet; --labels names them in another order")
         return stream
     numbered = ((case, names[case.truth] if isinstance(case.truth, int) else case.truth) for case in stream.cases)
     return replace(stream, cases=(case._replace(truth=truth) for case, truth in numbered), classes=names)
@@ -259,13 +242,6 @@ def _check_labels(samples: str, stream: Stream, classes: int, local: Any, names:
     if wrong:
         named = known if names is None or isinstance(wrong[0], int) else "--labels has no such name"
         raise InvalidModel(f"{samples}: there is a label {str(wrong[0])[:40]!r}, but {named}")
-
-
-def _name_classes(names: Sequence[str]) -> None:
-    """Folders are numbered in the order of their names, which need not be the model's: the user can check it."""
-    named = [f"class {number} is {name!r}" for number, name in enumerate(names)]
-    shown = named if len(named) <= _MOST_CLASSES else [*named[: _MOST_CLASSES - 1], "…", named[-1]]
-    console.warn(f"{', '.join(shown)}, by the alphabet; --labels names them in another order")
 
 
 # -- remotes ----------------------------------------------------------------------------------------------------------
@@ -344,10 +320,9 @@ class Fit:
         self._replies = replies
         try:
             self.check()
-        except RemoteInvalid:
-            raise
-        except RemoteFailed:  # it may be about to start
-            pass
+        except RemoteFailed as error:
+            if isinstance(error, RemoteInvalid):
+                raise  # any other may be about to start
 
     def check(self) -> None:
         """Raise `RemoteFailed` unless the remote fits."""

@@ -54,11 +54,18 @@ class Stream:
     truths: Sequence[Any] = ()  # the true labels by number, of those that have one
 
 
-def from_fashion() -> Stream:
-    """The test images that come with Hinge."""
-    images, labels = fashion.labelled_images()
-    cases = (Case(image, fashion.CLASSES[label]) for image, label in zip(images, labels, strict=True))
-    return Stream(cases, images[0], len(images), fashion.CLASSES)
+def open_samples(samples: str, wanted: OneInput, array: str | None) -> Stream:
+    """The samples that the command line names, for a model that takes such an input; `array` is that of an npz file."""
+    path = Path(samples)
+    if samples == "fashion":  # the test images that come with Hinge
+        images, labels = fashion.labelled_images()
+        cases = (Case(image, fashion.CLASSES[label]) for image, label in zip(images, labels, strict=True))
+        return Stream(cases, images[0], len(images), fashion.CLASSES)
+    if samples == "-":
+        return from_frames(wanted)
+    if path.is_dir():
+        return from_images(path, wanted)
+    return from_array(path) if path.suffix.lower() == ".npy" else from_arrays(path, array)
 
 
 def from_trace(trace: Trace) -> Stream:
@@ -74,15 +81,13 @@ def from_trace(trace: Trace) -> Stream:
 
 def is_trace(path: Path) -> bool:
     """Whether an npz file holds a trace rather than samples."""
-    names = _opened(path).files
+    names = _loaded(path).files
     return "confidence" in names or "local_logits" in names
 
 
 def from_array(path: Path) -> Stream:
     """The samples in an npy file, as they are."""
     samples = _loaded(path)
-    if not isinstance(samples, np.ndarray):
-        raise InvalidTrace(f"{path}: not an .npy file")
     if samples.ndim < 1 or not len(samples):
         raise InvalidTrace(f"{path}: there are no samples in it")
     return Stream((Case(sample) for sample in samples), samples[0], len(samples))
@@ -90,7 +95,7 @@ def from_array(path: Path) -> Stream:
 
 def from_arrays(path: Path, wanted: str | None = None) -> Stream:
     """The samples in an npz file, as they are, in the array that is named; with their labels if it has some."""
-    arrays = _opened(path)
+    arrays = _loaded(path)
     names = [name for name in dict.fromkeys((*_ARRAYS, *arrays.files)) if name in arrays.files and name not in _LABELS]
     if wanted is not None:
         if wanted not in names:
@@ -118,21 +123,18 @@ def from_arrays(path: Path, wanted: str | None = None) -> Stream:
     return Stream(cases, samples[0], len(samples), truths=truths)
 
 
-def _opened(path: Path) -> Any:
-    arrays = _loaded(path)
-    if not hasattr(arrays, "files"):
-        raise InvalidTrace(f"{path}: not an .npz file")
-    return arrays
-
-
 def _loaded(path: Path) -> Any:
+    """The array in an npy file, or those in an npz file."""
     if path.exists() and not path.is_file():  # a pipe would never end
         raise InvalidTrace(f"{path}: not a file")
     content = io.BytesIO(path.read_bytes())  # so that any later failure is about what is in the file
     try:
-        return np.load(content, allow_pickle=False)
+        found = np.load(content, allow_pickle=False)
+        if hasattr(found, "files") == (path.suffix.lower() == ".npz"):
+            return found
     except Exception as error:  # broken bytes surface anywhere in numpy, zipfile and zlib
         raise InvalidTrace(f"{path}: not an {path.suffix.lower()} file") from error
+    raise InvalidTrace(f"{path}: not an {path.suffix.lower()} file")
 
 
 def _array(path: Path, arrays: Any, name: str) -> NDArray[Any]:

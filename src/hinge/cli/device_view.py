@@ -17,7 +17,6 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich import box
 from rich.bar import Bar
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
@@ -202,9 +201,8 @@ class JsonLines(Output):
 
     def show(self, seen: Seen) -> None:
         number, case, answer = seen
-        known = {"name": case.name, "truth": case.truth}
-        known = {key: value for key, value in known.items() if value is not None}
-        console.print_json_line({"sample": number, **answer.as_dict(), **known})
+        known = {key: value for key in ("name", "truth") if (value := getattr(case, key)) is not None}
+        console.print_json({"sample": number, **answer.as_dict(), **known}, line=True)
 
 
 class ProgressLines(Output):
@@ -229,14 +227,12 @@ class ProgressLines(Output):
 
 
 class LiveView(Output):
-    """A view in a terminal, drawn a few times a second, and erased in the end."""
+    """A view in a terminal, drawn a few times a second, and erased in the end; alarms are in it."""
 
     def __init__(self, view: RenderableType) -> None:
         super().__init__()
         self._live = Live(view, console=console.out, refresh_per_second=_UPDATES, transient=True)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Nothing: alarms are in the view."""
+        self.setLevel(logging.CRITICAL + 1)
 
     def __enter__(self) -> None:
         super().__enter__()
@@ -261,8 +257,12 @@ class View:
         self._began = time.monotonic()
         self._updates: deque[tuple[float, int]] = deque([(self._began, 0)], maxlen=_WINDOW)
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        height = console.size.height - _AROUND - sum(len(console.render_lines(each)) for each in self._beside)
+    def output(self, every_s: float | None = None) -> Output:
+        """What shows it: the view in a terminal, elsewhere a line now and then."""
+        return LiveView(self) if console.out.is_terminal else ProgressLines(self._device, self._figures, every_s)
+
+    def __rich_console__(self, terminal: Console, options: ConsoleOptions) -> RenderResult:
+        height = terminal.size.height - _AROUND - sum(len(terminal.render_lines(each)) for each in self._beside)
         bins, answers = len(self._figures.in_bin), max(2, min(len(self._figures.last), height // 3))
         if height - answers < bins <= height - 2:
             answers = height - bins  # fewer, so that each bin has a row of its own
@@ -287,18 +287,17 @@ class View:
         of = "" if self._length is None else f" of {_count(self._length)}"
         cost = f"{status.offload_cost:.1f}, {_ratio(status.offload_cost, figures.samples, '{:.4f}')} per sample"
         agreement = _ratio(status.agreed, status.compared, "{:.1%}")
-        table = Table.grid(padding=(0, 2, 0, 0))
-        for _ in range(2):
-            table.add_column(no_wrap=True, min_width=12)
-            table.add_column(no_wrap=True)
-        table.add_row("samples", f"{_count(figures.samples)}{of}", "per second", _count(round(self._speed())))
         offloaded = f"{_count(figures.offloads)}, {_ratio(figures.offloads, figures.samples, '{:.1%}')}"
+        table, alone = Table.grid(padding=(0, 2, 0, 0)), Table.grid(padding=(0, 2, 0, 0))
+        for each in (table, table, alone):
+            each.add_column(no_wrap=True, min_width=12)
+            each.add_column(no_wrap=True, overflow="ellipsis")
+        table.add_row("samples", f"{_count(figures.samples)}{of}", "per second", _count(round(self._speed())))
         table.add_row("offloads", offloaded, "local agreed", f"{agreement} of remote's answers")
-        table.add_row("offload cost", cost, "state", _durability(status))
-        alone = Table.grid(padding=(0, 2, 0, 0))  # rows that would be cut, had they another beside them
-        alone.add_column(no_wrap=True, min_width=12)
-        alone.add_column(no_wrap=True, overflow="ellipsis")
-        alone.add_row("remote", _remote(status))
+        safe = Text("safe on disk", style="green") if status.on_disk else Text("in memory only")
+        lost = status.not_durable and Text(printable(status.not_durable), style="red")
+        table.add_row("offload cost", cost, "state", lost or safe)
+        alone.add_row("remote", _remote(status))  # these would be cut, had they another beside them
         alone.add_row("fell back", _kinds(status.fell_back))
         alarms = [Text(printable(f"alarms: {_kinds(status.alarms)}"), style="red")] if status.alarms else []
         return Group(table, alone, *alarms)
@@ -316,7 +315,7 @@ class View:
         spans = self._device.gate.bins.spans()
         known, spent = licences(copy_of(self._device)), self._device.policy.exhausted
         room = max(7, min(40, width - _BESIDE_BARS))
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), width=width)
+        table = console.table(width=width)
         table.add_column("confidence", no_wrap=True, width=11)
         table.add_column("samples", no_wrap=True, width=room)
         table.add_column("", justify="right", no_wrap=True, width=6)
@@ -367,12 +366,6 @@ def _remote(status: Status) -> Text:
         return Text(f"failed: {fault}" if status.last_fault else "not asked yet", style="yellow")
     again = f"answers again; failed last: {fault}" if status.attempts.opened else "answers"
     return Text(again, style="green", overflow="ellipsis")
-
-
-def _durability(status: Status) -> Text:
-    if status.not_durable is not None:
-        return Text(printable(status.not_durable), style="red")
-    return Text("safe on disk", style="green") if status.on_disk else Text("in memory only")
 
 
 def _kinds(counts: dict[str, int]) -> str:

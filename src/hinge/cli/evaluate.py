@@ -133,7 +133,12 @@ def evaluate_command(
             why = " (none was given)" if both.cost is None else " (the mean of the log's)"
             paid = f"{found.offload_cost:g}{why if price is None else ''}"
             console.say(f"cost: per sample; an offload costs {paid}, an accepted answer unlike the remote's 1")
-        _print_legend(figures)
+        if any(map(console.is_informed, found)):
+            console.say(
+                "* knows more than a device can: fitted on this very log, told about every sample, or the truth"
+            )
+        if found.shuffled is not None:
+            console.say("shuffled: the cost in other orders of the log, and its standard deviation")
         _print_labels(found)
         _print_unknown(found)
         if gain:
@@ -230,16 +235,6 @@ def _trade_of(found: Evaluation, horizon: int | None, seed: int, report: Progres
     length = len(found.trace) if isinstance(found.trace, Log) else horizon
     settings: dict[str, Any] = {"bins": found.bins, "horizon": horizon or length, "seed": seed, "progress": report}
     return trade(found.source, offload_costs=(*OFFLOAD_COSTS, *given), **settings)
-
-
-def _print_legend(figures: Sequence[Mapping[str, Any]]) -> None:
-    """What the marks in the table mean."""
-    if any(console.is_informed(row["policy"]) for row in figures):
-        console.say("* knows more than a device can: fitted on this very log, told about every sample, or the truth")
-    if any(row.get("regret_ci95") is not None for row in figures):
-        console.say("regret ± half of its 95 % interval")
-    if any(row.get("shuffled_spread") is not None for row in figures):
-        console.say("shuffled cost ± standard deviation over orders")
 
 
 def _print_labels(found: Evaluation) -> None:

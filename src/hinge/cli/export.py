@@ -54,7 +54,11 @@ def c_command(
     Example: hinge export c --bins 16 --alpha 0.52 --offload-cost 0.5 --out firmware/hinge
     """
     given = {"policy": policy, "bins": bins, "alpha": alpha, "offload_cost": offload_cost}
-    gate = _built(given) if state is None else _started(state, given)
+    doubled = [name for name, value in given.items() if value is not None and state is not None]
+    if doubled:
+        option = "--" + doubled[0].replace("_", "-")
+        raise UsageError(f"{option} is in the state already: give --state or parameters, not both")
+    gate = _built(given) if state is None else _read(state)
     try:
         twin = twin_of(gate.policy)
     except TypeError as error:
@@ -97,14 +101,6 @@ def _built(given: dict[str, Any]) -> Gate:
     return Gate(build(policy, bins=bins.bins, **settings), bins=bins)
 
 
-def _started(state: Path, given: dict[str, Any]) -> Gate:
-    doubled = [name for name, value in given.items() if value is not None]
-    if doubled:
-        option = "--" + doubled[0].replace("_", "-")
-        raise UsageError(f"{option} is in the state already: give --state or parameters, not both")
-    return _read(state)
-
-
 def _read(path: Path) -> Gate:
     try:
         state = state_in(path)
@@ -125,8 +121,6 @@ def _write(export: Callable[[Path], list[Path]], out: Path, replace: bool, json:
     for path in files:
         path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(files)
-    if json:
-        console.print_json({"out": str(out), "files": [str(path) for path in files]})
-        return
     changed = f", {len(edited)} of them replaced" if edited else ""
-    console.say(f"{out}: {len(files)} files{changed}; begin with examples/plain/main.c")
+    told = f"{out}: {len(files)} files{changed}; begin with examples/plain/main.c"
+    console.print_either(json, {"out": str(out), "files": [str(path) for path in files]}, told)

@@ -13,9 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 from amqtt.broker import Broker as Amqtt
-from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table
 from rich.text import Text
 
 from hinge.bins import UniformBins
@@ -140,8 +138,7 @@ class Member:
         self._policy = (Liar if lie else Sentinel)(BINS, OFFLOAD_COST)
         if isinstance(self._policy, Liar):
             self._policy.lie = lie
-        self._twin, self._trace = Sentinel(BINS, OFFLOAD_COST), load_trace(trace)
-        self._record = _record(trace)
+        self._twin, self._trace, self._record = Sentinel(BINS, OFFLOAD_COST), load_trace(trace), _record(trace)
         self._order = order.integers(0, len(self._trace), samples).tolist()
         self.paid, self.alone = Ledger(), Ledger()
         self.device: Device | None = None
@@ -207,9 +204,8 @@ class Show:
 
     def __init__(self, samples: int, seed: int, traffic: Traffic) -> None:
         chance = np.random.default_rng(seed)
-        self.honest = [
-            Member(f"camera-{number}", "", Lie.HONEST, TRACE, chance, samples) for number in range(1, HONEST + 1)
-        ]
+        cameras = [f"camera-{number}" for number in range(1, HONEST + 1)]
+        self.honest = [Member(name, "", Lie.HONEST, TRACE, chance, samples) for name in cameras]
         self.later = [Member(name, *about, chance, samples) for name, about in LATER.items()]
         self.samples, self.seed, self.traffic = samples, seed, traffic
         self.done, self.seconds = 0, 0.0  # samples of each honest device, and the time
@@ -235,7 +231,8 @@ class Show:
     def each(self, figure: str) -> tuple[float, float]:
         """A sum of an honest device on average, and that of its twin."""
         sums = [(getattr(member.paid, figure), getattr(member.alone, figure)) for member in self.honest]
-        return float(np.mean(sums, axis=0)[0]), float(np.mean(sums, axis=0)[1])
+        paid, alone = np.mean(sums, axis=0).tolist()
+        return paid, alone
 
     def sentences(self) -> Iterator[str]:
         """What came of it, to be quoted."""
@@ -263,14 +260,11 @@ class Show:
             "summary": " ".join(self.sentences()),
         }
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(self, terminal: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(f"hinge fleet demo: {self.done} of {self.samples} samples each; {self.traffic}", style="bold")
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        for heading in ("device", "offloads", "regret", "alone", "believed by", ""):
-            left = heading in ("device", "")
-            width = 0 if heading == "" else 11 if left else len(heading)
-            table.add_column(heading, justify="left" if left else "right", no_wrap=True, min_width=width)
-        room = console.size.height - len(self.later) - _EVENTS - _AROUND
+        table = console.table("device", "offloads", "regret", "alone", "believed by", right=True)
+        table.add_column("", no_wrap=True)
+        room = terminal.size.height - len(self.later) - _EVENTS - _AROUND
         shown = self.honest if room >= HONEST else self.honest[: max(1, room - 1)]
         for each in shown:
             table.add_row(*each.cells(), style="green")

@@ -3,19 +3,19 @@ machine's own address a page and metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
-from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 import hinge
+from hinge.cli import console
 from hinge.device.metrics import LoopbackServer, families
 from hinge.errors import printable
 from hinge.fleet.hub import VERDICTS, Hub, Seen, View
@@ -31,21 +31,17 @@ class FleetTable:
     def __init__(self, hub: Hub, url: str) -> None:
         self._hub, self._url = hub, url
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(self, terminal: Console, options: ConsoleOptions) -> RenderResult:
         view = self._hub.view
+        problem = view.problem or (None if view.online else "not connected")
+        state = ("connected", "green") if problem is None else (printable(problem), "red")
+        title = f"fleet {view.fleet}" if view.region is None else f"region {view.region}, fleet {view.fleet}"
+        heading = Text.assemble((title, "bold"), "  ", state, no_wrap=True, overflow="ellipsis")
         ranked = sorted(view.devices, key=lambda each: (list(VERDICTS).index(each.verdict) - 1) % len(VERDICTS))
-        room = max(3, console.size.height - _AROUND)
+        room = max(3, terminal.size.height - _AROUND)
         more = f"and {len(ranked) - room} more; " if len(ranked) > room else ""
         rest = Text(f"{more}the page is at {self._url}/", "dim")
-        yield Group(_heading(view), _totals(view), _table(ranked[:room]), rest, Text(" "))
-
-
-def _heading(view: View) -> Text:
-    state = Text("connected", "green") if view.online else Text("not connected", "red")
-    if view.problem is not None:
-        state = Text(printable(view.problem), "red")
-    title = f"fleet {view.fleet}" if view.region is None else f"region {view.region}, fleet {view.fleet}"
-    return Text.assemble((title, "bold"), "  ", state, no_wrap=True, overflow="ellipsis")
+        yield Group(heading, _totals(view), _table(ranked[:room]), rest, Text(" "))
 
 
 def _totals(view: View) -> Text:
@@ -63,7 +59,7 @@ def _totals(view: View) -> Text:
 
 
 def _table(devices: Sequence[Seen]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), expand=True)
+    table = console.table(expand=True)
     table.add_column("device", no_wrap=True, overflow="ellipsis", max_width=24)
     for heading in ("samples", "offloads", "agreed", "price"):
         table.add_column(heading, no_wrap=True, justify="right")
@@ -93,22 +89,39 @@ def _levels(each: Seen) -> str:
 # -- the page and the metrics -----------------------------------------------------------------------------------------
 
 
-METRICS = {
-    "hinge_hub_online": "1 while there is a connection to the broker",
-    "hinge_hub_devices{verdict}": "devices, by what the hub makes of them",
-    "hinge_hub_devices_online": "devices that say that they are there",
-    "hinge_hub_samples": "samples that all of them have decided on",
-    "hinge_hub_offloads": "samples that all of them have offloaded",
-    "hinge_hub_received_total": "messages that brought evidence",
-    "hinge_hub_published_total": "messages of its own that the broker has acknowledged",
-    "hinge_hub_dropped_total{reason}": "messages that were not counted",
-    "hinge_hub_failures_total{kind}": "how often there was no connection to the broker",
-    "hinge_hub_device_online{device}": "1 while a device says that it is there",
-    "hinge_hub_device_samples{device}": "samples that a device has decided on",
-    "hinge_hub_device_offloads{device}": "samples that it has offloaded",
-    "hinge_hub_device_agreement{device}": "the share of its evidence in which local agreed with remote",
-    "hinge_hub_device_believed{device}": "1 while its evidence is like that of the largest group",
+def _by_device(view: View, name: str) -> dict[str, Any]:
+    return {each.device: value for each in view.devices if (value := getattr(each, name)) is not None}
+
+
+_FIGURES: dict[str, tuple[str, Callable[[View], Any]]] = {
+    "hinge_hub_online": ("1 while there is a connection to the broker", lambda view: view.online),
+    "hinge_hub_devices{verdict}": ("devices, by what the hub makes of them", lambda view: view.totals.verdicts),
+    "hinge_hub_devices_online": ("devices that say that they are there", lambda view: view.totals.online),
+    "hinge_hub_samples": ("samples that all of them have decided on", lambda view: view.totals.samples),
+    "hinge_hub_offloads": ("samples that all of them have offloaded", lambda view: view.totals.offloads),
+    "hinge_hub_received_total": ("messages that brought evidence", lambda view: view.received),
+    "hinge_hub_published_total": ("messages of its own that the broker has acknowledged", lambda view: view.published),
+    "hinge_hub_dropped_total{reason}": ("messages that were not counted", lambda view: view.dropped),
+    "hinge_hub_failures_total{kind}": ("how often there was no connection to the broker", lambda view: view.failures),
+    "hinge_hub_device_online{device}": (
+        "1 while a device says that it is there",
+        lambda view: _by_device(view, "online"),
+    ),
+    "hinge_hub_device_samples{device}": (
+        "samples that a device has decided on",
+        lambda view: _by_device(view, "samples"),
+    ),
+    "hinge_hub_device_offloads{device}": ("samples that it has offloaded", lambda view: _by_device(view, "offloads")),
+    "hinge_hub_device_agreement{device}": (
+        "the share of its evidence in which local agreed with remote",
+        lambda view: _by_device(view, "agreement"),
+    ),
+    "hinge_hub_device_believed{device}": (
+        "1 while its evidence is like that of the largest group",
+        lambda view: {each.device: each.verdict == "kin" for each in view.devices},
+    ),
 }
+METRICS = {name: about for name, (about, _) in _FIGURES.items()}
 _PACKAGE = Path(hinge.__file__).parent
 _SHARED = _PACKAGE / "server" / "page"  # the live page of `hinge serve`, whose looks this page has
 _FILES = {
@@ -130,34 +143,10 @@ class HubServer(LoopbackServer, Collector):
     def document(self, path: str) -> tuple[str, bytes] | None:
         if path == "/fleet.json":
             return "application/json", msgspec.json.encode(self._hub.view)
-        if path == "/metrics":
-            return super().document(path)
-        if path not in _FILES:
-            return None
-        kind, file = _FILES[path]
-        return kind, file.read_bytes()
+        if path in _FILES:
+            return _FILES[path][0], _FILES[path][1].read_bytes()
+        return super().document(path) if path == "/metrics" else None
 
     def collect(self) -> Iterator[Metric]:
         view = self._hub.view
-        totals, devices = view.totals, view.devices
-
-        def known(name: str) -> dict[str, Any]:
-            return {each.device: value for each in devices if (value := getattr(each, name)) is not None}
-
-        values: dict[str, Any] = {
-            "hinge_hub_online": view.online,
-            "hinge_hub_devices{verdict}": totals.verdicts,
-            "hinge_hub_devices_online": totals.online,
-            "hinge_hub_samples": totals.samples,
-            "hinge_hub_offloads": totals.offloads,
-            "hinge_hub_received_total": view.received,
-            "hinge_hub_published_total": view.published,
-            "hinge_hub_dropped_total{reason}": view.dropped,
-            "hinge_hub_failures_total{kind}": view.failures,
-            **{
-                f"hinge_hub_device_{name}{{device}}": known(name)
-                for name in ("online", "samples", "offloads", "agreement")
-            },
-            "hinge_hub_device_believed{device}": {each.device: each.verdict == "kin" for each in devices},
-        }
-        return families(METRICS, values)
+        return families(METRICS, {name: find(view) for name, (_, find) in _FIGURES.items()})

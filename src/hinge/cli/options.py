@@ -119,16 +119,15 @@ class Setting(NamedTuple):
 
 def settings_of(command: Any) -> dict[str, Setting]:
     """What can be set of a command, by name, from the signature of its function."""
-    parameters = inspect.signature(command.callback).parameters
-    return {name: _setting(parameter) for name, parameter in parameters.items() if name != _CONFIG}
-
-
-def _setting(parameter: inspect.Parameter) -> Setting:
-    annotation, described = get_args(parameter.annotation)  # Annotated[str | None, typer.Option(…)]
-    kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
-    kind = next(get_origin(each) or each for each in kinds if each is not NoneType)
-    kind = Path if described.metavar in (PLACE, NAMES) else kind
-    return Setting(kind, parameter.default, described.help, isinstance(described, ArgumentInfo))
+    found = {}
+    for name, parameter in inspect.signature(command.callback).parameters.items():
+        annotation, described = get_args(parameter.annotation)  # Annotated[str | None, typer.Option(…)]
+        kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+        kind = next(get_origin(each) or each for each in kinds if each is not NoneType)
+        kind = Path if described.metavar in (PLACE, NAMES) else kind
+        found[name] = Setting(kind, parameter.default, described.help, isinstance(described, ArgumentInfo))
+    found.pop(_CONFIG, None)
+    return found
 
 
 def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
@@ -136,43 +135,35 @@ def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
     if path is None or ctx.resilient_parsing:
         return path
     section, known = str(ctx.info_name), settings_of(ctx.command)
-    content = _parsed(path)
-    for name, part in content.items():
-        if not isinstance(part, dict):
-            where = f"be a section, [{name}]" if name in SECTIONS else "stand below [device], [serve] or [gateway]"
-            raise UsageError(f"{path}: {name!r} must {where}")
-        if name not in SECTIONS:
-            raise UsageError(f"{path}: no section is called {name!r}{did_you_mean(name, SECTIONS)}")
-    defaults = {}
-    for name, value in content.get(section, {}).items():
-        if name not in known:
-            raise UsageError(f"{path}: no setting of [{section}] is called {name!r}{did_you_mean(name, known)}")
-        defaults[name] = _value(path, name, value, known[name])
-    ctx.default_map = defaults
-    return path
-
-
-def _parsed(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        content = tomllib.loads(path.read_text("utf-8"))
     except UnicodeDecodeError:
         raise UsageError(f"{path}: is not text in UTF-8") from None
     except tomllib.TOMLDecodeError as error:  # says where
         raise UsageError(f"{path}: {error}") from None
     except (ValueError, RecursionError):  # numbers of thousands of digits, lists in lists in lists
         raise UsageError(f"{path}: a value is too large to be read") from None
-
-
-def _value(path: Path, name: str, value: Any, setting: Setting) -> str | list[str]:
-    """The value as it would be typed, so that one parser reads both. Paths start from the folder of the file."""
-    if isinstance(value, list) != (setting.kind is list) or isinstance(value, dict):
-        raise UsageError(f"{path}: {name} must be {'a list' if setting.kind is list else 'one value'}, got {value!r}")
-    if isinstance(value, list):
-        return [_located(path.parent, each, setting) for each in value]
-    return _located(path.parent, value, setting)
+    for name, part in content.items():
+        if not isinstance(part, dict):
+            where = f"be a section, [{name}]" if name in SECTIONS else "stand below [device], [serve] or [gateway]"
+            raise UsageError(f"{path}: {name!r} must {where}")
+        if name not in SECTIONS:
+            raise UsageError(f"{path}: no section is called {name!r}{did_you_mean(name, SECTIONS)}")
+    defaults: dict[str, Any] = {}
+    for name, value in content.get(section, {}).items():
+        if name not in known:
+            raise UsageError(f"{path}: no setting of [{section}] is called {name!r}{did_you_mean(name, known)}")
+        is_list, several = isinstance(value, list), known[name].kind is list
+        if is_list != several or isinstance(value, dict):
+            raise UsageError(f"{path}: {name} must be {'a list' if several else 'one value'}, got {value!r}")
+        typed = [_located(path.parent, each, known[name]) for each in (value if is_list else [value])]
+        defaults[name] = typed if is_list else typed[0]
+    ctx.default_map = defaults
+    return path
 
 
 def _located(folder: Path, value: Any, setting: Setting) -> str:
+    """A value as it would be typed, so that one parser reads both. Paths start from the folder of the file."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if setting.kind is Path:
         return text if "://" in text or ("," in text and not os.path.exists(folder / text)) else str(folder / text)
@@ -202,19 +193,16 @@ def new_command(
 
 def starter(file: str) -> str:
     """The text of such a file."""
-    parts = [_HEAD.format(file=file)]
+    lines = [_HEAD.format(file=file)]
     for section in SECTIONS:
-        settings = settings_of(load(section))
-        parts.append(f"[{section}]\n" + "\n".join(_entry(name, settings[name]) for name in settings))
-    return "\n".join(parts)
-
-
-def _entry(name: str, setting: Setting) -> str:
-    value = _FIRST.get(name, setting.default)
-    # text, numbers, booleans and lists are written alike in JSON and TOML
-    shown = _BLANKS.get(setting.kind, '"…"') if value is None else json.dumps(value, ensure_ascii=False)
-    comment = textwrap.fill(setting.help, 110, initial_indent="# ", subsequent_indent="# ")
-    return f"{comment}\n{'' if setting.positional else '#'}{name} = {shown}\n"
+        lines.append(f"[{section}]")
+        for name, setting in settings_of(load(section)).items():
+            value = _FIRST.get(name, setting.default)
+            # text, numbers, booleans and lists are written alike in JSON and TOML
+            shown = _BLANKS.get(setting.kind, '"…"') if value is None else json.dumps(value, ensure_ascii=False)
+            lines.append(textwrap.fill(setting.help, 110, initial_indent="# ", subsequent_indent="# "))
+            lines.append(f"{'' if setting.positional else '#'}{name} = {shown}\n")
+    return "\n".join(lines)
 
 
 # -- options ----------------------------------------------------------------------------------------------------------
@@ -243,9 +231,8 @@ def class_names(text: str | None) -> tuple[str, ...] | None:
     """
     if text is None:
         return None
-    is_file = os.path.isfile(text)  # False, where Path raises an error: for a list that is too long for a name
-    try:
-        given = Path(text).read_text("utf-8").splitlines() if is_file else text.split(",")
+    try:  # os.path, as Path raises an error for a list that is too long for a name
+        given = Path(text).read_text("utf-8").splitlines() if os.path.isfile(text) else text.split(",")
     except UnicodeDecodeError:
         raise UsageError(f"--labels {text}: is not text in UTF-8") from None
     names = tuple(name.strip() for name in given if name.strip())

@@ -12,7 +12,7 @@ import typer
 from hinge._files import replacing
 from hinge.cli import console, options
 from hinge.cli.options import argument, option
-from hinge.device.database import Saved, read
+from hinge.device.database import read
 from hinge.device.store import CLOSED, SqliteStore
 from hinge.errors import InvalidState
 from hinge.gate import sealed, unsealed
@@ -42,26 +42,47 @@ def show_command(folder: Folder, json: options.Json = False) -> None:
     Example: hinge state show state/
     """
     saved = read(folder)
-    figures = _figures(saved)
+    state, gate, policy = saved.newest.policy, saved.newest.gate, saved.policy
+    figures: dict[str, Any] = {
+        **{key: state[key] for key in ("policy", "parameters", "id", "time", "learned")},
+        "confidence": gate and gate.get("confidence"),
+        "binning": gate and gate.get("bins"),
+        "pending": len(state["pending"]),
+        "merged": len(state["merged"]),
+        "generation": saved.newest.number,
+        "notes": saved.notes,
+        "in_use_by": saved.used_by,
+        "bins": [asdict(policy.explain(bin)) for bin in range(policy.bins)],
+        "earlier": [each._asdict() for each in saved.earlier],
+    }
     if json:
         console.print_json(figures)
         return
-    policy, gate = saved.policy, saved.newest.gate
     console.say(f"{policy!r}")
     if gate is not None:
         bins, confidence = (f"{json_format.dumps(gate[part]):.200}" for part in ("bins", "confidence"))
         console.say(f"bins {bins}; confidence {confidence}")
     if saved.used_by:
         console.say(f"in use by process {saved.used_by}; as of its last write")
-    counts = f"{console.counted(policy.time, 'sample')}, {console.counted(policy.learned, 'offload')} learned from"
     others = console.counted(figures["merged"], "other device")
-    console.say(f"{counts}, {figures['pending']} waiting for feedback; evidence of {others}")
+    console.say(f"{_seen(policy)}, {figures['pending']} waiting for feedback; evidence of {others}")
     found = " ".join([f"Generation {saved.newest.number} was found.", *saved.notes])
     console.say(found, style="yellow" if saved.notes else None)
     for each in saved.earlier:
-        known = f"{console.counted(each.time, 'sample')}, {console.counted(each.learned, 'offload')} learned from"
-        console.say(f"--to {each.generation} goes back to {known}, before a {each.before}")
-    _print_bins(figures["bins"])
+        console.say(f"--to {each.generation} goes back to {_seen(each)}, before a {each.before}")
+    table = console.table("bin", "offloads", "agreement", "expiry", "samples left", right=True)
+    for bin in figures["bins"]:
+        agreement = "" if bin["agreement"] is None else f"{bin['agreement']:.4f}"
+        offloads = "" if bin["offloads"] is None else f"{bin['offloads']:g}"
+        licensed = bin["offload_probability"] == 0.0
+        expiry = "none" if not licensed else bin["expiry"] or ("for good" if "for good" in bin["reason"] else "")
+        left = "" if bin["samples_left"] is None or not licensed else str(bin["samples_left"])
+        table.add_row(str(bin["bin"]), offloads, agreement, str(expiry), left)
+    console.print_table(table)
+
+
+def _seen(known: Any) -> str:
+    return f"{console.counted(known.time, 'sample')}, {console.counted(known.learned, 'offload')} learned from"
 
 
 @state_command.command("set")
@@ -83,10 +104,8 @@ def set_command(
         before = store.generation
         store.change(**changes)
         figures = {"from": before, "to": store.generation, "parameters": store.policy.parameters}
-    if json:
-        console.print_json(figures)
-        return
-    console.say(f"{folder}: generation {before} became {store.generation}; {store.policy!r}")
+    told = f"{folder}: generation {before} became {store.generation}; {store.policy!r}"
+    console.print_either(json, figures, told)
 
 
 @state_command.command("rollback")
@@ -106,10 +125,8 @@ def rollback_command(
     left = read(folder).newest.number
     with _opened(folder) as store:
         reached, notes = store.rollback(to), store.notes
-    if json:
-        console.print_json({"from": left, "to": reached, "notes": notes})
-        return
-    console.say(" ".join([f"From generation {left} back to how generation {reached} ended.", *notes]))
+    told = " ".join([f"From generation {left} back to how generation {reached} ended.", *notes])
+    console.print_either(json, {"from": left, "to": reached, "notes": notes}, told)
 
 
 @state_command.command("export")
@@ -145,16 +162,18 @@ def merge_command(
     """
     with _opened(folder) as store:
         given, before = {path: state_in(path) for path in others}, store.generation
-        _check_all(store, given)
+        trial = type(store.policy).restore(store.policy.state())  # a copy first, so that a refusal names its file
+        for path, state in given.items():
+            try:
+                trial.merge(store.fitting(state))
+            except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
+                raise InvalidState(f"{path}: {error}") from error
         store.merge(*given.values())
         sources = sorted(store.policy.state()["merged"])
         figures = {"from": before, "to": store.generation, "sources": sources}
-    if json:
-        console.print_json(figures)
-        return
     changed = f"generation {before} became {store.generation}" if before != store.generation else "nothing was new"
     devices = console.counted(len(sources), "other device")
-    console.say(f"{folder}: {changed}; evidence of {devices}")
+    console.print_either(json, figures, f"{folder}: {changed}; evidence of {devices}")
 
 
 @contextmanager
@@ -165,34 +184,6 @@ def _opened(folder: Path) -> Iterator[SqliteStore]:
         yield store
     if store.problem != CLOSED:
         raise InvalidState(f"{folder}: {store.problem}: what was to be changed is not on the disk")
-
-
-def _figures(saved: Saved) -> dict[str, Any]:
-    state, gate, policy = saved.newest.policy, saved.newest.gate or {}, saved.policy
-    return {
-        **{key: state[key] for key in ("policy", "parameters", "id", "time", "learned")},
-        "confidence": gate.get("confidence"),
-        "binning": gate.get("bins"),
-        "pending": len(state["pending"]),
-        "merged": len(state["merged"]),
-        "generation": saved.newest.number,
-        "notes": saved.notes,
-        "in_use_by": saved.used_by,
-        "bins": [asdict(policy.explain(bin)) for bin in range(policy.bins)],
-        "earlier": [each._asdict() for each in saved.earlier],
-    }
-
-
-def _print_bins(bins: list[dict[str, Any]]) -> None:
-    table = console.table("bin", "offloads", "agreement", "expiry", "samples left", right=True)
-    for each in bins:
-        agreement = "" if each["agreement"] is None else f"{each['agreement']:.4f}"
-        offloads = "" if each["offloads"] is None else f"{each['offloads']:g}"
-        licensed = each["offload_probability"] == 0.0
-        expiry = "none" if not licensed else each["expiry"] or ("for good" if "for good" in each["reason"] else "")
-        left = "" if each["samples_left"] is None or not licensed else str(each["samples_left"])
-        table.add_row(str(each["bin"]), offloads, agreement, str(expiry), left)
-    console.print_table(table)
 
 
 def state_in(path: Path) -> State:
@@ -212,13 +203,3 @@ def state_in(path: Path) -> State:
         return unsealed(state)
     except InvalidState as error:
         raise InvalidState(f"{path}: {error}") from error
-
-
-def _check_all(store: SqliteStore, given: dict[Path, State]) -> None:
-    """Merge into a copy first, so that a refusal names its file."""
-    trial = type(store.policy).restore(store.policy.state())
-    for path, state in given.items():
-        try:
-            trial.merge(store.fitting(state))
-        except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
-            raise InvalidState(f"{path}: {error}") from error

@@ -14,6 +14,7 @@ from hinge._checks import real, whole
 from hinge.errors import InvalidValue
 from hinge.gate import Gate
 from hinge.policies import FOREVER, HILCB, HILCBLite, Policy, Sentinel, Wholes, isotonic, sentinel, whole_column
+from hinge.policies.hi_lcb import HILCBBase
 
 MOST_BINS = 255  # a bin is a byte, and one value is left for a bin too high
 ONE = 2**32  # the unit of all fractions
@@ -130,7 +131,7 @@ class FixedTable(NamedTuple):
     agreements: Wholes
     costs: Wholes  # all offloads, and what they cost in units of 2^-15 (learned cost)
     expiry: Wholes
-    own: Wholes  # the expiry that a bin's own offloads give it (HI-LCB, known cost)
+    own: Wholes  # the expiry that a bin's own offloads give it; 0: it has none
     monotone: bool
     threshold: int
     rate: int
@@ -170,90 +171,65 @@ def offloads_fixed(table: FixedTable, bin: int, time: int) -> bool:
     return bool(min(time, CLOCK_END) >= table.expiry[bin])
 
 
-def learn_fixed_lite(table: FixedTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Renew or withdraw the licence of the offloaded bin."""
+def learn_fixed(table: FixedTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Renew or withdraw the licences on which an offload bears: all of them, where its cost is learned."""
     count_whole(table, bin, agreed)
-    table.expiry[bin] = known_licence(table, bin)
+    if len(table.costs) > 0:
+        offloads, costs = table.costs[0] + 1, table.costs[1] + int(cost * COST_UNIT + 0.5)
+        halved = 1 if offloads >= COUNTED else 0
+        table.costs[0], table.costs[1] = offloads >> halved, costs >> halved
+        rebuild_fixed(table)
+    else:
+        table.own[bin] = known_licence(table, bin)
+        spread_fixed(table)
 
 
-def rebuild_fixed_lite(table: FixedTable) -> None:
+def rebuild_fixed(table: FixedTable) -> None:
     """Find every licence anew."""
-    for bin in range(len(table.expiry)):
-        table.expiry[bin] = known_licence(table, bin) if table.offloads[bin] > 0 else 0
-
-
-def learn_fixed_monotone(table: FixedTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Renew or withdraw the licence of the offloaded bin and of those above that hold theirs from it."""
-    count_whole(table, bin, agreed)
-    table.own[bin] = known_licence(table, bin)
+    learned, threshold = len(table.costs) > 0, table.threshold
+    if learned and table.costs[0] > 0:
+        threshold = 0xFFFFFFFF - share_of(table.costs[1], table.costs[0] * COST_UNIT)
+    for bin in range(len(table.own)):
+        if table.offloads[bin] == 0:
+            table.own[bin] = 0
+        elif learned:
+            table.own[bin] = learned_licence(table, bin, threshold)
+        else:
+            table.own[bin] = known_licence(table, bin)
     spread_fixed(table)
 
 
 def spread_fixed(table: FixedTable) -> None:
-    """Give each bin that was seen the latest of the expiries up to its own."""
+    """Give each bin that was seen its own expiry; for HI-LCB the latest of those up to its own."""
     latest = 0
     for bin in range(len(table.own)):
-        latest = max(latest, table.own[bin])
-        if table.own[bin] > 0:
-            table.expiry[bin] = latest
+        latest = max(latest, table.own[bin]) if table.monotone else table.own[bin]
+        table.expiry[bin] = latest if table.own[bin] > 0 else 0
 
 
-def rebuild_fixed_monotone(table: FixedTable) -> None:
-    """Find every licence anew."""
-    for bin in range(len(table.own)):
-        table.own[bin] = known_licence(table, bin) if table.offloads[bin] > 0 else 0
-        table.expiry[bin] = 0
-    spread_fixed(table)
+class _InWholeNumbers(HILCBBase):
+    def __init__(self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None) -> None:
+        super().__init__(bins, alpha, offload_cost)
+        self.constants = constants(bins, alpha, offload_cost)
+        table = FixedTable(
+            offloads=whole_column(self.bins),
+            agreements=whole_column(self.bins),
+            costs=whole_column(2 if offload_cost is None else 0),
+            expiry=whole_column(self.bins),
+            own=whole_column(self.bins),
+            monotone=self.assumes_monotone,
+            threshold=self.constants.threshold,
+            rate=self.constants.rate,
+            shift=self.constants.shift,
+        )
+        self.start(table, offloads_fixed, learn_fixed, rebuild_fixed)
+
+    def expiry(self, bin: int) -> int:
+        expiry = super().expiry(bin)
+        return FOREVER if expiry > CLOCK_END else expiry
 
 
-def count_cost_whole(table: FixedTable, cost: float) -> None:
-    """Add what an offload cost; counts that are full are halved."""
-    offloads, costs = table.costs[0] + 1, table.costs[1] + int(cost * COST_UNIT + 0.5)
-    halved = 1 if offloads >= COUNTED else 0
-    table.costs[0], table.costs[1] = offloads >> halved, costs >> halved
-
-
-def learn_fixed_cost(table: FixedTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Count an offload, whose cost bears on every bin: find every licence anew."""
-    count_whole(table, bin, agreed)
-    count_cost_whole(table, cost)
-    rebuild_fixed_cost(table)
-
-
-def rebuild_fixed_cost(table: FixedTable) -> None:
-    """Find every licence anew."""
-    if table.costs[0] == 0:
-        return
-    threshold = 0xFFFFFFFF - share_of(table.costs[1], table.costs[0] * COST_UNIT)
-    latest = 0
-    for bin in range(len(table.expiry)):
-        if table.offloads[bin] > 0:
-            own = learned_licence(table, bin, threshold)
-            latest = max(latest, own) if table.monotone else own
-            table.expiry[bin] = latest
-
-
-def _started(twin: Any, monotone: bool) -> Constants:
-    """Let a policy go on in whole numbers; returns what they are computed with."""
-    known, learned = constants(twin.bins, twin.alpha, twin.offload_cost), twin.offload_cost is None
-    functions = (learn_fixed_monotone, rebuild_fixed_monotone) if monotone else (learn_fixed_lite, rebuild_fixed_lite)
-    functions = (learn_fixed_cost, rebuild_fixed_cost) if learned else functions
-    table = FixedTable(
-        offloads=whole_column(known.bins),
-        agreements=whole_column(known.bins),
-        costs=whole_column(2 if learned else 0),
-        expiry=whole_column(known.bins),
-        own=whole_column(known.bins if monotone and not learned else 0),
-        monotone=monotone,
-        threshold=known.threshold,
-        rate=known.rate,
-        shift=known.shift,
-    )
-    twin.start(table, offloads_fixed, *functions)
-    return known
-
-
-class LiteTwin(HILCBLite):
+class LiteTwin(_InWholeNumbers, HILCBLite):
     """HI-LCB-lite as a microcontroller runs it.
 
     >>> twin = LiteTwin(bins=16, alpha=0.52, offload_cost=0.5)
@@ -265,23 +241,9 @@ class LiteTwin(HILCBLite):
     Bin 11 is accepted: local agreed in 6 of 6 offloads; checked again in 5 samples.
     """
 
-    def __init__(self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None) -> None:
-        super().__init__(bins, alpha, offload_cost)
-        self.constants = _started(self, monotone=False)
 
-    def expiry(self, bin: int) -> int:
-        return _public(super().expiry(bin))
-
-
-class MonotoneTwin(HILCB):
+class MonotoneTwin(_InWholeNumbers, HILCB):
     """HI-LCB as a microcontroller runs it."""
-
-    def __init__(self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None) -> None:
-        super().__init__(bins, alpha, offload_cost)
-        self.constants = _started(self, monotone=True)
-
-    def expiry(self, bin: int) -> int:
-        return _public(super().expiry(bin))
 
 
 ROOT_HALF, LOG_TWO = 0.7071067811865476, 0.6931471805599453
@@ -413,7 +375,3 @@ def _whole_counts(offloads: float, total: float) -> tuple[int, int]:
     while math.ceil(offloads) >= COUNTED:
         offloads, total = offloads / 2, total / 2
     return math.ceil(offloads), math.floor(total)
-
-
-def _public(expiry: int) -> int:
-    return FOREVER if expiry > CLOCK_END else expiry

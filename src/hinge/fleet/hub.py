@@ -89,7 +89,7 @@ class View(Struct, frozen=True):
 
 
 class Hub:
-    """Looks at a fleet, from `start` to `close`, or in a `with` block; with a `region`, also speaks for it.
+    """Looks at a fleet while its `with` block runs; with a `region`, also speaks for it.
 
     >>> with Hub("mqtt://127.0.0.1:9", name="cams") as hub:  # nobody is there
     ...     hub.gather(0.1)
@@ -124,25 +124,18 @@ class Hub:
         self._thread = Thread(target=self._run, name="hinge-hub", daemon=True)
         self.view = self._look()
 
-    def start(self) -> None:
-        self._thread.start()
-
     def gather(self, seconds: float) -> bool:
         """Wait until what the broker has retained is known, so long at most; whether it is."""
         return self._gathered.wait(seconds)
 
-    def close(self) -> None:
-        """Leave; a region's hub says so, and what it has not told yet."""
-        self._ended.set()
-        if self._thread.ident is not None:
-            self._thread.join(2 * CLOSE_S)
-
     def __enter__(self) -> Self:
-        self.start()
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        """Leave; a region's hub says so, and what it has not told yet."""
+        self._ended.set()
+        self._thread.join(2 * CLOSE_S)
 
     # -- in the thread ------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event, Thread
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from hinge._checks import positive, real
 from hinge._fork import renew_after_fork
@@ -153,7 +153,7 @@ class Fleet:
         self._models, self._home_assistant = models, home_assistant
         self._budget = None if budget is None else real("Fleet", "budget", budget, 0, 1)
         self._every_s = positive("Fleet", "every_s", every_s)
-        self._store: Store | None = None
+        self._joined = False
         self._thread: Thread | None = None
         self._ended = Event()
         self._sent = self._received = 0
@@ -176,16 +176,15 @@ class Fleet:
 
     def join(self, store: Store, gate: Gate) -> None:
         """Share what the policy of a store learns, from now on; the `Device` calls this."""
-        if self._store is not None:
+        if self._joined:
             raise InvalidValue("Fleet", "fleet", "must be one for each device, got one that was joined before")
-        bins = gate.policy.bins
+        bins, name = gate.policy.bins, gate.policy.unlimited.name
         try:
             store.locked(lambda policy: policy.unlimited.borrow([0.0] * bins, [0.0] * bins))
         except TypeError:
-            name = gate.policy.unlimited.name
             problem = f"must be one that can decide with what others have seen, as 'sentinel' can, got {name!r}"
             raise InvalidType("Fleet", "policy", problem) from None
-        self._store, self._gate = store, messages.identity(gate, self._models)
+        self._joined, self._store, self._gate = True, store, messages.identity(gate, self._models)
         self._peers = Peers(self.name, self._gate, bins)
         self._regions = Peers(self._parent or self.name, self._gate, bins)  # stays empty where there are none
         policy = gate.policy
@@ -265,15 +264,14 @@ class Fleet:
 
     def _due(self, listened: bool, closing: bool = False) -> bool:
         """Whether there is something to tell: own offloads have grown by GROWTH, or were dropped in an alarm."""
-        own, told = self._own, self._told
+        own, told, account = self._own, self._told, self._account
         if told is None:
             return listened and own.learned > 0
         if own.alarms != told.alarms or own.learned > told.learned * (1.0 if closing else GROWTH):
             return True
-        account, statement = self._account, own.statement
-        if account is None or statement is None or told.samples > own.samples:  # of an earlier life
+        if account is None or own.statement is None or told.samples > own.samples:  # of an earlier life
             return False
-        return account.due(statement, own.samples)
+        return account.due(own.statement, own.samples)
 
     def _cede(self) -> None:
         """Cede to those that lack credits what we have to spare; the next message says so."""
@@ -283,7 +281,7 @@ class Fleet:
         others = self._statements()
         gifts = account.gifts(own.statement, own.samples, others)
         if gifts:
-            self._joined.update(lambda policy: _shared(policy).cede(gifts))
+            self._store.update(lambda policy: cast(SharedBudget, policy).cede(gifts))
             account.ceded(gifts, others)
             self._own = self._look_at_own()
 
@@ -293,7 +291,7 @@ class Fleet:
     def _say_evidence(self, connection: Connection) -> None:
         own = self._own
         if self._account is not None:
-            if self._joined.on_disk and not self._joined.sync():  # what is ceded must not be held again after a crash
+            if self._store.on_disk and not self._store.sync():  # what is ceded must not be held again after a crash
                 return
             self._account.told = own.statement
         self._counter = max(own.samples, self._counter + 1)
@@ -359,8 +357,8 @@ class Fleet:
         if self._account is not None and self._own.budget is not None:
             said = (self._own.samples, self._statements().values())
             heard = self._account.heard(*said) if listened else (0.0, 0.0, 0)
-            apply = self._joined.update if heard[0] > self._own.budget.received else self._locked  # saved, where new
-            apply(lambda policy: _shared(policy).hear(*heard))
+            apply = self._store.update if heard[0] > self._own.budget.received else self._store.locked  # saved if new
+            apply(lambda policy: cast(SharedBudget, policy).hear(*heard))
         own = self._own = self._look_at_own()
         versions = self._peers.version, self._regions.version
         state, began = (*versions, int(2 * own.learned**0.5), own.alarms), time.monotonic()
@@ -370,33 +368,23 @@ class Fleet:
         pools = [pool((own.offloads, own.agreements), peers.sums()) for peers in (self._peers, self._regions)]
         offloads = [sum(both) for both in zip(*(each.offloads for each in pools), strict=True)]
         agreements = [sum(both) for both in zip(*(each.agreements for each in pools), strict=True)]
-        self._locked(lambda policy: policy.unlimited.borrow(offloads, agreements))
+        self._store.locked(lambda policy: policy.unlimited.borrow(offloads, agreements))
         above = {f"{self._parent}/{region}": verdict for region, verdict in pools[1].verdicts.items()}
         self._verdicts = pools[0].verdicts | above
         now = time.monotonic()
         self._pooled, self._pool_after = state, now + (now - began) / POOLING
 
     def _look_at_own(self) -> _Own:
-        return self._locked(lambda policy: _own(policy, self._account))
-
-    def _locked(self, function: Callable[[Policy], T]) -> T:
-        return self._joined.locked(function)
-
-    @property
-    def _joined(self) -> Store:
-        if self._store is None:
-            raise RuntimeError("Fleet: no device has joined")
-        return self._store
+        return self._store.locked(lambda policy: _own(policy, self._account))
 
 
 def _own(policy: Policy, account: Account | None) -> _Own:
     evidence, inside = policy.own_evidence(), policy.unlimited
     price = None if inside.price_column is None else inside.price_column[0]
     budget = statement = None
-    if account is not None:
-        shared = _shared(policy)
-        budget = Budget(shared.price, shared.balance, shared.ceded, shared.received)
-        price, statement = shared.price_with_cost, account.statement(shared)
+    if account is not None and isinstance(policy, SharedBudget):
+        budget = Budget(policy.price, policy.balance, policy.ceded, policy.received)
+        price, statement = policy.price_with_cost, account.statement(policy)
     return _Own(
         samples=policy.time,
         learned=policy.learned,
@@ -407,9 +395,3 @@ def _own(policy: Policy, account: Account | None) -> _Own:
         budget=budget,
         statement=statement,
     )
-
-
-def _shared(policy: Policy) -> SharedBudget:
-    if not isinstance(policy, SharedBudget):
-        raise TypeError(f"Fleet: policy must be in the fleet's budget, got {policy!r}")
-    return policy

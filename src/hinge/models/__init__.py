@@ -24,16 +24,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from hinge import confidence as measures
 from hinge._checks import share
-from hinge.confidence import (
-    ConfidenceMeasure,
-    are_probabilities,
-    class_scores,
-    log_probabilities,
-    max_softmax,
-    softmax_temperature,
-    takes_scores,
-)
+from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.errors import InvalidModel, InvalidValue, TaskFailed, printable
 from hinge.oip.tensors import cast
 from hinge.tasks import Classification, Task
@@ -85,8 +78,8 @@ class Classifier:
         self.scores, self._measure, self._labels = scores, confidence, labels
         self._many = getattr(scores, "many", None)
         self._labelled = getattr(scores, "labelled", None) if labels is None else None
-        self._temperature = softmax_temperature(confidence)  # None: another measure, which is slower
-        self._probabilities = takes_scores(confidence)  # the outputs are, as far as is known
+        self._temperature = measures.softmax_temperature(confidence)  # None: another measure, which is slower
+        self._probabilities = measures.takes_scores(confidence)  # the outputs are, as far as is known
         self._watched, self._said = 0, False  # samples whose outputs were; whether that was said
 
     def answer(self, sample: Any) -> tuple[Any, float]:
@@ -104,9 +97,8 @@ class Classifier:
             return [self.answer(sample) for sample in samples]
         scores: NDArray[Any] = self._many(samples)
         if len(scores) != len(samples):
-            raise ValueError(
-                f"Classifier: scores must have a row for each of {len(samples)} samples, got {len(scores)}"
-            )
+            wanted = f"scores must have a row for each of {len(samples)} samples"
+            raise ValueError(f"Classifier: {wanted}, got {len(scores)}")
         return [self._judged(row) for row in scores]
 
     def _judged(self, scores: Any) -> tuple[Any, float]:
@@ -115,12 +107,11 @@ class Classifier:
         if self._probabilities:
             scores = self._logarithms(scores)
         best, few = -1, isinstance(scores, list) or (scores.ndim == 1 and len(scores) <= _FEW)
-        if self._temperature is not None:
-            if few:
-                plain = scores if isinstance(scores, list) else scores.tolist()
-                best, confidence = _top_of_few(plain, self._temperature)
-            else:
-                best, confidence = _top_of_many(scores, self._temperature)
+        if self._temperature is not None and few:
+            plain = scores if isinstance(scores, list) else scores.tolist()
+            best, confidence = _top_of_few(plain, self._temperature)
+        elif self._temperature is not None:
+            best, confidence = _top_of_many(scores, self._temperature)
         if best < 0:
             _check_row(scores)
             try:
@@ -137,7 +128,7 @@ class Classifier:
         if self._watched < WATCHED:
             if not np.isfinite(outputs).all():
                 return outputs  # which the measure refuses; the next sample's may be probabilities again
-            if not are_probabilities(outputs):
+            if not measures.are_probabilities(outputs):
                 self._probabilities = False  # and never True again, whatever other threads have seen
                 if self._said:
                     log.warning("%r: its outputs are taken for scores from now on: they no longer sum to 1", self)
@@ -146,7 +137,7 @@ class Classifier:
                 log.warning("%r: its outputs are probabilities, so that no softmax is taken of them", self)
                 self._said = True
             self._watched += 1
-        return log_probabilities(outputs)
+        return measures.log_probabilities(outputs)
 
     def __repr__(self) -> str:
         return str(self.scores.path) if isinstance(self.scores, FileModel) else "the local model"
@@ -209,12 +200,11 @@ def _check_row(scores: Any) -> None:
     array = np.asarray(scores)
     if array.ndim == 1 and len(array) > 1 and array.dtype.kind in "fiu":
         return
+    found = f"shape {list(array.shape)}" if array.ndim > 1 else f"{array.tolist()!r:.80}"
     if array.ndim == 2 and len(array) == 1:
-        found = f"shape {list(array.shape)}: return row 0"
-    elif array.dtype.kind not in "fiu" or array.ndim > 1:
-        found = f"shape {list(array.shape)}" if array.ndim > 1 else f"{array.tolist()!r:.80}"
-    else:
-        found = f"{array.tolist()!r:.80}: of two classes return both, [1 - p, p]; a regression has none"
+        found += ": return row 0"
+    elif array.ndim < 2 and array.dtype.kind in "fiu":
+        found += ": of two classes return both, [1 - p, p]; a regression has none"
     raise ValueError(f"Device: local must return a score for each class, of one sample, got {found}")
 
 
@@ -314,7 +304,9 @@ class OneInput:
         if array.dtype != self.dtype:
             array = self._cast(array)
         if array.shape != self.sample_shape:
-            self._check_shape(array.shape)
+            wanted, found = list(self.sample_shape), list(array.shape)
+            if len(wanted) != len(found) or any(a not in (-1, b) for a, b in zip(wanted, found, strict=True)):
+                raise ValueError(f"{self._owner}: the model takes samples of shape {wanted}, the sample has {found}")
         return array[None]
 
     def many(self, samples: Sequence[Any] | NDArray[Any]) -> NDArray[Any]:
@@ -329,14 +321,6 @@ class OneInput:
 
     def _cast(self, array: NDArray[Any]) -> NDArray[Any]:
         return cast(self._owner, array, self.dtype)
-
-    def _check_shape(self, shape: tuple[int, ...]) -> None:
-        wanted = self.sample_shape
-        fits = len(shape) == len(wanted) and all(a in (-1, b) for a, b in zip(wanted, shape, strict=True))
-        if not fits:
-            raise ValueError(
-                f"{self._owner}: the model takes samples of shape {list(wanted)}, the sample has {list(shape)}"
-            )
 
 
 class Output(NamedTuple):
@@ -369,9 +353,8 @@ def choose_outputs(path: str | Path, outputs: Sequence[Output], wanted: str | No
     # The order stays as it is among equals: the first of real numbers, or else of whole ones.
     ranked = sorted((output for output in found if not output.is_label), key=lambda output: output.kind != "f")
     if not ranked:
-        raise InvalidModel(
-            f"{path}: a local model must give scores, and this one gives none, but {repr(wanted) if wanted else names}"
-        )
+        given = repr(wanted) if wanted else names
+        raise InvalidModel(f"{path}: a local model must give scores, and this one gives none, but {given}")
     return ranked[0], next((output for output in outputs if output.is_label), None)
 
 
@@ -411,7 +394,7 @@ class FileModel(ABC):
 
     def _rows(self, outputs: NDArray[Any], samples: int) -> NDArray[Any]:
         try:
-            return class_scores(outputs, samples)
+            return measures.class_scores(outputs, samples)
         except ValueError as error:
             raise InvalidModel(f"{self.path}: {error}") from None
 
@@ -440,18 +423,15 @@ def read_file(path: Path) -> bytes:
     """
     try:
         found = path.stat()
-        if not stat.S_ISREG(found.st_mode):  # reading a pipe would never end
-            raise InvalidModel(f"{path}: not a file")
-        if found.st_size > MAX_FILE_BYTES:
-            raise InvalidModel(f"{path}: a model may have {MAX_FILE_BYTES} bytes, got {found.st_size}")
-        return path.read_bytes()
+        if stat.S_ISREG(found.st_mode) and found.st_size <= MAX_FILE_BYTES:  # reading a pipe would never end
+            return path.read_bytes()
     except FileNotFoundError:
         raise InvalidModel(f"{path}: there is no such file") from None
-    except InvalidModel:
-        raise
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have
         problem = error.strerror if isinstance(error, OSError) else error
         raise InvalidModel(f"{path}: {problem}") from None
+    too_large = f"a model may have {MAX_FILE_BYTES} bytes, got {found.st_size}"
+    raise InvalidModel(f"{path}: {too_large if stat.S_ISREG(found.st_mode) else 'not a file'}")
 
 
 def check_inputs(path: str | Path, names: Sequence[str]) -> None:

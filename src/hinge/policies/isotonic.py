@@ -8,13 +8,9 @@ mean exceeds q:
     E_i = Σ_B (n_B + 2) kl⁺((a_B + 1) / (n_B + 2), q)         N_i = Σ_B n_B where that is not 0
     accept bin i at time t   ⇔   E_i > ½ + 2α (L - log(1 + L)),   L = log(1 + t / N_i)
 
-kl⁺(p, q) is the divergence of two coins where p > q, and else 0. E is the log-likelihood ratio under monotonicity, with
-one agreement and one disagreement added to each block, as a uniform prior has it. The t/N in the logarithm, in place of
-t, is what KL-UCB+ does for bandits: evidence from many samples need not be doubted as often. The doubt lags behind L,
-more than Lai's boundary for optimal stopping does (Annals of Statistics 1987): a wrong licence ends when it expires,
-soon if it rests on little evidence. `docs/isotonic.md` has the argument why wrong licences stay cheap, and what was
-tried and lost. A learned cost enters through an empirical-Bernstein lower bound, c - √(2vL/m) - L/m with the variance v
-of m costs and L = 2α log t.
+kl⁺(p, q) is the divergence of two coins where p > q, and else 0. `docs/isotonic.md` says where each part comes from,
+why wrong licences stay cheap, and what was tried and lost. A learned cost enters through an empirical-Bernstein lower
+bound, c - √(2vL/m) - L/m with the variance v of m costs and L = 2α log t.
 
 Costs per class: what a wrong answer costs may depend on the class that the local model answers (`stakes`). Then every
 class has bins of its own, agreement rises within each class, and what is judged is 1 - price / stake of an answer
@@ -30,20 +26,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from hinge._checks import positive, real
-from hinge.policies.expiry import (
-    COST_SUMS,
-    COUNT,
-    FOREVER,
-    SQUARES,
-    SUM,
-    ExpiryPolicy,
-    drop_all,
-    fill,
-    has_expired,
-    learn_and_drop,
-)
-from hinge.policies.policy import Reals, Wholes, real_column, whole_column
+from hinge._checks import positive, reals
+from hinge.policies.expiry import FOREVER, ExpiryPolicy, drop_all, fill, has_expired, learn_and_drop
+from hinge.policies.policy import COUNT, SQUARES, SUM, Reals, Wholes
 
 LEAST = 0.5  # evidence that even the first licence needs
 _TIE = 1e-12  # a block whose mean is q but for rounding says nothing
@@ -165,11 +150,8 @@ def surplus_evidence(offloads: float, agreements: float, q: float) -> float:
     return offloads * divergence(min(1.0, agreements / offloads), q)
 
 
-def together(table: Any, bin: int) -> tuple[int, int, float, float]:
-    """The evidence for a bin by the present fit: lowest and highest bin seen that are part of it, offloads, agreements.
-
-    There is none if the lowest bin is above the highest.
-    """
+def with_others(own: str, table: Any, bin: int, left: float = 1.0, form: str = "g") -> str:
+    """What a bin has seen itself, and what all bins that are its evidence by the present fit have, if others are."""
     low, high, offloads, agreements, i = bin + 1, bin, 0.0, 0.0, bin
     bottom = first_of_class(table, bin)
     while i >= bottom and table.support[i] > 0.0:
@@ -182,12 +164,10 @@ def together(table: Any, bin: int) -> tuple[int, int, float, float]:
         low += 1
     while low < high and table.offloads[high] == 0.0:
         high -= 1
-    return low, high, offloads, agreements
-
-
-def named(low: int, high: int) -> str:
-    """A range of bins, in words."""
-    return f"bins {low}–{high} together" if low < high else f"bin {low}"
+    if low > high or low == high == bin:
+        return own
+    bins = f"bins {low}–{high} together" if low < high else f"bin {low}"
+    return f"{own} ({bins}: {agreements * left:{form}} of {offloads * left:{form}})"
 
 
 def doubt(time: int, support: float, alpha: float) -> float:
@@ -317,11 +297,10 @@ def checked_stakes(owner: str, stakes: Sequence[float] | None, bins: int) -> lis
     """What a wrong answer costs in each class, where there are classes."""
     if stakes is None:
         return None
-    if isinstance(stakes, str) or not hasattr(stakes, "__len__") or len(stakes) == 0:
-        raise TypeError(f"{owner}: stakes must be a list with a number for each class, got {stakes!r}")
-    if bins % len(stakes):
-        raise ValueError(f"{owner}: stakes must be for as many classes as divide {bins} bins, got {len(stakes)}")
-    return [real(owner, f"stakes[{k}]", stake, 0, 1) for k, stake in enumerate(stakes)]
+    checked = reals(owner, "stakes", stakes, 0, 1)
+    if not checked or bins % len(checked):
+        raise ValueError(f"{owner}: stakes must be for as many classes as divide {bins} bins, got {len(checked)}")
+    return checked
 
 
 class Isotonic(ExpiryPolicy):
@@ -361,38 +340,20 @@ class Isotonic(ExpiryPolicy):
         super().__init__(bins, offload_cost)
         self.alpha = positive(type(self).__name__, "alpha", alpha)
         self.stakes = checked_stakes(type(self).__name__, stakes, self.bins)
-        learned = self.offload_cost is None
-        table = IsotonicTable(
-            offloads=real_column(self.bins),
-            agreements=real_column(self.bins),
-            costs=real_column(COST_SUMS if learned else 0),
-            expiry=whole_column(self.bins),
-            filled=whole_column(self.bins + 1 if learned else 0),
-            first=whole_column(self.bins),
-            weight=real_column(self.bins),
-            total=real_column(self.bins),
-            evidence=real_column(self.bins),
-            support=real_column(self.bins),
-            price=real_column(1, self.offload_cost or 0.0),
-            stakes=array("d", self.stakes or [1.0]),
-            alpha=self.alpha,
-        )
-        if learned:
+        table = self.blank(IsotonicTable, stakes=array("d", self.stakes or [1.0]))
+        if self.offload_cost is None:
             self.start(table, offloads_isotonic, learn_with_cost, drop_all, price=table.price)
         else:
             self.start(table, has_expired, learn_isotonic, rebuild_isotonic, price=table.price)
             rebuild_isotonic(table)
 
-    def _seen(self, bin: int, offloads: float, agreements: float) -> str:
-        own = super()._seen(bin, offloads, agreements)
+    def _seen(self, bin: int) -> str:
+        own = super()._seen(bin)
         if self.offload_cost is None:
             costs = self.table.costs[COUNT]
             if costs == 0.0 or not 0.0 < fit_up_to(self.table, bin, self.time + 1) < 1.0:
                 return own
-        low, high, all_offloads, all_agreements = together(self.table, bin)
-        if low > high or low == high == bin:
-            return own
-        return f"{own} ({named(low, high)}: {all_agreements:g} of {all_offloads:g})"
+        return with_others(own, self.table, bin)
 
     def expiry(self, bin: int) -> int:
         found = super().expiry(bin)

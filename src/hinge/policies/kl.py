@@ -16,22 +16,10 @@ import math
 from typing import NamedTuple
 
 from hinge._checks import positive
-from hinge.policies.expiry import (
-    COST_SUMS,
-    COUNT,
-    FOREVER,
-    SUM,
-    ExpiryPolicy,
-    count,
-    drop_all,
-    expiry_from,
-    fill,
-    has_expired,
-    learn_and_drop,
-)
+from hinge.policies.expiry import FOREVER, ExpiryPolicy, count, drop_all, expiry_from, fill, has_expired, learn_and_drop
 from hinge.policies.isotonic import divergence as divergence
 from hinge.policies.isotonic import surplus_evidence
-from hinge.policies.policy import Reals, Wholes, real_column, whole_column
+from hinge.policies.policy import COUNT, SUM, Reals, Wholes
 
 
 class KLTable(NamedTuple):
@@ -162,20 +150,8 @@ class _KLPolicy(ExpiryPolicy):
     def __init__(self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None) -> None:
         super().__init__(bins, offload_cost)
         self.alpha = positive(type(self).__name__, "alpha", alpha)
-        learned = self.offload_cost is None
-        table = KLTable(
-            offloads=real_column(self.bins),
-            agreements=real_column(self.bins),
-            costs=real_column(COST_SUMS if learned else 0),
-            expiry=whole_column(self.bins),
-            filled=whole_column(self.bins + 1 if learned or self._pooled else 0),
-            block_offloads=real_column(self.bins if self._pooled else 0),
-            block_agreements=real_column(self.bins if self._pooled else 0),
-            price=real_column(1, self.offload_cost or 0.0),
-            alpha=self.alpha,
-            pooled=self._pooled,
-        )
-        if learned:
+        table = self.blank(KLTable, pooled=self._pooled)
+        if self.offload_cost is None:
             self.start(table, offloads_learned, learn_and_drop, drop_all, price=table.price)
         elif self._pooled:
             self.start(table, offloads_pooled, learn_and_drop, drop_all, price=table.price)

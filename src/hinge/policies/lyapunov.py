@@ -139,7 +139,7 @@ class LyapunovEXP4(ThresholdPolicy):
         usual = self.tradeoff / most if most > 0.0 else self.tradeoff
         self.queue_limit = usual if queue_limit is None else real(owner, "queue_limit", queue_limit, 0)
         table = LyapunovTable(
-            experts=self._table(self.bins),
+            experts=self._table(self.learning_rate, self.exploration),
             queue=real_column(1),
             settled=whole_column(1),
             chances=real_column(self.memory, 1.0),

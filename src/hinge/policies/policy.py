@@ -33,7 +33,7 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
-from hinge._checks import agreement, did_you_mean, positive, real, share, shown, whole
+from hinge._checks import agreement, did_you_mean, positive, real, reals, share, shown, whole
 from hinge.costs import shifted_cost
 from hinge.errors import InvalidDecision, InvalidState, InvalidType, InvalidValue, UnknownName
 
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 Wholes = MutableSequence[int]
 Reals = MutableSequence[float]
+COUNT, SUM, SQUARES = 0, 1, 2  # the entries of a column of costs: their number, sum and sum of squares
+COST_SUMS = 3
 
 signature = cache(inspect.signature)  # to ask for it takes as long as to build a policy
 
@@ -153,6 +155,10 @@ def note_nothing(table: Any, bin: int, time: int) -> None:
     """An offload changes nothing until its feedback arrives."""
 
 
+def derive_nothing(table: Any) -> None:
+    """Nothing is derived from the evidence."""
+
+
 NOT_TOLD = -1.0  # in place of a cost
 
 
@@ -184,6 +190,7 @@ _LARGEST = 1e300  # a number in a state: sums of a few of them are finite still
 State = dict[str, Any]
 Evidence = dict[str, list[float]]
 Made = TypeVar("Made", bound="Policy")
+Table = TypeVar("Table", bound=tuple[Any, ...])
 
 _registry: dict[str, type["Policy"]] = {}
 
@@ -240,7 +247,7 @@ class Policy(ABC):
         table: Any,
         offloads: Callable[..., bool],
         learns: Callable[..., None],
-        rebuilds: Callable[..., None] | None = None,
+        rebuilds: Callable[..., None] = derive_nothing,
         notes: Callable[..., None] = note_nothing,
         price: Reals | None = None,
         accepts: Callable[..., None] = note_nothing,
@@ -254,6 +261,23 @@ class Policy(ABC):
         self.table, self.price_column = table, price
         self._offloads, self._notes, self._learns, self._rebuilds = offloads, notes, learns, rebuilds
         self._accepts, self._expects = accepts, expects
+
+    def blank(self, kind: type[Table], **given: Any) -> Table:
+        """A table that knows nothing: columns of a 0 for each bin, and the policy's parameters, but for what is given.
+
+        Three columns are of another length: `costs`, which is empty where the cost is known, `price`, and `filled`.
+        """
+        blanks: dict[Any, Any] = {Reals: real_column, Wholes: whole_column}
+        known = {
+            "costs": real_column(COST_SUMS if self.offload_cost is None else 0),
+            "price": real_column(1, self.offload_cost or 0.0),
+            "filled": whole_column(self.bins + 1),
+            **given,
+        }
+        for name, hint in kind.__annotations__.items():
+            if name not in known:
+                known[name] = blanks[hint](self.bins) if hint in blanks else getattr(self, name)
+        return kind(**{name: known[name] for name in kind.__annotations__})
 
     @property
     def functions(self) -> Functions:
@@ -446,7 +470,9 @@ class Policy(ABC):
         """
         owner = type(self).__name__
         disagreement, gain = share(owner, "disagreement", disagreement), real(owner, "gain", gain, -1, 1)
-        self._check_movable()
+        if not self.takes_labels:
+            wanted = f"{type(self.unlimited).__name__}: true labels need a known offload cost and a price"
+            raise TypeError(f"{wanted} that can be moved, as hi-lcb's and isotonic's can, got {self.unlimited!r}")
         before = self.shifted_cost
         _add(self._truths, (1.0, disagreement, gain))
         if self.shifted_cost != before:
@@ -459,11 +485,6 @@ class Policy(ABC):
 
     def _shifted(self, cost: float) -> float:
         return shifted_cost(cost, self._truths[DISAGREEMENT], self._truths[GAIN])
-
-    def _check_movable(self) -> None:
-        if not self.takes_labels:
-            wanted = f"{type(self).__name__}: true labels need a known offload cost and a price that can be moved"
-            raise TypeError(f"{wanted}, as hi-lcb's and isotonic's can, got {self!r}")
 
     def _weigh(self, offload_cost: float | None) -> None:
         """Decide by another offload cost from now on, where it is not learned."""
@@ -603,6 +624,19 @@ class Policy(ABC):
         """What the policy cannot keep at present, in words; None: nothing."""
         return "the offload budget is exhausted" if self.exhausted else None
 
+    def _explained(
+        self, bin: int, probability: float, reason: str, expiry: int | None = None, left: int | None = None
+    ) -> Explanation:
+        """The explanation for a bin, with its counts."""
+        offloads, agreements = self._counts(bin) or (None, 0.0)
+        agreement = agreements / offloads if offloads else None
+        return Explanation(bin, probability, offloads, agreement, expiry, left, reason)
+
+    def _seen(self, bin: int) -> str:
+        """What was seen of a bin, in words."""
+        offloads, agreements = self._counts(bin) or (0.0, 0.0)
+        return f"local agreed in {agreements:g} of {offloads:g} offloads" if offloads else "no offload of it seen yet"
+
     def _counts(self, bin: int) -> tuple[float, float] | None:
         """Offloads and agreements of a bin, if the policy keeps them."""
         return (self.table.offloads[bin], self.table.agreements[bin]) if hasattr(self.table, "offloads") else None
@@ -629,8 +663,8 @@ class Policy(ABC):
         return {
             "time": self.time,
             "learned": self.learned,
-            "as_of": self._as_of(),
-            "alarms": self._alarms(),
+            "as_of": self.unlimited._as_of(),
+            "alarms": self.unlimited._alarms(),
             "evidence": {field: list(self._column(field)) for field in self.evidence},
             "carried": {field: list(self._column(field)) for field in self.carried},
             "pending": [[decision.time, decision.bin, decision.offload] for decision in self._pending.values()],
@@ -664,8 +698,7 @@ class Policy(ABC):
 
     def _rebuild(self) -> None:
         """Derive the rest of the table from the evidence."""
-        if self._rebuilds:
-            self._rebuilds(self.table)
+        self._rebuilds(self.table)
 
     def _fill(self, state: Mapping[str, Any]) -> None:
         id = state.get("id")
@@ -824,7 +857,7 @@ class Policy(ABC):
         if not len(offloads) == len(agreements) == self.bins:
             lengths = f"{len(offloads)} and {len(agreements)}"
             raise ValueError(f"{owner}: offloads and agreements must be of {self.bins} bins, got {lengths}")
-        counts = [real(owner, f"offloads[{k}]", count, 0, MOST_SAMPLES) for k, count in enumerate(offloads)]
+        counts = reals(owner, "offloads", offloads, 0, MOST_SAMPLES)
         agreed = [real(owner, f"agreements[{k}]", sum_, 0, counts[k]) for k, sum_ in enumerate(agreements)]
         return array("d", counts), array("d", agreed)
 
@@ -839,7 +872,7 @@ class Policy(ABC):
         sources = other._sources()
         for source, snapshot in sources.items():
             self._check_amount(snapshot["evidence"], snapshot["learned"], source)
-        now = self._catch_up()
+        now = self.unlimited._catch_up()
         for source, snapshot in sources.items():
             self._take(source, snapshot, weight, now)
         self._rebuild()
@@ -855,13 +888,13 @@ class Policy(ABC):
         """Count the evidence of a source, in place of what was known of it before."""
         evidence = {field: self._weighed(field, snapshot["evidence"][field], weight) for field in self.evidence}
         known = self._merged.get(source)
-        before = self._left(known) if known else {field: [] for field in self.evidence}
+        before = self.unlimited._left(known) if known else {field: [] for field in self.evidence}
         if source == self.id or (known and (*_age(known), _amount(before)) >= (*_age(snapshot), _amount(evidence))):
             return
         for field in self.evidence:
             _add(self._column(field), evidence[field])
             _subtract(self._column(field), before[field])
-        self._merged[source] = {**snapshot, "evidence": evidence, "as_of": now, "alarms": self._alarms()}
+        self._merged[source] = {**snapshot, "evidence": evidence, "as_of": now, "alarms": self.unlimited._alarms()}
 
     def _weighed(self, field: str, values: list[float], weight: float) -> list[float]:
         column = self._column(field)
@@ -877,11 +910,11 @@ class Policy(ABC):
 
     def _sources(self) -> dict[str, State]:
         """What this policy knows at present, by the policy that gathered it."""
-        total = {field: list(self._column(field)) for field in self.evidence}
-        own = self._aged(total, self._as_of())
+        total, inside = {field: list(self._column(field)) for field in self.evidence}, self.unlimited
+        own = inside._aged(total, inside._as_of())
         sources = {}
         for source, snapshot in self._merged.items():
-            evidence = self._left(snapshot)
+            evidence = inside._left(snapshot)
             sources[source] = {**snapshot, "evidence": evidence}
             for field, values in own.items():
                 _subtract(values, evidence[field])

@@ -74,10 +74,8 @@ class RandomisedPolicy(Policy):
 
     def explain(self, bin: int) -> Explanation:
         chance = self.offload_probability(bin)
-        offloads, agreements = self._counts(bin) or (None, 0.0)
-        agreement = agreements / offloads if offloads else None
-        reason = f"Bin {bin} is offloaded with probability {chance:.3g}: {self._ground(bin)}."
-        return Explanation(bin, chance, offloads, agreement, None, None, reason)
+        why = f"Bin {bin} is offloaded with probability {chance:.3g}: {self._ground(bin)}."
+        return self._explained(bin, chance, why)
 
     @abstractmethod
     def _ground(self, bin: int) -> str:

@@ -78,7 +78,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hinge._checks import whole
 from hinge.errors import InvalidState
-from hinge.policies.expiry import COST_SUMS, COUNT, FOREVER, count, count_cost
+from hinge.policies.expiry import FOREVER, count, count_cost
 from hinge.policies.isotonic import (
     block_evidence,
     break_even,
@@ -87,13 +87,13 @@ from hinge.policies.isotonic import (
     first_of_class,
     fit_bin,
     fit_up_to,
-    named,
     on_scale,
     silent,
-    together,
+    with_others,
 )
 from hinge.policies.policy import (
     ACCEPTED,
+    COUNT,
     MOST_SAMPLES,
     NOT_TOLD,
     Decision,
@@ -591,44 +591,18 @@ class Sentinel(Policy):
     ) -> None:
         super().__init__(bins, offload_cost)
         self.stakes = checked_stakes(type(self).__name__, stakes, self.bins)
-        stake_column = array("d", self.stakes or [1.0])
-        table = SentinelTable(
-            offloads=real_column(self.bins),
-            agreements=real_column(self.bins),
-            costs=real_column(COST_SUMS if self.offload_cost is None else 0),
-            first=array("q", range(self.bins)),
-            weight=real_column(self.bins),
-            total=real_column(self.bins),
-            evidence=real_column(self.bins),
-            support=real_column(self.bins),
+        stakes_by_class, order = array("d", self.stakes or [1.0]), array("q", range(self.bins))
+        table = self.blank(
+            SentinelTable,
+            first=order,
             left=quick_column(self.bins),
-            granted=whole_column(self.bins),
-            arrivals=whole_column(self.bins),
-            audited=whole_column(self.bins),
             sums=real_column(2),
-            suspicion=real_column(self.bins),
-            rising=real_column(self.bins),
-            recent_offloads=real_column(self.bins),
-            recent_agreements=real_column(self.bins),
             since=whole_column(1),
-            dropped=whole_column(self.bins),
             noticed=whole_column(2),
             told=real_column(1, NOT_TOLD),
-            unaudited=whole_column(self.bins),
-            audited_at=real_column(self.bins),
             outdated=whole_column(1),
-            price=real_column(1, self.offload_cost or 0.0),
-            stakes=stake_column,
-            pooled=Pooled(
-                offloads=real_column(self.bins),
-                agreements=real_column(self.bins),
-                first=array("q", range(self.bins)),
-                weight=real_column(self.bins),
-                total=real_column(self.bins),
-                evidence=real_column(self.bins),
-                support=real_column(self.bins),
-                stakes=stake_column,
-            ),
+            stakes=stakes_by_class,
+            pooled=self.blank(Pooled, first=order[:], stakes=stakes_by_class),
             borrowed=real_column(1),
             alpha=ALPHA,
         )
@@ -672,16 +646,8 @@ class Sentinel(Policy):
     def explain(self, bin: int) -> Explanation:
         left, _ = self.countdown(bin)
         offload = left == 0
-        offloads, agreements = self.table.offloads[bin], self.table.agreements[bin]
-        return Explanation(
-            bin=bin,
-            offload_probability=float(offload),
-            offloads=offloads,
-            agreement=agreements / offloads if offloads else None,
-            expiry=None,
-            samples_left=left if left < FOREVER // 2 else None,
-            reason=f"Bin {bin} is {self._sentence(bin, offload, left)}.",
-        )
+        reason = f"Bin {bin} is {self._sentence(bin, offload, left)}."
+        return self._explained(bin, float(offload), reason, None, left if left < FOREVER // 2 else None)
 
     def countdown(self, bin: int) -> tuple[int, int]:
         """Samples of a bin until the next is audited, and how long its next licence is by what is known now."""
@@ -751,15 +717,11 @@ class Sentinel(Policy):
         return f"offloaded: {seen}; too little evidence that accepting is cheaper"
 
     def _seen(self, bin: int) -> str:
-        offloads, agreements = self.table.offloads[bin], self.table.agreements[bin]
-        own = f"local agreed in {agreements:g} of {offloads:g} offloads" if offloads else "no offload of it seen yet"
-        table: Any = self.table
+        own, table = super()._seen(bin), self.table
         if relies(table, bin, fitted(table, bin, self.time + 1)):
-            table, own = table.pooled, f"{own}, {table.pooled.offloads[bin] - offloads:.0f} seen by others"
-        low, high, all_offloads, all_agreements = together(table, bin)
-        if low > high or low == high == bin:
-            return own
-        return f"{own} ({named(low, high)}: {all_agreements:g} of {all_offloads:g})"
+            more = table.pooled.offloads[bin] - table.offloads[bin]
+            table, own = table.pooled, f"{own}, {more:.0f} seen by others"
+        return with_others(own, table, bin)
 
     def _alarms(self) -> list[int]:
         return list(self.table.dropped)

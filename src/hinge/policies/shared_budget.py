@@ -37,8 +37,7 @@ from typing import Any, NamedTuple
 from hinge._checks import real
 from hinge.errors import InvalidState, InvalidValue
 from hinge.policies.budgets import Budgeted
-from hinge.policies.expiry import COUNT, SUM
-from hinge.policies.policy import Explanation, Functions, Policy, Reals, Wholes, real_column, whole_column
+from hinge.policies.policy import COUNT, SUM, Explanation, Functions, Policy, Reals, Wholes, real_column, whole_column
 
 START = 20.0  # credits of a new account
 WIDEST = 500.0
@@ -159,7 +158,7 @@ class SharedBudget(Budgeted):
             share=self.offloads,
         )
         functions, self._tell_cost = shared(inner.functions)
-        self.start(table, functions.offloads, functions.learns, notes=functions.notes, accepts=functions.accepts)
+        self.start(table, **functions._asdict())
         self._tell_cost(table)
 
     @property

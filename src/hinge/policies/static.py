@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
-from hinge._checks import real, whole
+from hinge._checks import real, reals, whole
 from hinge.policies.expiry import FOREVER, ExpiryPolicy, has_expired
 from hinge.policies.policy import Policy, Wholes, made, signature
 
@@ -34,7 +34,7 @@ class FixedPolicy(ExpiryPolicy):
         expiry = array("q", [FOREVER if accept else 0 for accept in accepted])
         self.start(FixedTable(expiry), has_expired, learn_nothing)
 
-    def _sentence(self, bin: int, offloads: float, agreements: float, left: int | None) -> str:
+    def _sentence(self, bin: int, left: int | None) -> str:
         verb = "offloaded" if left == 0 else "accepted"
         return f"Bin {bin} is always {verb}: {self._rule()}."
 
@@ -114,16 +114,12 @@ class Oracle(FixedPolicy):
         self, agreement: Sequence[float], offload_cost: float, bin_costs: Sequence[float] | None = None
     ) -> None:
         owner = type(self).__name__
-        if isinstance(agreement, str) or not hasattr(agreement, "__len__"):
-            raise TypeError(f"{owner}: agreement must be a list with a number for each bin, got {agreement!r}")
-        super().__init__(whole(owner, "the length of agreement", len(agreement), 1), offload_cost)
-        self.agreement = [real(owner, f"agreement[{bin}]", value, 0, 1) for bin, value in enumerate(agreement)]
-        costs = [real(owner, "offload_cost", offload_cost, 0, 1)] * self.bins
-        if bin_costs is not None:
-            if isinstance(bin_costs, str) or not hasattr(bin_costs, "__len__") or len(bin_costs) != self.bins:
-                raise TypeError(f"{owner}: bin_costs must be a list with a number for each bin, got {bin_costs!r}")
-            costs = [real(owner, f"bin_costs[{bin}]", value, 0, 1) for bin, value in enumerate(bin_costs)]
-        self.bin_costs = None if bin_costs is None else costs
+        self.agreement = reals(owner, "agreement", agreement, 0, 1)
+        super().__init__(whole(owner, "the length of agreement", len(self.agreement), 1), offload_cost)
+        self.bin_costs = None if bin_costs is None else reals(owner, "bin_costs", bin_costs, 0, 1)
+        costs = self.bin_costs or [real(owner, "offload_cost", offload_cost, 0, 1)] * self.bins
+        if len(costs) != self.bins:
+            raise TypeError(f"{owner}: bin_costs must be a list with a number for each bin, got {bin_costs!r}")
         self._settle([1.0 - value < cost for value, cost in zip(self.agreement, costs, strict=True)])
 
     def _rule(self) -> str:

@@ -192,16 +192,14 @@ class Target(RandomisedPolicy):
     def __init__(self, target: float = 0.97, bins: int = 16, confidence: float = 0.95, seed: int = 0) -> None:
         super().__init__(bins, None, seed)
         self.target, self.confidence = self._share("target", target), self._share("confidence", confidence)
-        table = TargetTable(
-            offloads=real_column(self.bins),
-            agreements=real_column(self.bins),
+        table = self.blank(
+            TargetTable,
             charges=real_column(len(RATES)),
             stage=whole_column(1),
             multiplier=real_column(1, 1.0),
             chances=real_column(MEMORY),
             entry=math.log(len(RATES) / (1.0 - self.confidence)),
             allowed=1.0 - self.target,
-            seed=self.seed,
         )
         self.start(table, offloads_towards, learn_towards, notes=note_towards, accepts=accept_towards)
 
@@ -228,12 +226,8 @@ class Target(RandomisedPolicy):
     def offload_probability(self, bin: int) -> float:
         return chance(self.table, self._checked_bin(bin), self.time + 1)
 
-    def _counts(self, bin: int) -> tuple[float, float]:
-        return self.table.offloads[bin], self.table.agreements[bin]
-
     def _ground(self, bin: int) -> str:
-        offloads, agreements = self._counts(bin)
-        seen = f"local agreed in {agreements:g} of {offloads:g} offloads" if offloads else "no offload of it seen yet"
+        seen = self._seen(bin)
         may = f"{self.table.allowed * self.time:.0f} of {self.time} answers may disagree"
         if self.warning:
             return f"{seen}; {may}, and {self.warning}"

@@ -15,8 +15,8 @@ its place (S. Agrawal and N. Goyal, "Analysis of Thompson Sampling for the Multi
 import math
 from typing import NamedTuple
 
-from hinge.policies.expiry import COST_SUMS, COUNT, SUM, count, count_cost
-from hinge.policies.policy import Reals, real_column
+from hinge.policies.expiry import count, count_cost
+from hinge.policies.policy import COUNT, SUM, Reals
 from hinge.policies.random import RandomisedPolicy, uniform
 
 
@@ -27,8 +27,7 @@ class PosteriorTable(NamedTuple):
     agreements: Reals
     costs: Reals
     chances: Reals
-    offload_cost: float
-    learned: bool
+    price: Reals  # what an offload costs where that is known
     seed: int
 
 
@@ -74,8 +73,8 @@ def nonzero(x: float) -> float:
 
 def chance(table: PosteriorTable, bin: int) -> float:
     """The probability with which the posterior of a bin falls to q or below."""
-    cost = table.offload_cost
-    if table.learned:
+    cost = table.price[0]
+    if len(table.costs) > 0:
         if table.costs[COUNT] == 0.0:
             return 1.0  # no cost seen yet: nothing to weigh a wrong answer against
         cost = table.costs[SUM] / table.costs[COUNT]
@@ -85,14 +84,14 @@ def chance(table: PosteriorTable, bin: int) -> float:
 
 def offloads_thompson(table: PosteriorTable, bin: int, time: int) -> bool:
     """Offload with the posterior chance that offloading is cheaper."""
-    probability = chance(table, bin) if table.learned else table.chances[bin]
+    probability = chance(table, bin) if len(table.costs) > 0 else table.chances[bin]
     return uniform(table.seed, time, 0) < probability
 
 
 def learn_thompson(table: PosteriorTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
     """Update the posterior of the offloaded bin; the coin is that of the sample's time, in whatever order they come."""
     count(table, bin, 1.0 if uniform(table.seed, time, 1) < agreed else 0.0)
-    if table.learned:
+    if len(table.costs) > 0:
         count_cost(table, cost)
     else:
         table.chances[bin] = chance(table, bin)
@@ -100,7 +99,7 @@ def learn_thompson(table: PosteriorTable, bin: int, agreed: float, cost: float, 
 
 def rebuild_thompson(table: PosteriorTable) -> None:
     """Find the probability of every bin again; with a learned cost none is kept."""
-    if not table.learned:
+    if len(table.costs) == 0:
         for bin in range(len(table.chances)):
             table.chances[bin] = chance(table, bin)
 
@@ -118,15 +117,7 @@ class Thompson(RandomisedPolicy):
 
     def __init__(self, bins: int = 16, offload_cost: float | None = None, seed: int = 0) -> None:
         super().__init__(bins, offload_cost, seed)
-        table = PosteriorTable(
-            offloads=real_column(self.bins),
-            agreements=real_column(self.bins),
-            costs=real_column(0 if self.offload_cost is not None else COST_SUMS),
-            chances=real_column(self.bins),
-            offload_cost=math.nan if self.offload_cost is None else self.offload_cost,
-            learned=self.offload_cost is None,
-            seed=self.seed,
-        )
+        table = self.blank(PosteriorTable)
         self.start(table, offloads_thompson, learn_thompson, rebuild_thompson)
         rebuild_thompson(table)
 

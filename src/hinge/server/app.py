@@ -103,14 +103,13 @@ class Exchange:
         raw += [(b"content-length", b"%d" % len(body)), (b"x-request-id", self.id)]
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
         await self._send({"type": "http.response.body", "body": body})
+        self.connection.flush()
 
     def check_body(self) -> None:
-        """Refuse bodies whose headers can be read in two ways, and compressed ones, which grow when they are read."""
+        """Refuse compressed bodies, which grow when they are read."""
         headers = self.headers
-        if self.ambiguous:
-            raise Refusal(400, "invalid", "a header is there twice")
-        if b"transfer-encoding" in headers and b"content-length" in headers:
-            raise Refusal(400, "invalid", "the body has two lengths: Transfer-Encoding and Content-Length")
+        if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+            raise Refusal(400, "invalid", "the only transfer coding taken is chunked")
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             raise Refusal(415, "compressed", "compressed bodies are not taken")
 
@@ -273,10 +272,13 @@ class App:
             and len(scope["raw_path"]) + sum(len(name) + len(value) for name, value in headers) > MAX_HEAD_BYTES
         ):
             raise Refusal(431, "too large", "the headers are too large")
-        if self._checks_host:
-            host = exchange.headers.get(b"host")
-            if host is not None and not _is_here(host, (scope.get("server") or ("",))[0]):
-                raise Refusal(421, "host", "the Host header must name this machine, such as 127.0.0.1 or localhost")
+        host = exchange.headers.get(b"host")
+        if exchange.ambiguous:
+            raise Refusal(400, "invalid", "a header is there twice")
+        if host is None and scope["http_version"] == "1.1":
+            raise Refusal(400, "invalid", "there is no Host header")
+        if self._checks_host and host is not None and not _is_here(host, (scope.get("server") or ("",))[0]):
+            raise Refusal(421, "host", "the Host header must name this machine, such as 127.0.0.1 or localhost")
         if self._token is not None and exchange.path not in self._open:
             self._check_token(exchange.headers.get(b"authorization", b""))
 
@@ -335,7 +337,7 @@ class App:
         if self.draining:
             raise shutting_down()
         with self._reporting.request() as exchange.body:
-            body = await exchange.body.receive(request.receive, exchange.declared, lambda: exchange.connection.received)
+            body = await exchange.body.receive(request.receive, exchange.declared, exchange.connection)
             if len(body) <= LARGE_JSON_BYTES:
                 figures = read_report(name, body)
             else:
@@ -359,7 +361,7 @@ class App:
         self._check_message(exchange)
         declared, reading = exchange.declared, None
         with self.inferences.request() as exchange.body:
-            body = await exchange.body.receive(receive, declared, lambda: exchange.connection.received)
+            body = await exchange.body.receive(receive, declared, exchange.connection)
             if len(body) > FLOW_BYTES:  # uvicorn has stopped reading; a client that hangs up is noticed if it goes on
                 reading = asyncio.ensure_future(receive())
             try:

@@ -21,17 +21,7 @@ from hinge.policies import ExpiryPolicy, Need, Policy
 from hinge.policies.expiry import FOREVER
 from hinge.policies.policy import Functions, note_nothing
 from hinge.policies.random import SEED_LIMIT
-from hinge.simulation.kernel import (
-    Book,
-    Loop,
-    Told,
-    loop,
-    machine_table,
-    numba_installed,
-    pays,
-    player,
-    player_against,
-)
+from hinge.simulation import kernel
 from hinge.simulation.results import Record, Results, Run, Wholes, checkpoints
 from hinge.simulation.sources import Adaptive, Samples, Source
 
@@ -47,10 +37,11 @@ class Executor(Protocol):
 
 
 class Threads:
-    """Threads of this machine, as many as it has cores unless said otherwise."""
+    """Threads of this machine, as many as it has cores for this process (Linux says which) unless said otherwise."""
 
     def __init__(self, count: int | None = None) -> None:
-        self.count = whole("Threads", "count", count, 1) if count is not None else _cores()
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.count = cores if count is None else whole("Threads", "count", count, 1)
 
     def map(self, tasks: Sequence[Callable[[], Result]]) -> Iterator[Result]:
         """Results in order; closing the iterator early cancels the tasks that have not begun."""
@@ -59,11 +50,6 @@ class Threads:
             yield from pool.map(lambda task: task(), tasks)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _cores() -> int:
-    """The cores this process may use; only Linux says which of them are its own."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Decides(Protocol):
@@ -142,9 +128,9 @@ class Job:
         return {name: each.run(np.concatenate(marks)) for name, each in playing.items()}
 
 
-def maker(source: Source) -> Callable[[Functions], Loop]:
+def maker(source: Source) -> Callable[[Functions], kernel.Loop]:
     """What makes the loop for a source."""
-    return player_against if isinstance(source, Adaptive) else player
+    return kernel.player_against if isinstance(source, Adaptive) else kernel.player
 
 
 class Player:
@@ -160,12 +146,12 @@ class Player:
         told_cost: bool = False,
     ) -> None:
         self.machine_code = machine_code
-        self.table: Any = machine_table(policy.table) if machine_code else policy.table
-        self.told = Told(Need.COST in policy.needs, Need.AGREEMENT in policy.needs, told_cost)
+        self.table: Any = kernel.machine_table(policy.table) if machine_code else policy.table
+        self.told = kernel.Told(Need.COST in policy.needs, Need.AGREEMENT in policy.needs, told_cost)
         self.adversary = source if isinstance(source, Adaptive) else None
-        self.loop = loop(maker(source), policy.functions, machine_code)
+        self.loop = kernel.loop(maker(source), policy.functions, machine_code)
         self.time = 0
-        self.book = Book(
+        self.book = kernel.Book(
             sums=np.zeros(SUMS) if machine_code else [0.0] * SUMS,  # Python is faster on lists
             stops=times,
             marks=np.full((len(times), SUMS), np.nan),
@@ -254,19 +240,21 @@ def simulate(
     _check(named, source, told_costs)
     horizon, runs = whole("simulate", "horizon", horizon, 1, FOREVER), whole("simulate", "runs", runs, 1)
     seed = whole("simulate", "seed", seed, 0)
-    compiled = frozenset(
-        name
-        for name, policy in named.items()
-        if isinstance(policy, Policy) and _as_machine_code(policy, source, horizon * runs, machine_code)
-    )
+
+    def compiles(policy: Policy | PlainPolicy) -> bool:
+        if isinstance(policy, PlainPolicy):
+            return False
+        if machine_code is not None or not kernel.numba_installed():
+            return bool(machine_code)
+        return kernel.pays(horizon * runs, kernel.loop(maker(source), policy.functions, machine_code=True))
+
+    compiled = frozenset(name for name, policy in named.items() if compiles(policy))
     marks = checkpoints(horizon)
     if times is not None:
         checked = {whole("simulate", f"times[{k}]", time, 1, horizon) for k, time in enumerate(times)}
         marks = np.array(sorted({*checked, horizon}), np.int64)
-    tasks = [
-        Job(named, source, horizon, marks, run_seed, record_decisions, compiled, frozenset(told_costs))
-        for run_seed in run_seeds(seed, runs)
-    ]
+    told, seeds = frozenset(told_costs), run_seeds(seed, runs)
+    tasks = [Job(named, source, horizon, marks, each, record_decisions, compiled, told) for each in seeds]
     done: list[dict[str, Run]] = []
     try:
         for result in (executor or Threads()).map(tasks):
@@ -278,13 +266,6 @@ def simulate(
             raise
     records = {name: Record(name, marks, tuple(run[name] for run in done)) for name in named}
     return Results(records, complete=len(done) == runs)
-
-
-def _as_machine_code(policy: Policy, source: Source, samples: int, wanted: bool | None) -> bool:
-    """Whether a policy is to run as machine code."""
-    if wanted is not None:
-        return wanted
-    return numba_installed() and pays(samples, loop(maker(source), policy.functions, machine_code=True))
 
 
 def run_seeds(seed: int, runs: int) -> list[int]:

@@ -142,9 +142,9 @@ def evaluate(
     the log's, else 0.5.
 
     >>> print(evaluate("synthetic-cifar10", ["isotonic", "always-remote"], offload_cost=0.5, runs=2))
-    policy         cost per sample  offloaded  agrees  true accuracy  regret  shuffled
-    isotonic                0.2619      0.344   0.910          0.869    44.3    0.2616
-    always-remote           0.5000      1.000   1.000          0.954  2425.0    0.5000
+    policy         cost per sample  offloaded   agrees  true acc.  regret  shuffled  ± s.d.
+    isotonic                0.2619      0.344   91.02%     86.90%    44.3    0.2616  0.0001
+    always-remote           0.5000      1.000  100.00%     95.36%  2425.0    0.5000  0.0000
     """
     chosen = [name.strip() for name in policies.split(",")] if isinstance(policies, str) else policies
     chosen = chosen if isinstance(chosen, Mapping) else list(chosen)

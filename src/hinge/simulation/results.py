@@ -1,7 +1,7 @@
 """What a simulation leaves behind: for every policy and run, the sums at each checkpoint."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,33 +119,34 @@ class Record:
         return self._stack("true_cost") / self.times
 
     @property
-    def wrong_accepts(self) -> Wholes:
+    def wrong_accepts(self) -> NDArray[Any]:
         """Runs × bins: samples accepted that the oracle offloads."""
-        return np.stack([run.wrong_accepts for run in self.runs])
+        return self._stack("wrong_accepts")
 
     @property
-    def wrong_offloads(self) -> Wholes:
+    def wrong_offloads(self) -> NDArray[Any]:
         """Runs × bins: samples offloaded that the oracle accepts."""
-        return np.stack([run.wrong_offloads for run in self.runs])
+        return self._stack("wrong_offloads")
+
+    def curve(self, field: str) -> Curve:
+        """The mean of an array over the runs, at every checkpoint, with its interval."""
+        means, halves = zip(*map(interval, getattr(self, field).T), strict=True)
+        return Curve(self.policy, self.times.tolist(), means, None if len(self.runs) == 1 else halves)
 
     def summary(self) -> dict[str, Any]:
         """The figures at the horizon, as `--json` prints them."""
         regret, half = interval(self.regret[:, -1])
-        figures: dict[str, Any] = {
+        means = ["realised_regret", "offload_fraction", "accuracy", "cost_per_sample"]
+        if not np.isnan(self.true_accuracy[:, -1]).any():
+            means += ["true_accuracy", "true_cost_per_sample"]
+        return {
             "policy": self.policy,
             "horizon": int(self.times[-1]),
             "runs": len(self.runs),
             "regret": regret,
             "regret_ci95": None if math.isnan(half) else half,
-            "realised_regret": float(self.realised_regret[:, -1].mean()),
-            "offload_fraction": float(self.offload_fraction[:, -1].mean()),
-            "accuracy": float(self.accuracy[:, -1].mean()),
-            "cost_per_sample": float(self.cost_per_sample[:, -1].mean()),
+            **{name: float(getattr(self, name)[:, -1].mean()) for name in means},
         }
-        if not np.isnan(self.true_accuracy[:, -1]).any():
-            figures["true_accuracy"] = float(self.true_accuracy[:, -1].mean())
-            figures["true_cost_per_sample"] = float(self.true_cost_per_sample[:, -1].mean())
-        return figures
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +171,7 @@ class Results(Mapping[str, Record]):
 
     def __str__(self) -> str:
         """The figures as a table, the cheapest policy first."""
-        return _table(sorted(self.figures(), key=lambda row: float(row["cost_per_sample"])))
+        return aligned(table(sorted(self.figures(), key=lambda row: float(row["cost_per_sample"]))))
 
     def plot(self, path: str | Path) -> None:
         """Draw regret, cost and offloads over time, with 95 % intervals: .html, or a picture as .png, .svg or .pdf."""
@@ -180,7 +181,7 @@ class Results(Mapping[str, Record]):
         """Regret, cost and offloads over time, of the cheapest policies if there are more than can be told apart."""
         cheap = sorted(self.values(), key=lambda record: float(record.cost_per_sample[:, -1].mean()))[: len(PALETTE)]
         shown = {"regret": "regret", "cost_per_sample": "cost per sample", "offload_fraction": "share offloaded"}
-        return [Panel("", "samples", name, [_curve(each, field) for each in cheap]) for field, name in shown.items()]
+        return [Panel("", "samples", name, [each.curve(field) for each in cheap]) for field, name in shown.items()]
 
     def difference(self, one: str, other: str) -> Reals:
         """Regret of one policy minus that of another on the same samples: runs × checkpoints."""
@@ -189,26 +190,25 @@ class Results(Mapping[str, Record]):
 
 _COLUMNS = {  # headings, and how to write the figure of that name
     "cost_per_sample": ("cost per sample", "{:.4f}"),
+    "cost_low": ("from", "{:.4f}"),
+    "cost_high": ("to", "{:.4f}"),
     "offload_fraction": ("offloaded", "{:.3f}"),
-    "accuracy": ("agrees", "{:.3f}"),
-    "true_accuracy": ("true accuracy", "{:.3f}"),
+    "accuracy": ("agrees", "{:.2%}"),
+    "true_accuracy": ("true acc.", "{:.2%}"),
     "regret": ("regret", "{:.1f}"),
     "regret_ci95": ("± 95 %", "{:.1f}"),
     "shuffled_cost_per_sample": ("shuffled", "{:.4f}"),
+    "shuffled_spread": ("± s.d.", "{:.4f}"),
 }
 
 
-def _curve(record: Record, field: str) -> Curve:
-    means, halves = zip(*map(interval, getattr(record, field).T), strict=True)
-    return Curve(record.policy, record.times.tolist(), means, None if len(record.runs) == 1 else halves)
-
-
-def _table(rows: list[dict[str, Any]]) -> str:
-    """Rows of figures as text, those columns that every row has."""
-    shown = [name for name in _COLUMNS if all(row.get(name) is not None for row in rows)]
-    lines = [["policy", *(_COLUMNS[name][0] for name in shown)]]
-    lines += [[row["policy"], *(_COLUMNS[name][1].format(row[name]) for name in shown)] for row in rows]
-    return aligned(lines)
+def table(figures: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Figures of policies as rows of cells, with headings: those that any of them has."""
+    shown = {name: form for name, form in _COLUMNS.items() if any(row.get(name) is not None for row in figures)}
+    head = ["policy", *(heading for heading, _ in shown.values())]
+    known = ([(row.get(name), form) for name, (_, form) in shown.items()] for row in figures)
+    cells = (["" if value is None else form.format(value) for value, form in row] for row in known)
+    return [head, *([row["policy"], *numbers] for row, numbers in zip(figures, cells, strict=True))]
 
 
 def aligned(lines: list[list[str]]) -> str:

@@ -199,7 +199,6 @@ class RecordedCosts(OffloadCosts):
 class Synthetic:
     """Independent arrivals: bin i comes with weight w_i (alike unless given), and local then agrees with chance f_i.
 
-    >>> from hinge.simulation.sources import FixedCosts
     >>> source = Synthetic(agreement=[0.2, 0.9], costs=FixedCosts(0.5))
     >>> [len(chunk.bins) for chunk in source.stream(seed=1, horizon=20_000)]
     [16384, 3616]
@@ -238,7 +237,6 @@ class Synthetic:
 class Scheduled(Synthetic):
     """Bins one after another in a given order, each for its share of the horizon, or of a period that repeats.
 
-    >>> from hinge.simulation.sources import FixedCosts
     >>> source = Scheduled([0.2, 0.9], FixedCosts(0.5), order=[1, 0])
     >>> next(source.stream(seed=1, horizon=6)).bins
     array([1, 1, 1, 0, 0, 0])
@@ -358,7 +356,10 @@ class Replay(ABC):
         self.trace, self.binning, self.costs = trace, binning, costs
         self.bins = binning.bins
         self._bins = trace.bins_by(binning)
-        self._agreed = trace.agreed.astype(np.float64) if wrong is None else _priced(trace, wrong)
+        self._agreed = trace.agreed.astype(np.float64)
+        if wrong is not None:  # one minus the price of every local answer
+            pairs = zip(*(answers.tolist() for answers in trace.answers), strict=True)
+            self._agreed = np.array([wrong.agreed(local, remote) for local, remote in pairs])
         rows = np.bincount(self._bins, minlength=self.bins)
         self.weights = rows / len(trace)
         self.agreement = np.bincount(self._bins, self._agreed, self.bins) / np.maximum(rows, 1)
@@ -369,16 +370,11 @@ class Replay(ABC):
     def stream(self, seed: int, horizon: int) -> Iterator[Samples]:
         """Chunks of the trace's rows, with their costs."""
         arrivals, _, costs = generators(seed)
-        local, remote = self.trace.local_right, self.trace.remote_right
+        known = (self.trace.local_right, self.trace.remote_right)
         for rows in self._rows(arrivals, horizon):
-            yield Samples(
-                self._bins[rows],
-                self._agreed[rows],
-                self.costs.draw(costs, len(rows), rows),
-                self._gaps[rows],
-                None if local is None else local[rows].astype(np.float64),
-                None if remote is None else remote[rows].astype(np.float64),
-            )
+            right = (None if each is None else each[rows].astype(np.float64) for each in known)
+            paid = self.costs.draw(costs, len(rows), rows)
+            yield Samples(self._bins[rows], self._agreed[rows], paid, self._gaps[rows], *right)
 
     def history(self) -> tuple[list[int], list[float]]:
         """The bin of every row of the trace, and whether local agreed in it."""
@@ -387,12 +383,6 @@ class Replay(ABC):
     @abstractmethod
     def _rows(self, chance: np.random.Generator, horizon: int) -> Iterator[Wholes]:
         """Which rows come, chunk by chunk."""
-
-
-def _priced(trace: Trace, wrong: WrongCost) -> Reals:
-    """One minus the price of every local answer."""
-    local, remote = (answers.tolist() for answers in trace.answers)
-    return np.array([wrong.agreed(*each) for each in zip(local, remote, strict=True)])
 
 
 class Resampled(Replay):
@@ -487,7 +477,6 @@ class Periodic:
 class Drifting:
     """A stream that goes from one synthetic setting to another.
 
-    >>> from hinge.simulation.sources import FixedCosts
     >>> before, after = Synthetic([0.2, 0.9], FixedCosts(0.5)), Synthetic([0.2, 0.4], FixedCosts(0.5))
     >>> chunk = next(Drifting(before, after, Sudden(at=0.5)).stream(seed=1, horizon=1000))
     >>> round(float(chunk.gaps[chunk.bins == 1].min()), 2), round(float(chunk.gaps[chunk.bins == 1].max()), 2)

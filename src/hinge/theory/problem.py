@@ -6,12 +6,11 @@ And what the policies that know all of it cost per sample: the oracle π* and th
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hinge._checks import real
+from hinge._checks import real, reals
 
 # 1 − 0.9 is not 0.1 in floating point. A gap below this is a tie, or its 1/Δ would be 10¹⁶ instead of absent.
 TIE = 1e-12
@@ -38,7 +37,7 @@ class Problem:
     known_cost: bool = True
 
     def __post_init__(self) -> None:
-        agreement = numbers("Problem", "agreement", self.agreement, 0, 1)
+        agreement = tuple(reals("Problem", "agreement", self.agreement, 0, 1))
         if not agreement:
             raise ValueError("Problem: agreement must have at least one bin, got none")
         costs = bin_costs("Problem", self.mean_offload_cost, len(agreement)).tolist()
@@ -160,7 +159,7 @@ def bin_costs(owner: str, mean_offload_cost: object, bins: int) -> NDArray[np.fl
     """
     if not isinstance(mean_offload_cost, Sequence | np.ndarray) or isinstance(mean_offload_cost, str):
         return np.full(bins, real(owner, "mean_offload_cost", mean_offload_cost, 0, 1))
-    costs = numbers(owner, "mean_offload_cost", mean_offload_cost, 0, 1)
+    costs = reals(owner, "mean_offload_cost", mean_offload_cost, 0, 1)
     if len(costs) != bins:
         wanted = f"{owner}: mean_offload_cost must be a number, or one for each of {bins} bins"
         raise ValueError(f"{wanted}, got {len(costs)}")
@@ -179,22 +178,8 @@ def arrival_weights(owner: str, problem: Problem) -> NDArray[np.float64]:
     return np.asarray(problem.weights, dtype=np.float64)
 
 
-def numbers(owner: str, name: str, values: Any, low: float, high: float = math.inf) -> tuple[float, ...]:
-    """A sequence of finite numbers from `low` to `high`, as plain floats.
-
-    >>> numbers("Problem", "agreement", [0.5, 1.2], 0, 1)
-    Traceback (most recent call last):
-    hinge.errors.InvalidValue: Problem: agreement[1] must be from 0 to 1, got 1.2
-    """
-    try:
-        items = list(values)
-    except TypeError:
-        raise TypeError(f"{owner}: {name} must be a sequence of numbers, got {values!r}") from None
-    return tuple(real(owner, f"{name}[{i}]", value, low, high) for i, value in enumerate(items))
-
-
 def _probabilities(values: object, bins: int) -> tuple[float, ...]:
-    weights = numbers("Problem", "weights", values, 0, 1)
+    weights = tuple(reals("Problem", "weights", values, 0, 1))
     if len(weights) != bins:
         raise ValueError(f"Problem: weights must have one entry per bin ({bins}), got {len(weights)}")
     if abs(math.fsum(weights) - 1) > 1e-6:

@@ -15,8 +15,8 @@ CSV: a header, then one line per sample; fields are separated by commas, semicol
 header into most names, and stripped of surrounding blanks. Numbers are written so that they read back bit by bit;
 where semicolons separate, a comma may be the decimal point. Labels are integers where every label in the file is one
 (without leading zeros, as 01 and 1 may differ), else all of them are text; 3.0 is the 3 that another program has
-written as a float. Reading converts whole columns, a block of lines at a time; only if something is wrong it reads
-again, to find the line.
+written as a float. Reading converts whole columns, a block of lines at a time; only if something in a block is wrong it
+is looked through line by line.
 
 npz: one compressed array per column, and `metadata` for name and provenance, as JSON. Also reads what `numpy.savez`
 makes of two models' saved outputs: local_logits, remote_logits and, if known, labels. Nothing is ever unpickled.
@@ -46,7 +46,7 @@ from itertools import chain, islice
 from os import PathLike
 from pathlib import Path, PurePath
 from reprlib import Repr
-from typing import IO, Any, NamedTuple, NoReturn
+from typing import IO, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -57,22 +57,9 @@ from hinge._checks import did_you_mean
 from hinge._files import replacing
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.errors import InvalidTrace, UnknownName, printable
+from hinge.traces import trace as traces
 from hinge.traces.log import Log, answered
-from hinge.traces.trace import (
-    BESIDE,
-    FRACTIONS,
-    INTEGERS,
-    NEEDED,
-    OPTIONAL,
-    Floats,
-    Labels,
-    Table,
-    Trace,
-    check_names,
-    label_problem,
-    renamed,
-    standard_columns,
-)
+from hinge.traces.trace import BESIDE, FRACTIONS, INTEGERS, NEEDED, OPTIONAL, Table, Trace, label_problem
 
 _log = logging.getLogger(__name__)
 MAX_BYTES = 2**31  # of a table, unpacked
@@ -101,9 +88,10 @@ AS_IT_IS = Reading()
 def recorded_in(where: str, names: Sequence[str], table: Table, metadata: str | None, reading: Reading) -> Trace | Log:
     """The trace or log that a table holds; it is called as the file if it has no metadata, as one made elsewhere."""
     _check_width(where, len(names))
-    more: dict[str, Any] = {"name": _stem(where), "about": None} if metadata is None else _unpacked(where, metadata)
+    unnamed = {"name": PurePath(where.removesuffix(".gz")).stem, "about": None}
+    more: dict[str, Any] = unnamed if metadata is None else _unpacked(where, metadata)
     try:
-        found = standard_columns(where, names, table, *reading)
+        found = traces.standard_columns(where, names, table, *reading)
         audit = found.pop("audit", None)
         if not _has_gaps(found["agreed" if "agreed" in found else "remote"]):
             return Trace(**found, **more)
@@ -118,10 +106,6 @@ def recorded_in(where: str, names: Sequence[str], table: Table, metadata: str | 
 def _has_gaps(values: Any) -> bool:
     """Whether answers are missing: a column of integers has none."""
     return getattr(values, "dtype", np.dtype(object)) != np.int64 and not answered(values)[0].all()
-
-
-def _stem(where: str) -> str:
-    return PurePath(where.removesuffix(".gz")).stem
 
 
 def _check_width(where: str, columns: int) -> None:
@@ -146,6 +130,7 @@ def _unpacked(where: str, metadata: str) -> dict[str, Any]:
 
 _BLOCK = 16_384  # lines converted at a time: enough for speed, few enough for memory
 _KNOWN = (*NEEDED, *OPTIONAL, *BESIDE)
+_ASKED = ""  # a column beside those: where the remote was asked; `remote` has but these rows until all are read
 _INTEGER_DIGITS = 20  # of the longest int64, its sign included
 _FLOAT = re.compile(r"(0|-?[1-9][0-9]*)\.0+")  # an integer, as frames write it where another is missing
 _SHORT = Repr()
@@ -156,16 +141,13 @@ Row = list[str]
 
 def read_csv(where: str, stream: IO[bytes], reading: Reading = AS_IT_IS) -> Trace | Log:
     """The trace or log in a CSV file; `where` stands at the front of errors."""
-    try:
-        with _text(stream) as text:
-            reader = _reader(text)
-            names = _header(where, reader, reading)
-            columns = _columns(names, _blocks(reader, len(names)), reader.dialect.delimiter == ";")
-    except InvalidTrace:
-        raise
-    except (ValueError, csv.Error) as error:
-        stream.seek(0)
-        _explain(where, stream, error, reading)
+    with _text(stream, errors="surrogateescape") as text:  # a field that is no UTF-8 is found out by its check
+        first = text.readline()
+        text.seek(0)
+        delimiter = max(",;\t|", key=first.count)  # that cuts the first line into most fields
+        lines = _lines(where, csv.reader(text, delimiter=delimiter, skipinitialspace=delimiter != "\t", strict=True))
+        names = _header(where, next(lines, (1, []))[1], reading)
+        columns = _columns(where, names, lines, decimal_comma=delimiter == ";")
     return recorded_in(where, list(columns), columns, None, AS_IT_IS)
 
 
@@ -173,20 +155,17 @@ def write_csv(trace: Trace, stream: IO[bytes]) -> None:
     """The trace as CSV; a label that a CSV cannot hold unchanged is an error."""
     columns = {name: values.tolist() for name, values in trace.columns.items()}
     for name, values in columns.items():
-        if trace.columns[name].dtype.kind == "U":
-            _check_kept(name, values)
+        changed = {text for text in set(values) if isinstance(text, str) and text != _plain(text)}
+        if changed:
+            row, text = next((row, text) for row, text in enumerate(values) if text in changed)
+            blanks = text != text.strip()
+            lost = "has blanks around it, which CSV loses" if blanks else "reads back from CSV as an integer"
+            raise InvalidTrace(f"write_trace: {name} in row {row} {lost}, got {text!r}; write .npz or .parquet")
     with _text(stream, encoding="utf-8") as text:
         text.write(",".join(columns) + "\n")
         # Text in quotes, as a bare carriage return would end the line; floats as repr, the shortest exact form.
         writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
         writer.writerows(zip(*columns.values(), strict=True))
-
-
-def _check_kept(name: str, values: Sequence[str]) -> None:
-    if any(text != _plain(text) for text in set(values)):
-        row, text = next((row, text) for row, text in enumerate(values) if text != _plain(text))
-        lost = "has blanks around it, which CSV loses" if text != text.strip() else "reads back from CSV as an integer"
-        raise InvalidTrace(f"write_trace: {name} in row {row} {lost}, got {text!r}; write .npz or .parquet")
 
 
 def _plain(text: str) -> str:
@@ -205,76 +184,88 @@ def _text(stream: IO[bytes], encoding: str = "utf-8-sig", errors: str = "strict"
         text.detach()  # else it would close the stream, which is not ours
 
 
-def _reader(text: io.TextIOWrapper) -> Any:
-    """A reader for the delimiter that cuts the first line into most fields."""
-    first = text.readline()
-    text.seek(0)
-    delimiter = max(",;\t|", key=first.count)
-    return csv.reader(text, delimiter=delimiter, skipinitialspace=delimiter != "\t", strict=True)
+def _lines(where: str, reader: Any) -> Iterator[tuple[int, Row]]:
+    """Every row, with the line that it begins on: a quoted field may go over several. Blank lines are for the end."""
+    blank = 0
+    while True:
+        line = reader.line_num + 1
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise InvalidTrace(f"{where}, line {line}: {error}") from None
+        if line > 1 and len(row) <= 1 and not "".join(row).strip():
+            blank = blank or line
+        elif blank:
+            raise InvalidTrace(f"{where}, line {blank}: is blank, and not at the end")
+        else:
+            yield line, row
 
 
-def _header(where: str, reader: Iterator[Row], reading: Reading) -> list[str]:
-    names = [name.strip() for name in next(reader, [])]
+def _header(where: str, row: Row, reading: Reading) -> list[str]:
+    names = [name.strip() for name in row]
     if not any(names):
         raise InvalidTrace(f"{where}, line 1: there must be a header, {','.join(NEEDED)}[,{'][,'.join(OPTIONAL[:2])}]")
     _check_width(f"{where}, line 1", len(names))
-    names = renamed(f"{where}, line 1", names, reading.columns)
-    check_names(f"{where}, line 1", names, NEEDED, OPTIONAL)
+    names = traces.renamed(f"{where}, line 1", names, reading.columns)
+    traces.check_names(f"{where}, line 1", names, NEEDED, OPTIONAL)
     return names
 
 
-def _blocks(reader: Iterator[Row], width: int) -> Iterator[list[Row]]:
-    while rows := list(islice(reader, _BLOCK)):
-        if set(map(len, rows)) != {width}:
-            end = next(k for k, row in enumerate(rows) if len(row) != width)
-            if not all(map(_blank, chain(rows[end:], reader))):
-                raise ValueError("a line with too few or too many fields")
-            rows = rows[:end]
-        if rows:
-            yield rows
-
-
-def _blank(row: Row) -> bool:
-    return len(row) <= 1 and not "".join(row).strip()
-
-
-def _columns(names: Sequence[str], blocks: Iterator[list[Row]], decimal_comma: bool) -> dict[str, Any]:
-    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in names if name in _KNOWN}
-    asks = "agreed" if "agreed" in names else "remote"  # missing where the remote was not asked
-    asked: list[Sequence[bool]] = []
-    for rows in blocks:
-        for name, texts in zip(names, zip(*rows, strict=True), strict=True):
-            if name == asks:
-                asked.append([bool(text.strip()) for text in texts])
-            if name in FRACTIONS:
-                parts[name].append(_fractions(texts, decimal_comma, missing=name != "confidence"))
-            elif name == "remote":
-                parts[name].append(_labels([text for text in texts if text.strip()]))
-            elif name in _KNOWN:
-                parts[name].append(np.array(texts, object) if name in BESIDE else _labels(texts))
-    if not asked:
-        raise ValueError("there are no samples")
-    columns: dict[str, Any] = {name: np.concatenate(arrays) for name, arrays in _of_one_kind(parts).items()}
-    known = np.concatenate(asked)
-    if not known.all() and "remote" in columns:
-        answers = np.full(len(known), None, object)
-        answers[known] = columns["remote"]  # refused where there are not as many
+def _columns(
+    where: str, names: Sequence[str], lines: Iterator[tuple[int, Row]], decimal_comma: bool
+) -> dict[str, NDArray[Any]]:
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in (_ASKED, *names) if name in (_ASKED, *_KNOWN)}
+    while block := list(islice(lines, _BLOCK)):
+        try:
+            found = dict(_converted(names, [row for _, row in block], decimal_comma))
+        except ValueError as error:  # only then a line at a time
+            for line, row in block:
+                _check_row(f"{where}, line {line}", names, row, decimal_comma)
+            raise InvalidTrace(f"{where}: {error}") from error
+        for name, values in found.items():
+            parts[name].append(values)
+    if not parts[_ASKED]:
+        raise InvalidTrace(f"{where}: there are no samples")
+    columns = {name: np.concatenate(arrays) for name, arrays in _of_one_kind(parts).items()}
+    asked = columns.pop(_ASKED)
+    if "remote" in columns and not asked.all():
+        answers = np.full(len(asked), None, object)
+        answers[asked] = columns["remote"]
         columns["remote"] = answers
-    for name in FRACTIONS:
-        if np.isnan(columns.get(name, np.zeros(len(known)))[known]).any():
-            raise ValueError(f"{name} is missing in a row")
     return columns
+
+
+def _converted(names: Sequence[str], rows: Sequence[Row], decimal_comma: bool) -> Iterator[tuple[str, NDArray[Any]]]:
+    """The columns of some lines; raises `ValueError` where one of them is wrong."""
+    columns = {name: texts for name, texts in zip(names, zip(*rows, strict=True), strict=True) if name in _KNOWN}
+    asked = np.array([bool(text.strip()) for text in columns["agreed" if "agreed" in names else "remote"]])
+    yield _ASKED, asked
+    for name, texts in columns.items():
+        if name in FRACTIONS:
+            numbers = _fractions(texts, decimal_comma, missing=name != "confidence")
+            if np.isnan(numbers[asked]).any():
+                raise ValueError(f"{name} is missing in a row")
+            yield name, numbers
+        elif name == "remote":
+            answers = _labels([text for text in texts if text.strip()])
+            if len(answers) != asked.sum():
+                raise ValueError("remote and agreed must be missing in the same rows")
+            yield name, answers
+        else:
+            yield name, np.array(texts, object) if name in BESIDE else _labels(texts)
 
 
 def _of_one_kind(parts: dict[str, list[NDArray[Any]]]) -> dict[str, list[NDArray[Any]]]:
     """Where some labels are text, all are. An integer turns into the very text it was read from: see `_labels`."""
-    answers = [name for name in parts if name not in (*FRACTIONS, *BESIDE)]
+    answers = [name for name in parts if name in ("local", "remote", "label")]
     if len({part.dtype.kind for name in answers for part in parts[name] if part.size}) <= 1:
         return parts
     return {**parts, **{name: [part.astype(np.str_) for part in parts[name]] for name in answers}}
 
 
-def _fractions(texts: Sequence[str], decimal_comma: bool, missing: bool) -> Floats:
+def _fractions(texts: Sequence[str], decimal_comma: bool, missing: bool) -> traces.Floats:
     if decimal_comma:
         texts = [text.replace(",", ".") for text in texts]
     if missing:  # NaN says so
@@ -286,7 +277,7 @@ def _fractions(texts: Sequence[str], decimal_comma: bool, missing: bool) -> Floa
     return numbers
 
 
-def _labels(texts: Sequence[str]) -> Labels:
+def _labels(texts: Sequence[str]) -> traces.Labels:
     plain = {text: _plain(text) for text in set(texts)}
     if any(map(label_problem, plain.values())):
         raise ValueError("an odd label")
@@ -303,36 +294,6 @@ def _plain_integer(text: str) -> bool:
         return str(int(text)) == text and INTEGERS.min <= int(text) <= INTEGERS.max
     except ValueError:  # --1
         return False
-
-
-def _explain(where: str, stream: IO[bytes], error: Exception, reading: Reading) -> NoReturn:
-    """Says where the file is wrong, of which only is known that it is."""
-    with _text(stream, errors="surrogateescape") as text:
-        reader = _reader(text)
-        lines = _numbered(where, reader)
-        names = _header(where, (row for _, row in lines), reading)
-        end = None
-        for line, row in lines:
-            if _blank(row):
-                end = end or line
-                continue
-            if end:
-                raise InvalidTrace(f"{where}, line {end}: is blank, and not at the end")
-            _check_row(f"{where}, line {line}", names, row, reader.dialect.delimiter == ";")
-    raise InvalidTrace(f"{where}: {error}") from error
-
-
-def _numbered(where: str, reader: Any) -> Iterator[tuple[int, Row]]:
-    """Every row with the line that it begins on: a quoted field may go over several."""
-    while True:
-        line = reader.line_num + 1
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise InvalidTrace(f"{where}, line {line}: {error}") from None
-        yield line, row
 
 
 def _check_row(where: str, names: Sequence[str], row: Row, decimal_comma: bool) -> None:

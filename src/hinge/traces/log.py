@@ -66,10 +66,9 @@ class Log:
             raise InvalidTrace("Log: confidence, local, remote, cost and audit must have one value per row each")
         if not known.any():
             raise InvalidTrace("Log: the remote answered none of the samples, so nothing is known about it")
-        spent = None if paid is None else paid[known]
+        said, spent = (None if each is None else each[known] for each in (locals_, paid))
         answers = None if remote is None else answers
-        local_answers = None if locals_ is None else locals_[known]
-        trace = Trace(confidences[known], local_answers, answers, cost=spent, name=name, agreed=agreements)
+        trace = Trace(confidences[known], said, answers, cost=spent, name=name, agreed=agreements)
         fields = (confidences, locals_, known, trace, None if checks is None else checks & known, trace.name)
         for field, value in zip(Log.__dataclass_fields__, fields, strict=True):
             object.__setattr__(self, field, value)

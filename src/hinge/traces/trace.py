@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
+from functools import partial
 from numbers import Integral
 from reprlib import repr as brief
 from types import MappingProxyType
@@ -65,15 +66,11 @@ def check_names(where: str, names: Sequence[str], needed: Collection[str], optio
             others = [str(other) for other in names if other not in known]
             found = repr(", ".join(map(str, names)))[1:-1]
             found = found if len(found) <= _SHOWN else found[:_SHOWN] + "…"
-            missing = f"{where}: column {name!r} is missing{_likely(name, others)}"
+            shared = [other for other in others if len(other) > 2 and (other.lower() in name or name in other.lower())]
+            close = shared or get_close_matches(name, others, n=1)
+            guess = f" (is it {brief(close[0])}?)" if close else ""
+            missing = f"{where}: column {name!r} is missing{guess}"
             raise InvalidTrace(f"{missing}; needed are {', '.join(needed)}, found are {found}")
-
-
-def _likely(name: str, others: Sequence[str]) -> str:
-    """A guess at what a column is called where it has another name."""
-    shared = [other for other in others if len(other) > 2 and (other.lower() in name or name in other.lower())]
-    close = shared or get_close_matches(name, others, n=1)
-    return f" (is it {brief(close[0])}?)" if close else ""
 
 
 def renamed(where: str, names: Sequence[Any], columns: Mapping[str, str] | None = None) -> list[str]:
@@ -208,9 +205,7 @@ def _of_one_kind(column: str, values: list[Any]) -> Labels:
         if found is None or found != kinds[0]:
             wanted = "an integer or text" if kinds[0] is None else f"{kinds[0]} as in row 0"
             raise InvalidTrace(f"Trace: {column} in row {row} must be {wanted}, got {brief(values[row])}")
-    if kinds[0] == "text":
-        return _texts(column, values)
-    return _integers(column, values)
+    return _texts(column, values) if kinds[0] == "text" else _integers(column, values)
 
 
 def _kind_of(value: object) -> str | None:
@@ -396,8 +391,14 @@ class Trace:
             raise TypeError(f"Trace: name must be text, got {name!r}")
         self._set("name", name)
         self._set("about", MappingProxyType(known))
-        self._check_lengths()
-        self._check_kinds()
+        if not len(self):
+            raise InvalidTrace("Trace: there must be at least one sample")
+        for column, values in self.columns.items():
+            if len(values) != len(self):
+                raise InvalidTrace(f"Trace: {column} has {len(values)} rows where confidence has {len(self)}")
+            if column in _ANSWERS and self.local is not None and kind(values) != kind(self.local):
+                differ = f"{column} holds {kind(values)} where local holds {kind(self.local)}"
+                raise InvalidTrace(f"Trace: {differ}: number the classes in all, or name them in all")
         if agreed is None:
             self._set("agreed", _equal(self.local, self.remote))
         if local_right is None:
@@ -518,24 +519,10 @@ class Trace:
 
     def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
         # Through the constructor, as numpy forgets when pickling that an array is read-only.
-        return _restored, (self.columns, self.name, dict(self.about))
+        return partial(Trace, **self.columns, name=self.name, about=dict(self.about)), ()
 
     def _set(self, field: str, value: object) -> None:
         object.__setattr__(self, field, value)
-
-    def _check_lengths(self) -> None:
-        if not len(self):
-            raise InvalidTrace("Trace: there must be at least one sample")
-        for column, values in self.columns.items():
-            if len(values) != len(self):
-                raise InvalidTrace(f"Trace: {column} has {len(values)} rows where confidence has {len(self)}")
-
-    def _check_kinds(self) -> None:
-        for column in ("remote", "label"):
-            values = getattr(self, column)
-            if values is not None and self.local is not None and kind(values) != kind(self.local):
-                differ = f"{column} holds {kind(values)} where local holds {kind(self.local)}"
-                raise InvalidTrace(f"Trace: {differ}: number the classes in all, or name them in all")
 
 
 def standard_columns(
@@ -568,17 +555,20 @@ def standard_columns(
             if name == "local" and scored:
                 found["confidence"] = confidences(measure, scores)
     order = _order(where, found.pop("time", None))
-    return found if order is None else {name: _in_order(values, order) for name, values in found.items()}
+    if order is not None:
+        for name, values in found.items():
+            found[name] = [values[row] for row in order] if isinstance(values, list) else np.asarray(values)[order]
+    return found
 
 
 def _columns_of_logits(where: str, names: Sequence[str], table: Table, measure: ConfidenceMeasure) -> dict[str, Any]:
     check_names(where, names, ("local_logits", "remote_logits"), ("label", "labels", "cost"))
-    truth = [name for name in names if name in ("label", "labels")]
-    if len(truth) > 1:
+    given = {name: table[name] for name in ("label", "labels", "cost") if name in names}
+    if {"label", "labels"} <= given.keys():
         raise InvalidTrace(f"{where}: columns 'label' and 'labels' are the same thing; give one")
-    labels = table[truth[0]] if truth else None
+    labels = given.get("label", given.get("labels"))
     found = columns_from_scores(table["local_logits"], table["remote_logits"], labels, measure)
-    return {**found, "cost": table["cost"] if "cost" in names else None}
+    return {**found, "cost": given.get("cost")}
 
 
 def _order(where: str, times: Any) -> list[int] | None:
@@ -608,10 +598,6 @@ def _moment(time: Any) -> Any:
         return datetime.fromisoformat(time)
 
 
-def _in_order(values: Any, order: list[int]) -> Any:
-    return [values[row] for row in order] if isinstance(values, list) else np.asarray(values)[order]
-
-
 def _equal(one: Labels | None, other: Labels | None) -> Bools | None:
     return None if one is None or other is None else _frozen(one == other)
 
@@ -620,10 +606,6 @@ def _unless_derived(values: Any) -> Any:
     """What was given, and not found by `_equal`: `dataclasses.replace` passes that on."""
     derived = isinstance(values, np.ndarray) and values.dtype.kind == "b" and not values.flags.writeable
     return None if derived else values
-
-
-def _restored(columns: dict[str, Any], name: str, about: dict[str, str]) -> Trace:
-    return Trace(**columns, name=name, about=about)
 
 
 def _checked_about(about: object) -> dict[str, str]:
