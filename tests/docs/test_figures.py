@@ -236,7 +236,9 @@ def test_what_fitted_bins_do_for_the_pairs_is_what_was_measured() -> None:
     assert f"three of twenty cells: arithmetic at 0.5 ({sums} ×) and speech at 0.2 and 0.3 ({low} and {high} ×)" in page
 
 
-@pytest.mark.parametrize("kind", ["16 uniform", "32 uniform", "64 uniform", "128 uniform", "32 quantile"])
+@pytest.mark.parametrize(
+    "kind", ["16 uniform", "32 uniform", "64 uniform", "128 uniform", "32 quantile", "16 uniform, fitted"]
+)
 def test_what_bins_cost_is_what_was_measured(kind: str) -> None:
     page = rows((ROOT / "docs" / "costs.md").read_text("utf-8"))[kind]
     measured = [section("regret-bins.md", f"Images, T = {horizon}")[kind][-2:] for horizon in (2000, 10_000, 100_000)]
