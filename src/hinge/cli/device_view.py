@@ -390,16 +390,15 @@ def _ratio(part: float, whole: float, form: str) -> str:
 
 def print_summary(figures: dict[str, Any], behind: bool) -> None:
     """The figures of a run that are known, as a table; `behind`: the remote was asked after the local answer."""
-    table = console.table("", "", right=True, show_header=False)
+    rows = []
     for name, form, key in _ROWS:
         value = figures[key]
         if isinstance(value, dict):
-            for kind, count in sorted(value.items()):
-                table.add_row(f"{name}: {kind}", str(count))
+            rows += [(f"{name}: {kind}", str(count)) for kind, count in sorted(value.items())]
         elif value is not None and (value or key != "dropped"):
             name += " behind the caller" if behind and key == "asked" else ""
-            table.add_row(name, printable(form.format(value)))
-    console.print_table(table)
+            rows.append((name, printable(form.format(value))))
+    console.print_rows(("", ""), rows)
     if figures["last_fault"] is not None:
         console.say(f"The remote failed last: {figures['last_fault']}")
 
