@@ -56,7 +56,7 @@ class BaseDevice(ABC):
         policy: Policy | None = None,
         deadline_s: float = 0.2,
         confidence: ConfidenceMeasure | None = None,
-        bins: Bins | int | None = None,
+        bins: Bins | int | list[float] | None = None,
         labels: Sequence[str] | None = None,
         task: Task | None = None,
         price: OffloadCost | None = None,
@@ -242,7 +242,6 @@ class BaseDevice(ABC):
         ]
 
     def _waits(self, judged: Judged) -> bool:
-        """Whether the answer waits for the remote."""
         return judged.decision.offload if self._shadow is None else self._shadow == "remote"
 
     def _accepted(self, judged: Judged) -> Answer:
@@ -252,13 +251,11 @@ class BaseDevice(ABC):
         )
 
     def _parts(self, samples: Sequence[Any], judged: Sequence[Judged]) -> list[Part]:
-        """The requests of a batch."""
         waiting = [place for place, each in enumerate(judged) if self._waits(each)]
         places = [waiting[first : first + self._batch] for first in range(0, len(waiting), self._batch)]
         return [(part, [samples[k] for k in part], [judged[k] for k in part]) for part in places]
 
     def _merged(self, judged: Sequence[Judged], parts: Sequence[Part], found: Iterable[list[Answer]]) -> list[Answer]:
-        """The answers of a batch, each in its place."""
         answers = [self._accepted(each) for each in judged]
         for (places, _, _), part in zip(parts, found, strict=True):
             for place, answer in zip(places, part, strict=True):
@@ -442,7 +439,10 @@ def closed() -> RuntimeError:
 
 
 def _checked_gate(
-    gate: Gate | Policy | None, policy: Policy | None, bins: Bins | int | None, confidence: ConfidenceMeasure | None
+    gate: Gate | Policy | None,
+    policy: Policy | None,
+    bins: Bins | int | list[float] | None,
+    confidence: ConfidenceMeasure | None,
 ) -> Gate:
     if isinstance(gate, Policy) and policy is None:
         gate, policy = None, gate
