@@ -110,7 +110,6 @@ class Files:
         return path
 
     def rebuild(self, rows: Mapping[int, Row], *, keep_old: bool) -> None:
-        """Put a new database in the place of the old one."""
         self.close()  # first, as this frees the room that the log takes
         fresh = self._fresh("state.db", rows)
         for suffix in ("-shm", "-wal", ""):  # a log without its database is nothing, and must not meet another one
@@ -305,7 +304,6 @@ class Saved(NamedTuple):
 
     @property
     def policy(self) -> Policy:
-        """The policy, as of the last write."""
         return restore(self.newest.policy)
 
 

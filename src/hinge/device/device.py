@@ -242,7 +242,6 @@ class BaseDevice(ABC):
         ]
 
     def _waits(self, judged: Judged) -> bool:
-        """Whether the answer waits for the remote."""
         return judged.decision.offload if self._shadow is None else self._shadow == "remote"
 
     def _accepted(self, judged: Judged) -> Answer:
@@ -252,13 +251,11 @@ class BaseDevice(ABC):
         )
 
     def _parts(self, samples: Sequence[Any], judged: Sequence[Judged]) -> list[Part]:
-        """The requests of a batch."""
         waiting = [place for place, each in enumerate(judged) if self._waits(each)]
         places = [waiting[first : first + self._batch] for first in range(0, len(waiting), self._batch)]
         return [(part, [samples[k] for k in part], [judged[k] for k in part]) for part in places]
 
     def _merged(self, judged: Sequence[Judged], parts: Sequence[Part], found: Iterable[list[Answer]]) -> list[Answer]:
-        """The answers of a batch, each in its place."""
         answers = [self._accepted(each) for each in judged]
         for (places, _, _), part in zip(parts, found, strict=True):
             for place, answer in zip(places, part, strict=True):

@@ -102,7 +102,6 @@ class DeviceCollector(Collector):
         self._device = device
 
     def collect(self) -> Iterator[Metric]:
-        """All figures at one instant."""
         status = self._device.status
         figures = {
             "hinge_samples_total": status.samples,
@@ -202,7 +201,6 @@ class _Request(BaseHTTPRequestHandler):
     server: LoopbackServer
 
     def do_GET(self) -> None:  # the name that http.server calls
-        """Answer with the document, unless the client has it."""
         host = (self.headers.get("Host") or "").lower().rsplit(":", 1)[0]
         if host not in (HOST, "localhost"):
             self.send_error(403, "the Host must be this machine")

@@ -109,7 +109,6 @@ class Offloader:
             self._permits.put(None)
 
     async def drain_async(self) -> None:
-        """Wait for those of this event loop."""
         permits, free = self._permits_here(), 0
         with suppress(TimeoutError):
             async with asyncio.timeout(self._deadline_s):
@@ -252,7 +251,6 @@ class Offloader:
         ]
 
     def _fall_back(self, offload: Offload, failure: RemoteFailed | None = None) -> list[Answer]:
-        """Answer from the local model, as the remote failed."""
         cost = (self._paid(offload, 0, time.monotonic()) or 0.0) if offload.attempts else 0.0
         offload.ended = True
         failure = failure or offload.failure or RemoteLate("no answer in time")

@@ -127,7 +127,6 @@ class _Pair:
         self.about = _about("local", local) | _about("remote", remote)
 
     def rows(self, cases: Sequence[Case]) -> list[Row]:
-        """What both say of samples, and what is true."""
         samples = [sample for sample, _ in cases]
         rows = [
             self.truth(case) | {"local": self._answer("local", local), "confidence": float(confidence)}
@@ -147,7 +146,6 @@ class _Pair:
         return row | {name: self._task.agreement(row[one], row[other]) for name, (one, other) in known.items()}
 
     def truth(self, case: Case) -> Row:
-        """The true label of a sample, if it is known."""
         return {} if case[1] is None else {"label": self._answer("truth", case[1])}
 
     def _answer(self, what: str, given: Any) -> Any:

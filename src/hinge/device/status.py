@@ -114,7 +114,6 @@ class StatusTracker:
             self._warn(self._store.locked(lambda policy: policy.warning))
 
     def dropped(self, samples: int) -> None:
-        """So many samples' offloads were cancelled."""
         with self._lock:
             self._dropped += samples
 
@@ -126,7 +125,6 @@ class StatusTracker:
             self.alarm("the local model failed, and the remote answered in its place", problem)
 
     def labelled(self, right: float) -> None:
-        """The true label of an answer was told."""
         with self._lock:
             self._labelled += 1
             self._right += right
@@ -165,7 +163,6 @@ class StatusTracker:
             log.warning("%s", what if why is None else f"{what}: {why}")
 
     def status(self) -> Status:
-        """The counts so far, and the state of the breaker and of the disk."""
         with self._lock:
             return Status(
                 samples=self._store.policy.time - self._began,

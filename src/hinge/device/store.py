@@ -420,7 +420,6 @@ class SqliteStore(MemoryStore):
         self._start, self._whole = None, True
 
     def _kept(self, rows: dict[int, Row]) -> dict[int, Row]:
-        """The rows of generations that can be gone back to."""
         kept = {self._aside, *(number for number, _ in self._past)}
         return {number: row for number, row in rows.items() if number in kept}
 

@@ -61,15 +61,12 @@ class GatedApp(App):
     """An application whose answers are a device's."""
 
     def __init__(
-        self, server: Gateway, services: Mapping[str, Any], device: AsyncDevice, *, metrics: Metrics, listener: Listener
+        self, server: Gateway, services: Mapping[str, Any], device: AsyncDevice, metrics: Metrics, listener: Listener
     ) -> None:
-        limits, log = server.limits, server.log
-        super().__init__(
-            services, server.token, server.insecure, limits=limits, metrics=metrics, log=log, listener=listener
-        )
+        super().__init__(server, services, metrics, listener)
         self.device = device
         known = device.breaker
-        at_once = max(known.failures, limits.requests)
+        at_once = max(known.failures, server.limits.requests)
         self.local_breaker = Breaker(known.failures, known.interval_s, at_once, name="local model")
         self._local_failure: RemoteFailed | None = None  # the last
         self._not_gated = ""  # why, as it was logged last
@@ -84,8 +81,6 @@ class GatedApp(App):
                 await self.device.close()
 
     async def keep_page(self) -> None:
-        """Keep the page up to date, until cancelled."""
-
         def made() -> Any:
             return read_report(NAME, msgspec.json.encode(self._reporter.report()))
 
@@ -114,7 +109,6 @@ class GatedApp(App):
             report(attempt, time.monotonic())
 
     def left_alone(self) -> BreakerOpen:
-        """Why the local model is not asked now."""
         failure: BreakerOpen = BreakerOpen(self.local_breaker.situation(time.monotonic()), self._local_failure)
         return failure
 

@@ -185,7 +185,6 @@ class Completion:
 
     @property
     def output(self) -> Json:
-        """What a task reads."""
         found: Json = {"text": self.text, "logprobs": self.logprobs, "top": self.top}
         return found | {"cut": True} if self.cut else found
 
@@ -385,7 +384,6 @@ class ChatGateway(Gateway):
         self.task = task
 
     def load(self) -> None:
-        """See which of the servers answer."""
         for name, server in self.servers.items():
             try:
                 server.check(Deadline.after(START_S))
@@ -409,7 +407,7 @@ class ChatApp(GatedApp):
     )
 
     def __init__(self, gateway: ChatGateway, device: AsyncDevice, metrics: Metrics, listener: Listener) -> None:
-        super().__init__(gateway, {}, device, metrics=metrics, listener=listener)
+        super().__init__(gateway, {}, device, metrics, listener)
         self._gateway, self._servers = gateway, gateway.servers
         self._refused = 0  # requests in a row that the local server refused, and the remote answered
 
@@ -418,7 +416,6 @@ class ChatApp(GatedApp):
         return error_body(refusal.status, refusal.reason, f"{refusal}{where}")
 
     async def close(self) -> None:
-        """Close the device, then the connections to the local server."""
         await super().close()
         await self._servers["local"].close()
 
@@ -442,7 +439,6 @@ class ChatApp(GatedApp):
         return _unanswered(exchange, failures)
 
     async def chat(self, request: Request) -> ASGIApp:
-        """The answer to a chat: gated, or of the server that it goes to otherwise."""
         return partial(self._chat, request.scope["hinge.exchange"])
 
     async def _chat(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:

@@ -211,11 +211,10 @@ class InferenceApp(GatedApp):
         metrics: Metrics,
         listener: Listener,
     ) -> None:
-        super().__init__(gateway, {service.name: service}, device, metrics=metrics, listener=listener)
+        super().__init__(gateway, {service.name: service}, device, metrics, listener)
         self._gateway, self._remote = gateway, remote
 
     async def close(self) -> None:
-        """Close the device, then the connections to the local server, if there are any."""
         await super().close()
         for service in self.services.values():
             if isinstance(service, _Forwarded):

@@ -6,14 +6,13 @@ Messages travel as bytes, so that a damaged one is ours to refuse.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from threading import Lock
 from typing import Any, NamedTuple
 
 from hinge._checks import shown
 from hinge._fork import renew_after_fork
 from hinge.errors import (
-    InvalidMessage,
     InvalidValue,
     RemoteError,
     RemoteInvalid,
@@ -21,7 +20,6 @@ from hinge.errors import (
     RemoteRefused,
     RemoteUnreachable,
 )
-from hinge.oip.messages import ModelMetadata, ServerMetadata
 from hinge.oip.tensors import MAX_BODY_BYTES
 from hinge.remotes import Deadline
 from hinge.remotes.http import check_token
@@ -59,6 +57,8 @@ class OpenInferenceGrpc(ServedModel):
     OpenInferenceGrpc('localhost:8001', model='fashion')
     """
 
+    _protocol = messages
+
     def __init__(
         self,
         target: str,
@@ -73,7 +73,7 @@ class OpenInferenceGrpc(ServedModel):
         if not target or target.startswith(("http:", "https:")):
             raise InvalidValue("OpenInferenceGrpc", "target", f"must be host:port, got {target!r}")
         self.target = target
-        super().__init__(_Channel(target, token, credentials), model, version, input, output)
+        super().__init__(_Channel(target, token, credentials), target, model, version, input, output)
 
     def __repr__(self) -> str:
         return f"OpenInferenceGrpc({self.target!r}, model={self.model!r})"
@@ -81,18 +81,11 @@ class OpenInferenceGrpc(ServedModel):
     def _server_question(self) -> _Request:
         return _Request("ServerMetadata")
 
-    def _read_server(self, response: _Response) -> ServerMetadata:
-        metadata: ServerMetadata = self._read(response, messages.parse_server_metadata)
-        return metadata
-
     def _model_question(self) -> _Request:
         return _Request("ModelMetadata", messages.build_model_request(self.model, self.version))
 
-    def _read_model(self, response: _Response) -> ModelMetadata:
-        if response.complaint:
-            raise RemoteInvalid(f"{self.target} has no model {self.model!r}: {response.complaint}")
-        metadata: ModelMetadata = self._read(response, messages.parse_model_metadata)
-        return metadata
+    def _complaint(self, response: _Response) -> str:
+        return response.complaint
 
     def _question(self, known: Known, samples: Sequence[Any], id: str) -> _Request:
         tensors = known.signature.tensors(samples)
@@ -106,15 +99,6 @@ class OpenInferenceGrpc(ServedModel):
             raise RemoteInvalid(f"a message is too large: {len(response.body)} bytes, at most {limit} expected")
         answer = messages.parse_response(response.body, id=id, model=self.model, expected=[known.signature.output])
         return known.signature.labels(answer.outputs, samples), response.sent + len(response.body)
-
-    def _read(self, response: _Response, parse: Callable[[bytes], Any]) -> Any:
-        try:
-            if response.complaint:
-                raise InvalidMessage(response.complaint)
-            return parse(response.body)
-        except InvalidMessage as error:
-            problem = f"{self.target} does not speak the Open Inference Protocol, or not to us: {error}"
-            raise RemoteInvalid(problem) from error
 
 
 class _Request(NamedTuple):
@@ -153,7 +137,6 @@ class _Channel:
         self._forked = self._forked or self._channel is not None or self._async_channel is not None
 
     def send(self, request: _Request, deadline: Deadline) -> _Response:
-        """Send the message and return the response; raises `RemoteLate` at the deadline."""
         self._check_process()
         with self._lock:
             channel = self._channel = self._channel or self._opened(grpc)
@@ -163,7 +146,6 @@ class _Channel:
             return _complaint(error)
 
     async def send_async(self, request: _Request, deadline: Deadline) -> _Response:
-        """The same for an event loop."""
         self._check_process()
         loop = asyncio.get_running_loop()
         if self._async_channel is None or self._loop is not loop:  # a channel ends with the event loop that it is of
@@ -175,14 +157,12 @@ class _Channel:
             return _complaint(error)
 
     def close(self) -> None:
-        """Close the connection of threads."""
         with self._lock:
             channel, self._channel = self._channel, None
         if channel is not None and not self._forked:
             channel.close()
 
     async def close_async(self) -> None:
-        """Close the connection of the event loop."""
         channel, self._async_channel = self._async_channel, None
         if channel is not None and not self._forked:
             await channel.close()

@@ -11,11 +11,11 @@ import math
 import os
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ _ANY_SIZE = 2**15  # taken for an axis of which the metadata says no size
 _NUMBER_BYTES = 32  # of a number as JSON, at most, with what separates it from the next
 _TEXT_BYTES = 1024  # of an element of type BYTES
 _FRAME_BYTES = 2**16  # of a reply beside its tensors
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,9 @@ class Transport(Protocol):
     async def close_async(self) -> None: ...
 
 
+Steps = Generator[Any, Any, T]  # yields requests, is sent their responses, and returns what they come to
+
+
 class ServedModel(ABC):
     """A model on a server. Its signature is asked for once, and again after a reply that cannot be used.
 
@@ -196,43 +201,30 @@ class ServedModel(ABC):
 
     keeps_deadline = True
 
-    def __init__(self, transport: Transport, model: str, version: str, input: str | None, output: str | None) -> None:
+    _protocol: Any = messages  # how its messages are parsed
+
+    def __init__(
+        self, transport: Transport, where: str, model: str, version: str, input: str | None, output: str | None
+    ) -> None:
         self.model, self.version = messages.model_name(model), version and messages.model_name(version, "model version")
-        self._transport, self._input, self._output = transport, input, output
+        self._transport, self._where, self._input, self._output = transport, where, input, output
         self._server: ServerMetadata | None = None  # kept, so that a slow server need not tell all in one deadline
         self._known: Known | None = None
 
     def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
         """The labels of the samples, by the deadline."""
-        known = self._known or self._introduce(deadline)
-        labels, moved = list[Any](), 0
         with self._forgetting():
-            for part in known.signature.parts(samples):
-                id = _random_id()
-                response = self._transport.send(self._question(known, part, id), deadline)
-                found, size = self._answer(known, response, id, len(part))
-                labels += found
-                moved += size
-        return Reply(labels, moved)
+            return self._sent(self._inference(samples), deadline)
 
     async def ask_async(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
         """The same for an event loop."""
-        known = self._known or await self._introduce_async(deadline)
-        labels, moved = list[Any](), 0
         with self._forgetting():
-            for part in known.signature.parts(samples):
-                id = _random_id()
-                response = await self._transport.send_async(self._question(known, part, id), deadline)
-                found, size = self._answer(known, response, id, len(part))
-                labels += found
-                moved += size
-        return Reply(labels, moved)
+            return await self._sent_async(self._inference(samples), deadline)
 
     def metadata(self, deadline_s: float = 5.0) -> tuple[ServerMetadata, ModelMetadata]:
         """What the server says of itself and of the model; raises `RemoteFailed`."""
-        deadline = Deadline.after(deadline_s)
-        server = self._read_server(self._transport.send(self._server_question(), deadline))
-        return server, self._read_model(self._transport.send(self._model_question(), deadline))
+        self._server = None
+        return self._sent(self._introduction(), Deadline.after(deadline_s))
 
     def check(self, sample: Any = None, deadline_s: float = 5.0) -> int | None:
         """Check that the server speaks the protocol, has the model, and takes such samples; raises `RemoteFailed`.
@@ -240,7 +232,7 @@ class ServedModel(ABC):
         Returns how many classes the model has, if it says so.
         """
         self._server = None
-        signature = self._introduce(Deadline.after(deadline_s)).signature
+        signature = self._sent(self._knowledge(), Deadline.after(deadline_s)).signature
         if sample is not None:
             signature.tensors([sample])
         return signature.classes
@@ -253,24 +245,61 @@ class ServedModel(ABC):
         """Close the connections that `ask_async` keeps open."""
         await self._transport.close_async()
 
-    def _introduce(self, deadline: Deadline) -> Known:
+    # -- requests, and what their responses are read as ----------------------------------------------------------------
+
+    def _introduction(self) -> Steps[tuple[ServerMetadata, ModelMetadata]]:
         server = self._server  # another thread may forget it meanwhile
         if server is None:
-            server = self._server = self._read_server(self._transport.send(self._server_question(), deadline))
-        model = self._read_model(self._transport.send(self._model_question(), deadline))
-        return self._learned(server, model)
+            response = yield self._server_question()
+            server = self._server = self._read(response, self._protocol.parse_server_metadata)
+        response = yield self._model_question()
+        if complaint := self._complaint(response):
+            raise self._failure(response)(f"{self._where} has no model {self.model!r}: {complaint}")
+        return server, self._read(response, self._protocol.parse_model_metadata)
 
-    async def _introduce_async(self, deadline: Deadline) -> Known:
-        server = self._server
-        if server is None:
-            response = await self._transport.send_async(self._server_question(), deadline)
-            server = self._server = self._read_server(response)
-        model = self._read_model(await self._transport.send_async(self._model_question(), deadline))
-        return self._learned(server, model)
-
-    def _learned(self, server: ServerMetadata, model: ModelMetadata) -> Known:
+    def _knowledge(self) -> Steps[Known]:
+        server, model = yield from self._introduction()
         self._known = known = Known(server.binary, signature_of(model, self._input, self._output))
         return known
+
+    def _inference(self, samples: Sequence[Any]) -> Steps[Reply]:
+        known = self._known or (yield from self._knowledge())
+        labels, moved = list[Any](), 0
+        for part in known.signature.parts(samples):
+            id = os.urandom(8).hex()  # which a server cannot guess, nor another device or a forked process have
+            response = yield self._question(known, part, id)
+            found, size = self._answer(known, response, id, len(part))
+            labels += found
+            moved += size
+        return Reply(labels, moved)
+
+    def _sent(self, steps: Steps[T], deadline: Deadline) -> T:
+        """What the steps come to, whose requests are sent."""
+        try:
+            request = next(steps)
+            while True:
+                request = steps.send(self._transport.send(request, deadline))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    async def _sent_async(self, steps: Steps[T], deadline: Deadline) -> T:
+        try:
+            request = next(steps)
+            while True:
+                request = steps.send(await self._transport.send_async(request, deadline))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def _read(self, response: Any, parse: Callable[[bytes], T]) -> T:
+        try:
+            if complaint := self._complaint(response):
+                raise InvalidMessage(complaint)
+            return parse(response.body)
+        except InvalidMessage as error:
+            problem = f"{self._where} does not speak the Open Inference Protocol: {error}"
+            raise self._failure(response)(problem) from error
 
     @contextmanager
     def _forgetting(self) -> Iterator[None]:
@@ -289,14 +318,16 @@ class ServedModel(ABC):
         """The request for the server's metadata."""
 
     @abstractmethod
-    def _read_server(self, response: Any) -> ServerMetadata: ...
-
-    @abstractmethod
     def _model_question(self) -> Any:
         """The request for the model's metadata."""
 
     @abstractmethod
-    def _read_model(self, response: Any) -> ModelMetadata: ...
+    def _complaint(self, response: Any) -> str:
+        """What a server says is wrong; empty if nothing is."""
+
+    def _failure(self, response: Any) -> type[RemoteFailed]:
+        """The kind of failure that such a response to a request for metadata is."""
+        return RemoteInvalid
 
     @abstractmethod
     def _question(self, known: Known, samples: Sequence[Any], id: str) -> Any:
@@ -305,11 +336,6 @@ class ServedModel(ABC):
     @abstractmethod
     def _answer(self, known: Known, response: Any, id: str, samples: int) -> tuple[list[Any], int]:
         """The labels in a response, and how many bytes were on the network for it."""
-
-
-def _random_id() -> str:
-    """An id that a server cannot guess, nor another device or a forked process have."""
-    return os.urandom(8).hex()
 
 
 _REFUSED = {400, 413, 415, 422}  # statuses by which a server refuses this sample, and not the client or all of them
@@ -355,7 +381,7 @@ class OpenInference(ServedModel):
         self._path = messages.inference_path(model, version)
         self._has_token = token is not None
         headers = bearer("OpenInference", token)
-        super().__init__(HttpClient(self.url, headers, tls), model, version, input, output)
+        super().__init__(HttpClient(self.url, headers, tls), self.url, model, version, input, output)
 
     def __repr__(self) -> str:
         return f"OpenInference({self.url!r}, model={self.model!r})"
@@ -363,18 +389,8 @@ class OpenInference(ServedModel):
     def _server_question(self) -> Request:
         return Request("GET", "/v2")
 
-    def _read_server(self, response: Response) -> ServerMetadata:
-        metadata: ServerMetadata = self._read(self._admitted(response), messages.parse_server_metadata)
-        return metadata
-
     def _model_question(self) -> Request:
         return Request("GET", self._path.removesuffix("/infer"))
-
-    def _read_model(self, response: Response) -> ModelMetadata:
-        if self._admitted(response).status != 200:
-            raise _failure(response)(f"{self.url} has no model {self.model!r}: {_complaint(response)}")
-        metadata: ModelMetadata = self._read(response, messages.parse_model_metadata)
-        return metadata
 
     def _question(self, known: Known, samples: Sequence[Any], id: str) -> Request:
         binary = known.binary if self._binary is None else self._binary
@@ -391,26 +407,16 @@ class OpenInference(ServedModel):
         answer = messages.parse_response(response.headers, response.body, id=id, model=self.model, expected=expected)
         return answer.outputs
 
-    def _admitted(self, response: Response) -> Response:
+    def _complaint(self, response: Response) -> str:
         if response.status in (401, 403) and not self._has_token:
             raise RemoteInvalid(f"{self.url} wants a token: --token-file or HINGE_TOKEN, in Python token=…")
         if response.status in (401, 403):
             raise RemoteInvalid(f"{self.url} refuses the token: {_complaint(response)}")
-        return response
+        return "" if response.status == 200 else _complaint(response)
 
-    def _read(self, response: Response, parse: Any) -> Any:
-        try:
-            if response.status != 200:
-                raise InvalidMessage(_complaint(response))
-            return parse(response.body)
-        except InvalidMessage as error:
-            problem = f"{self.url} does not speak the Open Inference Protocol: {error}"
-            raise _failure(response)(problem) from error
-
-
-def _failure(response: Response) -> type[RemoteFailed]:
-    """The kind of failure: a server that is about to start, or a proxy before it, may answer otherwise soon."""
-    return RemoteError if response.status >= 500 else RemoteInvalid
+    def _failure(self, response: Response) -> type[RemoteFailed]:
+        """A server that is about to start, or a proxy before it, may answer otherwise soon."""
+        return RemoteError if response.status >= 500 else RemoteInvalid
 
 
 def _complaint(response: Response) -> str:

@@ -35,17 +35,17 @@ from hinge.server.connections import (
     Admission,
     Body,
     Connection,
-    Limits,
     Listener,
     Refusal,
     shutting_down,
 )
 from hinge.server.live import MAX_REPORT_BYTES, Reports, is_loopback, read_report
 from hinge.server.models import VERSION, Service, Tensors
-from hinge.server.observability import Log, Metrics
+from hinge.server.observability import Metrics
 from hinge.server.openapi import OPERATIONS, PAGE, Operation, content_type, describe
 
 if TYPE_CHECKING:
+    from hinge.server.server import BaseServer
     from hinge.server.thin import ThinFleet
 
 LARGE_JSON_BYTES = 32 * 2**10  # reading or writing more would keep other requests waiting for milliseconds
@@ -115,7 +115,6 @@ class Exchange:
 
     @property
     def content_type(self) -> bytes:
-        """The type of the body, without parameters."""
         return self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
 
     @property
@@ -145,28 +144,24 @@ class App:
 
     def __init__(
         self,
+        server: BaseServer,
         services: Mapping[str, Service],
-        token: str | None,
-        insecure: bool,
-        *,
-        limits: Limits,
         metrics: Metrics,
-        log: Log,
         listener: Listener,
         thin: ThinFleet | None = None,
     ) -> None:
         self.services, self._thin = services, thin
         self.draining = False
-        receive_s = limits.receive_s
+        limits, receive_s = server.limits, server.limits.receive_s
         self.inferences = Admission(
             requests=limits.requests, held_bytes=limits.held_bytes, body_bytes=MAX_BODY_BYTES, receive_s=receive_s
         )
         self._reporting = Admission(
             requests=REPORTS, held_bytes=REPORTS * MAX_REPORT_BYTES, body_bytes=MAX_REPORT_BYTES, receive_s=receive_s
         )
-        self._token = token
-        self._checks_host = token is None and not insecure
-        self._metrics, self._log, self._listener = metrics, log, listener
+        self._token = token = server.token
+        self._checks_host = token is None and not server.insecure
+        self._metrics, self._log, self._listener = metrics, server.log, listener
         self._reports = Reports(metrics.requests)
         metrics.registry.register(self._reports)
         if thin is not None:
@@ -181,7 +176,7 @@ class App:
         self._open = {operation.path for operation in self.operations if operation.open}
         routes = [Route(each.path, getattr(self, each.handler), methods=[each.method]) for each in self.operations]
         self._router: ASGIApp = Router(routes, redirect_slashes=False)
-        metrics.watch(lambda: self.inferences.requests, lambda: len(listener.open), lambda: log.dropped)
+        metrics.watch(lambda: self.inferences.requests, lambda: len(listener.open), lambda: server.log.dropped)
 
     def drain(self) -> None:
         """Admit no more inferences, and end the event streams."""
@@ -189,7 +184,6 @@ class App:
         self._reports.end_pages()
 
     def abandon(self) -> None:
-        """Refuse the inferences that are still in flight."""
         for service in self.services.values():
             service.batcher.abandon()
 
@@ -230,7 +224,6 @@ class App:
         await exchange.answer(refusal.status, headers, self.error_body(refusal))
 
     def error_body(self, refusal: Refusal) -> bytes:
-        """A refusal in the form of the protocol."""
         return refusal.body
 
     def _refusal(self, exchange: Exchange, error: Exception) -> Refusal:

@@ -222,7 +222,6 @@ class Body:
             self._admission.arriving.pop(self, None)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-
     def _piece(self, message: Message) -> bytes:
         if message["type"] != "http.request":
             raise disconnected()
@@ -298,7 +297,6 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.flush()
 
     def check(self) -> None:
-        """Raise a refusal if the client has hung up."""
         if self.gone:
             raise disconnected()
 
@@ -636,7 +634,6 @@ class Listener:
                 connection.sweep(now, self._receive_s)
 
     def _say(self, event: str, **fields: object) -> None:
-        """Log an event, once a second at most."""
         now = time.monotonic()
         if now - self._said.get(event, -1.0) >= 1.0:
             self._said[event] = now

@@ -307,7 +307,6 @@ class Reports(Collector):
             page.put(name, device.report)
 
     def collect(self) -> Iterator[Metric]:
-        """The figures of the last reports, for Prometheus."""
         known = sorted(self.devices.items())
         for each, what in _GAUGES.items():
             family = GaugeMetricFamily(f"hinge_device_{each}", what, labels=["device"])
@@ -346,7 +345,6 @@ class Reports(Collector):
             page.end()
 
     def beat(self) -> bytes:
-        """The event about the server itself."""
         now = self._clock()
         silent = {name: round(now - device.heard, 1) for name, device in self.devices.items()}
         return event("server", msgspec.json.encode({"requests": self._requests(), "silent_s": silent}))

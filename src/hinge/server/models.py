@@ -136,7 +136,6 @@ class Model:
 
     @cached_property
     def takes_text(self) -> bool:
-        """Whether one of its inputs is BYTES."""
         return any(spec.datatype == "BYTES" for spec in self.inputs)
 
     @cached_property
@@ -257,11 +256,9 @@ class Batcher:
 
     @property
     def queued(self) -> int:
-        """How many requests wait that have not begun."""
         return len(self._waiting)
 
     def replace(self, model: Model) -> None:
-        """Run the next requests on another model."""
         self.model, self._quick = model, 0
 
     def run(self, inputs: Tensors) -> asyncio.Future[Tensors]:
@@ -303,7 +300,6 @@ class Batcher:
             thread.join(timeout=5)
 
     def _drop(self, job: _Job, answer: asyncio.Future[Tensors]) -> None:
-        """Remove a job that was cancelled."""
         if not answer.cancelled():
             return
         for queue in (self._waiting, self._begun):
@@ -463,7 +459,6 @@ class Watcher:
         self._seen = dict(self._tried)
 
     async def watch(self) -> None:
-        """Check all files in intervals, until cancelled."""
         while True:
             await asyncio.sleep(self._interval_s)
             for service in self._services:

@@ -159,7 +159,6 @@ class Metrics:
         self._refused.labels(reason).inc()
 
     def loaded(self, model: str, well: bool) -> None:
-        """Count that a model was loaded, or that its new file could not be."""
         (self._loads if well else self._failures).labels(model).inc()
 
     def watch_model(self, model: str, queued: Callable[[], int]) -> Callable[[float], None]:
@@ -189,7 +188,6 @@ class Metrics:
         ]
 
     def page(self) -> bytes:
-        """All of it, in the text format of Prometheus."""
         return generate_latest(self.registry)
 
     def _counter(self, name: str, what: str, *labels: str) -> Counter:

@@ -136,9 +136,6 @@ class BaseServer(ABC):
 
     def start(self) -> None:
         """Serve in a thread; returns once requests are taken."""
-        self._start()
-
-    def _start(self) -> _Run:
         if self._run is not None and self._run.is_alive:
             raise RuntimeError("Server: it runs already; close it before it is started again")
         self.load()
@@ -146,7 +143,6 @@ class BaseServer(ABC):
         guarded = self.insecure or mutual or self.token is not None
         self._run = _Run(self, listen(self._host, self._port, guarded=guarded))
         self._run.start()
-        return self._run
 
     def close(self) -> None:
         """Drain: refuse new inferences, finish those in flight, and stop."""
@@ -161,14 +157,15 @@ class BaseServer(ABC):
         package warns of meanwhile is logged.
         """
         with Alarms(self.log):
-            self._serve(announce)
+            self.start()
+            if self._run is not None:
+                self._serve(self._run, announce)
 
-    def _serve(self, announce: Callable[[str], object]) -> None:
-        run = self._start()
+    def _serve(self, run: _Run, announce: Callable[[str], object]) -> None:
         in_main = threading.current_thread() is threading.main_thread()
         before = {number: signal.signal(number, lambda *_: run.stop()) for number in SIGNALS if in_main}
         try:
-            announce(self.url)
+            announce(run.url)
             while not run.stopping.wait(_LOOK_S):
                 pass  # a signal that the kernel gave to another thread is handled here, and wakes nobody
         finally:
@@ -234,19 +231,9 @@ class Server(BaseServer):
         }
         if self._thin is not None:
             self._thin.start(self.log)
-        return App(
-            services,
-            self.token,
-            self.insecure,
-            limits=self.limits,
-            metrics=metrics,
-            log=self.log,
-            listener=listener,
-            thin=self._thin,
-        )
+        return App(self, services, metrics, listener, self._thin)
 
     async def watch(self, app: App, metrics: Metrics) -> None:
-        """Replace models whose files change, if that is wanted."""
         if self._watch_s is not None:
             await Watcher(app.services.values(), self._watch_s, self._threads, metrics, self.log).watch()
 

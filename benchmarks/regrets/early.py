@@ -1,0 +1,166 @@
+"""Sentinel's first samples, and its audits where offloads are dear: what they cost, and what other rules would cost.
+
+Everything runs as Python, so that constants and rules can be changed in place.
+"""
+
+import math
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.regrets.changes import BINS, CHOSEN_ON, COSTS, HORIZON, SEED, Curve, curve_of
+from hinge import build
+from hinge.policies import sentinel
+
+FIRST, FLAT = 1_000, 20_000
+DEAR = (0.7, 0.9)
+
+
+class Regret(NamedTuple):
+    """What was lost by offloads before a licence, by audits, and by samples that were accepted."""
+
+    offloads: float
+    audits: float
+    accepted: float
+
+
+def play(name: str, curve: Curve, cost: float, horizon: int, run: int) -> Regret:
+    """One run of a policy."""
+    chance = np.random.default_rng(SEED + zlib.crc32(f"{curve.agreement.tolist()} {cost} {horizon} {run}".encode()))
+    bins = chance.choice(BINS, horizon, p=curve.weights)
+    agreed = chance.random(horizon) < curve.agreement[bins]
+    gaps = (curve.agreement - (1.0 - cost)).tolist()
+    policy, offloads, audits, accepted = build(name, bins=BINS, offload_cost=cost, horizon=horizon), 0.0, 0.0, 0.0
+    watched = isinstance(policy, sentinel.Sentinel)
+    for bin, right in zip(bins.tolist(), agreed.tolist(), strict=True):
+        decision = policy.decide(bin)
+        gap = gaps[bin]
+        if not decision.offload:
+            accepted -= min(gap, 0.0)
+            continue
+        if watched and policy.is_audit(decision):
+            audits += max(gap, 0.0)
+        else:
+            offloads += max(gap, 0.0)
+        policy.learn(decision, right)
+    return Regret(offloads, audits, accepted)
+
+
+def mean_of(runs: list[Regret]) -> Regret:
+    return Regret(*np.mean(runs, axis=0).tolist())
+
+
+# -- other rules ------------------------------------------------------------------------------------------------------
+
+
+def first_licences(first: Callable[[float], float], growth: Callable[[float], float]) -> Callable[..., int]:
+    """`longest`, where a licence is at most HURRY first(q) growth(q)^n samples after n offloads of the bin itself."""
+
+    def longest(table: sentinel.SentinelTable, bin: int, q: float, time: int, _: bool) -> int:
+        hurried = sentinel.is_suspected(table) or table.suspicion[bin] > sentinel.SUSPECTED
+        if hurried or table.agreements[bin] < q * table.offloads[bin]:
+            return sentinel.HURRY
+        untried = sentinel.HURRY * first(q) * growth(q) ** min(table.offloads[bin], 30.0)
+        gap = max(sentinel.believed(table, bin) - q, sentinel.LEAST_GAP)
+        usual = sentinel.AUDIT * math.sqrt((time - table.since[0]) * gap) / q
+        return max(sentinel.HURRY, int(min(usual, untried, 1e9)))
+
+    return longest
+
+
+RULES: dict[str, dict[str, object]] = {
+    "as it is": {},
+    "ENTRY 0.2": {"ENTRY": 0.2},
+    "ENTRY 0.6": {"ENTRY": 0.6},
+    "WARM 24": {"WARM": 24.0},
+    "WARM 96": {"WARM": 96.0},
+    "ENTRY 0.5, WARM 24": {"ENTRY": 0.5, "WARM": 24.0},
+    "AUDIT 40": {"AUDIT": 40.0},
+    "first licences 4 times as long": {"longest": first_licences(lambda _: 4.0, lambda _: 2.0)},
+    "first licences max(1, 2 (1 - q)² / q) times": {
+        "longest": first_licences(lambda q: max(1.0, 2.0 * (1.0 - q) ** 2 / q), lambda _: 2.0)
+    },
+    "(1 + 1/q)^n in place of 2^n": {"longest": first_licences(lambda _: 1.0, lambda q: 1.0 + 1.0 / q)},
+}
+
+
+@contextmanager
+def rule(label: str) -> Iterator[None]:
+    """Sentinel with other constants or functions."""
+    before = {name: getattr(sentinel, name) for name in RULES[label]}
+    vars(sentinel).update(RULES[label])
+    try:
+        yield
+    finally:
+        vars(sentinel).update(before)
+
+
+def compared(label: str, runs: int) -> str:
+    """A line of the second table."""
+    curves = [curve_of(name) for name in CHOSEN_ON]
+    cells = [(curve, cost) for curve in curves for cost in COSTS]
+    with rule(label):
+        first = [sum(play("sentinel", *cell, FIRST, run)) for cell in cells for run in range(runs)]
+        dear = [
+            [sum(play("sentinel", curve, cost, HORIZON, run)) for curve in curves for run in range(max(1, runs // 10))]
+            for cost in DEAR
+        ]
+        flat = [(Curve(curve.weights, np.full(BINS, 0.98 - cost)), cost) for curve, cost in cells]
+        below = [sum(play("sentinel", *cell, FLAT, run)) for cell in flat for run in range(max(1, runs // 10))]
+    shown = (f"{np.mean(each):.0f} ({np.percentile(each, 99):.0f})" for each in (*dear, below))
+    return f"| {label} | {np.mean(first):.2f} ({np.percentile(first, 99):.0f}) | {' | '.join(shown)} |"
+
+
+def decomposed(trace: str, cost: float, runs: int) -> tuple[Regret, Regret]:
+    """Isotonic's and Sentinel's first regret on a trace."""
+    curve = curve_of(trace)
+    isotonic, ours = (
+        mean_of([play(name, curve, cost, FIRST, run) for run in range(runs)]) for name in ("isotonic", "sentinel")
+    )
+    return isotonic, ours
+
+
+def line(label: str, isotonic: Regret, ours: Regret) -> str:
+    parts = " | ".join(f"{part:.2f}" for part in (*ours, isotonic.offloads, isotonic.accepted))
+    return f"| {label} | {sum(ours):.2f} | {sum(isotonic):.2f} | {parts} |"
+
+
+def report(quick: bool) -> list[str]:
+    runs = 4 if quick else 40
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        lines = [pool.submit(compared, label, runs) for label in RULES]
+        cells = [(trace, cost) for trace in CHOSEN_ON for cost in COSTS]
+        jobs = [pool.submit(decomposed, *cell, runs) for cell in cells]
+    found = [job.result() for job in jobs]
+    isotonic, ours = (mean_of([pair[k] for pair in found]) for k in (0, 1))
+    parts = ("its offloads", "audits", "wrong accepts", "isotonic's offloads", "wrong accepts")
+    heads = ("trace", "cost", "sentinel", "isotonic", *parts)
+    return [
+        "## The first samples",
+        "",
+        f"Mean regret in the first {FIRST} samples, {runs} runs for each trace that Sentinel was chosen on, and what",
+        "it comes from: offloads before a licence, audits, and samples that were accepted and should not have been.",
+        "",
+        f"| {' | '.join(heads)} |",
+        "|---" * len(heads) + "|",
+        *(line(f"{trace} | {cost}", *pair) for (trace, cost), pair in zip(cells, found, strict=True)),
+        line("**all** |", isotonic, ours),
+        "",
+        f"In the mean Sentinel has {sum(ours) / sum(isotonic):.2f} of Isotonic's regret.",
+        "",
+        "### Rules that Sentinel could follow",
+        "",
+        f"Mean regret (99th percentile of the runs) on the same traces: of the first {FIRST} samples, costs {COSTS},",
+        f"{runs} runs each; of {HORIZON} samples at dear costs, {max(1, runs // 10)} runs each; and of {FLAT} samples",
+        f"with all bins 0.02 below break-even, {max(1, runs // 10)} runs each. Nothing changes.",
+        "",
+        f"| rule | first {FIRST} | {' | '.join(f'cost {cost}' for cost in DEAR)} | 0.02 below break-even |",
+        "|---" * (3 + len(DEAR)) + "|",
+        *(job.result() for job in lines),
+        "",
+    ]
