@@ -13,7 +13,7 @@ DEMO = sim,cli,report,device,server
 EXTRAS = test,sim,parquet,cli,report,plot,device,grpc,litert,openvino,images,server,fleet,broker
 
 # The unit tests: the rest starts processes, needs other programs or takes long.
-QUICK = not slow and not server and not docs and not embedded and not peers
+QUICK = not medium and not slow and not server and not docs and not embedded and not peers
 
 .PHONY: help venv demo test quick lint types imports pytest coverage test-random test-interop test-faults test-fuzz test-attacks test-fleet test-embedded test-browser test-pythons pictures bench bench-regret bench-gate docs clean
 
@@ -55,11 +55,12 @@ imports: $(VENV)/.installed ## Check that imports run one way (import-linter)
 
 # --dist worksteal: each core begins with files of its own, which load what they need once, and takes from another's
 # share when it has run out.
-quick: $(VENV)/.installed ## Run the unit tests alone (two minutes on two cores), to be run while editing
-	$(BIN)/pytest -q -n auto --dist worksteal -p no:schemathesis -m '$(QUICK)' tests
+quick: $(VENV)/.installed ## Run the short unit tests alone (80 s of processor time), to be run while editing
+	$(BIN)/pytest -q -n auto --dist worksteal -p no:schemathesis --hypothesis-profile=quick -m '$(QUICK)' tests
 
+# Three workers for two cores: a quarter of the time, tests wait for other processes and for time-outs.
 pytest: $(VENV)/.installed ## Run the tests, and the examples in docstrings and documentation
-	$(BIN)/pytest -n auto --dist worksteal
+	$(BIN)/pytest -n $$($(BIN)/python -c 'import os; print(os.cpu_count() * 3 // 2)') --dist worksteal
 
 coverage: $(VENV)/.installed ## Run the tests and show which lines they run; the report is in build/coverage
 	$(BIN)/pytest -n auto --cov --cov-report=term:skip-covered --cov-report=html

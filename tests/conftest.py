@@ -32,8 +32,10 @@ MARKERS = {  # by folder or file; single tests elsewhere are marked where they s
     "tests/test_examples.py": "slow",
 }
 
-# `fixed` tries the same examples every time, so that a failure is the change's; `make test-random` tries others.
+# `fixed` tries the same examples every time, so that a failure is the change's; `make quick` a quarter of them, and
+# `make test-random` others.
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+settings.register_profile("quick", settings.get_profile("fixed"), max_examples=25)
 settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile("fixed")
 

@@ -89,6 +89,7 @@ def test_importing_the_package_imports_nothing_else() -> None:
     assert in_a_process_of_its_own(program).split() == ["hinge"]
 
 
+@pytest.mark.medium
 def test_a_name_is_looked_up_once() -> None:
     program = "import hinge; hinge.Isotonic, hinge.fashion; print('Isotonic' in vars(hinge), 'fashion' in vars(hinge))"
     assert in_a_process_of_its_own(program).split() == ["True", "True"]

@@ -113,6 +113,7 @@ def broken_clauses(policy: Policy) -> set[str]:
     return broken
 
 
+@pytest.mark.medium
 def test_the_suite_bites_on_feedback_to_the_last_decision() -> None:
     assert "late_feedback_reaches_its_bin" in broken_clauses(LastDecision(bins=8, offload_cost=0.5))
 

@@ -127,6 +127,7 @@ def test_the_shell_is_offered_commands_options_policies_and_traces(
     assert completed("hinge evaluate ./") == [], "so that the shell offers files"
 
 
+@pytest.mark.medium
 def test_to_list_commands_loads_none() -> None:
     code = "import os, sys; os.environ |= dict(_HINGE_COMPLETE='complete_bash', COMP_WORDS='hinge s', COMP_CWORD='1')\n"
     code += "from hinge.cli.app import run\ntry:\n    run([])\nexcept SystemExit:\n    print('numpy' in sys.modules)"

@@ -77,6 +77,7 @@ def own_models(server: OipServer) -> list[str]:
 # -- traces -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["hi-lcb", "isotonic"])
 def test_a_trace_is_decided_as_the_simulator_decides_it(name: str, capsys: Captured) -> None:
     trace = load_trace("cifar10-vgg16")
@@ -105,6 +106,7 @@ def test_a_trace_with_a_real_remote_is_decided_the_same(capsys: Captured) -> Non
     assert server.inferences == summary["answered_by_remote"] == sum(offloads(answers))
 
 
+@pytest.mark.medium
 def test_recorded_costs_are_learned(capsys: Captured, tmp_path: Path) -> None:
     chance = np.random.default_rng(3)
     trace = Trace(chance.random(600), ["cat"] * 600, chance.choice(["cat", "dog"], 600), cost=chance.random(600))
@@ -147,6 +149,7 @@ def arrays(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.medium
 def test_arrays_images_and_frames_are_answered_alike(
     capsys: Captured, arrays: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +210,7 @@ def test_folders_by_name_are_told_with_their_numbers(capsys: Captured, tmp_path:
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_samples_are_sent_together(capsys: Captured, arrays: Path) -> None:
     with served() as server:
         settings = ["--policy", "always-remote", "--batch", "30"]
@@ -222,6 +226,7 @@ def test_a_budget_holds(capsys: Captured) -> None:
     assert summary["alarms"] == {"the offload budget is exhausted": 1}
 
 
+@pytest.mark.medium
 def test_a_target_is_held_or_reported(capsys: Captured) -> None:
     held = device(capsys, "cifar100-resnet50", "--limit", "3000", "--target", "0.8")
     missed = device(capsys, "cifar100-resnet50", "--limit", "1200", "--target", "0.8", "--at-most", "0.1")
@@ -232,6 +237,7 @@ def test_a_target_is_held_or_reported(capsys: Captured) -> None:
     assert "the agreement target cannot be met: offloads fail, or are refused" in missed[1]["alarms"]
 
 
+@pytest.mark.medium
 def test_prices_are_learned(capsys: Captured) -> None:
     prices = ["--price-per-call", "3", "--wrong-answer", "12"]
     answers, summary, _ = device(capsys, "--limit", "50", "--policy", "hi-lcb", *prices)
@@ -239,6 +245,7 @@ def test_prices_are_learned(capsys: Captured) -> None:
     assert summary["offload_cost"] == 0.25 * summary["answered_by_remote"]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("who", ["local", "remote"])
 def test_in_shadow_one_answers_and_the_policy_learns(who: str, capsys: Captured, tmp_path: Path) -> None:
     answers, summary, _ = device(capsys, "--limit", "60", "--shadow", who, "--state", str(tmp_path))
@@ -250,6 +257,7 @@ def test_in_shadow_one_answers_and_the_policy_learns(who: str, capsys: Captured,
     assert 0 < json.loads(capsys.readouterr().out)["learned"] <= summary["offloads"]
 
 
+@pytest.mark.medium
 def test_a_device_goes_on_from_its_state(capsys: Captured, tmp_path: Path) -> None:
     settings = ["cifar10-vgg16", "--policy", "hi-lcb", "--state", str(tmp_path)]
     once, summary, _ = device(capsys, *settings, "--limit", "500")
@@ -451,6 +459,7 @@ def test_whoever_stops_reading_ends_it_quietly() -> None:
 # -- fleet ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @needs_mosquitto
 def test_it_joins_a_fleet(capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "edge 7.local")
@@ -462,12 +471,14 @@ def test_it_joins_a_fleet(capsys: Captured, tmp_path: Path, monkeypatch: pytest.
     assert summary["fleet"]["messages dropped"] == 0
 
 
+@pytest.mark.medium
 def test_without_a_broker_it_says_so_and_goes_on(capsys: Captured) -> None:
     assert run(["device", "--limit", "200", "--fleet", "mqtt://127.0.0.1:9", "--fleet-name", "cams"]) == 0
     error = capsys.readouterr().err
     assert error.count("--fleet: at the end nothing was shared: the broker at 127.0.0.1:9: no connection: ") == 1
 
 
+@pytest.mark.medium
 def test_a_broker_that_has_not_answered_by_the_end_is_told(capsys: Captured) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         assert run(["device", "--limit", "200", "--fleet", f"mqtt://127.0.0.1:{silent.getsockname()[1]}"]) == 0
@@ -537,6 +548,7 @@ def test_it_warns_once_of_reports_that_do_not_arrive(capsys: Captured) -> None:
 # -- budgets, settings of the policy, true labels ---------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_a_price_meets_a_budget_and_a_limit_around_it_holds(capsys: Captured) -> None:
     run_of = ["cifar10-vgg16", "--limit", "5000", "--policy", "hi-lcb", "--offload-cost", "0.05"]
     free = device(capsys, *run_of)[1]
@@ -549,6 +561,7 @@ def test_a_price_meets_a_budget_and_a_limit_around_it_holds(capsys: Captured) ->
     assert "no price that could be moved" in refused(capsys, "--policy", "hedge-hi", "--on-budget", "0.1")
 
 
+@pytest.mark.medium
 def test_settings_of_the_policy_are_its_own(capsys: Captured) -> None:
     run_of = ["cifar10-vgg16", "--limit", "3000", "--policy", "discounted-isotonic", "--offload-cost", "0.5"]
     with_option, with_set, never = (
@@ -562,6 +575,7 @@ def test_settings_of_the_policy_are_its_own(capsys: Captured) -> None:
     assert "NAME=VALUE, got 'audit'" in refused(capsys, "--set", "audit")
 
 
+@pytest.mark.medium
 def test_true_labels_are_learned_if_asked_for(capsys: Captured) -> None:
     run_of = ["cifar100-resnet18-calibrated", "--limit", "4000", "--policy", "isotonic", "--offload-cost", "0.4"]
     blind, told = (device(capsys, *run_of, *more)[1] for more in ([], ["--truth"]))
@@ -604,6 +618,7 @@ def test_mutual_tls(certificates: Path, capsys: Captured) -> None:
         assert "does it speak http:// instead?" in device(capsys, *secure)[2]
 
 
+@pytest.mark.medium
 def test_certificates_that_cannot_be_used_are_refused(certificates: Path, capsys: Captured) -> None:
     remote = ["--remote", "https://localhost:9"]
     pem, key = str(certificates / "client.pem"), str(certificates / "stranger.key")

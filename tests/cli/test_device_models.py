@@ -329,6 +329,7 @@ def summary(capsys: Captured, *arguments: str) -> Any:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("zipmap", [True, False])
 def test_a_model_with_labels_of_its_own_answers_with_them(tmp_path: Path, capsys: Captured, zipmap: bool) -> None:
     best = PROBABILITIES.argmax(axis=1)
@@ -355,6 +356,7 @@ def test_labels_of_another_kind_than_the_models_are_refused(tmp_path: Path, caps
     assert summary(capsys, "--local", numbers, "--remote", texts, "--labels", "a,b,c", digits(tmp_path))
 
 
+@pytest.mark.medium
 def test_classes_are_named_by_a_list_or_a_file(tmp_path: Path, capsys: Captured) -> None:
     path = str(save(tmp_path / "m.onnx", [gemm()[0]], [tensor("scores", TensorProto.FLOAT, None, 3)], gemm()[1]).path)
     both = ("--local", path, "--remote", path)
@@ -388,6 +390,7 @@ def test_folders_are_classes_in_the_order_of_the_labels(tmp_path: Path, capsys: 
     assert summary(capsys, *models, "--labels", names, str(tmp_path))[-1]["summary"]["true_accuracy"] > 0.8
 
 
+@pytest.mark.medium
 def test_the_output_the_array_and_the_measure_are_chosen(tmp_path: Path, capsys: Captured) -> None:
     node, weights = gemm()
     twice = helper.make_node("Add", ["scores", "scores"], ["double"])

@@ -36,6 +36,7 @@ def samples(tmp_path: Path) -> str:
     return str(tmp_path / "samples.npz")
 
 
+@pytest.mark.medium
 def test_two_files_give_the_trace_that_comes_with_hinge(samples: str, capsys: Captured, tmp_path: Path) -> None:
     out = tmp_path / "trace.npz"
     printed = shown(capsys, "record", samples, *MODELS, "--out", str(out))
@@ -78,6 +79,7 @@ def test_what_is_refused(samples: str, capsys: Captured, tmp_path: Path) -> None
     assert "there is a trace already" in refusal(capsys, "record", samples, *MODELS, *out)
 
 
+@pytest.mark.medium
 def test_a_server_that_dies_and_comes_back(
     samples: str, capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

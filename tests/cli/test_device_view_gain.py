@@ -15,6 +15,7 @@ def summary(capsys: Captured, *arguments: str) -> dict[str, object]:
     return found
 
 
+@pytest.mark.medium
 def test_what_was_saved_on_local_alone_is_exact_and_the_rest_within_its_interval(capsys: Captured) -> None:
     trace = load_trace("cifar100-resnet18-calibrated")
     assert trace.local_right is not None

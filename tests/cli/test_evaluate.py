@@ -61,6 +61,7 @@ def test_evaluate_takes_recorded_costs_where_they_are_to_be_learned(log: Log, ca
     assert without["policies"][1]["cost_per_sample"] == pytest.approx(0.3)
 
 
+@pytest.mark.medium
 def test_evaluate_learns_the_paper_s_costs_where_none_were_recorded(log: Log, capsys: Captured) -> None:
     path = log("confidence", "local", "remote", rows=ROWS * 500)
     remote = answer(capsys, "evaluate", path, "--offload-cost", "learned", *EXTREMES)["policies"][1]
@@ -90,6 +91,7 @@ def test_evaluate_all_is_what_happens_without_a_choice(log: Log, capsys: Capture
     assert answer(capsys, "evaluate", path) == answer(capsys, "evaluate", path, "--policies", "all")
 
 
+@pytest.mark.medium
 def test_evaluate_with_a_horizon_draws_with_replacement(log: Log, capsys: Captured) -> None:
     path = log("confidence", "local", "remote", "label", rows=ROWS * 50)
     chosen = ["--policies", " hi-lcb , hedge-hi", "--seed", "3", *SHORT]
@@ -117,6 +119,7 @@ DIP += [(0.9, "cat", "cat")] * 2  # of four bins: 0 % agree in bin 0, 90 % in bi
 BRIEF = ["--bins", "4", "--runs", "2", "--policies"]
 
 
+@pytest.mark.medium
 def test_evaluate_warns_where_agreement_falls_with_confidence(log: Log, capsys: Captured) -> None:
     path = log("confidence", "local", "remote", rows=DIP * 50)
     (warning,) = answer(capsys, "evaluate", path, *BRIEF, "hi-lcb")["warnings"]
@@ -136,6 +139,7 @@ def test_evaluate_warns_where_agreement_falls_with_confidence(log: Log, capsys: 
     assert last == "hi-lcb-lite, kl and thompson judge each bin by itself."
 
 
+@pytest.mark.medium
 def test_evaluate_names_every_dip_and_nobody_who_is_not_misled(log: Log, capsys: Captured) -> None:
     more = [*DIP, *[(0.6, "dog", "cat")] * 6, *[(0.6, "cat", "cat")] * 3]
     path = log("confidence", "local", "remote", rows=more * 50)
@@ -146,6 +150,7 @@ def test_evaluate_names_every_dip_and_nobody_who_is_not_misled(log: Log, capsys:
     assert second.endswith("judge each bin by itself.")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("times", "cost"), [(1, "0.5"), (50, "0.05"), (50, "0.7")])
 def test_evaluate_warns_of_no_dip_that_chance_explains_or_that_misleads_nobody(
     times: int, cost: str, log: Log, capsys: Captured
@@ -156,6 +161,7 @@ def test_evaluate_warns_of_no_dip_that_chance_explains_or_that_misleads_nobody(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.medium
 def test_recorded_costs_are_used_unless_another_is_given(capsys: Captured, tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     lines = [f"0.{i % 9 + 1},{i % 2},1,0.9" for i in range(200)]
@@ -179,6 +185,7 @@ def test_labels_agree_with_and_without_a_decimal_point(capsys: Captured, tmp_pat
     assert data["policies"][0]["accuracy"] == 1
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("done", [0, 1])
 def test_an_interrupt_among_the_shuffled_orders_keeps_the_order_that_is_done(
     done: int, capsys: Captured, monkeypatch: pytest.MonkeyPatch
@@ -197,6 +204,7 @@ def test_an_interrupt_among_the_shuffled_orders_keeps_the_order_that_is_done(
     assert json.loads(captured.out)["policies"][0]["horizon"] == 10_000
 
 
+@pytest.mark.medium
 def test_a_target_is_evaluated_beside_the_policies(capsys: Captured) -> None:
     data = answer(capsys, "evaluate", "cifar100-resnet50", "--target", "0.8", "--policies", "sentinel", "--runs", "2")
     sentinel, target = data["policies"]
@@ -205,6 +213,7 @@ def test_a_target_is_evaluated_beside_the_policies(capsys: Captured) -> None:
     assert target["offload_fraction"] < 0.7
 
 
+@pytest.mark.medium
 def test_evaluate_shows_the_trade_at_every_price_and_at_the_given_one(capsys: Captured) -> None:
     chosen = ["evaluate", "fashion", "--policies", "sentinel", "--runs", "1", "--offload-cost", "0.55"]
     data = answer(capsys, *chosen)
@@ -218,6 +227,7 @@ def test_evaluate_shows_the_trade_at_every_price_and_at_the_given_one(capsys: Ca
     assert "more than local alone" in said
 
 
+@pytest.mark.medium
 def test_evaluate_says_what_true_labels_are_worth(log: Log, capsys: Captured) -> None:
     chosen = ["--policies", "isotonic", "--offload-cost", "0.5", "--runs", "2"]
     labels = answer(capsys, "evaluate", "imagenet-mobilenetv2", *chosen)["labels"]

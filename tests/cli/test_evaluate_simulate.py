@@ -43,6 +43,7 @@ def test_simulate_runs_every_policy(policy: str, capsys: Captured) -> None:
         assert 0 <= figures["offload_fraction"] <= 1
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("policy", ["hi-lcb", "hedge-hi", "thompson"])
 def test_the_same_seed_prints_the_same(policy: str, capsys: Captured) -> None:
     printed = []
@@ -103,6 +104,7 @@ def test_a_figure_that_cannot_be_drawn_is_refused_before_the_work(
         assert f"pip install 'hinge-gate[{extra}]'" in refusal(capsys, "simulate", "--out", f"figure{suffix}")
 
 
+@pytest.mark.medium
 def test_simulate_takes_a_file_for_a_trace(capsys: Captured, tmp_path: Path) -> None:
     for suffix in ("csv", "npz", "parquet"):
         path = tmp_path / f"copy.{suffix}"

@@ -92,6 +92,7 @@ def test_new_names_every_option_with_its_default(section: str, write: Write) -> 
 # -- device and serve -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_the_command_line_goes_before_the_file(write: Write, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     serving = "[serve]\nmodels = ['fashion']\nport = 9\nwatch = true\n"
     path = str(write(f"[device]\nlimit = 7\npolicy = 'always-local'\n{serving}"))
@@ -244,6 +245,7 @@ def own(write: Write, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("ownpolicies", None)
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("own")
 def test_a_policy_of_ones_own_goes_wherever_a_name_does(capsys: Captured) -> None:
     short = ["--horizon", "500", "--runs", "2"]
@@ -259,6 +261,7 @@ def test_a_policy_of_ones_own_goes_wherever_a_name_does(capsys: Captured) -> Non
     assert summary(capsys, "--policy", "ownpolicies:Eager", "--limit", "3", "--state", "state")["policy"] == "eager"
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("own")
 def test_a_policy_of_ones_own_that_is_recommended_can_be_run(capsys: Captured) -> None:
     found = answer(capsys, "evaluate", "synthetic-cifar10", "--policies", "ownpolicies:Eager", "--runs", "2")

@@ -193,6 +193,7 @@ def test_an_export_is_the_state_with_a_checksum(capsys: Captured, tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state", "state.json"]
 
 
+@pytest.mark.medium
 def test_no_flipped_bit_of_an_export_is_merged(capsys: Captured, tmp_path: Path) -> None:
     learn(tmp_path / "state", isotonic())
     whole, flipped = exported(tmp_path).read_bytes(), tmp_path / "flipped.json"
@@ -249,6 +250,7 @@ def known(capsys: Captured, folder: Path) -> Any:
     return {key: figures[key] for key in ("time", "learned", "merged", "bins")}
 
 
+@pytest.mark.medium
 def test_states_that_do_not_fit_change_nothing(capsys: Captured, tmp_path: Path) -> None:
     folder, other, fine = tmp_path / "state", tmp_path / "other.json", tmp_path / "fine.json"
     learn(folder, isotonic())
@@ -318,6 +320,7 @@ def test_set_makes_no_folder(capsys: Captured, tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.medium
 def test_the_state_of_a_policy_of_ones_own(
     capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

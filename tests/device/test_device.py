@@ -50,6 +50,7 @@ def content(device: Any) -> str:
     return json.dumps({**device.policy.state(), "id": ""}, sort_keys=True)
 
 
+@pytest.mark.medium
 @each_kind
 def test_answers_and_learns_as_the_policy_alone_would(kind: Any) -> None:
     alone = policy()
@@ -91,6 +92,7 @@ def test_every_answer_says_who_gave_it_and_why(kind: Any) -> None:
         assert described["expiry"] == accepted.why.expiry
 
 
+@pytest.mark.medium
 @each_kind
 @pytest.mark.parametrize("together", [False, True], ids=["one by one", "in batches"])
 def test_audits_are_marked_and_answers_dated_in_logs(kind: Any, together: bool, tmp_path: Path) -> None:
@@ -286,6 +288,7 @@ def test_a_batch_survives_the_failure_of_a_part(kind: Any) -> None:
     assert device.policy.learned == 40
 
 
+@pytest.mark.medium
 def test_eight_threads_lose_and_double_nothing(tmp_path: Path) -> None:
     """Each decision once, each offload learned once, in memory and on disk."""
     for state in (None, tmp_path):
@@ -321,6 +324,7 @@ def test_in_shadow_answers_stay_local_and_the_policy_learns_behind(kind: Any) ->
     assert device.policy.state()["pending"] == []
 
 
+@pytest.mark.medium
 @each_kind
 def test_in_shadow_of_the_remote_it_answers_everything(kind: Any) -> None:
     remote, alone = Scripted(), policy()
@@ -398,6 +402,7 @@ def expected(sample: int) -> float | None:
     return None if sample % 7 == 0 else Forecasting().forecast(sample)
 
 
+@pytest.mark.medium
 @each_kind
 def test_a_forecast_is_asked_before_each_decision(kind: Any) -> None:
     alone = Sentinel(16)
@@ -566,6 +571,7 @@ def test_calls_that_hang_hold_up_others_only_until_the_deadline(kind: Any) -> No
         hold.set()
 
 
+@pytest.mark.medium
 def test_an_alarm_tells_that_the_world_changed() -> None:
     """The remote agrees until the policy relies on it, and then lies."""
     lying = Event()

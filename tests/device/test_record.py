@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ IMAGES, LABELS = (values[:100] for values in fashion.labelled_images())
 LOCAL, REMOTE = OnnxModel(fashion.local_model()), OnnxModel(fashion.remote_model())
 
 
+@cache
 def expected() -> Trace:
     """The same by hand, sample by sample."""
     scores = [LOCAL(image) for image in IMAGES]

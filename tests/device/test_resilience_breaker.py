@@ -65,7 +65,7 @@ class SameAsLiteral(RuleBasedStateMachine):
 
 
 SameAsLiteral.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
-TestSameAsLiteral = SameAsLiteral.TestCase
+TestSameAsLiteral = pytest.mark.medium(SameAsLiteral.TestCase)
 
 
 def opened(now: float = 0.0, **parameters: Any) -> Breaker:

@@ -46,6 +46,7 @@ def lied_to(store: MemoryStore, offloads: int) -> None:
 # -- saving -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
 def test_a_killed_process_leaves_the_policy_bit_by_bit_as_of_its_last_feedback(
     make: Callable[[], Policy], tmp_path: Path
@@ -276,6 +277,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         SqliteStore(tmp_path / "file" / "state", isotonic())
 
 
+@pytest.mark.medium
 def test_a_store_that_is_dropped_keeps_no_thread_descriptor_or_lock(tmp_path: Path) -> None:
     def drop(folder: Path) -> None:
         store = SqliteStore(folder, isotonic(), seconds=0.01)
@@ -334,6 +336,7 @@ print(torn, store.learn(store.decide(1), agreed=True))
 """
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_waits_for_a_change_of_the_policy_to_be_whole() -> None:
     command = [sys.executable, "-W", "ignore", "-c", FORK_DURING_A_CHANGE]
@@ -341,6 +344,7 @@ def test_a_fork_waits_for_a_change_of_the_policy_to_be_whole() -> None:
     assert (done.stdout, done.stderr) == ("0 None\n", "")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("how", ["plain", "held", "alive"])
 def test_after_a_fork_the_parent_goes_on_and_the_child_writes_nothing(how: str, tmp_path: Path) -> None:
     command = [sys.executable, str(HERE / "forked.py"), str(tmp_path), how]
@@ -354,6 +358,7 @@ def test_after_a_fork_the_parent_goes_on_and_the_child_writes_nothing(how: str, 
     assert (saved.policy.learned, saved.notes) == (41, [])
 
 
+@pytest.mark.medium
 def test_it_runs_without_what_only_some_systems_have() -> None:
     """Windows has no fcntl, macOS no fdatasync, neither has everything in select and os."""
     program = """
@@ -547,6 +552,7 @@ BUDGETS: dict[str, Callable[[], Policy]] = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", BUDGETS)
 def test_rollbacks_and_crashes_do_not_refund_a_budget(name: str, tmp_path: Path) -> None:
     folder, offloads = tmp_path / "0", list[bool]()

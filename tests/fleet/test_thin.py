@@ -118,6 +118,7 @@ def test_it_offloads_about_as_often_as_a_device_that_learns() -> None:
     assert 0.97 < thin / learning < 1.03
 
 
+@pytest.mark.medium
 def test_audits_of_many_devices_are_those_of_one() -> None:
     """Each device counts down its own licences, and for all samples together audits are no more frequent."""
     one = play(Kind(Sentinel(BINS, 0.5)), {"0": ThinDevice(BINS)}, 2400)
@@ -184,6 +185,7 @@ def test_an_alarm_drops_what_was_told() -> None:
     assert kind.licences == (0,) * BINS
 
 
+@pytest.mark.medium
 def test_a_restart_loses_nothing() -> None:
     kind, devices = Kind(Sentinel(BINS, 0.5)), {f"{k}": ThinDevice(BINS) for k in range(4)}
     play(kind, devices, 400)

@@ -118,6 +118,7 @@ def test_samples_that_do_not_fit_are_refused_by_what_they_are(make: Make, tmp_pa
     model.check(SAMPLES[0])
 
 
+@pytest.mark.medium
 @every_format
 def test_eight_threads_find_what_one_does(make: Make, tmp_path: Path) -> None:
     model = make(tmp_path, -1)
@@ -243,6 +244,7 @@ def test_threads_are_a_whole_number(threads: Any, tmp_path: Path) -> None:
 # -- the models that come with Hinge ----------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("model", [OnnxModel, OpenVINOModel])
 def test_the_models_of_fashion_score_as_onnxruntime_says(model: Callable[[Path], Model]) -> None:
     images: Any = fashion.labelled_images()[0]

@@ -297,6 +297,7 @@ def test_a_function_in_the_default_domain_counts_by_either_of_its_names() -> Non
         check_content(model.SerializeToString(), "m")
 
 
+@pytest.mark.medium
 def test_damaged_models_raise_invalid_model_and_print_nothing(tmp_path: Path, capfd: Any) -> None:
     content, path, chance = models.scaling(tmp_path / "good.onnx", 2.0).read_bytes(), tmp_path / "m.onnx", Random(7)
     refused = 0

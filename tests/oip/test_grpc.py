@@ -105,6 +105,7 @@ def test_the_messages_are_these_bytes() -> None:
     assert messages.build_request(inputs, model="m", version="3", id="42") == by_hand
 
 
+@pytest.mark.medium
 def test_a_request_has_a_limit() -> None:
     with pytest.raises(InvalidMessage, match="may have 67108864 bytes"):
         messages.build_request({"x": np.zeros(MAX_BODY_BYTES, np.uint8)}, model="m")  # and its name

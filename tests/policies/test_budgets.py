@@ -59,6 +59,7 @@ def test_an_audit_inside_a_budget_is_one() -> None:
     assert any(marked)
 
 
+@pytest.mark.medium
 def test_the_limit_holds_while_learning_with_late_and_missing_feedback() -> None:
     chance, policy, waiting = random.Random(3), at_most(Isotonic(8, offload_cost=0.3), 0.1, 100), []
     times = []
@@ -185,6 +186,7 @@ def test_without_need_the_price_is_nothing() -> None:
     assert free[500:].mean() == pytest.approx(budget[500:].mean(), abs=0.01)
 
 
+@pytest.mark.medium
 def test_devices_that_share_a_ledger_share_one_budget() -> None:
     """One device needs the remote far more than the other: the share is of both together, at one price."""
     chance = random.Random(1)

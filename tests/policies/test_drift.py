@@ -153,6 +153,7 @@ def test_audits_come_as_often_as_stated_and_no_more(kind: type[Forgetting]) -> N
     assert {after - before for before, after in pairwise(audits)} == {100}
 
 
+@pytest.mark.medium
 def test_bins_that_are_offloaded_anyway_do_not_use_up_the_audits() -> None:
     policy = DiscountedIsotonic(2, offload_cost=0.5, memory=10**9, audit=0.01)
     audited = 0
@@ -164,6 +165,7 @@ def test_bins_that_are_offloaded_anyway_do_not_use_up_the_audits() -> None:
     assert audited == pytest.approx(180, abs=2)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["discounted-isotonic", "sliding-window-isotonic", "discounted-hi-lcb"])
 def test_an_alarm_drops_the_licences_at_once(name: str) -> None:
     """All bins agree, then none: an audit in 20 notices after a few dozen audits, not after a memory."""

@@ -206,6 +206,7 @@ def test_late_and_reordered_feedback_counts_when_it_arrives(variant: Variant, bi
     compare(variant, bins, [4_000] * 5, lambda longest: int(rng.integers(longest + 1) if rng.random() < 0.3 else 0))
 
 
+@pytest.mark.medium
 @every_variant
 def test_prices_of_wrong_answers_are_averaged(variant: Variant) -> None:
     rng = np.random.default_rng(3)
@@ -355,6 +356,7 @@ def follow(story: Story, pair: Pair) -> None:
         getattr(pair, act)(fact)
 
 
+@pytest.mark.medium
 @every_variant
 @repeatable
 @given(st.integers(1, 4), alphas, costs, st.lists(steps, max_size=60))

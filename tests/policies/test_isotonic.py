@@ -54,6 +54,7 @@ def evidence_of(offloads: int, agreements: int, q: Fraction) -> float:
     return (offloads + 2) * divergence(mean, float(q)) if mean > q else 0.0
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("bins", [1, 2, 5, 9])
 @pytest.mark.parametrize("cost", [Fraction(1, 2), Fraction(1, 5), Fraction(4, 5), Fraction(0), Fraction(1)])
 def test_every_decision_follows_the_formula(bins: int, cost: Fraction) -> None:

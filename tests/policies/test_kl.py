@@ -158,6 +158,7 @@ def with_evidence(
     return type(policy).restore(json.loads(json.dumps(state)))
 
 
+@pytest.mark.medium
 @every_cost
 @every_kind
 def test_the_end_of_a_licence_is_known_exactly(kind: type[KL | PooledKL], known: bool) -> None:
@@ -235,6 +236,7 @@ def test_evidence_of_another_device_counts_as_its_own(kind: type[KL | PooledKL])
             assert decision.offload == brute.decide(bin)[0]
 
 
+@pytest.mark.medium
 def test_kl_licenses_whatever_lite_licenses() -> None:
     """Pinsker's inequality: kl(f, q) ≥ 2 (f - q)², so that KL asks for no more evidence than HI-LCB-lite."""
     licensed = 0

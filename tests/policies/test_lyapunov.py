@@ -47,6 +47,7 @@ def reseeded(state: dict[str, Any], seed: int) -> LyapunovEXP4:
 # -- the queue --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @every_kind
 def test_the_queue_is_the_recursion_sample_by_sample(kind: str) -> None:
     policy, chance, queue = made(kind), random.Random(2), 0.0
@@ -164,6 +165,7 @@ def test_a_mean_cost_is_met(known: float | None) -> None:
     assert record.offload_fraction[:, -1].mean() * 0.2 == pytest.approx(0.05, abs=0.003)
 
 
+@pytest.mark.medium
 def test_devices_that_share_a_queue_share_one_budget() -> None:
     chance = random.Random(1)
     weak, strong = (LyapunovEXP4(8, offloads=0.25, seed=seed) for seed in (1, 2))

@@ -48,6 +48,7 @@ def alarms(length: int) -> Trace:
     return Trace(confidence, says_fire.astype(int), remote.astype(int), name="alarms")
 
 
+@pytest.mark.medium
 def test_stakes_lower_the_cost_of_asymmetric_mistakes() -> None:
     prices = CostMatrix([[0, 1], [0.15, 0]])
     trace, within = alarms(20_000), UniformBins(8)

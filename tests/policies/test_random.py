@@ -298,6 +298,7 @@ def test_hil_f_is_exponential_weights_on_a_continuum(bins: int, cost: float | No
         experts.charge(confidence, price, error)
 
 
+@pytest.mark.medium
 @every_cost
 @every_size
 def test_hedge_g_splits_intervals_whose_children_inherit_the_weight(bins: int, cost: float | None) -> None:

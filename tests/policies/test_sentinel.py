@@ -256,6 +256,7 @@ def test_a_budget_that_refuses_an_audit_leaves_it_due() -> None:
 # -- a cost known beforehand ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("told", [1.0, 0.5], ids=["always told", "told at times"])
 @pytest.mark.parametrize("bins", [1, 4, 16])
 def test_decides_by_the_cost_of_the_sample_as_its_rules_say(bins: int, told: float) -> None:
@@ -294,6 +295,7 @@ def costs_paid(policy: Policy, told: bool, seed: int) -> float:
     return paid
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("cost", [None, 0.5], ids=["learned", "known"])
 def test_a_cost_known_beforehand_saves_what_it_can(cost: float | None) -> None:
     """At costs 0.2 and 0.8: the best rule that knows the cost pays Σ min(cost, 1 - f), the other Σ min(½, 1 - f)."""
@@ -332,6 +334,7 @@ def test_a_limit_passes_the_cost_on_and_keeps_its_window() -> None:
     assert [limited.decide(1, cost=1.0).offload, free.decide(1, cost=1.0).offload] == [False, False]
 
 
+@pytest.mark.medium
 def test_a_batch_is_decided_by_its_costs() -> None:
     one, other = Sentinel(8, offload_cost=0.4), Sentinel(8, offload_cost=0.4)
     for policy in (one, other):
@@ -400,6 +403,7 @@ def run(policy: Policy, samples: int, agreed: Callable[[int], bool], seed: int =
     return offloads
 
 
+@pytest.mark.medium
 def test_a_learned_cost_that_was_too_high_gives_no_endless_licence() -> None:
     policy = on_budget(Sentinel(16), offloads=0.2)
     run(policy, 20_000, lambda _: False)
@@ -548,6 +552,7 @@ def test_borrowing_nothing_changes_nothing() -> None:
             other.learn(second, agreed)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("cost", [0.2, 0.5, 0.8])
 def test_a_lying_fleet_costs_little(cost: float) -> None:
     chance, regrets = random.Random(6), {"alone": 0.0, "lied to": 0.0}

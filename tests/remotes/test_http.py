@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.medium
 def test_without_h11_the_package_is_imported_and_a_client_says_what_to_install() -> None:
     program = (
         "import sys; sys.modules['h11'] = None\n"

@@ -255,6 +255,7 @@ def test_a_name_that_is_looked_up_for_ever_is_late(monkeypatch: pytest.MonkeyPat
     assert caught.value.kind == "late"
 
 
+@pytest.mark.medium
 def test_connections_are_kept_and_shared_by_threads() -> None:
     with OipServer(brightest, outputs=[SCORES], binary=True) as server:
         remote = OpenInference(server.url, "remote")

@@ -52,6 +52,7 @@ class Watched:
             yield chunk
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("policy", several(20_000).values(), ids=lambda policy: policy.name)
 def test_the_same_seed_gives_every_policy_the_same_samples(policy: Policy) -> None:
     watched, expected = Watched(), Watched()
@@ -60,6 +61,7 @@ def test_the_same_seed_gives_every_policy_the_same_samples(policy: Policy) -> No
     assert watched.yielded == expected.yielded
 
 
+@pytest.mark.medium
 def test_policies_played_together_decide_as_they_do_alone() -> None:
     policies = several(20_000)
     together = simulate(policies, SOURCE, 20_000, runs=2, seed=4, record_decisions=True)
@@ -68,6 +70,7 @@ def test_policies_played_together_decide_as_they_do_alone() -> None:
         assert all(same_bits(*pair) for pair in zip(alone[name].runs, together[name].runs, strict=True))
 
 
+@pytest.mark.medium
 def test_the_first_runs_are_the_same_however_many_follow() -> None:
     few, many = (simulate(several(5000), SOURCE, 5000, runs=runs, seed=1) for runs in (2, 5))
     for name in few:
@@ -81,6 +84,7 @@ def test_other_seeds_give_other_runs() -> None:
     assert len(set(run_seeds(0, 1000)) | set(run_seeds(1, 1000))) == 2000
 
 
+@pytest.mark.medium
 def test_the_order_of_policies_and_the_number_of_threads_change_nothing() -> None:
     policies = several(20_000)
     expected = simulate(policies, SOURCE, 20_000, runs=6, seed=2, executor=Threads(1))

@@ -43,6 +43,7 @@ class Greedy:
         self.agreed[self.bin] += agreed
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("policy", [HILCB(3), HILCBLite(3), HILCB(3, offload_cost=0.5)], ids=repr)
 def test_a_wrapped_policy_has_the_sums_of_the_compiled_one(policy: Policy) -> None:
     settings: dict[str, Any] = {"horizon": 4000, "runs": 3, "seed": 6, "record_decisions": True}
@@ -79,6 +80,7 @@ def test_a_function_makes_the_object_of_each_run() -> None:
         assert again.regret.tobytes() == by_function.regret.tobytes()
 
 
+@pytest.mark.medium
 def test_plain_and_compiled_policies_see_the_same_samples() -> None:
     results = simulate([Greedy(), HILCB(3)], SOURCE, 2000, runs=2, machine_code=True)
     assert list(results) == ["Greedy", "hi-lcb"]
@@ -101,6 +103,7 @@ def test_an_object_that_states_its_needs_learns_from_accepted_samples_too() -> N
     assert len(Curious.seen) == 500
 
 
+@pytest.mark.medium
 def test_evaluate_runs_plain_objects() -> None:
     policy = Thompson(16, offload_cost=0.5, seed=3)
     results = hinge.evaluate("synthetic-cifar10", {"mine": Wrapped(policy), "remote": AlwaysRemote(16)}, 0.5, runs=1)

@@ -34,6 +34,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
     return figures
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("options", "settings"),
     [
@@ -55,6 +56,7 @@ def test_the_function_gives_what_the_command_prints(
     assert results.complete
 
 
+@pytest.mark.medium
 def test_a_log_with_costs_is_learned_by_the_policies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_trace(uneven(), tmp_path / "log.csv")
     results = hinge.evaluate(tmp_path / "log.csv", ["isotonic"], runs=2)
@@ -147,6 +149,7 @@ def test_an_interrupt_while_shuffling_keeps_the_order_as_recorded() -> None:
     assert results["hi-lcb"].times[-1] == len(results.trace)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("runs_done", [2, 3, 5, 6, 11, 14, 15])
 def test_what_is_interrupted_is_marked_and_gives_no_figure_of_labels(runs_done: int) -> None:
     """One run in order, three shuffled, and three on either half of the log at either cost."""
@@ -251,6 +254,7 @@ def test_labels_of_the_measured_half_do_not_shift_its_cost() -> None:
     assert shifted == pytest.approx((1.0 + (0.4 + 1.0)) / 2)  # all accepted, wrongly; all offloaded, wrongly
 
 
+@pytest.mark.medium
 def test_without_labels_or_a_known_cost_they_are_worth_nothing() -> None:
     assert hinge.evaluate(uneven(), ["isotonic"], 0.3, runs=1).labels is None
     assert hinge.evaluate("synthetic-cifar10", ["isotonic"], "learned", runs=1).labels is None

@@ -29,6 +29,7 @@ def logged(name: str, offload_cost: float) -> tuple[Trace, Log]:
     return trace, Log(trace.confidence, trace.local, remote)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("name", "offload_cost"), [("fashion", 0.1), ("imagenet-mobilenetv2", 0.3)])
 def test_the_interval_holds_what_the_whole_trace_says(name: str, offload_cost: float) -> None:
     trace, log = logged(name, offload_cost)

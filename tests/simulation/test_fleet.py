@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -16,10 +17,12 @@ from hinge.simulation.fleet import (
     filtered,
     median_of_means,
     pool_into,
+    round_player,
     rounds_until,
     simulate_fleet,
     tell,
 )
+from hinge.simulation.kernel import digest
 from hinge.simulation.sources import FixedCosts, Samples, Synthetic
 
 CURVE = Synthetic([0.05, 0.2, 0.4, 0.7, 0.9, 0.98], FixedCosts(0.5), weights=[1, 2, 2, 2, 3, 5])
@@ -45,6 +48,14 @@ def test_a_device_alone_has_the_regret_that_simulate_finds() -> None:
 
         alone = simulate([Sentinel(CURVE.bins, 0.5)], Fixed(), 400, machine_code=False)["sentinel"].regret[0, -1]
         assert run.regret[-1, device] == pytest.approx(alone)
+
+
+def test_loops_for_other_numbers_of_bins_are_kept_apart() -> None:
+    # They are compiled each: one that is on the disk for other bins would be taken for one that is ready.
+    one, other = (round_player(Sentinel(5, 0.5).functions, bins) for bins in (5, 6))
+    assert isinstance(one, FunctionType)
+    assert isinstance(other, FunctionType)
+    assert digest([one]) != digest([other])
 
 
 @pytest.mark.slow  # compiles
@@ -75,6 +86,7 @@ def test_a_sixth_of_liars_changes_little_and_most_of_them_less_than_being_alone_
     assert regret(most, runs=8) < 1.25 * regret(honest, Pooling.ALONE, runs=8)
 
 
+@pytest.mark.medium
 def test_who_is_away_is_alone_and_tells_nothing() -> None:
     away = SimulatedFleet([CURVE] * 5, brokers=lambda rounds: np.full((len(rounds), 5), -1))
     shared, alone = (simulate_fleet(away, 0.5, p, horizon=300)[0] for p in (Pooling.ROBUST, Pooling.ALONE))
@@ -82,6 +94,7 @@ def test_who_is_away_is_alone_and_tells_nothing() -> None:
     assert shared.messages.sum() == 0
 
 
+@pytest.mark.medium
 def test_messages_grow_like_the_logarithm_of_what_was_seen() -> None:
     messages = simulate_fleet(SimulatedFleet([CURVE] * 3), 0.5, horizon=2000)[0].messages
     assert messages.max() < 40

@@ -16,7 +16,7 @@ import pytest
 from hinge import HILCB, HILCBLite, Thompson
 from hinge.policies import Policy
 from hinge.policies.policy import Functions, note_nothing
-from hinge.simulation.kernel import FEW, Book, Told, compiled, digest, is_compiled, loop, machine_table, pays, player
+from hinge.simulation.kernel import Book, Told, compiled, digest, few, is_compiled, loop, machine_table, pays, player
 from hinge.simulation.sources import Samples
 
 
@@ -155,12 +155,13 @@ print(sum(loop(player_against, policy.fresh().functions, True).stats.cache_hits.
 def test_few_samples_are_not_compiled_unless_a_process_before_has_done_so_for_many(tmp_path: Path) -> None:
     script = """
 from hinge import HILCBLite, simulate
-from hinge.simulation.kernel import loop, player
+from hinge.simulation.kernel import few, loop, player
 from hinge.simulation.sources import FixedCosts, Synthetic
 policy, source = HILCBLite(2, offload_cost=0.5), Synthetic([0.2, 0.9], FixedCosts(0.5))
-simulate([policy], source, 1_000, runs=20)
-print(len(loop(player, policy.functions, True).signatures))
-simulate([policy], source, 1_001, runs=20)
+machine = loop(player, policy.functions, True)
+simulate([policy], source, few(machine) // 20, runs=20)
+print(len(machine.signatures))
+simulate([policy], source, few(machine) // 20 + 1, runs=20)
 """
     assert cache_hits(script, {"NUMBA_CACHE_DIR": str(tmp_path)}, [{}, {}]) == [0, 1]
 
@@ -168,7 +169,7 @@ simulate([policy], source, 1_001, runs=20)
 def test_samples_that_are_few_each_time_are_many_in_the_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
     machine = loop(player, FUNCTIONS._replace(learns=with_closure(3.0)), True)
-    assert [pays(FEW, machine) for _ in range(11)] == [False] * 10 + [True]
+    assert [pays(few(machine), machine) for _ in range(11)] == [False] * 10 + [True]
 
 
 def test_a_loop_for_which_numba_finds_no_cache_folder_is_compiled_all_the_same() -> None:

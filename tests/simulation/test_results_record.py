@@ -46,6 +46,7 @@ def test_every_checkpoint_follows_from_the_decisions(kind: str) -> None:
         assert record.accuracy[0] == pytest.approx(run.matched / times)
 
 
+@pytest.mark.medium
 def test_a_checkpoint_is_what_a_shorter_horizon_ends_with() -> None:
     policies = [HILCB(BINS, offload_cost=0.5), HILCBLite(BINS)]
     long = simulate(policies, SOURCE, 30_000, runs=2)
@@ -98,6 +99,7 @@ def test_without_true_labels_there_is_no_true_accuracy() -> None:
     assert "true_accuracy" not in record.summary()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", ["resampled", "synthetic", "sorted down", ADAPTIVE])
 def test_wrong_decisions_by_bin_add_up_to_the_regret(kind: str) -> None:
     source, horizon = sources(BINS)[kind], 30_000
@@ -142,6 +144,7 @@ def test_the_oracle_has_no_regret_and_the_extremes_have_all_of_it() -> None:
     assert results["remote"].regret[0, -1] == pytest.approx(np.maximum(-SOURCE.gaps, 0)[bins].sum())
 
 
+@pytest.mark.medium
 def test_realised_regret_has_the_pseudo_regret_as_its_mean() -> None:
     record = simulate([HILCB(BINS, offload_cost=0.5)], SOURCE, 20_000, runs=200)["hi-lcb"]
     mean, half = interval((record.realised_regret - record.regret)[:, -1])
@@ -193,6 +196,7 @@ def test_a_summary_holds_the_figures_at_the_horizon() -> None:
     assert summary["true_cost_per_sample"] == pytest.approx(record.true_cost_per_sample[:, -1].mean())
 
 
+@pytest.mark.medium
 def test_a_drawing_has_every_curve_with_its_interval(tmp_path: Path) -> None:
     source = Synthetic([0.2, 0.9], FixedCosts(0.5))
     results = simulate([HILCB(bins=2, offload_cost=0.5), Isotonic(bins=2, offload_cost=0.5)], source, 200, runs=4)

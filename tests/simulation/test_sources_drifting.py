@@ -42,6 +42,7 @@ def test_shares_are_those_of_the_change(change: Change) -> None:
     assert change.share(positions) == pytest.approx(np.array(expected), abs=1e-12)
 
 
+@pytest.mark.medium
 @every_change
 def test_arrivals_agreement_and_costs_are_mixed_in_that_share(change: Change) -> None:
     samples = whole(Drifting(BEFORE, AFTER, change), HORIZON)
@@ -58,6 +59,7 @@ def test_arrivals_agreement_and_costs_are_mixed_in_that_share(change: Change) ->
         assert mean_follows(samples.costs[window], 0.5 - 0.3 * float(share.mean()))
 
 
+@pytest.mark.medium
 @every_change
 def test_gaps_are_those_of_the_moment(change: Change) -> None:
     samples = whole(Drifting(BEFORE, AFTER, change), 50_000)

@@ -96,6 +96,7 @@ def test_in_order_replays_exactly_and_begins_again() -> None:
     assert rows_of(source, 10).tolist() == list(range(10))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("rows", [1, 3, 1000, 16_384, 20_000])
 def test_shuffled_uses_every_row_once_in_each_pass(rows: int) -> None:
     came = rows_of(Shuffled(numbered(rows), BINNING), 50_000)

@@ -35,6 +35,7 @@ def test_where_the_remote_was_taken_for_the_truth_nothing_is_called_right() -> N
     assert [*next(found.rows())][-1] == "agrees"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("policy", ["sentinel", "hi-lcb"])
 @pytest.mark.parametrize("bins", [16, 5])
 def test_every_rule_costs_what_the_simulator_says(policy: str, bins: int) -> None:
@@ -62,6 +63,7 @@ def test_the_oracle_is_the_best_of_all_rules_for_bins() -> None:
         assert point.true_accuracy is None
 
 
+@pytest.mark.medium
 def test_the_break_evens_of_a_rule_that_need_not_learn_are_the_extreme_bins() -> None:
     source = Synthetic([0.4, 0.7, 0.9], FixedCosts(0.5), [0.2, 0.3, 0.5])
     costs = (0.05, 0.1, 0.15, 0.55, 0.6, 0.65)  # remote alone is best up to 1 − 0.9, local alone from 1 − 0.4 on
@@ -90,6 +92,7 @@ def test_beside_local_alone_that_costs_nothing_every_offload_is_more() -> None:
     assert Trade("sentinel", (free,), (free,), (paid,), (free,)).compared(0.1) == "as much as local alone"
 
 
+@pytest.mark.medium
 def test_the_headline_is_the_highest_price_that_keeps_nine_tenths_of_what_the_remote_adds(fashion: Trade) -> None:
     local, remote = fashion.local[0].true_accuracy, fashion.remote[0].true_accuracy
     best = fashion.headline
@@ -135,6 +138,7 @@ def test_where_nothing_is_gained_the_price_is_that_which_keeps_enough() -> None:
     assert by_hand((0.3, 0.31, 0.9), (0.5, 0.41, 0.7)).price == (0.5, "usual")
 
 
+@pytest.mark.medium
 def test_the_sentence_says_where_nothing_is_gained(fashion: Trade) -> None:
     limit = fashion.local_from
     assert limit is not None
@@ -153,6 +157,7 @@ def test_a_remote_that_is_no_better_adds_nothing() -> None:
     assert "no more often than local" in found.sentence or "Nothing is gained" in found.sentence
 
 
+@pytest.mark.medium
 def test_without_labels_agreement_is_what_is_spoken_of(fashion: Trade) -> None:
     log = load_trace("fashion")
     found = trade(Trace(log.confidence, log.local, log.remote), machine_code=False)
@@ -183,6 +188,7 @@ def test_programs_get_all_of_it(fashion: Trade) -> None:
     assert found["local_from"] == fashion.local_from
 
 
+@pytest.mark.medium
 def test_the_figure_has_both_panels_with_every_rule_and_the_break_even(fashion: Trade) -> None:
     drawn, best = fashion.figure(), fashion.headline
     assert best is not None

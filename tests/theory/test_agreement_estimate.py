@@ -94,6 +94,7 @@ def test_what_is_known_well_enough_needs_no_audit() -> None:
     assert Estimate([10, 10_000], [10, 10_000], [5, 10_000]).audits(0) == 0
 
 
+@pytest.mark.medium
 def test_a_fixed_number_of_offloads_has_the_coverage_of_wilks() -> None:
     """χ²₁ ≤ 2 log 40 in 99.34 % of logs; ± 3 standard errors of 1000 logs."""
     chance, agreement, samples = np.random.default_rng(5), np.array([0.3, 0.6, 0.8]), np.array([20_000, 30_000, 50_000])

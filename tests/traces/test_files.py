@@ -206,6 +206,7 @@ def test_a_truncated_file_is_refused(suffix: str, tmp_path: Path) -> None:
             read_trace(path)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("suffix", [".npz", ".parquet"])
 def test_a_damaged_file_never_raises_anything_else(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"log{suffix}"

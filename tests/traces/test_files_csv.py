@@ -159,6 +159,7 @@ def test_refuses(log: Path, content: str, message: str) -> None:
     assert len(str(caught.value)) < 200
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("rows", [1, 100_000])
 def test_names_the_line_that_is_not_utf8(log: Path, rows: int) -> None:
     log.write_bytes(HEADER.encode() + b"0.5,a,b\n" * rows + b"0.5,caf\xe9,b\n")
@@ -184,6 +185,7 @@ def test_refuses_to_write_what_it_would_lose(log: Path) -> None:
     assert not log.exists()
 
 
+@pytest.mark.medium
 def test_many_rows_read_back_bit_by_bit(log: Path) -> None:
     rng = np.random.default_rng(1)
     names = np.array([f"class {k}" for k in range(300)])

@@ -279,8 +279,8 @@ def nothing_shared(brokers: int, devices: int, bins: int) -> Shared:
     return Shared(told_n, told_a, heard, own_n, own_a, lent_n, lent_a, renewed, said, pooled, sent)
 
 
-def round_player(functions: Functions) -> Callable[..., None]:
-    """The loop over the samples of a round, by the functions of a policy."""
+def round_player(functions: Functions, width: int) -> Callable[..., None]:
+    """The loop over the samples of a round, by the functions of a policy with so many bins."""
     offloads, notes, learns, accepts, _ = functions
 
     def play_round(
@@ -293,7 +293,7 @@ def round_player(functions: Functions) -> Callable[..., None]:
             if shared.renewed[d]:
                 shared.renewed[d] = False
                 if as_own:
-                    for i in range(len(table.offloads)):
+                    for i in range(width):
                         table.offloads[i] = shared.own_n[d, i] + shared.lent_n[d, i]
                         table.agreements[i] = shared.own_a[d, i] + shared.lent_a[d, i]
                     rebuild_watched(table)
@@ -356,10 +356,16 @@ def _record(part: Any) -> np.dtype[Any]:
 
 
 @cache
-def _loops(machine_code: bool) -> tuple[Callable[..., None], Callable[..., None]]:
-    """What devices do in a round, and between two."""
-    play_round = round_player(Sentinel(16, 0.5).functions)
-    return (compiled(play_round), compiled(exchange, allocates=True)) if machine_code else (play_round, exchange)
+def _player(bins: int, machine_code: bool) -> Callable[..., None]:
+    """What devices do in a round: compiled for every number of bins, as these size the records."""
+    play_round = round_player(Sentinel(bins, 0.5).functions, bins)
+    return compiled(play_round) if machine_code else play_round
+
+
+@cache
+def _exchange(machine_code: bool) -> Callable[..., None]:
+    """What they do between two."""
+    return compiled(exchange, allocates=True) if machine_code else exchange
 
 
 def rounds_until(horizon: int, times: Sequence[int] = ()) -> Wholes:
@@ -396,17 +402,16 @@ def simulate_fleet(
     >>> bool(regret(Pooling.ROBUST) < regret(Pooling.ALONE) < regret(Pooling.MERGE))
     True
     """
-    rounds, devices = rounds_until(horizon, times), len(fleet.sources)
+    rounds, devices, bins = rounds_until(horizon, times), len(fleet.sources), fleet.sources[0].bins
     if machine_code is None:
-        machine_code = numba_installed() and pays(devices * horizon * runs, *_loops(machine_code=True))
-    play_round, share = _loops(machine_code)
+        machine_code = numba_installed() and pays(devices * horizon * runs, _player(bins, True), _exchange(True))
+    play_round, share = _player(bins, machine_code), _exchange(machine_code)
     marked = np.searchsorted(rounds, sorted({*times, horizon}))
     lies = np.array([*fleet.lies, *[Lie.HONEST] * (devices - len(fleet.lies))], np.int64)
     brokers = fleet.brokers(rounds) if fleet.brokers else np.zeros((len(rounds), devices), np.int64)
     as_own = pooling not in (Pooling.ALONE, Pooling.ROBUST)
 
     def run(run_seed: int) -> FleetRun:
-        bins = fleet.sources[0].bins
         tables = stacked(Sentinel(bins, offload_cost).table, devices)
         streams = _streams(fleet.sources, run_seed, horizon)
         shared = nothing_shared(int(brokers.max()) + 1, devices, bins)

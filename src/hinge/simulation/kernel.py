@@ -148,14 +148,19 @@ def numba_installed() -> bool:
     return find_spec("numba") is not None
 
 
-FEW = 20_000  # samples that Python plays in 0.01 s to 2 s, mostly 0.1 s; to compile a loop takes 0.5 s to a minute
+EACH = 2_000  # samples for each function in a loop: Python plays them in 0.02 s to 5 s; compiling takes 0.5 s to 20 s
 _asked: Counter[Any] = Counter()  # samples by loops, in this process
 
 
 def pays(samples: int, *machines: Any) -> bool:
     """Whether to take compiled loops: for many samples, now or until now, or if all were compiled before."""
     _asked[machines] += samples
-    return samples > FEW or _asked[machines] > 10 * FEW or all(map(is_compiled, machines))
+    return samples > few(*machines) or _asked[machines] > 10 * few(*machines) or all(map(is_compiled, machines))
+
+
+def few(*machines: Any) -> int:
+    """Samples that Python plays before loops are compiled, which takes the longer the more functions they contain."""
+    return EACH * sum(len(list(_contained(machine.py_func, {}))) for machine in machines)
 
 
 def is_compiled(machine: Any) -> bool:
