@@ -189,6 +189,6 @@ def report(quick: bool) -> list[str]:
     for trace in dict.fromkeys(trace for trace, _ in crowds):
         if all({*crowds[trace, devices]} <= {*done} for devices in DEVICES):
             found = [np.array([done[each][0] for each in crowds[trace, devices]]) for devices in DEVICES]
-            figures = (f"{x.mean():.1f} ± {x.std() / np.sqrt(len(x)):.1f} (≤ {x.max():.0f})" for x in found)
-            lines.append(f"| {trace} | {' | '.join(figures)} |")
+            columns = (f"{x.mean():.1f} ± {x.std() / np.sqrt(len(x)):.1f} (≤ {x.max():.0f})" for x in found)
+            lines.append(f"| {trace} | {' | '.join(columns)} |")
     return [*lines, ""]
