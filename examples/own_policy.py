@@ -5,7 +5,7 @@ python examples/own_policy.py
 
 from typing import NamedTuple
 
-from hinge.policies import ExpiryPolicy, Wholes, has_expired, whole_column
+from hinge.policies import ExpiryPolicy, Wholes, has_expired
 
 
 class StreakTable(NamedTuple):
@@ -43,8 +43,7 @@ class Streak(ExpiryPolicy):
         if not isinstance(wins, int) or wins < 1:
             raise ValueError(f"Streak: wins must be an integer >= 1, got {wins!r}")
         self.wins = wins
-        offloads, agreements, streak, expiry = (whole_column(self.bins) for _ in range(4))
-        self.start(StreakTable(offloads, agreements, streak, expiry, self.wins), has_expired, learn_streak)
+        self.start(self.blank(StreakTable), has_expired, learn_streak)
 
 
 if __name__ == "__main__":

@@ -17,15 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hinge.bins
-from hinge.bins import QuantileBins, UniformBins, restore_bins
+from hinge.bins import EdgeBins, QuantileBins, UniformBins, restore_bins
 from hinge.errors import InvalidState
 
 confidences = st.floats(0, 1)
 several = st.lists(confidences, max_size=30)
 bunched = st.lists(st.one_of(confidences, st.sampled_from([0.0, 0.5, 0.9, 1.0])), min_size=1, max_size=60)
 edge_lists = st.lists(st.floats(0, 1, exclude_min=True), unique=True, max_size=20).map(sorted)
-BOTH: list[UniformBins | QuantileBins] = [UniformBins(16), QuantileBins([0.25, 0.5, 0.9])]
-both = pytest.mark.parametrize("bins", BOTH, ids=lambda bins: type(bins).__name__)
+KINDS: list[UniformBins | EdgeBins] = [UniformBins(16), EdgeBins([0.25, 0.5, 0.9]), QuantileBins([0.25, 0.5, 0.9])]
+each_kind = pytest.mark.parametrize("bins", KINDS, ids=lambda bins: type(bins).__name__)
 
 
 def test_the_example_of_the_interface() -> None:
@@ -66,24 +66,24 @@ def test_uniform_one_equals_many(count: int, many: list[float]) -> None:
 
 
 @given(edges=edge_lists, many=several)
-def test_quantile_one_equals_many_equals_counting(edges: list[float], many: list[float]) -> None:
-    quantile = QuantileBins(edges)
+def test_between_edges_one_equals_many_equals_counting(edges: list[float], many: list[float]) -> None:
+    between = EdgeBins(edges)
     # The edges and their neighbours are where one and many could part.
     near = [math.nextafter(edge, towards) for edge in edges for towards in (0, edge, 1)]
-    bins = quantile.bin_many(many + near)
+    bins = between.bin_many(many + near)
     assert bins.dtype == np.int64
-    assert bins.tolist() == [quantile.bin(confidence) for confidence in many + near]
+    assert bins.tolist() == [between.bin(confidence) for confidence in many + near]
     assert bins.tolist() == [sum(edge <= confidence for edge in edges) for confidence in many + near]
-    assert quantile.bins == len(edges) + 1
+    assert between.bins == len(edges) + 1
 
 
 def test_an_edge_belongs_to_the_bin_above() -> None:
-    quantile = QuantileBins([0.5, 1.0])
-    assert quantile.bin(0.5) == 1
-    assert quantile.bin(math.nextafter(0.5, 0)) == 0
-    assert quantile.bin(math.nextafter(1, 0)) == 1
-    assert quantile.bin(1) == 2
-    assert QuantileBins([]).bin(0.7) == 0
+    between = EdgeBins([0.5, 1.0])
+    assert between.bin(0.5) == 1
+    assert between.bin(math.nextafter(0.5, 0)) == 0
+    assert between.bin(math.nextafter(1, 0)) == 1
+    assert between.bin(1) == 2
+    assert EdgeBins([]).bin(0.7) == 0
 
 
 @given(seen=bunched, count=st.integers(1, 20))
@@ -122,7 +122,7 @@ def test_fit_of_one_value_is_one_bin() -> None:
 
 
 def test_numpy_and_whole_numbers_are_confidences() -> None:
-    for bins in BOTH:
+    for bins in KINDS:
         for confidence in (np.float64(0.5), np.float32(0.5), np.float16(0.5), Fraction(1, 2)):
             assert bins.bin(confidence) == bins.bin(0.5)  # type: ignore[arg-type]  # wider than its type
         assert bins.bin_many(np.array([0, 1])).tolist() == [bins.bin(0), bins.bin(1)]
@@ -131,11 +131,11 @@ def test_numpy_and_whole_numbers_are_confidences() -> None:
         assert bins.bin_many([]).tolist() == []
 
 
-@both
+@each_kind
 @pytest.mark.parametrize(
     "value", [math.nan, math.inf, -math.inf, -1e-300, math.nextafter(1, 2), 2, -1, pytest.param(10**400, id="huge")]
 )
-def test_no_bin_outside_0_to_1(bins: UniformBins | QuantileBins, value: float) -> None:
+def test_no_bin_outside_0_to_1(bins: UniformBins | EdgeBins, value: float) -> None:
     owner = type(bins).__name__
     with pytest.raises(ValueError, match="confidence") as caught:
         bins.bin(value)
@@ -147,9 +147,9 @@ def test_no_bin_outside_0_to_1(bins: UniformBins | QuantileBins, value: float) -
         assert str(caught.value) == f"{owner}: confidence at position 2 must be from 0 to 1, got {shown}"
 
 
-@both
+@each_kind
 @pytest.mark.parametrize("value", ["0.5", None, True, [0.5], 0.5j, np.str_("0.5"), np.bool_(True), np.array([0.5, 1])])
-def test_no_bin_for_what_is_no_number(bins: UniformBins | QuantileBins, value: Any) -> None:
+def test_no_bin_for_what_is_no_number(bins: UniformBins | EdgeBins, value: Any) -> None:
     owner = type(bins).__name__
     with pytest.raises(TypeError) as caught:
         bins.bin(value)
@@ -161,17 +161,17 @@ def test_no_bin_for_what_is_no_number(bins: UniformBins | QuantileBins, value: A
     assert str(caught.value) == f"{owner}: confidence at position 1 must be a number, got {value!r}"
 
 
-@both
-def test_arrays_of_no_numbers_name_the_first(bins: UniformBins | QuantileBins) -> None:
+@each_kind
+def test_arrays_of_no_numbers_name_the_first(bins: UniformBins | EdgeBins) -> None:
     for array in (np.array(["0.5"]), np.array([True]), np.array([None])):
         with pytest.raises(TypeError, match="confidence at position 0 must be a number, got ") as caught:
             bins.bin_many(array)
         assert str(caught.value).endswith(repr(array[0]))
 
 
-@both
+@each_kind
 @pytest.mark.parametrize("value", [0.5, None, "0.5", [[0.1, 0.2]]])
-def test_many_must_be_a_row(bins: UniformBins | QuantileBins, value: Any) -> None:
+def test_many_must_be_a_row(bins: UniformBins | EdgeBins, value: Any) -> None:
     with pytest.raises(ValueError, match="confidences must be 1-D, got ") as caught:
         bins.bin_many(value)
     assert str(caught.value) == f"{type(bins).__name__}: confidences must be 1-D, got {value!r}"
@@ -211,24 +211,24 @@ def test_fit_names_what_it_cannot_use() -> None:
 )
 def test_bad_edges_are_named(edges: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error) as caught:
-        QuantileBins(edges)
-    assert str(caught.value) == f"QuantileBins: {message}"
+        EdgeBins(edges)
+    assert str(caught.value) == f"EdgeBins: {message}"
 
 
-@both
-def test_equal_bins_are_equal_and_print_as_they_are_made(bins: UniformBins | QuantileBins) -> None:
-    again = eval(repr(bins), {"UniformBins": UniformBins, "QuantileBins": QuantileBins})
+@each_kind
+def test_equal_bins_are_equal_and_print_as_they_are_made(bins: UniformBins | EdgeBins) -> None:
+    again = eval(repr(bins), vars(hinge.bins))
     assert again == bins
     assert hash(again) == hash(bins)
     assert pickle.loads(pickle.dumps(bins)) == bins
-    assert bins not in (UniformBins(3), QuantileBins([0.1]), 16)
+    assert bins not in (UniformBins(3), EdgeBins([0.1]), QuantileBins([0.1]), 16)
     with pytest.raises(FrozenInstanceError):
         setattr(bins, fields(bins)[0].name, 4)
 
 
 @given(edges=edge_lists)
 def test_state_survives_json(edges: list[float]) -> None:
-    for bins in (QuantileBins(edges), UniformBins(len(edges) + 1)):
+    for bins in (EdgeBins(edges), QuantileBins(edges), UniformBins(len(edges) + 1)):
         assert restore_bins(json.loads(json.dumps(bins.state()))) == bins
 
 
@@ -236,14 +236,14 @@ def test_state_survives_json(edges: list[float]) -> None:
     ("state", "message"),
     [
         (None, "restore_bins: state must be a dict, got None"),
-        ({}, "restore_bins: state must be of uniform, quantile or class bins, got {}"),
-        ({"kind": "other"}, "restore_bins: state must be of uniform, quantile or class bins, got {'kind': 'other'}"),
+        ({}, "restore_bins: state must be of uniform, edges, quantile or class bins, got {}"),
+        ({"kind": "x"}, "restore_bins: state must be of uniform, edges, quantile or class bins, got {'kind': 'x'}"),
         ({"kind": "uniform", "bins": 2.5}, "restore_bins: UniformBins: bins must be an integer >= 1, got 2.5"),
         ({"kind": "quantile", "edges": [2]}, "restore_bins: QuantileBins: edges must be > 0 and <= 1, got 2.0"),
         ({"kind": "quantile", "edges": 1}, "restore_bins: QuantileBins: edges must be a sequence of numbers, got 1"),
         (
             {"kind": "uniform", "bins": 4, "x": 1},
-            "restore_bins: state must be of uniform, quantile or class bins, got "
+            "restore_bins: state must be of uniform, edges, quantile or class bins, got "
             "{'kind': 'uniform', 'bins': 4, 'x': 1}",
         ),
     ],

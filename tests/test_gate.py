@@ -8,7 +8,7 @@ import pytest
 
 import hinge
 from hinge import HILCB, Gate, InvalidState, Isotonic, Sentinel, at_most, on_budget
-from hinge.bins import Bins, ClassBins, QuantileBins, UniformBins
+from hinge.bins import Bins, ClassBins, EdgeBins, QuantileBins, UniformBins
 from hinge.confidence import entropy, logistic, margin, max_softmax, temperature
 from hinge.gate import unsealed
 from hinge.policies.policy import State
@@ -68,6 +68,7 @@ def test_parts_that_do_not_fit_are_refused(arguments: dict[str, Any], error: typ
 
 
 def test_classes_have_bins_of_their_own() -> None:
+    assert Gate(bins=[0.25, 0.5], offload_cost=0.5).bins == EdgeBins([0.25, 0.5])
     gate = Gate(bins=ClassBins(UniformBins(4), ["quiet", "fire"]), offload_cost=0.5)
     assert (gate.policy.bins, gate.decide(confidence=0.9, label="fire").bin) == (8, 7)
     with pytest.raises(ValueError, match="ClassBins: label must be one of the classes, got None"):
@@ -122,7 +123,7 @@ def test_bins_of_the_users_are_given_again() -> None:
 
     gate = Gate(bins=Halves(), offload_cost=0.5)
     assert [gate.bin(0.4), gate.bin(0.6)] == [0, 1]
-    with pytest.raises(InvalidState, match="must be of uniform, quantile or class bins"):
+    with pytest.raises(InvalidState, match="must be of uniform, edges, quantile or class bins"):
         Gate.restore(gate.state())
     assert Gate.restore(gate.state(), bins=Halves()).state() == gate.state()
 

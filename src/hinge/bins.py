@@ -1,8 +1,9 @@
 """Confidence to bin: the policies learn one agreement per bin, so a confidence in [0, 1] becomes an integer.
 
     UniformBins    equal widths; needs no history, and is what the paper uses
+    EdgeBins       between edges of your own, such as `hinge evaluate` recommends
     QuantileBins   equal shares of the samples seen before; finer where confidences crowd
-    ClassBins      either of them for each class that the local model may answer
+    ClassBins      any of them for each class that the local model may answer
 
 Bins are numbered upwards from 0 and a higher confidence never lands in a lower bin. A confidence that is no number from
 0 to 1 raises an error; it never lands in a bin. Only the methods that take many confidences at once need numpy.
@@ -16,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hinge._checks import real, reals, whole
 from hinge.errors import InvalidState
@@ -132,23 +133,61 @@ class UniformBins(Bins):
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class QuantileBins(Bins):
+class EdgeBins(Bins):
     """Bins between given edges: `bin` = how many edges are <= confidence (as `bisect.bisect_right`).
 
     `edges` are where bins 1, 2, ... begin, strictly increasing in (0, 1]; bin 0 begins at 0. So an edge belongs to the
     bin above it, and an edge at 1 makes a bin for confidence 1 alone.
 
-    >>> quantile = QuantileBins([0.5, 0.9])
-    >>> [quantile.bin(confidence) for confidence in (0.0, 0.5, 0.7, 0.9, 1.0)]
+    >>> between = EdgeBins([0.5, 0.9])
+    >>> [between.bin(confidence) for confidence in (0.0, 0.5, 0.7, 0.9, 1.0)]
     [0, 1, 1, 2, 2]
-    >>> quantile.bins
+    >>> between.bins
     3
     """
 
     edges: tuple[float, ...]
+    kind: ClassVar[str] = "edges"  # in a state
 
     def __init__(self, edges: Iterable[float]) -> None:
-        object.__setattr__(self, "edges", _checked_edges(edges))
+        object.__setattr__(self, "edges", _checked_edges(type(self).__name__, edges))
+
+    @property
+    def bins(self) -> int:
+        """How many bins there are: one more than edges."""
+        return len(self.edges) + 1
+
+    def bin(self, confidence: float, label: object = None) -> int:
+        """The bin of one confidence.
+
+        >>> EdgeBins([0.5]).bin(float("nan"))
+        Traceback (most recent call last):
+        hinge.errors.InvalidValue: EdgeBins: confidence must be from 0 to 1, got nan
+        """
+        if not (type(confidence) is float and 0.0 <= confidence <= 1.0):
+            confidence = real(type(self).__name__, "confidence", confidence, 0, 1)
+        return bisect_right(self.edges, confidence)
+
+    def bin_many(self, confidences: ArrayLike, labels: Iterable[object] | None = None) -> NDArray[np.int64]:
+        import numpy as np
+
+        values = _checked(type(self).__name__, confidences)
+        return np.searchsorted(np.array(self.edges), values, side="right").astype(np.int64)
+
+    def state(self) -> dict[str, Any]:
+        """A JSON-able dict for `restore_bins`.
+
+        >>> EdgeBins([0.5, 0.9]).state()
+        {'kind': 'edges', 'edges': [0.5, 0.9]}
+        """
+        return {"kind": self.kind, "edges": list(self.edges)}
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class QuantileBins(EdgeBins):
+    """Bins that share out the samples seen before: `QuantileBins.fit(confidences, 16)`."""
+
+    kind: ClassVar[str] = "quantile"
 
     @classmethod
     def fit(cls, confidences: ArrayLike, bins: int) -> QuantileBins:
@@ -173,36 +212,6 @@ class QuantileBins(Bins):
         # An edge at the lowest confidence would leave bin 0 without a sample.
         return cls(sorted(edge for edge in candidates if edge > ordered[0]))
 
-    @property
-    def bins(self) -> int:
-        """How many bins there are: one more than edges."""
-        return len(self.edges) + 1
-
-    def bin(self, confidence: float, label: object = None) -> int:
-        """The bin of one confidence.
-
-        >>> QuantileBins([0.5]).bin(float("nan"))
-        Traceback (most recent call last):
-        hinge.errors.InvalidValue: QuantileBins: confidence must be from 0 to 1, got nan
-        """
-        if not (type(confidence) is float and 0.0 <= confidence <= 1.0):
-            confidence = real("QuantileBins", "confidence", confidence, 0, 1)
-        return bisect_right(self.edges, confidence)
-
-    def bin_many(self, confidences: ArrayLike, labels: Iterable[object] | None = None) -> NDArray[np.int64]:
-        import numpy as np
-
-        values = _checked("QuantileBins", confidences)
-        return np.searchsorted(np.array(self.edges), values, side="right").astype(np.int64)
-
-    def state(self) -> dict[str, Any]:
-        """A JSON-able dict for `restore_bins`.
-
-        >>> QuantileBins([0.5, 0.9]).state()
-        {'kind': 'quantile', 'edges': [0.5, 0.9]}
-        """
-        return {"kind": "quantile", "edges": list(self.edges)}
-
 
 @dataclass(frozen=True, slots=True)
 class ClassBins(Bins):
@@ -217,12 +226,12 @@ class ClassBins(Bins):
     (11, 27, 32)
     """
 
-    within: UniformBins | QuantileBins
+    within: UniformBins | EdgeBins
     classes: int | Sequence[str]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.within, UniformBins | QuantileBins):
-            raise TypeError(f"ClassBins: within must be UniformBins or QuantileBins, got {self.within!r}")
+        if not isinstance(self.within, UniformBins | EdgeBins):
+            raise TypeError(f"ClassBins: within must be UniformBins, EdgeBins or QuantileBins, got {self.within!r}")
         if isinstance(self.classes, str) or not isinstance(self.classes, Sequence):
             object.__setattr__(self, "classes", whole("ClassBins", "classes", self.classes, 1))
         elif not all(isinstance(name, str) for name in self.classes):
@@ -286,23 +295,25 @@ def restore_bins(state: Mapping[str, Any]) -> Bins:
         match dict(state):
             case {"kind": "uniform", "bins": bins, **extra} if not extra:
                 return UniformBins(bins)
+            case {"kind": "edges", "edges": edges, **extra} if not extra:
+                return EdgeBins(edges)
             case {"kind": "quantile", "edges": edges, **extra} if not extra:
                 return QuantileBins(edges)
             case {"kind": "class", "within": Mapping() as within, "classes": classes, **extra} if not extra:
                 return ClassBins(restore_bins(within), classes)  # type: ignore[arg-type]  # its own check says more
     except (TypeError, ValueError) as error:
         raise InvalidState(f"restore_bins: {error}") from error
-    raise InvalidState(f"restore_bins: state must be of uniform, quantile or class bins, got {dict(state)!r}")
+    raise InvalidState(f"restore_bins: state must be of uniform, edges, quantile or class bins, got {dict(state)!r}")
 
 
-def _checked_edges(edges: Iterable[float]) -> tuple[float, ...]:
-    checked = tuple(reals("QuantileBins", "edges", edges))
+def _checked_edges(owner: str, edges: Iterable[float]) -> tuple[float, ...]:
+    checked = tuple(reals(owner, "edges", edges))
     for edge in checked:
         if not 0 < edge <= 1:
-            raise ValueError(f"QuantileBins: edges must be > 0 and <= 1, got {edge!r}")
+            raise ValueError(f"{owner}: edges must be > 0 and <= 1, got {edge!r}")
     for below, above in pairwise(checked):
         if below >= above:
-            raise ValueError(f"QuantileBins: edges must be strictly increasing, got {above!r} after {below!r}")
+            raise ValueError(f"{owner}: edges must be strictly increasing, got {above!r} after {below!r}")
     return checked
 
 

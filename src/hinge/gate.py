@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hinge.bins import Bins, UniformBins, restore_bins
+from hinge.bins import Bins, EdgeBins, UniformBins, restore_bins
 from hinge.errors import HingeError, InvalidState
 from hinge.policies.budgets import Budgeted
 from hinge.policies.policy import CHANGEABLE, Decision, Policy, State
@@ -40,9 +40,9 @@ class Gate:
     >>> gate.decide(confidence=0.83).bin
     13
 
-    `bins` is a number of uniform bins or a `Bins`; without it there are as many as the policy has. `confidence` is a
-    function from scores to a number from 0 to 1 (default: `hinge.max_softmax`). `offload_cost` is for the default
-    policy; None has it learned from offloads.
+    `bins` is a number of uniform bins, a list of the edges between bins, or a `Bins`; without it there are as many as
+    the policy has. `confidence` is a function from scores to a number from 0 to 1 (default: `hinge.max_softmax`).
+    `offload_cost` is for the default policy; None has it learned from offloads.
 
     >>> from hinge import HILCB, margin
     >>> Gate(HILCB(bins=256, offload_cost=0.5), confidence=margin)
@@ -54,11 +54,11 @@ class Gate:
         policy: Policy | None = None,
         *,
         offload_cost: float | None = None,
-        bins: int | Bins | None = None,
+        bins: int | list[float] | Bins | None = None,
         confidence: ConfidenceMeasure | None = None,
     ) -> None:
         if bins is not None and not isinstance(bins, Bins):
-            bins = UniformBins(bins)
+            bins = EdgeBins(bins) if isinstance(bins, list) else UniformBins(bins)
         if policy is None:
             policy = DEFAULT_POLICY(bins=DEFAULT_BINS if bins is None else bins.bins, offload_cost=offload_cost)
         elif not isinstance(policy, Policy):

@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import Trace, build, fashion, load_trace, write_trace
+from hinge import Gate, Trace, build, fashion, load_trace, read_trace, write_trace
+from hinge.bins import EdgeBins
 from hinge.cli.app import run
+from hinge.simulation.trade import fitted_bins
 from tests.support.commands import Captured, answer, refusal, shown, write_log
 
 pytestmark = pytest.mark.slow
 
 QUICK = ["--policies", "sentinel,always-local", "--runs", "2"]
+EDGES = "[0.3, 0.5, 0.7]"
 
 
 @pytest.fixture
@@ -34,7 +37,9 @@ def test_from_a_recording_to_a_device(trace: Path, capsys: Captured) -> None:
     written = tomllib.loads(settings.read_text())["device"]
     assert (trace.parent / written["local"]).samefile(fashion.local_model())
     assert (trace.parent / written["remote"]).samefile(fashion.remote_model())
-    assert f"Recommended: {written['policy']}, {written['bins']} bins, at an offload cost of " in printed
+    bins = EdgeBins(map(float, written["bins"].split(",")))
+    assert bins == fitted_bins(read_trace(trace))
+    assert f"Recommended: {written['policy']}, {bins.bins} fitted bins, at an offload cost of " in printed
     assert run(["device", "--config", str(settings), str(trace.with_name("samples.npz")), "--json"]) == 0
     summary = json.loads(capsys.readouterr().out.splitlines()[-1])["summary"]
     assert (summary["policy"], summary["samples"]) == (written["policy"], 600)
@@ -61,28 +66,32 @@ def test_the_options_for_the_models_are_written_too(tmp_path: Path, capsys: Capt
 @pytest.mark.parametrize(
     ("options", "policy"),
     [
-        (QUICK, "build('sentinel', bins=8, offload_cost=0.2)"),
-        (["--policies", "hi-lcb", "--alpha", "0.9"], "build('hi-lcb', bins=8, offload_cost=0.2, alpha=0.9)"),
-        ([*QUICK, "--target", "0.9"], "build('target', target=0.9, bins=8)"),
+        (QUICK, f"Gate(build('sentinel', bins=4, offload_cost=0.2), bins={EDGES})"),
+        (
+            ["--policies", "hi-lcb", "--alpha", "0.9"],
+            f"Gate(build('hi-lcb', bins=4, offload_cost=0.2, alpha=0.9), bins={EDGES})",
+        ),
+        ([*QUICK, "--target", "0.9"], "build('target', target=0.9, bins=2)"),
     ],
 )
 def test_of_another_task_the_recommendation_is_for_a_program(
     options: list[str], policy: str, tmp_path: Path, capsys: Captured
 ) -> None:
-    confidence = np.linspace(0.01, 0.99, 400)
+    confidence = np.repeat([0.1, 0.3, 0.7], 150)
     write_trace(Trace(confidence, agreed=confidence**2), tmp_path / "boxes.npz")
-    printed = shown(capsys, "evaluate", str(tmp_path / "boxes.npz"), *options, "--offload-cost", "0.2", "--bins", "8")
-    assert eval(policy, {"build": build})  # it is there to be copied
+    printed = shown(capsys, "evaluate", str(tmp_path / "boxes.npz"), *options, "--offload-cost", "0.2", "--bins", "2")
+    assert eval(policy, {"build": build, "Gate": Gate})  # it is there to be copied
     assert f"To run it, in Python: Device(local, remote, {policy}, task=…)." in printed
 
 
 def test_without_a_file_the_options_are_printed(trace: Path, capsys: Captured) -> None:
     printed = shown(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.2", "--bins", "8")
-    options = "--policy sentinel --bins 8 --offload-cost 0.2 --local FILE --remote FILE|URL SAMPLES"
-    assert f"To run it: hinge device {options}; --write hinge.toml" in printed
+    edges = list(fitted_bins(read_trace(trace), 8).edges)
+    options = f"--policy sentinel --bins {','.join(map(str, edges))} --offload-cost 0.2"
+    assert f"To run it: hinge device {options} --local FILE --remote FILE|URL SAMPLES; --write hinge.toml" in printed
     found = answer(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.2", "--bins", "8")["recommendation"]
-    assert found["settings"] == {"policy": "sentinel", "bins": 8, "offload_cost": 0.2}
-    assert found["samples"] == 300
+    assert found["settings"] == {"policy": "sentinel", "bins": edges, "offload_cost": 0.2}
+    assert (found["samples"], found["bins"]) == (300, len(edges) + 1)
 
 
 def test_a_target_is_written_too(trace: Path, capsys: Captured) -> None:

@@ -29,6 +29,12 @@ def section(page: str, heading: str) -> dict[str, list[str]]:
     return rows((RESULTS / page).read_text("utf-8").partition(f" {heading}\n")[2].partition("\n#")[0])
 
 
+def _table(page: str, heading: str) -> str:
+    """The first table below a paragraph that begins so."""
+    below = (RESULTS / page).read_text("utf-8").partition(heading)[2]
+    return below[below.index("\n|") :].partition("\n\n")[0]
+
+
 CHOOSE = {
     name: cells
     for name, cells in rows((ROOT / "docs" / "choose.md").read_text("utf-8")).items()
@@ -36,6 +42,7 @@ CHOOSE = {
 }
 
 
+COSTS = ("0.1", "0.2", "0.3", "0.5")
 PAIRS = re.findall(r"^### ([\w-]+)$", (RESULTS / "regret-pairs.md").read_text("utf-8"), re.MULTILINE)
 
 
@@ -200,9 +207,7 @@ def test_what_the_pairs_teach_is_what_was_measured() -> None:
 
 
 def test_what_finer_bins_do_for_the_pairs_is_what_was_measured() -> None:
-    finer = rows(
-        (RESULTS / "regret-pairs.md").read_text("utf-8").partition("With 64 uniform bins")[2].partition("\n#")[0]
-    )
+    finer = rows(_table("regret-pairs.md", "With 64 uniform bins"))
     figures = {name: [cell.split() for cell in finer[name][:2]] for name in PAIRS}
     speech = figures.pop("speech-pocketsphinx")
     assert [finer[name][2:] for name in figures] == [["4 of 4"] * 3] * 4
@@ -218,7 +223,22 @@ def test_what_finer_bins_do_for_the_pairs_is_what_was_measured() -> None:
     assert finer["speech-pocketsphinx"][2:] == ["3 of 4", "4 of 4", "2 of 4"]
 
 
-@pytest.mark.parametrize("kind", ["16 uniform", "32 uniform", "64 uniform", "128 uniform", "32 quantile"])
+def test_what_fitted_bins_do_for_the_pairs_is_what_was_measured() -> None:
+    fitted = {name: rows(_table("regret-pairs.md", "With the bins that `hinge evaluate`"))[name] for name in PAIRS}
+    most = max(float(over.strip("+%")) for cells in fitted.values() for over in cells[2].split())
+    page = _words("docs/pairs.md")
+    assert f"**at most {most} % above the best threshold, in every pair and at every cost**, and below every f" in page
+    assert [cells[4:6] for cells in fitted.values()] == [["4 of 4"] * 2] * len(PAIRS)
+    ratios = {(name, cost): ratio for name in PAIRS for cost, ratio in zip(COSTS, fitted[name][3].split(), strict=True)}
+    missed = {f"{name.partition('-')[0]} at {cost}": each for (name, cost), each in ratios.items() if float(each) > 0.4}
+    assert list(missed) == ["arithmetic at 0.5", "speech at 0.2", "speech at 0.3"]
+    sums, low, high = missed.values()
+    assert f"three of twenty cells: arithmetic at 0.5 ({sums} ×) and speech at 0.2 and 0.3 ({low} and {high} ×)" in page
+
+
+@pytest.mark.parametrize(
+    "kind", ["16 uniform", "32 uniform", "64 uniform", "128 uniform", "32 quantile", "16 uniform, fitted"]
+)
 def test_what_bins_cost_is_what_was_measured(kind: str) -> None:
     page = rows((ROOT / "docs" / "costs.md").read_text("utf-8"))[kind]
     measured = [section("regret-bins.md", f"Images, T = {horizon}")[kind][-2:] for horizon in (2000, 10_000, 100_000)]
@@ -232,7 +252,7 @@ def test_what_bins_cost_is_what_was_measured(kind: str) -> None:
 @pytest.mark.parametrize("name", PAIRS)
 def test_every_pair_is_on_the_page_as_measured(name: str) -> None:
     page, measured = rows((ROOT / "docs" / "pairs.md").read_text("utf-8")), section("regret-pairs.md", name)
-    costs = [measured[cost] for cost in ("0.1", "0.2", "0.3", "0.5")]
+    costs = [measured[cost] for cost in COSTS]
     share, agreed, *_ = (float(cell.strip("%")) for cell in measured["0.2"][:2])
     over = [float(cells[4].strip("+%")) for cells in costs]
     ratios = [cells[6] for cells in costs]

@@ -1,18 +1,20 @@
 """`hinge export`: what it writes compiles, starts from what a policy knows, and decides as it."""
 
 import json
+import math
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from hinge import HILCB, Gate, HILCBLite, Isotonic, Policy, Thompson
+from hinge import HILCB, ClassBins, Gate, HILCBLite, Isotonic, Policy, Thompson, UniformBins
 from hinge.cli.app import load
 from hinge.cli.options import UsageError
 from hinge.device.store import SqliteStore
 from hinge.embedded import export_c, export_table
 from hinge.embedded.twin import LiteTwin, twin_of
 from hinge.errors import HingeError, InvalidState, InvalidValue
+from hinge.gate import sealed
 from hinge.policies import Sentinel
 from tests.embedded.toolchains import need
 from tools.boards.targets import STRICT
@@ -129,6 +131,39 @@ def test_sentinel_becomes_a_table_of_countdowns(offload_cost: float | None, tmp_
     first = 6 * min(left for left, granted in licences if granted) + 6  # until the policy would have learned
     assert found[:first] == [policy.decide(sample % 6).offload for sample in range(first)]
     assert "samples offloaded" in compiled(tmp_path / "c", tmp_path / "c/examples/plain/main.c")
+
+
+BINS = """
+#include <stdio.h>
+#include "hinge.h"
+int main(void)
+{
+    int step;
+    for (step = -128; step < 128; step++)
+        printf("%u ", (unsigned int)hinge_bin_from_int8((int8_t)step));
+    return 0;
+}
+"""
+EDGES = [1 / 256, 0.003920, 0.2, 0.5, math.nextafter(0.5, 1), 0.999, 1.0]
+
+
+@pytest.mark.parametrize("kind", ["c", "table", "state", "thin"])
+def test_confidences_are_sorted_by_the_edges_of_the_gate(kind: str, tmp_path: Path) -> None:
+    gate, out = Gate(offload_cost=0.5, bins=EDGES), ["--out", str(tmp_path / "c")]
+    (tmp_path / "state.json").write_text(json.dumps(sealed(gate.state())))
+    edges, state = ["--bins", ",".join(map(str, EDGES))], ["--state", str(tmp_path / "state.json")]
+    told = {"c": ["c", *edges], "table": ["table", *state], "state": ["c", *state], "thin": ["thin", *edges]}
+    export(*told[kind], *out)
+    need("gcc")
+    (tmp_path / "c/bins.c").write_text(BINS)
+    found = compiled(tmp_path / "c", tmp_path / "c/bins.c").split()
+    assert list(map(int, found)) == [gate.bins.bin(step / 256) for step in range(256)]
+
+
+def test_bins_that_no_device_can_sort_by_are_refused(tmp_path: Path) -> None:
+    gate = Gate(offload_cost=0.5, bins=ClassBins(UniformBins(4), 2))
+    with pytest.raises(TypeError, match="bins must be UniformBins or EdgeBins, got ClassBins"):
+        export_table(gate, tmp_path)
 
 
 def test_the_longest_licence_is_cut_to_fit(tmp_path: Path) -> None:

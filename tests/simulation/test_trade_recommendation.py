@@ -1,22 +1,22 @@
 """Recommendations: the choice is that of the rule, and the figures are those of the half that had no part in it."""
 
-import math
-
 import numpy as np
 import pytest
 
-from hinge import HILCB, Sentinel, Trace, UniformBins, load_trace
+from hinge import HILCB, Bins, Sentinel, Trace, UniformBins, load_trace
+from hinge.bins import EdgeBins
 from hinge.policies import Policy
 from hinge.simulation.evaluate import halves
-from hinge.simulation.trade import FEWEST, recommend, trade
+from hinge.simulation.trade import FEWEST, fitted_bins, recommend, trade
+from hinge.theory import best_thresholds
 
 pytestmark = pytest.mark.slow
 
 
-def by_hand(trace: Trace, policy: Policy, cost: float) -> tuple[float, float, float]:
+def by_hand(trace: Trace, policy: Policy, cost: float, bins: Bins) -> tuple[float, float, float]:
     """Cost per sample, share of offloads and share of right answers, one sample after another."""
     assert trace.label is not None
-    bins, paid, offloads, right = UniformBins(policy.bins), 0.0, 0, 0
+    paid, offloads, right = 0.0, 0, 0
     rows = zip(trace.confidence.tolist(), trace.local, trace.remote, trace.label, strict=True)
     for confidence, local, remote, label in rows:
         decision = policy.decide(bins.bin(confidence))
@@ -32,9 +32,11 @@ def test_the_figures_are_those_of_the_other_half() -> None:
     trace = load_trace("fashion")
     found = recommend(trace, offload_cost=0.1)
     assert found is not None
-    assert found.settings == {"policy": "sentinel", "bins": 16, "offload_cost": 0.1}
-    _, other = halves(trace, 0)
-    cost, offloaded, right = by_hand(other, Sentinel(bins=16, offload_cost=0.1), 0.1)
+    edges = list(fitted_bins(trace).edges)
+    assert found.settings == {"policy": "sentinel", "bins": edges, "offload_cost": 0.1}
+    half, other = halves(trace, 0)
+    bins = fitted_bins(half)
+    cost, offloaded, right = by_hand(other, Sentinel(bins=bins.bins, offload_cost=0.1), 0.1, bins)
     assert found.samples == len(other)
     assert found.measured.cost_per_sample == pytest.approx(cost)
     assert found.measured.offload_fraction == pytest.approx(offloaded)
@@ -43,15 +45,19 @@ def test_the_figures_are_those_of_the_other_half() -> None:
     assert (found.remote.cost_per_sample, found.remote.offload_fraction) == pytest.approx((0.1, 1.0))
 
 
-def test_other_bins_are_chosen_where_they_are_clearly_cheaper_on_the_first_half() -> None:
+def test_bins_are_cut_where_thresholds_are_best_and_those_given_are_kept() -> None:
     trace = load_trace("cifar100-resnet50")
-    found = recommend(trace, ["sentinel"], 0.1)
-    assert found is not None
-    half, _ = halves(trace, 0)
-    costs = {bins: by_hand(half, Sentinel(bins=bins, offload_cost=0.1), 0.1)[0] for bins in (8, 16, 32, 64)}
-    best = min(costs, key=lambda bins: costs[bins])
-    assert costs[best] + math.sqrt(costs[best] * (1 - costs[best]) / len(half)) < costs[16]
-    assert found.bins == best
+    fitted, given = (recommend(trace, ["sentinel"], 0.1, bins=bins) for bins in (8, EdgeBins([0.9])))
+    assert fitted is not None
+    assert given is not None
+    assert isinstance(fitted.binning, EdgeBins)
+    assert set(fitted.binning.edges) == {*UniformBins(8).edges, *best_thresholds(trace.confidence, trace.agreed)}
+    assert f"sentinel, {fitted.bins} fitted bins, " in str(fitted)
+    assert (fitted.as_dict()["bins"], fitted.as_dict()["settings"]["bins"]) == (fitted.bins, [*fitted.binning.edges])
+    assert given.binning == EdgeBins([0.9])
+    _, other = halves(trace, 0)
+    uniform = by_hand(other, Sentinel(bins=16, offload_cost=0.1), 0.1, UniformBins(16))[0]
+    assert fitted.measured.cost_per_sample < 0.95 * uniform  # where confidences bunch
 
 
 def test_a_policy_is_chosen_among_those_named() -> None:
@@ -142,8 +148,11 @@ def test_alpha_is_that_of_the_policies_that_have_it() -> None:
     trace = load_trace("fashion")
     found = recommend(trace, ["hi-lcb"], 0.1, alpha=0.05)
     assert found is not None
-    assert found.settings == {"policy": "hi-lcb", "bins": found.bins, "offload_cost": 0.1, "alpha": 0.05}
-    cost, *_ = by_hand(halves(trace, 0)[1], HILCB(bins=found.bins, alpha=0.05, offload_cost=0.1), 0.1)
+    edges = list(fitted_bins(trace).edges)
+    assert found.settings == {"policy": "hi-lcb", "bins": edges, "offload_cost": 0.1, "alpha": 0.05}
+    half, other = halves(trace, 0)
+    bins = fitted_bins(half)
+    cost, *_ = by_hand(other, HILCB(bins=bins.bins, alpha=0.05, offload_cost=0.1), 0.1, bins)
     assert found.measured.cost_per_sample == pytest.approx(cost)
     usual = recommend(trace, ["sentinel"], 0.1, alpha=0.05)
     assert usual is not None

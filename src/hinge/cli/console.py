@@ -10,7 +10,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -144,8 +144,16 @@ def table(*headings: str, right: bool = False, **look: Any) -> Table:
     return made
 
 
-def print_table(filled: Table, title: str | None = None) -> None:
-    """A table in full: no figure is cut, even where the terminal is narrower or the output goes to a file."""
+def print_rows(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, bold: str | None = None
+) -> None:
+    """A table in full: no figure is cut, even where the terminal is narrower or the output goes to a file.
+
+    `bold` is the first cell of the row that stands out. Headings that are all empty are not shown.
+    """
+    filled = table(*headings, right=True, show_header=any(headings))
+    for row in rows:
+        filled.add_row(*row, style="bold" if row[0] == bold else None)
     if title is not None:
         say(title, style="italic")
     wide = _Console(file=out.file, width=1000)
@@ -165,20 +173,15 @@ def is_informed(policy: str) -> bool:
 def print_figures(title: str, figures: Sequence[Mapping[str, Any]]) -> None:
     """A table with a row for each policy."""
     headings, *rows = figures_table(figures)
-    filled = table(*headings, right=True)
-    for name, *cells in rows:
-        filled.add_row(name + (" *" if is_informed(name) else ""), *cells)
-    print_table(filled, title)
+    print_rows(headings, ([name + (" *" if is_informed(name) else ""), *cells] for name, *cells in rows), title)
 
 
 def print_trade(trade: Trade, offload_cost: float | None = None) -> None:
     """What a policy costs and does at every price, and in a sentence what is gained; also at the price at hand."""
-    rows = list(trade.rows())
-    filled = table(*rows[0], right=True)
-    for row, point in zip(rows, trade.gate, strict=True):
-        filled.add_row(*row.values(), style="bold" if point.offload_cost == offload_cost else None)
+    rows, price = list(trade.rows()), None if offload_cost is None else f"{offload_cost:g}"
+    title = f"What {trade.policy} gains at each price of an offload, simulated"
     say("")
-    print_table(filled, f"What {trade.policy} gains at each price of an offload, simulated")
+    print_rows(list(rows[0]), [list(row.values()) for row in rows], title, bold=price)
     say("by rule: cost per sample; saves: of the cheaper of local and remote alone; agrees: with remote", style="dim")
     say(" ".join(trade.sentences(offload_cost)), prose=True)
 

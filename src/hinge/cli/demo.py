@@ -511,10 +511,7 @@ def legend(outcome: Outcome) -> list[str]:
 def print_outcome(outcome: Outcome) -> None:
     """The table of all policies, and what its columns mean."""
     title = f"{outcome.figures.samples:,} images in {outcome.seconds:.1f} s, over HTTP"
-    table = console.table(*HEADINGS, right=True)
-    for row in outcome.rows():
-        table.add_row(*cells(row), style="bold" if row["policy"] == FLAGSHIP else None)
-    console.print_table(table, title)
+    console.print_rows(HEADINGS, map(cells, outcome.rows()), title, bold=NAMES[FLAGSHIP])
     for line in legend(outcome):
         console.say(line, style="dim")
     console.print_trade(outcome.trade, outcome.offload_cost)

@@ -69,12 +69,11 @@ def device_command(
             setup.fit.check_at_start()
         horizon = min((n for n in (setup.stream.length, limit) if n is not None), default=None)
         known, price = deciding.price(setup.recorded)
-        chosen = deciding.build(known, horizon)
+        gate = deciding.build(known, horizon, models.measure)
         device = Device(
             setup.local,
             setup.remote,
-            chosen,
-            confidence=models.measure,
+            gate,
             labels=setup.stream.classes,
             batch=batch,
             deadline_s=deadline_s,

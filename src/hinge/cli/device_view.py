@@ -312,6 +312,7 @@ class View:
     def _bins(self, rows: int, width: int) -> RenderableType:
         counts = self._figures.in_bin
         together = -(-len(counts) // rows)  # bins to a row, where there are more than rows
+        spans = self._device.gate.bins.spans()
         known, spent = licences(copy_of(self._device)), self._device.policy.exhausted
         room = max(7, min(40, width - _BESIDE_BARS))
         table = console.table(width=width)
@@ -323,7 +324,7 @@ class View:
         for first in range(0, len(counts), together):
             bins = range(first, min(first + together, len(counts)))
             part = sum(counts[first : bins.stop]) / max(1, self._figures.samples)
-            span = f"{first / len(counts):.2f} – {bins.stop / len(counts):.2f}"
+            span = f"{spans[first][1]:.2f} – {spans[bins.stop - 1][2]:.2f}"
             evidence, licence = _licence(known[first : bins.stop], spent)
             table.add_row(span, Bar(1.0, 0.0, part, width=room, color="blue"), f"{part:.1%}", evidence, licence)
         return table
@@ -389,16 +390,15 @@ def _ratio(part: float, whole: float, form: str) -> str:
 
 def print_summary(figures: dict[str, Any], behind: bool) -> None:
     """The figures of a run that are known, as a table; `behind`: the remote was asked after the local answer."""
-    table = console.table("", "", right=True, show_header=False)
+    rows = []
     for name, form, key in _ROWS:
         value = figures[key]
         if isinstance(value, dict):
-            for kind, count in sorted(value.items()):
-                table.add_row(f"{name}: {kind}", str(count))
+            rows += [(f"{name}: {kind}", str(count)) for kind, count in sorted(value.items())]
         elif value is not None and (value or key != "dropped"):
             name += " behind the caller" if behind and key == "asked" else ""
-            table.add_row(name, printable(form.format(value)))
-    console.print_table(table)
+            rows.append((name, printable(form.format(value))))
+    console.print_rows(("", ""), rows)
     if figures["last_fault"] is not None:
         console.say(f"The remote failed last: {figures['last_fault']}")
 

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from hinge._checks import did_you_mean
 from hinge._files import write_whole
-from hinge.bins import UniformBins
+from hinge.bins import EdgeBins, UniformBins
 from hinge.cli import console, options
 from hinge.cli.options import UsageError, argument, option
 from hinge.errors import InvalidTrace, UnknownName
@@ -55,7 +55,7 @@ def evaluate_command(
     target: options.Target = None,
     offload_cost: options.OffloadCost = None,
     alpha: options.Alpha = None,
-    bins: options.Bins = 16,
+    bins: options.Bins = "16",
     horizon: int | None = option("Draw this many samples; without it: once, in order.", min=1),
     runs: options.Runs = 20,
     seed: options.Seed = 0,
@@ -77,16 +77,16 @@ def evaluate_command(
     recorded = _recorded(trace, _mapping(columns))
     check_settings(write, recorded)
     names, price = policies.split(","), options.offload_cost(offload_cost)
-    settings = options.policy_settings(names, alpha=alpha)
+    settings, binning = options.policy_settings(names, alpha=alpha), options.binning(bins)
     chosen: list[str | Policy] = [*names]
     if target is not None:
-        chosen.append(Target(target, bins=bins, seed=seed))
+        chosen.append(Target(target, bins=binning.bins, seed=seed))
     with console.progress(f"policies on {trace}", lines=not json) as report:
         found = evaluate(
             recorded,
             chosen,
             price,
-            bins=bins,
+            bins=binning,
             **settings,
             horizon=horizon,
             runs=runs,
@@ -97,7 +97,8 @@ def evaluate_command(
         try:
             gain = _trade_of(found, horizon, seed, partial(report, part="at every price")) if complete else None
             if gain and isinstance(found.trace, Trace):  # a log cannot be replayed
-                told: dict[str, Any] = {"target": target, "bins": bins, "alpha": alpha, "seed": seed, "gain": gain}
+                start = binning.bins if isinstance(binning, UniformBins) else binning  # a number is cut finer
+                told: dict[str, Any] = {"target": target, "bins": start, "alpha": alpha, "seed": seed, "gain": gain}
                 advice = recommend(
                     found.trace,
                     None if names == ["all"] else names,
@@ -113,7 +114,8 @@ def evaluate_command(
     if write and advice and isinstance(found.trace, Trace):
         write_settings(write, advice, found.trace)
     if json:
-        settings |= {"trace": trace, "samples": samples, "bins": bins, "offload_cost": found.offload_cost, "seed": seed}
+        settings |= {"trace": trace, "samples": samples, "bins": found.bins.bins}
+        settings |= {"offload_cost": found.offload_cost, "seed": seed}
         labels = None if found.labels is None else asdict(found.labels)
         more: dict[str, Any] = {"labels": labels, "trade": gain and gain.as_dict(), "agreement": _agreement(found)}
         more |= {"warnings": found.warnings(), "recommendation": advice and advice.as_dict()}
@@ -143,7 +145,7 @@ def evaluate_command(
             console.print_trade(gain, found.offload_cost)
         if gain and found.estimate:
             console.say("That is by the likeliest agreement; how far it may be off, the intervals above say.")
-        _print_dips(found, bins)
+        _print_dips(found)
         if advice:
             print_recommendation(advice, found.trace, write)
         elif samples < FEWEST:
@@ -196,17 +198,18 @@ def _print_unknown(found: Evaluation) -> None:
     if estimate is None or cost is None:
         return
     console.say("from … to: the cost of a policy by every agreement that the offloads of the log leave possible")
+    spans = found.bins.spans()
     for first, last in _runs(estimate.unknown):
         bins = range(first, last + 1)
         samples = console.counted(int(estimate.samples[list(bins)].sum()), "sample")
         audits = _audit(sum(estimate.audits(bin, _OPEN) for bin in bins), cost, len(bins))
-        console.say(f"Nothing is known of {_span(first, last, found.bins.bins)}: {samples}, none offloaded. {audits}")
+        console.say(f"Nothing is known of {_span(first, last, spans)}: {samples}, none offloaded. {audits}")
     seen = [bin for bin in range(found.bins.bins) if estimate.offloads[bin]]
     widest = max(seen, key=estimate.open)
     if estimate.open(widest) > _OPEN:
         low, high = (float(bound[widest]) for bound in estimate.bounds)
         of = f"{estimate.offloads[widest]} of {console.counted(int(estimate.samples[widest]), 'sample')} offloaded"
-        where, audits = _span(widest, widest, found.bins.bins), _audit(estimate.audits(widest, _OPEN), cost)
+        where, audits = _span(widest, widest, spans), _audit(estimate.audits(widest, _OPEN), cost)
         possible = f"which leaves an agreement from {low:.3f} to {high:.3f}"
         console.say(f"Least is known of {where}: {of}, {possible}. {audits}")
 
@@ -248,18 +251,19 @@ def _print_labels(found: Evaluation) -> None:
     )
 
 
-def _print_dips(found: Evaluation, bins: int) -> None:
+def _print_dips(found: Evaluation) -> None:
     """A warning, on standard error, about the dip that would cost most and the policies that it may mislead."""
     if not found.dips:
         return
     worst, *others = sorted(found.dips, key=lambda dip: -dip.price * dip.rows)
-    here, below = _span(worst.bin, worst.last_bin, bins), _span(worst.below_bin, worst.below_last_bin, bins)
+    spans = found.bins.spans()
+    here, below = _span(worst.bin, worst.last_bin, spans), _span(worst.below_bin, worst.below_last_bin, spans)
     shares = f"{100 * worst.agreement:.1f} % of {worst.rows} rows agree there"
     lines = [f"Warning: agreement falls with confidence, most clearly in {here}: {shares},"]
     lines[0] += f" but {100 * worst.below_agreement:.1f} % of {worst.below_rows} in {below}."
     if others:
-        spans = [_span(dip.bin, dip.last_bin, bins) for dip in others]
-        few = spans if len(spans) <= _DIPS_NAMED else [*spans[: _DIPS_NAMED - 1], "others"]
+        more = [_span(dip.bin, dip.last_bin, spans) for dip in others]
+        few = more if len(more) <= _DIPS_NAMED else [*more[: _DIPS_NAMED - 1], "others"]
         lines[0] += f" It falls in {_listed(few)} too."
     misled = sorted(name for name, policy in found.policies.items() if getattr(policy, "assumes_monotone", False))
     if misled:
@@ -272,8 +276,8 @@ def _print_dips(found: Evaluation, bins: int) -> None:
         console.note(line, style="yellow")
 
 
-def _span(first: int, last: int, bins: int) -> str:
-    confidences = f"(confidence {first / bins:.3g} to {(last + 1) / bins:.3g})"
+def _span(first: int, last: int, spans: Sequence[tuple[str | None, float, float]]) -> str:
+    confidences = f"(confidence {spans[first][1]:.3g} to {spans[last][2]:.3g})"
     return f"bin {first} {confidences}" if first == last else f"bins {first} to {last} {confidences}"
 
 
@@ -291,12 +295,16 @@ def print_recommendation(advice: Recommendation, trace: Trace | Log, write: Path
     """Say what to run, and on what evidence."""
     known = write is not None and isinstance(trace, Trace) and "local" in _models(trace, write.parent)
     samples = "SAMPLES" if known else "--local FILE --remote FILE|URL SAMPLES"
-    options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in advice.settings.items())
+    options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in _typed(advice).items())
     console.say("")
     console.say(str(advice), prose=True)
     if write is None and trace.local is None:  # files of models are classifiers
-        told = ", ".join(f"{name}={value!r}" for name, value in advice.settings.items() if name != "policy")
-        console.say(f"To run it, in Python: Device(local, remote, build({advice.policy!r}, {told}), task=…).")
+        told = {**advice.settings, "bins": advice.bins}
+        named = ", ".join(f"{name}={value!r}" for name, value in told.items() if name != "policy")
+        policy = f"build({advice.policy!r}, {named})"
+        fitted = isinstance(advice.binning, EdgeBins)
+        gate = f"Gate({policy}, bins={advice.settings['bins']})" if fitted else policy
+        console.say(f"To run it, in Python: Device(local, remote, {gate}, task=…).")
     elif write is None:
         console.say(f"To run it: hinge device {options} {samples}; --write hinge.toml writes these settings.")
     else:
@@ -319,10 +327,16 @@ def check_settings(path: Path | None, trace: Trace | Log) -> None:
 def write_settings(path: Path, advice: Recommendation, trace: Trace) -> None:
     """Write the settings for `hinge device --config`, with the models that `hinge record` asked."""
     reason = textwrap.fill(str(advice), 118, initial_indent="# ", subsequent_indent="# ")
-    settings = {**_models(trace, path.parent), **advice.settings}
+    settings = {**_models(trace, path.parent), **_typed(advice)}
     lines = [reason, "# 'hinge device --config' reads it; paths start from its folder.", "[device]"]
     lines += (f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in settings.items())
     write_whole({path: "\n".join([*lines, ""])})
+
+
+def _typed(advice: Recommendation) -> dict[str, Any]:
+    """The settings as the command line and its file take them."""
+    bins = advice.settings["bins"]
+    return {**advice.settings, "bins": ",".join(map(str, bins)) if isinstance(bins, list) else bins}
 
 
 def _models(trace: Trace, folder: Path) -> dict[str, str]:
@@ -347,7 +361,7 @@ def simulate_command(
     offload_cost: options.OffloadCost = None,
     set: options.Set = [],  # noqa: B006  # Typer gives every call a list of its own
     alpha: options.Alpha = None,
-    bins: options.Bins = 16,
+    bins: options.Bins = "16",
     horizon: int = option("Samples in each run.", default=100_000, min=1),
     runs: options.Runs = 20,
     seed: options.Seed = 0,
@@ -363,7 +377,7 @@ def simulate_command(
     console.check_out(out)
     recorded = as_trace(trace)
     cost = known_cost(options.offload_cost(offload_cost), recorded)
-    source = Resampled(recorded, UniformBins(bins), costs_for(recorded, cost))
+    source = Resampled(recorded, options.binning(bins), costs_for(recorded, cost))
     settings = options.policy_settings([policy], set, alpha=alpha)
     policies = lineup([policy], source, offload_cost=cost, horizon=horizon, seed=seed, **settings)
     with console.progress(f"{policy} on {trace}", lines=not json) as report:
@@ -372,7 +386,7 @@ def simulate_command(
     if out:
         console.write_curves(out, results, f"{policy} on {trace}")
     if json:
-        console.print_json({**figures, "trace": trace, "bins": bins, "offload_cost": cost, **settings})
+        console.print_json({**figures, "trace": trace, "bins": source.bins, "offload_cost": cost, **settings})
     else:
         console.print_figures(f"{trace}, horizon {horizon}, {console.counted(figures['runs'], 'run')}", [figures])
     if not results.complete:

@@ -8,21 +8,29 @@ from typing import Annotated, Any
 import typer
 
 from hinge._files import write_whole
+from hinge.bins import restore_bins
 from hinge.cli import console, options
 from hinge.cli.options import UsageError, option
 from hinge.cli.state import state_in
 from hinge.embedded import export_c, export_table, export_thin
 from hinge.embedded.twin import MOST_BINS, twin_of
 from hinge.errors import InvalidState
-from hinge.gate import policy_state
-from hinge.policies import ExpiryPolicy, Policy, Sentinel, build, restore
+from hinge.gate import Gate, policy_state
+from hinge.policies import ExpiryPolicy, Sentinel, build, restore
 
 Out = Annotated[Path, typer.Option(help="The folder to write to.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace files of the same names that have another content.")]
 StateFile = Annotated[Path, typer.Option(help="A folder of states, or a file by 'hinge state export'.")]
-Bins = Annotated[int | None, typer.Option(min=1, help="How many bins confidences are sorted into; without it 16.")]
+Bins = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBER|EDGES",
+        callback=options.check_bins,
+        help="How many bins confidences are sorted into, or the edges between them; without it 16.",
+    ),
+]
 
-DEFAULTS: dict[str, Any] = {"policy": "hi-lcb-lite", "bins": 16, "offload_cost": "0.5"}
+DEFAULTS: dict[str, Any] = {"policy": "hi-lcb-lite", "bins": "16", "offload_cost": "0.5"}
 
 export_command = typer.Typer(rich_markup_mode=None)
 
@@ -50,11 +58,12 @@ def c_command(
     if doubled:
         option = "--" + doubled[0].replace("_", "-")
         raise UsageError(f"{option} is in the state already: give --state or parameters, not both")
+    gate = _built(given) if state is None else _read(state)
     try:
-        twin = twin_of(_built(given) if state is None else _read(state))
+        twin = twin_of(gate.policy)
     except TypeError as error:
         raise UsageError(f"{error}") from error
-    _write(lambda folder: export_c(twin, folder), out, replace, json)
+    _write(lambda folder: export_c(twin, folder, gate.bins), out, replace, json)
 
 
 @export_command.command("table")
@@ -63,10 +72,10 @@ def table_command(out: Out, state: StateFile, replace: Replace = False, json: op
 
     Example: hinge export table --state state.json --out firmware/hinge
     """
-    policy = _read(state)
-    if not isinstance(policy, ExpiryPolicy | Sentinel):
-        raise UsageError(f"{policy.name}: has no table of expiries or countdowns")
-    _write(lambda folder: export_table(policy, folder), out, replace, json)
+    gate = _read(state)
+    if not isinstance(gate.policy, ExpiryPolicy | Sentinel):
+        raise UsageError(f"{gate.policy.name}: has no table of expiries or countdowns")
+    _write(lambda folder: export_table(gate, folder), out, replace, json)
 
 
 @export_command.command("thin")
@@ -77,23 +86,26 @@ def thin_command(out: Out, bins: Bins = None, replace: Replace = False, json: op
 
     Example: hinge export thin --bins 16 --out firmware/hinge
     """
-    number = bins or DEFAULTS["bins"]
-    if number > MOST_BINS:
-        raise UsageError(f"--bins must be {MOST_BINS} at most on a microcontroller, got {number}")
-    _write(lambda folder: export_thin(number, folder), out, replace, json)
+    binning = options.binning(bins or DEFAULTS["bins"])
+    if binning.bins > MOST_BINS:
+        raise UsageError(f"--bins must be {MOST_BINS} at most on a microcontroller, got {binning.bins}")
+    _write(lambda folder: export_thin(binning, folder), out, replace, json)
 
 
-def _built(given: dict[str, Any]) -> Policy:
+def _built(given: dict[str, Any]) -> Gate:
     settings = {name: default if given[name] is None else given[name] for name, default in DEFAULTS.items()}
     cost = options.offload_cost(settings["offload_cost"])
     settings["offload_cost"] = cost if isinstance(cost, float) else None
-    policy = settings.pop("policy")
-    return build(policy, **settings, **options.policy_settings([policy], alpha=given["alpha"]))
+    policy, bins = settings.pop("policy"), options.binning(settings.pop("bins"))
+    settings |= options.policy_settings([policy], alpha=given["alpha"])
+    return Gate(build(policy, bins=bins.bins, **settings), bins=bins)
 
 
-def _read(path: Path) -> Policy:
+def _read(path: Path) -> Gate:
     try:
-        return restore(policy_state(state_in(path)))
+        state = state_in(path)
+        bins = restore_bins(state["bins"]) if "hinge_gate" in state else None
+        return Gate(restore(policy_state(state)), bins=bins)
     except (ValueError, RecursionError) as error:
         named = str(error).startswith(f"{path}: ")
         raise InvalidState(f"{error}" if named else f"{path}: holds no state: {error}") from error

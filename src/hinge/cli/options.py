@@ -23,11 +23,14 @@ import typer
 from typer.models import ArgumentInfo
 
 from hinge._checks import did_you_mean
+from hinge.bins import EdgeBins, UniformBins
 from hinge.cli import console
 from hinge.cli.app import load
+from hinge.confidence import ConfidenceMeasure
 from hinge.costs import FixedCost, MeasuredCost
 from hinge.costs import OffloadCost as AnyCost
 from hinge.errors import HingeError, InvalidValue
+from hinge.gate import Gate
 from hinge.policies import Policy as AnyPolicy
 from hinge.policies import at_most, build, on_budget, policy_class, policy_names
 from hinge.simulation.evaluate import LEARNED
@@ -306,7 +309,37 @@ Set = Annotated[
     list[str],
     typer.Option("--set", metavar="NAME=VALUE", help="Another setting of the policy; may be given repeatedly."),
 ]
-Bins = Annotated[int, typer.Option(min=1, help="How many bins confidences are sorted into.")]
+
+
+def binning(text: str) -> UniformBins | EdgeBins:
+    """The value of `--bins`: how many of equal width, or where bins 1, 2, … begin.
+
+    >>> binning("16"), binning("0.25, 0.5")
+    (UniformBins(bins=16), EdgeBins(edges=(0.25, 0.5)))
+    """
+    try:
+        return UniformBins(int(text)) if text.isdecimal() else EdgeBins([float(edge) for edge in text.split(",")])
+    except ValueError as error:
+        unread = f"must be a number, or edges such as 0.5,0.9, got {text!r:.200}"
+        raise typer.BadParameter(unread if str(error).startswith("could not convert") else f"{error}") from None
+
+
+def check_bins(text: str | None) -> str | None:
+    """Refuse what `binning` cannot read."""
+    if text is not None:
+        binning(text)
+    return text
+
+
+Bins = Annotated[
+    str,
+    typer.Option(
+        metavar="NUMBER|EDGES",
+        callback=check_bins,
+        help="How many bins confidences are sorted into, of equal width; or the edges between them, such as 0.5,0.9: "
+        "'hinge evaluate' recommends some.",
+    ),
+]
 Runs = Annotated[int, typer.Option(min=1, help="Runs to average over.")]
 Seed = Annotated[int, typer.Option(min=0, help="The seed: the same seed gives the same figures.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
@@ -455,7 +488,7 @@ class GateOptions:
     price_per_byte: float | None = option("The price of a byte, in the same unit.", min=0)
     wrong_answer: float | None = option("The price of a wrong answer, in the same unit.")
     alpha: Alpha = None
-    bins: Bins = 16
+    bins: Bins = "16"
     seed: Seed = 0
     at_most: float | None = option("Offload at most this share of any 1000 samples in a row.", min=0, max=1)
     on_budget: float | None = option(
@@ -498,15 +531,21 @@ class GateOptions:
             raise UsageError(f"--offload-cost learned needs prices: {_PRICES}")
         return 0.5, FixedCost(0.5)
 
-    def build(self, known_cost: float | None = 0.5, horizon: int | None = None) -> AnyPolicy:
-        """The policy, within its budget if there is one; some need to know how many samples will come."""
+    def build(
+        self,
+        known_cost: float | None = 0.5,
+        horizon: int | None = None,
+        confidence: ConfidenceMeasure | None = None,
+    ) -> Gate:
+        """The gate, its policy within a budget if there is one; some need to know how many samples will come."""
         name, kind = self.name, policy_class(self.name)
         if name == _ORACLE or "history" in kind.settings():
             what = "how often local agrees, in every bin" if name == _ORACLE else "what was fitted on labelled history"
             raise UsageError(f"{name} cannot run on a device: it must be told {what}")
         settings = policy_settings([name], self.set, alpha=self.alpha, audit=self.audit, target=self.target)
         known = {} if horizon is None else {"horizon": horizon}
-        policy = build(name, offload_cost=known_cost, bins=self.bins, seed=self.seed, **settings, **known)
+        bins = binning(self.bins)
+        policy = build(name, offload_cost=known_cost, bins=bins.bins, seed=self.seed, **settings, **known)
         if policy.needs:
             needs = " and ".join(sorted(need.value for need in policy.needs))
             raise UsageError(f"{name} cannot run on a device: it must be told {needs}")
@@ -516,7 +555,8 @@ class GateOptions:
             policy = on_budget(policy, self.on_budget)
         if self.at_most is not None and not policy.limitable:
             raise UsageError(f"--at-most cannot be used with {name}, which learns by the chance of an offload")
-        return policy if self.at_most is None else at_most(policy, self.at_most)
+        policy = policy if self.at_most is None else at_most(policy, self.at_most)
+        return Gate(policy, bins=bins, confidence=confidence)
 
 
 @dataclass(frozen=True)

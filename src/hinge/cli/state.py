@@ -70,15 +70,15 @@ def show_command(folder: Folder, json: options.Json = False) -> None:
     console.say(found, style="yellow" if saved.notes else None)
     for each in saved.earlier:
         console.say(f"--to {each.generation} goes back to {_seen(each)}, before a {each.before}")
-    table = console.table("bin", "offloads", "agreement", "expiry", "samples left", right=True)
+    rows = []
     for bin in figures["bins"]:
         agreement = "" if bin["agreement"] is None else f"{bin['agreement']:.4f}"
         offloads = "" if bin["offloads"] is None else f"{bin['offloads']:g}"
         licensed = bin["offload_probability"] == 0.0
         expiry = "none" if not licensed else bin["expiry"] or ("for good" if "for good" in bin["reason"] else "")
         left = "" if bin["samples_left"] is None or not licensed else str(bin["samples_left"])
-        table.add_row(str(bin["bin"]), offloads, agreement, str(expiry), left)
-    console.print_table(table)
+        rows.append((str(bin["bin"]), offloads, agreement, str(expiry), left))
+    console.print_rows(("bin", "offloads", "agreement", "expiry", "samples left"), rows)
 
 
 def _seen(known: Any) -> str:

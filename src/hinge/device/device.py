@@ -56,7 +56,7 @@ class BaseDevice(ABC):
         policy: Policy | None = None,
         deadline_s: float = 0.2,
         confidence: ConfidenceMeasure | None = None,
-        bins: Bins | int | None = None,
+        bins: Bins | int | list[float] | None = None,
         labels: Sequence[str] | None = None,
         task: Task | None = None,
         price: OffloadCost | None = None,
@@ -439,7 +439,10 @@ def closed() -> RuntimeError:
 
 
 def _checked_gate(
-    gate: Gate | Policy | None, policy: Policy | None, bins: Bins | int | None, confidence: ConfidenceMeasure | None
+    gate: Gate | Policy | None,
+    policy: Policy | None,
+    bins: Bins | int | list[float] | None,
+    confidence: ConfidenceMeasure | None,
 ) -> Gate:
     if isinstance(gate, Policy) and policy is None:
         gate, policy = None, gate

@@ -3,11 +3,14 @@ build systems want beside it. Its twin in Python is in `hinge.embedded.twin`.
 """
 
 from collections.abc import Sequence
+from math import ceil
 from pathlib import Path
 
 from hinge import __version__
 from hinge._checks import whole
+from hinge.bins import Bins, EdgeBins, UniformBins
 from hinge.embedded.twin import CLOCK_END, LATEST, LONGEST, MOST_BINS, SentinelTwin, Twin
+from hinge.errors import InvalidType
 from hinge.gate import Gate
 from hinge.policies import ExpiryPolicy, Policy, Sentinel
 
@@ -23,12 +26,13 @@ _BESIDE = {
 }
 
 
-def export_c(twin: Twin, folder: Path) -> list[Path]:
+def export_c(twin: Twin, folder: Path, bins: Bins | None = None) -> list[Path]:
     """Write the library for a policy that goes on learning on the device, from what it knows already."""
+    between = _bins(bins or UniformBins(twin.bins))
     if isinstance(twin, SentinelTwin):
-        return _export_sentinel(twin, folder)
+        return _export_sentinel(twin, folder, between)
     table, numbers = twin.table, twin.constants
-    settings = {"BINS": f"{numbers.bins}", "RATE": f"{numbers.rate}u", "SHIFT": f"{numbers.shift}"}
+    settings = {**between, "RATE": f"{numbers.rate}u", "SHIFT": f"{numbers.shift}"}
     sums, columns = [twin.time], [table.expiry, table.offloads, table.agreements]
     if table.monotone:
         settings["MONOTONE"] = ""
@@ -43,9 +47,9 @@ def export_c(twin: Twin, folder: Path) -> list[Path]:
     return _write(folder, "learning/main.c", config)
 
 
-def _export_sentinel(twin: SentinelTwin, folder: Path) -> list[Path]:
+def _export_sentinel(twin: SentinelTwin, folder: Path, between: dict[str, str]) -> list[Path]:
     table, numbers = twin.table, twin.constants
-    settings = {"BINS": f"{numbers.bins}", "SENTINEL": "", "BREAK_EVEN": f"{numbers.break_even!r}"}
+    settings = {**between, "SENTINEL": "", "BREAK_EVEN": f"{numbers.break_even!r}"}
     licences = [[min(samples, LONGEST) for samples in column] for column in (table.left, table.granted)]
     wholes = (
         *(table.arrivals, table.offloads, table.agreements, table.recent_offloads, table.recent_agreements),
@@ -65,7 +69,8 @@ def export_table(source: Policy | Gate, folder: Path) -> list[Path]:
     if not isinstance(policy, ExpiryPolicy | Sentinel):
         raise TypeError(f"{policy.name}: has no table of expiries or countdowns")
     bins = whole(policy.name, "bins", policy.bins, 1, MOST_BINS)
-    settings, sums = {"BINS": f"{bins}", "TABLE_ONLY": ""}, list[int]()
+    between = _bins(source.bins if isinstance(source, Gate) else UniformBins(bins))
+    settings, sums = {**between, "TABLE_ONLY": ""}, list[int]()
     if isinstance(policy, Sentinel):
         settings["SENTINEL"] = ""
         countdowns = zip(*(policy.countdown(bin) for bin in range(bins)), strict=True)
@@ -77,11 +82,22 @@ def export_table(source: Policy | Gate, folder: Path) -> list[Path]:
     return _write(folder, "table_only/main.c", _config(f"{policy.name}, as a table", settings, sums, columns))
 
 
-def export_thin(bins: int, folder: Path) -> list[Path]:
+def export_thin(bins: int | Bins, folder: Path) -> list[Path]:
     """Write the library for a thin device, whose tables a server sends, with a client for MQTT as an example."""
-    settings = {"BINS": f"{whole('thin', 'bins', bins, 1, MOST_BINS)}", "THIN": ""}
-    config = _config("a thin device", settings, [0, 0], [[0] * bins] * 2)
+    bins = bins if isinstance(bins, Bins) else UniformBins(bins)
+    settings = {**_bins(bins), "THIN": ""}
+    config = _config("a thin device", settings, [0, 0], [[0] * bins.bins] * 2)
     return _write(folder, "table_only/main.c", config, **{"examples/mqtt/main.c": "mqtt/main.c"})
+
+
+def _bins(bins: Bins) -> dict[str, str]:
+    """How confidences are sorted: the number of bins and, unless they are uniform, the last 1/256 below each edge."""
+    if not isinstance(bins, UniformBins | EdgeBins):
+        raise InvalidType("microcontroller", "bins", f"must be UniformBins or EdgeBins, got {bins!r:.200}")
+    settings = {"BINS": f"{whole('microcontroller', 'bins', bins.bins, 1, MOST_BINS)}"}
+    if isinstance(bins, EdgeBins) and bins.edges:
+        settings["EDGES"] = f"{{{', '.join(str(ceil(256 * edge) - 1) for edge in bins.edges)}}}"
+    return settings
 
 
 def _write(folder: Path, example: str, config: str, **more: str) -> list[Path]:

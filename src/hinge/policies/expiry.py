@@ -116,7 +116,7 @@ class ExpiryPolicy(Policy):
     def start(self, table: Any, *functions: Any, **more: Any) -> None:
         super().start(table, *functions, **more)
         self._expiry = table.expiry  # one attribute lookup fewer for each sample
-        self._batch: tuple[int, NDArray[np.int64] | None] = (0, None)
+        self._batch: tuple[int, NDArray[np.int64] | None] = (0, None)  # the expiries after so much was learned
 
     def decide(self, bin: int, cost: float | None = None) -> Decision:
         time = self.time + 1
@@ -137,7 +137,11 @@ class ExpiryPolicy(Policy):
             return super().decide_many(bins, costs)
         checked = self._checked_bins(bins)
         first = self.time + 1
-        expiry, offload = self._expiries(), np.empty(len(checked), np.bool_)
+        learned, expiry = self._batch
+        if expiry is None or learned != self.learned:
+            expiry = np.fromiter((self.expiry(bin) for bin in range(self.bins)), np.int64, self.bins)
+            self._batch = (self.learned, expiry)
+        offload = np.empty(len(checked), np.bool_)
         times = np.arange(first, first + min(len(checked), _BLOCK))
         for start in range(0, len(checked), _BLOCK):
             block = checked[start : start + _BLOCK]
@@ -153,16 +157,6 @@ class ExpiryPolicy(Policy):
         bin = self._checked_bin(bin)
         self._offloads(self.table, bin, self.time + 1)
         return int(self._expiry[bin])
-
-    def _expiries(self) -> "NDArray[np.int64]":
-        """The whole table as an array, rebuilt only after something was learned."""
-        import numpy as np
-
-        learned, array = self._batch
-        if array is None or learned != self.learned:
-            array = np.fromiter((self.expiry(bin) for bin in range(self.bins)), np.int64, self.bins)
-            self._batch = (self.learned, array)
-        return array
 
     def _rebuild(self) -> None:
         self._batch = (0, None)

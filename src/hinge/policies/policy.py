@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, get_type_hints
 
 from hinge._checks import agreement, did_you_mean, positive, real, reals, share, shown, whole
 from hinge.costs import shifted_cost
@@ -79,6 +79,13 @@ def real_column(length: int, value: float = 0.0) -> Reals:
     array('d', [1.0, 1.0])
     """
     return array("d", [value]) * length
+
+
+@cache
+def fields(table: type) -> list[tuple[str, Callable[[int], Any] | None]]:
+    """The fields of a kind of table, each with what makes its column, if it is one."""
+    columns: dict[Any, Any] = {Reals: real_column, Wholes: whole_column}
+    return [(name, columns.get(hint)) for name, hint in get_type_hints(table).items()]
 
 
 class Decision(NamedTuple):
@@ -262,22 +269,22 @@ class Policy(ABC):
         self._offloads, self._notes, self._learns, self._rebuilds = offloads, notes, learns, rebuilds
         self._accepts, self._expects = accepts, expects
 
-    def blank(self, kind: type[Table], **given: Any) -> Table:
+    def blank(self, kind: type[Table], unused: Sequence[str] = (), **given: Any) -> Table:
         """A table that knows nothing: columns of a 0 for each bin, and the policy's parameters, but for what is given.
 
-        Three columns are of another length: `costs`, which is empty where the cost is known, `price`, and `filled`.
+        Columns that are `unused` are empty; so are, where the cost is known, `costs` and `filled`.
         """
-        blanks: dict[Any, Any] = {Reals: real_column, Wholes: whole_column}
+        learned = self.offload_cost is None
         known = {
-            "costs": real_column(COST_SUMS if self.offload_cost is None else 0),
+            "costs": real_column(COST_SUMS if learned else 0),
             "price": real_column(1, self.offload_cost or 0.0),
-            "filled": whole_column(self.bins + 1),
+            "filled": whole_column(self.bins + 1 if learned else 0),
             **given,
         }
-        for name, hint in kind.__annotations__.items():
+        for name, column in fields(kind):
             if name not in known:
-                known[name] = blanks[hint](self.bins) if hint in blanks else getattr(self, name)
-        return kind(**{name: known[name] for name in kind.__annotations__})
+                known[name] = column(0 if name in unused else self.bins) if column else getattr(self, name)
+        return kind(**{name: known[name] for name, _ in fields(kind)})
 
     @property
     def functions(self) -> Functions:

@@ -6,9 +6,10 @@ policy has to learn f, and pays for that, so that its break-evens lie further in
 
 A recommendation is the policy, bins and price that suit a recorded log. Policy and bins are chosen on a random half of
 the log and measured on the other; a price that nobody knows is that of the trade's headline, on all of it. The default
-policy and the bins asked for stay, unless others are cheaper by more than one standard error, √(c (1 − c) / n) at a
-cost c on n samples: a smaller difference says more about the half than about the policy (Breiman et al., Classification
-and Regression Trees, 1984).
+policy stays, unless another is cheaper by more than one standard error, √(c (1 − c) / n) at a cost c on n samples: a
+smaller difference says more about the half than about the policy (Breiman et al., Classification and Regression Trees,
+1984). Bins are fitted: uniform ones, cut besides at every threshold that is best at some price. In the end that is done
+once more, on the whole log.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,13 +24,14 @@ from numpy.typing import NDArray
 
 from hinge._checks import real, whole
 from hinge._html import Curve, Panel, draw, save
-from hinge.bins import Bins, UniformBins
+from hinge.bins import Bins, EdgeBins, UniformBins
 from hinge.gate import DEFAULT_BINS
 from hinge.policies import Target, policy_class, policy_names
 from hinge.simulation.engine import Progress, run_seeds, simulate
 from hinge.simulation.evaluate import as_trace, halves, lineup
 from hinge.simulation.results import Record, aligned
 from hinge.simulation.sources import FixedCosts, InOrder, Replay, Resampled, Synthetic
+from hinge.theory import best_thresholds
 from hinge.traces import Trace
 
 OFFLOAD_COSTS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -355,7 +357,6 @@ def _percent(share: float, decimals: int = 1) -> str:
 
 DEFAULT = "sentinel"
 FEWEST = 100  # samples of a log: on fewer, nothing can be chosen and measured
-_BINS = (8, 16, 32, 64)
 _ALONE = ("always-local", "always-remote")
 _WHY = {
     "given": "",
@@ -373,7 +374,7 @@ class Recommendation:
     """What to run, and what it did on the half of the log that it was not chosen on. `str()` says it in words."""
 
     policy: str
-    bins: int
+    binning: Bins  # fitted to the whole log; but for a target, whose bins are uniform
     alpha: float | None  # of the policies that have it, if it was given
     offload_cost: float
     target: float | None  # the agreement to hold, in place of a price
@@ -384,20 +385,26 @@ class Recommendation:
     remote: Point
 
     @property
+    def bins(self) -> int:
+        """How many there are."""
+        return self.binning.bins
+
+    @property
     def settings(self) -> dict[str, Any]:
-        """The options of `hinge device`, by name."""
+        """The options of `hinge device`, by name; `bins` are a number, or edges."""
+        bins = list(self.binning.edges) if isinstance(self.binning, EdgeBins) else self.bins
         if self.target is not None:
-            return {"target": self.target, "bins": self.bins}
+            return {"target": self.target, "bins": bins}
         kind = policy_class(self.policy)
         own = not kind.__module__.startswith("hinge.")  # which must be imported
         policy = f"{kind.__module__}:{kind.__name__}" if own else self.policy
         alpha = {} if self.alpha is None or "alpha" not in kind.settings() else {"alpha": self.alpha}
-        return {"policy": policy, "bins": self.bins, "offload_cost": self.offload_cost, **alpha}
+        return {"policy": policy, "bins": bins, "offload_cost": self.offload_cost, **alpha}
 
     def __str__(self) -> str:
         chosen = f"at an offload cost of {self.offload_cost:g}{_WHY[self.price]}"
         key, said, costs = "agreement", "agree with the remote", ""
-        half = "Policy and bins are chosen on a random half of the log; on the other"
+        half = "Chosen and fitted on a random half of the log, then fitted again on all of it; on the other half"
         if self.target is not None:
             chosen, half = f"to hold an agreement of {self.target:g}", "On a random half of the log"
         else:
@@ -406,10 +413,10 @@ class Recommendation:
             costs += "" if trade.saving(self.offload_cost)[0] > 0 else ": at this price nothing is gained"
             if self.local.true_accuracy is not None:
                 key, said = "true_accuracy", "are right"
-        rules = (self.measured, self.remote, self.local)
+        rules, fitted = (self.measured, self.remote, self.local), "fitted " * isinstance(self.binning, EdgeBins)
         found, remote, local = (f"{100 * getattr(each, key):.1f} %" for each in rules)
         return (
-            f"Recommended: {self.policy}, {self.bins} bins, {chosen}. {half}, {self.samples} samples, "
+            f"Recommended: {self.policy}, {self.bins} {fitted}bins, {chosen}. {half}, {self.samples} samples, "
             f"{found} of the answers {said} for "
             f"{100 * self.measured.offload_fraction:.0f} % of the remote's calls (remote alone {remote}, local alone "
             f"{local}){costs}."
@@ -417,7 +424,8 @@ class Recommendation:
 
     def as_dict(self) -> dict[str, Any]:
         """For programs, as `hinge evaluate --json` prints it."""
-        return {**asdict(self), "settings": self.settings}
+        about = {name: value for name, value in asdict(self).items() if name != "binning"}
+        return {**about, "bins": self.bins, "settings": self.settings}
 
 
 def recommend(
@@ -426,13 +434,14 @@ def recommend(
     offload_cost: float | None = None,
     *,
     target: float | None = None,
-    bins: int = DEFAULT_BINS,
+    bins: int | Bins = DEFAULT_BINS,
     alpha: float | None = None,
     seed: int = 0,
     gain: Trade | None = None,
     progress: Progress | None = None,
 ) -> Recommendation | None:
-    """The policy, of those named, and the bins that suit a log.
+    """The policy, of those named, and the bins that suit a log: a number of uniform `bins`, cut finer where thresholds
+    are best; a `Bins` is taken as it is.
 
     None where the log has too few samples to tell, or none of the policies can run on a device.
 
@@ -443,8 +452,8 @@ def recommend(
     the policies that have it.
 
     >>> print(recommend("fashion", offload_cost=0.1))
-    Recommended: sentinel, 16 bins, at an offload cost of 0.1. Policy and bins are chosen on a random half of the log;
-    on the other, 5000 samples, 95.2 % of the answers are right for 25 % of the remote's calls (remote alone 95.3 %, ...
+    Recommended: sentinel, 44 fitted bins, at an offload cost of 0.1. Chosen and fitted on a random half of the log,
+    then fitted again on all of it; on the other half, 5000 samples, 95.3 % of the answers are right for 26 % of the ...
     """
     recorded = as_trace(trace)
     given = [each.strip() for each in policies.split(",")] if isinstance(policies, str) else policies
@@ -460,25 +469,41 @@ def recommend(
         gain = gain or trade(recorded, DEFAULT, bins=bins, seed=seed, progress=progress)
         cost, price = gain.price
 
-    def points(names: Sequence[str], part: Trace, bins: int) -> dict[str, Point]:
+    def points(names: Sequence[str], part: Trace, binning: Bins) -> dict[str, Point]:
         """What the policies, and local and remote alone, cost on a part of the log, in its order."""
-        source = InOrder(part, UniformBins(bins), FixedCosts(cost))
+        source = InOrder(part, binning, FixedCosts(cost))
         built = [each for each in dict.fromkeys((*names, *_ALONE)) if each != Target.name]
         ready = lineup(built, source, offload_cost=cost, horizon=len(part), seed=seed, **told)
         if target is not None:
-            ready[Target.name] = Target(target, bins=bins, seed=seed)
+            ready[Target.name] = Target(target, bins=binning.bins, seed=seed)
         played = simulate(ready, source, len(part), 1, seed, times=[len(part)], progress=progress)
         return {each: Point.of(cost, record.summary()) for each, record in played.items()}
 
+    def binned(part: Trace) -> Bins:
+        if isinstance(bins, Bins):
+            return bins
+        return fitted_bins(part, bins) if target is None else UniformBins(bins)
+
     name = Target.name
     if target is None:
-        costs = {each: point.cost_per_sample for each, point in points(names, half, bins).items()}
+        usual = bins if isinstance(bins, Bins) else UniformBins(bins)
+        costs = {each: point.cost_per_sample for each, point in points(names, half, usual).items()}
         name = _choice({each: costs[each] for each in names}, DEFAULT, len(half))
-        by_bins = {count: points([name], half, count)[name].cost_per_sample for count in {bins, *_BINS}}
-        bins = _choice(by_bins, bins, len(half))
-    found = points([name], held_out, bins)
+    found, binning = points([name], held_out, binned(half)), binned(recorded)
     alone = (found[each] for each in _ALONE)
-    return Recommendation(name, bins, alpha, cost, target, price, len(held_out), found[name], *alone)
+    return Recommendation(name, binning, alpha, cost, target, price, len(held_out), found[name], *alone)
+
+
+def fitted_bins(trace: Trace, bins: int = DEFAULT_BINS) -> EdgeBins:
+    """Uniform bins, cut besides at every threshold that is best on the trace at some price of an offload.
+
+    So the best fixed threshold in hindsight is an edge whatever an offload costs, and where none can be the best, as
+    among the many confidences near 1 that all agree, there are no more bins to be learned.
+
+    >>> fitted_bins(Trace([0.12, 0.31, 0.52, 0.58, 0.87, 0.99], agreed=[0, 1, 0, 1, 1, 1]), bins=4)
+    EdgeBins(edges=(0.25, 0.3, 0.5, 0.57, 0.75))
+    """
+    return EdgeBins(sorted({*UniformBins(bins).edges, *best_thresholds(trace.confidence, trace.agreed)}))
 
 
 def _runs_on_a_device(name: str) -> bool:

@@ -1,6 +1,6 @@
 """The paper's quantities: the problem, what the oracle costs, and what the theorems promise (docs/theory.md)."""
 
-from hinge.theory.agreement import Dip, Estimate, significant_dips
+from hinge.theory.agreement import Dip, Estimate, best_thresholds, significant_dips
 from hinge.theory.bounds import (
     adversarial_bound,
     adversarial_wrong_offloads,
@@ -18,7 +18,7 @@ from hinge.theory.problem import Problem, best_threshold, oracle_cost, threshold
 
 __all__ = [
     "Dip", "Estimate", "Problem", "adversarial_bound", "adversarial_wrong_offloads", "best_threshold",
-    "forced_offload_regret", "oracle_cost", "significant_dips", "single_bin_lower_bound", "stochastic_bound",
-    "stochastic_bound_printed", "stochastic_wrong_offloads", "stopping_floor", "structured_lower_bound",
-    "threshold_costs", "unstructured_lower_bound", "wrong_accepts",
+    "best_thresholds", "forced_offload_regret", "oracle_cost", "significant_dips", "single_bin_lower_bound",
+    "stochastic_bound", "stochastic_bound_printed", "stochastic_wrong_offloads", "stopping_floor",
+    "structured_lower_bound", "threshold_costs", "unstructured_lower_bound", "wrong_accepts",
 ]

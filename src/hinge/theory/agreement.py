@@ -191,6 +191,28 @@ def monotone(values: ArrayLike, weights: ArrayLike) -> Reals:
     return np.repeat([mean for mean, _, _ in blocks], [length for _, _, length in blocks])
 
 
+def best_thresholds(confidences: ArrayLike, agreed: ArrayLike) -> list[float]:
+    """Every threshold on the confidence that is the best at some price of an offload, in hindsight.
+
+    A threshold costs γ for each sample below it, and 1 − a for each other, with a the agreement: it is best where
+    Σ_below (a − (1 − γ)) is least, which is where the slope of the greatest convex minorant of Σ_below a passes 1 − γ.
+    These slopes are the closest curve that never falls (`monotone`): all the best thresholds are where it rises. Of the
+    numbers that part the samples likewise, each has the fewest decimals.
+
+    >>> best_thresholds([0.12, 0.31, 0.52, 0.58, 0.87, 0.99], [0, 1, 0, 1, 1, 1])
+    [0.3, 0.57]
+    """
+    values, places, rows = np.unique(np.asarray(confidences, np.float64), return_inverse=True, return_counts=True)
+    curve = monotone(np.bincount(places, np.asarray(agreed, np.float64)) / rows, rows)
+    return [_shortest(values[rise], values[rise + 1]) for rise in np.flatnonzero(np.diff(curve) > 0.0)]
+
+
+def _shortest(low: float, high: float) -> float:
+    """The number of the fewest decimals that is above `low` and not above `high`."""
+    cut = (math.floor(high * 10**digits) / 10**digits for digits in range(17))
+    return float(next((each for each in cut if low < each <= high), high))
+
+
 def _extreme(offloads: Wholes, wrong: Reals, weights: Reals, leeway: float) -> Reals:
     """The possible curve with the largest Σ weight · disagreement: as likelihood falls with λ, λ is closed in on."""
     pulls = np.concatenate(([0.0], np.geomspace(1e-3, _LARGEST, 64)))

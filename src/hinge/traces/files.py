@@ -305,19 +305,14 @@ def _check_row(where: str, names: Sequence[str], row: Row, decimal_comma: bool) 
     for name, text in zip(names, row, strict=True):
         if name not in _KNOWN or name in BESIDE or (name in gaps and not offloaded and not text.strip()):
             continue
-        number = text.replace(",", ".") if decimal_comma else text
-        problem = _fraction_problem(number) if name in FRACTIONS else label_problem(text.strip())
+        problem = None if name in FRACTIONS else label_problem(text.strip())
+        try:
+            if name in FRACTIONS:
+                _fractions([text], decimal_comma, missing=False)
+        except ValueError:
+            problem = "is not a number from 0 to 1"
         if problem:
             raise InvalidTrace(f"{where}, column {name}: {_SHORT.repr(text)} {problem}")
-
-
-def _fraction_problem(text: str) -> str | None:
-    try:
-        if 0 <= float(text) <= 1 and "_" not in text:
-            return None
-    except ValueError:
-        pass
-    return "is not a number from 0 to 1"
 
 
 def read_jsonl(where: str, stream: IO[bytes], reading: Reading = AS_IT_IS) -> Trace | Log:

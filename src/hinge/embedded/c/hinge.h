@@ -7,6 +7,8 @@
    Settings come from hinge_config.h beside this file, as `hinge export c` writes it, or from the compiler's options:
 
      HINGE_BINS          how many bins confidences are sorted into, 1 to 255
+     HINGE_EDGES         if defined: the largest confidence, from 0 to 255, of each bin but the last, {31, 99, 200}; if
+                         not: bins are of equal width
      HINGE_THRESHOLD     one minus the offload cost, in units of 2^-32, rounded up
      HINGE_LEARNED_COST  if defined, in place of HINGE_THRESHOLD: the mean offload cost is learned
      HINGE_RATE          log2(e) / alpha / 2^HINGE_SHIFT, in units of 2^-32
@@ -201,7 +203,15 @@ void hinge_learn(struct hinge *state, uint8_t bin, bool agreed);
 /* The bin of a confidence as int8 models give it: the largest output of a softmax, scale 1/256, zero point -128. */
 static inline uint8_t hinge_bin_from_int8(int8_t max_softmax_q)
 {
+#ifdef HINGE_EDGES
+    static const uint8_t edges[] = HINGE_EDGES;
+    uint8_t bin = 0;
+    while (bin < HINGE_BINS - 1 && edges[bin] < max_softmax_q + 128)
+        bin++;
+    return bin;
+#else
     return (uint8_t)(((unsigned int)(max_softmax_q + 128) * HINGE_BINS) >> 8);
+#endif
 }
 
 #ifdef __cplusplus
