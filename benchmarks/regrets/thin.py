@@ -27,6 +27,7 @@ from hinge.simulation.fleet import Lie, Pooling, SimulatedFleet, simulate_fleet
 from hinge.simulation.sources import FixedCosts, Resampled
 
 BINS, COSTS, HORIZON, GOAL = 16, (0.2, 0.5, 0.8), 10_000, 1.1
+RUNS, MANY_RUNS = 40, 6
 DELAYS = (0, 10, 100)  # samples of the device
 MANY, MANY_COST, MANY_TRACES = 12, 0.5, ("fashion", "cifar10-vgg16", "imagenet-mobilenet")
 LIARS = {f"{MANY} thin": (), "two always agree": (Lie.OVER,) * 2, "two never agree": (Lie.UNDER,) * 2}
@@ -109,15 +110,17 @@ class Many(NamedTuple):
 
     trace: str
     devices: str
+    seed: int
 
 
 def many(run: Many) -> list[float]:
     """The regret per honest device."""
-    cost, seeds = MANY_COST, run_seeds(31, MANY)
+    cost, [first] = MANY_COST, run_seeds(run.seed, 1)
+    seeds = run_seeds(first, MANY)  # the streams of a fleet
     if run.devices in LIARS:
         return [thin([stream(run.trace, cost, seed) for seed in seeds], cost, lies=LIARS[run.devices])]
     fleet = SimulatedFleet([source(run.trace, cost)] * MANY)
-    [found] = simulate_fleet(fleet, cost, Pooling.ROBUST, horizon=HORIZON, seed=31, executor=Threads(1))
+    [found] = simulate_fleet(fleet, cost, Pooling.ROBUST, horizon=HORIZON, seed=run.seed, executor=Threads(1))
     return [float(found.regret[-1].mean())]
 
 
@@ -134,11 +137,16 @@ def verdict(what: str, ratios: Sequence[float]) -> str:
 
 
 def report(quick: bool) -> list[str]:
-    traces, costs, runs = (("fashion",), (0.5,), 2) if quick else (tuple(image_traces(synthetic=True)), COSTS, 20)
+    traces, costs, runs = (("fashion",), (0.5,), 2) if quick else (tuple(image_traces(synthetic=True)), COSTS, RUNS)
+    crowd_runs = 2 if quick else MANY_RUNS
     modules = (pooling, devices_and_kinds, isotonic, sentinel, simulated, sys.modules[__name__])
     code = "".join(map(inspect.getsource, modules))
     cells = {(trace, cost): [Run(trace, cost, seed) for seed in range(runs)] for trace in traces for cost in costs}
-    crowds = {trace: [Many(trace, devices) for devices in DEVICES] for trace in (traces if quick else MANY_TRACES)}
+    crowds = {
+        (trace, devices): [Many(trace, devices, seed) for seed in range(crowd_runs)]
+        for trace in (traces if quick else MANY_TRACES)
+        for devices in DEVICES
+    }
     parts: list[Run | Many] = [*chain(*crowds.values()), *chain(*cells.values())]
     done = measured("thin", code, regrets, parts)
     means = {cell: np.mean([done[run] for run in each], axis=0) for cell, each in cells.items() if {*each} <= {*done}}
@@ -171,13 +179,16 @@ def report(quick: bool) -> list[str]:
         "",
         f"### {MANY} devices of one kind",
         "",
-        f"Cost {MANY_COST}, one run, tables at once. Regret per honest device: learning ones in a fleet, thin ones,",
-        "and thin ones of which two tell that local always agrees, or never does.",
+        f"Cost {MANY_COST}, {crowd_runs} runs, tables at once. Regret per honest device, with its standard error, and",
+        "the largest of a run: learning ones in a fleet, thin ones, and thin ones of which two tell that local always",
+        "agrees, or never does.",
         "",
         f"| trace | {' | '.join(DEVICES)} |",
         "|---" * 5 + "|",
     ]
-    for trace, crowd in crowds.items():
-        if {*crowd} <= {*done}:
-            lines.append(f"| {trace} | {' | '.join(f'{done[each][0]:.1f}' for each in crowd)} |")
+    for trace in dict.fromkeys(trace for trace, _ in crowds):
+        if all({*crowds[trace, devices]} <= {*done} for devices in DEVICES):
+            found = [np.array([done[each][0] for each in crowds[trace, devices]]) for devices in DEVICES]
+            columns = (f"{x.mean():.1f} ± {x.std() / np.sqrt(len(x)):.1f} (≤ {x.max():.0f})" for x in found)
+            lines.append(f"| {trace} | {' | '.join(columns)} |")
     return [*lines, ""]

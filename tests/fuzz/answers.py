@@ -18,7 +18,7 @@ SCORES = TensorSpec("scores", "FP32", (-1, 3))
 SIGNATURE = Signature((TensorSpec("sample", "FP32", (-1, 2)),), SCORES, (SCORES,))
 SAMPLE = np.zeros(2, np.float32)
 ID = "0" * 16  # of every request
-_ID = "hinge.remotes.open_inference._random_id"
+_RANDOM = "os.urandom"  # of which an id is made
 _STREAM, _LOOP_STREAM = "hinge.remotes.http._SocketStream", "hinge.remotes.http._LoopStream"
 
 
@@ -82,7 +82,7 @@ def http_subject() -> Subject:
 
     def feed(data: bytes) -> object:
         remote._known = KNOWN
-        with mock.patch(_ID, return_value=ID), mock.patch(_STREAM, return_value=Answering(data)):
+        with mock.patch(_RANDOM, return_value=bytes.fromhex(ID)), mock.patch(_STREAM, return_value=Answering(data)):
             return remote.ask([SAMPLE], Deadline.after(60)).labels
 
     return Subject(_seeds(), feed, (RemoteFailed,), 0.09)
@@ -97,7 +97,7 @@ def loop_subject(loop: asyncio.AbstractEventLoop) -> Subject:
             return AnsweringLoop(data)
 
         remote._known = KNOWN
-        with mock.patch(_ID, return_value=ID), mock.patch(f"{_LOOP_STREAM}.connected", connected):
+        with mock.patch(_RANDOM, return_value=bytes.fromhex(ID)), mock.patch(f"{_LOOP_STREAM}.connected", connected):
             return loop.run_until_complete(remote.ask_async([SAMPLE], Deadline.after(60))).labels
 
     return Subject(_seeds(), feed, (RemoteFailed,), 0.03)
