@@ -284,7 +284,7 @@ class Policy(ABC):
         for name, column in fields(kind):
             if name not in known:
                 known[name] = column(0 if name in unused else self.bins) if column else getattr(self, name)
-        return kind(**{name: known[name] for name, _ in fields(kind)})
+        return kind(**{name: known[name] for name, _ in fields(kind)} | given)  # which refuses what is no field
 
     @property
     def functions(self) -> Functions:
