@@ -27,6 +27,7 @@ def url() -> Iterator[str]:
         yield server.url
 
 
+LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /v2/models/fashion/infer HTTP/1.1\r\n"
 CHUNKED = POST + b"Host: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n"
 
@@ -88,12 +89,18 @@ def test_a_client_that_asks_again_on_the_same_connection_is_answered_in_order(ur
         assert [read_reply(connection).json["id"] for _ in range(3)] == ["first", "second", "third"]
 
 
-def test_pipelined_requests_are_answered_in_order_whatever_is_in_them(url: str) -> None:
-    blank = np.frombuffer(b"\r\n\r\n" * 196, np.uint8).reshape(1, 28, 28)  # as a request's headers end
-    ids = [f"n{number:02}" for number in range(12)]
-    requests = [request(images(blank, binary=True, id=id)) for id in ids]
+@pytest.mark.parametrize(("held", "between"), [(b"\r\n\r\n", b""), (b"\nupgrade:XXXXX", LIVE)])
+@pytest.mark.parametrize("first", [0, 200, 500])
+def test_pipelined_requests_are_answered_in_order_whatever_is_in_them(
+    url: str, held: bytes, between: bytes, first: int
+) -> None:
+    image = np.frombuffer(held * (784 // len(held)), np.uint8).reshape(1, 28, 28)
+    ids = [f"n{number:02}" for number in range(7 if between else 12)]
+    stream = between.join([request(images(image, binary=True, id=id)) for id in ids])
     with connect(url) as connection:
-        connection.sendall(b"".join(requests))
+        connection.sendall(stream[:first])
+        time.sleep(0.01)
+        connection.sendall(stream[first:])
         received = b""
         while received.count(b'"id"') < len(ids):
             more = connection.recv(65536)
@@ -134,7 +141,6 @@ def test_without_a_host_only_the_first_version_is_taken(url: str, version: bytes
     assert send_raw(url, b"GET /v2 " + version + b"\r\n\r\n").json == {"error": "there is no Host header"}
 
 
-LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 TRAILERS = CHUNKED + b"0\r\nOrigin: there\r\nZ: z\r\n\r\n"
 UPGRADE = POST + b"Host: localhost\r\nConnection: Upgrade\r\nUPGRADE: h2c\r\nContent-Length: %d\r\n\r\n" % len(LIVE)
 

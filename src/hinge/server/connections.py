@@ -265,7 +265,7 @@ class Connection(asyncio.BufferedProtocol):
         self._in_read = 0  # requests that came with the last bytes
         self._unparsed = b""  # what uvicorn has not been given yet
         self._next: asyncio.Handle | None = None  # when it is given more
-        self._tail = b""  # of the headers that it has been given: too little for `UPGRADE`
+        self._tail = b""  # of what it has been given: too little for `UPGRADE`
         self.arriving: Body | None = None  # the body of the current request, until all of it is there
         self.request_id = b""
         self.received = 0  # bytes of the current request, headers included
@@ -279,7 +279,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._in_read > MAX_PIPELINED and self._transport is not None:
             self._listener.refused(0, "pipelined", f"more than {MAX_PIPELINED} requests were pipelined")
             self._transport.abort()
-        self._active, self._tail = True, b""
+        self._active = True
         self._since = None
         self.request_id = new_id()
         self._listener.idle.pop(self, None)
@@ -295,7 +295,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._discard()
             if self._broken:
                 asyncio.get_running_loop().call_soon(self._refuse_broken)
-            elif self._unparsed:
+            elif self._transport is not None and not self._discarding:
+                self._transport.hold(True)
                 self._parse_soon()
 
     def flush(self) -> None:
@@ -348,8 +349,10 @@ class Connection(asyncio.BufferedProtocol):
         return self._active and self.arriving is None
 
     def _parse_soon(self) -> None:
-        """Once, or headers would be followed by more before their request has begun."""
-        self._next = self._next or asyncio.get_running_loop().call_soon(self._parse_next)
+        """In the next turn, after the start of a request of which uvicorn has the headers: a body is no headers."""
+        if self._next is not None:
+            self._next.cancel()
+        self._next = asyncio.get_running_loop().call_soon(self._parse_next)
 
     def _parse_next(self) -> None:
         """Let uvicorn parse a little more, once it has answered what it has: it would keep any number of requests."""
@@ -385,15 +388,15 @@ class Connection(asyncio.BufferedProtocol):
         blank = data.find(BLANK, max(0, given - len(BLANK) + 1))
         head = len(data) if blank < 0 else blank + len(BLANK)
         if self._active:
-            end = len(data) if head == len(data) else PIECE_BYTES
+            end = len(data) if head == len(data) else given + PIECE_BYTES
         else:
-            length = None if given else LENGTH.search(data, 0, head)
+            length = LENGTH.search(data, 0, head)
             end = head + int(length[1]) if length else head
         piece, self._unparsed = data[:end], data[end:]
-        if self._active:
-            return piece
         self._tail = piece[-len("upgrade:") :]
-        return UPGRADE.sub(rb"\1-", piece[:head])[given:] + piece[head:]
+        if not self._active:
+            piece = UPGRADE.sub(rb"\1-", piece[:head]) + piece[head:]
+        return piece[given:]
 
     def _refuse_broken(self) -> None:
         if self.arriving is not None:
