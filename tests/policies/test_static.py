@@ -72,6 +72,13 @@ def test_the_oracle_need_not_be_a_threshold() -> None:
     assert offloaded(Oracle([0.9, 0.2, 0.9], 0.5)) == [False, True, False]
 
 
+@pytest.mark.parametrize("costs", [[], [0.5], [0.5] * 4])
+def test_the_oracle_refuses_costs_for_another_number_of_bins(costs: list[float]) -> None:
+    assert offloaded(Oracle([0.9, 0.2, 0.9], 0.5, bin_costs=[0.05, 0.9, 0.5])) == [True, False, False]
+    with pytest.raises(TypeError, match="Oracle: bin_costs must be a list with a number for each bin, got "):
+        Oracle([0.9, 0.2, 0.9], 0.5, bin_costs=costs)
+
+
 # -- the offline threshold --------------------------------------------------------------------------------------------
 
 

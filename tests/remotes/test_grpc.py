@@ -126,7 +126,7 @@ def test_a_token_is_sent() -> None:
         with remote_of(server, token="wrong") as remote:
             failed = failure_of(remote)
             assert failed.kind == "invalid"
-            assert "UNAUTHENTICATED, 'who are you?'" in str(failed)
+            assert "Protocol, or not to us: gRPC UNAUTHENTICATED, 'who are you?'" in str(failed)
 
 
 def test_credentials_are_used() -> None:

@@ -55,6 +55,7 @@ def test_bins_are_cut_where_thresholds_are_best_and_those_given_are_kept() -> No
     assert f"sentinel, {fitted.bins} fitted bins, " in str(fitted)
     assert (fitted.as_dict()["bins"], fitted.as_dict()["settings"]["bins"]) == (fitted.bins, [*fitted.binning.edges])
     assert given.binning == EdgeBins([0.9])
+    assert "sentinel, 2 bins, at an offload cost of 0.1. The policy is chosen on a random half" in str(given)
     _, other = halves(trace, 0)
     uniform = by_hand(other, Sentinel(bins=16, offload_cost=0.1), 0.1, UniformBins(16))[0]
     assert fitted.measured.cost_per_sample < 0.95 * uniform  # where confidences bunch

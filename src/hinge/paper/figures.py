@@ -314,7 +314,6 @@ def tables(lab: Lab) -> Figure:
         source = lab.source(PAPER_TRACES[title])
         agreement, error = source.trace.agreement, calibration_error(source)
         figures = (paper[0], round(ours[0], 4), paper[1], round(ours[1], 2), round(agreement, 4), round(error, 4))
-
         rows.append([title, PAPER_TRACES[title], policy, *figures, explanation(policy, paper, ours, source)])
     return Figure(columns=columns, rows=rows)
 

@@ -428,6 +428,7 @@ class Forgetting(ExpiryPolicy):
             forgotten=whole_column(2),
             alarms=whole_column(2),
             alarm=real_column(4),
+            filled=whole_column(self.bins + 1),
             fitted=real_column(2, -1.0),
             found=whole_column(1),
             stakes=array("d", self.stakes or [1.0]),

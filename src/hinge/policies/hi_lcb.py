@@ -84,10 +84,11 @@ def spread(table: LicenceTable, bin: int, now: int) -> None:
 
 def rebuild_known(table: LicenceTable) -> None:
     """Recompute every expiry."""
-    for i in range(len(table.own)):
-        table.own[i], table.best[i] = own_expiry(table, i), 0
-        table.expiry[i] = 0 if table.monotone else table.own[i]
+    for i in range(len(table.expiry)):
+        table.expiry[i] = own_expiry(table, i)
     if table.monotone:
+        for i in range(len(table.own)):
+            table.own[i], table.best[i], table.expiry[i] = table.expiry[i], 0, 0
         for i in range(len(table.own)):
             spread(table, i, 0)
 
@@ -141,8 +142,10 @@ class HILCBBase(ExpiryPolicy):
         super().__init__(bins, offload_cost)
         self.alpha = positive(type(self).__name__, "alpha", alpha)
         self.offload_unseen = truth(type(self).__name__, "offload_unseen", offload_unseen)
-        table = self.blank(LicenceTable, found=whole_column(1), monotone=self.assumes_monotone)
-        if self.offload_cost is None:
+        learned, monotone = self.offload_cost is None, self.assumes_monotone
+        unused = ("own", "best", "strength") if not monotone else ("own", "best") if learned else ("strength",)
+        table = self.blank(LicenceTable, unused, found=whole_column(1), monotone=monotone)
+        if learned:
             self.start(table, offloads_learned, learn_and_drop, drop_all, price=table.price)
         else:
             self.start(table, has_expired, learn_known, rebuild_known, price=table.price)

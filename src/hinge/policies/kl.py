@@ -19,7 +19,7 @@ from hinge._checks import positive
 from hinge.policies.expiry import FOREVER, ExpiryPolicy, count, drop_all, expiry_from, fill, has_expired, learn_and_drop
 from hinge.policies.isotonic import divergence as divergence
 from hinge.policies.isotonic import surplus_evidence
-from hinge.policies.policy import COUNT, SUM, Reals, Wholes
+from hinge.policies.policy import COUNT, SUM, Reals, Wholes, whole_column
 
 
 class KLTable(NamedTuple):
@@ -150,10 +150,13 @@ class _KLPolicy(ExpiryPolicy):
     def __init__(self, bins: int = 16, alpha: float = 0.52, offload_cost: float | None = None) -> None:
         super().__init__(bins, offload_cost)
         self.alpha = positive(type(self).__name__, "alpha", alpha)
-        table = self.blank(KLTable, pooled=self._pooled)
-        if self.offload_cost is None:
+        learned, pooled = self.offload_cost is None, self._pooled
+        unused = () if pooled else ("block_offloads", "block_agreements")
+        filled = whole_column(self.bins + 1 if learned or pooled else 0)
+        table = self.blank(KLTable, unused, filled=filled, pooled=pooled)
+        if learned:
             self.start(table, offloads_learned, learn_and_drop, drop_all, price=table.price)
-        elif self._pooled:
+        elif pooled:
             self.start(table, offloads_pooled, learn_and_drop, drop_all, price=table.price)
         else:
             self.start(table, has_expired, learn_own, rebuild_own, price=table.price)

@@ -269,21 +269,22 @@ class Policy(ABC):
         self._offloads, self._notes, self._learns, self._rebuilds = offloads, notes, learns, rebuilds
         self._accepts, self._expects = accepts, expects
 
-    def blank(self, kind: type[Table], **given: Any) -> Table:
+    def blank(self, kind: type[Table], unused: Sequence[str] = (), **given: Any) -> Table:
         """A table that knows nothing: columns of a 0 for each bin, and the policy's parameters, but for what is given.
 
-        Three columns are of another length: `costs`, which is empty where the cost is known, `price`, and `filled`.
+        Columns that are `unused` are empty; so are, where the cost is known, `costs` and `filled`.
         """
+        learned = self.offload_cost is None
         known = {
-            "costs": real_column(COST_SUMS if self.offload_cost is None else 0),
+            "costs": real_column(COST_SUMS if learned else 0),
             "price": real_column(1, self.offload_cost or 0.0),
-            "filled": whole_column(self.bins + 1),
+            "filled": whole_column(self.bins + 1 if learned else 0),
             **given,
         }
         for name, column in fields(kind):
             if name not in known:
-                known[name] = column(self.bins) if column else getattr(self, name)
-        return kind(**{name: known[name] for name, _ in fields(kind)})
+                known[name] = column(0 if name in unused else self.bins) if column else getattr(self, name)
+        return kind(**{name: known[name] for name, _ in fields(kind)} | given)  # which refuses what is no field
 
     @property
     def functions(self) -> Functions:

@@ -117,7 +117,9 @@ class Oracle(FixedPolicy):
         self.agreement = reals(owner, "agreement", agreement, 0, 1)
         super().__init__(whole(owner, "the length of agreement", len(self.agreement), 1), offload_cost)
         self.bin_costs = None if bin_costs is None else reals(owner, "bin_costs", bin_costs, 0, 1)
-        costs = self.bin_costs or [real(owner, "offload_cost", offload_cost, 0, 1)] * self.bins
+        costs = self.bin_costs
+        if costs is None:
+            costs = [real(owner, "offload_cost", offload_cost, 0, 1)] * self.bins
         if len(costs) != self.bins:
             raise TypeError(f"{owner}: bin_costs must be a list with a number for each bin, got {bin_costs!r}")
         self._settle([1.0 - value < cost for value, cost in zip(self.agreement, costs, strict=True)])

@@ -293,13 +293,13 @@ class ServedModel(ABC):
             return result
 
     def _read(self, response: Any, parse: Callable[[bytes], T]) -> T:
+        problem = f"{self._where} does not speak the Open Inference Protocol"
+        if complaint := self._complaint(response):
+            raise self._failure(response)(f"{problem}, or not to us: {complaint}")
         try:
-            if complaint := self._complaint(response):
-                raise InvalidMessage(complaint)
             return parse(response.body)
         except InvalidMessage as error:
-            problem = f"{self._where} does not speak the Open Inference Protocol: {error}"
-            raise self._failure(response)(problem) from error
+            raise self._failure(response)(f"{problem}: {error}") from error
 
     @contextmanager
     def _forgetting(self) -> Iterator[None]:

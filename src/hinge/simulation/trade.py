@@ -374,7 +374,8 @@ class Recommendation:
     """What to run, and what it did on the half of the log that it was not chosen on. `str()` says it in words."""
 
     policy: str
-    binning: Bins  # fitted to the whole log; but for a target, whose bins are uniform
+    binning: Bins
+    fitted: bool  # to the whole log; else the bins are as they were given
     alpha: float | None  # of the policies that have it, if it was given
     offload_cost: float
     target: float | None  # the agreement to hold, in place of a price
@@ -404,7 +405,9 @@ class Recommendation:
     def __str__(self) -> str:
         chosen = f"at an offload cost of {self.offload_cost:g}{_WHY[self.price]}"
         key, said, costs = "agreement", "agree with the remote", ""
-        half = "Chosen and fitted on a random half of the log, then fitted again on all of it; on the other half"
+        half = "The policy is chosen on a random half of the log; on the other"
+        if self.fitted:
+            half = "Chosen and fitted on a random half of the log, then fitted again on all of it; on the other half"
         if self.target is not None:
             chosen, half = f"to hold an agreement of {self.target:g}", "On a random half of the log"
         else:
@@ -413,7 +416,7 @@ class Recommendation:
             costs += "" if trade.saving(self.offload_cost)[0] > 0 else ": at this price nothing is gained"
             if self.local.true_accuracy is not None:
                 key, said = "true_accuracy", "are right"
-        rules, fitted = (self.measured, self.remote, self.local), "fitted " * isinstance(self.binning, EdgeBins)
+        rules, fitted = (self.measured, self.remote, self.local), "fitted " * self.fitted
         found, remote, local = (f"{100 * getattr(each, key):.1f} %" for each in rules)
         return (
             f"Recommended: {self.policy}, {self.bins} {fitted}bins, {chosen}. {half}, {self.samples} samples, "
@@ -480,18 +483,16 @@ def recommend(
         return {each: Point.of(cost, record.summary()) for each, record in played.items()}
 
     def binned(part: Trace) -> Bins:
-        if isinstance(bins, Bins):
-            return bins
-        return fitted_bins(part, bins) if target is None else UniformBins(bins)
+        return fitted_bins(part, bins) if target is None and isinstance(bins, int) else usual
 
-    name = Target.name
+    name, usual = Target.name, UniformBins(bins) if isinstance(bins, int) else bins
     if target is None:
-        usual = bins if isinstance(bins, Bins) else UniformBins(bins)
         costs = {each: point.cost_per_sample for each, point in points(names, half, usual).items()}
         name = _choice({each: costs[each] for each in names}, DEFAULT, len(half))
     found, binning = points([name], held_out, binned(half)), binned(recorded)
     alone = (found[each] for each in _ALONE)
-    return Recommendation(name, binning, alpha, cost, target, price, len(held_out), found[name], *alone)
+    fitted = binning != usual
+    return Recommendation(name, binning, fitted, alpha, cost, target, price, len(held_out), found[name], *alone)
 
 
 def fitted_bins(trace: Trace, bins: int = DEFAULT_BINS) -> EdgeBins:

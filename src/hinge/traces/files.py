@@ -186,21 +186,18 @@ def _text(stream: IO[bytes], encoding: str = "utf-8-sig", errors: str = "strict"
 
 def _lines(where: str, reader: Any) -> Iterator[tuple[int, Row]]:
     """Every row, with the line that it begins on: a quoted field may go over several. Blank lines are for the end."""
-    blank = 0
-    while True:
-        line = reader.line_num + 1
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise InvalidTrace(f"{where}, line {line}: {error}") from None
-        if line > 1 and len(row) <= 1 and not "".join(row).strip():
-            blank = blank or line
-        elif blank:
-            raise InvalidTrace(f"{where}, line {blank}: is blank, and not at the end")
-        else:
-            yield line, row
+    line, blank = 1, 0
+    try:
+        for row in reader:
+            if len(row) <= 1 and line > 1 and not "".join(row).strip():
+                blank = blank or line
+            elif blank:
+                raise InvalidTrace(f"{where}, line {blank}: is blank, and not at the end")
+            else:
+                yield line, row
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise InvalidTrace(f"{where}, line {line}: {error}") from None
 
 
 def _header(where: str, row: Row, reading: Reading) -> list[str]:
