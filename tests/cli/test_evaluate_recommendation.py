@@ -81,14 +81,16 @@ def test_of_another_task_the_recommendation_is_for_a_program(
     write_trace(Trace(confidence, agreed=confidence**2), tmp_path / "boxes.npz")
     printed = shown(capsys, "evaluate", str(tmp_path / "boxes.npz"), *options, "--offload-cost", "0.2", "--bins", "2")
     assert eval(policy, {"build": build, "Gate": Gate})  # it is there to be copied
-    assert f"To run it, in Python: Device(local, remote, {policy}, task=…)." in printed
+    assert f"To run it, in Python: Device(local, remote, {policy}, task=…)" in printed.splitlines()
 
 
 def test_without_a_file_the_options_are_printed(trace: Path, capsys: Captured) -> None:
     printed = shown(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.2", "--bins", "8")
     edges = list(fitted_bins(read_trace(trace), 8).edges)
     options = f"--policy sentinel --bins {','.join(map(str, edges))} --offload-cost 0.2"
-    assert f"To run it: hinge device {options} --local FILE --remote FILE|URL SAMPLES; --write hinge.toml" in printed
+    command = f"hinge device {options} --local FILE --remote FILE|URL SAMPLES"
+    assert f"To run it (--write hinge.toml writes these settings): {command}" in printed.splitlines()
+    assert "What sentinel gains at each price of an offload, simulated with 8 bins" in printed
     found = answer(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.2", "--bins", "8")["recommendation"]
     assert found["settings"] == {"policy": "sentinel", "bins": edges, "offload_cost": 0.2}
     assert (found["samples"], found["bins"]) == (300, len(edges) + 1)

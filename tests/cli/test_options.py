@@ -142,6 +142,7 @@ def test_paths_start_from_the_folder_of_the_file(
         ("[device]\n\n# why\nalhpa = 3\n", "no setting of [device] is called 'alhpa'; did you mean 'alpha'?"),
         ("[device]\ntoken = 'secret'\n", "no setting of [device] is called 'token'; did you mean 'token_file'?"),
         ("[serve]\nport = 1\n[devcie]\nlimit = 3\n", "no section is called 'devcie'; did you mean 'device'?"),
+        ("[serve]\nport = 1\n[gateway]\n", "has no section [device], but [serve] and [gateway]"),
         ("limit = 3\n[device]\n", "'limit' must stand below [device], [serve] or [gateway]"),
         ("\ndevice = 3\n", "'device' must be a section, [device]"),
         ("[serve]\nlimit = 3\n[device]\nlimit = 'x'\n", "limit: "),

@@ -160,6 +160,14 @@ def test_confidences_are_sorted_by_the_edges_of_the_gate(kind: str, tmp_path: Pa
     assert list(map(int, found)) == [gate.bins.bin(step / 256) for step in range(256)]
 
 
+def test_bins_that_stay_empty_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    export("c", "--bins", ",".join(map(str, EDGES)), "--out", str(tmp_path))
+    empty = len(EDGES) + 1 - len({Gate(offload_cost=0.5, bins=EDGES).bins.bin(step / 256) for step in range(256)})
+    assert f"--bins: {empty} of 8 bins stay empty" in capsys.readouterr().err
+    export("c", "--bins", "0.5,0.9", "--out", str(tmp_path / "wide"))
+    assert capsys.readouterr().err == ""
+
+
 def test_bins_that_no_device_can_sort_by_are_refused(tmp_path: Path) -> None:
     gate = Gate(offload_cost=0.5, bins=ClassBins(UniformBins(4), 2))
     with pytest.raises(TypeError, match="bins must be UniformBins or EdgeBins, got ClassBins"):

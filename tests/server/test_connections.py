@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -126,6 +127,84 @@ def test_a_chunk_that_cannot_be_parsed_is_refused(url: str) -> None:
 def test_headers_that_others_may_read_in_another_way_are_refused(url: str, headers: bytes, problem: str) -> None:
     reply = send_raw(url, POST + headers + b"\r\n")
     assert (reply.status, reply.json) == (400, {"error": problem})
+
+
+@pytest.mark.parametrize("version", [b"HTTP/0.9", b"HTTP/2.0"])
+def test_without_a_host_only_the_first_version_is_taken(url: str, version: bytes) -> None:
+    assert send_raw(url, b"GET /v2 " + version + b"\r\n\r\n").json == {"error": "there is no Host header"}
+
+
+LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+TRAILERS = CHUNKED + b"0\r\nOrigin: there\r\nZ: z\r\n\r\n"
+UPGRADE = POST + b"Host: localhost\r\nConnection: Upgrade\r\nUPGRADE: h2c\r\nContent-Length: %d\r\n\r\n" % len(LIVE)
+
+
+def problems(connection: socket.socket, count: int) -> list[str]:
+    """What is wrong with so many requests, as the answers say."""
+    received = b""
+    while received.count(b"HTTP/1.1") < count or not received.endswith(b"}"):
+        more = connection.recv(65536)
+        assert more, received
+        received += more
+    return re.findall(r'{"(?:error":"(.*?)"|live)', received.decode())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("stream", "wanted"),
+    [
+        (LIVE + TRAILERS + LIVE, ["", "JSON: Object missing required field `inputs`", ""]),
+        (LIVE + UPGRADE + LIVE + LIVE, ["", "JSON: malformed: invalid character (byte 0)", ""]),
+    ],
+)
+def test_requests_are_the_same_wherever_they_are_split(url: str, stream: bytes, wanted: list[str]) -> None:
+    """llhttp takes trailers for headers, and the body of a request to upgrade for another request."""
+    for at in range(len(stream)):
+        with connect(url) as connection:
+            connection.sendall(stream[:at])
+            time.sleep(0.002)
+            connection.sendall(stream[at:])
+            assert problems(connection, len(wanted)) == wanted, at
+
+
+def test_a_client_may_ask_to_upgrade(url: str) -> None:
+    """As Java's does in each request."""
+    sent = request(images()).replace(b"\r\n", b"\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n", 1)
+    assert send_raw(url, sent).status == 200
+
+
+@pytest.mark.parametrize("sent", [UPGRADE, UPGRADE.replace(b"POST", b"CONNECT").replace(b"UPGRADE", b"X")])
+def test_a_body_is_no_request_where_llhttp_takes_it_for_one(url: str, sent: bytes) -> None:
+    with connect(url) as connection:
+        connection.sendall(POST + b"Host: localhost\r\nContent-Length: 6\r\n\r\n")
+        wait_for(url, "hinge_in_flight_requests 1.0")
+        connection.sendall(b"{    }" + sent)
+        time.sleep(0.05)
+        with suppress(OSError):
+            connection.sendall(LIVE)
+        wanted = "no other protocol is spoken on this connection"
+        assert problems(connection, 2)[1] == wanted
+        with suppress(ConnectionResetError):
+            assert connection.recv(1) == b""
+
+
+def test_nothing_that_follows_a_close_is_done(url: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with connect(url) as connection:
+        connection.sendall(LIVE[:-2] + b"Connection: close\r\n\r\n" + LIVE + request(images()))
+        assert read_reply(connection).status == 200
+        with suppress(ConnectionResetError):
+            assert connection.recv(1) == b""
+    assert rows_run(url) == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_what_a_refused_client_still_sends_is_read(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hinge.server.connections.LINGER_S", 10.0)
+    body = bytes(2**25)
+    with connect(url) as connection:
+        head = f"POST /v2/models/other/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.sendall(head.encode() + body)
+        assert read_reply(connection).status == 404
 
 
 def test_a_large_body_is_followed_by_another_request(url: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import socket
 import threading
 import time
@@ -199,6 +200,12 @@ def test_s2_slow_requests_are_ended() -> None:
         assert send_raw(server.url, huge_chunk(random.Random(1))).status == 408  # a chunk does not end
         assert send_raw(server.url, PATH + b"Content-Le").status == 408  # the headers stop
         assert send_raw(server.url, b"").status == 408  # nothing comes
+        with connect(server.url) as connection:  # the third of three stops
+            connection.sendall(2 * b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n" + b"GET /v2")
+            received = b""
+            while more := connection.recv(65536):
+                received += more
+            assert re.findall(rb"HTTP/1.1 ([0-9]+)", received) == [b"200", b"200", b"408"]
         assert infer(server.url, "fashion-local", images()).status == 200
 
 

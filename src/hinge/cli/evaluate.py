@@ -132,7 +132,8 @@ def evaluate_command(
             both = found.trace.offloads if isinstance(found.trace, Log) else found.trace
             why = " (none was given)" if both.cost is None else " (the mean of the log's)"
             paid = f"{found.offload_cost:g}{why if price is None else ''}"
-            console.say(f"cost: per sample; an offload costs {paid}, an accepted answer unlike the remote's 1")
+            rule = f"with {console.counted(found.bins.bins, 'bin')}; an offload costs {paid}"
+            console.say(f"cost: per sample, {rule}, an accepted answer unlike the remote's 1")
         if any(map(console.is_informed, found)):
             console.say(
                 "* knows more than a device can: fitted on this very log, told about every sample, or the truth"
@@ -142,7 +143,7 @@ def evaluate_command(
         _print_labels(found)
         _print_unknown(found)
         if gain:
-            console.print_trade(gain, found.offload_cost)
+            console.print_trade(gain, found.offload_cost, found.bins.bins)
         if gain and found.estimate:
             console.say("That is by the likeliest agreement; how far it may be off, the intervals above say.")
         _print_dips(found)
@@ -304,9 +305,9 @@ def print_recommendation(advice: Recommendation, trace: Trace | Log, write: Path
         policy = f"build({advice.policy!r}, {named})"
         fitted = isinstance(advice.binning, EdgeBins)
         gate = f"Gate({policy}, bins={advice.settings['bins']})" if fitted else policy
-        console.say(f"To run it, in Python: Device(local, remote, {gate}, task=…).")
+        console.say(f"To run it, in Python: Device(local, remote, {gate}, task=…)")
     elif write is None:
-        console.say(f"To run it: hinge device {options} {samples}; --write hinge.toml writes these settings.")
+        console.say(f"To run it (--write hinge.toml writes these settings): hinge device {options} {samples}")
     else:
         console.say(f"{write} is written; try: hinge device --config {shlex.quote(str(write))} {samples}")
 

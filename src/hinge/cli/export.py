@@ -1,6 +1,7 @@
 """The commands `export c`, `export table` and `export thin`."""
 
 from collections.abc import Callable
+from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -8,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hinge._files import write_whole
-from hinge.bins import restore_bins
+from hinge.bins import EdgeBins, restore_bins
 from hinge.cli import console, options
 from hinge.cli.options import UsageError, option
 from hinge.cli.state import state_in
@@ -97,6 +98,11 @@ def _built(given: dict[str, Any]) -> Gate:
     cost = options.offload_cost(settings["offload_cost"])
     settings["offload_cost"] = cost if isinstance(cost, float) else None
     policy, bins = settings.pop("policy"), options.binning(settings.pop("bins"))
+    if isinstance(bins, EdgeBins):
+        empty = len(bins.edges) - len({ceil(256 * edge) for edge in bins.edges} - {256})
+        if empty:
+            of = f"{empty} of {bins.bins} bins stay empty"
+            console.warn(f"--bins: {of}, as a confidence has 8 bits on the device: leave out edges closer than 1/256")
     settings |= options.policy_settings([policy], alpha=given["alpha"])
     return Gate(build(policy, bins=bins.bins, **settings), bins=bins)
 

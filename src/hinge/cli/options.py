@@ -149,6 +149,9 @@ def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
             raise UsageError(f"{path}: {name!r} must {where}")
         if name not in SECTIONS:
             raise UsageError(f"{path}: no section is called {name!r}{did_you_mean(name, SECTIONS)}")
+    if content and section not in content:  # such as the file of 'hinge evaluate', for a gateway
+        there = " and ".join(f"[{name}]" for name in content)
+        raise UsageError(f"{path}: has no section [{section}], but {there}")
     defaults: dict[str, Any] = {}
     for name, value in content.get(section, {}).items():
         if name not in known:

@@ -61,7 +61,7 @@ T = TypeVar("T")
 
 _WANTED = {
     b"authorization", b"content-encoding", b"content-length", b"content-type", b"host", b"origin", b"transfer-encoding",
-    b"inference-header-content-length", b"x-request-id", b"x-envoy-expected-rq-timeout-ms",
+    b"inference-header-content-length", b"upgrade", b"x-request-id", b"x-envoy-expected-rq-timeout-ms",
 }  # fmt: skip
 _ID = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 _SENT = (b"application/json", b"application/octet-stream")  # types of a request
@@ -265,10 +265,12 @@ class App:
             and len(scope["raw_path"]) + sum(len(name) + len(value) for name, value in headers) > MAX_HEAD_BYTES
         ):
             raise Refusal(431, "too large", "the headers are too large")
+        if b"upgrade" in exchange.headers or scope["method"] == "CONNECT":  # whose body would be another request
+            raise Refusal(400, "invalid", "no other protocol is spoken on this connection", (("connection", "close"),))
         host = exchange.headers.get(b"host")
         if exchange.ambiguous:
             raise Refusal(400, "invalid", "a header is there twice")
-        if host is None and scope["http_version"] == "1.1":
+        if host is None and scope["http_version"] != "1.0":
             raise Refusal(400, "invalid", "there is no Host header")
         if self._checks_host and host is not None and not _is_here(host, (scope.get("server") or ("",))[0]):
             raise Refusal(421, "host", "the Host header must name this machine, such as 127.0.0.1 or localhost")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import http
+import re
 import secrets
 import socket
 import ssl as tls
@@ -43,8 +44,10 @@ PATIENCE_S = 1.0  # for a body to arrive, before it must make room where a limit
 FREE_FRAMING_BYTES = 2 * MAX_HEAD_BYTES  # of headers and chunk sizes; beyond, a body must be at least as large as they
 READ_BYTES = 16 * 2**10  # of one connection in a turn of the event loop: tiny chunks cost up to 2 µs a byte
 MAX_PIPELINED = 16  # requests in what is read at once: 400 clients with hundreds each would take every turn
-PIECE_BYTES = 2**10  # of a body that others may follow, parsed at once
+PIECE_BYTES = 2**10  # of a body that other requests may follow, parsed at once
 BLANK = b"\r\n\r\n"  # which ends a request's headers
+UPGRADE = re.compile(rb"(?i)(\nupgrade)(?=:)")  # headers
+LENGTH = re.compile(rb"(?i)\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*\r")
 HANDSHAKE_S = 10.0  # for a TLS handshake
 STUCK_S = 30.0  # for a client to read an answer that is waiting
 LINGER_S = 1.0  # in which a refused client may go on sending; closed at once, it would see a reset, not the answer
@@ -260,7 +263,9 @@ class Connection(asyncio.BufferedProtocol):
         self._unread, self._unread_since = 0, 0.0
         self._active = self._discarding = self._broken = False
         self._in_read = 0  # requests that came with the last bytes
-        self._unparsed = b""  # what uvicorn will be given in small pieces
+        self._unparsed = b""  # what uvicorn has not been given yet
+        self._next: asyncio.Handle | None = None  # when it is given more
+        self._tail = b""  # of the headers that it has been given: too little for `UPGRADE`
         self.arriving: Body | None = None  # the body of the current request, until all of it is there
         self.request_id = b""
         self.received = 0  # bytes of the current request, headers included
@@ -274,7 +279,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._in_read > MAX_PIPELINED and self._transport is not None:
             self._listener.refused(0, "pipelined", f"more than {MAX_PIPELINED} requests were pipelined")
             self._transport.abort()
-        self._active = True
+        self._active, self._tail = True, b""
         self._since = None
         self.request_id = new_id()
         self._listener.idle.pop(self, None)
@@ -288,8 +293,10 @@ class Connection(asyncio.BufferedProtocol):
             self._listener.idle[self] = None
             if not complete:
                 self._discard()
-            if self._unparsed or self._broken:
-                asyncio.get_running_loop().call_soon(self._refuse_broken if self._broken else self._parse_next)
+            if self._broken:
+                asyncio.get_running_loop().call_soon(self._refuse_broken)
+            elif self._unparsed:
+                self._parse_soon()
 
     def flush(self) -> None:
         """Send what was written, before anything else is done."""
@@ -328,44 +335,65 @@ class Connection(asyncio.BufferedProtocol):
             self.arriving.check_framing(self.received)
         self.received += nbytes
         self._in_read = 0
-        if not self._active and self._since is None:
-            self._since = asyncio.get_running_loop().time()
-        data = bytes(memoryview(self._listener.buffer)[:nbytes])
-        if self._unparsed or self._has_all or data.count(BLANK) > 1:
-            self._unparsed += data
-        else:
-            self._parse(data)
+        self._unparsed += memoryview(self._listener.buffer)[:nbytes]
+        if not self._has_all:
+            self._parse()
         if self._unparsed or nbytes == READ_BYTES:  # there may be more: others have a turn first
             self._transport.hold(True)
-            asyncio.get_running_loop().call_soon(self._parse_next)
+            self._parse_soon()
 
     @property
     def _has_all(self) -> bool:
         """Whether there is a request, and all of it has come."""
         return self._active and self.arriving is None
 
+    def _parse_soon(self) -> None:
+        """Once, or headers would be followed by more before their request has begun."""
+        self._next = self._next or asyncio.get_running_loop().call_soon(self._parse_next)
+
     def _parse_next(self) -> None:
         """Let uvicorn parse a little more, once it has answered what it has: it would keep any number of requests."""
-        if self._discarding or self._transport is None:
+        self._next = None
+        if self._discarding or self._transport is None or self._transport.is_closing():
             return
         if not self._unparsed:
             self._transport.hold(False)
         elif not self._has_all:
-            blank = self._unparsed.find(BLANK)
-            end = PIECE_BYTES if self.arriving or blank < 0 else blank + len(BLANK)
-            piece, self._unparsed = self._unparsed[:end], self._unparsed[end:]
-            self._parse(piece)
-            asyncio.get_running_loop().call_soon(self._parse_next)
+            self._parse()
+            self._parse_soon()
 
-    def _parse(self, data: bytes) -> None:
+    def _parse(self) -> None:
         if self._transport is None:
             return
-        if not self._transport.parse(self._inner, data):
+        loop = asyncio.get_running_loop()
+        if not self._active and self._since is None:
+            self._since = loop.time()
+        if not self._transport.parse(self._inner, self._piece()):
             self._broken = True
             self._unparsed = b""
-            asyncio.get_running_loop().call_soon(self._refuse_broken)  # once a request has begun that came before
+            loop.call_soon(self._refuse_broken)  # once a request has begun that came before
         elif not self._active and self.received > MAX_HEAD_BYTES:  # likewise, if its headers are complete
-            asyncio.get_running_loop().call_soon(self._check_head)
+            loop.call_soon(self._check_head)
+
+    def _piece(self) -> bytes:
+        """What uvicorn is given next: of a request its headers, and with them the body if its length is known.
+
+        Trailers that come with the headers would be taken for some. A request to upgrade would end at its headers for
+        llhttp, and its body be another request, so that the header gets another name: HTTP lets servers ignore it.
+        """
+        data, given = self._tail + self._unparsed, len(self._tail)
+        blank = data.find(BLANK, max(0, given - len(BLANK) + 1))
+        head = len(data) if blank < 0 else blank + len(BLANK)
+        if self._active:
+            end = len(data) if head == len(data) else PIECE_BYTES
+        else:
+            length = None if given else LENGTH.search(data, 0, head)
+            end = head + int(length[1]) if length else head
+        piece, self._unparsed = data[:end], data[end:]
+        if self._active:
+            return piece
+        self._tail = piece[-len("upgrade:") :]
+        return UPGRADE.sub(rb"\1-", piece[:head])[given:] + piece[head:]
 
     def _refuse_broken(self) -> None:
         if self.arriving is not None:
@@ -494,10 +522,11 @@ class _Transport:
             self._transport.close()
 
     def linger(self) -> None:
-        """Send no more, and close soon."""
+        """Send no more, read on, and close soon."""
         self.flush()
         if self._transport.can_write_eof():
             self._transport.write_eof()
+        self._waiting = False
         self.resume_reading()
         asyncio.get_running_loop().call_later(LINGER_S, self._transport.close)
 
