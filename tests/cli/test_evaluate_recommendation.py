@@ -87,8 +87,8 @@ def test_of_another_task_the_recommendation_is_for_a_program(
 def test_without_a_file_the_options_are_printed(trace: Path, capsys: Captured) -> None:
     printed = shown(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.2", "--bins", "8")
     edges = list(fitted_bins(read_trace(trace), 8).edges)
-    options = f"--policy sentinel --bins {','.join(map(str, edges))} --offload-cost 0.2"
-    command = f"hinge device {options} --local FILE --remote FILE|URL SAMPLES"
+    options = f"--policy sentinel --offload-cost 0.2 --bins {','.join(map(str, edges))}"
+    command = f"hinge device --local FILE --remote FILE|URL SAMPLES {options}"
     assert f"To run it (--write hinge.toml writes these settings): {command}" in printed.splitlines()
     assert "What sentinel gains at each price of an offload, simulated with 8 bins" in printed
     found = answer(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.2", "--bins", "8")["recommendation"]

@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -72,3 +74,24 @@ def test_a_gateway_in_a_process_of_its_own(tmp_path: Path) -> None:
         assert "the breaker opened" in next(each["problem"] for each in events if each["event"] == "alarm")
         assert (local.requests[0]["model"], local.keys) == ("small", ["Bearer the-key"] * 21)
         assert (tmp_path / "state").is_dir()
+
+
+@pytest.mark.server
+def test_a_server_that_speaks_no_chat_is_told_from_one_that_is_away() -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(404)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as other, dead_url() as dead:
+        Thread(target=other.serve_forever, daemon=True).start()
+        servers = ["--local", f"http://127.0.0.1:{other.server_port}", "--remote", dead]
+        command = [sys.executable, "-m", "hinge", "gateway", *servers, "--port", "0"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert "Serving at" in process.stdout.readline()
+            process.send_signal(signal.SIGTERM)
+            problems = [json.loads(line).get("problem", "") for line in process.communicate(timeout=30)[1].splitlines()]
+        other.shutdown()
+    local, remote = (next(each for each in problems if name in each) for name in ("--local", "--remote"))
+    assert "HTTP 404; the base URL of such a server mostly ends in /v1, or is it --protocol oip?" in local
+    assert "--protocol oip" not in remote

@@ -85,7 +85,8 @@ def test_the_price_is_given_recorded_or_found() -> None:
     assert found is not None
     assert (given.offload_cost, given.price) == (0.25, "given")
     assert found.price == "found"
-    assert "none was given" in str(found)
+    assert "(none was given; with uniform bins this one keeps 90 % of what the remote adds" in str(found)
+    assert "(none was given; this one keeps 90 %" in str(recommend(trace, bins=EdgeBins([0.5, 0.9])))
     assert found.measured.quality >= found.local.quality + 0.8 * (found.remote.quality - found.local.quality)
     costs = np.linspace(0.1, 0.3, len(trace))
     recorded = recommend(Trace(trace.confidence, trace.local, trace.remote, cost=costs))
@@ -93,6 +94,22 @@ def test_the_price_is_given_recorded_or_found() -> None:
     assert (recorded.offload_cost, recorded.price) == (0.2, "recorded")
     assert "the mean of those in the log" in str(recorded)
     assert "agree with the remote" in str(recorded)
+
+
+def test_a_gate_that_local_alone_beats_by_the_true_labels_is_said_to_be() -> None:
+    rng = np.random.default_rng(0)
+    confidence, label = rng.random(4000), rng.integers(0, 10, 4000)
+    wrong = rng.random((2, 4000)) < np.stack([1 - confidence, np.full(4000, 0.4)])  # both are right in about half
+    trace = Trace(confidence, np.where(wrong[0], label + 1, label), np.where(wrong[1], label + 2, label), label)
+    found = recommend(trace, ["sentinel"], offload_cost=0.3)
+    assert found is not None
+    assert found.measured.true_accuracy is not None
+    assert found.local.true_accuracy is not None
+    true_cost = 0.3 * found.measured.offload_fraction + 1 - found.measured.true_accuracy
+    said = f"by the true labels it costs {true_cost:.4f}, and local alone {1 - found.local.true_accuracy:.4f}"
+    assert true_cost > 1 - found.local.true_accuracy
+    assert said in str(found)
+    assert "by the true labels it costs" not in str(recommend("fashion", ["sentinel"], offload_cost=0.1))
 
 
 def test_without_a_price_something_is_gained_where_it_can_be() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hinge.errors import InvalidTrace
-from hinge.traces import Trace, read_trace, write_trace
+from hinge.traces import Trace, read_log, read_trace, write_trace
 from hinge.traces import files as csv_format
 
 HEADER = "confidence,local,remote\n"
@@ -157,6 +157,21 @@ def test_refuses(log: Path, content: str, message: str) -> None:
     assert str(caught.value).startswith(message.removesuffix("..."))
     assert message.endswith("...") or str(caught.value) == message
     assert len(str(caught.value)) < 200
+
+
+def test_agreement_may_be_given_beside_a_remote_that_is_empty(log: Path) -> None:
+    log.write_text("confidence,local,remote,agreed\n0.5,1,,1\n0.6,2,,0.5\n")
+    trace = read_trace(log)
+    assert ([*trace.columns], trace.agreed.tolist()) == (["confidence", "local", "agreed"], [1.0, 0.5])
+    log.write_text("confidence,local,remote,agreed\n0.5,1,,1\n0.6,2,,\n")
+    assert read_log(log).offloaded.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("rows", ["0.5,1,,1\n0.6,2,2,\n", "0.5,1,1,1\n0.6,2,2,\n", "0.5,1,1,\n0.6,2,,1\n0.7,2,2,1\n"])
+def test_an_answer_stays_in_its_row(log: Path, rows: str) -> None:
+    log.write_text(f"confidence,local,remote,agreed\n{rows}")
+    with pytest.raises(InvalidTrace, match=r"^log\.csv: Log: remote and agreed must be missing in the same rows$"):
+        read_log(log)
 
 
 @pytest.mark.medium

@@ -307,7 +307,7 @@ def print_recommendation(advice: Recommendation, trace: Trace | Log, write: Path
         gate = f"Gate({policy}, bins={advice.settings['bins']})" if fitted else policy
         console.say(f"To run it, in Python: Device(local, remote, {gate}, task=…)")
     elif write is None:
-        console.say(f"To run it (--write hinge.toml writes these settings): hinge device {options} {samples}")
+        console.say(f"To run it (--write hinge.toml writes these settings): hinge device {samples} {options}")
     else:
         console.say(f"{write} is written; try: hinge device --config {shlex.quote(str(write))} {samples}")
 
@@ -335,9 +335,10 @@ def write_settings(path: Path, advice: Recommendation, trace: Trace) -> None:
 
 
 def _typed(advice: Recommendation) -> dict[str, Any]:
-    """The settings as the command line and its file take them."""
-    bins = advice.settings["bins"]
-    return {**advice.settings, "bins": ",".join(map(str, bins)) if isinstance(bins, list) else bins}
+    """The settings as the command line and its file take them; bins, which may be many edges, are the last."""
+    settings = advice.settings
+    bins = settings.pop("bins")
+    return {**settings, "bins": ",".join(map(str, bins)) if isinstance(bins, list) else bins}
 
 
 def _models(trace: Trace, folder: Path) -> dict[str, str]:

@@ -199,7 +199,9 @@ def gateway_command(
     def announce(url: str) -> None:
         meanwhile = ", and the other will" if len(gateway.away) == 1 else ""
         for name, failure in gateway.away.items():
-            gateway.log.write("warning", "away", problem=f"--{name} does not answer yet{meanwhile}: {failure}")
+            wrong = protocol == "openai" and "HTTP 404" in str(failure)
+            hint = "; the base URL of such a server mostly ends in /v1, or is it --protocol oip?" if wrong else ""
+            gateway.log.write("warning", "away", problem=f"--{name} does not answer yet{meanwhile}: {failure}{hint}")
         serves = f"{url}/v1" if protocol == "openai" else url
         print(f"Serving at {serves}\nThe live page is at {reachable(url)}/", flush=True)
 

@@ -63,6 +63,11 @@ class Point:
         """The accuracy by the true labels; where there are none, the agreement with the remote."""
         return self.agreement if self.true_accuracy is None else self.true_accuracy
 
+    @property
+    def true_cost(self) -> float:
+        """What a sample costs where wrong is what `quality` says."""
+        return self.offload_cost * self.offload_fraction + 1.0 - self.quality
+
 
 @dataclass(frozen=True)
 class Trade:
@@ -361,8 +366,8 @@ _ALONE = ("always-local", "always-remote")
 _WHY = {
     "given": "",
     "recorded": " (the mean of those in the log)",
-    "found": f" (none was given; this one keeps {100 * KEPT:.0f} % of what the remote adds, for the fewest calls)",
-    "cheapest": f" (none was given; at none {DEFAULT} keeps {100 * KEPT:.0f} % of what the remote adds and saves "
+    "found": f" (none was given; {{}}this one keeps {100 * KEPT:.0f} % of what the remote adds, for the fewest calls)",
+    "cheapest": f" (none was given; {{}}at none {DEFAULT} keeps {100 * KEPT:.0f} % of what the remote adds and saves "
     f"at least {100 * GAINED:.0f} %, and at this one it saves most)",
     "usual": f" (none was given, and at none {DEFAULT} keeps {100 * KEPT:.0f} % of what the remote adds, if anything)",
 }
@@ -403,7 +408,8 @@ class Recommendation:
         return {"policy": policy, "bins": bins, "offload_cost": self.offload_cost, **alpha}
 
     def __str__(self) -> str:
-        chosen = f"at an offload cost of {self.offload_cost:g}{_WHY[self.price]}"
+        why = _WHY[self.price].format("with uniform bins " * self.fitted)  # by which prices are compared
+        chosen = f"at an offload cost of {self.offload_cost:g}{why}"
         key, said, costs = "agreement", "agree with the remote", ""
         half = "The policy is chosen on a random half of the log; on the other"
         if self.fitted:
@@ -416,6 +422,9 @@ class Recommendation:
             costs += "" if trade.saving(self.offload_cost)[0] > 0 else ": at this price nothing is gained"
             if self.local.true_accuracy is not None:
                 key, said = "true_accuracy", "are right"
+                mine, alone = self.measured.true_cost, self.local.true_cost
+                if self.price in ("given", "recorded") and mine > alone:  # a price that was found is nobody's
+                    costs += f"; by the true labels it costs {mine:.4f}, and local alone {alone:.4f}"
         rules, fitted = (self.measured, self.remote, self.local), "fitted " * self.fitted
         found, remote, local = (f"{100 * getattr(each, key):.1f} %" for each in rules)
         return (

@@ -39,10 +39,11 @@ import re
 import stat
 import zipfile
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from os import PathLike
 from pathlib import Path, PurePath
 from reprlib import Repr
@@ -130,7 +131,7 @@ def _unpacked(where: str, metadata: str) -> dict[str, Any]:
 
 _BLOCK = 16_384  # lines converted at a time: enough for speed, few enough for memory
 _KNOWN = (*NEEDED, *OPTIONAL, *BESIDE)
-_ASKED = ""  # a column beside those: where the remote was asked; `remote` has but these rows until all are read
+_TOLD = ""  # a column beside those: where there is an answer of the remote's; `remote` has but these until all are read
 _INTEGER_DIGITS = 20  # of the longest int64, its sign included
 _FLOAT = re.compile(r"(0|-?[1-9][0-9]*)\.0+")  # an integer, as frames write it where another is missing
 _SHORT = Repr()
@@ -213,7 +214,7 @@ def _header(where: str, row: Row, reading: Reading) -> list[str]:
 def _columns(
     where: str, names: Sequence[str], lines: Iterator[tuple[int, Row]], decimal_comma: bool
 ) -> dict[str, NDArray[Any]]:
-    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in (_ASKED, *names) if name in (_ASKED, *_KNOWN)}
+    parts: dict[str, list[NDArray[Any]]] = defaultdict(list)
     while block := list(islice(lines, _BLOCK)):
         try:
             found = dict(_converted(names, [row for _, row in block], decimal_comma))
@@ -223,13 +224,13 @@ def _columns(
             raise InvalidTrace(f"{where}: {error}") from error
         for name, values in found.items():
             parts[name].append(values)
-    if not parts[_ASKED]:
+    if not parts:
         raise InvalidTrace(f"{where}: there are no samples")
     columns = {name: np.concatenate(arrays) for name, arrays in _of_one_kind(parts).items()}
-    asked = columns.pop(_ASKED)
-    if "remote" in columns and not asked.all():
-        answers = np.full(len(asked), None, object)
-        answers[asked] = columns["remote"]
+    told = columns.pop(_TOLD, None)
+    if told is not None and not told.all():
+        answers = np.full(len(told), None, object)
+        answers[told] = columns["remote"]
         columns["remote"] = answers
     return columns
 
@@ -237,8 +238,7 @@ def _columns(
 def _converted(names: Sequence[str], rows: Sequence[Row], decimal_comma: bool) -> Iterator[tuple[str, NDArray[Any]]]:
     """The columns of some lines; raises `ValueError` where one of them is wrong."""
     columns = {name: texts for name, texts in zip(names, zip(*rows, strict=True), strict=True) if name in _KNOWN}
-    asked = np.array([bool(text.strip()) for text in columns["agreed" if "agreed" in names else "remote"]])
-    yield _ASKED, asked
+    asked = _given(columns["agreed" if "agreed" in names else "remote"])
     for name, texts in columns.items():
         if name in FRACTIONS:
             numbers = _fractions(texts, decimal_comma, missing=name != "confidence")
@@ -246,12 +246,15 @@ def _converted(names: Sequence[str], rows: Sequence[Row], decimal_comma: bool) -
                 raise ValueError(f"{name} is missing in a row")
             yield name, numbers
         elif name == "remote":
-            answers = _labels([text for text in texts if text.strip()])
-            if len(answers) != asked.sum():
-                raise ValueError("remote and agreed must be missing in the same rows")
-            yield name, answers
+            told = _given(texts)
+            yield _TOLD, told
+            yield name, _labels(list(compress(texts, told)))
         else:
             yield name, np.array(texts, object) if name in BESIDE else _labels(texts)
+
+
+def _given(texts: Sequence[str]) -> NDArray[np.bool_]:
+    return np.array([bool(text.strip()) for text in texts])
 
 
 def _of_one_kind(parts: dict[str, list[NDArray[Any]]]) -> dict[str, list[NDArray[Any]]]:
