@@ -332,7 +332,7 @@ def test_a_missing_extra_is_named_with_its_remedy(capsys: Captured, monkeypatch:
         ("grpc", "device --remote grpc://127.0.0.1:9 --limit 1", "grpc"),
         ("prometheus_client", "device --limit 1 --metrics-port 0", "metrics"),
         ("starlette", "serve fashion --port 0", "server"),
-        ("httptools", "serve fashion --port 0", "server"),
+        ("h11", "serve fashion --port 0", "server"),
         ("pyarrow", "evaluate log.parquet", "parquet"),
         ("PIL", "device . --local {local} --remote http://127.0.0.1:9 --model m", "images"),
         ("ai_edge_litert", "device . --local m.tflite --remote http://127.0.0.1:9 --model m", "litert"),

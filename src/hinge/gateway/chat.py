@@ -445,7 +445,7 @@ class ChatApp(GatedApp):
         exchange.model = NAME
         self._check_message(exchange)
         with self.inferences.request() as exchange.body:
-            body = await exchange.body.receive(receive, exchange.declared, exchange.connection)
+            body = await exchange.body.receive(receive, exchange.declared, lambda: exchange.connection.received)
             request = read_request(body)
             reason = why_not_gated(request, self._gateway.task)
 

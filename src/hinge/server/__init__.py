@@ -4,7 +4,7 @@ connections → app → models
 """
 
 try:
-    import httptools  # noqa: F401  # uvicorn would miss it only when it starts
+    import h11  # noqa: F401  # uvicorn would miss it only when it starts
 
     from hinge.server.connections import Limits
     from hinge.server.server import Server, Tls

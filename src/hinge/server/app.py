@@ -61,7 +61,7 @@ T = TypeVar("T")
 
 _WANTED = {
     b"authorization", b"content-encoding", b"content-length", b"content-type", b"host", b"origin", b"transfer-encoding",
-    b"inference-header-content-length", b"upgrade", b"x-request-id", b"x-envoy-expected-rq-timeout-ms",
+    b"inference-header-content-length", b"x-request-id", b"x-envoy-expected-rq-timeout-ms",
 }  # fmt: skip
 _ID = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 _SENT = (b"application/json", b"application/octet-stream")  # types of a request
@@ -106,10 +106,12 @@ class Exchange:
         self.connection.flush()
 
     def check_body(self) -> None:
-        """Refuse compressed bodies, which grow when they are read."""
+        """Refuse bodies whose headers can be read in two ways, and compressed ones, which grow when they are read."""
         headers = self.headers
-        if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
-            raise Refusal(400, "invalid", "the only transfer coding taken is chunked")
+        if self.ambiguous:
+            raise Refusal(400, "invalid", "a header is there twice")
+        if b"transfer-encoding" in headers and b"content-length" in headers:
+            raise Refusal(400, "invalid", "the body has two lengths: Transfer-Encoding and Content-Length")
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             raise Refusal(415, "compressed", "compressed bodies are not taken")
 
@@ -265,15 +267,10 @@ class App:
             and len(scope["raw_path"]) + sum(len(name) + len(value) for name, value in headers) > MAX_HEAD_BYTES
         ):
             raise Refusal(431, "too large", "the headers are too large")
-        if b"upgrade" in exchange.headers or scope["method"] == "CONNECT":  # whose body would be another request
-            raise Refusal(400, "invalid", "no other protocol is spoken on this connection", (("connection", "close"),))
-        host = exchange.headers.get(b"host")
-        if exchange.ambiguous:
-            raise Refusal(400, "invalid", "a header is there twice")
-        if host is None and scope["http_version"] != "1.0":
-            raise Refusal(400, "invalid", "there is no Host header")
-        if self._checks_host and host is not None and not _is_here(host, (scope.get("server") or ("",))[0]):
-            raise Refusal(421, "host", "the Host header must name this machine, such as 127.0.0.1 or localhost")
+        if self._checks_host:
+            host = exchange.headers.get(b"host")
+            if host is not None and not _is_here(host, (scope.get("server") or ("",))[0]):
+                raise Refusal(421, "host", "the Host header must name this machine, such as 127.0.0.1 or localhost")
         if self._token is not None and exchange.path not in self._open:
             self._check_token(exchange.headers.get(b"authorization", b""))
 
@@ -332,7 +329,7 @@ class App:
         if self.draining:
             raise shutting_down()
         with self._reporting.request() as exchange.body:
-            body = await exchange.body.receive(request.receive, exchange.declared, exchange.connection)
+            body = await exchange.body.receive(request.receive, exchange.declared, lambda: exchange.connection.received)
             if len(body) <= LARGE_JSON_BYTES:
                 figures = read_report(name, body)
             else:
@@ -356,7 +353,7 @@ class App:
         self._check_message(exchange)
         declared, reading = exchange.declared, None
         with self.inferences.request() as exchange.body:
-            body = await exchange.body.receive(receive, declared, exchange.connection)
+            body = await exchange.body.receive(receive, declared, lambda: exchange.connection.received)
             if len(body) > FLOW_BYTES:  # uvicorn has stopped reading; a client that hangs up is noticed if it goes on
                 reading = asyncio.ensure_future(receive())
             try:

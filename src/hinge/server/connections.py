@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import http
-import re
 import secrets
 import socket
 import ssl as tls
@@ -44,10 +43,6 @@ PATIENCE_S = 1.0  # for a body to arrive, before it must make room where a limit
 FREE_FRAMING_BYTES = 2 * MAX_HEAD_BYTES  # of headers and chunk sizes; beyond, a body must be at least as large as they
 READ_BYTES = 16 * 2**10  # of one connection in a turn of the event loop: tiny chunks cost up to 2 µs a byte
 MAX_PIPELINED = 16  # requests in what is read at once: 400 clients with hundreds each would take every turn
-PIECE_BYTES = 2**10  # of a body that other requests may follow, parsed at once
-BLANK = b"\r\n\r\n"  # which ends a request's headers
-UPGRADE = re.compile(rb"(?i)(\nupgrade)(?=:)")  # headers
-LENGTH = re.compile(rb"(?i)\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*\r")
 HANDSHAKE_S = 10.0  # for a TLS handshake
 STUCK_S = 30.0  # for a client to read an answer that is waiting
 LINGER_S = 1.0  # in which a refused client may go on sending; closed at once, it would see a reset, not the answer
@@ -95,11 +90,6 @@ def overloaded(problem: str) -> Refusal:
 def shutting_down() -> Refusal:
     """The server is draining."""
     return overloaded("the server is shutting down")
-
-
-def not_http() -> Refusal:
-    """What the client sends cannot be parsed."""
-    return Refusal(400, "no HTTP", "the request is not HTTP")
 
 
 def disconnected() -> Refusal:
@@ -169,8 +159,7 @@ class Body:
         self.complete = False
         self._since = asyncio.get_running_loop().time()
         self._timeout = asyncio.timeout(admission.receive_s)
-        self._refusal: Refusal | None = None  # why the rest of it is not waited for
-        self._counted = False
+        self._counted = self._slow = False
 
     def __enter__(self) -> Body:
         self._admission.requests += 1
@@ -189,39 +178,32 @@ class Body:
 
     def make_room(self) -> bool:
         """End the wait for the rest of it, unless it has only begun; whether that was so."""
-        if asyncio.get_running_loop().time() - self._since < PATIENCE_S:
+        now = asyncio.get_running_loop().time()
+        if now - self._since < PATIENCE_S:
             return False
         self._leave()
-        self.refuse(overloaded("the body arrives too slowly while others wait"))
+        self._slow = True
+        self._timeout.reschedule(now)
         return True
 
-    def refuse(self, refusal: Refusal) -> None:
-        """End the wait for the rest of it."""
-        if self._refusal is None:
-            self._refusal = refusal
-            self._timeout.reschedule(asyncio.get_running_loop().time())
-
-    def check_framing(self, received: int) -> None:
-        """End the wait if of the bytes that were received too few are the body's, and not chunk sizes or trailers."""
-        if received > 2 * self.bytes + FREE_FRAMING_BYTES:
-            self.refuse(Refusal(400, "tiny pieces", "the body comes in chunks that are too small"))
-
-    async def receive(self, receive: Receive, declared: int | None, connection: Connection) -> bytes:
-        """All of it; `declared` is its Content-Length."""
+    async def receive(self, receive: Receive, declared: int | None, received: Callable[[], int]) -> bytes:
+        """All of it. `declared` is its Content-Length; `received` gives the bytes that came, framing included."""
         self._admission.check(self, declared or 0)
         pieces: list[bytes] = []
         self._admission.arriving[self] = None
-        connection.arriving = self
         try:
             async with self._timeout:
                 while not self.complete:
                     pieces.append(self._piece(await receive()))
                     if len(pieces) > FREE_PIECES and self.bytes < len(pieces) * MIN_PIECE_BYTES:
                         raise Refusal(400, "tiny pieces", "the body comes in too many pieces that are too small")
+                    if not self.complete and received() > 2 * self.bytes + FREE_FRAMING_BYTES:
+                        raise Refusal(400, "tiny pieces", "the body comes in chunks that are too small")
         except TimeoutError:
-            raise self._refusal or Refusal(408, "too slow", "the body did not arrive in time") from None
+            if self._slow:
+                raise overloaded("the body arrives too slowly while others wait") from None
+            raise Refusal(408, "too slow", "the body did not arrive in time") from None
         finally:
-            connection.arriving = None
             self._admission.arriving.pop(self, None)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -261,12 +243,8 @@ class Connection(asyncio.BufferedProtocol):
         self._address: tuple[str, int] | None = None
         self._since: float | None = None  # when the request began that has not arrived yet
         self._unread, self._unread_since = 0, 0.0
-        self._active = self._discarding = self._broken = False
+        self._active = self._discarding = False
         self._in_read = 0  # requests that came with the last bytes
-        self._unparsed = b""  # what uvicorn has not been given yet
-        self._next: asyncio.Handle | None = None  # when it is given more
-        self._tail = b""  # of what it has been given: too little for `UPGRADE`
-        self.arriving: Body | None = None  # the body of the current request, until all of it is there
         self.request_id = b""
         self.received = 0  # bytes of the current request, headers included
         self.gone = False
@@ -293,11 +271,6 @@ class Connection(asyncio.BufferedProtocol):
             self._listener.idle[self] = None
             if not complete:
                 self._discard()
-            if self._broken:
-                asyncio.get_running_loop().call_soon(self._refuse_broken)
-            elif self._transport is not None and not self._discarding:
-                self._transport.hold(True)
-                self._parse_soon()
 
     def flush(self) -> None:
         """Send what was written, before anything else is done."""
@@ -330,79 +303,21 @@ class Connection(asyncio.BufferedProtocol):
         return self._listener.buffer  # shared: it is read before anything else runs
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._discarding or self._broken or self._transport is None:
+        if self._discarding or self._transport is None:
             return
-        if self.arriving is not None:
-            self.arriving.check_framing(self.received)
         self.received += nbytes
         self._in_read = 0
-        self._unparsed += memoryview(self._listener.buffer)[:nbytes]
-        if not self._has_all:
-            self._parse()
-        if self._unparsed or nbytes == READ_BYTES:  # there may be more: others have a turn first
-            self._transport.hold(True)
-            self._parse_soon()
-
-    @property
-    def _has_all(self) -> bool:
-        """Whether there is a request, and all of it has come."""
-        return self._active and self.arriving is None
-
-    def _parse_soon(self) -> None:
-        """In the next turn, after the start of a request of which uvicorn has the headers: a body is no headers."""
-        if self._next is not None:
-            self._next.cancel()
-        self._next = asyncio.get_running_loop().call_soon(self._parse_next)
-
-    def _parse_next(self) -> None:
-        """Let uvicorn parse a little more, once it has answered what it has: it would keep any number of requests."""
-        self._next = None
-        if self._discarding or self._transport is None or self._transport.is_closing():
-            return
-        if not self._unparsed:
-            self._transport.hold(False)
-        elif not self._has_all:
-            self._parse()
-            self._parse_soon()
-
-    def _parse(self) -> None:
-        if self._transport is None:
-            return
-        loop = asyncio.get_running_loop()
         if not self._active and self._since is None:
-            self._since = loop.time()
-        if not self._transport.parse(self._inner, self._piece()):
-            self._broken = True
-            self._unparsed = b""
-            loop.call_soon(self._refuse_broken)  # once a request has begun that came before
-        elif not self._active and self.received > MAX_HEAD_BYTES:  # likewise, if its headers are complete
-            loop.call_soon(self._check_head)
-
-    def _piece(self) -> bytes:
-        """What uvicorn is given next: of a request its headers, and with them the body if its length is known.
-
-        Trailers that come with the headers would be taken for some. A request to upgrade would end at its headers for
-        llhttp, and its body be another request, so that the header gets another name: HTTP lets servers ignore it.
-        """
-        data, given = self._tail + self._unparsed, len(self._tail)
-        blank = data.find(BLANK, max(0, given - len(BLANK) + 1))
-        head = len(data) if blank < 0 else blank + len(BLANK)
+            self._since = asyncio.get_running_loop().time()
+        self._inner.data_received(bytes(memoryview(self._listener.buffer)[:nbytes]))
+        if nbytes == READ_BYTES:  # there may be more: others have a turn first
+            self._transport.pause_for_others()
         if self._active:
-            end = len(data) if head == len(data) else given + PIECE_BYTES
-        else:
-            length = LENGTH.search(data, 0, head)
-            end = head + int(length[1]) if length else head
-        piece, self._unparsed = data[:end], data[end:]
-        self._tail = piece[-len("upgrade:") :]
-        if not self._active:
-            piece = UPGRADE.sub(rb"\1-", piece[:head]) + piece[head:]
-        return piece[given:]
-
-    def _refuse_broken(self) -> None:
-        if self.arriving is not None:
-            self.arriving.refuse(not_http())
-        elif not self._active:
-            self._refuse(not_http())
+            return
+        if self._transport.is_closing():  # uvicorn has answered 400
+            self._listener.refused(400, "no HTTP", "the request is not HTTP")
+        elif self.received > MAX_HEAD_BYTES:  # once the request has begun, if its headers are complete
+            asyncio.get_running_loop().call_soon(self._check_head)
 
     def eof_received(self) -> bool | None:
         return self._inner.eof_received()
@@ -488,7 +403,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 class _Transport:
-    """A transport as uvicorn sees it, whose reading can also be held.
+    """A transport as uvicorn sees it, whose reading can also be paused for one turn of the event loop.
 
     The head and the body of an answer, which uvicorn writes one after the other, are sent together: two calls of the
     system, and two wakes of the client, would take 30 µs more.
@@ -498,38 +413,26 @@ class _Transport:
         self._transport = transport
         self._wanted, self._waiting = True, False
         self._unsent: list[bytes] = []
-        self._parsing = self._refused = False
         self.is_closing = transport.is_closing
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
-    def parse(self, protocol: asyncio.Protocol, data: bytes) -> bool:
-        """Whether uvicorn can parse the data; what it answers if it cannot, before all other answers, is not sent."""
-        self._parsing = True
-        protocol.data_received(data)
-        self._parsing = False
-        return not self._refused
-
     def write(self, data: bytes) -> None:
-        if self._parsing:
-            self._refused = True
-        elif data:
+        if data:
             if not self._unsent:
                 asyncio.get_running_loop().call_soon(self.flush)
             self._unsent.append(data)
 
     def close(self) -> None:
-        if not self._parsing:
-            self.flush()
-            self._transport.close()
+        self.flush()
+        self._transport.close()
 
     def linger(self) -> None:
-        """Send no more, read on, and close soon."""
+        """Send no more, and close soon."""
         self.flush()
         if self._transport.can_write_eof():
             self._transport.write_eof()
-        self._waiting = False
         self.resume_reading()
         asyncio.get_running_loop().call_later(LINGER_S, self._transport.close)
 
@@ -546,9 +449,13 @@ class _Transport:
         self._wanted = True
         self._set()
 
-    def hold(self, waiting: bool) -> None:
-        """Read no more for now, or go on, if uvicorn wants to."""
-        self._waiting = waiting
+    def pause_for_others(self) -> None:
+        self._waiting = True
+        self._set()
+        asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._waiting = False
         self._set()
 
     def _set(self) -> None:

@@ -110,7 +110,7 @@ def describe(models: Sequence[str], *, guarded: bool) -> Json:
 
 
 def _operation(operation: Operation, guarded: bool) -> Json:
-    error = {"application/json": _ref(ErrorBody)}
+    error = {"application/json": _ref(ErrorBody), "text/plain": {}}  # text where the request is not HTTP
     id = {"X-Request-Id": {"schema": {"type": "string"}, "description": "The request's id in the log."}}
     responses: Json = {"200": {"description": operation.summary, "content": _content(operation), "headers": id}}
     access = () if guarded and operation.open else (401,) if guarded else (421,)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 MIN_TOKEN = 16  # characters of a token
 START_S = 30.0
 KEEP_ALIVE_S = 75  # for which a connection may be idle: devices ask seldom, and connecting takes a round trip
+MAX_HEAD_BUFFER = 64 * 2**10  # of h11; headers are refused before they reach it
 _LOOK_S = 0.5
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
 
@@ -347,7 +348,8 @@ def _config(app: App, tls: Tls | None) -> uvicorn.Config:
     mutual = tls is not None and tls.client_ca is not None
     return uvicorn.Config(
         app,
-        http="httptools",
+        http="h11",  # which parses the next request on a connection only when the last one is answered
+        h11_max_incomplete_event_size=MAX_HEAD_BUFFER,
         ws="none",
         lifespan="off",
         interface="asgi3",
