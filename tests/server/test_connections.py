@@ -122,7 +122,7 @@ def test_a_chunk_that_cannot_be_parsed_is_refused(url: str) -> None:
     assert send_raw(url, CHUNKED, b"no size\r\n").status == 400
 
 
-@pytest.mark.parametrize("headers", [b"", b"Host: localhost\r\n" * 2, b"Host: localhost\r\nTransfer-Encoding: gzip\r\n"])
+@pytest.mark.parametrize("headers", [b"", b"Host: localhost\r\n" * 2, b"Host: h\r\nTransfer-Encoding: gzip\r\n"])
 def test_headers_that_others_may_read_in_another_way_are_refused(url: str, headers: bytes) -> None:
     assert send_raw(url, POST + headers + b"\r\n").status == 400
 
