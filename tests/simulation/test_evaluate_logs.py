@@ -8,6 +8,7 @@ import pytest
 
 import hinge
 from hinge import Sentinel, Trace, UniformBins, load_trace, simulate
+from hinge.bins import Bins, EdgeBins
 from hinge.errors import InvalidTrace
 from hinge.simulation.engine import run_seeds
 from hinge.simulation.evaluate import accepted_shares, as_trace, estimated, likely
@@ -18,15 +19,18 @@ from hinge.traces import Log
 NAMES = ["sentinel", "hi-lcb", "static", "always-local", "always-remote", "oracle"]
 
 
-def logged(name: str, offload_cost: float) -> tuple[Trace, Log]:
+USUAL = UniformBins(16)
+
+
+def logged(name: str, offload_cost: float, bins: Bins = USUAL) -> tuple[Trace, Log]:
     """A trace, and the log that the default policy leaves of it."""
     trace = load_trace(name)
-    source = InOrder(trace, UniformBins(16), FixedCosts(offload_cost))
-    policy = Sentinel(16, offload_cost)
+    source = InOrder(trace, bins, FixedCosts(offload_cost))
+    policy = Sentinel(bins.bins, offload_cost)
     (run,) = simulate([policy], source, len(trace), 1, record_decisions=True)["sentinel"].runs
     remote = trace.remote.astype(object)
     remote[~np.asarray(run.decisions)] = None
-    return trace, Log(trace.confidence, trace.local, remote)
+    return trace, Log(trace.confidence, trace.local, remote, bin=trace.bins_by(bins))
 
 
 @pytest.mark.medium
@@ -43,6 +47,30 @@ def test_the_interval_holds_what_the_whole_trace_says(name: str, offload_cost: f
     assert (remote["cost_low"], remote["cost_high"]) == pytest.approx((offload_cost, offload_cost))
     assert found.complete
     assert (found.trace, found.shuffled, found.labels, found.offload_cost) == (log, None, None, offload_cost)
+
+
+def test_the_bins_are_those_of_the_device_that_decided() -> None:
+    """Of the highest of 16 bins it asks about some parts more than about others."""
+    device = EdgeBins([*UniformBins(16).edges, 0.97, 0.99, 0.995, 0.999])
+    trace, log = logged("fashion", 0.1, device)
+    assert log.mixed(UniformBins(16)) == [15]
+    assert log.bin is not None
+    places = np.unique(log.bin)
+    found = hinge.evaluate(log, ["always-local"], 0.1, runs=1)
+    assert np.array_equal(places[log.bins_by(found.bins)], log.bin)
+    (row,) = found.figures()
+    assert row["cost_low"] <= 1.0 - trace.agreement <= row["cost_high"]
+    assert hinge.evaluate(log, ["always-local"], 0.1, runs=1, bins=device).bins == device
+    several = "decided on the samples of bin 15 in several bins of its own: give those; or, if"
+    with pytest.raises(InvalidTrace, match=several):
+        hinge.evaluate(log, ["always-local"], 0.1, runs=1, bins=16)
+    with pytest.raises(InvalidTrace, match=several):
+        hinge.evaluate(log, [Sentinel(16, 0.1)], 0.1, runs=1)
+
+
+def test_usual_bins_that_part_samples_as_finely_stay() -> None:
+    _, log = logged("fashion", 0.1, UniformBins(8))
+    assert hinge.evaluate(log, ["always-local"], 0.1, runs=1).bins == UniformBins(16)
 
 
 def test_counts_are_those_of_the_log() -> None:

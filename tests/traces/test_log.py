@@ -1,12 +1,14 @@
 """Logs: the remote's answer where the sample was offloaded, and nothing made up elsewhere."""
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hinge import UniformBins
+from hinge.bins import EdgeBins
 from hinge.errors import InvalidTrace
 from hinge.traces import Log, read_log, read_trace
 
@@ -54,7 +56,7 @@ def test_text_may_be_missing_too(remote: Any) -> None:
     assert Log(CONFIDENCE, LOCAL, remote).offloads.agreed.tolist() == [True, False]
 
 
-UNEVEN = "Log: confidence, local, remote, cost and audit must have one value per row each"
+UNEVEN = "Log: confidence, local, remote, cost, audit and bin must have one value per row each"
 
 
 @pytest.mark.parametrize(
@@ -97,3 +99,42 @@ def test_a_complete_trace_is_a_log_in_which_all_were_offloaded() -> None:
     log = read_log({"confidence": CONFIDENCE, "local": LOCAL, "remote": LOCAL, "cost": [0.1, 0.2, 0.3]})
     assert log.offloaded.all()
     assert log.offloads.mean_offload_cost == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("bin", [[0, 1, 1], ["0", "1", "1"], np.array([0.0, 1.0, 1.0]), pandas.Series([0, 1, 1])])
+def test_the_bin_in_which_a_sample_was_decided(bin: Any) -> None:
+    log = Log([0.2, 0.3, 0.9], agreed=[1, 0, None], bin=bin)
+    assert log.bin is not None
+    assert log.bin.tolist() == [0, 1, 1]
+    assert log.mixed(EdgeBins([0.5])) == [0]
+    assert log.unmixed(EdgeBins([0.5])) == EdgeBins([0.3])
+    assert log.unmixed(EdgeBins([0.25, 0.5])) == EdgeBins([0.25, 0.5])
+
+
+@pytest.mark.parametrize("bin", [["a", "b", "c"], [0, None, 1], [0, -1, 1], [0, 0.5, 1], [0, float("nan"), 1]])
+def test_a_column_of_that_name_may_be_something_else(bin: Any) -> None:
+    log = Log([0.2, 0.3, 0.9], agreed=[1, 0, None], bin=bin)
+    assert log.bin is None
+    assert log.unmixed(EdgeBins([0.5])) == EdgeBins([0.5])
+
+
+@pytest.mark.parametrize(("confidence", "bin"), [([0.2, 0.3, 0.9], [1, 0, 2]), ([0.3, 0.3, 0.9], [0, 1, 2])])
+def test_where_confidence_alone_did_not_decide_the_usual_bins_mix(confidence: list[float], bin: list[int]) -> None:
+    log = Log(confidence, agreed=[1, 0, None], bin=bin)
+    assert log.unmixed(EdgeBins([0.5])) == EdgeBins([0.5])
+    assert log.mixed(EdgeBins([0.5])) == [0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("log.csv", "confidence,local,remote,bin\n0.2,1,1,0\n0.9,1,,7\n"),
+        ("log.jsonl", '{"confidence": 0.2, "agreed": 1, "bin": 0}\n{"confidence": 0.9, "agreed": null, "bin": 7}\n'),
+    ],
+)
+def test_files_say_the_bin(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    bins = read_log(path).bin
+    assert bins is not None
+    assert bins.tolist() == [0, 7]

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from hinge._checks import did_you_mean
 from hinge._files import write_whole
-from hinge.bins import EdgeBins, UniformBins
+from hinge.bins import Bins, EdgeBins, UniformBins
 from hinge.cli import console, options
 from hinge.cli.options import UsageError, argument, option
 from hinge.errors import InvalidTrace, UnknownName
@@ -55,7 +55,7 @@ def evaluate_command(
     target: options.Target = None,
     offload_cost: options.OffloadCost = None,
     alpha: options.Alpha = None,
-    bins: options.Bins = "16",
+    bins: options.LogBins = None,
     horizon: int | None = option("Draw this many samples; without it: once, in order.", min=1),
     runs: options.Runs = 20,
     seed: options.Seed = 0,
@@ -77,7 +77,10 @@ def evaluate_command(
     recorded = _recorded(trace, _mapping(columns))
     check_settings(write, recorded)
     names, price = policies.split(","), options.offload_cost(offload_cost)
-    settings, binning = options.policy_settings(names, alpha=alpha), options.binning(bins)
+    settings = options.policy_settings(names, alpha=alpha)
+    binning: Bins = options.binning(bins or "16")
+    if bins is None and isinstance(recorded, Log):
+        binning = recorded.unmixed(binning)
     chosen: list[str | Policy] = [*names]
     if target is not None:
         chosen.append(Target(target, bins=binning.bins, seed=seed))

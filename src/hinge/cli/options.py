@@ -343,6 +343,15 @@ Bins = Annotated[
         "'hinge evaluate' recommends some.",
     ),
 ]
+LogBins = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBER|EDGES",
+        callback=check_bins,
+        help="As many bins of equal width, or the edges between them; without it 16, or those of the device that wrote "
+        "a production log.",
+    ),
+]
 Runs = Annotated[int, typer.Option(min=1, help="Runs to average over.")]
 Seed = Annotated[int, typer.Option(min=0, help="The seed: the same seed gives the same figures.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]

@@ -126,7 +126,8 @@ def evaluate(
     `trace` is a `Trace`, a `Log`, a file, the name of a shipped trace, or a pandas or polars frame, whose columns may
     have other names (`columns`, as for `read_trace`); where it has scores, `confidence` measures the confidence.
     `policies` are names, policies, gates or any objects with `decide` and
-    `learn`, as in `simulate`. `bins` are those of the policies or gates given, else 16 uniform ones.
+    `learn`, as in `simulate`. `bins` are those of the policies or gates given, else 16 uniform ones; of a `Log` of a
+    device with other bins, these.
 
     `offload_cost` is a number that the policies are told, or "learned": as the trace recorded, else 0.45 or 0.55 at
     random, and they have to learn it. Without it, it is learned where the trace has costs, else 0.5.
@@ -148,8 +149,8 @@ def evaluate(
     """
     chosen = [name.strip() for name in policies.split(",")] if isinstance(policies, str) else policies
     chosen = chosen if isinstance(chosen, Mapping) else list(chosen)
-    binning = _bins(bins, chosen.values() if isinstance(chosen, Mapping) else chosen)
     recorded = as_recorded(trace, confidence, columns)
+    binning = _bins(bins, chosen.values() if isinstance(chosen, Mapping) else chosen, recorded)
     if isinstance(recorded, Log):
         return _evaluate_log(recorded, chosen, offload_cost, binning, alpha, horizon, runs, seed, progress)
     cost = known_cost(offload_cost, recorded)
@@ -354,14 +355,21 @@ def costs_for(trace: Trace, offload_cost: float | None) -> OffloadCosts | None:
     return BimodalCosts() if trace.cost is None else None
 
 
-def _bins(bins: int | Bins | None, policies: Iterable[object]) -> Bins:
-    """The bins asked for, else those that the first policy or gate brings."""
+def _bins(bins: int | Bins | None, policies: Iterable[object], recorded: Trace | Log) -> Bins:
+    """The bins asked for, else those that the first policy or gate brings, else the usual ones."""
     for policy in policies:
         if bins is None and isinstance(policy, Gate):
             bins = policy.bins
         elif bins is None and isinstance(getattr(policy, "bins", None), int):
             bins = getattr(policy, "bins", None)
-    return bins if isinstance(bins, Bins) else UniformBins(DEFAULT_BINS if bins is None else bins)
+    chosen = bins if isinstance(bins, Bins) else UniformBins(DEFAULT_BINS if bins is None else bins)
+    if not isinstance(recorded, Log):
+        return chosen
+    chosen = recorded.unmixed(chosen) if bins is None else chosen
+    if mixed := recorded.mixed(chosen):
+        several = f"a device decided on the samples of bin {mixed[0]} in several bins of its own"
+        raise InvalidTrace(f"evaluate: {several}: give those; or, if the column bin is something else, rename it")
+    return chosen
 
 
 def _ready(policies: Any, named: Callable[[list[str]], dict[str, Policy]]) -> dict[str, Playable]:

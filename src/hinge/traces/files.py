@@ -93,12 +93,12 @@ def recorded_in(where: str, names: Sequence[str], table: Table, metadata: str | 
     more: dict[str, Any] = unnamed if metadata is None else _unpacked(where, metadata)
     try:
         found = traces.standard_columns(where, names, table, *reading)
-        audit = found.pop("audit", None)
+        audit, bin = (found.pop(column, None) for column in ("audit", "bin"))
         if not _has_gaps(found["agreed" if "agreed" in found else "remote"]):
             return Trace(**found, **more)
         for name in ("label", "local_right", "remote_right"):
             found.pop(name, None)
-        return Log(**found, audit=audit, name=more["name"])
+        return Log(**found, audit=audit, bin=bin, name=more["name"])
     except (TypeError, ValueError) as error:
         named = str(error).startswith(where)
         raise InvalidTrace(str(error) if named else f"{where}: {error}") from error

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hinge.bins import Bins
+from hinge.bins import Bins, EdgeBins
 from hinge.errors import InvalidTrace
 from hinge.traces.trace import Bools, Floats, Trace, checked_labels, fractions, one_dimensional
 
@@ -23,7 +23,8 @@ class Log:
 
     `offloaded` says which it answered, and `offloads` is the trace of those; `cost` counts where the remote answered.
     `audit` marks those that only checked an answer which would have been accepted, where that is known. `agreed`, how
-    far the answers agree, stands in place of the answers or beside them, as in a `Trace`, and has the same gaps.
+    far the answers agree, stands in place of the answers or beside them, as in a `Trace`, and has the same gaps. `bin`
+    is the bin in which a device decided on each sample; None where that is not known, or the column is something else.
 
     >>> log = Log([0.4, 0.9, 0.7], ["dog", "cat", "cat"], remote=["cat", None, "cat"])
     >>> log
@@ -37,6 +38,7 @@ class Log:
     offloaded: Bools
     offloads: Trace
     audit: Bools | None
+    bin: NDArray[np.int64] | None
     name: str
 
     def __init__(
@@ -49,6 +51,7 @@ class Log:
         name: str = "",
         *,
         agreed: Any = None,
+        bin: ArrayLike | None = None,
     ) -> None:
         if agreed is None and (local is None or remote is None):
             raise InvalidTrace("Log: local and remote must be given, the answers, or agreed, how far these agree")
@@ -62,19 +65,50 @@ class Log:
         locals_ = None if local is None else checked_labels("local", local)
         paid = None if cost is None else one_dimensional("cost", cost)
         checks = None if audit is None else _flags(one_dimensional("audit", audit))
-        if any(each is not None and len(each) != len(known) for each in (confidences, locals_, paid, checks)):
-            raise InvalidTrace("Log: confidence, local, remote, cost and audit must have one value per row each")
+        places = None if bin is None else _places(one_dimensional("bin", bin))
+        if any(each is not None and len(each) != len(known) for each in (confidences, locals_, paid, checks, places)):
+            raise InvalidTrace("Log: confidence, local, remote, cost, audit and bin must have one value per row each")
         if not known.any():
             raise InvalidTrace("Log: the remote answered none of the samples, so nothing is known about it")
         said, spent = (None if each is None else each[known] for each in (locals_, paid))
         answers = None if remote is None else answers
         trace = Trace(confidences[known], said, answers, cost=spent, name=name, agreed=agreements)
-        fields = (confidences, locals_, known, trace, None if checks is None else checks & known, trace.name)
+        fields = (confidences, locals_, known, trace, None if checks is None else checks & known, places, trace.name)
         for field, value in zip(Log.__dataclass_fields__, fields, strict=True):
             object.__setattr__(self, field, value)
 
     def bins_by(self, bins: Bins) -> NDArray[np.int64]:
         return bins.bin_many(self.confidence, self.local)
+
+    def mixed(self, bins: Bins) -> list[int]:
+        """Those of the bins with samples that a device decided on in several of its own.
+
+        What it offloaded of them stands for no others: it asked more about some.
+
+        >>> Log([0.4, 0.9, 0.7], agreed=[1, None, 0], bin=[0, 9, 9]).mixed(EdgeBins([0.8]))
+        [0]
+        """
+        if self.bin is None:
+            return []
+        where = self.bins_by(bins)
+        first = np.full(bins.bins, -1)
+        first[where] = self.bin
+        return sorted(set(where[first[where] != self.bin].tolist()))
+
+    def unmixed(self, usual: Bins) -> Bins:
+        """The usual bins; or, if they mix samples, such as part them as the device's did, if confidence alone did.
+
+        >>> Log([0.4, 0.9, 0.7], agreed=[1, None, 0], bin=[0, 9, 9]).unmixed(EdgeBins([0.8]))
+        EdgeBins(edges=(0.7,))
+        """
+        if self.bin is None or not self.mixed(usual):
+            return usual
+        order = np.lexsort((self.bin, self.confidence))
+        confidence, steps = self.confidence[order], np.diff(self.bin[order])
+        above = np.flatnonzero(steps) + 1
+        if (steps < 0).any() or (confidence[above] == confidence[above - 1]).any():
+            return usual
+        return EdgeBins(confidence[above].tolist())
 
     def __len__(self) -> int:
         return len(self.confidence)
@@ -82,6 +116,20 @@ class Log:
     def __repr__(self) -> str:
         agreed = f"{len(self.offloads)} of them offloaded, {self.offloads.agreed.sum():.6g} of which agreed"
         return f"<Log {self.name!r}: {len(self)} sample{'s' * (len(self) != 1)}, {agreed}>"
+
+
+def _places(values: NDArray[Any]) -> NDArray[np.int64] | None:
+    """Whole numbers from 0 on; None: these are something else.
+
+    >>> _places(np.array(["3", "0"], object)), _places(np.array(["left", None], object))
+    (array([3, 0]), None)
+    """
+    try:
+        numbers = values.astype(np.float64)
+    except (TypeError, ValueError):
+        return None
+    are_whole = np.isfinite(numbers) & (numbers >= 0.0) & (numbers == np.floor(numbers)) & (numbers < 2**31)
+    return numbers.astype(np.int64) if are_whole.all() else None
 
 
 def _flags(values: NDArray[Any]) -> Bools:

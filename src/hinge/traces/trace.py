@@ -37,7 +37,7 @@ Labels = NDArray[Any]  # int64 or str_
 NEEDED = ("confidence", "local", "remote")
 OPTIONAL = ("label", "cost", "agreed", "local_right", "remote_right")
 FRACTIONS = ("confidence", "cost", "agreed", "local_right", "remote_right")
-BESIDE = ("audit", "time")  # columns of a file or frame that are about its rows
+BESIDE = ("audit", "bin", "time")  # columns of a file or frame that are about its rows
 _ALSO = {"truth": "label", "timestamp": "time", "agreement": "agreed"}  # other names of columns
 LONGEST_LABEL = 256  # an array of text is as wide as its longest entry, so one endless label would fill the memory
 INTEGERS = np.iinfo(np.int64)
@@ -452,7 +452,8 @@ class Trace:
         """
         names: Any = getattr(frame, "columns", frame)
         found = standard_columns("Trace.from_frame", list(names), frame, columns, measure)
-        found.pop("audit", None)
+        for column in ("audit", "bin"):
+            found.pop(column, None)
         return cls(**found, name=name, about=about)
 
     @property
