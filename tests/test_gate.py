@@ -4,6 +4,7 @@ import json
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hinge
@@ -67,8 +68,12 @@ def test_parts_that_do_not_fit_are_refused(arguments: dict[str, Any], error: typ
         Gate(**arguments)
 
 
+@pytest.mark.parametrize("edges", [[0.25, 0.5], (0.25, 0.5), np.array([0.25, 0.5])])
+def test_edges_may_be_given_in_place_of_bins(edges: Any) -> None:
+    assert Gate(bins=edges, offload_cost=0.5).bins == EdgeBins([0.25, 0.5])
+
+
 def test_classes_have_bins_of_their_own() -> None:
-    assert Gate(bins=[0.25, 0.5], offload_cost=0.5).bins == EdgeBins([0.25, 0.5])
     gate = Gate(bins=ClassBins(UniformBins(4), ["quiet", "fire"]), offload_cost=0.5)
     assert (gate.policy.bins, gate.decide(confidence=0.9, label="fire").bin) == (8, 7)
     with pytest.raises(ValueError, match="ClassBins: label must be one of the classes, got None"):

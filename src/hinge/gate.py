@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hinge.bins import Bins, EdgeBins, UniformBins, restore_bins
@@ -54,11 +54,11 @@ class Gate:
         policy: Policy | None = None,
         *,
         offload_cost: float | None = None,
-        bins: int | list[float] | Bins | None = None,
+        bins: int | Iterable[float] | Bins | None = None,
         confidence: ConfidenceMeasure | None = None,
     ) -> None:
         if bins is not None and not isinstance(bins, Bins):
-            bins = EdgeBins(bins) if isinstance(bins, list) else UniformBins(bins)
+            bins = EdgeBins(bins) if isinstance(bins, Iterable) else UniformBins(bins)
         if policy is None:
             policy = DEFAULT_POLICY(bins=DEFAULT_BINS if bins is None else bins.bins, offload_cost=offload_cost)
         elif not isinstance(policy, Policy):
