@@ -84,5 +84,5 @@ def test_wrong_stakes_and_classes_are_refused() -> None:
         ClassBins(UniformBins(2), ["quiet", "fire"]).bin(0.5, "smoke")
     with pytest.raises(ValueError, match="ClassBins: classes must be different names"):
         ClassBins(UniformBins(2), ["fire", "fire"])
-    with pytest.raises(TypeError, match="ClassBins: within must be UniformBins or QuantileBins"):
+    with pytest.raises(TypeError, match="ClassBins: within must be UniformBins, EdgeBins or QuantileBins, got 16"):
         ClassBins(16, 2)  # type: ignore[arg-type]  # that is the point
