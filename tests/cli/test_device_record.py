@@ -51,6 +51,7 @@ def test_two_files_give_the_trace_that_comes_with_hinge(samples: str, capsys: Ca
     assert f"hinge evaluate {out}" in printed
 
 
+@pytest.mark.medium
 def test_a_server_gives_the_same(samples: str, capsys: Captured, tmp_path: Path) -> None:
     with served() as server:
         remote = ["--remote", server.url, "--model", "remote", "--batch", "64"]

@@ -498,6 +498,7 @@ def test_alarms_are_counted_and_logged_once(caplog: pytest.LogCaptureFixture) ->
     ]
 
 
+@pytest.mark.medium
 def test_the_end_of_an_outage_is_logged_as_its_begin_is(caplog: pytest.LogCaptureFixture) -> None:
     outage = [DOWN, DOWN, None]
     breaker = Breaker(failures=2, interval_s=0.5)

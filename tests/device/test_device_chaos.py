@@ -135,6 +135,7 @@ def test_many_clients_at_once(server: OipServer, proxy: ChaosProxy) -> None:
     assert len(proxy.attempts) == server.inferences == 160
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("fault", "error", "seen", "served"),
     [
@@ -168,6 +169,7 @@ def test_a_truncated_body_is_cut_in_the_middle(proxy: ChaosProxy) -> None:
     assert (caught.value.expected or 0) - len(caught.value.partial) in (0, 1)
 
 
+@pytest.mark.medium
 def test_only_a_black_hole_reads_nothing(proxy: ChaosProxy) -> None:
     large = raw_request(bytes(2**25))
     proxy.fault = Fault.STALL
@@ -228,6 +230,7 @@ def test_oversized_bodies(proxy: ChaosProxy, fault: Fault, told: str | None) -> 
     wait_for(lambda: not proxy._connections)
 
 
+@pytest.mark.medium
 def test_a_fault_meets_the_next_request_on_an_open_connection(proxy: ChaosProxy) -> None:
     for fault, error in [(Fault.EMPTY, http.client.RemoteDisconnected), (Fault.BLACK_HOLE, TimeoutError)]:
         proxy.fault = Fault.NONE

@@ -113,6 +113,7 @@ def test_who_gets_no_turn_falls_back_at_the_deadline() -> None:
     assert not answer.offloaded
 
 
+@pytest.mark.medium
 def test_a_slow_server_tells_what_it_is_piece_by_piece() -> None:
     """Each response takes more than half of the deadline: what is known is kept from one offload to the next."""
     spec = TensorSpec("scores", "FP32", (-1, 3))
@@ -396,6 +397,7 @@ def test_samples_are_not_changed_on_their_way() -> None:
         assert server.inferences == 0
 
 
+@pytest.mark.medium
 @each_kind
 def test_an_address_that_swallows_leaves_time_for_the_next(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = TensorSpec("scores", "FP32", (-1, 3))

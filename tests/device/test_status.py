@@ -163,6 +163,7 @@ def test_prices_that_go_together_are_no_alarm(chosen: Any, price: Any) -> None:
 # -- alarms -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_an_alarm_of_the_breaker_lasts_until_the_remote_answers_again() -> None:
     remote, before = Scripted([RemoteUnreachable("down"), None]), time.time()
     breaker, never = Breaker(failures=1, interval_s=0.5), RetryBudget(share=0, reserve=0)

@@ -259,6 +259,7 @@ def test_files_that_vanish_are_noticed_at_the_next_sync_and_not_written_to(what:
 # -- one process to a folder ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_one_process_to_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hinge.device.database.BUSY_S", 0.1)
     program = f"from hinge.device.store import SqliteStore; SqliteStore({str(tmp_path)!r})"

@@ -82,6 +82,7 @@ actions = st.one_of(
 )
 
 
+@pytest.mark.medium
 @settings(max_examples=150, deadline=None)
 @given(st.lists(actions, max_size=60))
 def test_no_loss_order_repetition_crash_or_lost_state_breaks_the_bound(steps: list[tuple[Any, ...]]) -> None:

@@ -125,6 +125,7 @@ def test_pooling_by_hand(seed: int) -> None:
     assert sum(pooled.offloads) > 0
 
 
+@pytest.mark.medium
 @settings(max_examples=40, deadline=None)
 @given(evidence, st.lists(evidence, max_size=9), st.randoms())
 def test_whatever_is_said_the_pool_is_possible_and_has_no_order(

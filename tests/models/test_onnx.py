@@ -244,6 +244,7 @@ def test_s4_depth_is_bounded() -> None:
         check_content(b"\x3a" + length + bytes([size]) + content, "m")
 
 
+@pytest.mark.medium
 @settings(max_examples=300)
 @given(st.data())
 def test_s4_damaged_files_never_crash_the_reader(data: st.DataObject) -> None:

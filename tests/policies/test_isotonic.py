@@ -72,6 +72,7 @@ def test_every_decision_follows_the_formula(bins: int, cost: Fraction) -> None:
             agreements[bin] += agreed
 
 
+@pytest.mark.medium
 @settings(max_examples=150)
 @given(
     counts=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=7),

@@ -36,6 +36,7 @@ def function(code: Callable[..., Any]) -> FunctionType:
     return code
 
 
+@pytest.mark.medium
 def test_no_thread_gets_a_loop_before_its_functions_are_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     from numba.extending import register_jitable
 

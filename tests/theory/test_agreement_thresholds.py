@@ -12,6 +12,7 @@ def costs(confidence: list[float], agreed: list[float], price: float, thresholds
     return [sum(price if sure < each else 1 - a for sure, a in pairs) for each in thresholds]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("seed", range(8))
 def test_at_every_price_one_of_them_is_the_best_and_none_is_there_in_vain(seed: int) -> None:
     rng = np.random.default_rng(seed)
