@@ -2,7 +2,7 @@
 
 uvicorn parses HTTP, and leaves to others TLS handshakes that never end, connections beyond a limit, requests that
 arrive too slowly, headers that are too large and answers that are not read. These limits are kept here, through
-asyncio's public interfaces alone: uvicorn calls the event loop's `create_server`, which `EventLoop` answers with a
+asyncio's public interfaces and h11's: uvicorn calls the event loop's `create_server`, which `EventLoop` answers with a
 `Listener`, and each `Connection` is an asyncio protocol that passes bytes on to uvicorn's own.
 """
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, cast
 
+import h11
 import msgspec
 from starlette.types import Message, Receive
 
@@ -266,7 +267,10 @@ class Connection(asyncio.BufferedProtocol):
         """The request is answered. If some of its body has not come, that is discarded and the connection closed."""
         self._active = False
         self._awaited = None  # and with it the result
-        self.received = 0
+        parser: h11.Connection | None = getattr(self._inner, "conn", None)
+        self.received = 0 if parser is None else len(parser.trailing_data[0])
+        if self.received:  # a pipelined request has begun; where it is complete, `begin` follows
+            self._since = asyncio.get_running_loop().time()
         if not self.gone:
             self._listener.idle[self] = None
             if not complete:
