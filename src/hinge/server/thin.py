@@ -100,7 +100,7 @@ class ThinFleet(Collector):
     >>> ThinFleet("mqtt://127.0.0.1:9", name="cams", offload_cost=0.5)
     ThinFleet('cams', the broker at 127.0.0.1:9)
 
-    `url`, `password`, `tls` and `mqtt` are as for `Fleet`. All kinds have the same `bins` and `offload_cost`. What is
+    `url`, `password` and `tls` are as for `Fleet`. All kinds have the same `bins` and `offload_cost`. What is
     learned is kept in the folder `state`, one for each kind.
     """
 
@@ -114,10 +114,9 @@ class ThinFleet(Collector):
         state: Path | None = None,
         password: str | None = None,
         tls: ssl.SSLContext | None = None,
-        mqtt: str = "5",
     ) -> None:
         self.name = checked_name("ThinFleet", "name", name)
-        broker = Broker("ThinFleet", url, password, tls, mqtt)
+        broker = Broker("ThinFleet", url, password, tls)
         self._link = Link(self.name, broker, "devices go on with the tables that they have", self._write)
         self._bins, self._cost = whole("ThinFleet", "bins", bins, 1, MOST_BINS), offload_cost
         self._policy()  # says what is wrong with the cost
