@@ -17,7 +17,7 @@ from tests.support.commands import Captured, answer, refusal, shown, write_log
 pytestmark = pytest.mark.slow
 
 QUICK = ["--policies", "sentinel,always-local", "--runs", "2"]
-EDGES = "[0.3, 0.5, 0.7]"
+EDGES = "[0.3, 0.7]"
 
 
 @pytest.fixture
@@ -66,10 +66,10 @@ def test_the_options_for_the_models_are_written_too(tmp_path: Path, capsys: Capt
 @pytest.mark.parametrize(
     ("options", "policy"),
     [
-        (QUICK, f"Gate(build('sentinel', bins=4, offload_cost=0.2), bins={EDGES})"),
+        (QUICK, f"Gate(build('sentinel', bins=3, offload_cost=0.2), bins={EDGES})"),
         (
             ["--policies", "hi-lcb", "--alpha", "0.9"],
-            f"Gate(build('hi-lcb', bins=4, offload_cost=0.2, alpha=0.9), bins={EDGES})",
+            f"Gate(build('hi-lcb', bins=3, offload_cost=0.2, alpha=0.9), bins={EDGES})",
         ),
         ([*QUICK, "--target", "0.9"], "build('target', target=0.9, bins=2)"),
     ],

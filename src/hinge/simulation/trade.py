@@ -8,8 +8,8 @@ A recommendation is the policy, bins and price that suit a recorded log. Policy 
 the log and measured on the other; a price that nobody knows is that of the trade's headline, on all of it. The default
 policy stays, unless another is cheaper by more than one standard error, √(c (1 − c) / n) at a cost c on n samples: a
 smaller difference says more about the half than about the policy (Breiman et al., Classification and Regression Trees,
-1984). Bins are fitted: uniform ones, cut besides at every threshold that is best at some price. In the end that is done
-once more, on the whole log.
+1984). Bins are fitted: cut at every threshold that is best at some price. In the end that is done once more, on the
+whole log.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -452,8 +452,8 @@ def recommend(
     gain: Trade | None = None,
     progress: Progress | None = None,
 ) -> Recommendation | None:
-    """The policy, of those named, and the bins that suit a log: a number of uniform `bins`, cut finer where thresholds
-    are best; a `Bins` is taken as it is.
+    """The policy, of those named, and the bins that suit a log: cut where thresholds are best, and into a number
+    of uniform `bins` besides; a `Bins` is taken as it is.
 
     None where the log has too few samples to tell, or none of the policies can run on a device.
 
@@ -464,8 +464,8 @@ def recommend(
     the policies that have it.
 
     >>> print(recommend("fashion", offload_cost=0.1))
-    Recommended: sentinel, 44 fitted bins, at an offload cost of 0.1. Chosen and fitted on a random half of the log,
-    then fitted again on all of it; on the other half, 5000 samples, 95.3 % of the answers are right for 26 % of the ...
+    Recommended: sentinel, 30 fitted bins, at an offload cost of 0.1. Chosen and fitted on a random half of the log,
+    then fitted again on all of it; on the other half, 5000 samples, 95.3 % of the answers are right for 27 % of the ...
     """
     recorded = as_trace(trace)
     given = [each.strip() for each in policies.split(",")] if isinstance(policies, str) else policies
@@ -505,15 +505,23 @@ def recommend(
 
 
 def fitted_bins(trace: Trace, bins: int = DEFAULT_BINS) -> EdgeBins:
-    """Uniform bins, cut besides at every threshold that is best on the trace at some price of an offload.
+    """Bins cut at every threshold that is best on the trace at some price of an offload, and uniformly besides.
 
     So the best fixed threshold in hindsight is an edge whatever an offload costs, and where none can be the best, as
-    among the many confidences near 1 that all agree, there are no more bins to be learned.
+    among the many confidences near 1 that all agree, there are no more bins to be learned. Of uniform edges, only those
+    are taken that leave at least √n of the n samples between themselves and the next edge: fewer teach little.
 
     >>> fitted_bins(Trace([0.12, 0.31, 0.52, 0.58, 0.87, 0.99], agreed=[0, 1, 0, 1, 1, 1]), bins=4)
-    EdgeBins(edges=(0.25, 0.3, 0.5, 0.57, 0.75))
+    EdgeBins(edges=(0.3, 0.57))
     """
-    return EdgeBins(sorted({*UniformBins(bins).edges, *best_thresholds(trace.confidence, trace.agreed)}))
+    confidences, edges = np.sort(trace.confidence), best_thresholds(trace.confidence, trace.agreed)
+    below = [0, len(trace), *np.searchsorted(confidences, edges)]  # samples below each edge, and below both ends
+    for edge in (round(edge, 6) for edge in UniformBins(bins).edges):  # to be typed
+        count = np.searchsorted(confidences, edge)
+        if min(abs(count - other) for other in below) >= sqrt(len(trace)):
+            edges.append(edge)
+            below.append(count)
+    return EdgeBins(sorted(edges))
 
 
 def _runs_on_a_device(name: str) -> bool:
