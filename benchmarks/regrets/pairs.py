@@ -233,7 +233,7 @@ def policy_rows(pair: Pair, runs: int) -> list[str]:
 
 def report(quick: bool) -> list[str]:
     """The tables as Markdown."""
-    runs, costs = (2, COSTS[1:2]) if quick else (10, COSTS)
+    runs, costs = (2, COSTS[1:2]) if quick else (30, COSTS)
     lines = [
         "## Real pairs",
         "",
