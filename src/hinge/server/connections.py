@@ -26,7 +26,7 @@ from starlette.types import Message, Receive
 from hinge._checks import positive, whole
 from hinge.errors import HingeError, printable
 from hinge.oip.tensors import MAX_BODY_BYTES
-from hinge.server.observability import Log, Metrics
+from hinge.server.observability import EventLog, Metrics
 
 try:
     import resource
@@ -471,7 +471,7 @@ class _Transport:
 class Listener:
     """Accepts connections, TLS handshakes included, up to a limit. At the limit, one that is idle makes room."""
 
-    def __init__(self, *, limit: int, receive_s: float, metrics: Metrics, log: Log) -> None:
+    def __init__(self, *, limit: int, receive_s: float, metrics: Metrics, log: EventLog) -> None:
         self.limit = file_limited(limit, log)
         self._receive_s = receive_s
         self._metrics, self._log = metrics, log
@@ -592,7 +592,7 @@ class EventLoop(_Loop):
         return self.listener.start(protocol_factory, sock, ssl)
 
 
-def file_limited(connections: int, log: Log) -> int:
+def file_limited(connections: int, log: EventLog) -> int:
     """So many connections, or fewer if the process may not open as many files; its soft limit is raised first."""
     if resource is None:
         return connections

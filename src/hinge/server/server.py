@@ -30,7 +30,7 @@ from hinge.remotes.http import check_token
 from hinge.server.app import App
 from hinge.server.connections import EventLoop, Limits, Listener
 from hinge.server.models import Model, Place, Service, Watcher, parse_places
-from hinge.server.observability import Alarms, Log, Metrics
+from hinge.server.observability import Alarms, EventLog, Metrics
 
 if TYPE_CHECKING:
     from hinge.server.thin import ThinFleet
@@ -115,7 +115,7 @@ class BaseServer(ABC):
         self.tls, self.insecure = tls, insecure
         self.limits = limits or Limits()
         self.drain_s = real("Server", "drain_s", drain_s, 0, 3600)
-        self.log = Log(log_level)
+        self.log = EventLog(log_level)
         self._run: _Run | None = None
 
     @abstractmethod
