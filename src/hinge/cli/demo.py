@@ -541,7 +541,7 @@ def page_of(outcome: Outcome) -> str:
         f"{', '.join(SHADOWS)} ran in shadow.",
         " ".join(outcome.trade.sentences(outcome.offload_cost)),
     ]
-    parts = (_trade, _table, _over_time, _bins, _examples, _faults)
+    parts = (_trade, _table, _over_time, _bins, _examples)
     return document("The demo", about, [part(outcome) for part in parts], STYLE)
 
 
@@ -627,10 +627,3 @@ def _examples(outcome: Outcome) -> str:
         cards += f'<li class="{answer.source}">{picture}{words}</li>'
     note = "Some of the answers, with the reason that held when they were given; most are from the beginning."
     return section("examples", "Answers", note, f'<ul class="examples">{cards}</ul>')
-
-
-def _faults(outcome: Outcome) -> str:
-    if not outcome.faults:
-        return ""
-    lines = "".join(f"<li>{escape(kind)}: {count}</li>" for kind, count in sorted(outcome.faults.items()))
-    return section("faults", "Faults", "Samples that got the local answer, as the remote failed.", f"<ul>{lines}</ul>")

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import http
+import ipaddress
 import secrets
 import socket
 import ssl as tls
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 from typing import Any, cast
 
@@ -581,6 +583,15 @@ class Listener:
         if now - self._said.get(event, -1.0) >= 1.0:
             self._said[event] = now
             self._log.write("warning", event, **fields)
+
+
+@lru_cache(maxsize=64)
+def is_loopback(address: str) -> bool:
+    """Whether an address is this machine's own."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 class EventLoop(_Loop):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import ipaddress
 import struct
 import time
 from array import array
@@ -31,7 +30,7 @@ from hinge.device.reporter import MOST_BINS, MOST_COMPARED, NAME, RECENT, SENTEN
 from hinge.errors import InvalidMessage
 from hinge.oip.messages import decoded
 from hinge.oip.tensors import MAX_TEXT
-from hinge.server.connections import Refusal, overloaded
+from hinge.server.connections import Refusal, is_loopback, overloaded
 
 MAX_REPORT_BYTES = 2**20
 MAX_SIDE = 64  # pixels of a picture: a browser would spend seconds and memory on large ones
@@ -359,15 +358,6 @@ class Reports(Collector):
         if self._clock() - self.devices[name].heard < FORGET_S:
             raise overloaded(f"{MOST_DEVICES} devices report already")
         del self.devices[name]
-
-
-@lru_cache(maxsize=64)
-def is_loopback(address: str) -> bool:
-    """Whether an address is this machine's own."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
 
 
 class Page:
