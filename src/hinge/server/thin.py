@@ -36,7 +36,7 @@ from hinge.oip.messages import RequestParameters
 from hinge.policies import Sentinel
 from hinge.remotes.open_inference import Signature
 from hinge.server.models import Tensors
-from hinge.server.observability import Log
+from hinge.server.observability import EventLog
 
 MOST_KINDS = 32
 EVERY_S = 0.1  # between two looks at what has changed
@@ -123,7 +123,7 @@ class ThinFleet(Collector):
         self._state = state
         self._lines: dict[str, _Line] = {}
         self._counters: dict[str, int] = {}  # the largest of each kind's tables
-        self._log = Log("warning")
+        self._log = EventLog("warning")
         self._ended, self._thread = Event(), Thread()
         self._judge_after = 0.0
         self._dropped = dict.fromkeys(THIN_REASONS, 0)
@@ -131,7 +131,7 @@ class ThinFleet(Collector):
     def __repr__(self) -> str:
         return f"ThinFleet({self.name!r}, {self._link.broker})"
 
-    def start(self, log: Log) -> None:
+    def start(self, log: EventLog) -> None:
         """Go on from what the folder holds, and connect; the `Server` calls this."""
         self._log = log
         self._ended.clear()
