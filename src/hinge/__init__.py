@@ -59,77 +59,47 @@ _MODULES = (
 __all__ = [name for name in _HOMES if name not in ("Fleet", "OpenInferenceGrpc")]  # which need extras to be imported
 
 if TYPE_CHECKING:
-    from hinge import bins as bins
-    from hinge import confidence as confidence
-    from hinge import costs as costs
-    from hinge import device as device
-    from hinge import embedded as embedded
-    from hinge import errors as errors
-    from hinge import fashion as fashion
-    from hinge import fleet as fleet
-    from hinge import gate as gate
-    from hinge import models as models
-    from hinge import paper as paper
-    from hinge import policies as policies
-    from hinge import remotes as remotes
-    from hinge import server as server
-    from hinge import simulation as simulation
-    from hinge import tasks as tasks
-    from hinge import testing as testing
-    from hinge import theory as theory
-    from hinge import traces as traces
-    from hinge.bins import Bins as Bins
-    from hinge.bins import ClassBins as ClassBins
-    from hinge.bins import QuantileBins as QuantileBins
-    from hinge.bins import UniformBins as UniformBins
-    from hinge.confidence import entropy as entropy
-    from hinge.confidence import margin as margin
-    from hinge.confidence import max_softmax as max_softmax
-    from hinge.costs import CostMatrix as CostMatrix
-    from hinge.costs import FixedCost as FixedCost
-    from hinge.costs import MeasuredCost as MeasuredCost
+    # isort: off
+    from hinge import (
+        bins as bins, confidence as confidence, costs as costs, device as device, embedded as embedded,
+        errors as errors, fashion as fashion, fleet as fleet, gate as gate, models as models, paper as paper,
+        policies as policies, remotes as remotes, server as server, simulation as simulation, tasks as tasks,
+        testing as testing, theory as theory, traces as traces
+    )
+    from hinge.bins import (
+        Bins as Bins, ClassBins as ClassBins, QuantileBins as QuantileBins, UniformBins as UniformBins
+    )
+    from hinge.confidence import entropy as entropy, margin as margin, max_softmax as max_softmax
+    from hinge.costs import CostMatrix as CostMatrix, FixedCost as FixedCost, MeasuredCost as MeasuredCost
     from hinge.device.answer import Answer as Answer
     from hinge.device.async_device import AsyncDevice as AsyncDevice
     from hinge.device.device import Device as Device
     from hinge.device.record import record as record
-    from hinge.device.resilience import Breaker as Breaker
-    from hinge.device.resilience import RetryBudget as RetryBudget
-    from hinge.errors import HingeError as HingeError
-    from hinge.errors import InvalidState as InvalidState
-    from hinge.errors import RemoteFailed as RemoteFailed
+    from hinge.device.resilience import Breaker as Breaker, RetryBudget as RetryBudget
+    from hinge.errors import HingeError as HingeError, InvalidState as InvalidState, RemoteFailed as RemoteFailed
     from hinge.fleet.member import Fleet as Fleet
-    from hinge.gate import Gate as Gate
-    from hinge.gate import restore as restore
+    from hinge.gate import Gate as Gate, restore as restore
     from hinge.models import LocalModel as LocalModel
     from hinge.models.litert import LiteRTModel as LiteRTModel
     from hinge.models.onnx import OnnxModel as OnnxModel
     from hinge.models.openvino import OpenVINOModel as OpenVINOModel
-    from hinge.policies import Decision as Decision
-    from hinge.policies import Policy as Policy
-    from hinge.policies import build as build
-    from hinge.policies.budgets import at_most as at_most
-    from hinge.policies.budgets import on_budget as on_budget
+    from hinge.policies import Decision as Decision, Policy as Policy, build as build
+    from hinge.policies.budgets import at_most as at_most, on_budget as on_budget
     from hinge.policies.drift import DiscountedIsotonic as DiscountedIsotonic
     from hinge.policies.expiry import ExpiryPolicy as ExpiryPolicy
-    from hinge.policies.hi_lcb import HILCB as HILCB
-    from hinge.policies.hi_lcb import HILCBLite as HILCBLite
+    from hinge.policies.hi_lcb import HILCB as HILCB, HILCBLite as HILCBLite
     from hinge.policies.isotonic import Isotonic as Isotonic
     from hinge.policies.sentinel import Sentinel as Sentinel
     from hinge.policies.targets import Target as Target
     from hinge.policies.thompson import Thompson as Thompson
-    from hinge.remotes import AsyncRemote as AsyncRemote
-    from hinge.remotes import Deadline as Deadline
-    from hinge.remotes import Remote as Remote
-    from hinge.remotes import Reply as Reply
+    from hinge.remotes import AsyncRemote as AsyncRemote, Deadline as Deadline, Remote as Remote, Reply as Reply
     from hinge.remotes.grpc import OpenInferenceGrpc as OpenInferenceGrpc
     from hinge.remotes.open_inference import OpenInference as OpenInference
-    from hinge.simulation import evaluate as evaluate
-    from hinge.simulation import simulate as simulate
+    from hinge.simulation import evaluate as evaluate, simulate as simulate
     from hinge.simulation.trade import trade as trade
-    from hinge.traces import Trace as Trace
-    from hinge.traces import load_trace as load_trace
-    from hinge.traces import read_trace as read_trace
-    from hinge.traces import write_trace as write_trace
+    from hinge.traces import (
+        Trace as Trace, load_trace as load_trace, read_trace as read_trace, write_trace as write_trace
+    )
 else:  # hidden from type checkers, which would take every unknown name for defined
 
     def __getattr__(name: str) -> object:

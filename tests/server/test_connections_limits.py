@@ -203,6 +203,30 @@ def test_s2_slow_requests_are_ended() -> None:
         assert infer(server.url, "fashion-local", images()).status == 200
 
 
+@pytest.mark.parametrize("complete", [1, 2])
+def test_s2_a_pipelined_request_that_stops_in_its_headers_is_ended(complete: int) -> None:
+    live = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n"
+    with (
+        Server(["fashion-local"], limits=Limits(receive_s=0.2), log_level="error") as server,
+        connect(server.url) as connection,
+    ):
+        connection.sendall((live + b"\r\n") * complete + live)
+        answers = b"".join(iter(lambda: connection.recv(65536), b""))
+        assert [line[4:7] for line in answers.split(b"HTTP/")] == [b""] + [b"200"] * complete + [b"408"]
+
+
+def test_s2_an_idle_connection_is_not_slow() -> None:
+    live = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with (
+        Server(["fashion-local"], limits=Limits(receive_s=0.2), log_level="error") as server,
+        connect(server.url) as connection,
+    ):
+        for pause_s in (3 * connections.SWEEP_S, 0):
+            connection.sendall(live)
+            assert read_reply(connection).status == 200
+            time.sleep(pause_s)
+
+
 def test_s2_requests_beyond_the_limit_are_told_to_come_back() -> None:
     limits = Limits(requests=1)
     with Server(["fashion-local"], limits=limits, log_level="error") as server, connect(server.url) as first:

@@ -2,7 +2,7 @@
 
 uvicorn parses HTTP, and leaves to others TLS handshakes that never end, connections beyond a limit, requests that
 arrive too slowly, headers that are too large and answers that are not read. These limits are kept here, through
-asyncio's public interfaces alone: uvicorn calls the event loop's `create_server`, which `EventLoop` answers with a
+asyncio's public interfaces and h11's: uvicorn calls the event loop's `create_server`, which `EventLoop` answers with a
 `Listener`, and each `Connection` is an asyncio protocol that passes bytes on to uvicorn's own.
 """
 
@@ -10,22 +10,25 @@ from __future__ import annotations
 
 import asyncio
 import http
+import ipaddress
 import secrets
 import socket
 import ssl as tls
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 from typing import Any, cast
 
+import h11
 import msgspec
 from starlette.types import Message, Receive
 
 from hinge._checks import positive, whole
 from hinge.errors import HingeError, printable
 from hinge.oip.tensors import MAX_BODY_BYTES
-from hinge.server.observability import Log, Metrics
+from hinge.server.observability import EventLog, Metrics
 
 try:
     import resource
@@ -266,7 +269,10 @@ class Connection(asyncio.BufferedProtocol):
         """The request is answered. If some of its body has not come, that is discarded and the connection closed."""
         self._active = False
         self._awaited = None  # and with it the result
-        self.received = 0
+        parser: h11.Connection | None = getattr(self._inner, "conn", None)
+        self.received = 0 if parser is None else len(parser.trailing_data[0])
+        if self.received:  # a pipelined request has begun; where it is complete, `begin` follows
+            self._since = asyncio.get_running_loop().time()
         if not self.gone:
             self._listener.idle[self] = None
             if not complete:
@@ -467,7 +473,7 @@ class _Transport:
 class Listener:
     """Accepts connections, TLS handshakes included, up to a limit. At the limit, one that is idle makes room."""
 
-    def __init__(self, *, limit: int, receive_s: float, metrics: Metrics, log: Log) -> None:
+    def __init__(self, *, limit: int, receive_s: float, metrics: Metrics, log: EventLog) -> None:
         self.limit = file_limited(limit, log)
         self._receive_s = receive_s
         self._metrics, self._log = metrics, log
@@ -579,6 +585,15 @@ class Listener:
             self._log.write("warning", event, **fields)
 
 
+@lru_cache(maxsize=64)
+def is_loopback(address: str) -> bool:
+    """Whether an address is this machine's own."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
 class EventLoop(_Loop):
     """An event loop whose servers are `Listener`s."""
 
@@ -588,7 +603,7 @@ class EventLoop(_Loop):
         return self.listener.start(protocol_factory, sock, ssl)
 
 
-def file_limited(connections: int, log: Log) -> int:
+def file_limited(connections: int, log: EventLog) -> int:
     """So many connections, or fewer if the process may not open as many files; its soft limit is raised first."""
     if resource is None:
         return connections
