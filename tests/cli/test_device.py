@@ -125,6 +125,7 @@ def test_recorded_costs_are_learned(capsys: Captured, tmp_path: Path) -> None:
 # -- images, arrays, frames -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_the_shipped_images_and_models_need_nothing_else(capsys: Captured) -> None:
     answers, summary, err = device(capsys, "--limit", "400")
     assert err == ""
@@ -219,6 +220,7 @@ def test_samples_are_sent_together(capsys: Captured, arrays: Path) -> None:
     assert all(answer["source"] == "remote" for answer in answers)
 
 
+@pytest.mark.medium
 def test_a_budget_holds(capsys: Captured) -> None:
     answers, summary, err = device(capsys, "fashion", "--limit", "300", "--policy", "always-remote", "--at-most", "0.1")
     assert offloads(answers) == [True] * 100 + [False] * 200
