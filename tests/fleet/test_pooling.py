@@ -176,11 +176,17 @@ def test_nobody_counts_for_more_than_twice_the_median() -> None:
 
 def test_two_populations_are_told_apart() -> None:
     chance, up, down = np.random.default_rng(6), np.linspace(0.2, 0.95, BINS), np.linspace(0.0, 0.5, BINS)
-    counts = np.full(BINS, 30)
-    kin = {f"kin {k}": (counts.tolist(), chance.binomial(counts, up).tolist()) for k in range(5)}
-    strangers = {f"stranger {k}": (counts.tolist(), chance.binomial(counts, down).tolist()) for k in range(6)}
-    pooled = pool((counts.tolist(), chance.binomial(counts, up).tolist()), kin | strangers)
-    assert {name for name, verdict in pooled.verdicts.items() if verdict == Verdict.KIN} == {*kin}
+    counts, fleets, believed = np.full(BINS, 30), 200, list[str]()
+    for _ in range(fleets):
+        kin = {f"kin {k}": (counts.tolist(), chance.binomial(counts, up).tolist()) for k in range(5)}
+        strangers = {f"stranger {k}": (counts.tolist(), chance.binomial(counts, down).tolist()) for k in range(6)}
+        pooled = pool((counts.tolist(), chance.binomial(counts, up).tolist()), kin | strangers)
+        believed += [name.split()[0] for name, verdict in pooled.verdicts.items() if verdict == Verdict.KIN]
+    assert {*believed} == {"kin"}
+    # Two that are alike differ by chance: U²/V is χ² with one degree of freedom, and must not exceed this
+    spread = sum(30 * 30 / 59 * p * (1 - p) for p in up)
+    doubted = math.erfc(math.sqrt((SHIFTED + 0.5 * math.log(spread + 1.0)) * (spread + 1.0) / spread))
+    assert len(believed) / (5 * fleets) == pytest.approx(1.0 - doubted, abs=0.02)
 
 
 def test_who_has_said_nothing_is_silent_and_an_empty_fleet_lends_nothing() -> None:

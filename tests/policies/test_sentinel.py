@@ -22,6 +22,7 @@ from hinge.policies.sentinel import (
     RISE,
     RISE_GROWTH,
     STAKE,
+    STAKE_GROWTH,
     SUREST,
     SUSPECTED,
     TRIAL,
@@ -471,17 +472,40 @@ def test_borrowed_evidence_licenses_once_it_was_tried() -> None:
 
 
 def test_a_licence_on_others_word_is_as_long_as_the_bets_on_it_allow() -> None:
-    policy, others = Sentinel(4, 0.5), ([0, 0, 200, 200], [0, 0, 190, 198])
-    policy.borrow(*others)
-    doubted = DOUBTED / (1.0 + DOUBTED)  # the odds at break-even are 1
+    doubted, lengths = DOUBTED / (1.0 + DOUBTED), list[int]()  # the odds at break-even are 1
+    stake = STAKE * (1.0 + STAKE_GROWTH * math.log(1.0 + 2 / WARM)) / math.sqrt(2)  # bins 2 and 3 testify
+    for agreed in (2, 1):
+        policy = Sentinel(4, 0.5)
+        policy.borrow([0, 0, 200, 200], [0, 0, 190, 198])
+        offload_all(policy, 3, [True, agreed == 2])
+        fit = (198 + agreed + 1) / (200 + 2 + 2)
+        wealth = (fit / doubted) ** agreed * ((1.0 - fit) / (1.0 - doubted)) ** (2 - agreed)
+        lengths.append(policy.countdown(3)[1])
+        assert lengths[-1] == int(stake * wealth)
+    assert lengths[0] > 100
+    assert lengths[1] < 10
+
+
+def test_the_stake_grows_with_the_samples_of_the_bin() -> None:
+    policy = Sentinel(4, 0.5)
+    policy.borrow([0, 0, 200, 200], [0, 0, 190, 190])
+    offload_all(policy, 2, [False, True, True])
+    before = policy.countdown(2)[1]
+    offload_all(policy, 2, [True])
+    fit, doubted = (190 + 3 + 1) / (200 + 4 + 2), DOUBTED / (1.0 + DOUBTED)
+    stake = STAKE * (1.0 + STAKE_GROWTH * math.log(1.0 + policy.time / WARM))
+    assert policy.countdown(2)[1] == int(stake * (fit / doubted) ** 3 * (1.0 - fit) / (1.0 - doubted)) > 4 * before
+
+
+def test_what_was_accepted_since_the_last_own_offload_makes_no_licence_longer() -> None:
+    policy = Sentinel(4, 0.5)
+    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198])
     offload_all(policy, 3, [True, True])
-    fit = (198 + 2 + 1) / (200 + 2 + 2)
-    won = STAKE * (fit / doubted) ** 2 / math.sqrt(2)  # bins 2 and 3 testify
-    assert policy.countdown(3)[1] == int(won) > 100
-    offload_all(policy, 3, [False])
-    fit = (198 + 2 + 1) / (200 + 3 + 2)
-    lost = STAKE * (fit / doubted) ** 2 * (1.0 - fit) / (1.0 - doubted) / math.sqrt(2)
-    assert policy.countdown(3)[1] == int(lost) < 10
+    samples = policy.countdown(3)[0]
+    accepted = 0
+    while not policy.decide(3).offload:
+        accepted += 1
+    assert accepted == samples > 100
 
 
 def test_a_licence_ends_when_who_spoke_for_it_is_believed_no_longer() -> None:

@@ -14,7 +14,8 @@ both together, its Bayes factor is by Mantel and Haenszel's score (1959)
 
     U² / (2 (V + 1)) - ½ log(V + 1),    U = Σ a_i - n_i r_i,    V = Σ n_i m_i r_i (1 - r_i) / (n_i + m_i - 1)
 
-and at most SHIFTED for kin. Who is not kin of oneself, by one's own offloads, is not believed in anything.
+and at most SHIFTED for kin, or SHIFTED_HUB where a hub asks. Who is not kin of oneself, by one's own offloads, is not
+believed in anything.
 
 **Trimming by the size of the fleet.** Of s kin, oneself included, s/4 may lie. In each bin the s/4 lowest and the s/4
 highest shares are dropped, whoever has seen it; what is left is the *reference*. Trimming among the witnesses of a bin
@@ -47,7 +48,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 UNLIKE, UNLIKE_BIN = 3.0, 6.0  # nats, of all bins and of one
-SHIFTED = 1.0  # nats, of odds that differ by one factor
+SHIFTED = 0.25  # nats, of odds that differ by one factor
+SHIFTED_HUB = 1.0  # for a hub: people look at whom it names, while a device that doubts one of its kin loses little
 ALIKE = 0.5  # nats that a bin in which two devices are alike counts at most: many must not hide one that is not
 OUTLIER = 4.0
 _HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
@@ -71,8 +73,10 @@ class Pool(NamedTuple):
     verdicts: dict[str, Verdict]
 
 
-def pool(own: tuple[Sequence[float], Sequence[float]], others: Mapping[str, tuple[Any, Any]]) -> Pool:
-    """Pool what other devices have seen: of each, offloads and agreements by bin.
+def pool(
+    own: tuple[Sequence[float], Sequence[float]], others: Mapping[str, tuple[Any, Any]], shifted: float = SHIFTED
+) -> Pool:
+    """Pool what other devices have seen: of each, offloads and agreements by bin. Kin differ by `shifted` nats at most.
 
     >>> fleet = {f"camera {k}": ([10, 40], [2, 36]) for k in range(8)} | {"liar": ([90, 90], [90, 90])}
     >>> pooled = pool(([8, 8], [1, 8]), fleet)
@@ -81,7 +85,7 @@ def pool(own: tuple[Sequence[float], Sequence[float]], others: Mapping[str, tupl
     """
     bins = len(own[0])
     offloads, agreements = (np.array([pair[k] for pair in others.values()], float).reshape(-1, bins) for k in (0, 1))
-    verdicts, lent_n, lent_a = _pool(np.array(own[0], float), np.array(own[1], float), offloads, agreements)
+    verdicts, lent_n, lent_a = _pool(np.array(own[0], float), np.array(own[1], float), offloads, agreements, shifted)
     named = {name: Verdict(code) for name, code in zip(others, verdicts.tolist(), strict=True)}
     return Pool(lent_n.tolist(), lent_a.tolist(), named)
 
@@ -113,7 +117,7 @@ def unlike(n: Any, a: Any, m: Any, b: Any) -> Any:
     return log_marginal(n, a) + log_marginal(m, b) - log_marginal(n + m, a + b)
 
 
-def unlikeness(n: Any, a: Any, m: Any, b: Any) -> Any:
+def unlikeness(n: Any, a: Any, m: Any, b: Any, shifted: float = SHIFTED) -> Any:
     """How far what each of many devices (rows of m and b) has seen is from being kin of n and a; above 0, it is not."""
     factors = np.where((n > 0.0) & (m > 0.0), unlike(n, a, m, b), 0.0)
     total = np.where(factors > UNLIKE_BIN, math.inf, np.maximum(factors, -ALIKE)).sum(axis=1)
@@ -121,35 +125,37 @@ def unlikeness(n: Any, a: Any, m: Any, b: Any) -> Any:
     score = (a - n * share).sum(axis=1)
     spread = (n * m * share * (1.0 - share) / np.maximum(n + m - 1.0, 1.0)).sum(axis=1)
     shift = 0.5 * (score * score / (spread + 1.0) - np.log(spread + 1.0))
-    return np.maximum(total - UNLIKE, shift - SHIFTED)
+    return np.maximum(total - UNLIKE, shift - shifted)
 
 
-def are_kin(one: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
+def are_kin(one: tuple[Any, Any], other: tuple[Any, Any], shifted: float = SHIFTED) -> bool:
     """Whether two devices are alike by what they have seen: of each, offloads and agreements by bin.
 
     >>> are_kin(([20, 40], [4, 36]), ([30, 10], [7, 8])), are_kin(([20, 40], [4, 36]), ([30, 10], [28, 10]))
     (True, False)
     """
     (n, a), (m, b) = np.array(one, float), np.array(other, float)
-    return bool(unlikeness(n, a, m[None], b[None])[0] <= 0.0)
+    return bool(unlikeness(n, a, m[None], b[None], shifted)[0] <= 0.0)
 
 
-def _pool(own_n: Reals, own_a: Reals, n: Reals, a: Reals) -> tuple[NDArray[np.int64], Reals, Reals]:
+def _pool(
+    own_n: Reals, own_a: Reals, n: Reals, a: Reals, shifted: float
+) -> tuple[NDArray[np.int64], Reals, Reals]:
     """The verdicts, and what is borrowed, by arrays of device by bin."""
     said, limit = n.sum(axis=1) > 0.0, 0.0
-    scores = np.where(said, unlikeness(own_n, own_a, n, a), math.inf)
+    scores = np.where(said, unlikeness(own_n, own_a, n, a, shifted), math.inf)
     verdicts = np.where(said, Verdict.UNLIKE_US, Verdict.SILENT)
     while True:
         kin = np.flatnonzero(scores <= limit)
-        verdicts[kin], lent_n, lent_a = _lend(n[kin], a[kin])
-        if len(kin) == 0 or unlikeness(own_n, own_a, lent_n[None], lent_a[None])[0] <= 0.0:
+        verdicts[kin], lent_n, lent_a = _lend(n[kin], a[kin], shifted)
+        if len(kin) == 0 or unlikeness(own_n, own_a, lent_n[None], lent_a[None], shifted)[0] <= 0.0:
             return verdicts, lent_n, lent_a
         verdicts[kin] = Verdict.UNLIKE_US  # some of them must be: the half that is least alike is believed no longer
         ranked = np.sort(scores[kin])
         limit = ranked[len(kin) // 2 - 1] if ranked[len(kin) // 2 - 1] < ranked[-1] else -math.inf
 
 
-def _lend(block_n: Reals, block_a: Reals) -> tuple[NDArray[np.int64], Reals, Reals]:
+def _lend(block_n: Reals, block_a: Reals, shifted: float) -> tuple[NDArray[np.int64], Reals, Reals]:
     """What is made of each of one's kin, and what they lend: all that they have seen, but for outliers."""
     trim, bins = (len(block_n) + 1) // 4, block_n.shape[1]
     reference_n, reference_a, most = np.zeros((3, bins))
@@ -167,7 +173,7 @@ def _lend(block_n: Reals, block_a: Reals) -> tuple[NDArray[np.int64], Reals, Rea
         kept = np.lexsort((counts, shares))[trim : len(witnesses) - trim]
         capped = np.minimum(counts[kept], most[i])
         reference_n[i], reference_a[i] = capped.sum(), (capped * shares[kept]).sum()
-    strange = unlikeness(reference_n, reference_a, block_n, block_a) > 0.0
+    strange = unlikeness(reference_n, reference_a, block_n, block_a, shifted) > 0.0
     verdicts = np.where(strange, Verdict.UNLIKE_FLEET, Verdict.KIN)
     block_n[strange] = block_a[strange] = 0.0
     capped = most / np.maximum(np.maximum(block_n, most), 1e-9)
@@ -222,16 +228,17 @@ def kinship(said: Mapping[str, Sums], bins: int) -> Kinship:
     while left and len(groups) < MOST_GROUPS:
         first = next(iter(left))
         own = left.pop(first)
-        groups.append([first, *_of_verdict(pool(own, left), Verdict.KIN)])
+        groups.append([first, *_of_verdict(pool(own, left, SHIFTED_HUB), Verdict.KIN)])
         left = {name: sums for name, sums in left.items() if name not in groups[-1]}
     nothing = [0.0] * bins, [0.0] * bins  # own evidence of who has none: all are alike
     if not groups:
         return Kinship([], Pool(*nothing, {}), {})
     groups.sort(key=len, reverse=True)
     largest = set(groups[0])
-    known = pool(nothing, {name: heard[name] for name in largest})
-    largest |= {name for name, sums in heard.items() if name not in largest and are_kin(known[:2], sums)}
-    pooled = pool(nothing, {name: heard[name] for name in sorted(largest)})
+    known = pool(nothing, {name: heard[name] for name in largest}, SHIFTED_HUB)
+    strays = heard.keys() - largest
+    largest |= {name for name in strays if are_kin(known[:2], heard[name], SHIFTED_HUB)}
+    pooled = pool(nothing, {name: heard[name] for name in sorted(largest)}, SHIFTED_HUB)
     kin = set(_of_verdict(pooled, Verdict.KIN))
     others = ([name for name in group if name not in largest] for group in groups)
     ranked = sorted((sorted(group) for group in others if group), key=len, reverse=True)

@@ -50,8 +50,9 @@ it joins one's own in a second isotonic fit, `pooled`. That fit decides for a bi
 - once TRIAL own offloads fell into the bins R that testify for it, and they bear it out.
 
 Then the evidence is that of b times as many samples as one's own, b = (own + borrowed) / own and at most SHARED, so
-that m and t' above are taken b times. Own offloads say how long a licence that rests on it may be. They are bets: one
-who believes the pooled fit f, and plays against odds of agreement of at most DOUBTED of those at break-even, q', has
+that m and t' above are taken b times, and ENTRY / √b in place of ENTRY: each of b devices pays a part of what a bin
+near break-even costs until it is decided. Own offloads say how long a licence that rests on it may be. They are bets:
+one who believes the pooled fit f, and plays against odds of agreement of at most DOUBTED of those at break-even, q', has
 
     W = Π (f_j / q')^a_j ((1 - f_j) / (1 - q'))^d_j,        q' / (1 - q') = DOUBTED q / (1 - q)
 
@@ -59,16 +60,19 @@ after a_j agreements and d_j disagreements in the bins j of R. Whatever others s
 strategy of bets is expected to gain (Ville 1939); here the past is bet on anew with the f of now, which own offloads
 are part of. No such licence is longer than
 
-    STAKE (1 - q) / q · W / √|R|    samples,
+    STAKE (1 + STAKE_GROWTH log(1 + m / WARM)) (1 - q) / q · W / √|R|    samples,
 
-for a trial costs at most 1 - q, and a wrong licence at most q a sample; where that is less than one sample, what is
-borrowed is not relied on. So a lie costs little before it is found, and own audits veto the fleet as they veto other
-bins. A licence that has run out goes on if it would be longer by now: an audit of one bin vouches for those above it.
-And it ends at once when others' evidence is replaced and nothing testifies for its bin any more: who was found to be
-unlike, or to lie, has no say in licences that are still running.
+for a trial costs at most 1 - q, and a wrong licence at most q a sample. What a bin costs alone grows like log m, so
+that what a lie about it costs may, too; m are its samples before the licence at hand, as what was accepted since proves
+nothing. Where that is less than one sample, what is borrowed is not relied on. So a lie costs little before it is
+found, and own audits veto the fleet as they veto other bins. A licence that has run out goes on if it would be
+longer by now: an audit of one bin vouches for those above it. And it ends at once when others' evidence is replaced and
+nothing testifies for its bin any more: who was found to be unlike, or to lie, has no say in licences that are still
+running.
 
 Nothing is proved here beyond what `docs/isotonic.md` says of the evidence. The constants were chosen by simulation, on
-four of the shipped traces: `benchmarks/regrets/changes.py` names them, and measures the others too.
+four of the shipped traces: `benchmarks/regrets/changes.py` names them, and measures the others too. STAKE_GROWTH was
+compared on all traces of `benchmarks/regrets/fleet.py`.
 """
 
 import math
@@ -128,6 +132,7 @@ NEAREST, SUREST = 0.04, 0.02  # a believed agreement is at least so far from bre
 
 TRIAL = 2.0  # own offloads before others are believed
 STAKE = 20.0  # samples that own trials begin with, where offloading costs half a wrong answer
+STAKE_GROWTH = 1.0  # how they grow with the logarithm of the bin's samples
 DOUBTED = 0.33  # trials are bets against odds of agreement of so much of those at break-even
 SHARED = 64.0  # more than so many times one's own evidence makes audits no rarer
 
@@ -208,12 +213,17 @@ def doubt(table: SentinelTable, support: float, arrivals: float) -> float:
     return 2.0 * table.alpha * (span - math.log1p(span))
 
 
+def entry(arrivals: float, devices: float) -> float:
+    """Evidence that a licence needs after so many samples of its bin, of so many devices."""
+    return ENTRY / math.sqrt(devices) * math.log1p(arrivals / WARM)
+
+
 def enough(table: SentinelTable, bin: int, evidence: float, support: float, devices: float) -> bool:
     """Whether evidence of so many offloads, of so many devices, is enough for a licence of no samples."""
     if support <= 0.0:
         return False
     arrivals = devices * (table.arrivals[bin] + table.granted[bin] - table.left[bin])
-    return bool(evidence > ENTRY * math.log1p(arrivals / WARM) + doubt(table, support, arrivals))
+    return bool(evidence > entry(arrivals, devices) + doubt(table, support, arrivals))
 
 
 def is_suspected(table: SentinelTable) -> bool:
@@ -274,7 +284,7 @@ def licence(table: SentinelTable, bin: int, time: int) -> int:
     if q >= 1.0 or not enough(table, bin, evidence, support, devices):
         return 0
     arrivals = devices * (table.arrivals[bin] + table.granted[bin] - table.left[bin])
-    rest = evidence - ENTRY * math.log1p(arrivals / WARM)
+    rest = evidence - entry(arrivals, devices)
     samples = longest(table, bin, q, time, relied)
     while samples > 0 and rest <= doubt(table, support, arrivals + devices * samples):
         samples //= 2
@@ -382,7 +392,10 @@ def credit(table: SentinelTable, bin: int, q: float) -> float:
         i -= 1
     if i == bin:
         return math.inf  # nobody testifies for the bin: no licence comes of it
-    return math.exp(min(wealth, 40.0)) / math.sqrt(bin - i) if trials >= TRIAL else 0.0
+    if trials < TRIAL:
+        return 0.0
+    stake = 1.0 + STAKE_GROWTH * math.log1p(table.arrivals[bin] / WARM)
+    return stake * math.exp(min(wealth, 40.0)) / math.sqrt(bin - i)
 
 
 def relies(table: SentinelTable, bin: int, q: float) -> bool:
