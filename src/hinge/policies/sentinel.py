@@ -52,7 +52,7 @@ it joins one's own in a second isotonic fit, `pooled`. That fit decides for a bi
 Then the evidence is that of b times as many samples as one's own, b = (own + borrowed) / own and at most SHARED, so
 that m and t' above are taken b times, and ENTRY / √b in place of ENTRY: each of b devices pays a part of what a bin
 near break-even costs until it is decided. Own offloads say how long a licence that rests on it may be. They are bets:
-one who believes the pooled fit f, and plays against odds of agreement of at most DOUBTED of those at break-even, q', has
+one who believes the pooled fit f, and plays against odds of agreement of at most DOUBTED of those at break-even, has
 
     W = Π (f_j / q')^a_j ((1 - f_j) / (1 - q'))^d_j,        q' / (1 - q') = DOUBTED q / (1 - q)
 
@@ -71,8 +71,8 @@ nothing testifies for its bin any more: who was found to be unlike, or to lie, h
 running.
 
 Nothing is proved here beyond what `docs/isotonic.md` says of the evidence. The constants were chosen by simulation, on
-four of the shipped traces: `benchmarks/regrets/changes.py` names them, and measures the others too. STAKE_GROWTH was
-compared on all traces of `benchmarks/regrets/fleet.py`.
+four of the shipped traces: `benchmarks/regrets/changes.py` names them, and measures the others too. STAKE_GROWTH and
+ENTRY / √b were compared on all traces of `benchmarks/regrets/fleet.py`.
 """
 
 import math
