@@ -79,6 +79,7 @@ def test_the_names_of_the_stable_interface_are_public() -> None:
     assert 40 <= len(hinge.__all__) <= 50  # what everyone meets first; the rest has a module to be looked for in
 
 
+@pytest.mark.medium
 def test_importing_everything_needs_no_extra() -> None:
     printed = in_a_process_of_its_own(EXTRAS + "from hinge import *\nprint(Device.__name__, OpenInference.__name__)")
     assert printed.split() == ["Device", "OpenInference"]

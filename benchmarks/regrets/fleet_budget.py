@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.regrets import budgets
+from benchmarks.regrets.budgeted_fleet import BudgetedFleet, BudgetLie, BudgetRun, simulate_fleet_budget
 from benchmarks.regrets.fleet import a_third_away, split
 from hinge.policies.shared_budget import START
 from hinge.simulation.engine import run_seeds
-from hinge.simulation.fleet import BudgetedFleet, BudgetLie, BudgetRun, simulate_fleet_budget
 
 SHARE, COST, DEVICES, HORIZON, SEED = 0.05, budgets.COST, 12, 20_000, 31
 FLEETS = {

@@ -115,12 +115,12 @@ class Ledger:
         mistaken = self._labelled - self._sums[RIGHT]
         return {
             "offloads": self.offloads,
-            "offload_fraction": share(self.offloads, samples),
-            "accuracy": share(self._judged - self._sums[ERRORS], self._judged),
-            "cost_per_sample": share(self.cost, samples) if self._judged == samples else None,
+            "offload_fraction": ratio(self.offloads, samples),
+            "accuracy": ratio(self._judged - self._sums[ERRORS], self._judged),
+            "cost_per_sample": ratio(self.cost, samples) if self._judged == samples else None,
             "regret": self.regret if self._weighed == samples else None,
-            "true_accuracy": share(self._sums[RIGHT], self._labelled),
-            "true_cost_per_sample": share(offload_cost + mistaken, samples) if self._labelled == samples else None,
+            "true_accuracy": ratio(self._sums[RIGHT], self._labelled),
+            "true_cost_per_sample": ratio(offload_cost + mistaken, samples) if self._labelled == samples else None,
         }
 
     def hindsight_regret(self, agreement: Sequence[float | None], offload_cost: float | None = None) -> float | None:
@@ -136,7 +136,7 @@ class Ledger:
         0.5
         """
         offloads = sum(self.offloaded)
-        price = share(self.offload_cost, offloads) if offload_cost is None else offload_cost
+        price = ratio(self.offload_cost, offloads) if offload_cost is None else offload_cost
         if not self.samples or price is None:
             return None
         least = 0.0
@@ -147,10 +147,10 @@ class Ledger:
         return self.cost - least
 
 
-def share(part: float, whole: float) -> float | None:
+def ratio(part: float, whole: float) -> float | None:
     """The part of a whole, or None where there is none.
 
-    >>> share(1, 4), share(0, 0)
+    >>> ratio(1, 4), ratio(0, 0)
     (0.25, None)
     """
     return part / whole if whole else None

@@ -20,7 +20,7 @@ from hinge import Device, FixedCost, Gate, Isotonic, OnnxModel, UniformBins, fas
 from hinge.cli.app import run
 from hinge.cli.device import Run
 from hinge.cli.device_samples import Case
-from hinge.cli.device_view import Output
+from hinge.cli.device_view import Display
 from hinge.device.store import SqliteStore
 from hinge.oip.tensors import TensorSpec
 from hinge.policies import AlwaysLocal
@@ -125,6 +125,7 @@ def test_recorded_costs_are_learned(capsys: Captured, tmp_path: Path) -> None:
 # -- images, arrays, frames -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_the_shipped_images_and_models_need_nothing_else(capsys: Captured) -> None:
     answers, summary, err = device(capsys, "--limit", "400")
     assert err == ""
@@ -219,6 +220,7 @@ def test_samples_are_sent_together(capsys: Captured, arrays: Path) -> None:
     assert all(answer["source"] == "remote" for answer in answers)
 
 
+@pytest.mark.medium
 def test_a_budget_holds(capsys: Captured) -> None:
     answers, summary, err = device(capsys, "fashion", "--limit", "300", "--policy", "always-remote", "--at-most", "0.1")
     assert offloads(answers) == [True] * 100 + [False] * 200
@@ -541,7 +543,7 @@ class Unheard:
 def test_it_warns_once_of_reports_that_do_not_arrive(capsys: Captured) -> None:
     reporter: Any = Unheard()
     with Device(lambda sample: [0.0, sample], round, AlwaysLocal(bins=4), price=FixedCost(0.5)) as device:
-        Run(device, None, reporter, 1).answer_all([Case(1.0)] * 3, Output())
+        Run(device, None, reporter, 1).answer_all([Case(1.0)] * 3, Display())
     assert capsys.readouterr().err == "hinge: --report: the server went away\n"
 
 

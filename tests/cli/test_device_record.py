@@ -69,6 +69,7 @@ def test_images_that_come_along_have_the_names_of_their_classes(capsys: Captured
     assert trace.label.tolist() == [fashion.CLASSES[label] for label in LABELS[:50]]
 
 
+@pytest.mark.medium
 def test_what_is_refused(samples: str, capsys: Captured, tmp_path: Path) -> None:
     out = ["--out", str(tmp_path / "trace.npz")]
     assert "recorded already: hinge evaluate cifar10-vgg16" in refusal(capsys, "record", "cifar10-vgg16", *out)

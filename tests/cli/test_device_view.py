@@ -9,7 +9,7 @@ from hinge import Device, FixedCost, Isotonic, Policy, Thompson, at_most, fashio
 from hinge.cli import console as output
 from hinge.cli.app import run
 from hinge.cli.device_samples import Case
-from hinge.cli.device_view import Figures, JsonLines, Output, ProgressLines, View, print_summary
+from hinge.cli.device_view import Display, Figures, JsonLines, ProgressLines, View, print_summary
 from hinge.policies import AlwaysRemote
 from tests.support.commands import Captured
 
@@ -92,7 +92,7 @@ def test_what_a_remote_says_is_escaped_and_cut(capsys: Captured, caplog: pytest.
     console = terminal(120, 40)
     with Device(lambda sample: [0.0, sample], remote, AlwaysRemote(bins=4), price=FixedCost(0.5)) as device:
         figures = Figures(4)
-        outputs: list[Output] = [ProgressLines(device, figures, 0.0), JsonLines()]
+        outputs: list[Display] = [ProgressLines(device, figures, 0.0), JsonLines()]
         for output in outputs:
             with output:
                 for _ in range(10):

@@ -28,6 +28,7 @@ def test_what_was_saved_on_local_alone_is_exact_and_the_rest_within_its_interval
     assert gain["answers"] == found["answered_by_remote"]
 
 
+@pytest.mark.medium
 def test_people_read_it_with_the_curve_of_other_prices(capsys: Captured) -> None:
     said = " ".join(shown(capsys, "device", *SETTINGS).split())
     assert "a sample less than local alone" in said

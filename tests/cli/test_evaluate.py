@@ -26,6 +26,7 @@ def log(tmp_path: Path) -> Log:
 EXTREMES = ["--policies", "always-local,always-remote", "--bins", "2", "--runs", "5"]
 
 
+@pytest.mark.medium
 def test_evaluate_says_what_a_log_would_have_cost(log: Log, capsys: Captured) -> None:
     path = log("confidence", "local", "remote")
     data = answer(capsys, "evaluate", path, "--offload-cost", "0.4", *EXTREMES)

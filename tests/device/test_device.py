@@ -347,6 +347,7 @@ def _driven(alone: Any, samples: int) -> str:
     return json.dumps({**alone.state(), "id": ""}, sort_keys=True)
 
 
+@pytest.mark.medium
 def test_the_state_survives_the_process(tmp_path: Path) -> None:
     with patient(LOCAL, Scripted(), policy(), state=tmp_path) as device:
         for sample in range(1000):

@@ -74,6 +74,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 # -- what is recorded -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("batch", [1, 32, 1000])
 def test_the_trace_is_what_the_models_say(batch: int) -> None:
     assert_same(record(LOCAL, REMOTE, IMAGES, LABELS, batch=batch), expected())
@@ -211,6 +212,7 @@ def test_a_remote_that_fails_is_asked_again(waits: list[float], caplog: pytest.L
     ]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("error", "calls"), [(RemoteUnreachable("away"), 6), (RemoteRefused("bad sample"), 2)])
 def test_what_was_recorded_before_a_failure_is_kept(
     error: RemoteFailed, calls: int, waits: list[float], tmp_path: Path
@@ -238,6 +240,7 @@ def half(tmp_path: Path) -> Path:
     return tmp_path / "log.npz"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("batch", [1, 7, 60, 200])
 def test_it_goes_on_with_any_batch(half: Path, batch: int) -> None:
     remote = Scripted()
@@ -245,6 +248,7 @@ def test_it_goes_on_with_any_batch(half: Path, batch: int) -> None:
     assert sum(remote.calls) == 40 + min(batch, 60)
 
 
+@pytest.mark.medium
 def test_it_goes_on_after_a_line_that_was_cut(half: Path) -> None:
     part = half.with_name("log.npz.part")
     part.write_bytes(part.read_bytes()[:-25])
@@ -253,6 +257,7 @@ def test_it_goes_on_after_a_line_that_was_cut(half: Path) -> None:
     assert sum(remote.calls) == 30 + 41
 
 
+@pytest.mark.medium
 def test_a_recording_that_is_interrupted_twice(half: Path) -> None:
     with pytest.raises(KeyboardInterrupt) as raised:
         record(LOCAL, Scripted(None, None, KeyboardInterrupt()), IMAGES, LABELS, batch=20, out=half)
@@ -260,6 +265,7 @@ def test_a_recording_that_is_interrupted_twice(half: Path) -> None:
     assert_same(record(LOCAL, Scripted(), IMAGES, LABELS, out=half), expected())
 
 
+@pytest.mark.medium
 def test_other_samples_are_noticed(half: Path) -> None:
     changed = IMAGES.copy()
     changed[59, 3, 3] ^= 1
@@ -280,6 +286,7 @@ def contrary(image: Any) -> int:
     return 9 - int(REMOTE(image).argmax())
 
 
+@pytest.mark.medium
 def test_another_model_is_noticed_by_its_file_or_its_answers(half: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidTrace, match="the local model was another"):
         record(REMOTE, Scripted(), IMAGES, LABELS, out=half)
@@ -298,6 +305,7 @@ def test_another_model_is_noticed_by_its_file_or_its_answers(half: Path, tmp_pat
             record(local, remote, IMAGES, LABELS, out=half)
 
 
+@pytest.mark.medium
 def test_a_file_of_the_same_name_with_other_weights_beside_it_is_another_model(tmp_path: Path) -> None:
     shutil.copy(fashion.remote_model(), tmp_path / "remote.onnx")
     weights = tmp_path / "remote.onnx.data"
@@ -318,6 +326,7 @@ def test_a_file_of_the_same_name_with_other_weights_beside_it_is_another_model(t
     assert len(record(LOCAL, remote, IMAGES, out=out)) == 100
 
 
+@pytest.mark.medium
 def test_a_recording_that_was_killed_in_its_first_line_starts_again(tmp_path: Path) -> None:
     out, part = tmp_path / "log.npz", tmp_path / "log.npz.part"
     part.write_text('{"loc')

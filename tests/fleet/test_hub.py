@@ -14,7 +14,7 @@ from hinge.errors import InvalidValue
 from hinge.fleet import hub as module
 from hinge.fleet import member as member_module
 from hinge.fleet.broker import Broker
-from hinge.fleet.hub import Hub, Seen
+from hinge.fleet.hub import Hub, SeenDevice
 from hinge.fleet.messages import (
     VERSION,
     Evidence,
@@ -69,7 +69,7 @@ def status(device: str, online: bool = True, **figures: Any) -> tuple[str, bytes
     return topic("cams", device, "status"), build_presence(Presence(VERSION, device, online, **figures))
 
 
-def known(hub: Hub) -> dict[str, Seen]:
+def known(hub: Hub) -> dict[str, SeenDevice]:
     return {each.device: each for each in hub.view.devices}
 
 

@@ -565,7 +565,7 @@ def test_state_survives_and_shadow_leaves_the_answers_alone(
 def test_a_remote_that_stalls_does_not_keep_it_from_ending(
     local: ChatStandIn, remote: ChatStandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("hinge.gateway.application.CLOSE_S", 0.1)
+    monkeypatch.setattr("hinge.gateway.gateway.CLOSE_S", 0.1)
     remote.behaviour = "stall"
     again: dict[str, Any] = {"deadline_s": 600, "device": {"state": tmp_path, "shadow": "local"}}
     with gateway(local.base_url, remote.base_url, **again) as served:

@@ -28,6 +28,7 @@ def read_json(body: bytes) -> dict[str, Any]:
     return decoded(body, FIELDS)
 
 
+@pytest.mark.medium
 @given(st.dictionaries(st.text(max_size=3), VALUES, max_size=4), st.booleans())
 def test_json_is_read_as_python_reads_it(value: dict[str, Any], ascii_only: bool) -> None:
     assert read_json(json.dumps(value, ensure_ascii=ascii_only).encode("utf-8")) == value
@@ -72,6 +73,7 @@ def test_json_has_a_size() -> None:
 # The data of tensors
 
 
+@pytest.mark.medium
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
 @example([5e-324, 1e300])
 @example([2.2250738585072011e-308])

@@ -18,14 +18,12 @@ class LiteralHILCB:
         self.alpha, self.offload_cost, self.offload_unseen = alpha, offload_cost, offload_unseen
         self.t = 0
         self.offloads_all, self.mean_cost = 0, 0.0  # O_γ, γ̂
-        self.offloads, self.agreement = np.zeros(bins), np.zeros(bins)  # O_φ, f̂
+        self.offloads, self.agreement = np.zeros(bins), np.full(bins, -math.inf)  # O_φ; f̂, -∞ before the first
 
     def lcb(self, bin: int) -> float:
         """max over φ_j ≤ φ_i of f̂(φ_j) - √(α log t / O_φj)   (eq. LCB_def)"""
-        f, n = self.agreement[: bin + 1], self.offloads[: bin + 1]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            bounds = f - np.sqrt(self.alpha * math.log(self.t) / n)
-        return float(bounds.max(where=n > 0, initial=-math.inf))
+        f, n = self.agreement[: bin + 1], np.maximum(self.offloads[: bin + 1], 1)  # where n is 0, f is -∞
+        return float(np.maximum.reduce(f - np.sqrt(self.alpha * math.log(self.t) / n)))
 
     def lcb_cost(self) -> float:
         """γ̂ - √(α log t / O_γ)   (eq. LCB2), or γ itself where it is known"""
@@ -45,7 +43,7 @@ class LiteralHILCB:
     def learn(self, bin: int, agreed: float, cost: float) -> None:
         """Lines 8 to 10, for an offload whose feedback has arrived; `agreed` is 1 - η."""
         n, m = float(self.offloads[bin]), self.offloads_all
-        self.agreement[bin] = (n * float(self.agreement[bin]) + agreed) / (n + 1)
+        self.agreement[bin] = (n * float(self.agreement[bin]) + agreed) / (n + 1) if n else agreed
         self.mean_cost = (m * self.mean_cost + cost) / (m + 1)
         self.offloads[bin], self.offloads_all = n + 1, m + 1
 

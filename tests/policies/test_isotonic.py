@@ -154,6 +154,7 @@ def test_the_explanation_says_which_bins_are_evidence() -> None:
     assert str(policy.explain(2)).startswith("Bin 2 is offloaded: no offload of it seen yet;")
 
 
+@pytest.mark.medium
 def test_a_learned_cost_enters_through_its_bernstein_bound() -> None:
     chance, policy = random.Random(3), Isotonic(4, ALPHA)
     offloads, agreements, costs = [0] * 4, [0] * 4, [0.0]

@@ -38,6 +38,7 @@ def test_what_is_charged_makes_a_martingale(rate: float, excess: float, disagree
     assert factor == pytest.approx(1.0, abs=1e-9)
 
 
+@pytest.mark.medium
 @settings(max_examples=20)
 @given(st.integers(0, 10), st.sampled_from([0.5, 0.8, 0.9]), st.sampled_from(["never", "turns", "all"]))
 def test_what_is_promised_is_proved_at_every_time(seed: int, target: float, kind: str) -> None:

@@ -12,12 +12,12 @@ instants = st.floats(-1e9, 1e9)
 
 
 @given(end_s=instants, now=instants)
-def test_it_has_expired_when_nothing_is_left(end_s: float, now: float) -> None:
+def test_nothing_is_left_once_it_has_passed(end_s: float, now: float) -> None:
     deadline = Deadline(end_s)
-    assert deadline.expired(now) == (now >= end_s) == (deadline.left(now) == 0)
+    assert (deadline.left(now) == 0) == (now >= end_s)
     assert deadline.left(now) >= 0
-    assert deadline.expired(end_s)
-    assert not deadline.expired(math.nextafter(end_s, -math.inf))
+    assert deadline.left(end_s) == 0
+    assert deadline.left(math.nextafter(end_s, -math.inf)) > 0
 
 
 @given(end_s=instants, now=instants, parts=st.lists(st.floats(0, 1), min_size=1, max_size=5))
@@ -42,5 +42,4 @@ def test_one_deadline_spans_every_step() -> None:
 def test_it_reads_the_monotonic_clock_when_it_is_told_no_time() -> None:
     deadline = Deadline.after(60.0)
     assert 0 < deadline.left() <= 60.0
-    assert not deadline.expired()
-    assert Deadline.after(-1.0).expired()
+    assert Deadline.after(-1.0).left() == 0

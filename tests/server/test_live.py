@@ -25,7 +25,7 @@ from hinge.server.live import (
     MOST_PAGES,
     OWN,
     POINTS,
-    Figures,
+    ReportFigures,
     Reports,
     read_report,
 )
@@ -344,7 +344,7 @@ def figures(report: Any, samples: int = 10) -> Any:
     return read_report("hall", json.dumps(changed(report, "status/samples", samples)).encode())
 
 
-def at_sample(figures: Figures, samples: int) -> Figures:
+def at_sample(figures: ReportFigures, samples: int) -> ReportFigures:
     return figures._replace(samples=samples, point=array("d", [samples, *figures.point[1:]]))
 
 

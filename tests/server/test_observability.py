@@ -4,12 +4,12 @@ import io
 import json
 import logging
 
-from hinge.server.observability import Alarms, Log
+from hinge.server.observability import Alarms, EventLog
 
 
 def test_alarms_are_lines_of_the_log_while_the_block_runs() -> None:
     file = io.StringIO()
-    log = Log("info", file)
+    log = EventLog("info", file)
     with Alarms(log):
         logging.getLogger("hinge").warning("the breaker opened: %s", "no answer in time")
         logging.getLogger("hinge.device.record").critical("the disk is full")

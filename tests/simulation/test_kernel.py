@@ -173,6 +173,7 @@ def test_samples_that_are_few_each_time_are_many_in_the_end(monkeypatch: pytest.
     assert [pays(few(machine), machine) for _ in range(11)] == [False] * 10 + [True]
 
 
+@pytest.mark.medium
 def test_a_loop_for_which_numba_finds_no_cache_folder_is_compiled_all_the_same() -> None:
     machine: Any = compiled(with_global(1.0))  # code in no file has none, as has a package that cannot be written to
     assert (pays(1, machine), machine(2.0), pays(1, machine)) == (False, 3.0, True)

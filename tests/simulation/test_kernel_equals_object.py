@@ -116,6 +116,7 @@ def test_kernel_and_object_decide_alike(variant: tuple[str, bool]) -> None:
         assert len(compared) == len(sources(6)) - (not deterministic(name))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", ["resampled, recorded costs", "gradual drift", ADAPTIVE])
 @pytest.mark.parametrize("name", ["hi-lcb", "isotonic"])
 def test_kernel_and_object_decide_alike_in_short(name: str, kind: str) -> None:

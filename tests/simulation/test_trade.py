@@ -167,6 +167,7 @@ def test_without_labels_agreement_is_what_is_spoken_of(fashion: Trade) -> None:
     assert "true acc." not in str(found)
 
 
+@pytest.mark.medium
 def test_the_curve_is_read_for_a_budget_and_for_a_target(fashion: Trade) -> None:
     within, reaching = fashion.within(0.2), fashion.reaching(0.98)
     assert within is not None

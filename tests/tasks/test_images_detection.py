@@ -26,6 +26,7 @@ def test_iou_is_that_of_the_pixels(one: list[int], other: list[int]) -> None:
     assert iou(one, other) == pytest.approx(expected) == iou(other, one)
 
 
+@pytest.mark.medium
 @settings(max_examples=60)
 @given(graphs)
 def test_no_matching_has_more_pairs(edges: list[list[int]]) -> None:

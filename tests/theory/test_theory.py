@@ -343,6 +343,7 @@ def test_bounds_grow_with_the_horizon(case: Case, one: int, other: int, alpha: F
         assert first <= last * (1 + 1e-12)
 
 
+@pytest.mark.medium
 @given(cases(), st.integers(2, 10**7), st.lists(st.floats(1, 50), min_size=2, max_size=2).map(sorted))
 def test_without_wrong_accepts_bounds_grow_with_alpha_from_1(case: Case, horizon: int, alphas: list[float]) -> None:
     # d/dα of 16α log T/Δ + 4αΔ/(2α−1) is 16 log T/Δ − 4Δ/(2α−1)² > 0 for Δ ≤ 1 ≤ α, T ≥ 2; so too with 4 and 2.

@@ -30,7 +30,7 @@ from hinge.bins import UniformBins
 from hinge.cli import console, options
 from hinge.cli.device import StopSignals
 from hinge.cli.device_samples import Case
-from hinge.cli.device_view import Figures, Output, Seen, View
+from hinge.cli.device_view import Answered, Display, Figures, View
 from hinge.cli.options import option
 from hinge.device.answer import Answer
 from hinge.device.device import Device
@@ -380,9 +380,9 @@ class Examples:
 
     def __init__(self, samples: int) -> None:
         self._due = {source: checkpoints(samples, _EXAMPLES).tolist() for source in ("local", "remote")}
-        self.kept: list[tuple[Seen, str]] = []  # with the reasons that held when they were given
+        self.kept: list[tuple[Answered, str]] = []  # with the reasons that held when they were given
 
-    def add(self, seen: Seen) -> None:
+    def add(self, seen: Answered) -> None:
         """Keep an answer, if one is due."""
         due = self._due[seen.answer.source]
         passed = sum(time <= seen.number + 1 for time in due)
@@ -445,7 +445,7 @@ def run(device: Device, source: InOrder, outcome: Outcome, reporter: Reporter | 
     if reporter is not None or (console.out.is_terminal and not json):
         stream = paced(stream)
     view = View(device, outcome.figures, f"hinge demo, {device.policy.name}", wanted, outcome.comparison)
-    output = Output() if json else view.output(_PROGRESS_S)
+    output = Display() if json else view.display(_PROGRESS_S)
     began, compared = time.monotonic(), 0.0
     with output, signals:
         for row, case in signals.until_stopped(stream):
@@ -541,7 +541,7 @@ def page_of(outcome: Outcome) -> str:
         f"{', '.join(SHADOWS)} ran in shadow.",
         " ".join(outcome.trade.sentences(outcome.offload_cost)),
     ]
-    parts = (_trade, _table, _over_time, _bins, _examples, _faults)
+    parts = (_trade, _table, _over_time, _bins, _examples)
     return document("The demo", about, [part(outcome) for part in parts], STYLE)
 
 
@@ -627,10 +627,3 @@ def _examples(outcome: Outcome) -> str:
         cards += f'<li class="{answer.source}">{picture}{words}</li>'
     note = "Some of the answers, with the reason that held when they were given; most are from the beginning."
     return section("examples", "Answers", note, f'<ul class="examples">{cards}</ul>')
-
-
-def _faults(outcome: Outcome) -> str:
-    if not outcome.faults:
-        return ""
-    lines = "".join(f"<li>{escape(kind)}: {count}</li>" for kind, count in sorted(outcome.faults.items()))
-    return section("faults", "Faults", "Samples that got the local answer, as the remote failed.", f"<ul>{lines}</ul>")

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from hinge.cli import console, options
 from hinge.cli.device_models import Fit, ModelOptions, set_up
 from hinge.cli.device_samples import Case
-from hinge.cli.device_view import Figures, JsonLines, Output, View, print_summary
+from hinge.cli.device_view import Display, Figures, JsonLines, View, print_summary
 from hinge.cli.options import Certificates, FleetOptions, GateOptions, UsageError, argument, option
 from hinge.confidence import max_softmax
 from hinge.device.device import Device
@@ -102,7 +102,7 @@ def device_command(
             console.note(f"Reporting to the live page at {url.rstrip('/')}/")
         run = Run(device, setup.fit, reporter, batch, truth)
         title = f"hinge device {samples}, {deciding.name}, remote {setup.where}"
-        shown = JsonLines() if json else View(device, run.figures, title, horizon).output()
+        shown = JsonLines() if json else View(device, run.figures, title, horizon).display()
         run.answer_all(islice(setup.stream.cases, limit), shown)
     run.print_end(shadow, json)  # of a device that is closed, so that nothing is in flight
 
@@ -121,7 +121,7 @@ class Run:
         self._warned = False  # of reports that do not arrive
         self._seconds = 0.0
 
-    def answer_all(self, cases: Iterable[Case], output: Output) -> None:
+    def answer_all(self, cases: Iterable[Case], output: Display) -> None:
         """Answer the samples, until they end, a signal comes, or the remote turns out to be one that cannot answer."""
         began = time.monotonic()
         with output, self._signals:
@@ -135,7 +135,7 @@ class Run:
                 self._misfit = error
         self._seconds = time.monotonic() - began
 
-    def _answer(self, part: list[Case], output: Output) -> None:
+    def _answer(self, part: list[Case], output: Display) -> None:
         began = time.perf_counter()
         if self._batch == 1:
             answers = [self._device.infer(part[0].sample)]
@@ -265,7 +265,7 @@ def record_command(
             setup.fit.check()
         asked, truth = tee(islice(stream.cases, limit))
         length = min((n for n in (stream.length, limit) if n is not None), default=None)
-        with console.progress(f"recording {samples}", compiles=False) as bar, Output():
+        with console.progress(f"recording {samples}", compiles=False) as bar, Display():
             try:
                 trace = record(
                     setup.local,

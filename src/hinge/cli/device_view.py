@@ -30,7 +30,7 @@ from hinge.device.device import Device
 from hinge.device.reporter import copy_of, licences
 from hinge.device.status import Status
 from hinge.errors import BreakerOpen, printable
-from hinge.ledger import Ledger, share
+from hinge.ledger import Ledger, ratio
 from hinge.policies.policy import Explanation
 from hinge.simulation.sources import FixedCosts, Synthetic
 from hinge.simulation.trade import OFFLOAD_COSTS, trade
@@ -50,7 +50,7 @@ _WINDOW = 20  # updates over which the speed is taken: five seconds
 # -- figures ----------------------------------------------------------------------------------------------------------
 
 
-class Seen(NamedTuple):
+class Answered(NamedTuple):
     """A sample that was answered."""
 
     number: int
@@ -71,7 +71,7 @@ class Figures:
         self._latencies: Counter[int] = Counter()
         self.in_bin, self._answered, self._agreed = np.zeros((3, bins), np.int64)  # samples, and what remote answered
         self._local_right = self._labelled = 0
-        self.last: deque[Seen] = deque(maxlen=8)
+        self.last: deque[Answered] = deque(maxlen=8)
 
     @property
     def samples(self) -> int:
@@ -82,8 +82,8 @@ class Figures:
         """Samples that the policy decided to offload."""
         return self._ledger.offloads
 
-    def add(self, case: Case, answer: Answer, latency_ms: float) -> Seen:
-        seen = Seen(self.samples, case, answer)
+    def add(self, case: Case, answer: Answer, latency_ms: float) -> Answered:
+        seen = Answered(self.samples, case, answer)
         agreed = None if case.remote is None else float(answer.label == case.remote)
         right = None if case.truth is None else bool(answer.label == case.truth)
         if answer.decision.offload:
@@ -112,7 +112,7 @@ class Figures:
 
     def as_dict(self, status: Status, seconds: float) -> dict[str, Any]:
         """The summary, named as in the other commands; None stands for what is not known."""
-        sums, paid = self._ledger.figures(), share(status.offload_cost, self.samples)
+        sums, paid = self._ledger.figures(), ratio(status.offload_cost, self.samples)
         unsent = status.fell_back.get(BreakerOpen.kind, 0)
         known = ("answered_by_remote", "fell_back", "dropped", "offload_cost", "breaker", "last_fault", "not_durable")
         costs = {key: sums[key] for key in ("cost_per_sample", "true_cost_per_sample")}
@@ -123,7 +123,7 @@ class Figures:
             **{key: sums[key] for key in ("offloads", "offload_fraction", "accuracy", "true_accuracy")},
             "asked": asked,
             **{key: getattr(status, key) for key in (*known, "alarms")},
-            "agreement": share(status.agreed, status.compared),
+            "agreement": ratio(status.agreed, status.compared),
             "offload_cost_per_sample": paid,
             **{key: None if None in (cost, paid) else cost + paid for key, cost in costs.items()},
             "latency_ms_p50": self.latency_ms(0.5),
@@ -142,7 +142,7 @@ class Figures:
             "answers": int(self._answered.sum()),
             "spared": spared,
             "saved_on_local": (spared - paid) / self.samples,
-            "local_true_accuracy": share(self._local_right, self._labelled),
+            "local_true_accuracy": ratio(self._local_right, self._labelled),
             "remote_cost_per_sample": paid / asked,
             "cost_low": low,
             "cost_high": high,
@@ -172,7 +172,7 @@ class Figures:
 # -- while it runs ----------------------------------------------------------------------------------------------------
 
 
-class Output(logging.Handler):
+class Display(logging.Handler):
     """Gets every answer while its block runs. This one prints none, but the device's warnings, on standard error."""
 
     def __init__(self) -> None:
@@ -186,7 +186,7 @@ class Output(logging.Handler):
             self._printed[text] = now
             console.warn(text)
 
-    def show(self, seen: Seen) -> None:
+    def show(self, seen: Answered) -> None:
         """Print an answer, or figures, if it is time."""
 
     def __enter__(self) -> None:
@@ -196,16 +196,16 @@ class Output(logging.Handler):
         logging.getLogger("hinge").removeHandler(self)
 
 
-class JsonLines(Output):
+class JsonLines(Display):
     """A JSON object for every answer."""
 
-    def show(self, seen: Seen) -> None:
+    def show(self, seen: Answered) -> None:
         number, case, answer = seen
         known = {key: value for key in ("name", "truth") if (value := getattr(case, key)) is not None}
         console.print_json({"sample": number, **answer.as_dict(), **known}, line=True)
 
 
-class ProgressLines(Output):
+class ProgressLines(Display):
     """A line on standard error every few seconds."""
 
     def __init__(self, device: Device, figures: Figures, every_s: float | None = None) -> None:
@@ -214,7 +214,7 @@ class ProgressLines(Output):
         self._every_s = _EVERY_S if every_s is None else every_s
         self._began = self._printed_at = time.monotonic()
 
-    def show(self, seen: Seen) -> None:
+    def show(self, seen: Answered) -> None:
         """Print the figures so far, if it is time."""
         now, figures, status = time.monotonic(), self._figures, self._device.status
         if now - self._printed_at < self._every_s:
@@ -226,7 +226,7 @@ class ProgressLines(Output):
         console.note(f"{line}, breaker {status.breaker}{why}")
 
 
-class LiveView(Output):
+class LiveView(Display):
     """A view in a terminal, drawn a few times a second, and erased in the end; alarms are in it."""
 
     def __init__(self, view: RenderableType) -> None:
@@ -257,7 +257,7 @@ class View:
         self._began = time.monotonic()
         self._updates: deque[tuple[float, int]] = deque([(self._began, 0)], maxlen=_WINDOW)
 
-    def output(self, every_s: float | None = None) -> Output:
+    def display(self, every_s: float | None = None) -> Display:
         """What shows it: the view in a terminal, elsewhere a line now and then."""
         return LiveView(self) if console.out.is_terminal else ProgressLines(self._device, self._figures, every_s)
 
@@ -329,7 +329,7 @@ class View:
             table.add_row(span, Bar(1.0, 0.0, part, width=room, color="blue"), f"{part:.1%}", evidence, licence)
         return table
 
-    def _answers(self, last: Sequence[Seen]) -> RenderableType:
+    def _answers(self, last: Sequence[Answered]) -> RenderableType:
         table = Table.grid(padding=(0, 1, 0, 0), expand=True)
         table.add_column(justify="right", no_wrap=True, min_width=len(str(self._figures.samples)))
         table.add_column(no_wrap=True, width=6)

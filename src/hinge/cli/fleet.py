@@ -108,7 +108,7 @@ def _gathered(hub: "Hub") -> dict[str, Any]:
 def _watch(hub: "Hub", port: int) -> None:
     """Show the fleet, in the terminal and on a page, until a signal comes."""
     from hinge.cli.device import StopSignals
-    from hinge.cli.device_view import LiveView, Output
+    from hinge.cli.device_view import Display, LiveView
     from hinge.cli.fleet_view import FleetTable, HubServer
 
     try:
@@ -120,7 +120,7 @@ def _watch(hub: "Hub", port: int) -> None:
         stack.enter_context(server)
         console.note(f"The page of fleet {hub.fleet} is at {server.url}/, its metrics at {server.url}/metrics")
         live = console.out.is_terminal
-        stack.enter_context(LiveView(FleetTable(hub, server.url)) if live else Output())
+        stack.enter_context(LiveView(FleetTable(hub, server.url)) if live else Display())
         stack.enter_context(hub)
         for _ in signals.until_stopped(iter(lambda: time.sleep(LOOK_S), True)):
             pass

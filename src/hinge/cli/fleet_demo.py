@@ -20,7 +20,7 @@ from hinge.bins import UniformBins
 from hinge.cli import console
 from hinge.cli.demo import Row, rows
 from hinge.cli.device import StopSignals
-from hinge.cli.device_view import LiveView, Output
+from hinge.cli.device_view import Display, LiveView
 from hinge.device.device import Device
 from hinge.errors import HingeError
 from hinge.fleet import Verdict
@@ -291,7 +291,7 @@ def run(samples: int, seed: int, json: bool) -> None:
             with console.status(f"starting {HONEST} devices"):
                 _start(show.honest, url)
             watched = console.out.is_terminal and not json
-            with LiveView(show) if watched else Output(), signals:
+            with LiveView(show) if watched else Display(), signals:
                 _play(show, url, signals, lines=not json and not watched)
         finally:
             with ThreadPoolExecutor(len(show.present) or 1) as threads:  # each waits for the broker

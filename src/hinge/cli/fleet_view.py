@@ -18,7 +18,7 @@ import hinge
 from hinge.cli import console
 from hinge.device.metrics import LoopbackServer, families
 from hinge.errors import printable
-from hinge.fleet.hub import VERDICTS, Hub, Seen, View
+from hinge.fleet.hub import VERDICTS, Hub, SeenDevice, View
 
 _AROUND = 11  # lines that are no devices
 _LEVELS = " ▁▂▃▄▅▆▇█"
@@ -58,7 +58,7 @@ def _totals(view: View) -> Text:
     return Text("\n".join(words))
 
 
-def _table(devices: Sequence[Seen]) -> Table:
+def _table(devices: Sequence[SeenDevice]) -> Table:
     table = console.table(expand=True)
     table.add_column("device", no_wrap=True, overflow="ellipsis", max_width=24)
     for heading in ("samples", "offloads", "agreed", "price"):
@@ -77,7 +77,7 @@ def _table(devices: Sequence[Seen]) -> Table:
     return table
 
 
-def _levels(each: Seen) -> str:
+def _levels(each: SeenDevice) -> str:
     """A letter for each bin, as high as local agreed; a blank for one that was never offloaded."""
     if each.evidence is None:
         return ""

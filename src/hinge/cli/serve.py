@@ -160,7 +160,7 @@ def gateway_command(
     Example: hinge gateway --local http://127.0.0.1:8081/v1 --remote https://llm.example/v1 --task options:yes,no
     """
     from hinge.gateway import ChatGateway, ChatServer, InferenceGateway, ServedRows
-    from hinge.gateway.application import Gateway
+    from hinge.gateway.gateway import Gateway
 
     if local is None or remote is None:
         raise UsageError("--local and --remote must name the two servers; see 'hinge gateway --help'")

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hinge._fork import renew_after_fork
 from hinge.device.resilience import Breaker, Counts
@@ -22,6 +22,8 @@ log = logging.getLogger("hinge")
 
 QUIET = 1_000  # samples without it, until an alarm is a new one: a budget is spent and free again all the time
 FIRST = 10  # agreements that confidences promised, and answers that cost nothing, after which there is something wrong
+_COUNTS = ("answered_by_remote", "compared", "dropped", "local_failed", "labelled")  # of a `Status`
+_SUMS = ("agreed", "offload_cost", "right")
 _OPENED, _NOT_DURABLE = "the breaker opened", "what is learned is not durable"  # whose end is seen at once
 
 
@@ -56,10 +58,8 @@ class StatusTracker:
     def __init__(self, store: MemoryStore, breaker: Breaker, fleet: Fleet | None = None) -> None:
         self._store, self._breaker, self._fleet = store, breaker, fleet
         self._began = store.policy.time
-        self._remote, self._compared, self._dropped, self._agreed, self._cost = 0, 0, 0, 0.0, 0.0
-        self._local_failed = 0
+        self._counted: dict[str, Any] = dict.fromkeys(_COUNTS, 0) | dict.fromkeys(_SUMS, 0.0)
         self._promised = 0.0  # agreements, by the confidences of what the remote answered
-        self._labelled, self._right = 0, 0.0
         self._fell_back: Counter[str] = Counter()
         self._alarms: Counter[str] = Counter()
         self._alarm_seen: dict[str, tuple[float, float, int]] = {}  # began and last seen: Unix times; sample
@@ -76,27 +76,28 @@ class StatusTracker:
 
     def answered(self, confidences: Sequence[float], agreed: Sequence[float | None], cost: float | None) -> None:
         """The remote answered samples of these confidences, each at that cost, if known; local agreed if comparable."""
+        counted = self._counted
         with self._lock:
-            self._remote += len(confidences)
-            self._cost += len(confidences) * (cost or 0.0)
+            counted["answered_by_remote"] += len(confidences)
+            counted["offload_cost"] += len(confidences) * (cost or 0.0)
             for confidence, agrees in zip(confidences, agreed, strict=True):
                 if agrees is not None:
-                    self._compared += 1
-                    self._agreed += agrees
+                    counted["compared"] += 1
+                    counted["agreed"] += agrees
                     self._promised += confidence
-            never_agreed = self._agreed == 0.0 and self._promised >= FIRST
-            is_free = cost == 0.0 and self._cost == 0.0 and self._remote >= FIRST
+            never_agreed = counted["agreed"] == 0.0 and self._promised >= FIRST
+            is_free = cost == 0.0 and counted["offload_cost"] == 0.0 and counted["answered_by_remote"] >= FIRST
         self._watch()
         if never_agreed:
             self.alarm(
                 "local never agreed with remote",
-                f"not in {self._compared} answers, though its confidences promised {self._promised:.0f}; "
+                f"not in {counted['compared']} answers, though its confidences promised {self._promised:.0f}; "
                 "are the classes the same on both sides, in the same order (labels=), and the samples as each expects?",
             )
         if is_free and self._store.policy.offload_cost is None and self._store.policy.weighs_cost:
             self.alarm(
                 "offloads cost nothing",
-                f"the price was 0 in all {self._remote} answers, so everything will be offloaded; "
+                f"the price was 0 in all {counted['answered_by_remote']} answers, so everything will be offloaded; "
                 "does it charge for what this remote has? The bytes of a function are not known",
             )
 
@@ -105,7 +106,7 @@ class StatusTracker:
         was_open = isinstance(failure, BreakerOpen)
         with self._lock:
             self._fell_back[failure.kind] += samples
-            self._cost += samples * cost
+            self._counted["offload_cost"] += samples * cost
             if not was_open:
                 self.last_failure = failure
         if not was_open:
@@ -115,19 +116,19 @@ class StatusTracker:
 
     def dropped(self, samples: int) -> None:
         with self._lock:
-            self._dropped += samples
+            self._counted["dropped"] += samples
 
     def local_failed(self, samples: int, problem: str | None) -> None:
         """The remote answered so many samples that have no local answer; a problem needs a person."""
         with self._lock:
-            self._local_failed += samples
+            self._counted["local_failed"] += samples
         if problem is not None:
             self.alarm("the local model failed, and the remote answered in its place", problem)
 
     def labelled(self, right: float) -> None:
         with self._lock:
-            self._labelled += 1
-            self._right += right
+            self._counted["labelled"] += 1
+            self._counted["right"] += right
 
     def _watch(self) -> None:
         warning, changes, problem = self._store.warnings()
@@ -166,15 +167,8 @@ class StatusTracker:
         with self._lock:
             return Status(
                 samples=self._store.policy.time - self._began,
-                answered_by_remote=self._remote,
-                compared=self._compared,
-                agreed=self._agreed,
+                **self._counted,
                 fell_back=dict(self._fell_back),
-                dropped=self._dropped,
-                local_failed=self._local_failed,
-                offload_cost=self._cost,
-                labelled=self._labelled,
-                right=self._right,
                 last_fault=None if self.last_failure is None else str(self.last_failure),
                 breaker=self._breaker.state,
                 attempts=self._breaker.counts,

@@ -43,7 +43,7 @@ VERDICTS = {
 }
 
 
-class Seen(Struct, frozen=True):
+class SeenDevice(Struct, frozen=True):
     """A device, as the hub sees it."""
 
     device: str
@@ -81,7 +81,7 @@ class View(Struct, frozen=True):
     offloads: list[float]  # what the largest group of kin has pooled, by bin
     agreements: list[float]
     groups: list[list[str]]
-    devices: list[Seen]
+    devices: list[SeenDevice]
     received: int
     published: int
     dropped: dict[str, int]
@@ -250,14 +250,14 @@ class Hub:
             failures=dict(self._link.failures),
         )
 
-    def _devices(self) -> Iterator[Seen]:
+    def _devices(self) -> Iterator[SeenDevice]:
         places = {name: place for place, group in enumerate(self._kinship.groups) for name in group}
         said = {each.device: each for each in self._peers}
         for name in sorted(said.keys() | self._statuses.keys()):
             evidence, status, group = said.get(name), self._statuses.get(name), places.get(name)
             seen, agreed = (0.0, 0.0) if evidence is None else (sum(evidence.offloads), sum(evidence.agreements))
             verdict, why = self._judge(name, evidence, group)
-            yield Seen(
+            yield SeenDevice(
                 device=name,
                 online=status.online if status is not None and self._link.online else None,
                 samples=max(0 if each is None else each.samples for each in (evidence, status)),

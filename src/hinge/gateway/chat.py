@@ -38,7 +38,7 @@ from hinge.errors import (
     RemoteRefused,
 )
 from hinge.gate import Gate
-from hinge.gateway.application import NAME, START_S, GatedApp, Gateway, because
+from hinge.gateway.gateway import NAME, START_S, GatedApp, Gateway, because
 from hinge.oip.messages import Message, decoded
 from hinge.oip.tensors import MAX_BODY_BYTES
 from hinge.policies.policy import Policy

@@ -31,7 +31,7 @@ from hinge.errors import (
     RemoteRefused,
 )
 from hinge.gate import Gate
-from hinge.gateway.application import START_S, GatedApp, Gateway, because
+from hinge.gateway.gateway import START_S, GatedApp, Gateway, because
 from hinge.oip.messages import InferenceRequest, Message, ModelMetadata, build_model_metadata
 from hinge.oip.tensors import Tensor, TensorSpec
 from hinge.policies.policy import Policy

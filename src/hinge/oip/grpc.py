@@ -118,14 +118,7 @@ def parse_model_metadata(body: bytes) -> ModelMetadata:
     >>> parse_model_metadata(b"\\n\\x01m\\x22\\x0b\\n\\x01x\\x12\\x04FP32\\x1a\\x00").inputs
     (TensorSpec(name='x', datatype='FP32', shape=()),)
     """
-    message = _decoded("ModelMetadataResponse", body, MAX_METADATA_BYTES)
-    return ModelMetadata(
-        name=tensors.model_name(message.name, "model: name"),
-        platform=tensors.text("model: platform", message.platform, empty=True),
-        inputs=messages.specs("inputs", message.inputs),
-        outputs=messages.specs("outputs", message.outputs),
-        versions=messages.texts("model: versions", message.versions),
-    )
+    return messages.model_metadata(_decoded("ModelMetadataResponse", body, MAX_METADATA_BYTES))
 
 
 def parse_response(

@@ -257,6 +257,11 @@ def parse_model_metadata(body: bytes) -> ModelMetadata:
     """
     model = decoded(body, _MODEL)
     _refuse_error(model.error)
+    return model_metadata(model)
+
+
+def model_metadata(model: Any) -> ModelMetadata:
+    """The same of a message that is decoded."""
     return ModelMetadata(
         name=model_name(model.name, "model: name"),
         platform=text("model: platform", model.platform or "", empty=True),

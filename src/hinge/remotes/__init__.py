@@ -37,10 +37,8 @@ class Deadline(NamedTuple):
     step, and a remote that sends one byte at a time would never be late.
 
     >>> deadline = Deadline.after(0.5, now=100.0)
-    >>> deadline.left(now=100.125), deadline.expired(now=100.125)
-    (0.375, False)
-    >>> deadline.left(now=103.0), deadline.expired(now=103.0)
-    (0.0, True)
+    >>> deadline.left(now=100.125), deadline.left(now=103.0)
+    (0.375, 0.0)
     """
 
     end_s: float
@@ -53,10 +51,6 @@ class Deadline(NamedTuple):
     def left(self, now: float | None = None) -> float:
         """Seconds until the deadline; 0 once it has expired."""
         return max(0.0, self.end_s - (time.monotonic() if now is None else now))
-
-    def expired(self, now: float | None = None) -> bool:
-        """Whether the deadline has passed."""
-        return self.end_s <= (time.monotonic() if now is None else now)
 
     def split(self, part: float, now: float | None = None) -> Deadline:
         """A deadline for one step that may take this part of the time left, so that later steps have theirs.

@@ -12,14 +12,7 @@ from typing import Any, NamedTuple
 
 from hinge._checks import shown
 from hinge._fork import renew_after_fork
-from hinge.errors import (
-    InvalidValue,
-    RemoteError,
-    RemoteInvalid,
-    RemoteLate,
-    RemoteRefused,
-    RemoteUnreachable,
-)
+from hinge.errors import InvalidValue, RemoteError, RemoteInvalid, RemoteLate, RemoteRefused, RemoteUnreachable
 from hinge.oip.tensors import MAX_BODY_BYTES
 from hinge.remotes import Deadline
 from hinge.remotes.http import check_token

@@ -291,32 +291,24 @@ class _SocketStream:
     """A blocking socket; every call raises `TimeoutError` at the deadline."""
 
     def __init__(self, address: _Address, tls: ssl.SSLContext | None, deadline: Deadline) -> None:
-        self._socket = self._connected(address, deadline)
-        try:
+        with _closed_on_error(self._connected(address, deadline)) as self._socket:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if tls is not None:  # the timeout holds for the whole handshake
                 self._socket.settimeout(_left(deadline))
                 self._socket = tls.wrap_socket(self._socket, server_hostname=address.host)
-        except BaseException:
-            self._socket.close()
-            raise
 
     @staticmethod
     def _connected(address: _Address, deadline: Deadline) -> socket.socket:
         found = address.numeric or address.lookup().result(_left(deadline))
         problem: OSError = OSError(f"{address.host} has no address")
         for tried, (family, kind, protocol, _, target) in enumerate(found):
-            connection = socket.socket(family, kind, protocol)
             try:
-                connection.settimeout(_left(deadline.split(1 / (len(found) - tried))))
-                connection.connect(target)
-                return connection
+                with _closed_on_error(socket.socket(family, kind, protocol)) as connection:
+                    connection.settimeout(_left(deadline.split(1 / (len(found) - tried))))
+                    connection.connect(target)
+                    return connection
             except OSError as error:  # TimeoutError included
-                connection.close()
                 problem = error
-            except BaseException:
-                connection.close()
-                raise
         raise problem
 
     def write(self, data: bytes, deadline: Deadline) -> None:
@@ -355,21 +347,17 @@ class _LoopStream(asyncio.Protocol):
         found = address.numeric or await asyncio.wrap_future(address.lookup())
         problem: OSError = OSError(f"{address.host} has no address")
         for tried, (family, kind, protocol, _, target) in enumerate(found):
-            connection = socket.socket(family, kind, protocol)
             try:
-                connection.setblocking(False)
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                async with asyncio.timeout(deadline.split(1 / (len(found) - tried)).left()):
-                    await loop.sock_connect(connection, target)
-                host = None if tls is None else address.host
-                _, stream = await loop.create_connection(cls, sock=connection, ssl=tls, server_hostname=host)
-                return stream
+                with _closed_on_error(socket.socket(family, kind, protocol)) as connection:
+                    connection.setblocking(False)
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    async with asyncio.timeout(deadline.split(1 / (len(found) - tried)).left()):
+                        await loop.sock_connect(connection, target)
+                    host = None if tls is None else address.host
+                    _, stream = await loop.create_connection(cls, sock=connection, ssl=tls, server_hostname=host)
+                    return stream
             except OSError as error:  # TimeoutError included
-                connection.close()
                 problem = error
-            except BaseException:
-                connection.close()
-                raise
         raise problem
 
     def __init__(self) -> None:
@@ -465,6 +453,15 @@ def _copy_outcome(done: Future[list[Any]], own: Future[list[Any]]) -> None:
             own.set_exception(error)
         else:
             own.set_result(done.result())
+
+
+@contextmanager
+def _closed_on_error(connection: socket.socket) -> Iterator[socket.socket]:
+    try:
+        yield connection
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _left(deadline: Deadline) -> float:

@@ -37,9 +37,10 @@ from hinge.server.connections import (
     Connection,
     Listener,
     Refusal,
+    is_loopback,
     shutting_down,
 )
-from hinge.server.live import MAX_REPORT_BYTES, Reports, is_loopback, read_report
+from hinge.server.live import MAX_REPORT_BYTES, Reports, read_report
 from hinge.server.models import VERSION, Service, Tensors
 from hinge.server.observability import Metrics
 from hinge.server.openapi import OPERATIONS, PAGE, Operation, content_type, describe

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import http
+import ipaddress
 import secrets
 import socket
 import ssl as tls
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 from typing import Any, cast
 
@@ -26,7 +28,7 @@ from starlette.types import Message, Receive
 from hinge._checks import positive, whole
 from hinge.errors import HingeError, printable
 from hinge.oip.tensors import MAX_BODY_BYTES
-from hinge.server.observability import Log, Metrics
+from hinge.server.observability import EventLog, Metrics
 
 try:
     import resource
@@ -471,7 +473,7 @@ class _Transport:
 class Listener:
     """Accepts connections, TLS handshakes included, up to a limit. At the limit, one that is idle makes room."""
 
-    def __init__(self, *, limit: int, receive_s: float, metrics: Metrics, log: Log) -> None:
+    def __init__(self, *, limit: int, receive_s: float, metrics: Metrics, log: EventLog) -> None:
         self.limit = file_limited(limit, log)
         self._receive_s = receive_s
         self._metrics, self._log = metrics, log
@@ -583,6 +585,15 @@ class Listener:
             self._log.write("warning", event, **fields)
 
 
+@lru_cache(maxsize=64)
+def is_loopback(address: str) -> bool:
+    """Whether an address is this machine's own."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
 class EventLoop(_Loop):
     """An event loop whose servers are `Listener`s."""
 
@@ -592,7 +603,7 @@ class EventLoop(_Loop):
         return self.listener.start(protocol_factory, sock, ssl)
 
 
-def file_limited(connections: int, log: Log) -> int:
+def file_limited(connections: int, log: EventLog) -> int:
     """So many connections, or fewer if the process may not open as many files; its soft limit is raised first."""
     if resource is None:
         return connections

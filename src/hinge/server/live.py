@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import ipaddress
 import struct
 import time
 from array import array
@@ -31,7 +30,7 @@ from hinge.device.reporter import MOST_BINS, MOST_COMPARED, NAME, RECENT, SENTEN
 from hinge.errors import InvalidMessage
 from hinge.oip.messages import decoded
 from hinge.oip.tensors import MAX_TEXT
-from hinge.server.connections import Refusal, overloaded
+from hinge.server.connections import Refusal, is_loopback, overloaded
 
 MAX_REPORT_BYTES = 2**20
 MAX_SIDE = 64  # pixels of a picture: a browser would spend seconds and memory on large ones
@@ -159,7 +158,7 @@ OWN = len(_DRAWN)
 Point: TypeAlias = "array[float]"  # as a history of many devices is to be small
 
 
-class Figures(NamedTuple):
+class ReportFigures(NamedTuple):
     """What is kept of a report: the numbers that go into the metrics and the history, and the event that shows it."""
 
     samples: int
@@ -171,7 +170,7 @@ class Figures(NamedTuple):
     event: bytes
 
 
-def read_report(name: str, body: bytes) -> Figures:
+def read_report(name: str, body: bytes) -> ReportFigures:
     """The figures of a report of the device of that name; anything else raises `InvalidMessage`."""
     report = decoded(body, _DECODER, MAX_REPORT_BYTES)
     if report.device != name:
@@ -195,7 +194,7 @@ def read_report(name: str, body: bytes) -> Figures:
     point = array("d", [nan if number is None else number for number in numbers])
     shown = event("report", b'{"report":%s,"point":%s}' % (msgspec.json.encode(report), write_point(point)))
     compared = tuple(row.policy for row in report.compare)
-    return Figures(status.samples, gauges, status.fell_back, status.alarms, compared, point, shown)
+    return ReportFigures(status.samples, gauges, status.fell_back, status.alarms, compared, point, shown)
 
 
 @lru_cache(maxsize=1024)  # a device sends each picture many times
@@ -237,16 +236,16 @@ def event(kind: str, data: bytes) -> bytes:
 # -- devices -----------------------------------------------------------------------------------------------------------
 
 
-class Device:
+class ReportingDevice:
     """One device's last report and its history."""
 
-    def __init__(self, name: str, figures: Figures, address: str, now: float) -> None:
+    def __init__(self, name: str, figures: ReportFigures, address: str, now: float) -> None:
         self._name = name
         self.figures, self.address, self.heard = figures, address, now
         self.points: list[Point] = [figures.point]
         self._history: bytes | None = None  # the event, once a page needed it
 
-    def update(self, figures: Figures, address: str, now: float) -> None:
+    def update(self, figures: ReportFigures, address: str, now: float) -> None:
         before, self.figures, self.address, self.heard = self.figures, figures, address, now
         self._history = None
         if figures.samples < before.samples:
@@ -289,16 +288,16 @@ class Reports(Collector):
     """All devices, for the page and for the metrics, and the pages that are open. Changed in the event loop only."""
 
     def __init__(self, requests: Callable[[], list[Any]], clock: Callable[[], float] = time.monotonic) -> None:
-        self.devices: dict[str, Device] = {}
+        self.devices: dict[str, ReportingDevice] = {}
         self.pages: set[Page] = set()
         self._requests, self._clock = requests, clock
 
-    def put(self, name: str, figures: Figures, address: str = "127.0.0.1") -> None:
+    def put(self, name: str, figures: ReportFigures, address: str = "127.0.0.1") -> None:
         """Add a report that came from an address, and send it to the open pages."""
         now, device = self._clock(), self.devices.get(name)
         if device is None:
             self._make_room(address)
-            device = self.devices[name] = Device(name, figures, address, now)
+            device = self.devices[name] = ReportingDevice(name, figures, address, now)
         else:
             if device.address != address and now - device.heard < FORGET_S:
                 raise Refusal(403, "name taken", "another address reports a device of that name")
@@ -359,15 +358,6 @@ class Reports(Collector):
         if self._clock() - self.devices[name].heard < FORGET_S:
             raise overloaded(f"{MOST_DEVICES} devices report already")
         del self.devices[name]
-
-
-@lru_cache(maxsize=64)
-def is_loopback(address: str) -> bool:
-    """Whether an address is this machine's own."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
 
 
 class Page:

@@ -35,7 +35,7 @@ from hinge.models.onnx import OnnxFile, as_array, input_specs, is_map, open_sess
 from hinge.oip.messages import MAX_TENSORS, Message, ModelMetadata, build_model_metadata, model_name
 from hinge.oip.tensors import Tensor, TensorSpec, dtype_of
 from hinge.server.connections import Limits, Refusal, shutting_down
-from hinge.server.observability import Log, Metrics
+from hinge.server.observability import EventLog, Metrics
 
 VERSION = "1"  # the only one of each model: a new file replaces the old
 SHIPPED = {"fashion": fashion.remote_model, "fashion-local": fashion.local_model}
@@ -451,7 +451,7 @@ class Watcher:
     """Replaces models whose files changed and then stayed the same for one interval."""
 
     def __init__(
-        self, services: Iterable[Service], interval_s: float, threads: int | None, metrics: Metrics, log: Log
+        self, services: Iterable[Service], interval_s: float, threads: int | None, metrics: Metrics, log: EventLog
     ) -> None:
         self._services, self._interval_s, self._threads = tuple(services), interval_s, threads
         self._metrics, self._log = metrics, log

@@ -26,13 +26,13 @@ SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
-class Log:
+class EventLog:
     """Events at or above a level, each one line of JSON on standard error.
 
     Lines are written by a thread from a bounded queue, so that a log that is not read never blocks a request. Lines
     that find the queue full are dropped and counted.
 
-    >>> log = Log("info", sys.stdout)
+    >>> log = EventLog("info", sys.stdout)
     >>> log.write("info", "loaded", model="fashion")
     >>> log.close()  # doctest: +ELLIPSIS
     {"time": "...Z", "level": "info", "event": "loaded", "model": "fashion"}
@@ -105,7 +105,7 @@ class Log:
 class Alarms(logging.Handler):
     """What the package warns of by `logging`, such as a device's alarms, as events of a log, while the block runs."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: EventLog) -> None:
         super().__init__(logging.WARNING)
         self._log = log
 

@@ -7,7 +7,6 @@ can be kept waiting, and uvicorn leaves signals alone.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import math
 import os
 import signal
@@ -28,9 +27,9 @@ from hinge._checks import real, whole
 from hinge.errors import InvalidValue
 from hinge.remotes.http import check_token
 from hinge.server.app import App
-from hinge.server.connections import EventLoop, Limits, Listener
+from hinge.server.connections import EventLoop, Limits, Listener, is_loopback
 from hinge.server.models import Model, Place, Service, Watcher, parse_places
-from hinge.server.observability import Alarms, Log, Metrics
+from hinge.server.observability import Alarms, EventLog, Metrics
 
 if TYPE_CHECKING:
     from hinge.server.thin import ThinFleet
@@ -78,7 +77,7 @@ def listen(host: str, port: int, *, guarded: bool) -> socket.socket:
         raise InvalidValue("Server", "host", f"must be an address, and there is no {host!r}") from None
     except OverflowError:
         raise InvalidValue("Server", "port", f"must be from 0 to 65535, got {port}") from None
-    if not guarded and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
+    if not guarded and not is_loopback(str(address[0])):
         ways = "give --token-file, HINGE_TOKEN or --client-ca, or accept it with --insecure"
         raise InvalidValue("Server", "host", f"must be local, as {host} lets others in: {ways}")
     listener = socket.socket(family, kind, protocol)
@@ -115,7 +114,7 @@ class BaseServer(ABC):
         self.tls, self.insecure = tls, insecure
         self.limits = limits or Limits()
         self.drain_s = real("Server", "drain_s", drain_s, 0, 3600)
-        self.log = Log(log_level)
+        self.log = EventLog(log_level)
         self._run: _Run | None = None
 
     @abstractmethod

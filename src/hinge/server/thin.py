@@ -36,7 +36,7 @@ from hinge.oip.messages import RequestParameters
 from hinge.policies import Sentinel
 from hinge.remotes.open_inference import Signature
 from hinge.server.models import Tensors
-from hinge.server.observability import Log
+from hinge.server.observability import EventLog
 
 MOST_KINDS = 32
 EVERY_S = 0.1  # between two looks at what has changed
@@ -100,7 +100,7 @@ class ThinFleet(Collector):
     >>> ThinFleet("mqtt://127.0.0.1:9", name="cams", offload_cost=0.5)
     ThinFleet('cams', the broker at 127.0.0.1:9)
 
-    `url`, `password`, `tls` and `mqtt` are as for `Fleet`. All kinds have the same `bins` and `offload_cost`. What is
+    `url`, `password` and `tls` are as for `Fleet`. All kinds have the same `bins` and `offload_cost`. What is
     learned is kept in the folder `state`, one for each kind.
     """
 
@@ -114,17 +114,16 @@ class ThinFleet(Collector):
         state: Path | None = None,
         password: str | None = None,
         tls: ssl.SSLContext | None = None,
-        mqtt: str = "5",
     ) -> None:
         self.name = checked_name("ThinFleet", "name", name)
-        broker = Broker("ThinFleet", url, password, tls, mqtt)
+        broker = Broker("ThinFleet", url, password, tls)
         self._link = Link(self.name, broker, "devices go on with the tables that they have", self._write)
         self._bins, self._cost = whole("ThinFleet", "bins", bins, 1, MOST_BINS), offload_cost
         self._policy()  # says what is wrong with the cost
         self._state = state
         self._lines: dict[str, _Line] = {}
         self._counters: dict[str, int] = {}  # the largest of each kind's tables
-        self._log = Log("warning")
+        self._log = EventLog("warning")
         self._ended, self._thread = Event(), Thread()
         self._judge_after = 0.0
         self._dropped = dict.fromkeys(THIN_REASONS, 0)
@@ -132,7 +131,7 @@ class ThinFleet(Collector):
     def __repr__(self) -> str:
         return f"ThinFleet({self.name!r}, {self._link.broker})"
 
-    def start(self, log: Log) -> None:
+    def start(self, log: EventLog) -> None:
         """Go on from what the folder holds, and connect; the `Server` calls this."""
         self._log = log
         self._ended.clear()

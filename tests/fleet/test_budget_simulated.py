@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from benchmarks.regrets.budgeted_fleet import EVERY, BudgetedFleet, BudgetLie, simulate_fleet_budget
 from hinge.policies.shared_budget import START
-from hinge.simulation.fleet import EVERY, BudgetedFleet, BudgetLie, simulate_fleet_budget
 from hinge.simulation.sources import FixedCosts, Synthetic
 
 SHARE, COST, HORIZON = 0.05, 0.1, 3000
