@@ -75,8 +75,9 @@ def report(quick: bool) -> list[str]:
         f"What the default ({DEFAULT}) costs over the best fixed threshold on the confidence itself, in hindsight, at",
         f"known costs of {', '.join(map(str, COSTS))}; below a trace their mean, and in the last column the worst",
         "of all cells. Every row of a trace once in each pass, shuffled. Quantile: bins that share out the first",
-        f"{SEEN} confidences of the trace equally; no remote is asked for these. Fitted: uniform bins, cut besides at",
-        "every threshold that is best in the first half of the trace at some price, as `hinge evaluate` recommends.",
+        f"{SEEN} confidences of the trace equally; no remote is asked for these. Fitted: bins cut at every",
+        "threshold that is best in the first half of the trace at some price, and uniformly besides, but for bins with",
+        "fewer than √n of its n rows, as `hinge evaluate` recommends.",
         "",
     ]
     for horizon, runs in horizons.items():

@@ -1,7 +1,11 @@
 """Recommendations: the choice is that of the rule, and the figures are those of the half that had no part in it."""
 
+from bisect import bisect
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hinge import HILCB, Bins, Sentinel, Trace, UniformBins, load_trace
 from hinge.bins import EdgeBins
@@ -90,8 +94,7 @@ def test_bins_are_cut_where_thresholds_are_best_and_those_given_are_kept() -> No
     assert fitted is not None
     assert given is not None
     assert isinstance(fitted.binning, EdgeBins)
-    edges = {*UniformBins(8).edges, *best_thresholds(trace.confidence, trace.agreed)}
-    assert set(fitted.binning.edges) == edges  # none of the bins is empty
+    assert set(fitted.binning.edges) >= set(best_thresholds(trace.confidence, trace.agreed))
     assert f"sentinel, {fitted.bins} fitted bins, " in str(fitted)
     assert (fitted.as_dict()["bins"], fitted.as_dict()["settings"]["bins"]) == (fitted.bins, [*fitted.binning.edges])
     assert given.binning == EdgeBins([0.9])
@@ -207,6 +210,32 @@ def test_too_few_samples() -> None:
     trace = load_trace("fashion")
     few = {name: column[: FEWEST - 1] for name, column in trace.columns.items()}
     assert recommend(Trace.from_frame(few)) is None
+
+
+@given(
+    confidences=st.lists(st.integers(0, 100).map(lambda percent: percent / 100), min_size=1, max_size=60),
+    count=st.integers(2, 12),
+    data=st.data(),
+)
+def test_uniform_edges_leave_the_root_of_the_samples_to_every_bin(
+    confidences: list[float], count: int, data: st.DataObject
+) -> None:
+    agreed = data.draw(st.lists(st.booleans(), min_size=len(confidences), max_size=len(confidences)))
+    best = set(best_thresholds(confidences, agreed))
+    edges = fitted_bins(Trace(confidences, agreed=agreed), count).edges
+    assert best <= set(edges)
+    fewest = len(confidences) ** 0.5
+
+    def between(low: float, high: float) -> int:
+        return sum(low <= confidence < high for confidence in confidences)
+
+    bounds = [-1.0, *edges, 2.0]
+    for below, edge, above in zip(bounds, bounds[1:], bounds[2:], strict=False):
+        if edge not in best:
+            assert min(between(below, edge), between(edge, above)) >= fewest
+    for edge in {round(step / count, 6) for step in range(1, count)} - set(edges):  # what was left out had a reason
+        place = bisect(bounds, edge)
+        assert min(between(bounds[place - 1], edge), between(edge, bounds[place])) < fewest
 
 
 def test_a_price_that_is_found_is_that_of_the_trade() -> None:
