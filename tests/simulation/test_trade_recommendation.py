@@ -105,19 +105,6 @@ def test_bins_are_cut_where_thresholds_are_best_and_those_given_are_kept() -> No
     assert fitted.trade.at(0.1)[0].cost_per_sample < 0.95 * uniform  # where confidences bunch
 
 
-def test_a_bin_without_samples_is_one_with_the_bin_below() -> None:
-    rng = np.random.default_rng(3)
-    confidence = np.concatenate([rng.uniform(0.3, 0.45, 300), rng.uniform(0.8, 0.9, 300)]).round(4)
-    trace = Trace(confidence, agreed=(rng.random(600) < confidence).astype(float))
-    fitted, edges = fitted_bins(trace), sorted({*UniformBins(16).edges, *best_thresholds(confidence, trace.agreed)})
-    cut = EdgeBins(edges).bin_many(confidence)
-    assert fitted.bins == len({*cut}) + 1  # and one below all of them, which is to be offloaded
-    assert [*np.unique(fitted.bin_many(confidence), return_counts=True)[1]] == [*np.unique(cut, return_counts=True)[1]]
-    assert fitted.bin(0.6) == fitted.bin(0.45)
-    assert fitted.bin(0.1) == 0 < fitted.bin(float(confidence.min()))
-    assert all(len(str(edge)) <= 8 for edge in fitted_bins(trace, 12).edges)
-
-
 def test_a_policy_is_chosen_among_those_named() -> None:
     trace = load_trace("fashion")
     found = recommend(trace, ["always-remote", "hi-lcb", "oracle", "offline", "hedge-hi"], 0.3)
