@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import hinge.bins
 from hinge.bins import EdgeBins, QuantileBins, UniformBins, restore_bins
-from hinge.errors import InvalidState
+from hinge.errors import InvalidState, InvalidType
 
 confidences = st.floats(0, 1)
 several = st.lists(confidences, max_size=30)
@@ -279,3 +279,9 @@ def test_one_sample_needs_no_numpy() -> None:
     package = str(Path(hinge.bins.__file__).parent)
     ran = subprocess.run([sys.executable, "-c", WITHOUT_NUMPY, package], capture_output=True, text=True, check=False)
     assert (ran.stdout.strip(), ran.stderr) == ("0.25", "")
+
+
+@pytest.mark.parametrize("edges", [np.array(0.5), 0.5, "0.5"])
+def test_edges_that_are_no_sequence_are_refused(edges: Any) -> None:
+    with pytest.raises(InvalidType, match="EdgeBins: edges must be a sequence of numbers, got"):
+        EdgeBins(edges)

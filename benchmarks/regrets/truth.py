@@ -12,7 +12,7 @@ from hinge import Policy, Trace, UniformBins, load_trace, simulate
 from hinge.costs import SURE
 from hinge.gate import DEFAULT_POLICY
 from hinge.simulation import interval
-from hinge.simulation.evaluate import fitted_cost, halves, with_cost
+from hinge.simulation.evaluate import fitted_cost, halves
 from hinge.simulation.sources import FixedCosts, Resampled
 
 BINS, HORIZON = 16, 20_000
@@ -62,9 +62,10 @@ def offline_row(trace: Trace, cost: float, splits: int) -> tuple[str, float]:
     for split in range(splits):
         for labelled, held_out in (both := halves(trace, SEED + split), both[::-1]):
             shifts.append(fitted_cost(labelled, cost))
-            policy = DEFAULT_POLICY(bins=BINS, offload_cost=cost)
+            told = {"γ": cost, "γ′": shifts[-1]}
+            policies = {name: DEFAULT_POLICY(bins=BINS, offload_cost=each) for name, each in told.items()}
             source = Resampled(held_out, UniformBins(BINS), FixedCosts(cost))
-            results = simulate({"γ": policy, "γ′": with_cost(policy, shifts[-1])}, source, HORIZON, 1, SEED + split)
+            results = simulate(policies, source, HORIZON, 1, SEED + split)
             paid.append([record.true_cost_per_sample[0, -1] for record in results.values()])
             offloads.append([record.offload_fraction[0, -1] for record in results.values()])
             best.append(by_truth(labelled, held_out, cost))

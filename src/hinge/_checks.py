@@ -48,7 +48,7 @@ def reals(owner: str, name: str, values: object, low: float = -math.inf, high: f
     Traceback (most recent call last):
     hinge.errors.InvalidValue: Problem: agreement[1] must be from 0 to 1, got 1.2
     """
-    if isinstance(values, str) or not isinstance(values, Iterable):
+    if isinstance(values, str) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
         raise InvalidType(owner, name, f"must be a sequence of numbers, got {values!r}")
     return [real(owner, f"{name}[{k}]", value, low, high) for k, value in enumerate(values)]
 

@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hinge._checks import real, reals, whole
-from hinge.errors import InvalidState
+from hinge.errors import InvalidState, InvalidValue
 
 if TYPE_CHECKING:
     import numpy as np
@@ -310,10 +310,10 @@ def _checked_edges(owner: str, edges: Iterable[float]) -> tuple[float, ...]:
     checked = tuple(reals(owner, "edges", edges))
     for edge in checked:
         if not 0 < edge <= 1:
-            raise ValueError(f"{owner}: edges must be > 0 and <= 1, got {edge!r}")
+            raise InvalidValue(owner, "edges", f"must be > 0 and <= 1, got {edge!r}")
     for below, above in pairwise(checked):
         if below >= above:
-            raise ValueError(f"{owner}: edges must be strictly increasing, got {above!r} after {below!r}")
+            raise InvalidValue(owner, "edges", f"must be strictly increasing, got {above!r} after {below!r}")
     return checked
 
 

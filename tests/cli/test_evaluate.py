@@ -219,26 +219,25 @@ def test_evaluate_shows_the_trade_at_every_price_and_at_the_given_one(capsys: Ca
     chosen = ["evaluate", "fashion", "--policies", "sentinel", "--runs", "1", "--offload-cost", "0.55"]
     data = answer(capsys, *chosen)
     (here,) = [point for point in data["trade"]["gate"] if point["offload_cost"] == 0.55]
-    figures = data["policies"][0]
-    assert here["cost_per_sample"] == pytest.approx(figures["cost_per_sample"])
-    assert here["agreement"] == pytest.approx(figures["accuracy"])
+    assert here["cost_per_sample"] == pytest.approx(0.55 * here["offload_fraction"] + 1 - here["agreement"])
     said = " ".join(shown(capsys, *chosen).split())
     assert data["trade"]["sentence"] in said
     assert "At 0.55 sentinel costs" in said
+    assert f"(if told 0.55: {0.55 * here['offload_fraction'] + 1 - here['true_accuracy']:.4f})" in said  # the same gate
     assert "more than local alone" in said
 
 
 @pytest.mark.medium
 def test_evaluate_says_what_true_labels_are_worth(log: Log, capsys: Captured) -> None:
     chosen = ["--policies", "isotonic", "--offload-cost", "0.5", "--runs", "2"]
-    labels = answer(capsys, "evaluate", "imagenet-mobilenetv2", *chosen)["labels"]
-    assert (labels["shifted_cost"], labels["disagreements"], [*labels["true_costs"]]) == (1.0, 1083, ["isotonic"])
-    given, shifted = labels["true_costs"]["isotonic"]
+    found = answer(capsys, "evaluate", "imagenet-mobilenetv2", *chosen)["recommendation"]
+    assert (found["offload_cost"], found["shifted_cost"], found["settings"]["offload_cost"]) == (0.5, 1.0, 1.0)
     said = " ".join(shown(capsys, "evaluate", "imagenet-mobilenetv2", *chosen).split())
-    assert "decide by an offload cost of 1 where it is 0.5" in said
-    assert f"isotonic then costs {shifted:.4f} instead of {given:.4f} by the truth" in said
+    assert "at an offload cost of 0.5, told as 1, since by the true labels the remote errs too" in said
+    assert f"at a cost of {found['measured']['cost_per_sample']:.4f} by the true labels (if told 0.5: " in said
+    assert "as much as local alone: at this price nothing is gained" in said
+    assert "--offload-cost 1.0 --bins" in said
     unlabelled = log("confidence", "local", "remote")
-    assert answer(capsys, "evaluate", unlabelled, *EXTREMES)["labels"] is None
     assert "true labels" not in shown(capsys, "evaluate", unlabelled, *EXTREMES)
 
 
@@ -272,16 +271,24 @@ def test_evaluate_gives_intervals_for_a_log_of_offloads_alone(tmp_path: Path, ca
 
 
 def test_evaluate_names_what_is_not_known_and_what_an_audit_costs(tmp_path: Path, capsys: Captured) -> None:
-    path = production_log(tmp_path / "log.jsonl")
+    path = production_log(tmp_path / "log.jsonl", rows=8000)
     assert run(["evaluate", path, "--offload-cost", "0.4", *LOGGED]) == 0
     out = capsys.readouterr().out
-    assert "40 samples, 15 of them offloaded, 5 audits among them" in out.replace("\n", "")
+    assert "8000 samples, 3000 of them offloaded, 1000 audits among them" in out.replace("\n", "")
     (unknown,) = (line for line in out.splitlines() if line.startswith("Nothing is known of"))
-    start = "Nothing is known of bin 2 (confidence 0.5 to 0.75): 10 samples, none offloaded. About "
+    start = "Nothing is known of bin 2 (confidence 0.5 to 0.75): 2000 samples, none offloaded. About "
     assert unknown.startswith(start)
     offloads = int(unknown.removeprefix(start).split()[0])
     assert f"({offloads * 0.4:.4g} at 0.4 each) would leave 0.01 of a cost per sample open." in unknown
     assert "Least is known of bin " in out
+
+
+def test_evaluate_says_where_no_audits_of_such_a_log_would_settle_it(tmp_path: Path, capsys: Captured) -> None:
+    out = shown(capsys, "evaluate", production_log(tmp_path / "log.jsonl"), "--offload-cost", "0.4", *LOGGED)
+    (unknown,) = (line for line in out.splitlines() if line.startswith("Nothing is known of"))
+    assert "bin 2 (confidence 0.5 to 0.75): 10 samples, none offloaded. Offloading all of them would not" in unknown
+    assert "would not settle it: a log would have to be longer to leave 0.01 of a cost per sample open." in unknown
+    assert " more (" not in out
 
 
 @pytest.mark.parametrize("text", ["confidence", "=score", "confidence=score,"])

@@ -11,6 +11,7 @@ import pytest
 from hinge import Gate, Trace, build, fashion, load_trace, read_trace, write_trace
 from hinge.bins import EdgeBins
 from hinge.cli.app import run
+from hinge.simulation.evaluate import fitted_cost
 from hinge.simulation.trade import fitted_bins
 from tests.support.commands import Captured, answer, refusal, shown, write_log
 
@@ -34,10 +35,13 @@ def test_from_a_recording_to_a_device(trace: Path, capsys: Captured) -> None:
     settings = trace.with_name("hinge.toml")
     printed = shown(capsys, "evaluate", str(trace), *QUICK, "--write", str(settings))
     assert f"{settings} is written; try: hinge device --config {settings} SAMPLES" in printed
-    written = tomllib.loads(settings.read_text())["device"]
+    assert f"hinge gateway --config {settings} --local LOCAL --remote REMOTE" in printed
+    sections = tomllib.loads(settings.read_text())
+    written = sections["device"]
+    assert sections["gateway"] == {name: written[name] for name in ("policy", "offload_cost", "bins")}
     assert (trace.parent / written["local"]).samefile(fashion.local_model())
     assert (trace.parent / written["remote"]).samefile(fashion.remote_model())
-    bins = EdgeBins(map(float, written["bins"].split(",")))
+    bins = EdgeBins(written["bins"])
     assert bins == fitted_bins(read_trace(trace))
     assert f"Recommended: {written['policy']}, {bins.bins} fitted bins, at an offload cost of " in printed
     assert run(["device", "--config", str(settings), str(trace.with_name("samples.npz")), "--json"]) == 0
@@ -66,10 +70,10 @@ def test_the_options_for_the_models_are_written_too(tmp_path: Path, capsys: Capt
 @pytest.mark.parametrize(
     ("options", "policy"),
     [
-        (QUICK, f"Gate(build('sentinel', bins=3, offload_cost=0.2), bins={EDGES})"),
+        (QUICK, f"Gate(build('sentinel', offload_cost=0.2, bins=3), bins={EDGES})"),
         (
             ["--policies", "hi-lcb", "--alpha", "0.9"],
-            f"Gate(build('hi-lcb', bins=3, offload_cost=0.2, alpha=0.9), bins={EDGES})",
+            f"Gate(build('hi-lcb', offload_cost=0.2, alpha=0.9, bins=3), bins={EDGES})",
         ),
         ([*QUICK, "--target", "0.9"], "build('target', target=0.9, bins=2)"),
     ],
@@ -86,13 +90,14 @@ def test_of_another_task_the_recommendation_is_for_a_program(
 
 def test_without_a_file_the_options_are_printed(trace: Path, capsys: Captured) -> None:
     printed = shown(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.2", "--bins", "8")
-    edges = list(fitted_bins(read_trace(trace), 8).edges)
-    options = f"--policy sentinel --offload-cost 0.2 --bins {','.join(map(str, edges))}"
-    command = f"hinge device --local FILE --remote FILE|URL SAMPLES {options}"
+    edges, told = list(fitted_bins(read_trace(trace), 8).edges), float(f"{fitted_cost(read_trace(trace), 0.2):.3g}")
+    options = f"--policy sentinel --offload-cost {told} --bins {','.join(map(str, edges))}"
+    command = f"hinge device --local LOCAL --remote REMOTE SAMPLES {options}"
     assert f"To run it (--write hinge.toml writes these settings): {command}" in printed.splitlines()
-    assert "What sentinel gains at each price of an offload, simulated with 8 bins" in printed
+    half = "simulated on a random half of the log, 300 samples, with bins fitted to the other"
+    assert f"What sentinel gains at each price of an offload, {half}" in printed
     found = answer(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.2", "--bins", "8")["recommendation"]
-    assert found["settings"] == {"policy": "sentinel", "bins": edges, "offload_cost": 0.2}
+    assert found["settings"] == {"policy": "sentinel", "bins": edges, "offload_cost": told}
     assert (found["samples"], found["bins"]) == (300, len(edges) + 1)
 
 
@@ -109,10 +114,10 @@ def test_what_a_trace_says_of_itself_is_no_setting(tmp_path: Path, capsys: Captu
     about = {"remote": "ResNet, from https://example.org", "--report": "kitchen", '--x"]\n[serve]\nhost': "0.0.0.0"}
     write_trace(Trace(known.confidence, known.local, known.remote, about=about), tmp_path / "trace.npz")
     printed = shown(capsys, "evaluate", str(tmp_path / "trace.npz"), *QUICK, "--write", str(tmp_path / "hinge.toml"))
-    assert "hinge.toml --local FILE --remote FILE|URL SAMPLES" in printed
+    assert "hinge.toml --local LOCAL --remote REMOTE SAMPLES" in printed
     written = tomllib.loads((tmp_path / "hinge.toml").read_text())
-    assert written.keys() == {"device"}
-    assert written["device"].keys() == {"policy", "bins", "offload_cost"}
+    assert written.keys() == {"device", "gateway"}
+    assert written["device"].keys() == written["gateway"].keys() == {"policy", "bins", "offload_cost"}
 
 
 def test_without_a_policy_for_a_device_there_is_a_table_and_no_file(trace: Path, capsys: Captured) -> None:

@@ -107,6 +107,15 @@ def test_the_command_line_goes_before_the_file(write: Write, capsys: Captured, m
     assert served(monkeypatch, "--config", path)["port"] == 9
 
 
+@pytest.mark.parametrize("edges", ["[0.25, 0.5, 0.9]", "'0.25,0.5,0.9'"])
+def test_edges_of_bins_are_a_list_or_a_text(edges: str, write: Write, capsys: Captured, tmp_path: Path) -> None:
+    path = str(write(f"[device]\nlimit = 3\nstate = 'state'\nbins = {edges}\n"))
+    assert summary(capsys, "--config", path)["samples"] == 3
+    assert answer(capsys, "state", "show", str(tmp_path / "state"))["binning"]["edges"] == [0.25, 0.5, 0.9]
+    said = refusal(capsys, "device", "--config", str(write("[device]\nbins = ['a', 'b']\n")))
+    assert "must be a number, or edges such as 0.5,0.9, got 'a,b'" in said
+
+
 def test_a_default_on_the_command_line_goes_before_the_file(write: Write, capsys: Captured) -> None:
     path = str(write("[device]\nlimit = 3\npolicy = 'always-local'\n"))
     assert summary(capsys, "--config", path, "--policy", "isotonic")["policy"] == "isotonic"

@@ -72,6 +72,8 @@ def test_show_tells_what_the_policy_knows(capsys: Captured, tmp_path: Path) -> N
     assert "Isotonic(bins=16" in shown
     assert "Generation 1 was found." in shown, "to open it begins none"
     assert '"max_softmax"' in shown
+    spans = [line.split()[1:4] for line in shown.splitlines() if " to " in line]
+    assert spans == [[f"{low / 16:g}", "to", f"{(low + 1) / 16:g}"] for low in range(16)]
 
 
 def test_a_bin_is_accepted_for_good_only_where_the_policy_says_so(capsys: Captured, tmp_path: Path) -> None:

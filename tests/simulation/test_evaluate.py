@@ -13,7 +13,7 @@ from hinge import HILCB, Gate, Isotonic, Trace, UniformBins, load_trace, write_t
 from hinge.cli.app import run
 from hinge.errors import UnknownName
 from hinge.simulation import Evaluation, simulate
-from hinge.simulation.evaluate import fitted_cost, halves
+from hinge.simulation.evaluate import fitted_cost
 from hinge.simulation.sources import FixedCosts, InOrder, Resampled
 
 NAMES = ["isotonic", "hi-lcb", "oracle", "hedge-hi"]
@@ -150,9 +150,9 @@ def test_an_interrupt_while_shuffling_keeps_the_order_as_recorded() -> None:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("runs_done", [2, 3, 5, 6, 11, 14, 15])
-def test_what_is_interrupted_is_marked_and_gives_no_figure_of_labels(runs_done: int) -> None:
-    """One run in order, three shuffled, and three on either half of the log at either cost."""
+@pytest.mark.parametrize("runs_done", [2, 3])
+def test_what_is_interrupted_is_marked(runs_done: int) -> None:
+    """One run in order, and three shuffled."""
     reports = list[int]()
 
     def stop(done: int, of: int) -> None:
@@ -162,9 +162,8 @@ def test_what_is_interrupted_is_marked_and_gives_no_figure_of_labels(runs_done: 
 
     results = hinge.evaluate("synthetic-cifar10", ["isotonic"], 0.3, runs=3, progress=stop)
     assert not results.complete
-    assert results.labels is None
     assert results.shuffled is not None
-    assert results.shuffled.complete == (runs_done > 4)
+    assert not results.shuffled.complete
     assert len(reports) == runs_done  # nothing is begun after it
 
 
@@ -229,35 +228,7 @@ def test_a_bin_without_rows_has_the_mean_cost_of_the_log() -> None:
     assert source.offload_costs.tolist() == pytest.approx([0.2, 0.4, 0.4, 0.6])
 
 
-def test_labels_are_worth_what_they_save_on_samples_they_were_not_fitted_on() -> None:
-    trace = load_trace("imagenet-mobilenetv2")
-    found = hinge.evaluate(trace, ["isotonic", "always-remote"], 0.5, runs=2)
-    assert found.labels is not None
-    assert found.labels.shifted_cost == 1.0  # κ is 0.3
-    assert found.labels.true_costs.keys() == {"isotonic"}
-    assert trace.local_accuracy is not None
-    given, shifted = found.labels.true_costs["isotonic"]
-    assert shifted == pytest.approx(1.0 - trace.local_accuracy)  # nothing is offloaded, in either half
-    assert given > 1.1 * shifted
-
-
-def test_labels_of_the_measured_half_do_not_shift_its_cost() -> None:
-    """The remote is right in one half only: fitted on the other half, γ′ is wrong in either."""
-    rows = 400
-    one, _ = halves(Trace(np.full(rows, 0.5), np.arange(rows), np.arange(rows)), seed=0)
-    trusted = np.isin(np.arange(rows), one.local)
-    trace = Trace(np.full(rows, 0.5), np.zeros(rows, int), np.ones(rows, int), label=np.where(trusted, 1, 0))
-    found = hinge.evaluate(trace, ["isotonic"], 0.4, runs=2, bins=2)
-    assert found.labels is not None
-    given, shifted = found.labels.true_costs["isotonic"]
-    assert given == pytest.approx(0.4 + 0.5)  # all are offloaded: the two never agree
-    assert shifted == pytest.approx((1.0 + (0.4 + 1.0)) / 2)  # all accepted, wrongly; all offloaded, wrongly
-
-
-@pytest.mark.medium
-def test_without_labels_or_a_known_cost_they_are_worth_nothing() -> None:
-    assert hinge.evaluate(uneven(), ["isotonic"], 0.3, runs=1).labels is None
-    assert hinge.evaluate("synthetic-cifar10", ["isotonic"], "learned", runs=1).labels is None
-    assert hinge.evaluate("synthetic-cifar10", ["always-local"], 0.3, runs=1).labels is None
+def test_a_cost_is_shifted_by_labels_alone() -> None:
+    assert fitted_cost(load_trace("imagenet-mobilenetv2"), 0.5) == 1.0  # κ is 0.3
     with pytest.raises(ValueError, match="must have true labels"):
         fitted_cost(uneven(), 0.3)

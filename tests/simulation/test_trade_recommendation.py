@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hinge import HILCB, Bins, Sentinel, Trace, UniformBins, load_trace
 from hinge.bins import EdgeBins
 from hinge.policies import Policy
-from hinge.simulation.evaluate import halves
-from hinge.simulation.trade import FEWEST, fitted_bins, recommend, trade
+from hinge.simulation.evaluate import fitted_cost, halves
+from hinge.simulation.trade import FEWEST, OFFLOAD_COSTS, fitted_bins, recommend, trade
 from hinge.theory import best_thresholds
 
 pytestmark = pytest.mark.slow
@@ -34,19 +34,58 @@ def by_hand(trace: Trace, policy: Policy, cost: float, bins: Bins) -> tuple[floa
 
 def test_the_figures_are_those_of_the_other_half() -> None:
     trace = load_trace("fashion")
-    found = recommend(trace, offload_cost=0.1)
+    found = recommend(trace)
     assert found is not None
-    edges = list(fitted_bins(trace).edges)
-    assert found.settings == {"policy": "sentinel", "bins": edges, "offload_cost": 0.1}
+    price, edges = found.offload_cost, list(fitted_bins(trace).edges)
+    assert found.settings == {"policy": "sentinel", "bins": edges, "offload_cost": price}
     half, other = halves(trace, 0)
     bins = fitted_bins(half)
-    cost, offloaded, right = by_hand(other, Sentinel(bins=bins.bins, offload_cost=0.1), 0.1, bins)
+    cost, offloaded, right = by_hand(other, Sentinel(bins=bins.bins, offload_cost=price), price, bins)
     assert found.samples == len(other)
     assert found.measured.cost_per_sample == pytest.approx(cost)
     assert found.measured.offload_fraction == pytest.approx(offloaded)
     assert found.measured.true_accuracy == pytest.approx(right)
     assert found.local.cost_per_sample == pytest.approx(1 - other.agreement)
-    assert (found.remote.cost_per_sample, found.remote.offload_fraction) == pytest.approx((0.1, 1.0))
+    assert (found.remote.cost_per_sample, found.remote.offload_fraction) == pytest.approx((price, 1.0))
+
+
+def test_a_price_that_is_known_is_shifted_by_the_labels_of_the_half_that_is_not_measured() -> None:
+    trace = load_trace("fashion")
+    found = recommend(trace, ["sentinel"], 0.1)
+    assert found is not None
+    assert found.shifted_cost == pytest.approx(fitted_cost(trace, 0.1), rel=0.005)
+    assert found.settings["offload_cost"] == found.shifted_cost
+    half, other = halves(trace, 0)
+    bins, told = fitted_bins(half), float(f"{fitted_cost(half, 0.1):.3g}")
+    for price, said in ((told, "at a cost of {:.4f} by the true labels"), (0.1, "(if told 0.1: {:.4f})")):
+        _, offloaded, right = by_hand(other, Sentinel(bins=bins.bins, offload_cost=price), 0.1, bins)
+        assert said.format(0.1 * offloaded + 1 - right) in str(found)
+        if price == told:
+            assert found.measured.cost_per_sample == pytest.approx(0.1 * offloaded + 1 - right)
+    assert (found.local.cost_per_sample, found.remote.cost_per_sample) == pytest.approx(
+        (1 - (other.local_accuracy or 0.0), 0.1 + 1 - (other.remote_accuracy or 0.0))
+    )
+
+
+def test_labels_of_the_measured_half_do_not_shift_its_cost() -> None:
+    """The remote is right in the half that is not measured: what that teaches is wrong in the other."""
+    rows = 400
+    one, _ = halves(Trace(np.full(rows, 0.5), np.arange(rows), np.arange(rows)), seed=0)
+    trusted = np.isin(np.arange(rows), one.local)
+    trace = Trace(np.full(rows, 0.5), np.zeros(rows, int), np.ones(rows, int), label=np.where(trusted, 1, 0))
+    found = recommend(trace, ["isotonic"], 0.4)
+    assert found is not None
+    assert found.measured.cost_per_sample == pytest.approx(0.4 + 1.0)  # all offloaded, wrongly
+    assert found.shifted_cost == pytest.approx(1.0)  # κ is near 0, on the whole log
+
+
+def test_without_labels_or_a_known_price_nothing_is_shifted() -> None:
+    trace = load_trace("fashion")
+    unlabelled = Trace(trace.confidence, trace.local, trace.remote)
+    for found in (recommend(unlabelled, ["sentinel"], 0.1), recommend(trace, ["sentinel"])):
+        assert found is not None
+        assert found.shifted_cost is None
+        assert "true labels" not in str(found)
 
 
 def test_bins_are_cut_where_thresholds_are_best_and_those_given_are_kept() -> None:
@@ -59,10 +98,11 @@ def test_bins_are_cut_where_thresholds_are_best_and_those_given_are_kept() -> No
     assert f"sentinel, {fitted.bins} fitted bins, " in str(fitted)
     assert (fitted.as_dict()["bins"], fitted.as_dict()["settings"]["bins"]) == (fitted.bins, [*fitted.binning.edges])
     assert given.binning == EdgeBins([0.9])
-    assert "sentinel, 2 bins, at an offload cost of 0.1. The policy is chosen on a random half" in str(given)
+    assert "sentinel, 2 bins, at an offload cost of 0.1, " in str(given)
+    assert "The policy is chosen on a random half" in str(given)
     _, other = halves(trace, 0)
     uniform = by_hand(other, Sentinel(bins=16, offload_cost=0.1), 0.1, UniformBins(16))[0]
-    assert fitted.measured.cost_per_sample < 0.95 * uniform  # where confidences bunch
+    assert fitted.trade.at(0.1)[0].cost_per_sample < 0.95 * uniform  # where confidences bunch
 
 
 def test_a_policy_is_chosen_among_those_named() -> None:
@@ -89,7 +129,7 @@ def test_the_price_is_given_recorded_or_found() -> None:
     assert found is not None
     assert (given.offload_cost, given.price) == (0.25, "given")
     assert found.price == "found"
-    assert "(none was given; with uniform bins this one keeps 90 % of what the remote adds" in str(found)
+    assert "(none was given; this one keeps 90 % of what the remote adds" in str(found)
     assert "(none was given; this one keeps 90 %" in str(recommend(trace, bins=EdgeBins([0.5, 0.9])))
     assert found.measured.quality >= found.local.quality + 0.8 * (found.remote.quality - found.local.quality)
     costs = np.linspace(0.1, 0.3, len(trace))
@@ -109,11 +149,14 @@ def test_a_gate_that_local_alone_beats_by_the_true_labels_is_said_to_be() -> Non
     assert found is not None
     assert found.measured.true_accuracy is not None
     assert found.local.true_accuracy is not None
-    true_cost = 0.3 * found.measured.offload_fraction + 1 - found.measured.true_accuracy
-    said = f"by the true labels it costs {true_cost:.4f}, and local alone {1 - found.local.true_accuracy:.4f}"
+    assert found.shifted_cost == 1.0
+    assert found.measured.cost_per_sample == pytest.approx(1 - found.local.true_accuracy)  # nothing is offloaded
+    plain = found.trade.at(0.3)[0]
+    assert plain.true_accuracy is not None
+    true_cost = 0.3 * plain.offload_fraction + 1 - plain.true_accuracy
     assert true_cost > 1 - found.local.true_accuracy
-    assert said in str(found)
-    assert "by the true labels it costs" not in str(recommend("fashion", ["sentinel"], offload_cost=0.1))
+    assert f"(if told 0.3: {true_cost:.4f}), as much as local alone: at this price nothing is gained" in str(found)
+    assert "nothing is gained" not in str(recommend("fashion", ["sentinel"], offload_cost=0.1))
 
 
 def test_without_a_price_something_is_gained_where_it_can_be() -> None:
@@ -121,11 +164,10 @@ def test_without_a_price_something_is_gained_where_it_can_be() -> None:
     confidence, label = rng.random(3000), rng.integers(0, 10, 3000)
     local = np.where(rng.random(3000) < 0.1 + 0.5 * confidence, label, (label + 1) % 10)
     log = Trace(confidence, local, np.where(rng.random(3000) < 0.97, label, (label + 2) % 10), label=label)
-    gain = trade(log)
-    found = recommend(log, ["sentinel"], gain=gain)
+    found = recommend(log, ["sentinel"])
     assert found is not None
-    assert (found.offload_cost, found.price) == gain.price
-    assert gain.saving(found.offload_cost)[0] > 0.01
+    assert (found.offload_cost, found.price) == found.trade.price
+    assert found.trade.saving(found.offload_cost)[0] > 0.01
     assert "nothing is gained" not in str(found)
 
 
@@ -185,16 +227,27 @@ def test_uniform_edges_leave_the_root_of_the_samples_to_every_bin(
 
 def test_a_price_that_is_found_is_that_of_the_trade() -> None:
     for name in ("fashion", "cifar10-vgg16", "imagenet-mobilenetv2"):
-        gain = trade(name)
+        half, other = halves(load_trace(name), 0)
+        gain, found = trade(other, bins=fitted_bins(half)), recommend(name, ["sentinel"])
         assert gain.headline is not None
-        assert recommend(name, ["sentinel"]) == (found := recommend(name, ["sentinel"], gain=gain))
         assert found is not None
-        assert (found.offload_cost, found.price) == (gain.headline.offload_cost, "found")
+        assert found.trade == gain  # the same gate: what was chosen on a half is measured on the other
+        assert (found.offload_cost, found.price, found.measured) == (gain.headline.offload_cost, "found", gain.headline)
+
+
+def test_the_trade_is_that_of_the_policy_that_is_recommended_with_its_alpha_and_horizon() -> None:
+    half, other = halves(load_trace("fashion"), 0)
+    found = recommend("fashion", ["hi-lcb"], 0.12, alpha=0.05, horizon=3000)
+    assert found is not None
+    assert found.shifted_cost is not None
+    told = float(f"{fitted_cost(half, 0.12):.3g}")
+    costs = (*OFFLOAD_COSTS, 0.12, told)
+    assert found.trade == trade(other, "hi-lcb", bins=fitted_bins(half), alpha=0.05, offload_costs=costs, horizon=3000)
 
 
 def test_alpha_is_that_of_the_policies_that_have_it() -> None:
     trace = load_trace("fashion")
-    found = recommend(trace, ["hi-lcb"], 0.1, alpha=0.05)
+    found = recommend(Trace(trace.confidence, trace.local, trace.remote), ["hi-lcb"], 0.1, alpha=0.05)
     assert found is not None
     edges = list(fitted_bins(trace).edges)
     assert found.settings == {"policy": "hi-lcb", "bins": edges, "offload_cost": 0.1, "alpha": 0.05}

@@ -176,11 +176,10 @@ def print_figures(title: str, figures: Sequence[Mapping[str, Any]]) -> None:
     print_rows(headings, ([name + (" *" if is_informed(name) else ""), *cells] for name, *cells in rows), title)
 
 
-def print_trade(trade: Trade, offload_cost: float | None = None, bins: int | None = None) -> None:
+def print_trade(trade: Trade, offload_cost: float | None = None, how: str = "") -> None:
     """What a policy costs and does at every price, and in a sentence what is gained; also at the price at hand."""
     rows, price = list(trade.rows()), None if offload_cost is None else f"{offload_cost:g}"
-    title = f"What {trade.policy} gains at each price of an offload, simulated"
-    title += f" with {counted(bins, 'bin')}" if bins else ""
+    title = f"What {trade.policy} gains at each price of an offload, simulated{how}"
     say("")
     print_rows(list(rows[0]), [list(row.values()) for row in rows], title, bold=price)
     say("by rule: cost per sample; saves: of the cheaper of local and remote alone; agrees: with remote", style="dim")

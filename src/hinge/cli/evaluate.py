@@ -8,7 +8,6 @@ import shlex
 import textwrap
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from hinge.simulation.engine import Progress
 from hinge.simulation.evaluate import Evaluation, as_recorded, as_trace, costs_for, evaluate, known_cost
 from hinge.simulation.sources import Resampled
 from hinge.simulation.trade import FEWEST, OFFLOAD_COSTS, Recommendation, Trade, recommend, trade
+from hinge.theory import Estimate
 from hinge.traces import Log, Trace, load_trace, trace_names
 
 _DIPS_NAMED = 5
@@ -61,15 +61,18 @@ def evaluate_command(
     seed: options.Seed = 0,
     json: options.Json = False,
     out: options.Out = None,
-    write: Path | None = option("Also write the recommendation to this file, for 'hinge device --config'."),
+    write: Path | None = option(
+        "Also write the recommendation to this file, for --config of 'hinge device' and 'hinge gateway'."
+    ),
 ) -> None:
     """Without --horizon the log is replayed once, in its own order, and then in shuffled orders to show how much the
     order matters. With --horizon samples are drawn from it with replacement. The offline and logistic modules are
-    fitted on the log itself, in hindsight. Where the log has true labels, it says which offload cost is right by them,
-    and what that saves. A second table shows what the default policy would gain at other prices, and where nothing.
-    A warning says where agreement falls with confidence, which misleads some policies. The end is a recommendation: a
-    policy, bins and a price, chosen on one half of the log and measured on the other. Of a production log, in which
-    the remote answered only what was offloaded, costs have intervals, and the bins of which nothing is known are named.
+    fitted on the log itself, in hindsight. A warning says where agreement falls with confidence, which misleads some
+    policies. The end is a recommendation: a policy, bins and a price, chosen on one half of the log and measured on the
+    other. Where the log has true labels and the price is known, it says by which offload cost to decide instead, and
+    what that saves. A second table shows what the recommended gate gains at other prices, and where nothing. Of a
+    production log, in which the remote answered only what was offloaded, costs have intervals, and the bins of which
+    nothing is known are named.
 
     Example: hinge evaluate log.csv --offload-cost 0.5 --policies sentinel,hi-lcb
     """
@@ -98,17 +101,20 @@ def evaluate_command(
         )
         gain, advice, complete = None, None, found.complete
         try:
-            gain = _trade_of(found, horizon, seed, partial(report, part="at every price")) if complete else None
-            if gain and isinstance(found.trace, Trace):  # a log cannot be replayed
+            if complete and isinstance(found.trace, Trace):  # a log cannot be replayed
                 start = binning.bins if isinstance(binning, UniformBins) else binning  # a number is cut finer
-                told: dict[str, Any] = {"target": target, "bins": start, "alpha": alpha, "seed": seed, "gain": gain}
+                told: dict[str, Any] = {"target": target, "bins": start, "alpha": alpha, "horizon": horizon}
                 advice = recommend(
                     found.trace,
                     None if names == ["all"] else names,
                     price if isinstance(price, float) else None,
                     **told,
+                    seed=seed,
                     progress=partial(report, part="to recommend one"),
                 )
+            if complete:
+                each = partial(report, part="at every price")
+                gain = advice.trade if advice else _trade_of(found, horizon, seed, each)
         except KeyboardInterrupt:
             complete = False
     figures, samples = found.figures(), len(found.trace)
@@ -119,8 +125,7 @@ def evaluate_command(
     if json:
         settings |= {"trace": trace, "samples": samples, "bins": found.bins.bins}
         settings |= {"offload_cost": found.offload_cost, "seed": seed}
-        labels = None if found.labels is None else asdict(found.labels)
-        more: dict[str, Any] = {"labels": labels, "trade": gain and gain.as_dict(), "agreement": _agreement(found)}
+        more: dict[str, Any] = {"trade": gain and gain.as_dict(), "agreement": _agreement(found)}
         more |= {"warnings": found.warnings(), "recommendation": advice and advice.as_dict()}
         console.print_json({**settings, "policies": figures, **more})
     else:
@@ -143,10 +148,13 @@ def evaluate_command(
             )
         if found.shuffled is not None:
             console.say("shuffled: the cost in other orders of the log, and its standard deviation")
-        _print_labels(found)
         _print_unknown(found)
-        if gain:
-            console.print_trade(gain, found.offload_cost, found.bins.bins)
+        if gain and advice:
+            fitted = "bins fitted to the other" if isinstance(binning, UniformBins) else "these bins"
+            how = f" on a random half of the log, {console.counted(advice.samples, 'sample')}, with {fitted}"
+            console.print_trade(gain, advice.offload_cost, how)
+        elif gain:
+            console.print_trade(gain, found.offload_cost, f" with {console.counted(found.bins.bins, 'bin')}")
         if gain and found.estimate:
             console.say("That is by the likeliest agreement; how far it may be off, the intervals above say.")
         _print_dips(found)
@@ -204,23 +212,28 @@ def _print_unknown(found: Evaluation) -> None:
     console.say("from … to: the cost of a policy by every agreement that the offloads of the log leave possible")
     spans = found.bins.spans()
     for first, last in _runs(estimate.unknown):
-        bins = range(first, last + 1)
-        samples = console.counted(int(estimate.samples[list(bins)].sum()), "sample")
-        audits = _audit(sum(estimate.audits(bin, _OPEN) for bin in bins), cost, len(bins))
-        console.say(f"Nothing is known of {_span(first, last, spans)}: {samples}, none offloaded. {audits}")
+        bins = [*range(first, last + 1)]
+        samples = console.counted(int(estimate.samples[bins].sum()), "sample")
+        where, audits = _span(first, last, spans), _audit(estimate, cost, bins)
+        console.say(f"Nothing is known of {where}: {samples}, none offloaded. {audits}")
     seen = [bin for bin in range(found.bins.bins) if estimate.offloads[bin]]
     widest = max(seen, key=estimate.open)
     if estimate.open(widest) > _OPEN:
         low, high = (float(bound[widest]) for bound in estimate.bounds)
         of = f"{estimate.offloads[widest]} of {console.counted(int(estimate.samples[widest]), 'sample')} offloaded"
-        where, audits = _span(widest, widest, spans), _audit(estimate.audits(widest, _OPEN), cost)
         possible = f"which leaves an agreement from {low:.3f} to {high:.3f}"
+        where, audits = _span(widest, widest, spans), _audit(estimate, cost, [widest])
         console.say(f"Least is known of {where}: {of}, {possible}. {audits}")
 
 
-def _audit(offloads: int, cost: float, bins: int = 1) -> str:
-    paid = f"{console.counted(offloads, 'offload')} more ({offloads * cost:.4g} at {cost:g} each)"
-    return f"About {paid} would leave {_OPEN:g} of a cost per sample open{' in each' * (bins > 1)}."
+def _audit(estimate: Estimate, cost: float, bins: Sequence[int]) -> str:
+    """How many audits of bins would leave little open; or that all of the log's samples there would not do."""
+    offloads, each = [estimate.audits(bin, _OPEN) for bin in bins], " in each" * (len(bins) > 1)
+    if any(offloads > (estimate.samples - estimate.offloads)[bins]):
+        longer = f"a log would have to be longer to leave {_OPEN:g} of a cost per sample open{each}"
+        return f"Offloading all of them would not settle it: {longer}."
+    paid = f"{console.counted(sum(offloads), 'offload')} more ({sum(offloads) * cost:.4g} at {cost:g} each)"
+    return f"About {paid} would leave {_OPEN:g} of a cost per sample open{each}."
 
 
 def _runs(bins: Sequence[int]) -> list[tuple[int, int]]:
@@ -239,20 +252,6 @@ def _trade_of(found: Evaluation, horizon: int | None, seed: int, report: Progres
     length = len(found.trace) if isinstance(found.trace, Log) else horizon
     settings: dict[str, Any] = {"bins": found.bins, "horizon": horizon or length, "seed": seed, "progress": report}
     return trade(found.source, offload_costs=(*OFFLOAD_COSTS, *given), **settings)
-
-
-def _print_labels(found: Evaluation) -> None:
-    """The offload cost that is right by the true labels, and what it saves the policy that is cheapest with it."""
-    labels = found.labels
-    if labels is None:
-        return
-    name, (given, shifted) = min(labels.true_costs.items(), key=lambda item: item[1][1])
-    console.say(
-        f"By the true labels of {console.counted(labels.disagreements, 'disagreement')}, decide by an offload cost of "
-        f"{labels.shifted_cost:.3g} where it is {found.offload_cost:g}: on samples that it was not fitted on, {name} "
-        f"then costs {shifted:.4f} instead of {given:.4f} by the truth.",
-        prose=True,
-    )
 
 
 def _print_dips(found: Evaluation) -> None:
@@ -297,22 +296,26 @@ _RECORDED = ("output", "remote_output", "input", "labels", "confidence", "token_
 
 def print_recommendation(advice: Recommendation, trace: Trace | Log, write: Path | None) -> None:
     """Say what to run, and on what evidence."""
+    settings = advice.settings
     known = write is not None and isinstance(trace, Trace) and "local" in _models(trace, write.parent)
-    samples = "SAMPLES" if known else "--local FILE --remote FILE|URL SAMPLES"
-    options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in _typed(advice).items())
+    samples = "SAMPLES" if known else "--local LOCAL --remote REMOTE SAMPLES"
+    typed = {name: ",".join(map(str, each)) if isinstance(each, list) else each for name, each in settings.items()}
+    options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in typed.items())
     console.say("")
     console.say(str(advice), prose=True)
     if write is None and trace.local is None:  # files of models are classifiers
-        told = {**advice.settings, "bins": advice.bins}
+        told = {**settings, "bins": advice.bins}
         named = ", ".join(f"{name}={value!r}" for name, value in told.items() if name != "policy")
         policy = f"build({advice.policy!r}, {named})"
         fitted = isinstance(advice.binning, EdgeBins)
-        gate = f"Gate({policy}, bins={advice.settings['bins']})" if fitted else policy
+        gate = f"Gate({policy}, bins={settings['bins']})" if fitted else policy
         console.say(f"To run it, in Python: Device(local, remote, {gate}, task=…)")
     elif write is None:
         console.say(f"To run it (--write hinge.toml writes these settings): hinge device {samples} {options}")
     else:
-        console.say(f"{write} is written; try: hinge device --config {shlex.quote(str(write))} {samples}")
+        config = f"--config {shlex.quote(str(write))}"
+        console.say(f"{write} is written; try: hinge device {config} {samples}")
+        console.say(f"or, between clients and their servers: hinge gateway {config} --local LOCAL --remote REMOTE")
 
 
 def check_settings(path: Path | None, trace: Trace | Log) -> None:
@@ -329,19 +332,15 @@ def check_settings(path: Path | None, trace: Trace | Log) -> None:
 
 
 def write_settings(path: Path, advice: Recommendation, trace: Trace) -> None:
-    """Write the settings for `hinge device --config`, with the models that `hinge record` asked."""
-    reason = textwrap.fill(str(advice), 118, initial_indent="# ", subsequent_indent="# ")
-    settings = {**_models(trace, path.parent), **_typed(advice)}
-    lines = [reason, "# 'hinge device --config' reads it; paths start from its folder.", "[device]"]
-    lines += (f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in settings.items())
+    """Write the settings for `--config` of `hinge device`, with the models that `hinge record` asked, and a gateway."""
+    lines = [str(advice), "'hinge device --config' and 'hinge gateway --config' read it; paths start from its folder."]
+    lines = [textwrap.fill(line, 118, initial_indent="# ", subsequent_indent="# ") for line in lines]
+    for section, models in (("device", _models(trace, path.parent)), ("gateway", {})):
+        lines.append(f"[{section}]")
+        for name, value in (models | advice.settings).items():
+            line = f"{name} = {json.dumps(value, ensure_ascii=False)}"
+            lines.append(textwrap.fill(line, 118, subsequent_indent="  ") if isinstance(value, list) else line)
     write_whole({path: "\n".join([*lines, ""])})
-
-
-def _typed(advice: Recommendation) -> dict[str, Any]:
-    """The settings as the command line and its file take them; bins, which may be many edges, are the last."""
-    settings = advice.settings
-    bins = settings.pop("bins")
-    return {**settings, "bins": ",".join(map(str, bins)) if isinstance(bins, list) else bins}
 
 
 def _models(trace: Trace, folder: Path) -> dict[str, str]:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 SECTIONS = ("device", "serve", "gateway")  # of a file of settings
 PLACE = "FILE|URL"  # a path, unless it has a scheme
 NAMES = "FILE|A,B,C"  # a path, if there is such a file
+EDGES = "NUMBER|EDGES"  # of bins
 _CONFIG = "config"  # the option that names the file, which cannot be set in it
 _HEAD = """\
 # Settings of Hinge: 'hinge device --config {file}' reads them; likewise 'hinge serve' and 'hinge gateway'.
@@ -115,6 +116,7 @@ class Setting(NamedTuple):
     default: Any
     help: str
     positional: bool
+    commas: bool  # between the parts of one text, which may be a list, too
 
 
 def settings_of(command: Any) -> dict[str, Setting]:
@@ -125,7 +127,8 @@ def settings_of(command: Any) -> dict[str, Setting]:
         kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
         kind = next(get_origin(each) or each for each in kinds if each is not NoneType)
         kind = Path if described.metavar in (PLACE, NAMES) else kind
-        found[name] = Setting(kind, parameter.default, described.help, isinstance(described, ArgumentInfo))
+        positional, commas = isinstance(described, ArgumentInfo), described.metavar in (NAMES, EDGES)
+        found[name] = Setting(kind, parameter.default, described.help, positional, commas)
     found.pop(_CONFIG, None)
     return found
 
@@ -156,6 +159,8 @@ def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
     for name, value in content.get(section, {}).items():
         if name not in known:
             raise UsageError(f"{path}: no setting of [{section}] is called {name!r}{did_you_mean(name, known)}")
+        if known[name].commas and isinstance(value, list):
+            value = ",".join(map(str, value))
         is_list, several = isinstance(value, list), known[name].kind is list
         if is_list != several or isinstance(value, dict):
             raise UsageError(f"{path}: {name} must be {'a list' if several else 'one value'}, got {value!r}")
@@ -322,9 +327,10 @@ def binning(text: str) -> UniformBins | EdgeBins:
     """
     try:
         return UniformBins(int(text)) if text.isdecimal() else EdgeBins([float(edge) for edge in text.split(",")])
-    except ValueError as error:
-        unread = f"must be a number, or edges such as 0.5,0.9, got {text!r:.200}"
-        raise typer.BadParameter(unread if str(error).startswith("could not convert") else f"{error}") from None
+    except HingeError as error:
+        raise typer.BadParameter(f"{error}") from None
+    except ValueError:
+        raise typer.BadParameter(f"must be a number, or edges such as 0.5,0.9, got {text!r:.200}") from None
 
 
 def check_bins(text: str | None) -> str | None:
@@ -337,7 +343,7 @@ def check_bins(text: str | None) -> str | None:
 Bins = Annotated[
     str,
     typer.Option(
-        metavar="NUMBER|EDGES",
+        metavar=EDGES,
         callback=check_bins,
         help="How many bins confidences are sorted into, of equal width; or the edges between them, such as 0.5,0.9: "
         "'hinge evaluate' recommends some.",
@@ -346,7 +352,7 @@ Bins = Annotated[
 LogBins = Annotated[
     str | None,
     typer.Option(
-        metavar="NUMBER|EDGES",
+        metavar=EDGES,
         callback=check_bins,
         help="As many bins of equal width, or the edges between them; without it 16, or those of the device that wrote "
         "a production log.",

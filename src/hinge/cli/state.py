@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from hinge._files import replacing
+from hinge.bins import restore_bins
 from hinge.cli import console, options
 from hinge.cli.options import argument, option
 from hinge.device.database import read
@@ -60,8 +61,7 @@ def show_command(folder: Folder, json: options.Json = False) -> None:
         return
     console.say(f"{policy!r}")
     if gate is not None:
-        bins, confidence = (f"{json_format.dumps(gate[part]):.200}" for part in ("bins", "confidence"))
-        console.say(f"bins {bins}; confidence {confidence}")
+        console.say(f"confidence {json_format.dumps(gate['confidence']):.200}")
     if saved.used_by:
         console.say(f"in use by process {saved.used_by}; as of its last write")
     others = console.counted(figures["merged"], "other device")
@@ -70,15 +70,24 @@ def show_command(folder: Folder, json: options.Json = False) -> None:
     console.say(found, style="yellow" if saved.notes else None)
     for each in saved.earlier:
         console.say(f"--to {each.generation} goes back to {_seen(each)}, before a {each.before}")
-    rows = []
+    rows, spans = [], _spans(gate)
     for bin in figures["bins"]:
         agreement = "" if bin["agreement"] is None else f"{bin['agreement']:.4f}"
         offloads = "" if bin["offloads"] is None else f"{bin['offloads']:g}"
         licensed = bin["offload_probability"] == 0.0
         expiry = "none" if not licensed else bin["expiry"] or ("for good" if "for good" in bin["reason"] else "")
         left = "" if bin["samples_left"] is None or not licensed else str(bin["samples_left"])
-        rows.append((str(bin["bin"]), offloads, agreement, str(expiry), left))
-    console.print_rows(("bin", "offloads", "agreement", "expiry", "samples left"), rows)
+        rows.append((str(bin["bin"]), spans.get(bin["bin"], ""), offloads, agreement, str(expiry), left))
+    console.print_rows(("bin", "confidence", "offloads", "agreement", "expiry", "samples left"), rows)
+
+
+def _spans(gate: State | None) -> dict[int, str]:
+    """The confidences of each bin; none where a policy was saved alone, or with bins of one's own."""
+    try:
+        found = [] if gate is None else restore_bins(gate["bins"]).spans()
+    except InvalidState:
+        return {}
+    return {k: f"{f'{name}: ' if name else ''}{low:.9g} to {high:.9g}" for k, (name, low, high) in enumerate(found)}
 
 
 def _seen(known: Any) -> str:

@@ -40,25 +40,13 @@ INFORMED = ("oracle", "static", *FITTED)  # need a number for the cost, and cann
 CLOSEST = 0.0005  # costs per sample that simulated runs cannot tell apart
 
 
-@dataclass(frozen=True)
-class LabelsWorth:
-    """What true labels are worth: the offload cost that they shift, and what policies cost by the truth with it.
-
-    Costs are measured on either half of the log, with γ′ fitted on the labels of the other.
-    """
-
-    shifted_cost: float  # γ′, fitted on all labels
-    disagreements: int  # that it is fitted on
-    true_costs: Mapping[str, tuple[float, float]]  # a sample, by policy: with the offload cost as given, and with γ′
-
-
 @dataclass(frozen=True, eq=False)
 class Evaluation(Results):
     """The results of `evaluate`, by policy. `str()` is a table, `figures()` has what `hinge evaluate --json` prints.
 
     `dips` are the bins in which agreement falls with confidence, across the break-even: policies that assume the
-    contrary accept there wrongly. `labels` says what the true labels are worth, where the log has them and the offload
-    cost is known. `estimate` is what a log of offloads alone says about agreement, and with what interval.
+    contrary accept there wrongly. `estimate` is what a log of offloads alone says about agreement, and with what
+    interval.
     """
 
     policies: Mapping[str, Playable]
@@ -67,7 +55,6 @@ class Evaluation(Results):
     offload_cost: float | None  # None: learned by the policies
     shuffled: Results | None  # the same on shuffled orders of the log, which show how much the order matters
     dips: tuple[Dip, ...]
-    labels: LabelsWorth | None
     estimate: Estimate | None = None
     intervals: Mapping[str, tuple[float, float]] | None = None  # of the estimated cost per sample
 
@@ -134,8 +121,6 @@ def evaluate(
 
     Without `horizon` the log is replayed once, in its own order, and then in `runs` shuffled orders. With it, `runs`
     times that many samples are drawn with replacement. The offline and logistic modules are fitted on the log itself.
-    Where the log has true labels and the cost is known, `labels` has the shifted cost γ′ (`hinge.costs.shifted_cost`)
-    and what it saves, on halves of the log whose labels it was not fitted on.
 
     A `Log`, in which the remote answered only what was offloaded, is not replayed: agreement is estimated from what was
     offloaded (`hinge.theory.Estimate`), policies run on `runs` streams of that agreement, as long as the log or
@@ -160,20 +145,16 @@ def evaluate(
     ready = _ready(chosen, partial(lineup, source=source, offload_cost=cost, horizon=length, alpha=alpha, seed=seed))
     results = simulate(ready, source, length, 1 if horizon is None else runs, seed, progress=progress)
     shuffled: Results | None = None
-    labels: LabelsWorth | None = None
-    if results.complete:
+    if results.complete and horizon is None:
         try:
-            if horizon is None:
-                orders = Shuffled(recorded, binning, costs)
-                shuffled = simulate(ready, orders, length, runs, seed, progress=progress)
-            if (shuffled is None or shuffled.complete) and recorded.local_right is not None and cost is not None:
-                labels = _labels_worth(ready, recorded, binning, cost, runs, seed, progress)
+            orders = Shuffled(recorded, binning, costs)
+            shuffled = simulate(ready, orders, length, runs, seed, progress=progress)
         except KeyboardInterrupt:  # what was done before remains
             results = replace(results, complete=False)
     complete = results.complete and (shuffled is None or shuffled.complete)
     dips = significant_dips(*source.history(), source.bins, source.offload_costs.tolist())
     crossing = tuple(dip for dip in dips if dip.crosses)  # the others mislead no policy
-    return Evaluation(results.records, complete, ready, recorded, binning, cost, shuffled, crossing, labels)
+    return Evaluation(results.records, complete, ready, recorded, binning, cost, shuffled, crossing)
 
 
 def _evaluate_log(
@@ -207,7 +188,7 @@ def _evaluate_log(
     dips = significant_dips(log.bins_by(bins)[log.offloaded], log.offloads.agreed, bins.bins, cost)
     crossing = tuple(dip for dip in dips if dip.crosses)
     known = (results.records, results.complete, ready(likely(estimate, cost)), log, bins, cost)
-    return Evaluation(*known, None, crossing, None, estimate, intervals)
+    return Evaluation(*known, None, crossing, estimate, intervals)
 
 
 def in_possible_worlds(
@@ -277,43 +258,6 @@ def halves(trace: Trace, seed: int) -> tuple[Trace, Trace]:
     np.random.default_rng(seed).shuffle(chosen)
     one, other = ({name: values[rows] for name, values in trace.columns.items()} for rows in (chosen, ~chosen))
     return Trace.from_frame(one), Trace.from_frame(other)
-
-
-def with_cost(policy: Policy, offload_cost: float) -> Policy:
-    """The policy before its first sample, told another offload cost."""
-    return type(policy)(**{**policy.parameters, "offload_cost": offload_cost})
-
-
-def _labels_worth(
-    ready: Mapping[str, Playable],
-    trace: Trace,
-    bins: Bins,
-    cost: float,
-    runs: int,
-    seed: int,
-    progress: Progress | None,
-) -> LabelsWorth | None:
-    """What policies whose price can be moved cost on either half of a trace, and with γ′ by the labels of the other."""
-    policies = {name: each.policy if isinstance(each, Gate) else each for name, each in ready.items()}
-    movable = {
-        name: policy
-        for name, policy in policies.items()
-        if isinstance(policy, Policy) and policy.price_column is not None and policy.offload_cost is not None
-    }
-    if len(trace) < 2 or not movable:
-        return None
-    one, other = halves(trace, seed)
-    paid = np.zeros((len(movable), 2))
-    for labelled, held_out in ((one, other), (other, one)):
-        shifted = {name: with_cost(policy, fitted_cost(labelled, cost)) for name, policy in movable.items()}
-        source = Shuffled(held_out, bins, FixedCosts(cost))
-        for column, chosen in enumerate((movable, shifted)):
-            results = simulate(chosen, source, len(held_out), runs, seed, progress=progress)
-            if not results.complete:
-                raise KeyboardInterrupt  # means over other runs here than there would say nothing
-            paid[:, column] += [record.true_cost_per_sample[:, -1].mean() / 2 for record in results.values()]
-    true_costs = {name: (given, moved) for name, (given, moved) in zip(movable, paid.tolist(), strict=True)}
-    return LabelsWorth(fitted_cost(trace, cost), round(float((1.0 - trace.agreed).sum())), true_costs)
 
 
 def as_trace(trace: Any) -> Trace:

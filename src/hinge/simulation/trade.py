@@ -5,15 +5,16 @@ less than local alone iff some bin that arrives has 1 − f > γ, and less than 
 policy has to learn f, and pays for that, so that its break-evens lie further inside. docs/gain.md has the argument.
 
 A recommendation is the policy, bins and price that suit a recorded log. Policy and bins are chosen on a random half of
-the log and measured on the other; a price that nobody knows is that of the trade's headline, on all of it. The default
+the log, and what they trade is measured on the other; a price that nobody knows is that of its headline. The default
 policy stays, unless another is cheaper by more than one standard error, √(c (1 − c) / n) at a cost c on n samples: a
 smaller difference says more about the half than about the policy (Breiman et al., Classification and Regression Trees,
-1984). Bins are fitted: cut at every threshold that is best at some price. In the end that is done once more, on the
-whole log.
+1984). Bins are fitted: cut at every threshold that is best at some price. Where there are true labels, costs are by the
+truth, and a known price γ is told to the policy as γ′, which the labels shift. In the end bins and γ′ are fitted once
+more, on the whole log.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from math import inf, sqrt
 from pathlib import Path
@@ -26,9 +27,9 @@ from hinge._checks import real, whole
 from hinge._html import Curve, Panel, draw, save
 from hinge.bins import Bins, EdgeBins, UniformBins
 from hinge.gate import DEFAULT_BINS
-from hinge.policies import Target, policy_class, policy_names
+from hinge.policies import Policy, Target, policy_class, policy_names
 from hinge.simulation.engine import Progress, run_seeds, simulate
-from hinge.simulation.evaluate import as_trace, halves, lineup
+from hinge.simulation.evaluate import as_trace, fitted_cost, halves, lineup
 from hinge.simulation.results import Record, aligned
 from hinge.simulation.sources import FixedCosts, InOrder, Replay, Resampled, Synthetic
 from hinge.theory import best_thresholds
@@ -63,10 +64,10 @@ class Point:
         """The accuracy by the true labels; where there are none, the agreement with the remote."""
         return self.agreement if self.true_accuracy is None else self.true_accuracy
 
-    @property
-    def true_cost(self) -> float:
-        """What a sample costs where wrong is what `quality` says."""
-        return self.offload_cost * self.offload_fraction + 1.0 - self.quality
+    def by_truth(self, offload_cost: float) -> "Point":
+        """The same at another price, where wrong is what `quality` says."""
+        cost = offload_cost * self.offload_fraction + 1.0 - self.quality
+        return replace(self, offload_cost=offload_cost, cost_per_sample=cost)
 
 
 @dataclass(frozen=True)
@@ -135,14 +136,18 @@ class Trade:
         points = [point for point in self.gate if point.agreement >= agreement]
         return min(points, key=lambda point: point.offload_fraction, default=None)
 
+    def at(self, offload_cost: float) -> tuple[Point, Point, Point]:
+        """The policy, local alone and remote alone, at the nearest of the prices."""
+        place = min(range(len(self.gate)), key=lambda k: abs(self.gate[k].offload_cost - offload_cost))
+        return self.gate[place], self.local[place], self.remote[place]
+
     def saving(self, offload_cost: float) -> tuple[float, str]:
         """How much less the policy costs than the cheaper of both alone, as a share, and which of them that is.
 
         At the nearest of the prices; negative where it costs more, without end where the other costs nothing.
         """
-        place = min(range(len(self.gate)), key=lambda k: abs(self.gate[k].offload_cost - offload_cost))
-        least, name = min((self.local[place].cost_per_sample, "local"), (self.remote[place].cost_per_sample, "remote"))
-        cost = self.gate[place].cost_per_sample
+        cost, local, remote = (point.cost_per_sample for point in self.at(offload_cost))
+        least, name = min((local, "local"), (remote, "remote"))
         return (1.0 - cost / least if least else -inf if cost else 0.0), name
 
     def compared(self, offload_cost: float) -> str:
@@ -262,6 +267,7 @@ def trade(
     policy: str = "sentinel",
     *,
     bins: int | Bins = DEFAULT_BINS,
+    alpha: float = 0.52,
     offload_costs: Sequence[float] = OFFLOAD_COSTS,
     horizon: int | None = None,
     seed: int = 0,
@@ -299,7 +305,7 @@ def trade(
         else:
             binning = bins if isinstance(bins, Bins) else UniformBins(bins)
             source = (InOrder if horizon is None else Resampled)(trace, binning, FixedCosts(cost))
-        ready = lineup([policy], source, offload_cost=cost, horizon=length, seed=seed)
+        ready = lineup([policy], source, offload_cost=cost, horizon=length, alpha=alpha, seed=seed)
         drawn = not isinstance(source, InOrder)
         played = simulate(
             ready, source, length, 1, seed, record_decisions=drawn, times=[length], machine_code=machine_code
@@ -362,12 +368,11 @@ def _percent(share: float, decimals: int = 1) -> str:
 
 DEFAULT = "sentinel"
 FEWEST = 100  # samples of a log: on fewer, nothing can be chosen and measured
-_ALONE = ("always-local", "always-remote")
 _WHY = {
     "given": "",
     "recorded": " (the mean of those in the log)",
-    "found": f" (none was given; {{}}this one keeps {100 * KEPT:.0f} % of what the remote adds, for the fewest calls)",
-    "cheapest": f" (none was given; {{}}at none {DEFAULT} keeps {100 * KEPT:.0f} % of what the remote adds and saves "
+    "found": f" (none was given; this one keeps {100 * KEPT:.0f} % of what the remote adds, for the fewest calls)",
+    "cheapest": f" (none was given; at none {DEFAULT} keeps {100 * KEPT:.0f} % of what the remote adds and saves "
     f"at least {100 * GAINED:.0f} %, and at this one it saves most)",
     "usual": f" (none was given, and at none {DEFAULT} keeps {100 * KEPT:.0f} % of what the remote adds, if anything)",
 }
@@ -383,12 +388,14 @@ class Recommendation:
     fitted: bool  # to the whole log; else the bins are as they were given
     alpha: float | None  # of the policies that have it, if it was given
     offload_cost: float
+    shifted_cost: float | None  # γ′, to be told to the policy in its place: where true labels say so
     target: float | None  # the agreement to hold, in place of a price
     price: str  # where the offload cost is from: "given", "recorded", or of the trade "found", "cheapest" or "usual"
     samples: int  # that it was measured on
-    measured: Point
+    measured: Point  # with γ′, where there is one; then costs are by the true labels
     local: Point  # local alone, on the same samples
     remote: Point
+    trade: Trade  # the policy with such bins on these samples, at every price
 
     @property
     def bins(self) -> int:
@@ -398,33 +405,36 @@ class Recommendation:
     @property
     def settings(self) -> dict[str, Any]:
         """The options of `hinge device`, by name; `bins` are a number, or edges."""
-        bins = list(self.binning.edges) if isinstance(self.binning, EdgeBins) else self.bins
+        bins = [*self.binning.edges] or 1 if isinstance(self.binning, EdgeBins) else self.bins
         if self.target is not None:
             return {"target": self.target, "bins": bins}
         kind = policy_class(self.policy)
         own = not kind.__module__.startswith("hinge.")  # which must be imported
         policy = f"{kind.__module__}:{kind.__name__}" if own else self.policy
         alpha = {} if self.alpha is None or "alpha" not in kind.settings() else {"alpha": self.alpha}
-        return {"policy": policy, "bins": bins, "offload_cost": self.offload_cost, **alpha}
+        told = self.offload_cost if self.shifted_cost is None else self.shifted_cost
+        return {"policy": policy, "offload_cost": told, **alpha, "bins": bins}
 
     def __str__(self) -> str:
-        why = _WHY[self.price].format("with uniform bins " * self.fitted)  # by which prices are compared
-        chosen = f"at an offload cost of {self.offload_cost:g}{why}"
-        key, said, costs = "agreement", "agree with the remote", ""
+        chosen, costs = f"at an offload cost of {self.offload_cost:g}{_WHY[self.price]}", ""
         half = "The policy is chosen on a random half of the log; on the other"
         if self.fitted:
             half = "Chosen and fitted on a random half of the log, then fitted again on all of it; on the other half"
         if self.target is not None:
             chosen, half = f"to hold an agreement of {self.target:g}", "On a random half of the log"
         else:
-            trade = Trade(self.policy, (self.measured,), (self.local,), (self.remote,), ())
-            costs = f", at a cost of {self.measured.cost_per_sample:.4f}, {trade.compared(self.offload_cost)}"
-            costs += "" if trade.saving(self.offload_cost)[0] > 0 else ": at this price nothing is gained"
-            if self.local.true_accuracy is not None:
-                key, said = "true_accuracy", "are right"
-                mine, alone = self.measured.true_cost, self.local.true_cost
-                if self.price in ("given", "recorded") and mine > alone:  # a price that was found is nobody's
-                    costs += f"; by the true labels it costs {mine:.4f}, and local alone {alone:.4f}"
+            alone = Trade(self.policy, (self.measured,), (self.local,), (self.remote,), ())
+            costs = f", at a cost of {self.measured.cost_per_sample:.4f}"
+            if self.shifted_cost is not None:
+                plain = self.trade.at(self.offload_cost)[0].by_truth(self.offload_cost).cost_per_sample
+                costs += f" by the true labels (if told {self.offload_cost:g}: {plain:.4f})"
+                if self.shifted_cost != self.offload_cost:
+                    chosen += f", told as {self.shifted_cost:g}, since by the true labels the remote errs too"
+            costs += f", {alone.compared(self.offload_cost)}"
+            costs += "" if alone.saving(self.offload_cost)[0] > 0 else ": at this price nothing is gained"
+        key, said = "true_accuracy", "are right"
+        if self.target is not None or self.local.true_accuracy is None:
+            key, said = "agreement", "agree with the remote"
         rules, fitted = (self.measured, self.remote, self.local), "fitted " * self.fitted
         found, remote, local = (f"{100 * getattr(each, key):.1f} %" for each in rules)
         return (
@@ -436,7 +446,7 @@ class Recommendation:
 
     def as_dict(self) -> dict[str, Any]:
         """For programs, as `hinge evaluate --json` prints it."""
-        about = {name: value for name, value in asdict(self).items() if name != "binning"}
+        about = {name: value for name, value in asdict(self).items() if name not in ("binning", "trade")}
         return {**about, "bins": self.bins, "settings": self.settings}
 
 
@@ -448,8 +458,8 @@ def recommend(
     target: float | None = None,
     bins: int | Bins = DEFAULT_BINS,
     alpha: float | None = None,
+    horizon: int | None = None,
     seed: int = 0,
-    gain: Trade | None = None,
     progress: Progress | None = None,
 ) -> Recommendation | None:
     """The policy, of those named, and the bins that suit a log: cut where thresholds are best, and into a number
@@ -458,14 +468,14 @@ def recommend(
     None where the log has too few samples to tell, or none of the policies can run on a device.
 
     Without `policies`, they are all that a device can run. Without an `offload_cost`, it is the mean of those recorded,
-    or where there are none the highest at which the default policy keeps 90 % of what the remote adds, and saves: the
-    headline of `gain`, the trade on this log, if that is made already. Where none does both, it is the one that saves
-    most, and where nothing is to be gained, 0.5. A `target` is an agreement to hold in place of a price. `alpha` is for
-    the policies that have it.
+    or where there are none the highest at which the default policy keeps 90 % of what the remote adds, and saves. Where
+    none does both, it is the one that saves most, and where nothing is to be gained, 0.5. One that is given or recorded
+    is shifted by the true labels, if the log has them (`hinge.costs.shifted_cost`). A `target` is an agreement to hold
+    in place of a price. `alpha` is for the policies that have it, `horizon` as in `trade`.
 
     >>> print(recommend("fashion", offload_cost=0.1))
-    Recommended: sentinel, 30 fitted bins, at an offload cost of 0.1. Chosen and fitted on a random half of the log,
-    then fitted again on all of it; on the other half, 5000 samples, 95.3 % of the answers are right for 27 % of the ...
+    Recommended: sentinel, 30 fitted bins, at an offload cost of 0.1, told as 0.169, since by the true labels the remote
+    errs too. Chosen and fitted on a random half of the log, then fitted again on all of it; on the other half, 5000 ...
     """
     recorded = as_trace(trace)
     given = [each.strip() for each in policies.split(",")] if isinstance(policies, str) else policies
@@ -473,35 +483,52 @@ def recommend(
     if len(recorded) < FEWEST or (target is None and not names):
         return None
     half, held_out = halves(recorded, seed)
-    told = {} if alpha is None else {"alpha": alpha}
-    cost, price = offload_cost, "given"
-    if cost is None and recorded.mean_offload_cost is not None:
-        cost, price = round(recorded.mean_offload_cost, 4), "recorded"
-    elif cost is None:
-        gain = gain or trade(recorded, DEFAULT, bins=bins, seed=seed, progress=progress)
-        cost, price = gain.price
-
-    def points(names: Sequence[str], part: Trace, binning: Bins) -> dict[str, Point]:
-        """What the policies, and local and remote alone, cost on a part of the log, in its order."""
-        source = InOrder(part, binning, FixedCosts(cost))
-        built = [each for each in dict.fromkeys((*names, *_ALONE)) if each != Target.name]
-        ready = lineup(built, source, offload_cost=cost, horizon=len(part), seed=seed, **told)
-        if target is not None:
-            ready[Target.name] = Target(target, bins=binning.bins, seed=seed)
-        played = simulate(ready, source, len(part), 1, seed, times=[len(part)], progress=progress)
-        return {each: Point.of(cost, record.summary()) for each, record in played.items()}
+    usual = UniformBins(bins) if isinstance(bins, int) else bins
+    own = {} if alpha is None else {"alpha": alpha}
 
     def binned(part: Trace) -> Bins:
-        return fitted_bins(part, bins) if target is None and isinstance(bins, int) else usual
+        return fitted_bins(part, bins) if isinstance(bins, int) else usual
 
-    name, usual = Target.name, UniformBins(bins) if isinstance(bins, int) else bins
-    if target is None:
-        costs = {each: point.cost_per_sample for each, point in points(names, half, usual).items()}
-        name = _choice({each: costs[each] for each in names}, DEFAULT, len(half))
-    found, binning = points([name], held_out, binned(half)), binned(recorded)
-    alone = (found[each] for each in _ALONE)
-    fitted = binning != usual
-    return Recommendation(name, binning, fitted, alpha, cost, target, price, len(held_out), found[name], *alone)
+    def gains(name: str, *costs: float) -> Trade:
+        more: dict[str, Any] = {"offload_costs": (*OFFLOAD_COSTS, *costs), "horizon": horizon, **own}
+        return trade(held_out, name, bins=binned(half), seed=seed, progress=progress, **more)
+
+    def points(ready: Mapping[str, Policy], part: Trace) -> dict[str, Point]:
+        source, length = InOrder(part, usual, FixedCosts(cost)), len(part)
+        played = simulate(ready, source, length, 1, seed, times=[length], progress=progress)
+        return {each: Point.of(cost, record.summary()) for each, record in played.items()}
+
+    found, shifted = None, None
+    if offload_cost is not None:
+        cost, price = offload_cost, "given"
+    elif recorded.mean_offload_cost is not None:
+        cost, price = round(recorded.mean_offload_cost, 4), "recorded"
+    else:
+        found = gains(DEFAULT)
+        cost, price = found.price
+    if target is not None:
+        found = found or gains(DEFAULT, cost)
+        measured = points({Target.name: Target(target, bins=usual.bins, seed=seed)}, held_out)[Target.name]
+        alone = found.at(cost)[1:]
+        return Recommendation(
+            Target.name, usual, False, alpha, cost, None, target, price, len(held_out), measured, *alone, found
+        )
+    told = cost
+    if found is None and recorded.local_right is not None:
+        told, shifted = (float(f"{fitted_cost(part, cost):.3g}") for part in (half, recorded))
+
+    def judged(point: Point) -> Point:
+        return point if shifted is None else point.by_truth(cost)
+
+    source = InOrder(half, usual, FixedCosts(cost))
+    ready = lineup(names, source, offload_cost=told, horizon=len(half), seed=seed, **own)
+    costs = {each: judged(point).cost_per_sample for each, point in points(ready, half).items()}
+    name = _choice(costs, DEFAULT, len(half))
+    if found is None or name != DEFAULT:
+        found = gains(name, cost, told)
+    known = (name, binned(recorded), isinstance(bins, int), alpha, cost, shifted, target, price, len(held_out))
+    gate, (_, local, remote) = found.at(told)[0], found.at(cost)
+    return Recommendation(*known, judged(gate), judged(local), judged(remote), found)
 
 
 def fitted_bins(trace: Trace, bins: int = DEFAULT_BINS) -> EdgeBins:

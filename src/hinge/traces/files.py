@@ -246,15 +246,15 @@ def _converted(names: Sequence[str], rows: Sequence[Row], decimal_comma: bool) -
                 raise ValueError(f"{name} is missing in a row")
             yield name, numbers
         elif name == "remote":
-            told = _given(texts)
+            told = _given(texts) if "agreed" in names else asked
             yield _TOLD, told
-            yield name, _labels(list(compress(texts, told)))
+            yield name, _labels(texts if told.all() else list(compress(texts, told)))
         else:
             yield name, np.array(texts, object) if name in BESIDE else _labels(texts)
 
 
 def _given(texts: Sequence[str]) -> NDArray[np.bool_]:
-    return np.array([bool(text.strip()) for text in texts])
+    return np.fromiter(map(str.strip, texts), np.bool_, len(texts))
 
 
 def _of_one_kind(parts: dict[str, list[NDArray[Any]]]) -> dict[str, list[NDArray[Any]]]:
