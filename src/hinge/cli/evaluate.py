@@ -303,7 +303,9 @@ def print_recommendation(advice: Recommendation, trace: Trace | Log, write: Path
     options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in typed.items())
     console.say("")
     console.say(str(advice), prose=True)
-    if write is None and trace.local is None:  # files of models are classifiers
+    if write is not None:
+        console.say(f"{write} is written, with the settings of 'hinge device --config' and 'hinge gateway --config'")
+    if trace.local is None:  # files of models are classifiers
         told = {**settings, "bins": advice.bins}
         named = ", ".join(f"{name}={value!r}" for name, value in told.items() if name != "policy")
         policy = f"build({advice.policy!r}, {named})"
@@ -313,9 +315,7 @@ def print_recommendation(advice: Recommendation, trace: Trace | Log, write: Path
     elif write is None:
         console.say(f"To run it (--write hinge.toml writes these settings): hinge device {samples} {options}")
     else:
-        config = f"--config {shlex.quote(str(write))}"
-        console.say(f"{write} is written; try: hinge device {config} {samples}")
-        console.say(f"or, between clients and their servers: hinge gateway {config} --local LOCAL --remote REMOTE")
+        console.say(f"To run it: hinge device --config {shlex.quote(str(write))} {samples}")
 
 
 def check_settings(path: Path | None, trace: Trace | Log) -> None:

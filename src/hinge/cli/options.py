@@ -354,8 +354,8 @@ LogBins = Annotated[
     typer.Option(
         metavar=EDGES,
         callback=check_bins,
-        help="As many bins of equal width, or the edges between them; without it 16, or those of the device that wrote "
-        "a production log.",
+        help="As many bins of equal width, which the recommendation cuts anew, or the edges between them, which it keeps; "
+        "without it 16, or those of the device that wrote a production log.",
     ),
 ]
 Runs = Annotated[int, typer.Option(min=1, help="Runs to average over.")]

@@ -174,7 +174,7 @@ class Trade:
         """What the price at hand means, if it is another; the sentence, and why it speaks of its price."""
         best, said = self.headline, []
         if offload_cost is not None and (best is None or offload_cost != best.offload_cost):
-            said.append(f"At {offload_cost:g} {self.policy} costs {self.compared(offload_cost)}.")
+            said.append(f"At {offload_cost:g} {self.policy}{self._by()} costs {self.compared(offload_cost)}.")
         said.append(self.sentence)
         if best is not None:
             quality = "agreement" if best.true_accuracy is None else "accuracy"
@@ -196,9 +196,13 @@ class Trade:
             return f"At no price {self.policy} {kept} ({alone}); it saves most at {most:g}, {self.compared(most)}"
         return (
             f"At an offload cost of {best.offload_cost:g}, {self.policy} {said} in {_percent(best.quality)} for "
-            f"{_percent(best.offload_fraction, 0)} of the remote's calls ({alone}), and costs "
-            f"{self.compared(best.offload_cost)}"
+            f"{_percent(best.offload_fraction, 0)} of the remote's calls ({alone}), and"
+            f"{self._by()} costs {self.compared(best.offload_cost)}"
         )
+
+    def _by(self) -> str:
+        """By what it costs, where accuracy is by something else."""
+        return "" if self.remote[0].true_accuracy is None else ", taking the remote's answers as right,"
 
     def rows(self) -> Iterator[dict[str, str]]:
         """The table: what a sample costs by each rule at each price, and what the policy then does, by heading."""
