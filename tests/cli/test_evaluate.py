@@ -222,7 +222,7 @@ def test_evaluate_shows_the_trade_at_every_price_and_at_the_given_one(capsys: Ca
     assert here["cost_per_sample"] == pytest.approx(0.55 * here["offload_fraction"] + 1 - here["agreement"])
     said = " ".join(shown(capsys, *chosen).split())
     assert data["trade"]["sentence"] in said
-    assert "At 0.55 sentinel costs" in said
+    assert "At 0.55 sentinel, taking the remote's answers as right, costs" in said
     assert f"(if told 0.55: {0.55 * here['offload_fraction'] + 1 - here['true_accuracy']:.4f})" in said  # the same gate
     assert "more than local alone" in said
 
@@ -318,6 +318,26 @@ def test_answers_that_never_agree_are_said_to_be_called_otherwise(tmp_path: Path
         assert run(["evaluate", path, *EXTREMES]) == 0
         said = capsys.readouterr().err
         assert "local and remote agree on no sample: local says 1, remote cat in the first" in said
+
+
+def test_an_answer_that_says_none_is_warned_of(tmp_path: Path, capsys: Captured) -> None:
+    rows = [f"0.{5 + k % 5},{k % 2},{'NA' if k % 3 else k % 2}" for k in range(200)]
+    (tmp_path / "log.csv").write_text("\n".join(["confidence,local,remote", *rows]))
+    assert run(["evaluate", str(tmp_path / "log.csv"), "--policies", "sentinel"]) == 0
+    assert "remote is 'NA' in some rows, as no local answer is, and counts as a class" in capsys.readouterr().err
+    (tmp_path / "log.csv").write_text("\n".join(["confidence,local,remote", *rows]).replace("NA", "2"))
+    assert run(["evaluate", str(tmp_path / "log.csv"), "--policies", "sentinel"]) == 0
+    assert "counts as a class" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("policies", "nothing"), [("hi-lcb", False), ("always-local", True)])
+def test_a_price_that_is_found_is_one_at_which_the_policy_itself_gains(
+    policies: str, nothing: bool, capsys: Captured
+) -> None:
+    advice = answer(capsys, "evaluate", "fashion", "--policies", policies)["recommendation"]
+    assert advice["settings"]["policy"] == policies
+    said = " ".join(shown(capsys, "evaluate", "fashion", "--policies", policies).split())
+    assert ("at this price nothing is gained" in said) == nothing
 
 
 def test_what_to_do_with_other_names_of_columns_or_of_a_file_is_said(

@@ -160,6 +160,7 @@ def test_paths_start_from_the_folder_of_the_file(
         ("[device]\nlimit = [3]\n", "limit must be one value, got [3]"),
         ("[device]\nlimit = { a = 3 }\n", "limit must be one value, got {'a': 3}"),
         ("[device]\nbins = 0\n", "bins: "),
+        ("[device]\nlabels = ['cat, black', 'dog']\n", "labels has 'cat, black', with a comma: name a file of lines"),
         ("[device]\nalpha = 'high'\n", "alpha: "),
         ("[device]\nshadow = 'both'\n", "shadow: "),
         ("[device]\njson = 'perhaps'\n", "json: "),

@@ -81,7 +81,7 @@ class ChatStandIn(Loopback):
             "no key": _response(401, {"error": {"message": "wrong API key: sk-12345"}}),
         }
         if self.behaviour in raw:
-            await connection.send(raw[self.behaviour])
+            await connection.send(raw[self.behaviour].replace(b"\r\n", b"\r\nconnection: close\r\n", 1))
         return False
 
     def _completion(self, asked: dict[str, Any]) -> dict[str, Any]:

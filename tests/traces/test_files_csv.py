@@ -218,13 +218,3 @@ def test_other_columns_are_ignored(tmp_path: Path) -> None:
     log.write_text("timestamp,confidence,local,remote,camera\n2026-01-01,0.5,1,1,\n2026-01-02,0.25,1,2,north\n")
     trace = read_trace(log)
     assert trace == Trace([0.5, 0.25], [1, 1], [1, 2], name="log")
-
-
-@pytest.mark.parametrize("none", ["NA", "NaN", "null", "None"])
-def test_an_answer_that_says_none_is_not_taken_for_a_class(tmp_path: Path, none: str) -> None:
-    path = tmp_path / "log.csv"
-    path.write_text(f"confidence,local,remote\n0.5,1,1\n0.6,2,{none}\n")
-    with pytest.raises(InvalidTrace, match=rf"remote is '{none}' in some rows, .*its cell must be empty$"):
-        read_log(path)
-    path.write_text(f"confidence,local,remote\n0.5,{none},cat\n0.6,cat,{none}\n")
-    assert list(read_trace(path).remote) == ["cat", none]  # where local answers it, too, it is a class

@@ -168,8 +168,11 @@ def evaluate_command(
         console.end_interrupted("these are the runs that were done.")
 
 
+_NO_ANSWER = frozenset({"NA", "N/A", "NaN", "nan", "None", "null", "NULL"})  # as other programs write it
+
+
 def _recorded(trace: str, columns: Mapping[str, str] | None) -> Trace | Log:
-    """The log; where its answers can never agree, a warning says so."""
+    """The log; where its answers can never agree, or say that there is none, a warning says so."""
     try:
         found = as_recorded(trace, columns=columns)
     except InvalidTrace as error:
@@ -180,6 +183,10 @@ def _recorded(trace: str, columns: Mapping[str, str] | None) -> Trace | Log:
     if len(both) > 1 and not both.agreed.any() and "agreed" not in both.columns:
         first = "local says {!s:.40}, remote {!s:.40}".format(*(answers[0] for answers in both.answers))
         console.warn(f"{trace}: local and remote agree on no sample: {first} in the first. Are classes called alike?")
+    for answer in sorted(_NO_ANSWER.intersection(map(str, both.remote if both.remote is not None else ()))):
+        if answer not in map(str, both.local if both.local is not None else ()):
+            problem = f"{trace}: remote is {answer!r} in some rows, as no local answer is, and counts as a class"
+            console.warn(f"{problem}. Where the remote was not asked, leave its cell empty")
     return found
 
 

@@ -152,7 +152,7 @@ def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
             raise UsageError(f"{path}: {name!r} must {where}")
         if name not in SECTIONS:
             raise UsageError(f"{path}: no section is called {name!r}{did_you_mean(name, SECTIONS)}")
-    if content and section not in content:  # such as the file of 'hinge evaluate', for a gateway
+    if content and section not in content:
         there = " and ".join(f"[{name}]" for name in content)
         raise UsageError(f"{path}: has no section [{section}], but {there}")
     defaults: dict[str, Any] = {}
@@ -160,6 +160,8 @@ def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
         if name not in known:
             raise UsageError(f"{path}: no setting of [{section}] is called {name!r}{did_you_mean(name, known)}")
         if known[name].commas and isinstance(value, list):
+            if comma := next((each for each in value if "," in str(each)), None):
+                raise UsageError(f"{path}: {name} has {comma!r}, with a comma: name a file of lines instead")
             value = ",".join(map(str, value))
         is_list, several = isinstance(value, list), known[name].kind is list
         if is_list != several or isinstance(value, dict):
@@ -354,8 +356,8 @@ LogBins = Annotated[
     typer.Option(
         metavar=EDGES,
         callback=check_bins,
-        help="As many bins of equal width, which the recommendation cuts anew, or the edges between them, which it keeps; "
-        "without it 16, or those of the device that wrote a production log.",
+        help="As many bins of equal width, which the recommendation cuts anew, or the edges between them, which it "
+        "keeps; without it 16, or those of the device that wrote a production log.",
     ),
 ]
 Runs = Annotated[int, typer.Option(min=1, help="Runs to average over.")]

@@ -376,9 +376,9 @@ _WHY = {
     "given": "",
     "recorded": " (the mean of those in the log)",
     "found": f" (none was given; this one keeps {100 * KEPT:.0f} % of what the remote adds, for the fewest calls)",
-    "cheapest": f" (none was given; at none {DEFAULT} keeps {100 * KEPT:.0f} % of what the remote adds and saves "
+    "cheapest": f" (none was given; at none it keeps {100 * KEPT:.0f} % of what the remote adds and saves "
     f"at least {100 * GAINED:.0f} %, and at this one it saves most)",
-    "usual": f" (none was given, and at none {DEFAULT} keeps {100 * KEPT:.0f} % of what the remote adds, if anything)",
+    "usual": f" (none was given, and at none it keeps {100 * KEPT:.0f} % of what the remote adds, if anything)",
 }
 K = TypeVar("K")
 
@@ -435,14 +435,15 @@ class Recommendation:
                 if self.shifted_cost != self.offload_cost:
                     chosen += f", told as {self.shifted_cost:g}, since by the true labels the remote errs too"
             costs += f", {alone.compared(self.offload_cost)}"
-            costs += "" if alone.saving(self.offload_cost)[0] > 0 else ": at this price nothing is gained"
+            costs += "" if alone.saving(self.offload_cost)[0] > _TIE else ": at this price nothing is gained"
         key, said = "true_accuracy", "are right"
         if self.target is not None or self.local.true_accuracy is None:
             key, said = "agreement", "agree with the remote"
-        rules, fitted = (self.measured, self.remote, self.local), "fitted " * self.fitted
+        rules = self.measured, self.remote, self.local
+        bins = f"{self.bins} {'fitted ' * self.fitted}bin{'s' * (self.bins != 1)}"
         found, remote, local = (f"{100 * getattr(each, key):.1f} %" for each in rules)
         return (
-            f"Recommended: {self.policy}, {self.bins} {fitted}bins, {chosen}. {half}, {self.samples} samples, "
+            f"Recommended: {self.policy}, {bins}, {chosen}. {half}, {self.samples} samples, "
             f"{found} of the answers {said} for "
             f"{100 * self.measured.offload_fraction:.0f} % of the remote's calls (remote alone {remote}, local alone "
             f"{local}){costs}."
@@ -528,8 +529,14 @@ def recommend(
     ready = lineup(names, source, offload_cost=told, horizon=len(half), seed=seed, **own)
     costs = {each: judged(point).cost_per_sample for each, point in points(ready, half).items()}
     name = _choice(costs, DEFAULT, len(half))
-    if found is None or name != DEFAULT:
+    if shifted is not None and not policy_class(name).weighs_cost:
+        told = shifted = cost
+    if found is None:
         found = gains(name, cost, told)
+    elif name != DEFAULT:
+        found = gains(name)
+        cost, price = found.price
+        told = cost
     known = (name, binned(recorded), isinstance(bins, int), alpha, cost, shifted, target, price, len(held_out))
     gate, (_, local, remote) = found.at(told)[0], found.at(cost)
     return Recommendation(*known, judged(gate), judged(local), judged(remote), found)

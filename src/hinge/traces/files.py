@@ -133,7 +133,6 @@ _BLOCK = 16_384  # lines converted at a time: enough for speed, few enough for m
 _KNOWN = (*NEEDED, *OPTIONAL, *BESIDE)
 _TOLD = ""  # a column beside those: where there is an answer of the remote's; `remote` has but these until all are read
 _INTEGER_DIGITS = 20  # of the longest int64, its sign included
-_NONE = {"NA", "N/A", "NaN", "nan", "None", "null", "NULL"}  # how other programs write that there is no answer
 _FLOAT = re.compile(r"(0|-?[1-9][0-9]*)\.0+")  # an integer, as frames write it where another is missing
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
@@ -228,9 +227,6 @@ def _columns(
     if not parts:
         raise InvalidTrace(f"{where}: there are no samples")
     columns = {name: np.concatenate(arrays) for name, arrays in _of_one_kind(parts).items()}
-    if found := _NONE & {*columns.get("remote", ())} - {*columns.get("local", ()), *columns.get("label", ())}:
-        says = f"remote is {str(min(found))!r} in some rows, which local never answers"
-        raise InvalidTrace(f"{where}: {says}: where the remote was not asked, its cell must be empty")
     told = columns.pop(_TOLD, None)
     if told is not None and not told.all():
         answers = np.full(len(told), None, object)
