@@ -217,11 +217,17 @@ def _columns(
     parts: dict[str, list[NDArray[Any]]] = defaultdict(list)
     while block := list(islice(lines, _BLOCK)):
         try:
-            found = dict(_converted(names, [row for _, row in block], decimal_comma))
-        except ValueError as error:  # only then a line at a time
+            found = _converted(names, [row for _, row in block], decimal_comma)
+        except ValueError:  # only then a line at a time
             for line, row in block:
-                _check_row(f"{where}, line {line}", names, row, decimal_comma)
-            raise InvalidTrace(f"{where}: {error}") from error
+                if len(row) != len(names):
+                    fields = f"{len(row)} fields where the header has {len(names)}"
+                    raise InvalidTrace(f"{where}, line {line}: {fields}") from None
+                try:
+                    _converted(names, [row], decimal_comma)
+                except ValueError as error:
+                    raise InvalidTrace(f"{where}, line {line}, {error}") from None
+            raise
         for name, values in found.items():
             parts[name].append(values)
     if not parts:
@@ -235,22 +241,24 @@ def _columns(
     return columns
 
 
-def _converted(names: Sequence[str], rows: Sequence[Row], decimal_comma: bool) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The columns of some lines; raises `ValueError` where one of them is wrong."""
+def _converted(names: Sequence[str], rows: Sequence[Row], decimal_comma: bool) -> dict[str, NDArray[Any]]:
+    """The columns of some lines; raises `ValueError` where one of them is wrong, which says what if it is the first."""
     columns = {name: texts for name, texts in zip(names, zip(*rows, strict=True), strict=True) if name in _KNOWN}
     asked = _given(columns["agreed" if "agreed" in names else "remote"])
+    found: dict[str, NDArray[Any]] = {}
     for name, texts in columns.items():
-        if name in FRACTIONS:
-            numbers = _fractions(texts, decimal_comma, missing=name != "confidence")
-            if np.isnan(numbers[asked]).any():
-                raise ValueError(f"{name} is missing in a row")
-            yield name, numbers
-        elif name == "remote":
-            told = _given(texts) if "agreed" in names else asked
-            yield _TOLD, told
-            yield name, _labels(texts if told.all() else list(compress(texts, told)))
-        else:
-            yield name, np.array(texts, object) if name in BESIDE else _labels(texts)
+        try:
+            if name in FRACTIONS:
+                found[name] = _fractions(texts, decimal_comma, asked | (name == "confidence"))
+            elif name == "remote":
+                told = found[_TOLD] = _given(texts) if "agreed" in names else asked
+                found[name] = _labels(texts if told.all() else list(compress(texts, told)))
+            else:
+                found[name] = np.array(texts, object) if name in BESIDE else _labels(texts)
+        except ValueError as error:
+            problem = "is not a number from 0 to 1" if name in FRACTIONS else error
+            raise ValueError(f"column {name}: {_SHORT.repr(texts[0])} {problem}") from None
+    return found
 
 
 def _given(texts: Sequence[str]) -> NDArray[np.bool_]:
@@ -265,13 +273,13 @@ def _of_one_kind(parts: dict[str, list[NDArray[Any]]]) -> dict[str, list[NDArray
     return {**parts, **{name: [part.astype(np.str_) for part in parts[name]] for name in answers}}
 
 
-def _fractions(texts: Sequence[str], decimal_comma: bool, missing: bool) -> traces.Floats:
+def _fractions(texts: Sequence[str], decimal_comma: bool, needed: NDArray[np.bool_]) -> traces.Floats:
     if decimal_comma:
         texts = [text.replace(",", ".") for text in texts]
-    if missing:  # NaN says so
+    if not needed.all():  # NaN says what is missing
         texts = [text if text.strip() else "nan" for text in texts]
     numbers = np.fromiter(map(float, texts), np.float64, len(texts))
-    in_range = (numbers >= 0) & (numbers <= 1) | (np.isnan(numbers) & missing)
+    in_range = (numbers >= 0) & (numbers <= 1) | (np.isnan(numbers) & ~needed)
     if not in_range.all() or "_" in "".join(texts):  # float() takes 0.2_5
         raise ValueError("a number out of range")
     return numbers
@@ -279,8 +287,8 @@ def _fractions(texts: Sequence[str], decimal_comma: bool, missing: bool) -> trac
 
 def _labels(texts: Sequence[str]) -> traces.Labels:
     plain = {text: _plain(text) for text in set(texts)}
-    if any(map(label_problem, plain.values())):
-        raise ValueError("an odd label")
+    if problem := next(filter(None, map(label_problem, plain.values())), None):
+        raise ValueError(problem)
     if all(map(_plain_integer, plain.values())):
         integers = {text: int(label) for text, label in plain.items()}
         return np.fromiter(map(integers.__getitem__, texts), np.int64, len(texts))
@@ -294,25 +302,6 @@ def _plain_integer(text: str) -> bool:
         return str(int(text)) == text and INTEGERS.min <= int(text) <= INTEGERS.max
     except ValueError:  # --1
         return False
-
-
-def _check_row(where: str, names: Sequence[str], row: Row, decimal_comma: bool) -> None:
-    if len(row) != len(names):
-        raise InvalidTrace(f"{where}: {len(row)} fields where the header has {len(names)}")
-    asks = "agreed" if "agreed" in names else "remote"
-    offloaded = any(name == asks and text.strip() for name, text in zip(names, row, strict=True))
-    gaps = ("remote", *FRACTIONS[1:])
-    for name, text in zip(names, row, strict=True):
-        if name not in _KNOWN or name in BESIDE or (name in gaps and not offloaded and not text.strip()):
-            continue
-        problem = None if name in FRACTIONS else label_problem(text.strip())
-        try:
-            if name in FRACTIONS:
-                _fractions([text], decimal_comma, missing=False)
-        except ValueError:
-            problem = "is not a number from 0 to 1"
-        if problem:
-            raise InvalidTrace(f"{where}, column {name}: {_SHORT.repr(text)} {problem}")
 
 
 def read_jsonl(where: str, stream: IO[bytes], reading: Reading = AS_IT_IS) -> Trace | Log:
@@ -341,7 +330,7 @@ def read_jsonl(where: str, stream: IO[bytes], reading: Reading = AS_IT_IS) -> Tr
 
 
 class _Rows:
-    """Objects, by column."""
+    """Objects, by column: made when one is asked for, as there may be a great many that nobody does."""
 
     def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
         self._rows = rows
