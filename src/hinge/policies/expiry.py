@@ -9,7 +9,9 @@ and only an offload moves it. Deciding is one load and one compare; a policy is 
 """
 
 import math
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hinge.policies.policy import (
@@ -100,18 +102,42 @@ def fill(table: Any, bin: int, expiry: int) -> None:
     table.filled[last] += 1
 
 
+@cache  # the same function for the same bound, so that it is compiled once
+def offloads_unless(holds: Callable[[Any, int, int], bool]) -> Callable[[Any, int, int], bool]:
+    """What decides by a bound that every offload moves, and that is slow to find: by `holds(table, bin, time)`."""
+
+    def offloads_ahead(table: Any, bin: int, time: int) -> bool:
+        """Look at a licence for a while ahead only, as the next offload ends it."""
+        if time < table.expiry[bin]:
+            return False
+        if not holds(table, bin, time):
+            return True
+        if table.expiry[bin] == 0:
+            fill(table, bin, 0)
+        ahead = time + time // 8
+        if not holds(table, bin, ahead):
+            ahead = time + time // 64
+            if not holds(table, bin, ahead):
+                ahead = time
+        table.expiry[bin] = ahead + 1
+        return False
+
+    return offloads_ahead
+
+
 class ExpiryPolicy(Policy):
     """A deterministic policy: its table has an `expiry` for each bin.
 
     Where an offload moves the bounds of a few bins only, `learns` writes their new expiries, and `offloads` is
     `has_expired`. Where it moves all of them, `learns` drops the expiries that were found since the last offload
     (`learn_and_drop`), and `offloads` finds one again when its bin comes up (`fill`). Either way an expiry in the table
-    is never too late; where the exact one is slow to find it may be too early, and is found again when it is reached
-    (the method `expiry` then returns the exact one).
+    is never too late; where the exact one is slow to find (`offloads_unless`) it may be too early, and is found again
+    when it is reached. The method `expiry` returns the exact one, by the bound `_holds`.
     """
 
     charges_failures = True  # its bound on the cost gives way in time, so that a cost that was too high is learned anew
     _expiry: Wholes
+    _holds: Callable[[Any, int, int], bool] | None = None
 
     def start(self, table: Any, *functions: Any, **more: Any) -> None:
         super().start(table, *functions, **more)
@@ -154,9 +180,17 @@ class ExpiryPolicy(Policy):
 
     def expiry(self, bin: int) -> int:
         """The time from which samples of this bin are offloaded again, if nothing is learned until then."""
-        bin = self._checked_bin(bin)
-        self._offloads(self.table, bin, self.time + 1)
-        return int(self._expiry[bin])
+        bin, time, holds = self._checked_bin(bin), self.time + 1, self._holds
+        self._offloads(self.table, bin, time)
+        if holds is None or self._expiry[bin] <= time:
+            return int(self._expiry[bin])
+        bad = 2 * time
+        while bad < FOREVER and holds(self.table, bin, bad):
+            bad *= 2
+        if bad >= FOREVER:
+            return FOREVER
+        good = bad // 2
+        return good + bisect_left(range(good, bad), True, key=lambda later: not holds(self.table, bin, later))
 
     def _rebuild(self) -> None:
         self._batch = (0, None)

@@ -22,12 +22,11 @@ its own top block, and after an offload the fit is redone from its bin upwards, 
 
 import math
 from array import array
-from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hinge._checks import positive, reals
-from hinge.policies.expiry import FOREVER, ExpiryPolicy, drop_all, fill, has_expired, learn_and_drop
+from hinge.policies.expiry import FOREVER, ExpiryPolicy, drop_all, has_expired, learn_and_drop, offloads_unless
 from hinge.policies.policy import COUNT, SQUARES, SUM, Reals, Wholes
 
 LEAST = 0.5  # evidence that even the first licence needs
@@ -259,38 +258,13 @@ def fit_up_to(table: Any, bin: int, time: int) -> float:
 
 def holds(table: IsotonicTable, bin: int, time: int) -> bool:
     """Learned cost: whether the evidence, with the cost's lower bound at that time, licenses a bin."""
+    if table.costs[COUNT] == 0.0:
+        return False
     q = fit_up_to(table, bin, time)
     if q <= 0.0 or q >= 1.0:
         return q <= 0.0
     support = table.support[bin]
     return support > 0.0 and table.evidence[bin] > doubt(time, support, table.alpha)
-
-
-def offloads_isotonic(table: IsotonicTable, bin: int, time: int) -> bool:
-    """Learned cost: every offload moves every licence, so that one is only looked at for a while ahead."""
-    if time < table.expiry[bin]:
-        return False
-    if table.costs[COUNT] == 0.0 or not holds(table, bin, time):
-        return True
-    if table.expiry[bin] == 0:
-        fill(table, bin, 0)
-    ahead = time + time // 8
-    if not holds(table, bin, ahead):
-        ahead = time + time // 64
-        if not holds(table, bin, ahead):
-            ahead = time
-    table.expiry[bin] = ahead + 1
-    return False
-
-
-def licence_end(table: IsotonicTable, bin: int, time: int) -> int:
-    """Learned cost: the time at which a licence, good at `time`, gives way, by doubling and halving."""
-    bad = 2 * time
-    while bad < FOREVER and holds(table, bin, bad):
-        bad *= 2
-    if bad >= FOREVER:
-        return FOREVER
-    return bad // 2 + bisect_left(range(bad // 2, bad), True, key=lambda later: not holds(table, bin, later))
 
 
 def checked_stakes(owner: str, stakes: Sequence[float] | None, bins: int) -> list[float] | None:
@@ -342,7 +316,8 @@ class Isotonic(ExpiryPolicy):
         self.stakes = checked_stakes(type(self).__name__, stakes, self.bins)
         table = self.blank(IsotonicTable, stakes=array("d", self.stakes or [1.0]))
         if self.offload_cost is None:
-            self.start(table, offloads_isotonic, learn_with_cost, drop_all, price=table.price)
+            self._holds = holds
+            self.start(table, offloads_unless(holds), learn_with_cost, drop_all, price=table.price)
         else:
             self.start(table, has_expired, learn_isotonic, rebuild_isotonic, price=table.price)
             rebuild_isotonic(table)
@@ -354,9 +329,3 @@ class Isotonic(ExpiryPolicy):
             if costs == 0.0 or not 0.0 < fit_up_to(self.table, bin, self.time + 1) < 1.0:
                 return own
         return with_others(own, self.table, bin)
-
-    def expiry(self, bin: int) -> int:
-        found = super().expiry(bin)
-        time = self.time + 1
-        learned = self.offload_cost is None
-        return licence_end(self.table, bin, time) if learned and found > time else found

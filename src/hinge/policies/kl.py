@@ -16,7 +16,16 @@ import math
 from typing import NamedTuple
 
 from hinge._checks import positive
-from hinge.policies.expiry import FOREVER, ExpiryPolicy, count, drop_all, expiry_from, fill, has_expired, learn_and_drop
+from hinge.policies.expiry import (
+    ExpiryPolicy,
+    count,
+    drop_all,
+    expiry_from,
+    fill,
+    has_expired,
+    learn_and_drop,
+    offloads_unless,
+)
 from hinge.policies.isotonic import divergence as divergence
 from hinge.policies.isotonic import surplus_evidence
 from hinge.policies.policy import COUNT, SUM, Reals, Wholes, whole_column
@@ -110,37 +119,13 @@ def offloads_pooled(table: KLTable, bin: int, time: int) -> bool:
     return bool(time >= table.expiry[bin])
 
 
-def holds(table: KLTable, bin: int, log_time: float) -> bool:
-    """Whether the bound of a bin, with the cost's lower bound, licenses it at a time."""
-    total = table.costs[COUNT]
+def holds(table: KLTable, bin: int, time: int) -> bool:
+    """Learned cost: whether the bound of a bin, with the cost's lower bound, licenses it at a time."""
+    total, log_time = table.costs[COUNT], math.log(time)
+    if total == 0.0:
+        return False
     lower_cost = table.price[0] + table.costs[SUM] / total - math.sqrt(table.alpha * log_time / total)
     return lower_cost > 0.0 and evidence_at(table, bin, 1.0 - lower_cost) > 2.0 * table.alpha * log_time
-
-
-def offloads_learned(table: KLTable, bin: int, time: int) -> bool:
-    """Learned cost: the bound only falls with time, so that the time at which it gives way can be searched for."""
-    if time < table.expiry[bin]:
-        return False
-    if table.expiry[bin] > 0 or table.costs[COUNT] == 0.0 or not holds(table, bin, math.log(time)):
-        return True
-    fill(table, bin, end_of_licence(table, bin, time))
-    return False
-
-
-def end_of_licence(table: KLTable, bin: int, time: int) -> int:
-    """The first time at which the bound of a bin, good at `time`, gives way: by doubling, then by halving."""
-    good, bad = time, 2 * time
-    while bad < FOREVER and holds(table, bin, math.log(bad)):
-        good, bad = bad, 2 * bad
-    if bad >= FOREVER:
-        return FOREVER
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        if holds(table, bin, math.log(middle)):
-            good = middle
-        else:
-            bad = middle
-    return bad
 
 
 class _KLPolicy(ExpiryPolicy):
@@ -155,7 +140,8 @@ class _KLPolicy(ExpiryPolicy):
         filled = whole_column(self.bins + 1 if learned or pooled else 0)
         table = self.blank(KLTable, unused, filled=filled, pooled=pooled)
         if learned:
-            self.start(table, offloads_learned, learn_and_drop, drop_all, price=table.price)
+            self._holds = holds
+            self.start(table, offloads_unless(holds), learn_and_drop, drop_all, price=table.price)
         elif pooled:
             self.start(table, offloads_pooled, learn_and_drop, drop_all, price=table.price)
         else:
