@@ -360,21 +360,16 @@ def learn_ageing(table: AgeingTable, bin: int, agreed: float, cost: float, time:
 
 def count_aged(table: AgeingTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
     """Count an offload as what it is worth at its age."""
+    offloads, agreements, costs, at, costs_at, weight = table.offloads, table.agreements, table.costs, bin, 0, 1.0
     if table.pane == 0:
-        left = left_after(table, now - time)
-        add(table.offloads, table.agreements, table.costs, bin, 0, agreed, cost, left)
-        return
-    age = table.clock[0] - time // table.pane
-    if age < PANES:
+        weight = left_after(table, now - time)
+    else:
+        table.viewed[0] = -1
+        age = table.clock[0] - time // table.pane
+        if age >= PANES:
+            return
         at, costs_at = age * len(table.expiry) + bin, age * len(table.costs)
-        add(table.pane_offloads, table.pane_agreements, table.pane_costs, at, costs_at, agreed, cost, 1.0)
-    table.viewed[0] = -1
-
-
-def add(
-    offloads: Reals, agreements: Reals, costs: Reals, at: int, costs_at: int, agreed: float, cost: float, weight: float
-) -> None:
-    """Count an offload with a weight."""
+        offloads, agreements, costs = table.pane_offloads, table.pane_agreements, table.pane_costs
     offloads[at] += weight
     agreements[at] += weight * agreed
     if len(costs) > 0:
