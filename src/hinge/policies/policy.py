@@ -197,7 +197,7 @@ _LARGEST = 1e300  # a number in a state: sums of a few of them are finite still
 State = dict[str, Any]
 Evidence = dict[str, list[float]]
 Made = TypeVar("Made", bound="Policy")
-Table = TypeVar("Table", bound=tuple[Any, ...])
+Layout = TypeVar("Layout", bound=tuple[Any, ...])
 
 _registry: dict[str, type["Policy"]] = {}
 
@@ -225,6 +225,7 @@ class Policy(ABC):
     bins: int
     offload_cost: float | None
     table: Any
+    functions: Functions  # on the table, as `start` was given them, for programs that run them on a copy of it
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -265,11 +266,11 @@ class Policy(ABC):
         `rebuilds(table)` derives everything from the evidence, after a restore or a merge. `price` is the column
         `table.price`, if there is one: a budget may raise what an offload costs there, and then rebuilds.
         """
-        self.table, self.price_column = table, price
-        self._offloads, self._notes, self._learns, self._rebuilds = offloads, notes, learns, rebuilds
-        self._accepts, self._expects = accepts, expects
+        self.table, self.price_column, self._rebuilds = table, price, rebuilds
+        self.functions = Functions(offloads, notes, learns, accepts, expects)
+        self._offloads, self._notes, self._learns, self._accepts = offloads, notes, learns, accepts
 
-    def blank(self, kind: type[Table], unused: Sequence[str] = (), **given: Any) -> Table:
+    def blank(self, kind: type[Layout], unused: Sequence[str] = (), **given: Any) -> Layout:
         """A table that knows nothing: columns of a 0 for each bin, and the policy's parameters, but for what is given.
 
         Columns that are `unused` are empty; so are, where the cost is known, `costs` and `filled`.
@@ -287,14 +288,9 @@ class Policy(ABC):
         return kind(**{name: known[name] for name, _ in fields(kind)} | given)  # which refuses what is no field
 
     @property
-    def functions(self) -> Functions:
-        """The functions on the table that `start` was given, for programs that run them on a copy of the table."""
-        return Functions(self._offloads, self._notes, self._learns, self._accepts, self._expects)
-
-    @property
     def takes_cost(self) -> bool:
         """Whether `decide` can be told what offloading the very sample costs."""
-        return self._expects is not expect_nothing
+        return self.functions.expects is not expect_nothing
 
     @property
     def takes_labels(self) -> bool:
@@ -381,11 +377,11 @@ class Policy(ABC):
 
     def _decide_at(self, bin: int, cost: float) -> Decision:
         bin, cost = self._checked_bin(bin), self._checked_told(cost)
-        self._expects(self.table, self._shifted(cost))
+        self.functions.expects(self.table, self._shifted(cost))
         try:
             return Policy.decide(self, bin)
         finally:
-            self._expects(self.table, NOT_TOLD)
+            self.functions.expects(self.table, NOT_TOLD)
 
     def _checked_told(self, cost: float) -> float:
         owner = type(self).__name__

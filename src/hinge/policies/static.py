@@ -15,7 +15,7 @@ from hinge.policies.expiry import FOREVER, ExpiryPolicy, has_expired
 from hinge.policies.policy import Policy, Wholes, made, signature
 
 
-class FixedTable(NamedTuple):
+class SettledTable(NamedTuple):
     """Licences for ever, or none."""
 
     expiry: Wholes
@@ -32,7 +32,7 @@ class FixedPolicy(ExpiryPolicy):
 
     def _settle(self, accepted: Sequence[bool]) -> None:
         expiry = array("q", [FOREVER if accept else 0 for accept in accepted])
-        self.start(FixedTable(expiry), has_expired, learn_nothing)
+        self.start(SettledTable(expiry), has_expired, learn_nothing)
 
     def _sentence(self, bin: int, left: int | None) -> str:
         verb = "offloaded" if left == 0 else "accepted"

@@ -60,7 +60,7 @@ from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.errors import InvalidTrace, UnknownName, printable
 from hinge.traces import trace as traces
 from hinge.traces.log import Log, answered
-from hinge.traces.trace import BESIDE, FRACTIONS, INTEGERS, NEEDED, OPTIONAL, Table, Trace, label_problem
+from hinge.traces.trace import BESIDE, FRACTIONS, INTEGERS, NEEDED, OPTIONAL, Frame, Trace, label_problem
 
 _log = logging.getLogger(__name__)
 MAX_BYTES = 2**31  # of a table, unpacked
@@ -86,7 +86,7 @@ class Reading(NamedTuple):
 AS_IT_IS = Reading()
 
 
-def recorded_in(where: str, names: Sequence[str], table: Table, metadata: str | None, reading: Reading) -> Trace | Log:
+def recorded_in(where: str, names: Sequence[str], table: Frame, metadata: str | None, reading: Reading) -> Trace | Log:
     """The trace or log that a table holds; it is called as the file if it has no metadata, as one made elsewhere."""
     _check_width(where, len(names))
     unnamed = {"name": PurePath(where.removesuffix(".gz")).stem, "about": None}
@@ -137,8 +137,6 @@ _FLOAT = re.compile(r"(0|-?[1-9][0-9]*)\.0+")  # an integer, as frames write it 
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 
-Row = list[str]
-
 
 def read_csv(where: str, stream: IO[bytes], reading: Reading = AS_IT_IS) -> Trace | Log:
     """The trace or log in a CSV file; `where` stands at the front of errors."""
@@ -185,7 +183,7 @@ def _text(stream: IO[bytes], encoding: str = "utf-8-sig", errors: str = "strict"
         text.detach()  # else it would close the stream, which is not ours
 
 
-def _lines(where: str, reader: Any) -> Iterator[tuple[int, Row]]:
+def _lines(where: str, reader: Any) -> Iterator[tuple[int, list[str]]]:
     """Every row, with the line that it begins on: a quoted field may go over several. Blank lines are for the end."""
     line, blank = 1, 0
     try:
@@ -201,7 +199,7 @@ def _lines(where: str, reader: Any) -> Iterator[tuple[int, Row]]:
         raise InvalidTrace(f"{where}, line {line}: {error}") from None
 
 
-def _header(where: str, row: Row, reading: Reading) -> list[str]:
+def _header(where: str, row: list[str], reading: Reading) -> list[str]:
     names = [name.strip() for name in row]
     if not any(names):
         raise InvalidTrace(f"{where}, line 1: there must be a header, {','.join(NEEDED)}[,{'][,'.join(OPTIONAL[:2])}]")
@@ -212,7 +210,7 @@ def _header(where: str, row: Row, reading: Reading) -> list[str]:
 
 
 def _columns(
-    where: str, names: Sequence[str], lines: Iterator[tuple[int, Row]], decimal_comma: bool
+    where: str, names: Sequence[str], lines: Iterator[tuple[int, list[str]]], decimal_comma: bool
 ) -> dict[str, NDArray[Any]]:
     parts: dict[str, list[NDArray[Any]]] = defaultdict(list)
     while block := list(islice(lines, _BLOCK)):
@@ -241,7 +239,7 @@ def _columns(
     return columns
 
 
-def _converted(names: Sequence[str], rows: Sequence[Row], decimal_comma: bool) -> dict[str, NDArray[Any]]:
+def _converted(names: Sequence[str], rows: Sequence[list[str]], decimal_comma: bool) -> dict[str, NDArray[Any]]:
     """The columns of some lines; raises `ValueError` where one of them is wrong, which says what if it is the first."""
     columns = {name: texts for name, texts in zip(names, zip(*rows, strict=True), strict=True) if name in _KNOWN}
     asked = _given(columns["agreed" if "agreed" in names else "remote"])
@@ -478,11 +476,11 @@ _FORMATS = {
     ".parquet": _Format(read_parquet, write_parquet),
 }
 _TEXTS = (".csv", ".tsv", ".jsonl")  # which may be compressed
-Source = str | PathLike[str] | Table
+Origin = str | PathLike[str] | Frame
 
 
 def read_trace(
-    source: Source, columns: Mapping[str, str] | None = None, measure: ConfidenceMeasure = max_softmax
+    source: Origin, columns: Mapping[str, str] | None = None, measure: ConfidenceMeasure = max_softmax
 ) -> Trace:
     """The trace in a file, or in a pandas or polars frame; one that is damaged raises `InvalidTrace`, which says where.
 
@@ -504,7 +502,7 @@ def read_trace(
     raise InvalidTrace(f"{name}: {some}; read_log reads such a log, and evaluate takes it")
 
 
-def read_log(source: Source, columns: Mapping[str, str] | None = None, measure: ConfidenceMeasure = max_softmax) -> Log:
+def read_log(source: Origin, columns: Mapping[str, str] | None = None, measure: ConfidenceMeasure = max_softmax) -> Log:
     """The log in a file or frame as for `read_trace`, in which the remote's answer may be missing (empty, or null).
 
     >>> import tempfile
@@ -520,7 +518,7 @@ def read_log(source: Source, columns: Mapping[str, str] | None = None, measure: 
 
 
 def read_recorded(
-    source: Source, columns: Mapping[str, str] | None = None, measure: ConfidenceMeasure = max_softmax
+    source: Origin, columns: Mapping[str, str] | None = None, measure: ConfidenceMeasure = max_softmax
 ) -> Trace | Log:
     """The trace in a file or frame; or the log, where the remote's answer is missing in some rows."""
     reading = Reading(columns, measure)

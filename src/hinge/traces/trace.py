@@ -318,7 +318,7 @@ _COLUMNS = (*NEEDED, *OPTIONAL)
 _ANSWERS = ("local", "remote", "label")
 
 
-class Table(Protocol):
+class Frame(Protocol):
     """Columns by name."""
 
     def __getitem__(self, column: str, /) -> Any: ...
@@ -433,7 +433,7 @@ class Trace:
     @classmethod
     def from_frame(
         cls,
-        frame: Table,
+        frame: Frame,
         *,
         columns: Mapping[str, str] | None = None,
         measure: ConfidenceMeasure = max_softmax,
@@ -529,7 +529,7 @@ class Trace:
 def standard_columns(
     where: str,
     names: Sequence[Any],
-    table: Table,
+    table: Frame,
     columns: Mapping[str, str] | None = None,
     measure: ConfidenceMeasure = max_softmax,
 ) -> dict[str, Any]:
@@ -562,7 +562,7 @@ def standard_columns(
     return found
 
 
-def _columns_of_logits(where: str, names: Sequence[str], table: Table, measure: ConfidenceMeasure) -> dict[str, Any]:
+def _columns_of_logits(where: str, names: Sequence[str], table: Frame, measure: ConfidenceMeasure) -> dict[str, Any]:
     check_names(where, names, ("local_logits", "remote_logits"), ("label", "labels", "cost"))
     given = {name: table[name] for name in ("label", "labels", "cost") if name in names}
     if {"label", "labels"} <= given.keys():
