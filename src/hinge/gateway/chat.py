@@ -6,9 +6,6 @@
 
 A local server that fails, or tells no log-probabilities, leaves the request to the remote, and nothing is learned. One
 that was late several times in a row is left alone for a while, and asked again only if the remote fails, too.
-
-Requests and answers are passed on as they are. Read is what a decision needs: whether an answer can be checked, its
-text, and the log-probabilities of its tokens.
 """
 
 from __future__ import annotations
@@ -17,6 +14,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -115,10 +113,9 @@ def with_logprobs(request: Json) -> Json:
 
 
 def _is_text(content: Any) -> bool:
-    parts = content if isinstance(content, list) else []
-    return content is None or (
-        isinstance(content, str | list) and all(isinstance(part, dict) and part.get("type") == "text" for part in parts)
-    )
+    if isinstance(content, list):
+        return all(isinstance(part, dict) and part.get("type") == "text" for part in content)
+    return content is None or isinstance(content, str)
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------
@@ -227,10 +224,10 @@ class Refused(RemoteRefused):
     """A server refuses the request: with which status, and how it says so in OpenAI's form."""
 
     def __init__(self, response: http.Response) -> None:
-        super().__init__(_complaint(response))
+        problem, complaint = _complaint(response)
+        super().__init__(complaint)
         self.status = response.status
-        named = _problem(response)
-        self.body = error_body(response.status, "refused", str(self)) if named is None else response.body
+        self.body = error_body(response.status, "refused", complaint) if problem is None else response.body
 
 
 def error_body(status: int, code: str, problem: str, param: str | None = None) -> bytes:
@@ -246,22 +243,17 @@ def error_body(status: int, code: str, problem: str, param: str | None = None) -
 def _admitted(response: http.Response) -> http.Response:
     if response.status == 200:
         return response
-    raise Refused(response) if response.status in _REFUSED else RemoteError(_complaint(response))
+    raise Refused(response) if response.status in _REFUSED else RemoteError(_complaint(response)[1])
 
 
-def _complaint(response: http.Response) -> str:
-    problem = _problem(response)
-    return f"HTTP {response.status}" + ("" if problem is None else f", {problem}")
-
-
-def _problem(response: http.Response) -> str | None:
-    """What a server says of an error, if it does so in OpenAI's form."""
-    if response.status in _UNAUTHORISED:
-        return None
+def _complaint(response: http.Response) -> tuple[str | None, str]:
+    """What a server says of an error, if it does so in OpenAI's form, and what to say of it."""
+    told = f"HTTP {response.status}"
     try:
-        return str(msgspec.json.decode(response.body)["error"]["message"])
+        problem = str(msgspec.json.decode(response.body)["error"]["message"])
     except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError, RecursionError):
-        return None
+        return None, told
+    return (None, told) if response.status in _UNAUTHORISED else (problem, f"{told}, {problem}")
 
 
 # -- servers ----------------------------------------------------------------------------------------------------------
@@ -320,27 +312,21 @@ class ChatServer:
         return http.Request("POST", CHAT, Message({}, msgspec.json.encode(renamed)), MAX_ANSWER_BYTES)
 
 
-def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers of a server's response that are meant for the client."""
-    return {name: value for name, value in headers.items() if name in _PASSED_ON}
-
-
 Source = Literal["local", "remote"]
 _JSON = "application/json"
 _NOT_OURS = ("/v2/models", "/openapi.json")  # operations of a server of models
 
 
+@dataclass(slots=True, eq=False)
 class Chat:
     """A sample: a request that is gated, and the answers of both servers as they come."""
 
-    __slots__ = ("local", "remote", "request")
-
-    def __init__(self, request: Json, local: Completion) -> None:
-        self.request, self.local = request, local
-        self.remote: Completion | None = None
+    request: Json
+    local: Completion
+    remote: Completion | None = None
 
 
-class _Remote:
+class _RemoteChats:
     """The remote server as a device asks it; the answer stays with its sample."""
 
     def __init__(self, server: ChatServer, task: ShortText) -> None:
@@ -391,7 +377,7 @@ class ChatGateway(Gateway):
                 self.away[name] = failure
 
     def make_app(self, metrics: Metrics, listener: Listener) -> App:
-        remote = _Remote(self.servers["remote"], self.task)
+        remote = _RemoteChats(self.servers["remote"], self.task)
         device = self.make_device(lambda chat: chat.local.output, remote, self.task)
         return ChatApp(self, device, metrics, listener)
 
@@ -450,11 +436,13 @@ class ChatApp(GatedApp):
             reason = why_not_gated(request, self._gateway.task)
 
             async def answer() -> None:
+                response: Response | None
                 if reason is None:
-                    deadline = exchange.deadline(self._gateway.deadline_s)
-                    await (await self._gated(request, exchange, deadline))(scope, receive, send)
+                    response = await self._gated(request, exchange, exchange.deadline(self._gateway.deadline_s))
                 else:
-                    await self._pass_on(request, exchange, f"Not gated: {reason}", scope, receive, send)
+                    response = await self._pass_on(request, exchange, f"Not gated: {reason}", send)
+                if response is not None:
+                    await response(scope, receive, send)
 
             await self.until_gone(exchange, answer())
 
@@ -473,7 +461,10 @@ class ChatApp(GatedApp):
                 except (TypeError, ValueError) as error:
                     raise RemoteInvalid(error) from None
             self._refused = 0
-            return await self._decided(Chat(request, local), deadline)
+            chat = Chat(request, local)
+            answer = await self.device.infer(chat, deadline)
+            remote = chat.remote if answer.source == "remote" else None
+            return _response(remote.response.body if remote else local.body(request), self.gated([answer]))
         except RemoteFailed as failure:
             failures["local"] = failure
         self.log_not_gated(exchange, failures["local"], _told(failures))
@@ -491,13 +482,6 @@ class ChatApp(GatedApp):
         if local is not None:
             return _response(local.body(request), because("local", f"Not gated: {_told(failures)}."))
         return _unanswered(exchange, failures)
-
-    async def _decided(self, chat: Chat, deadline: Deadline) -> Response:
-        answer = await self.device.infer(chat, deadline)
-        headers = self.gated([answer])
-        if answer.source == "remote" and chat.remote is not None:
-            return _response(chat.remote.response.body, headers)
-        return _response(chat.local.body(chat.request), headers)
 
     def _count(self, failure: RemoteFailed) -> None:
         """The remote answered in place of the local server; one that refuses a request is not down, or not at once."""
@@ -517,17 +501,16 @@ class ChatApp(GatedApp):
 
     # -- everything else ----------------------------------------------------------------------------------------------
 
-    async def _pass_on(
-        self, request: Json, exchange: Exchange, reason: str, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        """The answer of the first server that gives one, piece by piece as it comes."""
+    async def _pass_on(self, request: Json, exchange: Exchange, reason: str, send: Send) -> Response | None:
+        """Send the answer of the first server that gives one, piece by piece as it comes; or return a refusal."""
         (order, failures), begun = self._order(), False
         for name in order:
             try:
                 connected = Deadline.after(self._gateway.deadline_s)
                 async with self._servers[name].stream(request, connected) as (head, pieces):
                     told = f"; {_told(failures)}" if failures else ""
-                    headers = passed_on(head.headers) | because(name, f"{reason}{told}.")
+                    headers = {key: value for key, value in head.headers.items() if key in _PASSED_ON}
+                    headers |= because(name, f"{reason}{told}.")
                     raw = [(key.encode("latin-1"), value.encode("latin-1")) for key, value in headers.items()]
                     await send({"type": "http.response.start", "status": head.status, "headers": raw})
                     begun = True
@@ -536,12 +519,12 @@ class ChatApp(GatedApp):
                     async for piece in pieces:
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
                     await send({"type": "http.response.body", "body": b""})
-                return
+                return None
             except RemoteFailed as failure:
                 if begun:  # the client sees the stream end where it did, as cut
                     raise
                 failures[name] = failure
-        await _unanswered(exchange, failures)(scope, receive, send)
+        return _unanswered(exchange, failures)
 
 
 def _response(body: bytes, headers: Mapping[str, str], status: int = 200) -> Response:

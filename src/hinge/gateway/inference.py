@@ -12,6 +12,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +45,14 @@ from hinge.server.models import VERSION, Model, Place, Service, Tensors
 from hinge.server.observability import Metrics
 
 
-class Row:
+@dataclass(slots=True, eq=False)
+class InferenceRow:
     """A sample: one row of a request, its scores, and the outputs of both models as they come."""
 
-    __slots__ = ("inputs", "local", "remote", "scores")
-
-    def __init__(self, inputs: Tensors) -> None:
-        self.inputs = inputs
-        self.scores: Tensor | None = None
-        self.local: Tensors = {}
-        self.remote: Tensors = {}
+    inputs: Tensors
+    scores: Tensor | None = None
+    local: Tensors = field(default_factory=dict)
+    remote: Tensors = field(default_factory=dict)
 
 
 class ServedRows(OpenInference):
@@ -71,7 +70,7 @@ class ServedRows(OpenInference):
         return list(zip(known.signature.labels(outputs, samples), rows, strict=True)), response.bytes
 
 
-class _Remote:
+class _RemoteRows:
     """The remote as a device asks it; its outputs stay with the samples, and must be such as the local model's."""
 
     keeps_deadline = True
@@ -79,7 +78,7 @@ class _Remote:
     def __init__(self, server: ServedRows, outputs: Sequence[TensorSpec]) -> None:
         self._server, self._outputs = server, outputs
 
-    async def ask_async(self, samples: Sequence[Row], deadline: Deadline) -> Reply:
+    async def ask_async(self, samples: Sequence[InferenceRow], deadline: Deadline) -> Reply:
         reply = await self._server.ask_async([row.inputs for row in samples], deadline)
         for row, (_, outputs) in zip(samples, reply.labels, strict=True):
             try:
@@ -97,36 +96,31 @@ class _Remote:
 
 
 class _Forwarded:
-    """A local model on a server, in the place of a `Service` with one that is loaded."""
+    """A local model on a server, in the place of a `Service` with one that is loaded.
 
-    def __init__(self, server: ServedRows, metadata: ModelMetadata) -> None:
-        self.name, self.server, self._metadata = server.model, server, metadata
-        self.inputs, self.outputs = metadata.inputs, metadata.outputs
+    For one request there is another, which the server is told to answer by a deadline.
+    """
+
+    def __init__(self, server: ServedRows, metadata: ModelMetadata, deadline: Any = None) -> None:
+        self.name, self.server, self.known = server.model, server, metadata
+        self.inputs, self.outputs, self._deadline = metadata.inputs, metadata.outputs, deadline
         self.output_names = tuple(spec.name for spec in metadata.outputs)
         self.model = self.batcher = self
 
     def metadata(self) -> Message:
-        known = self._metadata
-        return build_model_metadata(ModelMetadata(self.name, known.platform, known.inputs, known.outputs, (VERSION,)))
+        return build_model_metadata(replace(self.known, name=self.name, versions=(VERSION,)))
 
     def abandon(self) -> None:
         """Those that are in flight end by their deadline."""
 
     close = abandon
 
-
-class _Asked:
-    """The same for one request, which the server is told to answer by a deadline."""
-
-    def __init__(self, service: _Forwarded, deadline: Deadline) -> None:
-        self.name, self.batcher, self._server, self._deadline = service.name, self, service.server, deadline
-
     def run(self, inputs: Tensors) -> asyncio.Future[Tensors]:
         return asyncio.ensure_future(self._run(inputs))
 
     async def _run(self, inputs: Tensors) -> Tensors:
         try:
-            reply = await self._server.ask_async([row.inputs for row in rows_of(inputs)], self._deadline)
+            reply = await self.server.ask_async([row.inputs for row in rows_of(inputs)], self._deadline)
         except RemoteRefused as error:
             raise InvalidMessage(str(error)) from None
         except RemoteLate as error:
@@ -189,7 +183,7 @@ class InferenceGateway(Gateway):
             server.close()
 
     def make_app(self, metrics: Metrics, listener: Listener) -> App:
-        remote = _Remote(self._remote, self._model.outputs)
+        remote = _RemoteRows(self._remote, self._model.outputs)
         local, model = self._local, self._model
         service: Service | _Forwarded
         if isinstance(local, Place) and isinstance(model, Model):
@@ -207,7 +201,7 @@ class InferenceApp(GatedApp):
         gateway: InferenceGateway,
         service: Any,
         device: AsyncDevice,
-        remote: _Remote,
+        remote: _RemoteRows,
         metrics: Metrics,
         listener: Listener,
     ) -> None:
@@ -228,7 +222,7 @@ class InferenceApp(GatedApp):
         most_s = self._gateway.deadline_s
         deadline = exchange.deadline(most_s if request.timeout_s is None else min(most_s, request.timeout_s))
         rows, half = rows_of(request.inputs), deadline.split(0.5)
-        near: Any = _Asked(service, half) if isinstance(service, _Forwarded) else service
+        near: Any = _Forwarded(service.server, service.known, half) if isinstance(service, _Forwarded) else service
         if not rows:
             return await super()._run(near, exchange, request)
         try:
@@ -253,7 +247,7 @@ class InferenceApp(GatedApp):
             raise
 
     async def _ask_local(
-        self, near: Any, rows: list[Row], exchange: Exchange, request: InferenceRequest, deadline: Deadline
+        self, near: Any, rows: list[InferenceRow], exchange: Exchange, request: InferenceRequest, deadline: Deadline
     ) -> None:
         """Give each row its local outputs and its scores; a model that fails raises `RemoteFailed`."""
         try:
@@ -272,7 +266,7 @@ class InferenceApp(GatedApp):
             row.scores, row.local = scores[number], {name: tensor[number] for name, tensor in local.items()}
 
     async def _remote_alone(
-        self, rows: list[Row], local: RemoteFailed, exchange: Exchange, deadline: Deadline
+        self, rows: list[InferenceRow], local: RemoteFailed, exchange: Exchange, deadline: Deadline
     ) -> Tensors:
         problem = f"the local model failed ({local})"
         self.log_not_gated(exchange, local, problem)
@@ -286,12 +280,12 @@ class InferenceApp(GatedApp):
         return _stacked([row.remote for row in rows])
 
 
-def rows_of(inputs: Tensors) -> list[Row]:
+def rows_of(inputs: Tensors) -> list[InferenceRow]:
     """The rows of a request."""
     sizes = {len(tensor) for tensor in inputs.values()}
     if len(sizes) != 1:
         raise Refusal(400, "invalid", "the inputs must have the same number of rows")
-    return [Row({name: tensor[row] for name, tensor in inputs.items()}) for row in range(sizes.pop())]
+    return [InferenceRow({name: tensor[row] for name, tensor in inputs.items()}) for row in range(sizes.pop())]
 
 
 def _stacked(rows: Sequence[Tensors]) -> Tensors:
