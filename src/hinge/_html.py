@@ -1,6 +1,6 @@
 """Self-contained HTML pages with interactive figures, for `hinge reproduce` and `hinge demo`, and pictures of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.util import find_spec
@@ -121,6 +121,16 @@ def section(name: str, title: str, note: str, body: str) -> str:
     """A part of a page, with a heading and a line about it."""
     heading = f'<h2 id="{name}">{escape(title)}</h2>'
     return f'<section>{heading}<p class="note">{escape(note)}</p>{body}</section>'
+
+
+def table(name: str, headings: Sequence[str], rows: Iterable[tuple[str, Sequence[Any]]]) -> str:
+    """A table of that class, of rows with a class of their own each; numbers are to the right."""
+    head, body = "".join(f"<th>{escape(heading)}</th>" for heading in headings), ""
+    for kind, row in rows:
+        numbers = (' class="number"' if isinstance(cell, int | float) else "" for cell in row)
+        cells = (f"<td{number}>{escape(str(cell))}</td>" for number, cell in zip(numbers, row, strict=True))
+        body += f'<tr class="{kind}">{"".join(cells)}</tr>'
+    return f'<div class="scroll"><table class="{name}"><tr>{head}</tr>{body}</table></div>'
 
 
 def plot(name: str, figure: Any) -> str:

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from hinge import fashion
 from hinge._files import replacing
-from hinge._html import PALETTE, Curve, Panel, document, draw, plot, section
+from hinge._html import PALETTE, Curve, Panel, document, draw, plot, section, table
 from hinge.bins import UniformBins
 from hinge.cli import console, options
 from hinge.cli.device import StopSignals
@@ -110,7 +110,7 @@ def demo_command(
         stack.enter_context(device)
         with console.status("measuring both models"):
             timing = measure(device, remote, cases(source, samples), comparison)
-        outcome = Outcome(samples, offload_cost, gain, comparison, Figures(BINS), timing, Examples(samples))
+        outcome = Outcome(samples, offload_cost, gain, comparison, Figures(BINS), timing)
         if page:
             reporter = stack.enter_context(Reporter(device, url, "demo"))
             console.note(f"Live page: {url}/")
@@ -201,8 +201,8 @@ def _unwound_by_signals() -> Iterator[None]:
 # -- the images, and what is recorded of them -------------------------------------------------------------------------
 
 
-class Row(NamedTuple):
-    """What is recorded of a sample; the names are those of `hinge.simulation.sources.Samples`."""
+class RecordedSample(NamedTuple):
+    """What is recorded of a sample: a row of `hinge.simulation.sources.Samples`."""
 
     bin: int
     agreed: float
@@ -211,17 +211,32 @@ class Row(NamedTuple):
     local_right: float
     remote_right: float
 
+    def add_to(self, ledger: Ledger, offloaded: bool, agreed: float | None = None, right: float | None = None) -> None:
+        """Add it to a ledger; `agreed` and `right` are of the answer, where that is not the recorded one."""
+        if right is None:
+            right = self.remote_right if offloaded else self.local_right
+        if offloaded:
+            ledger.offload(self.cost, gap=self.gap, right=right)
+        else:
+            ledger.accept(self.agreed if agreed is None else agreed, gap=self.gap, right=right)
+
+    def replay(self, policy: Policy, ledger: Ledger) -> None:
+        """Let a policy decide about it, which learns from the record what the remote would have said."""
+        decision = policy.decide(self.bin)
+        if decision.offload:
+            policy.learn(decision, self.agreed, self.cost)
+        self.add_to(ledger, decision.offload)
+
 
 def recorded(offload_cost: float) -> InOrder:
     """What both models said of the images, as the simulator sees it."""
     return InOrder(load_trace("fashion"), UniformBins(BINS), FixedCosts(offload_cost))
 
 
-def rows(source: InOrder, samples: int) -> Iterator[Row]:
+def rows(source: InOrder, samples: int) -> Iterator[RecordedSample]:
     """The record of each sample."""
     for chunk in source.stream(0, samples):
-        columns = [[] if column is None else column.tolist() for column in chunk]
-        yield from map(Row, *columns)
+        yield from map(RecordedSample, *(column.tolist() for column in chunk if column is not None))
 
 
 def cases(source: InOrder, samples: int) -> Iterator[Case]:
@@ -252,20 +267,13 @@ class History:
     def __init__(self, samples: int) -> None:
         self._every = max(1, samples // _POINTS)
         self.ledger = Ledger()
-        self.times: list[int] = []
-        self.regrets: list[float] = []
-        self.offloads: list[int] = []
+        self.points: list[tuple[int, float, int]] = []  # samples, regret and offloads
 
-    def add(self, row: Row, offloaded: bool, agreed: float, right: float) -> None:
-        """Count a sample: whether it was offloaded, and how good the answer to it was."""
-        if offloaded:
-            self.ledger.offload(row.cost, gap=row.gap, right=right)
-        else:
-            self.ledger.accept(agreed, gap=row.gap, right=right)
-        if self.ledger.samples % self._every == 0:
-            self.times.append(self.ledger.samples)
-            self.regrets.append(self.ledger.regret)
-            self.offloads.append(self.ledger.offloads)
+    def mark(self) -> None:
+        """Keep the sums so far, if it is time."""
+        ledger = self.ledger
+        if ledger.samples % self._every == 0:
+            self.points.append((ledger.samples, ledger.regret, ledger.offloads))
 
 
 class Comparison:
@@ -279,20 +287,19 @@ class Comparison:
         self.flagship: Policy = fresh.pop(FLAGSHIP)  # which the device drives
         self.histories = {name: History(samples) for name in names}
         self.checked = self.differences = self.elsewhere = 0
-        self._shadows = [(policy, self.histories[name]) for name, policy in fresh.items()]
+        self._shadows = [(policy, self.histories[name].ledger) for name, policy in fresh.items()]
 
-    def add(self, row: Row, case: Case, answer: Answer) -> None:
+    def add(self, row: RecordedSample, case: Case, answer: Answer) -> None:
         """Count what the device did, and what each of the others would have done."""
         offloaded, as_recorded = answer.source == "remote", answer.label == case.remote
-        self.histories[FLAGSHIP].add(row, offloaded, float(as_recorded), answer.label == case.truth)
+        row.add_to(self.histories[FLAGSHIP].ledger, offloaded, float(as_recorded), answer.label == case.truth)
         self.elsewhere += answer.bin != row.bin
         if offloaded:
             self.check(as_recorded)
-        for policy, history in self._shadows:
-            decision = policy.decide(row.bin)
-            if decision.offload:
-                policy.learn(decision, row.agreed, row.cost)
-            history.add(row, decision.offload, row.agreed, row.remote_right if decision.offload else row.local_right)
+        for policy, ledger in self._shadows:
+            row.replay(policy, ledger)
+        for history in self.histories.values():
+            history.mark()
 
     def check(self, as_recorded: bool) -> None:
         """Count an answer of the live remote, and whether it is the recorded one."""
@@ -375,22 +382,6 @@ def measure(device: Device, remote: Any, cases: Iterator[Case], comparison: Comp
 # -- the run ----------------------------------------------------------------------------------------------------------
 
 
-class Examples:
-    """Some of the answers: of each source, most from the beginning, where most is learned."""
-
-    def __init__(self, samples: int) -> None:
-        self._due = {source: checkpoints(samples, _EXAMPLES).tolist() for source in ("local", "remote")}
-        self.kept: list[tuple[Answered, str]] = []  # with the reasons that held when they were given
-
-    def add(self, seen: Answered) -> None:
-        """Keep an answer, if one is due."""
-        due = self._due[seen.answer.source]
-        passed = sum(time <= seen.number + 1 for time in due)
-        if passed:
-            del due[:passed]
-            self.kept.append((seen, seen.answer.reason))
-
-
 @dataclass
 class Outcome:
     """What a demo has found."""
@@ -401,7 +392,7 @@ class Outcome:
     comparison: Comparison
     figures: Figures
     timing: Timing
-    examples: Examples
+    examples: list[tuple[Answered, str]] = field(default_factory=list)  # some, with their reasons of then
     seconds: float = 0.0
     status: Status | None = None  # of the device, in the end
     licences: Sequence[Explanation] = field(default_factory=list)
@@ -441,12 +432,13 @@ class Outcome:
 def run(device: Device, source: InOrder, outcome: Outcome, reporter: Reporter | None, json: bool) -> int | None:
     """Answer all images, or those until a signal comes, which is returned."""
     signals, wanted, comparison = StopSignals(), outcome.wanted, outcome.comparison
-    stream: Iterable[tuple[Row, Case]] = zip(rows(source, wanted), cases(source, wanted), strict=True)
+    stream: Iterable[tuple[RecordedSample, Case]] = zip(rows(source, wanted), cases(source, wanted), strict=True)
     if reporter is not None or (console.out.is_terminal and not json):
         stream = paced(stream)
     view = View(device, outcome.figures, f"hinge demo, {device.policy.name}", wanted, outcome.comparison)
     output = Display() if json else view.display(_PROGRESS_S)
     began, compared = time.monotonic(), 0.0
+    due = {source: checkpoints(wanted, _EXAMPLES).tolist() for source in ("local", "remote")}  # most at the beginning
     with output, signals:
         for row, case in signals.until_stopped(stream):
             asked = time.perf_counter()
@@ -455,7 +447,9 @@ def run(device: Device, source: InOrder, outcome: Outcome, reporter: Reporter | 
             outcome.timing.add(answer.source == "remote", seconds)
             comparison.add(row, case, answer)
             seen = outcome.figures.add(case, answer, 1000 * seconds)
-            outcome.examples.add(seen)
+            if wanted_by := [when for when in due[answer.source] if when <= seen.number + 1]:
+                del due[answer.source][: len(wanted_by)]
+                outcome.examples.append((seen, answer.reason))
             output.show(seen)
             if reporter is not None:  # the remote's label stands for the truth, as in the figures of the others
                 reporter.saw(answer, picture=case.sample, truth=case.remote)
@@ -529,6 +523,7 @@ STYLE = """
 .examples p { margin: 0; font-size: 0.8rem; color: #555 } .examples strong { color: #1a1a1a }
 .examples .remote { border-left: 4px solid #0072B2 } .examples .local { border-left: 4px solid #009E73 }
 .policies { white-space: nowrap } .policies th { text-align: right } .live td { font-weight: 600 }
+.policies td:nth-child(n + 2) { text-align: right; font-variant-numeric: tabular-nums }
 @media (max-width: 30rem) { .policies { font-size: 0.75rem } .policies th, .policies td { padding: 0.3rem 0.25rem } }
 """
 
@@ -548,30 +543,23 @@ def page_of(outcome: Outcome) -> str:
 def _trade(outcome: Outcome) -> str:
     rows, price = list(outcome.trade.rows()), f"{outcome.offload_cost:g}"
     note = f"What {FLAGSHIP} gains at every price of an offload, simulated on the 10,000 images, and where nothing is."
-    table = _html_table(list(rows[0]), [(list(row.values()), row["price"] == price) for row in rows])
-    return section("trade", "The trade", note, plot("trade", outcome.trade.figure()) + table)
+    marked = (("live" if row["price"] == price else "", list(row.values())) for row in rows)
+    drawn = plot("trade", outcome.trade.figure()) + table("policies", list(rows[0]), marked)
+    return section("trade", "The trade", note, drawn)
 
 
 def _table(outcome: Outcome) -> str:
-    table = _html_table(HEADINGS, [(cells(row), row["policy"] == FLAGSHIP) for row in outcome.rows()])
+    rows = (("live" if row["policy"] == FLAGSHIP else "", cells(row)) for row in outcome.rows())
     notes = "".join(f'<p class="note">{escape(line)}</p>' for line in legend(outcome))
-    return section("policies", "Side by side", f"At {outcome.offload_cost:g} for an offload.", table + notes)
-
-
-def _html_table(headings: Sequence[str], rows: Sequence[tuple[Sequence[str], bool]]) -> str:
-    """Rows of cells, with those that stand out marked."""
-    head, body = "".join(f"<th>{escape(heading)}</th>" for heading in headings), ""
-    for (name, *numbers), marked in rows:
-        columns = "".join(f'<td class="number">{number}</td>' for number in numbers)
-        row = '<tr class="live">' if marked else "<tr>"
-        body += f"{row}<td>{escape(name)}</td>{columns}</tr>"
-    return f'<div class="scroll"><table class="policies"><tr>{head}</tr>{body}</table></div>'
+    body = table("policies", HEADINGS, rows) + notes
+    return section("policies", "Side by side", f"At {outcome.offload_cost:g} for an offload.", body)
 
 
 def _over_time(outcome: Outcome) -> str:
     shown = {name: outcome.comparison.histories[name] for name in (FLAGSHIP, *SHADOWS)}
     with_local = {"local only": outcome.comparison.histories["always-local"], **shown}
-    regrets = [Curve(name, history.times, history.regrets) for name, history in with_local.items()]
+    sums = {name: np.array(history.points).T.tolist() for name, history in with_local.items()}
+    regrets = [Curve(name, times, regret) for name, (times, regret, _) in sums.items()]
     shares = [_rate(name, history) for name, history in shown.items()]
     note = "What decisions other than the oracle's have cost so far. The oracle knows how often both agree in each bin."
     regret = section("regret", "Regret", note, plot("regret", draw([Panel("", "samples", "regret", regrets)])))
@@ -581,9 +569,9 @@ def _over_time(outcome: Outcome) -> str:
 
 
 def _rate(name: str, history: History) -> Curve:
-    step = max(1, len(history.times) // _WINDOWS)
-    times, counts = [0, *history.times[step - 1 :: step]], [0, *history.offloads[step - 1 :: step]]
-    return Curve(name, times[1:], (np.diff(counts) / np.diff(times)).tolist())
+    step = max(1, len(history.points) // _WINDOWS)
+    times, _, counts = np.array([(0, 0.0, 0), *history.points[step - 1 :: step]]).T
+    return Curve(name, times[1:].tolist(), (np.diff(counts) / np.diff(times)).tolist())
 
 
 def _bins(outcome: Outcome) -> str:
@@ -617,7 +605,7 @@ def _bins(outcome: Outcome) -> str:
 
 def _examples(outcome: Outcome) -> str:
     cards = ""
-    for (number, case, answer), reason in outcome.examples.kept:
+    for (number, case, answer), reason in outcome.examples:
         pixels = small(case.sample)
         picture = "" if pixels is None else f'<img src="{data_url(pixels)}" alt="image {number}">'
         verdict = "right" if answer.label == case.truth else f"wrong: it is {case.truth}"

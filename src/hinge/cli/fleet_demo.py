@@ -18,7 +18,7 @@ from rich.text import Text
 
 from hinge.bins import UniformBins
 from hinge.cli import console
-from hinge.cli.demo import Row, rows
+from hinge.cli.demo import RecordedSample, rows
 from hinge.cli.device import StopSignals
 from hinge.cli.device_view import Display, LiveView
 from hinge.device.device import Device
@@ -162,11 +162,8 @@ class Member:
             return
         for number in self._order[self.paid.samples : until]:
             row = self._record[number]
-            _count(self.paid, row, self.device.infer(number).source == "remote")
-            decision = self._twin.decide(row.bin)
-            if decision.offload:
-                self._twin.learn(decision, row.agreed, row.cost)
-            _count(self.alone, row, decision.offload)
+            row.add_to(self.paid, self.device.infer(number).source == "remote")
+            row.replay(self._twin, self.alone)
 
     def as_dict(self) -> dict[str, Any]:
         figures: dict[str, Any] = {"device": self.name, "about": self.about, "samples": self.paid.samples}
@@ -183,17 +180,10 @@ class Member:
 
 
 @cache
-def _record(trace: str) -> list[Row]:
+def _record(trace: str) -> list[RecordedSample]:
     """What each row of a trace costs, accepted and offloaded."""
     recorded = InOrder(load_trace(trace), UniformBins(BINS), FixedCosts(OFFLOAD_COST))
     return list(rows(recorded, len(recorded.trace)))
-
-
-def _count(ledger: Ledger, row: Row, offloaded: bool) -> None:
-    if offloaded:
-        ledger.offload(row.cost, gap=row.gap)
-    else:
-        ledger.accept(row.agreed, gap=row.gap)
 
 
 # -- what is seen of them ---------------------------------------------------------------------------------------------

@@ -4,11 +4,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from hinge._checks import did_you_mean
 from hinge._files import write_csv, write_whole
-from hinge._html import document, draw, need, plot, section
+from hinge._html import document, draw, need, plot, section, table
 from hinge.errors import UnknownName
 from hinge.paper.claims import CLAIMS, Claim
 from hinge.paper.figures import EXPERIMENTS, FULL, Experiment, Figure, Lab, Scale
@@ -66,7 +65,7 @@ def page_name(name: str) -> str:
 
 
 STYLE = """
-.holds { color: #00664a; font-weight: 600 } .fails { color: #b03a00; font-weight: 600 }
+.claims td:nth-child(2) { color: #00664a; font-weight: 600 } .claims .fails td:nth-child(2) { color: #b03a00 }
 @media (max-width: 45rem) {
   .claims tr:first-child { display: none } .claims tr, .claims td { display: block; border: 0 }
   .claims tr { border-bottom: 1px solid #ddd; padding: 0.5rem 0 } .claims td { padding: 0.1rem 0 }
@@ -78,34 +77,14 @@ STYLE = """
 def page(found: Mapping[Experiment, Figure], claims: Sequence[Claim], about: Sequence[str]) -> str:
     """The report as HTML that needs nothing else: no network, no other file."""
     links = " ".join(f'<a href="#{experiment.name}">{escape(experiment.title)}</a>' for experiment in found)
-    sections = []
+    parts = [f'<nav aria-label="Figures">{links}</nav>']
+    if claims:
+        verdicts = (("holds" if each.holds else "fails", each) for each in claims)
+        rows = ((holds, (each.claim, holds, each.paper, each.measured)) for holds, each in verdicts)
+        parts += ['<h2 id="claims">The claims</h2>', table("claims", ("claim", "holds?", "paper", "measured"), rows)]
     for experiment, result in found.items():
-        body = table(result) if result.columns else plot(experiment.name, draw(result.panels))
-        sections.append(section(experiment.name, experiment.title, experiment.note, body))
-    navigation = f'<nav aria-label="Figures">{links}</nav>'
-    return document("The paper, reproduced", about, [navigation, _claims(claims) if claims else "", *sections], STYLE)
-
-
-def _claims(claims: Sequence[Claim]) -> str:
-    rows = [
-        f'<tr><td>{escape(claim.claim)}</td><td class="{verdict}">{verdict}</td>'
-        f"<td>{escape(claim.paper)}</td><td>{escape(claim.measured)}</td></tr>"
-        for claim in claims
-        for verdict in ["holds" if claim.holds else "fails"]
-    ]
-    head = "<tr><th>claim</th><th>holds?</th><th>paper</th><th>measured</th></tr>"
-    table = f'<div class="scroll"><table class="claims">{head}{"".join(rows)}</table></div>'
-    return f'<h2 id="claims">The claims</h2>{table}'
-
-
-def table(result: Figure) -> str:
-    """The rows of a result."""
-    head = "".join(f"<th>{escape(column.replace('_', ' '))}</th>" for column in result.columns)
-    rows = ["".join(_cell(value) for value in row) for row in result.rows]
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
-
-
-def _cell(value: Any) -> str:
-    kind = ' class="number"' if isinstance(value, int | float) else ""
-    return f"<td{kind}>{escape(str(value))}</td>"
+        headings = [column.replace("_", " ") for column in result.columns]
+        drawn = None if headings else plot(experiment.name, draw(result.panels))
+        body = drawn or table("", headings, (("", row) for row in result.rows))
+        parts.append(section(experiment.name, experiment.title, experiment.note, body))
+    return document("The paper, reproduced", about, parts, STYLE)
