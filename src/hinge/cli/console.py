@@ -80,12 +80,7 @@ def counted(number: int, thing: str) -> str:
 
 def print_json(data: Mapping[str, Any], line: bool = False) -> None:
     """One JSON object, with null for what is not a number; many of them have a line each, flushed."""
-    indent = None if line else 2
-    try:
-        text = json.dumps(data, indent=indent, allow_nan=False)
-    except (TypeError, ValueError):  # a mapping that is no dict, or what is not a number: both are rare
-        text = json.dumps(_plain(data), indent=indent, allow_nan=False)
-    print(text, flush=line)
+    print(json.dumps(_plain(data), indent=None if line else 2, allow_nan=False), flush=line)
 
 
 def print_either(as_json: bool, figures: Mapping[str, Any], *lines: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -65,7 +65,7 @@ def open_samples(samples: str, wanted: OneInput, array: str | None) -> Stream:
         return from_frames(wanted)
     if path.is_dir():
         return from_images(path, wanted)
-    return from_array(path) if path.suffix.lower() == ".npy" else from_arrays(path, array)
+    return from_arrays(path, array)
 
 
 def from_trace(trace: Trace) -> Stream:
@@ -81,22 +81,13 @@ def from_trace(trace: Trace) -> Stream:
 
 def is_trace(path: Path) -> bool:
     """Whether an npz file holds a trace rather than samples."""
-    names = _loaded(path).files
-    return "confidence" in names or "local_logits" in names
-
-
-def from_array(path: Path) -> Stream:
-    """The samples in an npy file, as they are."""
-    samples = _loaded(path)
-    if samples.ndim < 1 or not len(samples):
-        raise InvalidTrace(f"{path}: there are no samples in it")
-    return Stream((Case(sample) for sample in samples), samples[0], len(samples))
+    return not {"confidence", "local_logits"}.isdisjoint(_loaded(path))
 
 
 def from_arrays(path: Path, wanted: str | None = None) -> Stream:
-    """The samples in an npz file, as they are, in the array that is named; with their labels if it has some."""
+    """The samples in an npy or npz file, as they are, in the array that is named; with their labels if it has some."""
     arrays = _loaded(path)
-    names = [name for name in dict.fromkeys((*_ARRAYS, *arrays.files)) if name in arrays.files and name not in _LABELS]
+    names = [name for name in dict.fromkeys((*_ARRAYS, *arrays)) if name in arrays and name not in _LABELS]
     if wanted is not None:
         if wanted not in names:
             raise InvalidTrace(f"{path}: there is no array {wanted!r}{did_you_mean(wanted, names)}")
@@ -105,11 +96,12 @@ def from_arrays(path: Path, wanted: str | None = None) -> Stream:
         raise InvalidTrace(f"{path}: there are no samples in it")
     samples = _array(path, arrays, names[0])
     if samples.ndim < 1 or not len(samples):
-        raise InvalidTrace(f"{path}: there are no samples in array {names[0]!r}")
+        which = f"array {names[0]!r}" if path.suffix.lower() == ".npz" else "it"
+        raise InvalidTrace(f"{path}: there are no samples in {which}")
     truths: list[Any] = []
     known = [name for name in _LABELS if name != _OF_TEST or "test" in names[0] or "_" not in names[0]]
-    labelled = next((name for name in known if name in arrays.files), None)
-    unread = [name for name in arrays.files if name not in (names[0], labelled)]
+    labelled = next((name for name in known if name in arrays), None)
+    unread = [name for name in arrays if name not in (names[0], labelled)]
     if unread and not (labelled and (wanted or names[0] in _ARRAYS)):  # else there is nothing to guess
         which = f"the samples are in {names[0]!r}, {f'their labels in {labelled!r}' if labelled else 'without labels'}"
         named = f"--input names the samples, and labels are called {' or '.join(map(repr, _LABELS))}"
@@ -123,21 +115,21 @@ def from_arrays(path: Path, wanted: str | None = None) -> Stream:
     return Stream(cases, samples[0], len(samples), truths=truths)
 
 
-def _loaded(path: Path) -> Any:
-    """The array in an npy file, or those in an npz file."""
+def _loaded(path: Path) -> Mapping[str, NDArray[Any]]:
+    """The arrays in an npz file, by name, read when they are asked for; that in an npy file is called 'samples'."""
     if path.exists() and not path.is_file():  # a pipe would never end
         raise InvalidTrace(f"{path}: not a file")
     content = io.BytesIO(path.read_bytes())  # so that any later failure is about what is in the file
     try:
         found = np.load(content, allow_pickle=False)
-        if hasattr(found, "files") == (path.suffix.lower() == ".npz"):
-            return found
+        if isinstance(found, Mapping) == (path.suffix.lower() == ".npz"):
+            return found if isinstance(found, Mapping) else {_ARRAYS[0]: found}
     except Exception as error:  # broken bytes surface anywhere in numpy, zipfile and zlib
         raise InvalidTrace(f"{path}: not an {path.suffix.lower()} file") from error
     raise InvalidTrace(f"{path}: not an {path.suffix.lower()} file")
 
 
-def _array(path: Path, arrays: Any, name: str) -> NDArray[Any]:
+def _array(path: Path, arrays: Mapping[str, Any], name: str) -> NDArray[Any]:
     try:
         array: NDArray[Any] = arrays[name]
     except Exception as error:  # as above
