@@ -18,7 +18,7 @@ import pytest
 
 from hinge import Device, FixedCost, Gate, Isotonic, OnnxModel, UniformBins, fashion, load_trace, read_trace, simulate
 from hinge.cli.app import run
-from hinge.cli.device import Run
+from hinge.cli.device import DeviceRun
 from hinge.cli.device_samples import Case
 from hinge.cli.device_view import Display
 from hinge.device.store import SqliteStore
@@ -543,7 +543,7 @@ class Unheard:
 def test_it_warns_once_of_reports_that_do_not_arrive(capsys: Captured) -> None:
     reporter: Any = Unheard()
     with Device(lambda sample: [0.0, sample], round, AlwaysLocal(bins=4), price=FixedCost(0.5)) as device:
-        Run(device, None, reporter, 1).answer_all([Case(1.0)] * 3, Display())
+        DeviceRun(device, None, reporter, 1).answer_all([Case(1.0)] * 3, Display())
     assert capsys.readouterr().err == "hinge: --report: the server went away\n"
 
 

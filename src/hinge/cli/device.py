@@ -100,14 +100,14 @@ def device_command(
             reporter = Reporter(device, url, report, token=models.token, tls=certificates.context())
             stack.enter_context(reporter)
             console.note(f"Reporting to the live page at {url.rstrip('/')}/")
-        run = Run(device, setup.fit, reporter, batch, truth)
+        run = DeviceRun(device, setup.fit, reporter, batch, truth)
         title = f"hinge device {samples}, {deciding.name}, remote {setup.where}"
         shown = JsonLines() if json else View(device, run.figures, title, horizon).display()
         run.answer_all(islice(setup.stream.cases, limit), shown)
     run.print_end(shadow, json)  # of a device that is closed, so that nothing is in flight
 
 
-class Run:
+class DeviceRun:
     """One run of a device over its samples."""
 
     def __init__(

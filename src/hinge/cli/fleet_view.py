@@ -18,7 +18,7 @@ import hinge
 from hinge.cli import console
 from hinge.device.metrics import LoopbackServer, families
 from hinge.errors import printable
-from hinge.fleet.hub import VERDICTS, Hub, SeenDevice, View
+from hinge.fleet.hub import VERDICTS, FleetView, Hub, SeenDevice
 
 _AROUND = 11  # lines that are no devices
 _LEVELS = " ▁▂▃▄▅▆▇█"
@@ -44,7 +44,7 @@ class FleetTable:
         yield Group(heading, _totals(view), _table(ranked[:room]), rest, Text(" "))
 
 
-def _totals(view: View) -> Text:
+def _totals(view: FleetView) -> Text:
     totals, dropped = view.totals, sum(view.dropped.values())
     counts = ", ".join(f"{count} {verdict}" for verdict, count in totals.verdicts.items() if count)
     share = f" ({totals.offloads / totals.samples:.1%})" if totals.samples else ""
@@ -89,11 +89,11 @@ def _levels(each: SeenDevice) -> str:
 # -- the page and the metrics -----------------------------------------------------------------------------------------
 
 
-def _by_device(view: View, name: str) -> dict[str, Any]:
+def _by_device(view: FleetView, name: str) -> dict[str, Any]:
     return {each.device: value for each in view.devices if (value := getattr(each, name)) is not None}
 
 
-_FIGURES: dict[str, tuple[str, Callable[[View], Any]]] = {
+_FIGURES: dict[str, tuple[str, Callable[[FleetView], Any]]] = {
     "hinge_hub_online": ("1 while there is a connection to the broker", lambda view: view.online),
     "hinge_hub_devices{verdict}": ("devices, by what the hub makes of them", lambda view: view.totals.verdicts),
     "hinge_hub_devices_online": ("devices that say that they are there", lambda view: view.totals.online),

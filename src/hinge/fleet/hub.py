@@ -69,7 +69,7 @@ class Totals(Struct, frozen=True):
     verdicts: dict[str, int]
 
 
-class View(Struct, frozen=True):
+class FleetView(Struct, frozen=True):
     """A fleet at one instant."""
 
     fleet: str
@@ -224,10 +224,10 @@ class Hub:
     def _fits(self, evidence: Evidence) -> bool:
         return (evidence.gate, len(evidence.offloads)) == self._gate
 
-    def _look(self) -> View:
+    def _look(self) -> FleetView:
         found, devices = self._kinship, list(self._devices())
         verdicts = Counter(each.verdict for each in devices)
-        return View(
+        return FleetView(
             fleet=self.fleet,
             region=self.region,
             online=self._link.online,
