@@ -56,7 +56,7 @@ imports: $(VENV)/.installed ## Check that imports run one way (import-linter)
 # --dist worksteal: each core begins with files of its own, which load what they need once, and takes from another's
 # share when it has run out.
 quick: $(VENV)/.installed ## Run the short unit tests alone (half a minute on two cores), to be run while editing
-	$(BIN)/pytest -q -n auto --dist worksteal -p no:schemathesis --hypothesis-profile=quick -m '$(QUICK)' tests
+	$(BIN)/pytest -q -n auto --dist worksteal --hypothesis-profile=quick -m '$(QUICK)' tests
 
 # Three workers for two cores: a quarter of the time, tests wait for other processes and for time-outs.
 pytest: $(VENV)/.installed ## Run the tests, and the examples in docstrings and documentation

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-import openai
 import pytest
 
 from hinge import Breaker, Gate, Isotonic, at_most
@@ -113,6 +112,8 @@ def alarms(served: ChatGateway) -> dict[str, float]:
 
 
 def test_the_openai_client_works_unmodified(local: ChatStandIn, remote: ChatStandIn) -> None:
+    import openai  # it takes half a second, which workers that only collect need not spend
+
     with gateway(local.base_url, remote.base_url) as served, ExitStack() as stack:
         client: Any = stack.enter_context(
             openai.OpenAI(base_url=f"{served.url}/v1", api_key="unused", timeout=WAIT_S, max_retries=0)
@@ -525,6 +526,8 @@ def test_bad_requests_get_openais_error_and_reach_no_server(
 
 
 def test_limits_paths_and_tokens_have_the_same_errors(local: ChatStandIn, remote: ChatStandIn) -> None:
+    import openai
+
     token = "a-token-of-16-letters"
     with gateway(local.base_url, remote.base_url, token=token) as served:
         client, shown = Client(served.url), {"authorization": f"Bearer {token}"}
