@@ -92,28 +92,54 @@ def merge(me: int, n: Any, a: Any, lent_n: Any, lent_a: Any) -> None:
 
 def median_of_means(me: int, n: Any, a: Any, lent_n: Any, lent_a: Any) -> None:
     """The median of the means of groups of devices, for all that the others have seen."""
-    devices, bins = n.shape
-    groups = max(5, 2 * (devices // 5) + 1)
-    counts, sums = np.zeros((groups, bins)), np.zeros((groups, bins))
-    for d in range(devices):
-        counts[d % groups] += n[d]
-        sums[d % groups] += a[d]
-    for i in range(bins):
-        seen = np.flatnonzero(counts[:, i] > 0.0)
-        lent_n[i] = counts[:, i].sum() - n[me, i]
-        lent_a[i] = lent_n[i] * np.median(sums[:, i][seen] / counts[:, i][seen]) if len(seen) > 0 else 0.0
+    groups = max(5, 2 * (len(n) // 5) + 1)
+    counts, means = [0.0] * groups, [0.0] * groups
+    for i in range(len(lent_n)):
+        for group in range(groups):
+            counts[group] = means[group] = 0.0
+        for d in range(len(n)):
+            counts[d % groups] += n[d, i]
+            means[d % groups] += a[d, i]
+        for group in range(groups):
+            means[group] /= counts[group] if counts[group] > 0.0 else 1.0
+        seen = [group for group in range(groups) if counts[group] > 0.0]
+        rank(seen, means, means, means)
+        lent_n[i], lent_a[i] = -n[me, i], 0.0
+        for group in seen:
+            lent_n[i] += counts[group]
+        if len(seen) > 0:
+            lent_a[i] = lent_n[i] * ((means[seen[(len(seen) - 1) // 2]] + means[seen[len(seen) // 2]]) / 2.0)
 
 
 def filtered(me: int, n: Any, a: Any, lent_n: Any, lent_a: Any) -> None:
     """Drop the witnesses with the highest and the lowest shares of each bin, a fifth at each end."""
-    for i in range(n.shape[1]):
-        seen = np.flatnonzero(n[:, i] > 0.0)
-        dropped = -(-len(seen) // 5)
+    for i in range(len(lent_n)):
+        seen = [k for k in range(len(n)) if n[k, i] > 0.0]
+        shares, dropped = np.zeros(len(seen)), -(-len(seen) // 5)
+        for position, k in enumerate(seen):
+            shares[position] = a[k, i] / n[k, i]
+        order = np.argsort(shares)
         lent_n[i] = lent_a[i] = 0.0
-        for k in np.argsort(a[:, i][seen] / n[:, i][seen])[dropped : len(seen) - dropped]:
-            if seen[k] != me:
-                lent_n[i] += n[seen[k], i]
-                lent_a[i] += a[seen[k], i]
+        for position in range(dropped, len(seen) - dropped):
+            k = seen[order[position]]
+            if k != me:
+                lent_n[i] += n[k, i]
+                lent_a[i] += a[k, i]
+
+
+def rank(order: Any, first: Any, second: Any, third: Any) -> None:
+    """Sort positions by three keys, one after another; by insertion, as `sorted` takes seconds to compile."""
+    for end in range(1, len(order)):
+        k, place = order[end], end
+        while place > 0:
+            j = order[place - 1]
+            if first[j] < first[k] or (first[j] == first[k] and second[j] < second[k]):
+                break
+            if first[j] == first[k] and second[j] == second[k] and third[j] <= third[k]:
+                break
+            order[place] = j
+            place -= 1
+        order[place] = k
 
 
 def pool_by(
@@ -200,27 +226,33 @@ def pool_into(own_n: Any, own_a: Any, me: int, n: Any, a: Any, verdicts: Any, le
             return
         for k in kin:  # some of them must be unlike us: the half that is least alike is believed no longer
             verdicts[k] = Verdict.UNLIKE_US
-        ranked = sorted([scores[k] for k in kin])
-        limit = ranked[len(kin) // 2 - 1] if ranked[len(kin) // 2 - 1] < ranked[-1] else -math.inf
+        rank(kin, scores, scores, scores)
+        limit = scores[kin[len(kin) // 2 - 1]]
+        if limit == scores[kin[-1]]:
+            limit = -math.inf
 
 
 def lend(kin: Any, n: Any, a: Any, verdicts: Any, lent_n: Any, lent_a: Any) -> None:
     """What kin lend: all that they have seen, but for outliers."""
     trim, bins = (len(kin) + 1) // 4, len(lent_n)
     reference_n, reference_a, most = [0.0] * bins, [0.0] * bins, [0.0] * bins
-    block_n, block_a = [0.0] * len(kin), [0.0] * len(kin)
+    block_n, block_a, shares = [0.0] * len(kin), [0.0] * len(kin), [0.0] * len(kin)
     for i in range(bins):
         for j, k in enumerate(kin):
             block_n[j] += n[k][i]
             block_a[j] += a[k][i]
-        seen = [(block_a[j] / block_n[j], block_n[j], block_a[j]) for j in range(len(kin)) if block_n[j] > 0.0]
+        seen = [j for j in range(len(kin)) if block_n[j] > 0.0]
         if len(seen) > 2 * trim:
-            counts = sorted([offloads for _, offloads, _ in seen])
-            most[i] = counts[(len(seen) - 1) // 2] + counts[len(seen) // 2]
-            for _, offloads, agreements in sorted(seen)[trim : len(seen) - trim]:
-                weight = most[i] / max(offloads, most[i])
-                reference_n[i] += weight * offloads
-                reference_a[i] += weight * agreements
+            rank(seen, block_n, block_n, block_n)
+            most[i] = block_n[seen[(len(seen) - 1) // 2]] + block_n[seen[len(seen) // 2]]
+            for j in seen:
+                shares[j] = block_a[j] / block_n[j]
+            rank(seen, shares, block_n, block_a)
+            for position in range(trim, len(seen) - trim):
+                j = seen[position]
+                weight = most[i] / max(block_n[j], most[i])
+                reference_n[i] += weight * block_n[j]
+                reference_a[i] += weight * block_a[j]
             for j in range(len(kin)):
                 block_n[j] = block_a[j] = 0.0
     marginals = log_marginals(reference_n, reference_a)
