@@ -114,10 +114,12 @@ def regrets_against(kind: str, case: Case) -> dict[str, tuple[float, float]]:
     assert isinstance(source, Synthetic)
     cost = source.mean_offload_cost if case.known_cost else None
     bound = adversarial_bound(setting_of(source, case.known_cost, False), horizon=HORIZON, alpha=case.alpha)
-    found = {}
-    for name, policy in policies(source.bins, case.alpha, cost).items():
-        found[name] = upper(simulate({name: policy}, source, HORIZON, runs=4, seed=3)[name]), bound
-    return found
+    playing = policies(source.bins, case.alpha, cost)
+    alone = isinstance(source, Adaptive)  # it plays against one policy at a time; from others all see the same samples
+    records: dict[str, Record] = {}
+    for together in [{name: policy} for name, policy in playing.items()] if alone else [playing]:
+        records |= simulate(together, source, HORIZON, runs=4, seed=3)
+    return {name: (upper(record), bound) for name, record in records.items()}
 
 
 @pytest.mark.parametrize("known_cost", [True, False], ids=["known cost", "learned cost"])

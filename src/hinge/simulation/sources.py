@@ -14,6 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -310,16 +311,22 @@ def draw_bins(weights: Reals, uniforms: Reals) -> Wholes:
     >>> draw_bins(np.array([0.5, 0.0, 0.5]), np.array([0.0, 0.49, 0.5, 0.99]))
     array([0, 0, 2, 2])
     """
-    edges = np.cumsum(weights)
-    edges[-1] = 1.0  # against rounding: every number below 1 finds a bin
-    cells = np.arange(_CELLS + 1) / _CELLS
-    guide = np.searchsorted(edges, cells[:-1], side="right").astype(np.int64)
-    mixed = np.searchsorted(edges, cells[1:], side="left") != guide
+    edges, guide, mixed = _guide(weights.tobytes())
     cell = (uniforms * _CELLS).astype(np.int64)
     bins = guide[cell]
     unsure = np.flatnonzero(mixed[cell])
     bins[unsure] = np.searchsorted(edges, uniforms[unsure], side="right")
     return bins
+
+
+@lru_cache(maxsize=16)
+def _guide(weights: bytes) -> tuple[Reals, Wholes, NDArray[np.bool_]]:
+    """The upper edge of each bin; for each cell, the bin of its lower end, and whether others lie in it, too."""
+    edges = np.cumsum(np.frombuffer(weights))
+    edges[-1] = 1.0  # against rounding: every number below 1 finds a bin
+    cells = np.arange(_CELLS + 1) / _CELLS
+    guide = np.searchsorted(edges, cells[:-1], side="right").astype(np.int64)
+    return edges, guide, np.searchsorted(edges, cells[1:], side="left") != guide
 
 
 _CELLS = 4096
