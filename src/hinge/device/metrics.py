@@ -71,7 +71,7 @@ FLEET_METRICS = {  # of a device in a fleet, besides
 def families(described: Mapping[str, str], values: Mapping[str, Any]) -> Iterator[Metric]:
     """Metrics for Prometheus by a table of what they mean: a figure each, or by label where the name has one.
 
-    What ends in `_total` only grows.
+    By several labels, `{device,kind}`, figures have their values in a tuple. What ends in `_total` only grows.
 
     >>> [metric.samples for metric in families({"hinge_kin{fleet}": "believed"}, {"hinge_kin{fleet}": {"cams": 3}})]
     [[Sample(name='hinge_kin', labels={'fleet': 'cams'}, value=3.0, timestamp=None, exemplar=None, ...)]]
@@ -79,9 +79,9 @@ def families(described: Mapping[str, str], values: Mapping[str, Any]) -> Iterato
     for key, what in described.items():
         name, _, label = key.rstrip("}").partition("{")
         kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-        family = kind(name, what, labels=[label] if label else [])
-        for part, value in values[key].items() if label else [("", values[key])]:
-            family.add_metric([part] if label else [], float(value))
+        family = kind(name, what, labels=label.split(",") if label else [])
+        for part, value in values[key].items() if label else [((), values[key])]:
+            family.add_metric([part] if isinstance(part, str) else part, float(value))
         yield family
 
 

@@ -1,8 +1,7 @@
 """What the live page shows: the devices that report to this server, and the events that tell open pages of them.
 
-The structs describe a report (see `hinge.device.reporter`): they validate what arrives, and OpenAPI's schema is made
-from them. A page that reads slowly misses what is overtaken meanwhile, so that nothing piles up; one that does not read
-is dropped.
+The structs describe a report (see `hinge.device.reporter`): they validate what arrives, and give OpenAPI's schema. A
+page that reads slowly misses what is overtaken meanwhile; one that does not read is dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import binascii
 import struct
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from math import isnan, nan
@@ -21,11 +20,13 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct, field
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
+from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from hinge import __version__
+from hinge.device.metrics import families
 from hinge.device.reporter import MOST_BINS, MOST_COMPARED, NAME, RECENT, SENTENCE
 from hinge.errors import InvalidMessage
 from hinge.oip.messages import decoded
@@ -41,7 +42,6 @@ FORGET_S = 60.0  # silence after which a device makes room for another, and its 
 POINTS = 600  # of a device's history
 MOST_PAGES = 32  # that are open
 BEAT_S = 1.0  # between two events about the server, by which both sides notice that the other is gone
-STUCK_S = 10.0  # for a page to read an event
 
 Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
 Sentence = Annotated[str, Meta(min_length=1, max_length=SENTENCE)]
@@ -282,6 +282,11 @@ _GAUGES = {
     "not_durable": "Whether what should be safe on disk is not",
     "licensed_bins": "Bins that are answered locally at present",
 }
+_METRICS = {f"hinge_device_{name}{{device}}": what for name, what in _GAUGES.items()} | {
+    "hinge_device_fell_back{device,kind}": "Samples answered locally as the remote failed",
+    "hinge_device_alarms{device,alarm}": "Things that need a person",
+    "hinge_device_silent_seconds{device}": "Since the last report",
+}
 
 
 class Reports(Collector):
@@ -306,25 +311,16 @@ class Reports(Collector):
             page.put(name, device.report)
 
     def collect(self) -> Iterator[Metric]:
-        known = sorted(self.devices.items())
-        for each, what in _GAUGES.items():
-            family = GaugeMetricFamily(f"hinge_device_{each}", what, labels=["device"])
-            for name, device in known:
-                value = device.figures.gauges[each]
+        figures: dict[str, dict[Any, float]] = {key: {} for key in _METRICS}
+        for name, device in sorted(self.devices.items()):
+            last = device.figures
+            known = {**last.gauges, "silent_seconds": self._clock() - device.heard}
+            for key, value in known.items():
                 if value is not None:
-                    family.add_metric([name], float(value))
-            yield family
-        fell_back = GaugeMetricFamily(
-            "hinge_device_fell_back", "Samples answered locally as the remote failed", labels=["device", "kind"]
-        )
-        alarms = GaugeMetricFamily("hinge_device_alarms", "Things that need a person", labels=["device", "alarm"])
-        silence = GaugeMetricFamily("hinge_device_silent_seconds", "Since the last report", labels=["device"])
-        for name, device in known:
-            for family, counts in ((fell_back, device.figures.fell_back), (alarms, device.figures.alarms)):
-                for kind, count in counts.items():
-                    family.add_metric([name, kind], float(count))
-            silence.add_metric([name], self._clock() - device.heard)
-        yield from (fell_back, alarms, silence)
+                    figures[f"hinge_device_{key}{{device}}"][name] = value
+            figures["hinge_device_fell_back{device,kind}"] |= {(name, each): n for each, n in last.fell_back.items()}
+            figures["hinge_device_alarms{device,alarm}"] |= {(name, each): n for each, n in last.alarms.items()}
+        return families(_METRICS, figures)
 
     def open_page(self) -> Page:
         """One more open page, if there is room; it is sent all there is."""
@@ -360,13 +356,13 @@ class Reports(Collector):
         del self.devices[name]
 
 
-class Page:
-    """An open page, and the events it has still to be sent: the latest of each subject, written when it is sent.
-
-    It is the ASGI response that sends them.
-    """
+class Page(StreamingResponse):
+    """An open page, and the events it has still to be sent: the latest of each subject, written when it is sent."""
 
     def __init__(self, reports: Reports) -> None:
+        headers = {"content-type": "text/event-stream", "cache-control": "no-store"}
+        headers["x-accel-buffering"] = "no"  # a proxy that collects events would keep them from the page
+        super().__init__(self._events(), headers=headers)
         self._reports, self._ended = reports, False
         self._pending: dict[str, Callable[[], bytes]] = {}
         self._news = asyncio.Event()
@@ -381,42 +377,23 @@ class Page:
         self._news.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the page is closed, does not read, or the stream is ended."""
-        gone = asyncio.ensure_future(_disconnected(receive))
-        gone.add_done_callback(lambda _: self.end())
-        loop = asyncio.get_running_loop()
-        beat_at = loop.time()
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": _EVENT_HEADERS})
-            while not self._ended:
-                if loop.time() >= beat_at:
-                    beat_at = loop.time() + BEAT_S
-                    self.put("server", self._reports.beat)
-                if self._pending:
-                    write = self._pending.pop(next(iter(self._pending)))
-                    async with asyncio.timeout(STUCK_S):
-                        await send({"type": "http.response.body", "body": write(), "more_body": True})
-                    continue
-                self._news.clear()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout_at(beat_at):
-                        await self._news.wait()
-            async with asyncio.timeout(STUCK_S):
-                await send({"type": "http.response.body", "body": b""})
-        except (TimeoutError, OSError):
-            pass  # it does not read
+            await super().__call__(scope, receive, send)
         finally:
-            gone.cancel()
             self._reports.pages.discard(self)
 
-
-_EVENT_HEADERS = [
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),  # a proxy that collects events would keep them from the page
-]
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    async def _events(self) -> AsyncIterator[bytes]:
+        """Events until the stream is ended; a page that does not read is hung up on by its connection."""
+        loop = asyncio.get_running_loop()
+        beat_at = loop.time()
+        while not self._ended:
+            if loop.time() >= beat_at:
+                beat_at = loop.time() + BEAT_S
+                self.put("server", self._reports.beat)
+            if self._pending:
+                yield self._pending.pop(next(iter(self._pending)))()
+                continue
+            self._news.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(beat_at):
+                    await self._news.wait()
