@@ -34,7 +34,7 @@ from hinge.server.connections import (
     MAX_HEADERS,
     Admission,
     Body,
-    Connection,
+    ClientConnection,
     Listener,
     Refusal,
     is_loopback,
@@ -71,7 +71,7 @@ _SENT = (b"application/json", b"application/octet-stream")  # types of a request
 class Exchange:
     """One request and its answer: the headers that matter, and what the log and the metrics say of it."""
 
-    def __init__(self, scope: Scope, send: Send, connection: Connection) -> None:
+    def __init__(self, scope: Scope, send: Send, connection: ClientConnection) -> None:
         self.path: str = scope["path"]
         self.connection = connection
         self.headers: dict[bytes, bytes] = {}

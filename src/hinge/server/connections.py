@@ -1,9 +1,8 @@
 """Connections, and limits on what clients may take up: the refusals, the requests admitted, and the connections.
 
 uvicorn parses HTTP, and leaves to others TLS handshakes that never end, connections beyond a limit, requests that
-arrive too slowly, headers that are too large and answers that are not read. These limits are kept here, through
-asyncio's public interfaces and h11's: uvicorn calls the event loop's `create_server`, which `EventLoop` answers with a
-`Listener`, and each `Connection` is an asyncio protocol that passes bytes on to uvicorn's own.
+arrive too slowly, headers that are too large and answers that are not read. uvicorn calls the event loop's
+`create_server`, which `EventLoop` answers with a `Listener`; a `ClientConnection` passes bytes on to uvicorn's own.
 """
 
 from __future__ import annotations
@@ -169,22 +168,22 @@ class Body:
         self._counted = True
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._leave()
-
-    def _leave(self) -> None:
+    def leave(self, *_: object) -> None:
+        """Hold nothing any more, be it answered or not."""
         self._admission.arriving.pop(self, None)
         if self._counted:
             self._counted = False
             self._admission.requests -= 1
             self._admission.bytes -= self.bytes
 
+    __exit__ = leave
+
     def make_room(self) -> bool:
         """End the wait for the rest of it, unless it has only begun; whether that was so."""
         now = asyncio.get_running_loop().time()
         if now - self._since < PATIENCE_S:
             return False
-        self._leave()
+        self.leave()
         self._slow = True
         self._timeout.reschedule(now)
         return True
@@ -234,7 +233,7 @@ def new_id() -> bytes:
     return b"%s-%x" % (_PROCESS, next(_COUNT))
 
 
-class Connection(asyncio.BufferedProtocol):
+class ClientConnection(asyncio.BufferedProtocol):
     """One client's connection. `begin` and `end` enclose each of its requests."""
 
     def __init__(self, listener: Listener) -> None:
@@ -260,9 +259,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._in_read > MAX_PIPELINED and self._transport is not None:
             self._listener.refused(0, "pipelined", f"more than {MAX_PIPELINED} requests were pipelined")
             self._transport.abort()
-        self._active = True
-        self._since = None
-        self.request_id = new_id()
+        self._active, self._since, self.request_id = True, None, new_id()
         self._listener.idle.pop(self, None)
 
     def end(self, complete: bool) -> None:
@@ -411,8 +408,7 @@ class Connection(asyncio.BufferedProtocol):
 class _Transport:
     """A transport as uvicorn sees it, whose reading can also be paused for one turn of the event loop.
 
-    The head and the body of an answer, which uvicorn writes one after the other, are sent together: two calls of the
-    system, and two wakes of the client, would take 30 µs more.
+    The head and the body of an answer are sent together: two calls of the system would take 30 µs more.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -448,24 +444,18 @@ class _Transport:
             self._unsent.clear()
 
     def pause_reading(self) -> None:
-        self._wanted = False
-        self._set()
+        self._set(wanted=False, waiting=self._waiting)
 
     def resume_reading(self) -> None:
-        self._wanted = True
-        self._set()
+        self._set(wanted=True, waiting=self._waiting)
 
     def pause_for_others(self) -> None:
-        self._waiting = True
-        self._set()
-        asyncio.get_running_loop().call_soon(self._go_on)
+        self._set(wanted=self._wanted, waiting=True)
+        asyncio.get_running_loop().call_soon(lambda: self._set(wanted=self._wanted, waiting=False))
 
-    def _go_on(self) -> None:
-        self._waiting = False
-        self._set()
-
-    def _set(self) -> None:
-        reading = self._wanted and not self._waiting
+    def _set(self, wanted: bool, waiting: bool) -> None:
+        self._wanted, self._waiting = wanted, waiting
+        reading = wanted and not waiting
         if not self._transport.is_closing() and reading != self._transport.is_reading():
             (self._transport.resume_reading if reading else self._transport.pause_reading)()
 
@@ -480,9 +470,9 @@ class Listener:
         self._said: dict[str, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._refused: set[socket.socket] = set()
-        self.open: set[Connection] = set()
-        self.idle: dict[Connection, None] = {}  # those without a request, the longest idle first
-        self.by_address: dict[tuple[str, int], Connection] = {}
+        self.open: set[ClientConnection] = set()
+        self.idle: dict[ClientConnection, None] = {}  # those without a request, the longest idle first
+        self.by_address: dict[tuple[str, int], ClientConnection] = {}
         self.buffer = bytearray(READ_BYTES)
         self.started = asyncio.Event()
 
@@ -497,9 +487,9 @@ class Listener:
         self.started.set()
         return self
 
-    def begin(self, address: tuple[str, int] | None) -> Connection:
+    def begin(self, address: tuple[str, int] | None) -> ClientConnection:
         """The connection on which a client begins a request; a new one, of no consequence, where there is none."""
-        connection = (self.by_address.get(address) if address else None) or Connection(self)
+        connection = (self.by_address.get(address) if address else None) or ClientConnection(self)
         connection.begin()
         return connection
 
@@ -546,7 +536,7 @@ class Listener:
             longest.abort()
             self._metrics.refused("idle")
             self._say("idle connections closed to make room", connections=self.limit)
-        connection = Connection(self)
+        connection = ClientConnection(self)
         self.open.add(connection)
         self.idle[connection] = None
         connection.start(client, context)

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TextIO
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -29,8 +30,7 @@ ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 class EventLog:
     """Events at or above a level, each one line of JSON on standard error.
 
-    Lines are written by a thread from a bounded queue, so that a log that is not read never blocks a request. Lines
-    that find the queue full are dropped and counted.
+    They are written by a thread from a bounded queue; one that finds the queue full is dropped and counted.
 
     >>> log = EventLog("info", sys.stdout)
     >>> log.write("info", "loaded", model="fashion")
@@ -131,16 +131,18 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
-        self._requests = self._counter("hinge_requests", "Requests answered", "model", "code")
-        self._refused = self._counter("hinge_refused", "Requests refused", "reason")
-        self._loads = self._counter("hinge_model_loads", "Times a model was loaded", "model")
-        self._failures = self._counter("hinge_model_load_failures", "Times a new file could not replace it", "model")
-        self._seconds = self._histogram("hinge_request_seconds", "From headers to answer", SECONDS)
-        self._rows = self._histogram("hinge_batch_rows", "Rows run at once", ROWS)
-        self._queued = Gauge("hinge_queued_requests", "Waiting for a model", ["model"], registry=self.registry)
-        self._in_flight = Gauge("hinge_in_flight_requests", "Inferences in flight", registry=self.registry)
-        self._connections = Gauge("hinge_connections", "Open connections", registry=self.registry)
-        self._dropped = Gauge("hinge_log_lines_dropped", "Log lines that could not be written", registry=self.registry)
+        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        self._requests = counter("hinge_requests", "Requests answered", ["model", "code"])
+        self._refused = counter("hinge_refused", "Requests refused", ["reason"])
+        self._loads = counter("hinge_model_loads", "Times a model was loaded", ["model"])
+        self._failures = counter("hinge_model_load_failures", "Times a new file could not replace it", ["model"])
+        self._seconds = histogram("hinge_request_seconds", "From headers to answer", ["model"], buckets=SECONDS)
+        self._rows = histogram("hinge_batch_rows", "Rows run at once", ["model"], buckets=ROWS)
+        self._queued = gauge("hinge_queued_requests", "Waiting for a model", ["model"])
+        self._in_flight = gauge("hinge_in_flight_requests", "Inferences in flight")
+        self._connections = gauge("hinge_connections", "Open connections")
+        self._dropped = gauge("hinge_log_lines_dropped", "Log lines that could not be written")
         self._codes: dict[tuple[str, int], Counter] = {}
         self._latencies: dict[str, Histogram] = {}
 
@@ -189,12 +191,6 @@ class Metrics:
 
     def page(self) -> bytes:
         return generate_latest(self.registry)
-
-    def _counter(self, name: str, what: str, *labels: str) -> Counter:
-        return Counter(name, what, labels, registry=self.registry)
-
-    def _histogram(self, name: str, what: str, buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(name, what, ["model"], buckets=buckets, registry=self.registry)
 
 
 def _samples(metric: Counter | Histogram, end: str) -> Iterator[Sample]:

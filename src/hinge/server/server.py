@@ -1,7 +1,6 @@
 """The server as a whole: its settings, who may reach it, and its life from loading models to draining requests.
 
-The event loop runs in a thread of its own, also for `run`: the main thread only waits for signals, so that none of them
-can be kept waiting, and uvicorn leaves signals alone.
+The event loop runs in a thread of its own, so that signals never wait for it, and uvicorn leaves them alone.
 """
 
 from __future__ import annotations
@@ -68,11 +67,9 @@ def listen(host: str, port: int, *, guarded: bool) -> socket.socket:
     Traceback (most recent call last):
     hinge.errors.InvalidValue: Server: host must be local, as 0.0.0.0 lets others in: give --token-file, ...
     """
-    where = f"{host}:{port}"
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
     except (OSError, UnicodeError):
         raise InvalidValue("Server", "host", f"must be an address, and there is no {host!r}") from None
     except OverflowError:
@@ -87,14 +84,14 @@ def listen(host: str, port: int, *, guarded: bool) -> socket.socket:
         listener.listen(2048)
     except OSError as error:
         listener.close()
-        raise OSError(error.errno, error.strerror, where) from None
+        raise OSError(error.errno, error.strerror, f"{host}:{port}") from None
     return listener
 
 
 class BaseServer(ABC):
     """Serves an application over HTTP, in the foreground with `run`, or in a thread from `start` to `close`.
 
-    As a context manager it starts and closes. Port 0 takes any that is free.
+    As a context manager it starts and closes.
     """
 
     def __init__(
@@ -115,7 +112,7 @@ class BaseServer(ABC):
         self.limits = limits or Limits()
         self.drain_s = real("Server", "drain_s", drain_s, 0, 3600)
         self.log = EventLog(log_level)
-        self._run: _Run | None = None
+        self._run: _Life | None = None
 
     @abstractmethod
     def make_app(self, metrics: Metrics, listener: Listener) -> App:
@@ -136,13 +133,17 @@ class BaseServer(ABC):
 
     def start(self) -> None:
         """Serve in a thread; returns once requests are taken."""
-        if self._run is not None and self._run.is_alive:
+        self._start()
+
+    def _start(self) -> _Life:
+        if self._run is not None and self._run.thread.is_alive():
             raise RuntimeError("Server: it runs already; close it before it is started again")
         self.load()
         mutual = self.tls is not None and self.tls.client_ca is not None
         guarded = self.insecure or mutual or self.token is not None
-        self._run = _Run(self, listen(self._host, self._port, guarded=guarded))
+        self._run = _Life(self, listen(self._host, self._port, guarded=guarded))
         self._run.start()
+        return self._run
 
     def close(self) -> None:
         """Drain: refuse new inferences, finish those in flight, and stop."""
@@ -153,28 +154,23 @@ class BaseServer(ABC):
     def run(self, announce: Callable[[str], object] = str) -> None:
         """Serve until SIGTERM, SIGINT or SIGHUP, then drain. `announce` is called with the address.
 
-        A second signal ends the draining. A server that cannot end in time ends the process, with status 1. What the
-        package warns of meanwhile is logged.
+        A second signal ends the draining. A server that cannot end in time ends the process, with status 1.
         """
         with Alarms(self.log):
-            self.start()
-            if self._run is not None:
-                self._serve(self._run, announce)
-
-    def _serve(self, run: _Run, announce: Callable[[str], object]) -> None:
-        in_main = threading.current_thread() is threading.main_thread()
-        before = {number: signal.signal(number, lambda *_: run.stop()) for number in SIGNALS if in_main}
-        try:
-            announce(run.url)
-            while not run.stopping.wait(_LOOK_S):
-                pass  # a signal that the kernel gave to another thread is handled here, and wakes nobody
-        finally:
-            if not run.stopping.is_set():  # an error
-                run.stop()
-            if not run.join():
-                os._exit(1)
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            run = self._start()
+            in_main = threading.current_thread() is threading.main_thread()
+            before = {number: signal.signal(number, lambda *_: run.stop()) for number in SIGNALS if in_main}
+            try:
+                announce(run.url)
+                while not run.stopping.wait(_LOOK_S):
+                    pass  # a signal that the kernel gave to another thread is handled here, and wakes nobody
+            finally:
+                if not run.stopping.is_set():  # an error
+                    run.stop()
+                if not run.join():
+                    os._exit(1)
+                for number, handler in before.items():
+                    signal.signal(number, handler)
 
     def __enter__(self) -> Self:
         self.start()
@@ -238,7 +234,7 @@ class Server(BaseServer):
             await Watcher(app.services.values(), self._watch_s, self._threads, metrics, self.log).watch()
 
 
-class _Run:
+class _Life:
     """One life of a server: an event loop in a thread."""
 
     def __init__(self, server: BaseServer, listener: socket.socket) -> None:
@@ -250,11 +246,11 @@ class _Run:
         self._started: Future[None] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told_to_stop: asyncio.Event | None = None
-        self._thread = threading.Thread(target=self._main, name="hinge-server", daemon=True)
+        self.thread = threading.Thread(target=self._main, name="hinge-server", daemon=True)
 
     def start(self) -> None:
         """Returns once requests are taken; raises what keeps the server from starting."""
-        self._thread.start()
+        self.thread.start()
         try:
             self._started.result(START_S)
         except TimeoutError:
@@ -272,15 +268,11 @@ class _Run:
             if self._loop is not None and self._told_to_stop is not None:
                 self._loop.call_soon_threadsafe(self._told_to_stop.set)
 
-    @property
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
-
     def join(self) -> bool:
         """Wait until the server has stopped; False if it does not."""
-        if self._thread.ident is not None:
-            self._thread.join(self._server.drain_s + 10)
-        return not self.is_alive
+        if self.thread.ident is not None:
+            self.thread.join(self._server.drain_s + 10)
+        return not self.thread.is_alive()
 
     def _main(self) -> None:
         failed: BaseException | None = None
