@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from hinge._checks import positive, real, shown, whole
 from hinge.errors import InvalidState, InvalidValue
@@ -299,7 +299,7 @@ class PriceTable(NamedTuple):
     """The table of the policy inside, and the ledger."""
 
     inner: Any
-    ledger: Reals  # devices may share it
+    ledger: Annotated[Reals, LEDGER]  # devices may share it
     reviewed: Wholes  # when the price was last reviewed
     charged: Reals  # what the cost at hand has beyond what the answer itself cost: failures were booked themselves
     known_cost: Reals  # what an offload costs inside, or 0 where that is learned
@@ -386,17 +386,15 @@ class OnBudget(Budgeted):
         self.cost = None if cost is None else real(owner, "cost", cost, 0, 1)
         self.rate, self.review = positive(owner, "rate", rate), whole(owner, "review", review, 1, 2**31)
         known = inner.offload_cost
-        table = PriceTable(
+        table = self.blank(
+            PriceTable,
             inner=inner.table,
-            ledger=real_column(LEDGER),
             reviewed=whole_column(1, self.time),
             charged=self._charged,
             known_cost=real_column(1, inner.shifted_cost or 0.0),
             books=known if self.cost is not None and known is not None else 1.0,
             refunds=self.cost is not None and known is None,
             target=self.offloads or self.cost or 0.0,
-            rate=self.rate,
-            review=self.review,
         )
         functions, self._set_price = priced(inner.functions, inner._rebuilds)
         self.start(table, **functions._asdict())

@@ -24,7 +24,7 @@ a quarter less or more.
 import math
 from array import array
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 from hinge._checks import positive, real, whole
 from hinge.errors import InvalidState
@@ -74,12 +74,12 @@ class AgeingTable(NamedTuple):
     pane_offloads: Reals  # the same by age in panes, the newest first (window)
     pane_agreements: Reals
     pane_costs: Reals
-    clock: Wholes  # the time (discounted) or the pane (window) that the evidence is as of
+    clock: Annotated[Wholes, 1]  # the time (discounted) or the pane (window) that the evidence is as of
     viewed: Wholes  # the pane for which the sums were last taken (window)
     due: Wholes  # the time from which the next sample that would be accepted is audited
-    forgotten: Wholes  # when an alarm last dropped the evidence, of AGREEMENT and of COST
-    alarms: Wholes  # how often
-    alarm: Reals  # Page's sums: FELL, ROSE, CHEAPER, DEARER
+    forgotten: Annotated[Wholes, 2]  # when an alarm last dropped the evidence, of AGREEMENT and of COST
+    alarms: Annotated[Wholes, 2]  # how often
+    alarm: Annotated[Reals, 4]  # Page's sums: FELL, ROSE, CHEAPER, DEARER
     expiry: Wholes
     filled: Wholes
     first: Wholes  # the isotonic fit, as in IsotonicTable
@@ -88,7 +88,7 @@ class AgeingTable(NamedTuple):
     evidence: Reals
     support: Reals
     fitted: Reals  # BREAK_EVEN and LOWEST of the fit
-    found: Wholes  # up to which bin it was made
+    found: Annotated[Wholes, 1]  # up to which bin it was made
     price: Reals
     stakes: Reals
     alpha: float
@@ -417,15 +417,10 @@ class Forgetting(ExpiryPolicy):
             pane_offloads=real_column(panes * self.bins),
             pane_agreements=real_column(panes * self.bins),
             pane_costs=real_column(panes * costs),
-            clock=whole_column(1),
             viewed=whole_column(1, -1),
             due=whole_column(1, interval or FOREVER),
-            forgotten=whole_column(2),
-            alarms=whole_column(2),
-            alarm=real_column(4),
             filled=whole_column(self.bins + 1),
             fitted=real_column(2, -1.0),
-            found=whole_column(1),
             stakes=array("d", self.stakes or [1.0]),
             pane=-(-self.memory // PANES) if self._windowed else 0,
             interval=interval,

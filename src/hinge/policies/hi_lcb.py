@@ -18,11 +18,11 @@ and found again when a bin comes up.
 """
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from hinge._checks import positive, truth
 from hinge.policies.expiry import ExpiryPolicy, count, drop_all, expiry_from, fill, has_expired, learn_and_drop
-from hinge.policies.policy import COUNT, SUM, Reals, Wholes, whole_column
+from hinge.policies.policy import COUNT, SUM, Reals, Wholes
 
 
 class LicenceTable(NamedTuple):
@@ -36,7 +36,7 @@ class LicenceTable(NamedTuple):
     best: Wholes  # the latest of own[0..i] (HI-LCB, known cost)
     filled: Wholes  # bins whose expiry was found since the last offload; their number is filled[bins] (learned cost)
     strength: Reals  # √(α · the strongest evidence of bins 0..i) (HI-LCB, learned cost)
-    found: Wholes  # up to which bin strength was found since the last offload (HI-LCB, learned cost)
+    found: Annotated[Wholes, 1]  # up to which bin strength was found since the last offload (HI-LCB, learned cost)
     price: Reals  # what an offload costs where that is known; else what it costs beyond what is learned
     alpha: float
     offload_unseen: bool
@@ -144,7 +144,7 @@ class HILCBBase(ExpiryPolicy):
         self.offload_unseen = truth(type(self).__name__, "offload_unseen", offload_unseen)
         learned, monotone = self.offload_cost is None, self.assumes_monotone
         unused = ("own", "best", "strength") if not monotone else ("own", "best") if learned else ("strength",)
-        table = self.blank(LicenceTable, unused, found=whole_column(1), monotone=monotone)
+        table = self.blank(LicenceTable, unused, monotone=monotone)
         if learned:
             self.start(table, offloads_learned, learn_and_drop, drop_all, price=table.price)
         else:

@@ -18,7 +18,7 @@ nothing. Devices that share one queue share one budget.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from hinge._checks import positive, real, whole
 from hinge.errors import InvalidState
@@ -32,7 +32,7 @@ from hinge.policies.hedge import (
     share_offloading,
     share_offloading_from_losses,
 )
-from hinge.policies.policy import MOST_SIZE, Reals, Wholes, real_column, whole_column
+from hinge.policies.policy import MOST_SIZE, Reals, Wholes, real_column
 from hinge.policies.random import uniform
 
 
@@ -40,8 +40,8 @@ class LyapunovTable(NamedTuple):
     """The experts, the queue, and the chances of offloads whose feedback may still come."""
 
     experts: ThresholdTable
-    queue: Reals  # Q; devices may share it
-    settled: Wholes  # the sample before which Q was last brought up to date
+    queue: Annotated[Reals, 1]  # Q; devices may share it
+    settled: Annotated[Wholes, 1]  # the sample before which Q was last brought up to date
     chances: Reals  # of the offload at each of the last samples
     spends: float  # what an offload spends when it is decided; NaN: what it turns out to cost
     budget: float
@@ -138,14 +138,12 @@ class LyapunovEXP4(ThresholdPolicy):
         self.tradeoff = max(1.0, 500.0 * most * most) if tradeoff is None else positive(owner, "tradeoff", tradeoff)
         usual = self.tradeoff / most if most > 0.0 else self.tradeoff
         self.queue_limit = usual if queue_limit is None else real(owner, "queue_limit", queue_limit, 0)
-        table = LyapunovTable(
+        table = self.blank(
+            LyapunovTable,
             experts=self._table(self.learning_rate, self.exploration),
-            queue=real_column(1),
-            settled=whole_column(1),
             chances=real_column(self.memory, 1.0),
             spends=spends,
             budget=budget,
-            tradeoff=self.tradeoff,
             scale=self.tradeoff + self.queue_limit * most,
         )
         self.weighs_cost = self.cost is not None

@@ -82,10 +82,12 @@ def real_column(length: int, value: float = 0.0) -> Reals:
 
 
 @cache
-def fields(table: type) -> list[tuple[str, Callable[[int], Any] | None]]:
-    """The fields of a kind of table, each with what makes its column, if it is one."""
+def fields(table: type) -> list[tuple[str, Callable[[int], Any] | None, int | None]]:
+    """The fields of a kind of table: what makes its column, if it is one, and how long that is, if it says so."""
     columns: dict[Any, Any] = {Reals: real_column, Wholes: whole_column}
-    return [(name, columns.get(hint)) for name, hint in get_type_hints(table).items()]
+    told = get_type_hints(table, include_extras=True)
+    lengths = {name: getattr(hint, "__metadata__", (None,))[0] for name, hint in told.items()}
+    return [(name, columns.get(hint), lengths[name]) for name, hint in get_type_hints(table).items()]
 
 
 class Decision(NamedTuple):
@@ -273,7 +275,8 @@ class Policy(ABC):
     def blank(self, kind: type[Layout], unused: Sequence[str] = (), **given: Any) -> Layout:
         """A table that knows nothing: columns of a 0 for each bin, and the policy's parameters, but for what is given.
 
-        Columns that are `unused` are empty; so are, where the cost is known, `costs` and `filled`.
+        A column that is `Annotated[Reals, 2]` has that many. Those that are `unused` are empty; so are, where the cost
+        is known, `costs` and `filled`.
         """
         learned = self.offload_cost is None
         known = {
@@ -282,10 +285,10 @@ class Policy(ABC):
             "filled": whole_column(self.bins + 1 if learned else 0),
             **given,
         }
-        for name, column in fields(kind):
+        for name, column, length in fields(kind):
             if name not in known:
-                known[name] = column(0 if name in unused else self.bins) if column else getattr(self, name)
-        return kind(**{name: known[name] for name, _ in fields(kind)} | given)  # which refuses what is no field
+                known[name] = column(0 if name in unused else length or self.bins) if column else getattr(self, name)
+        return kind(**{name: known[name] for name, _, _ in fields(kind)} | given)  # which refuses what is no field
 
     @property
     def takes_cost(self) -> bool:

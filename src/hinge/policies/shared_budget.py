@@ -32,7 +32,7 @@ until the price falls.
 import math
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from hinge._checks import real
 from hinge.errors import InvalidState, InvalidValue
@@ -52,11 +52,11 @@ class SharedTable(NamedTuple):
     """The table of the policy inside, and the account."""
 
     inner: Any
-    ledger: Reals
+    ledger: Annotated[Reals, OTHERS + 1]
     reviewed: Wholes  # when the price was last reviewed
     sure: Wholes  # samples of a bin that are accepted without asking the policy inside
-    accounts: Wholes  # to which was ceded; 0: none
-    granted: Wholes  # how much to each, in all
+    accounts: Annotated[Wholes, ACCOUNTS]  # to which was ceded; 0: none
+    granted: Annotated[Wholes, ACCOUNTS]  # how much to each, in all
     known_cost: Reals  # of an offload; of no meaning where that is learned
     costs: Reals  # what was learned of it; empty where it is known
     share: float
@@ -146,13 +146,10 @@ class SharedBudget(Budgeted):
         if not inner.takes_cost:
             raise TypeError(f"{owner}: policy must be one that can be told a cost, as 'sentinel' can, got {inner!r}")
         self.offloads = real(owner, "offloads", offloads, 0, 1)
-        table = SharedTable(
+        table = self.blank(
+            SharedTable,
             inner=inner.table,
-            ledger=real_column(OTHERS + 1),
             reviewed=whole_column(1, self.time),
-            sure=whole_column(self.bins),
-            accounts=whole_column(ACCOUNTS),
-            granted=whole_column(ACCOUNTS),
             known_cost=real_column(1, inner.shifted_cost or 0.0),
             costs=inner.unlimited.table.costs,
             share=self.offloads,

@@ -43,11 +43,11 @@ target.
 """
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from hinge._checks import real
 from hinge.errors import InvalidState, InvalidValue
-from hinge.policies.policy import Reals, Wholes, real_column, whole_column
+from hinge.policies.policy import Reals, Wholes, real_column
 from hinge.policies.random import RandomisedPolicy, uniform
 
 RATES = (0.2, 0.08, 0.03, 0.01, 0.004)  # λ
@@ -65,10 +65,10 @@ class TargetTable(NamedTuple):
 
     offloads: Reals
     agreements: Reals
-    charges: Reals  # S, for each λ from that in use on
-    stage: Wholes  # which λ is in use
+    charges: Annotated[Reals, len(RATES)]  # S, for each λ from that in use on
+    stage: Annotated[Wholes, 1]  # which λ is in use
     multiplier: Reals  # ν
-    chances: Reals  # p of each offload that waits for feedback, by its time modulo MEMORY
+    chances: Annotated[Reals, MEMORY]  # p of each offload that waits for feedback, by its time modulo MEMORY
     entry: float  # log(J / δ)
     allowed: float  # 1 - a
     seed: int
@@ -194,10 +194,7 @@ class Target(RandomisedPolicy):
         self.target, self.confidence = self._share("target", target), self._share("confidence", confidence)
         table = self.blank(
             TargetTable,
-            charges=real_column(len(RATES)),
-            stage=whole_column(1),
             multiplier=real_column(1, 1.0),
-            chances=real_column(MEMORY),
             entry=math.log(len(RATES) / (1.0 - self.confidence)),
             allowed=1.0 - self.target,
         )
