@@ -62,6 +62,7 @@ _TINY = 1e-100  # below it weights are recomputed: there is room for 200 more or
 
 
 RATE, EXPLORATION = 0, 1  # the entries of the column `rates`
+Rates = tuple[float, float]
 
 
 class ThresholdTable(NamedTuple):
@@ -163,11 +164,7 @@ class ThresholdPolicy(RandomisedPolicy):
         return False  # what an offload reveals is weighed by its probability
 
     def _set_rates(
-        self,
-        horizon: int,
-        rates: Callable[[int], tuple[float, float]],
-        learning_rate: float | None,
-        exploration: float | None = None,
+        self, horizon: int, rates: Callable[[int], Rates], learning_rate: float | None, exploration: float | None = None
     ) -> None:
         """The rates that follow from a known horizon, unless they are given."""
         owner = type(self).__name__
@@ -175,14 +172,10 @@ class ThresholdPolicy(RandomisedPolicy):
         rate, share = rates(self.horizon)
         self.learning_rate = rate if learning_rate is None else positive(owner, "learning_rate", learning_rate)
         self.exploration = share if exploration is None else real(owner, "exploration", exploration, 0, 1)
+        self._rates = self.learning_rate, self.exploration
 
     def _table(
-        self,
-        learning_rate: float,
-        exploration: float = 0.0,
-        complexity: float = 0.0,
-        first_epoch: int = 0,
-        bins: int | None = None,
+        self, rates: Rates, complexity: float = 0.0, first_epoch: int = 0, bins: int | None = None
     ) -> ThresholdTable:
         """A table without evidence, whose bins + 1 experts are equally likely."""
         bins = self.bins if bins is None else bins
@@ -194,12 +187,12 @@ class ThresholdPolicy(RandomisedPolicy):
             chances=real_column(bins),
             weights=real_column(bins + 1, 1.0),
             prior=real_column(bins + 1, 1.0),
-            rates=array("d", [learning_rate, exploration]),
+            rates=array("d", rates),
             offload_cost=math.nan if self.offload_cost is None else self.offload_cost,
             seed=self.seed,
             complexity=complexity,
             first_epoch=first_epoch,
-            adaptive=math.isinf(learning_rate),
+            adaptive=math.isinf(rates[RATE]),
         )
 
     def offload_probability(self, bin: int) -> float:
@@ -254,7 +247,7 @@ def learn_every_offload(table: ThresholdTable, bin: int, agreed: float, cost: fl
     charge_accepting(table, bin, (1.0 - agreed) / max(table.chances[bin], _UNLIKELY))
 
 
-def optimal_rates(complexity: float, horizon: float) -> tuple[float, float]:
+def optimal_rates(complexity: float, horizon: float) -> Rates:
     """η and ε that minimise ε T + A/η + η T / (2ε).
 
     >>> learning_rate, exploration = optimal_rates(16.0, 100_000)
@@ -265,7 +258,7 @@ def optimal_rates(complexity: float, horizon: float) -> tuple[float, float]:
     return learning_rate, min(1.0, math.sqrt(learning_rate / 2.0))
 
 
-def full_rates(complexity: float, horizon: float) -> tuple[float, float]:
+def full_rates(complexity: float, horizon: float) -> Rates:
     """η = √(8A / T) for full feedback, which needs no exploration."""
     return math.sqrt(8.0 * complexity / horizon), 0.0
 
@@ -273,7 +266,7 @@ def full_rates(complexity: float, horizon: float) -> tuple[float, float]:
 FITTED = "fitted"
 
 
-def fitted_rates(horizon: float) -> tuple[float, float]:
+def fitted_rates(horizon: float) -> Rates:
     """η and ε that bring the cost of Hedge-HI at T = 100 000 nearest to what the paper's tables imply.
 
     >>> fitted_rates(100_000)
@@ -314,7 +307,7 @@ class HedgeHI(ThresholdPolicy):
             amount = complexity_of(type(self).__name__, complexity, self.bins, (FITTED,))
             learns, rates = learn_hedge, partial(optimal_rates, amount)
         self._set_rates(horizon, rates, learning_rate, exploration)
-        self.start(self._table(self.learning_rate, self.exploration), offloads_hedge, learns, reweigh)
+        self.start(self._table(self._rates), offloads_hedge, learns, reweigh)
 
 
 def complexity_of(owner: str, name: str, bins: int, others: tuple[str, ...] = ()) -> float:
@@ -390,7 +383,7 @@ class HedgeHIRestart(ThresholdPolicy):
         self.first_epoch = whole(owner, "first_epoch", first_epoch, 1, FOREVER)
         self.needs = cost_needs(self.offload_cost)
         amount = complexity_of(owner, complexity, self.bins)
-        table = self._table(*optimal_rates(amount, self.first_epoch), amount, self.first_epoch)
+        table = self._table(optimal_rates(amount, self.first_epoch), amount, self.first_epoch)
         self.start(table, offloads_restart, learn_restart)
 
     def _rebuild(self) -> None:
@@ -471,7 +464,7 @@ class _Splitting(ThresholdPolicy):
     needs = frozenset({Need.AGREEMENT, Need.COST})
 
     def _start(self, learning_rate: float) -> None:
-        table = self._table(learning_rate)
+        table = self._table((learning_rate, 0.0))
         self.start(table, offloads_splitting, learn_splitting, rebuild_splitting)
         rebuild_splitting(table)
 
@@ -541,21 +534,18 @@ def learn_all(table: ThresholdTable, bin: int, agreed: float, cost: float, time:
 
 
 class _HIL(ThresholdPolicy):
+    _optimal: Callable[[float, float], Rates]  # what the rates are, by complexity and horizon
+
     def _interval_table(
-        self,
-        horizon: int,
-        smallest_gap: float | None,
-        rates: Callable[[float, float], tuple[float, float]],
-        learning_rate: float | None,
-        exploration: float | None = None,
+        self, horizon: int, smallest_gap: float | None, learning_rate: float | None, exploration: float | None = None
     ) -> ThresholdTable:
         """A table for a complexity of ln(1/λ), in which the prior of an expert is the width of its interval."""
         self.smallest_gap = smallest_gap
         amount = math.log(max(2, self.bins))
         if smallest_gap is not None:
             amount = -math.log(real(type(self).__name__, "smallest_gap", smallest_gap, 1e-300, 0.5))
-        self._set_rates(horizon, partial(rates, amount), learning_rate, exploration)
-        table = self._table(self.learning_rate, self.exploration)
+        self._set_rates(horizon, partial(type(self)._optimal, amount), learning_rate, exploration)
+        table = self._table(self._rates)
         for k in range(self.bins + 1):
             table.prior[k] = (0.5 if k in (0, self.bins) else 1.0) / self.bins
         reweigh(table)
@@ -573,6 +563,7 @@ class HILF(_HIL):
     """
 
     name = "hil-f"
+    _optimal = staticmethod(full_rates)
     needs = frozenset({Need.AGREEMENT, Need.COST})
 
     def __init__(
@@ -585,7 +576,7 @@ class HILF(_HIL):
         seed: int = 0,
     ) -> None:
         super().__init__(bins, offload_cost, seed)
-        table = self._interval_table(horizon, smallest_gap, full_rates, learning_rate)
+        table = self._interval_table(horizon, smallest_gap, learning_rate)
         self.start(table, offloads_by_share, learn_all, reweigh)
 
 
@@ -598,6 +589,7 @@ class HILN(_HIL):
     """
 
     name = "hil-n"
+    _optimal = staticmethod(optimal_rates)
 
     def __init__(
         self,
@@ -611,7 +603,7 @@ class HILN(_HIL):
     ) -> None:
         super().__init__(bins, offload_cost, seed)
         self.needs = cost_needs(self.offload_cost)
-        table = self._interval_table(horizon, smallest_gap, optimal_rates, learning_rate, exploration)
+        table = self._interval_table(horizon, smallest_gap, learning_rate, exploration)
         self.start(table, offloads_hedge, learn_hedge, reweigh)
 
 
@@ -680,8 +672,7 @@ class H2T2(ThresholdPolicy):
         super().__init__(bins, offload_cost, seed)
         self._set_rates(horizon, fitted_rates, learning_rate, exploration)
         self.needs = cost_needs(self.offload_cost)
-        rates = self.learning_rate, self.exploration
-        sides = (self._table(*rates, bins=bins) for bins in (self.bins // 2, self.bins - self.bins // 2))
+        sides = (self._table(self._rates, bins=bins) for bins in (self.bins // 2, self.bins - self.bins // 2))
         table = PairTable(*sides)
         self.start(table, offloads_pair, learn_pair, reweigh_pair)
 

@@ -140,7 +140,7 @@ class LyapunovEXP4(ThresholdPolicy):
         self.queue_limit = usual if queue_limit is None else real(owner, "queue_limit", queue_limit, 0)
         table = self.blank(
             LyapunovTable,
-            experts=self._table(self.learning_rate, self.exploration),
+            experts=self._table((self.learning_rate, self.exploration)),
             chances=real_column(self.memory, 1.0),
             spends=spends,
             budget=budget,
