@@ -122,10 +122,13 @@ def best_strength(table: LicenceTable, bin: int) -> float:
     start = table.found[0] if table.filled[len(offloads)] > 0 else 0
     running = strength[start - 1] if start > 0 else 0.0
     for i in range(start, bin + 1):
-        if offloads[i] > 0:
-            surplus = cost - (1.0 - agreements[i] / offloads[i])
+        n = offloads[i]
+        if n > 0.0:
+            surplus = cost - (1.0 - agreements[i] / n)
             if surplus > 0.0:
-                running = max(running, surplus / (1.0 / math.sqrt(offloads[i]) + width))
+                own = surplus / (1.0 / math.sqrt(n) + width)
+                if own > running:
+                    running = own
         strength[i] = running
     table.found[0] = max(start, bin + 1)
     return strength[bin]
