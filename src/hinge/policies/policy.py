@@ -404,13 +404,13 @@ class Policy(ABC):
         checked = self._checked_bins(bins)
         first = self.time + 1
         if costs is None:
-            decisions = [self.decide(int(bin)) for bin in checked]
+            decisions = [self.decide(bin) for bin in checked.tolist()]
         else:
             told = [None if cost is None else self._checked_told(cost) for cost in costs]
             if len(told) != len(checked):
                 lengths = f"{len(checked)} and {len(told)}"
                 raise ValueError(f"{type(self).__name__}: bins and costs must be equally long, got {lengths}")
-            decisions = [self.decide(int(bin), cost) for bin, cost in zip(checked, told, strict=True)]
+            decisions = [self.decide(bin, cost) for bin, cost in zip(checked.tolist(), told, strict=True)]
         offload = np.fromiter((decision.offload for decision in decisions), bool, len(checked))
         return Decisions(offload, checked, first, self.id, bool(self.needs))
 
