@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -26,7 +27,7 @@ class Gate:
         self.entered = threading.Event()
         self.runs: list[int] = []
 
-    def run(self, _: None, inputs: dict[str, Any], options: Any) -> list[Any]:
+    def run(self, _: Any, inputs: dict[str, Any], options: Any) -> list[Any]:
         self.runs.append(len(inputs["x"]))
         self.entered.set()
         assert self.open.wait(WAIT_S)
@@ -188,7 +189,7 @@ class Steps(Gate):
         self.steps = threading.Semaphore(0)
         self.options: list[Any] = []
 
-    def run(self, _: None, inputs: dict[str, Any], options: Any) -> list[Any]:
+    def run(self, _: Any, inputs: dict[str, Any], options: Any) -> list[Any]:
         self.seen.append(float(inputs["x"][0, 0]))
         self.options.append(options)
         self.entered.set()
@@ -314,3 +315,89 @@ def test_a_large_request_is_refused_in_the_middle_when_it_is_abandoned() -> None
             await batcher.run(row(1))
 
     assert stepwise(job) == [0]
+
+
+# -- quick models -----------------------------------------------------------------------------------------------------
+
+
+class Burning:
+    """Stands in for a session that takes so much processor time for each row."""
+
+    row_s = 0.0
+
+    def run(self, _: Any, inputs: dict[str, Any], options: Any) -> list[Any]:
+        end = time.thread_time() + self.row_s * len(inputs["x"])
+        while time.thread_time() < end:
+            pass
+        return [2 * inputs["x"]]
+
+
+def proven(job: Callable[[Batcher, Burning], Awaitable[None]]) -> None:
+    """Let a job use a batcher whose model has been quick many times."""
+    session = Burning()
+
+    async def main() -> None:
+        inputs, outputs = (TensorSpec("x", "FP32", (-1, 1)),), (TensorSpec("y", "FP32", (-1, 1)),)
+        model = Model(session, inputs, outputs, True, RunOptions)
+        batcher = Batcher(model, workers=1, batch=64, observe=lambda _: None)
+        try:
+            assert not batcher.run(row(1), alone=True).done(), "nothing is known of it yet"
+            for _ in range(64):
+                await batcher.run(row(1), alone=True)
+            await job(batcher, session)
+        finally:
+            batcher.close()
+
+    asyncio.run(main())
+
+
+def test_a_quick_model_answers_a_lone_request_at_once() -> None:
+    async def job(batcher: Batcher, _: Burning) -> None:
+        assert await values(batcher.run(row(3), alone=True)) == [6]
+        assert batcher.run(row(3), alone=True).done()
+
+    proven(job)
+
+
+def test_requests_that_come_together_join_in_the_event_loop_only_if_that_is_quick() -> None:
+    async def job(batcher: Batcher, session: Burning) -> None:
+        assert await values(batcher.run(row(1))) == [2]
+        together = [batcher.run(row(n)) for n in range(8)]
+        assert not any(answer.done() for answer in together)
+        await asyncio.sleep(0)
+        assert [answer.result()["y"][0, 0] for answer in together] == [2 * n for n in range(8)]
+        session.row_s = 0.001
+        await batcher.run(row(1), alone=True)
+        together = [batcher.run(row(0))]
+        assert batcher.queued == 0, "it waits for no others"
+        together += [batcher.run(row(n)) for n in range(1, 8)]
+        await asyncio.sleep(0)
+        assert not any(answer.done() for answer in together), "a thread runs them"
+        assert [await values(answer) for answer in together] == [[2 * n] for n in range(8)]
+
+    proven(job)
+
+
+def test_a_batch_that_takes_long_says_nothing_against_one_row() -> None:
+    async def job(batcher: Batcher, session: Burning) -> None:
+        session.row_s = 0.0005
+        await batcher.run(row(*range(32)))
+        assert batcher.run(row(3), alone=True).done()
+
+    proven(job)
+
+
+@pytest.mark.parametrize(("row_s", "quick"), [(0.0021, True), (0.05, False)])
+def test_a_run_that_is_much_too_slow_sends_the_next_to_threads_and_one_that_is_a_little_does_not(
+    row_s: float, quick: bool
+) -> None:
+    async def job(batcher: Batcher, session: Burning) -> None:
+        session.row_s = row_s
+        await batcher.run(row(1), alone=True)
+        session.row_s = 0.0
+        for _ in range(100):
+            answer = batcher.run(row(1), alone=True)
+            assert answer.done() == quick
+            await answer
+
+    proven(job)

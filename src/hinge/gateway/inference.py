@@ -115,7 +115,7 @@ class _Forwarded:
 
     close = abandon
 
-    def run(self, inputs: Tensors) -> asyncio.Future[Tensors]:
+    def run(self, inputs: Tensors, alone: bool) -> asyncio.Future[Tensors]:
         return asyncio.ensure_future(self._run(inputs))
 
     async def _run(self, inputs: Tensors) -> Tensors:

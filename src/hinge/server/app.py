@@ -104,7 +104,6 @@ class Exchange:
         raw += [(b"content-length", b"%d" % len(body)), (b"x-request-id", self.id)]
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
         await self._send({"type": "http.response.body", "body": body})
-        self.connection.flush()
 
     def check_body(self) -> None:
         """Refuse bodies whose headers can be read in two ways, and compressed ones, which grow when they are read."""
@@ -398,7 +397,8 @@ class App:
 
     async def _run(self, service: Service, exchange: Exchange, request: InferenceRequest) -> Tensors:
         try:
-            result = service.batcher.run(request.inputs)
+            alone = self.inferences.requests == 1 and not self._listener.arriving
+            result = service.batcher.run(request.inputs, alone)
             exchange.connection.cancels(result)
             return await result
         except Refusal:

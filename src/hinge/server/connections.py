@@ -261,6 +261,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.abort()
         self._active, self._since, self.request_id = True, None, new_id()
         self._listener.idle.pop(self, None)
+        self._listener.arriving.discard(self)
 
     def end(self, complete: bool) -> None:
         """The request is answered. If some of its body has not come, that is discarded and the connection closed."""
@@ -274,11 +275,6 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._listener.idle[self] = None
             if not complete:
                 self._discard()
-
-    def flush(self) -> None:
-        """Send what was written, before anything else is done."""
-        if self._transport is not None:
-            self._transport.flush()
 
     def check(self) -> None:
         if self.gone:
@@ -310,8 +306,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         self.received += nbytes
         self._in_read = 0
-        if not self._active and self._since is None:
-            self._since = asyncio.get_running_loop().time()
+        if not self._active:
+            self._listener.arriving.add(self)
+            self._since = self._since or asyncio.get_running_loop().time()
         self._inner.data_received(bytes(memoryview(self._listener.buffer)[:nbytes]))
         if nbytes == READ_BYTES:  # there may be more: others have a turn first
             self._transport.pause_for_others()
@@ -398,6 +395,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.gone = True
         self._since = None
         self._listener.open.discard(self)
+        self._listener.arriving.discard(self)
         self._listener.idle.pop(self, None)
         if self._address and self._listener.by_address.get(self._address) is self:
             del self._listener.by_address[self._address]
@@ -408,7 +406,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 class _Transport:
     """A transport as uvicorn sees it, whose reading can also be paused for one turn of the event loop.
 
-    The head and the body of an answer are sent together: two calls of the system would take 30 µs more.
+    The head and the body of an answer are sent together, as two calls of the system would take 30 µs more, and at its
+    end, for which uvicorn writes nothing: what it does after that can wait.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -421,10 +420,12 @@ class _Transport:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        if data:
-            if not self._unsent:
-                asyncio.get_running_loop().call_soon(self.flush)
-            self._unsent.append(data)
+        if not data:
+            self.flush()
+            return
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._unsent.append(data)
 
     def close(self) -> None:
         self.flush()
@@ -471,6 +472,7 @@ class Listener:
         self._tasks: list[asyncio.Task[None]] = []
         self._refused: set[socket.socket] = set()
         self.open: set[ClientConnection] = set()
+        self.arriving: set[ClientConnection] = set()  # those with a part of a request that has not begun
         self.idle: dict[ClientConnection, None] = {}  # those without a request, the longest idle first
         self.by_address: dict[tuple[str, int], ClientConnection] = {}
         self.buffer = bytearray(READ_BYTES)

@@ -7,12 +7,13 @@ Models run in threads. A request that finds a thread free starts at once. Those 
 free thread runs all of them that fit into one batch. If a batch fails, its requests are run one by one, so that each is
 answered for itself. A request with more rows than a batch is run in slices; between two slices, queued requests have a
 turn. A request that is cancelled leaves the queue, or is terminated where it runs. A model that has proved quick is run
-in the event loop: to hand a request to a thread and back takes longer.
+in the event loop, at once if there is no other request: to hand it to a thread and back would take longer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import subprocess
 import sys
@@ -42,7 +43,8 @@ SHIPPED = {"fashion": fashion.remote_model, "fashion-local": fashion.local_model
 TRIAL_S = 30.0  # for a new model to be loaded and run once
 TRIAL_BYTES = 2**30  # that it may take beyond eight times its file's size
 QUICK_S = 0.002  # of processor time, for a run in the event loop: others wait for it
-QUICK_RUNS = 16  # that must have been quick before, and a hundred times as many after one that was not
+TOGETHER_S = 0.0005  # the same, if others have come: beyond, they are better served by threads
+QUICK_RUNS = 16  # that must have been quick before, and up to a hundred times as many after one that was not
 
 Tensors = Mapping[str, Tensor]
 Form = tuple[tuple[str, tuple[int, ...]], ...]
@@ -156,7 +158,7 @@ class Model:
         if self.takes_text:
             inputs = {name: _as_text(tensor) for name, tensor in inputs.items()}
         try:
-            found = self.session.run(None, inputs, options)
+            found = self.session.run(self.output_names, inputs, options)
         except self.refusals as error:
             raise InvalidMessage(str(error)) from error
         return dict(zip(self.output_names, map(as_array, found), strict=True))
@@ -246,7 +248,8 @@ class Batcher:
         self._inboxes: list[Inbox] = [SimpleQueue() for _ in range(workers)]
         self._idle = list(self._inboxes)  # a stack: the thread that ran last has the model in its caches
         self._closing = False
-        self._quick = 0  # runs since one that was not quick
+        self._quick = -float(QUICK_RUNS)  # above 0: the model has proved quick
+        self._row_s = 0.0  # of processor time, by the last run
         self._soon = False  # whether the event loop will run what is queued
         self._threads = [
             threading.Thread(target=self._serve, args=(inbox,), name="model", daemon=True) for inbox in self._inboxes
@@ -259,10 +262,10 @@ class Batcher:
         return len(self._waiting)
 
     def replace(self, model: Model) -> None:
-        self.model, self._quick = model, 0
+        self.model, self._quick = model, -float(QUICK_RUNS)
 
-    def run(self, inputs: Tensors) -> asyncio.Future[Tensors]:
-        """The outputs, in a future that may be cancelled."""
+    def run(self, inputs: Tensors, alone: bool = False) -> asyncio.Future[Tensors]:
+        """The outputs, in a future that may be cancelled; `alone`, if no other request has begun to arrive."""
         sizes = {tensor.shape[0] for tensor in inputs.values()} if self.model.batchable and self._batch > 1 else ()
         rows = next(iter(sizes)) if len(sizes) == 1 else 0
         form = tuple((name, tensor.shape[1:]) for name, tensor in inputs.items()) if rows else ()
@@ -272,7 +275,10 @@ class Batcher:
             return job.answer
         job.answer.add_done_callback(partial(self._drop, job))
         self._waiting.append(job)
-        if self._quick < QUICK_RUNS or rows > 1 or self._turns or not self.model.same_rows:
+        here = self._quick > 0 and rows <= 1 and not self._turns and self.model.same_rows
+        if here and alone:
+            self._run_here(math.inf)
+        elif not here or len(self._waiting) * self._row_s > TOGETHER_S:
             self._start()
         elif not self._soon:  # those that arrive in the same turn of the event loop join it
             self._soon = True
@@ -317,12 +323,13 @@ class Batcher:
             self._turns.add(turn)
             self._idle.pop().put(turn)
 
-    def _run_here(self) -> None:
-        """Run what is queued in the event loop, unless some of it may take long or a thread is running the model."""
+    def _run_here(self, most_s: float = TOGETHER_S) -> None:
+        """Run what is queued in the event loop, unless it may take longer or a thread is running the model."""
         self._soon = False
-        while self._waiting and not self._turns and self._quick >= QUICK_RUNS and self._waiting[0].rows <= 1:
-            turn = self._next()
-            self._deliver(turn, self._outcomes(turn))
+        if self._quick > 0 and len(self._waiting) * self._row_s < most_s:
+            while self._waiting and not self._turns and self._waiting[0].rows <= 1:
+                turn = self._next()
+                self._deliver(turn, self._outcomes(turn))
         self._start()
 
     def _next(self) -> _Turn:
@@ -383,8 +390,11 @@ class Batcher:
     def _outcomes(self, turn: _Turn) -> list[Outcome]:
         start = thread_time()
         outcomes = self._run_turn(turn)
-        quick = thread_time() - start < QUICK_S
-        self._quick = min(self._quick + 1, QUICK_RUNS) if quick else -100 * QUICK_RUNS
+        if not self._is_large(turn.jobs[0]):
+            self._row_s = (thread_time() - start) / max(1, sum([job.rows for job in turn.jobs]))
+            # By the cube, a run that is a little too slow costs little, as some always are; one of 25 ms costs all.
+            quick = self._quick + 1 - (self._row_s / QUICK_S) ** 3
+            self._quick = max(-100 * QUICK_RUNS, min(quick, QUICK_RUNS))
         return outcomes
 
     def _run_turn(self, turn: _Turn) -> list[Outcome]:
