@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import re
 import signal
@@ -13,12 +14,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hinge import AsyncDevice, Breaker, Device, FixedCost, Gate, OpenInference
+from hinge.device import async_device
 from hinge.errors import RemoteInvalid
 from hinge.oip.messages import parse_request
 from hinge.oip.tensors import TensorSpec
@@ -260,6 +263,24 @@ def test_r12_a_quick_local_model_runs_in_the_event_loop() -> None:
         threads.clear()
         device.infer(3.0)
     assert threads == {threading.get_ident()}
+
+
+@pytest.mark.parametrize(("took_s", "here"), [(0.0015, True), (0.0025, False)])
+def test_r12_a_local_model_of_up_to_two_milliseconds_is_not_handed_over(
+    took_s: float, here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads, clock = set[int](), itertools.count(0.0, took_s)
+    monkeypatch.setattr(async_device, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+
+    def local(sample: float) -> list[float]:
+        threads.add(threading.get_ident())
+        return [0.0, sample]
+
+    with InLoop(local, lambda _: 1, policy(), deadline_s=30) as device:
+        device.infer(3.0)  # the first is timed in a worker thread
+        threads.clear()
+        device.infer(3.0)
+    assert (threads == {threading.get_ident()}) == here
 
 
 # -- M5: what a remote writes to the operator -------------------------------------------------------------------------

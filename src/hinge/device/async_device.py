@@ -16,7 +16,7 @@ from hinge.device.offload import Judged
 from hinge.device.store import SqliteStore
 from hinge.remotes import Deadline, for_event_loop
 
-INLINE_S = 0.001  # a local model that takes longer runs in a worker thread: handing over takes about 0.1 ms
+INLINE_S = 0.002  # a local model that takes longer runs in a worker thread: handing over takes 0.1 to 0.2 ms
 _WEIGHT = 0.2  # of the last call, in the running mean of how long the local model takes
 
 _new = tuple.__new__  # makes an Answer in half the time of Answer(…), for every sample
@@ -27,7 +27,7 @@ T = TypeVar("T")
 class AsyncDevice(BaseDevice):
     """A `Device` whose `infer` and `infer_many` are awaited; it takes the same parameters.
 
-    The local model runs in the event loop if it is quick, and in worker threads if it takes more than a millisecond:
+    The local model runs in the event loop if it is quick, and in worker threads if it takes more than two milliseconds:
     else it would delay every other task, and make remotes late that are not.
 
     >>> from hinge import Gate

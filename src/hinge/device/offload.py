@@ -235,7 +235,8 @@ class Offloader:
         offload.ended = True
         audits = [not each.decision.offload or self._store.policy.is_audit(each.decision) for each in offload.judged]
         if paid is None or not reply.compared:
-            self._forget(offload.judged, paid or 0.0)
+            for each in offload.judged:
+                self._forget(each.decision, paid or 0.0)
         else:
             for judged, agrees in zip(offload.judged, agreed, strict=True):
                 if judged.decision.offload:
@@ -260,12 +261,12 @@ class Offloader:
         self, judged: Sequence[Judged], failure: RemoteFailed, asked: bool = False, cost: float = 0.0
     ) -> list[Answer]:
         self._status.fell_back(failure, len(judged), cost)
-        self._forget(judged, cost)
-        explain = self._explain
-        return [
-            _new(Answer, (label, "local", confidence, bin, asked, cost, decision, failure, label, None, False, explain))
-            for label, confidence, bin, decision in judged
-        ]
+        answers: list[Answer] = []
+        for label, confidence, bin, decision in judged:
+            self._forget(decision, cost)
+            fields = label, "local", confidence, bin, asked, cost, decision, failure, label, None, False, self._explain
+            answers.append(_new(Answer, fields))
+        return answers
 
     def _cancel(self, offload: Offload) -> None:
         """End an offload without answers; the remote is not to blame, and nothing is learned."""
@@ -274,15 +275,15 @@ class Offloader:
             self._breaker.released(offload.attempt, time.monotonic())
             offload.attempt = None
         self._status.dropped(len(offload.judged))
-        self._forget(offload.judged)
+        for each in offload.judged:
+            self._forget(each.decision)
 
-    def _forget(self, judged: Sequence[Judged], cost: float = 0.0) -> None:
-        for each in judged:
-            if each.decision.offload:
-                try:  # noqa: SIM105  # suppress() takes 0.3 µs, in every sample of an outage
-                    self._store.forget(each.decision, cost)
-                except InvalidDecision:  # the policy dropped it before
-                    pass
+    def _forget(self, decision: Decision, cost: float = 0.0) -> None:
+        if decision.offload:
+            try:  # noqa: SIM105  # suppress() takes 0.3 µs, in every sample of an outage
+                self._store.forget(decision, cost)
+            except InvalidDecision:  # the policy dropped it before
+                pass
 
     # -- checks -------------------------------------------------------------------------------------------------------
 

@@ -197,10 +197,10 @@ class Breaker:
             if self.opened_at is None or now >= self._next_probe:
                 return None
             self._counted["refused"] += 1
-            probe = self._probe
-            state, seconds = ("open", self._next_probe - now) if probe is None else ("probing", now - probe.began)
-            failed = self.failures, self.failed_in_a_row, self._on_trust
-            return _new(Situation, (state, *failed, False, seconds, self._name))
+            if self._probe is not None:
+                return self._situation(now)
+            failed, on_trust, seconds = self.failed_in_a_row, self._on_trust, self._next_probe - now
+            return _new(Situation, ("open", self.failures, failed, on_trust, False, seconds, self._name))
 
     def begin(self, now: float) -> Attempt | None:
         """Permission to ask the remote, or None. Report the outcome by `succeeded`, `failed` or `released`."""

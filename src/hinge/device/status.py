@@ -103,16 +103,17 @@ class StatusTracker:
 
     def fell_back(self, failure: RemoteFailed, samples: int, cost: float) -> None:
         """So many samples got their local answer, as the remote failed; each paid for asking."""
-        was_open = isinstance(failure, BreakerOpen)
+        if type(failure) is BreakerOpen:  # which cost nothing, and changes nothing else
+            with self._lock:
+                self._fell_back["breaker"] += samples
+            if self._store.policy.spent:
+                self._warn(self._store.locked(lambda policy: policy.warning))
+            return
         with self._lock:
             self._fell_back[failure.kind] += samples
             self._counted["offload_cost"] += samples * cost
-            if not was_open:
-                self.last_failure = failure
-        if not was_open:
-            self._watch()
-        elif bool(self._store.policy.spent):  # nothing else can have changed
-            self._warn(self._store.locked(lambda policy: policy.warning))
+            self.last_failure = failure
+        self._watch()
 
     def dropped(self, samples: int) -> None:
         with self._lock:
