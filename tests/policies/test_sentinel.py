@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from hinge.policies.sentinel import (
     SUREST,
     SUSPECTED,
     TRIAL,
+    TRUST,
     VETO,
     WARM,
 )
@@ -495,6 +497,26 @@ def test_the_stake_grows_with_the_samples_of_the_bin() -> None:
     fit, doubted = (190 + 3 + 1) / (200 + 4 + 2), DOUBTED / (1.0 + DOUBTED)
     stake = STAKE * (1.0 + STAKE_GROWTH * math.log(1.0 + policy.time / WARM))
     assert policy.countdown(2)[1] == int(stake * (fit / doubted) ** 3 * (1.0 - fit) / (1.0 - doubted)) > 4 * before
+
+
+def factor_of_one(n: int, a: int, m: int, b: int) -> Fraction:
+    """The Bayes factor of one agreement, uniform beforehand, against two."""
+    one = Fraction(1, (n + m + 1) * math.comb(n + m, a + b))
+    return one * (n + 1) * math.comb(n, a) * (m + 1) * math.comb(m, b)
+
+
+@pytest.mark.parametrize(("own", "said", "limited"), [(2, 6, False), (80, 6, True), (20, 270, False)])
+def test_own_offloads_of_bins_that_are_not_accepted_vouch_for_others(own: int, said: int, limited: bool) -> None:
+    policy, lent = Sentinel(4, 0.5), ([300, 0, 200, 200], [said, 0, 190, 198])
+    offload_all(policy, 0, [False] * own)
+    offload_all(policy, 3, [True, True, False])
+    policy.borrow(*lent)
+    fit, doubted, times = (198 + 2 + 1) / (200 + 3 + 2), DOUBTED / (1.0 + DOUBTED), 1.0 + 700 / (own + 3)
+    wealth = (fit / doubted) ** 2 * (1.0 - fit) / (1.0 - doubted)
+    stake = STAKE * (1.0 + STAKE_GROWTH * math.log(1.0 + (policy.time - own) / WARM)) / math.sqrt(2 if said == 6 else 4)
+    vouched = factor_of_one(own, 0, 300, said) * factor_of_one(3, 2, 200, 198)
+    assert limited == (vouched > TRUST * times)
+    assert policy.countdown(3)[1] == int(stake * wealth * min(vouched, TRUST * times))
 
 
 def test_what_was_accepted_since_the_last_own_offload_makes_no_licence_longer() -> None:

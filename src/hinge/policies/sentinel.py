@@ -60,11 +60,15 @@ after a_j agreements and d_j disagreements in the bins j of R. Whatever others s
 strategy of bets is expected to gain (Ville 1939); here the past is bet on anew with the f of now, which own offloads
 are part of. No such licence is longer than
 
-    STAKE (1 + STAKE_GROWTH log(1 + m / WARM)) (1 - q) / q · W / √|R|    samples,
+    STAKE (1 + STAKE_GROWTH log(1 + m / WARM)) (1 - q) / q · W V / √|R|    samples,
 
 for a trial costs at most 1 - q, and a wrong licence at most q a sample. What a bin costs alone grows like log m, so
 that what a lie about it costs may, too; m are its samples before the licence at hand, as what was accepted since proves
-nothing. Where that is less than one sample, what is borrowed is not relied on. So a lie costs little before it is
+nothing. V is what own offloads of all bins vouch for, most of which are of bins that are not accepted, and cost
+nothing: the Bayes factor of one agreement for oneself and others in each bin against two, as in `hinge.fleet.pooling`,
+and at most TRUST b, the more devices would have to lie. Those who lie about many bins are found out by it in bins where
+that is free, and whose own offloads bear the others out needs fewer trials. Where a licence would be less than one
+sample, what is borrowed is not relied on. So a lie costs little before it is
 found, and own audits veto the fleet as they veto other bins. A licence that has run out goes on if it would be
 longer by now: an audit of one bin vouches for those above it. And it ends at once when others' evidence is replaced and
 nothing testifies for its bin any more: who was found to be unlike, or to lie, has no say in licences that are still
@@ -134,6 +138,7 @@ TRIAL = 2.0  # own offloads before others are believed
 STAKE = 20.0  # samples that own trials begin with, where offloading costs half a wrong answer
 STAKE_GROWTH = 1.0  # how they grow with the logarithm of the bin's samples
 DOUBTED = 0.33  # trials are bets against odds of agreement of so much of those at break-even
+TRUST = 0.25  # how far own offloads of all bins may vouch for others: by this factor for each of them
 SHARED = 64.0  # more than so many times one's own evidence makes audits no rarer
 
 AUDITS, OFFLOADS = 0, 1  # Page's sums over all audits, and over all offloads
@@ -183,7 +188,7 @@ class SentinelTable(NamedTuple):
     price: Reals
     stakes: Reals
     pooled: Pooled
-    borrowed: Reals  # how many times one's own evidence is borrowed; 0: none is
+    borrowed: Reals  # how many times one's own evidence is borrowed, 0: none is; and how far own offloads vouch for it
     alpha: float  # always ALPHA; the fit of a learned cost looks for it here
 
 
@@ -352,12 +357,13 @@ def note_offload(table: SentinelTable, bin: int, time: int) -> None:
 
 def borrow_evidence(table: SentinelTable, offloads: Reals, agreements: Reals, time: int) -> None:
     """Let this be what is borrowed, in place of what was; licences for which nothing testifies any more end."""
-    own, others, pooled, had = 0.0, 0.0, table.pooled, table.borrowed[0] > 0.0
+    own, others, alike, pooled, had = 0.0, 0.0, 0.0, table.pooled, table.borrowed[0] > 0.0
     for i in range(len(table.offloads)):
         pooled.offloads[i] = table.offloads[i] + offloads[i]
         pooled.agreements[i] = table.agreements[i] + agreements[i]
         own, others = own + table.offloads[i], others + offloads[i]
-    table.borrowed[0] = others / max(own, 1.0)
+        alike -= unlike(table.offloads[i], table.agreements[i], offloads[i], agreements[i])
+    table.borrowed[0], table.borrowed[1] = others / max(own, 1.0), alike
     for i in range(len(table.offloads)):
         fit_pooled(table, i, i + 1, break_even(table, i, table.price[0]))
     for i in range(len(table.left) if had else 0):
@@ -371,6 +377,18 @@ def fit_pooled(table: SentinelTable, first: int, end: int, q: float) -> None:
     """Redo the fit of all that is known, for some bins."""
     for i in range(first, end):
         fit_bin(table.pooled, i, table.pooled.offloads[i], table.pooled.agreements[i], q)
+
+
+def log_marginal(offloads: float, agreements: float) -> float:
+    """log B(a + 1, n - a + 1), the likelihood of what was seen under a uniform agreement."""
+    return math.lgamma(agreements + 1.0) + math.lgamma(offloads - agreements + 1.0) - math.lgamma(offloads + 2.0)
+
+
+def unlike(n: float, a: float, m: float, b: float) -> float:
+    """The Bayes factor, in nats, of two agreements against one, of a bin that both have seen."""
+    if n <= 0.0 or m <= 0.0:
+        return 0.0
+    return log_marginal(n, a) + log_marginal(m, b) - log_marginal(n + m, a + b)
 
 
 def devices_of(table: SentinelTable) -> float:
@@ -395,6 +413,7 @@ def credit(table: SentinelTable, bin: int, q: float) -> float:
     if trials < TRIAL:
         return 0.0
     stake = 1.0 + STAKE_GROWTH * math.log1p(table.arrivals[bin] / WARM)
+    wealth += min(table.borrowed[1], math.log(max(TRUST * devices_of(table), 1.0)))
     return stake * math.exp(min(wealth, 40.0)) / math.sqrt(bin - i)
 
 
@@ -616,7 +635,7 @@ class Sentinel(Policy):
             outdated=whole_column(1),
             stakes=stakes_by_class,
             pooled=self.blank(Pooled, first=order[:], stakes=stakes_by_class),
-            borrowed=real_column(1),
+            borrowed=real_column(2),
             alpha=ALPHA,
         )
         self.start(
