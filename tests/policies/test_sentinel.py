@@ -514,7 +514,7 @@ def test_own_offloads_of_bins_that_are_not_accepted_vouch_for_others(own: int, s
     fit, doubted, times = (198 + 2 + 1) / (200 + 3 + 2), DOUBTED / (1.0 + DOUBTED), 1.0 + 700 / (own + 3)
     wealth = (fit / doubted) ** 2 * (1.0 - fit) / (1.0 - doubted)
     stake = STAKE * (1.0 + STAKE_GROWTH * math.log(1.0 + (policy.time - own) / WARM)) / math.sqrt(2 if said == 6 else 4)
-    vouched = factor_of_one(own, 0, 300, said) * factor_of_one(3, 2, 200, 198)
+    vouched = float(factor_of_one(own, 0, 300, said) * factor_of_one(3, 2, 200, 198))
     assert limited == (vouched > TRUST * times)
     assert policy.countdown(3)[1] == int(stake * wealth * min(vouched, TRUST * times))
 
