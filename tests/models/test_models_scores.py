@@ -59,7 +59,7 @@ def test_no_confidence_exceeds_one(classes: int, top: float) -> None:
     assert 0.0 < Classifier(_same).answer(scores)[1] <= 1.0
 
 
-@pytest.mark.parametrize("classes", [64, 65, 4096, 4097])
+@pytest.mark.parametrize("classes", [64, 65, 1024, 1025, 4096, 4097])
 @pytest.mark.parametrize("score", [-1000.0, -86.0, -79.0, 79.0, 86.0, 689.0, 1000.0])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sums_of_equal_scores_do_not_overflow(classes: int, score: float, dtype: type[np.floating[Any]]) -> None:

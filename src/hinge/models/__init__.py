@@ -40,7 +40,7 @@ WATCHED = 64  # samples in which outputs have to be probabilities, to be taken f
 log = logging.getLogger("hinge")
 
 _FEW = 64  # classes up to which Python's numbers are quicker than numpy's arrays
-_MANY = 4096  # classes up to which a sum of float32 has an error below 1e-6
+_MANY = 1024  # classes up to which a sum of float32 has an error below 1e-6, however few sums BLAS has at once
 _EXP_LIMIT = 690.0  # exp of this or of its negative, and the sum of a million of it, is a normal float
 _FLOAT32 = np.dtype(np.float32)
 _EXP_LIMIT_32 = 80.0  # the same for a float32, and the sum of `_MANY` of it
