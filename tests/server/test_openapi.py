@@ -4,7 +4,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import schemathesis
 from hypothesis import HealthCheck, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
 
 from hinge.server import Server
 from hinge.server.openapi import describe
@@ -12,12 +22,12 @@ from tests.server.clients import HOST, ask, send_raw
 
 MODELS = ["fashion-local"]
 TOKEN = "0123456789abcdef"
-OPERATIONS = [
-    f"{method.upper()} {path}"
-    for path, methods in describe(MODELS, guarded=True)["paths"].items()
-    for method in methods
-    if method != "parameters" and path != "/hinge/events"  # which never ends
-]
+CHECKS = [
+    not_a_server_error, status_code_conformance, content_type_conformance, response_headers_conformance,
+    response_schema_conformance, negative_data_rejection, unsupported_method,
+]  # fmt: skip
+
+schema = schemathesis.openapi.from_dict(describe(MODELS, guarded=True)).exclude(path="/hinge/events")  # never ends
 
 
 @pytest.fixture(scope="module")
@@ -26,29 +36,10 @@ def url() -> Iterator[str]:
         yield server.url
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_r9_the_server_does_as_it_says(operation: str, url: str) -> None:
-    # Found here, not by schemathesis's plugin: every worker would import it, and look for all cases, while it collects.
-    import schemathesis
-    from schemathesis.checks import not_a_server_error
-    from schemathesis.core.result import Ok
-    from schemathesis.pytest.lazy import get_all_tests
-    from schemathesis.specs.openapi import checks
-
-    promised = [
-        not_a_server_error, checks.status_code_conformance, checks.content_type_conformance,
-        checks.response_headers_conformance, checks.response_schema_conformance, checks.negative_data_rejection,
-        checks.unsupported_method,
-    ]  # fmt: skip
-
-    @settings(max_examples=60, suppress_health_check=list(HealthCheck))
-    def holds(case: "schemathesis.Case[Any]") -> None:
-        case.call_and_validate(base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, checks=promised, timeout=20)
-
-    schema = schemathesis.openapi.from_dict(describe(MODELS, guarded=True)).include(name=operation)
-    (found,) = get_all_tests(schema=schema, test_func=holds, settings=None, given_kwargs=None)
-    assert isinstance(found, Ok), found
-    found.ok()[1]()
+@schema.parametrize()
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+def test_r9_the_server_does_as_it_says(case: "schemathesis.Case[Any]", url: str) -> None:
+    case.call_and_validate(base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, checks=CHECKS, timeout=20)
 
 
 def test_every_route_is_described_and_no_other() -> None:
