@@ -1,6 +1,7 @@
 """Recommendations: the choice is that of the rule, and the figures are those of the half that had no part in it."""
 
 from bisect import bisect
+from typing import Any
 
 import numpy as np
 import pytest
@@ -177,6 +178,15 @@ def test_a_remote_that_adds_nothing_is_not_said_to_be_kept() -> None:
     assert found is not None
     assert (found.offload_cost, found.price) == (0.5, "usual")
     assert "at none it keeps 90 % of what the remote adds, if anything" in str(found)
+
+
+def test_a_number_of_bins_may_be_numpys_and_a_wrong_cost_is_named() -> None:
+    numbers: list[Any] = [np.int64(8), 8]
+    found, usual = (recommend("synthetic-cifar10", "isotonic", 0.5, bins=number) for number in numbers)
+    assert found is not None
+    assert found == usual
+    with pytest.raises(ValueError, match="recommend: offload_cost must be from 0 to 1, got 2"):
+        recommend("synthetic-cifar10", offload_cost=2)
 
 
 def test_policies_that_no_device_can_run_are_not_recommended() -> None:

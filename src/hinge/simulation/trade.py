@@ -488,11 +488,11 @@ def recommend(
     if len(recorded) < FEWEST or (target is None and not names):
         return None
     half, held_out = halves(recorded, seed)
-    usual = UniformBins(bins) if isinstance(bins, int) else bins
+    usual, fits = (bins, False) if isinstance(bins, Bins) else (UniformBins(bins), True)
     own = {} if alpha is None else {"alpha": alpha}
 
     def binned(part: Trace) -> Bins:
-        return fitted_bins(part, bins) if isinstance(bins, int) else usual
+        return fitted_bins(part, usual.bins) if fits else usual
 
     def gains(name: str, *costs: float) -> Trade:
         more: dict[str, Any] = {"offload_costs": (*OFFLOAD_COSTS, *costs), "horizon": horizon, **own}
@@ -505,7 +505,7 @@ def recommend(
 
     found, shifted = None, None
     if offload_cost is not None:
-        cost, price = offload_cost, "given"
+        cost, price = real("recommend", "offload_cost", offload_cost, 0, 1), "given"
     elif recorded.mean_offload_cost is not None:
         cost, price = round(recorded.mean_offload_cost, 4), "recorded"
     else:
@@ -537,7 +537,7 @@ def recommend(
         found = gains(name)
         cost, price = found.price
         told = cost
-    known = (name, binned(recorded), isinstance(bins, int), alpha, cost, shifted, target, price, len(held_out))
+    known = (name, binned(recorded), fits, alpha, cost, shifted, target, price, len(held_out))
     gate, (_, local, remote) = found.at(told)[0], found.at(cost)
     return Recommendation(*known, judged(gate), judged(local), judged(remote), found)
 
