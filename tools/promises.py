@@ -226,8 +226,8 @@ PROMISES = {
         budgets,
     ),
     "S6": Promise(
-        "lying devices of a fleet cost the others little, however many they are; `merge` trusts the states that it is "
-        "given",
+        "lying devices of a fleet cost the others little, a majority of them seldom more than being alone; `merge` "
+        "trusts the states that it is given",
         "`simulation/test_fleet.py`, `fleet/test_pooling.py`",
         FLEETS,
     ),

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import pickle
 import random
 import tracemalloc
 from typing import Any
@@ -28,8 +29,15 @@ NASTY: list[Any] = [
 
 def prototypes() -> list[Policy]:
     alone = [build(name, **SETTINGS) for name in policy_names()]
-    learned = [build(name, bins=3) for name in ("isotonic", "hi-lcb", "kl", "thompson", "discounted-isotonic")]
+    named = ("isotonic", "hi-lcb", "kl", "pooled-kl", "thompson", "discounted-isotonic", "sentinel")
+    learned = [build(name, bins=3) for name in named]
     return [*alone, *learned, at_most(on_budget(Isotonic(3, offload_cost=0.1), 0.2), 0.5, 10)]
+
+
+@pytest.mark.parametrize("policy", prototypes(), ids=lambda policy: policy.name)
+def test_a_policy_can_be_pickled_and_goes_on_alike(policy: Policy) -> None:
+    copied = pickle.loads(pickle.dumps(policy))
+    assert used(copied).state() == used(policy).state()
 
 
 def used(policy: Policy) -> Policy:

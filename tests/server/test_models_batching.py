@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from onnxruntime import RunOptions
 
 from hinge.oip.tensors import TensorSpec
+from hinge.server import models as served_models
 from hinge.server.connections import Refusal
 from hinge.server.models import Batcher, Model
 
@@ -321,25 +321,23 @@ def test_a_large_request_is_refused_in_the_middle_when_it_is_abandoned() -> None
 
 
 class Burning:
-    """Stands in for a session that takes so much processor time for each row."""
+    """Stands in for a session that takes so much processor time for a run, and for each row of it."""
 
-    row_s = 0.0
+    run_s = row_s = spent_s = 0.0
 
     def run(self, _: Any, inputs: dict[str, Any], options: Any) -> list[Any]:
-        end = time.thread_time() + self.row_s * len(inputs["x"])
-        while time.thread_time() < end:
-            pass
+        self.spent_s += self.run_s + self.row_s * len(inputs["x"])
         return [2 * inputs["x"]]
 
 
-def proven(job: Callable[[Batcher, Burning], Awaitable[None]]) -> None:
+def proven(job: Callable[[Batcher, Burning], Awaitable[None]], batch: int = 64, batchable: bool = True) -> None:
     """Let a job use a batcher whose model has been quick many times."""
     session = Burning()
 
     async def main() -> None:
         inputs, outputs = (TensorSpec("x", "FP32", (-1, 1)),), (TensorSpec("y", "FP32", (-1, 1)),)
-        model = Model(session, inputs, outputs, True, RunOptions)
-        batcher = Batcher(model, workers=1, batch=64, observe=lambda _: None)
+        model = Model(session, inputs, outputs, batchable, RunOptions)
+        batcher = Batcher(model, workers=1, batch=batch, observe=lambda _: None)
         try:
             assert not batcher.run(row(1), alone=True).done(), "nothing is known of it yet"
             for _ in range(64):
@@ -348,7 +346,9 @@ def proven(job: Callable[[Batcher, Burning], Awaitable[None]]) -> None:
         finally:
             batcher.close()
 
-    asyncio.run(main())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(served_models, "thread_time", lambda: session.spent_s)
+        asyncio.run(main())
 
 
 def test_a_quick_model_answers_a_lone_request_at_once() -> None:
@@ -385,6 +385,28 @@ def test_a_batch_that_takes_long_says_nothing_against_one_row() -> None:
         assert batcher.run(row(3), alone=True).done()
 
     proven(job)
+
+
+def test_a_batch_says_nothing_for_one_row() -> None:
+    async def job(batcher: Batcher, session: Burning) -> None:
+        session.run_s = 0.05
+        await batcher.run(row(1), alone=True)  # which shows that it is slow
+        for _ in range(2000):
+            await batcher.run(row(*range(64)))
+        assert not batcher.run(row(3), alone=True).done()
+
+    proven(job)
+
+
+@pytest.mark.parametrize(("batch", "batchable"), [(1, True), (64, False)])
+def test_many_rows_are_run_in_a_thread_where_nothing_is_joined_either(batch: int, batchable: bool) -> None:
+    async def job(batcher: Batcher, _: Burning) -> None:
+        assert batcher.run(row(3), alone=True).done()
+        many = batcher.run(row(*range(100)), alone=True)
+        assert not many.done()
+        assert await values(many) == [2 * n for n in range(100)]
+
+    proven(job, batch, batchable)
 
 
 @pytest.mark.parametrize(("row_s", "quick"), [(0.0021, True), (0.05, False)])

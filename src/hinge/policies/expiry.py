@@ -11,7 +11,6 @@ and only an offload moves it. Deciding is one load and one compare; a policy is 
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hinge.policies.policy import (
@@ -102,9 +101,11 @@ def fill(table: Any, bin: int, expiry: int) -> None:
     table.filled[last] += 1
 
 
-@cache  # the same function for the same bound, so that it is compiled once
 def offloads_unless(holds: Callable[[Any, int, int], bool]) -> Callable[[Any, int, int], bool]:
-    """What decides by a bound that every offload moves, and that is slow to find: by `holds(table, bin, time)`."""
+    """What decides by a bound that every offload moves, and that is slow to find: by `holds(table, bin, time)`.
+
+    It is to be called `offloads_ahead` in the module of `holds`, where pickle looks for it.
+    """
 
     def offloads_ahead(table: Any, bin: int, time: int) -> bool:
         """Look at a licence for a while ahead only, as the next offload ends it."""
@@ -122,6 +123,7 @@ def offloads_unless(holds: Callable[[Any, int, int], bool]) -> Callable[[Any, in
         table.expiry[bin] = ahead + 1
         return False
 
+    offloads_ahead.__module__, offloads_ahead.__qualname__ = holds.__module__, "offloads_ahead"
     return offloads_ahead
 
 

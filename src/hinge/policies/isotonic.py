@@ -267,6 +267,9 @@ def holds(table: IsotonicTable, bin: int, time: int) -> bool:
     return support > 0.0 and table.evidence[bin] > doubt(time, support, table.alpha)
 
 
+offloads_ahead = offloads_unless(holds)
+
+
 def checked_stakes(owner: str, stakes: Sequence[float] | None, bins: int) -> list[float] | None:
     """What a wrong answer costs in each class, where there are classes."""
     if stakes is None:
@@ -317,7 +320,7 @@ class Isotonic(ExpiryPolicy):
         table = self.blank(IsotonicTable, stakes=array("d", self.stakes or [1.0]))
         if self.offload_cost is None:
             self._holds = holds
-            self.start(table, offloads_unless(holds), learn_with_cost, drop_all, price=table.price)
+            self.start(table, offloads_ahead, learn_with_cost, drop_all, price=table.price)
         else:
             self.start(table, has_expired, learn_isotonic, rebuild_isotonic, price=table.price)
             rebuild_isotonic(table)

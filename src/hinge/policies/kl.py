@@ -128,6 +128,9 @@ def holds(table: KLTable, bin: int, time: int) -> bool:
     return lower_cost > 0.0 and evidence_at(table, bin, 1.0 - lower_cost) > 2.0 * table.alpha * log_time
 
 
+offloads_ahead = offloads_unless(holds)
+
+
 class _KLPolicy(ExpiryPolicy):
     evidence = ("offloads", "agreements", "costs")
     _pooled: bool
@@ -141,7 +144,7 @@ class _KLPolicy(ExpiryPolicy):
         table = self.blank(KLTable, unused, filled=filled, pooled=pooled)
         if learned:
             self._holds = holds
-            self.start(table, offloads_unless(holds), learn_and_drop, drop_all, price=table.price)
+            self.start(table, offloads_ahead, learn_and_drop, drop_all, price=table.price)
         elif pooled:
             self.start(table, offloads_pooled, learn_and_drop, drop_all, price=table.price)
         else:

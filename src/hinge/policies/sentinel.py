@@ -66,13 +66,14 @@ for a trial costs at most 1 - q, and a wrong licence at most q a sample. What a 
 that what a lie about it costs may, too; m are its samples before the licence at hand, as what was accepted since proves
 nothing. V is what own offloads of all bins vouch for, most of which are of bins that are not accepted, and cost
 nothing: the Bayes factor of one agreement for oneself and others in each bin against two, as in `hinge.fleet.pooling`,
-and at most TRUST b, the more devices would have to lie. Those who lie about many bins are found out by it in bins where
-that is free, and whose own offloads bear the others out needs fewer trials. Where a licence would be less than one
-sample, what is borrowed is not relied on. So a lie costs little before it is
-found, and own audits veto the fleet as they veto other bins. A licence that has run out goes on if it would be
-longer by now: an audit of one bin vouches for those above it. And it ends at once when others' evidence is replaced and
-nothing testifies for its bin any more: who was found to be unlike, or to lie, has no say in licences that are still
-running.
+and at most max(1, TRUST b), as the more devices there are, the more would have to lie; all by what was known when
+others' evidence was last borrowed. Those who lie about many bins are found out by it in bins where that is free, and
+whose own offloads bear the others out needs fewer trials. Liars who tell the truth save about one bin are vouched for,
+too, as far as that limit. Where a licence would be less than one sample, what is borrowed is not relied on. So a lie
+costs little before it is found, and own audits veto the fleet as they veto other bins. A licence that has run out goes
+on if it would be longer by now: an audit of one bin vouches for those above it. And it ends at once when others'
+evidence is replaced and nothing testifies for its bin any more: who was found to be unlike, or to lie, has no say in
+licences that are still running.
 
 Nothing is proved here beyond what `docs/isotonic.md` says of the evidence. The constants were chosen by simulation, on
 four of the shipped traces: `benchmarks/regrets/changes.py` names them, and measures the others too. STAKE_GROWTH and
@@ -380,7 +381,7 @@ def fit_pooled(table: SentinelTable, first: int, end: int, q: float) -> None:
 
 
 def log_marginal(offloads: float, agreements: float) -> float:
-    """log B(a + 1, n - a + 1), the likelihood of what was seen under a uniform agreement."""
+    """log B(a + 1, n - a + 1), as in `hinge.fleet.pooling`, which needs numpy and is not for compiled code."""
     return math.lgamma(agreements + 1.0) + math.lgamma(offloads - agreements + 1.0) - math.lgamma(offloads + 2.0)
 
 
@@ -573,7 +574,7 @@ def sound_alarm(table: SentinelTable, now: int) -> None:
         table.left[i] = table.granted[i] = table.arrivals[i] = table.audited[i] = table.unaudited[i] = 0
         table.first[i] = i
         table.dropped[i] += 1
-    table.sums[AUDITS] = table.sums[OFFLOADS] = table.borrowed[0] = 0.0
+    table.sums[AUDITS] = table.sums[OFFLOADS] = table.borrowed[0] = table.borrowed[1] = 0.0
     table.since[0] = now
     table.noticed[ALARMS] += 1
 

@@ -149,6 +149,11 @@ class Model:
         """Whether all rows of its inputs have the same shape."""
         return not any(-1 in spec.shape[1:] for spec in self.inputs)
 
+    def is_single(self, inputs: Tensors) -> bool:
+        """Whether inputs have one row at most wherever the model takes any number of them."""
+        free = (inputs[spec.name].shape[0] for spec in self.inputs if spec.shape[:1] == (-1,) and spec.name in inputs)
+        return max(free, default=1) <= 1
+
     def fits(self, other: Model) -> bool:
         """Whether clients of the other can use this one without noticing."""
         return self.inputs == other.inputs and self.outputs == other.outputs
@@ -215,6 +220,7 @@ def _as_text(tensor: Tensor) -> Tensor:
 class _Job:
     inputs: Tensors
     rows: int  # 0: neither joined nor sliced
+    single: bool  # it has one row, or as many as the model always takes
     form: Form  # names and shapes of what makes a row; jobs of the same form can be joined
     answer: asyncio.Future[Tensors]
     model: Model | None = None  # the one that has begun with it: all slices are run on the same
@@ -269,13 +275,14 @@ class Batcher:
         sizes = {tensor.shape[0] for tensor in inputs.values()} if self.model.batchable and self._batch > 1 else ()
         rows = next(iter(sizes)) if len(sizes) == 1 else 0
         form = tuple((name, tensor.shape[1:]) for name, tensor in inputs.items()) if rows else ()
-        job = _Job(inputs, rows, form, self._loop.create_future())
+        single = rows == 1 or (rows == 0 and self.model.is_single(inputs))
+        job = _Job(inputs, rows, single, form, self._loop.create_future())
         if self._closing:
             job.answer.set_exception(shutting_down())
             return job.answer
         job.answer.add_done_callback(partial(self._drop, job))
         self._waiting.append(job)
-        here = self._quick > 0 and rows <= 1 and not self._turns and self.model.same_rows
+        here = self._quick > 0 and job.single and not self._turns and self.model.same_rows
         if here and alone:
             self._run_here(math.inf)
         elif not here or len(self._waiting) * self._row_s > TOGETHER_S:
@@ -327,7 +334,7 @@ class Batcher:
         """Run what is queued in the event loop, unless it may take longer or a thread is running the model."""
         self._soon = False
         if self._quick > 0 and len(self._waiting) * self._row_s < most_s:
-            while self._waiting and not self._turns and self._waiting[0].rows <= 1:
+            while self._waiting and not self._turns and self._waiting[0].single:
                 turn = self._next()
                 self._deliver(turn, self._outcomes(turn))
         self._start()
@@ -391,9 +398,12 @@ class Batcher:
         start = thread_time()
         outcomes = self._run_turn(turn)
         if not self._is_large(turn.jobs[0]):
-            self._row_s = (thread_time() - start) / max(1, sum([job.rows for job in turn.jobs]))
+            single = len(turn.jobs) == 1 and turn.jobs[0].single
+            row_s = (thread_time() - start) / max(1, sum([job.rows for job in turn.jobs]))
+            self._row_s = row_s if single else max(row_s, self._row_s)
+            # Only a single row shows that one is quick: part of a run's time may be the same for any number of rows.
             # By the cube, a run that is a little too slow costs little, as some always are; one of 25 ms costs all.
-            quick = self._quick + 1 - (self._row_s / QUICK_S) ** 3
+            quick = self._quick + single - (row_s / QUICK_S) ** 3
             self._quick = max(-100 * QUICK_RUNS, min(quick, QUICK_RUNS))
         return outcomes
 

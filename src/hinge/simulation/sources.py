@@ -311,7 +311,7 @@ def draw_bins(weights: Reals, uniforms: Reals) -> Wholes:
     >>> draw_bins(np.array([0.5, 0.0, 0.5]), np.array([0.0, 0.49, 0.5, 0.99]))
     array([0, 0, 2, 2])
     """
-    edges, guide, mixed = _guide(weights.tobytes())
+    edges, guide, mixed = _guide(np.asarray(weights, np.float64).tobytes())
     cell = (uniforms * _CELLS).astype(np.int64)
     bins = guide[cell]
     unsure = np.flatnonzero(mixed[cell])

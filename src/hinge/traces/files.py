@@ -216,7 +216,7 @@ def _columns(
     while block := list(islice(lines, _BLOCK)):
         try:
             found = _converted(names, [row for _, row in block], decimal_comma)
-        except ValueError:  # only then a line at a time
+        except ValueError as failed:  # only then a line at a time
             for line, row in block:
                 if len(row) != len(names):
                     fields = f"{len(row)} fields where the header has {len(names)}"
@@ -225,7 +225,7 @@ def _columns(
                     _converted(names, [row], decimal_comma)
                 except ValueError as error:
                     raise InvalidTrace(f"{where}, line {line}, {error}") from None
-            raise
+            raise InvalidTrace(f"{where}: {failed}") from failed
         for name, values in found.items():
             parts[name].append(values)
     if not parts:
