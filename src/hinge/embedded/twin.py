@@ -296,7 +296,7 @@ def _in_our_arithmetic() -> dict[str, Any]:
     names: dict[str, Any] = {**vars(isotonic), **vars(sentinel), **ours}
     for name, value in names.items():
         if isinstance(value, FunctionType) and value.__module__ in (isotonic.__name__, sentinel.__name__):
-            names[name] = FunctionType(value.__code__, names, name, value.__defaults__)
+            names[name] = FunctionType(value.__code__, names, name, value.__defaults__, value.__closure__)
     return names
 
 
