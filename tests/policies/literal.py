@@ -10,8 +10,6 @@ import math
 
 import numpy as np
 
-FEW = 32  # bins up to which a loop over them is faster than arrays
-
 
 class LiteralHILCB:
     """Algorithm 1."""
@@ -20,17 +18,12 @@ class LiteralHILCB:
         self.alpha, self.offload_cost, self.offload_unseen = alpha, offload_cost, offload_unseen
         self.t = 0
         self.offloads_all, self.mean_cost = 0, 0.0  # O_γ, γ̂
-        self.offloads, self.agreement = [0.0] * bins, [-math.inf] * bins  # O_φ; f̂, -∞ before the first
-        self.many = (np.ones(bins), np.full(bins, -math.inf)) if bins > FEW else None  # max(1, O_φ) and f̂ again
+        self.offloads, self.agreement = np.zeros(bins), np.full(bins, -math.inf)  # O_φ; f̂, -∞ before the first
 
     def lcb(self, bin: int) -> float:
         """max over φ_j ≤ φ_i of f̂(φ_j) - √(α log t / O_φj)   (eq. LCB_def)"""
-        width = self.alpha * math.log(self.t)
-        if self.many is not None:
-            n, f = self.many  # where O_φ is 0, f is -∞
-            return float(np.maximum.reduce(f[: bin + 1] - np.sqrt(width / n[: bin + 1])))
-        seen = zip(self.agreement[: bin + 1], self.offloads, strict=False)
-        return max([f - math.sqrt(width / n) if n else -math.inf for f, n in seen])
+        f, n = self.agreement[: bin + 1], np.maximum(self.offloads[: bin + 1], 1)  # where n is 0, f is -∞
+        return float(np.maximum.reduce(f - np.sqrt(self.alpha * math.log(self.t) / n)))
 
     def lcb_cost(self) -> float:
         """γ̂ - √(α log t / O_γ)   (eq. LCB2), or γ itself where it is known"""
@@ -49,12 +42,10 @@ class LiteralHILCB:
 
     def learn(self, bin: int, agreed: float, cost: float) -> None:
         """Lines 8 to 10, for an offload whose feedback has arrived; `agreed` is 1 - η."""
-        n, m = self.offloads[bin], self.offloads_all
-        self.agreement[bin] = (n * self.agreement[bin] + agreed) / (n + 1) if n else agreed
+        n, m = float(self.offloads[bin]), self.offloads_all
+        self.agreement[bin] = (n * float(self.agreement[bin]) + agreed) / (n + 1) if n else agreed
         self.mean_cost = (m * self.mean_cost + cost) / (m + 1)
         self.offloads[bin], self.offloads_all = n + 1, m + 1
-        if self.many is not None:
-            self.many[0][bin], self.many[1][bin] = n + 1, self.agreement[bin]
 
 
 class LiteralHILCBLite(LiteralHILCB):
@@ -65,5 +56,5 @@ class LiteralHILCBLite(LiteralHILCB):
 
     def lcb(self, bin: int) -> float:
         """f̂(φ_i) - √(α log t / O_φi)"""
-        n = self.offloads[bin]
-        return self.agreement[bin] - math.sqrt(self.alpha * math.log(self.t) / n) if n else -math.inf
+        n = float(self.offloads[bin])
+        return float(self.agreement[bin]) - math.sqrt(self.alpha * math.log(self.t) / n) if n else -math.inf
