@@ -39,7 +39,7 @@ def test_every_figure_is_drawn_and_the_page_fits(report: Path, page: Page) -> No
     for name in plots:
         page.wait_for_selector(f"#plot-{name} .main-svg", timeout=30_000)
         assert page.locator(f"#plot-{name} .scatterlayer .trace").count() >= 2, name
-    assert page.locator("table.claims td.holds, table.claims td.fails").count() == 10
+    assert page.locator("table.claims tr.holds, table.claims tr.fails").count() == 10
     assert page.evaluate("document.documentElement.scrollWidth") <= page.evaluate("window.innerWidth")
     assert said == []
 
