@@ -341,7 +341,7 @@ def test_l10_long_integers_are_refused_for_little_processor_time() -> None:
 
 @pytest.mark.slow
 def test_l10_costly_bodies_are_refused_for_little_processor_time(record_property: Record) -> None:
-    """Each in 100 ms, or twice what it takes to receive it where that is more: processors differ. (It was 321 ms.)"""
+    """Each in 50 ms beyond what it takes to receive as many bytes that nobody reads. (All of it was 321 ms.)"""
     digits, texts = b",".join([b"9" * 4000] * 4000), b",".join([b'"a"'] * 10**6)
     bodies = [
         b'{"inputs":[{"name":"image","shape":[1,28,28],"datatype":"UINT8","data":[%s]}]}' % digits,
@@ -367,7 +367,7 @@ def test_l10_costly_bodies_are_refused_for_little_processor_time(record_property
             # The least of three: who shares the processor's caches only adds to it.
             received, least = (min(spent_s(each) for _ in range(3)) for each in (b"x" * len(body), body))
             record_property("ms of processor for one", round(least / 12 * 1000))
-            assert least < max(12 * 0.1, 2 * received)
+            assert least - received < 12 * 0.05
     assert set(statuses) <= {400, 503}
     assert 400 in statuses
 
