@@ -213,8 +213,8 @@ class Noting(Sentinel):
         super().__init__(bins, offload_cost)
         self.lent = list[tuple[float, float]]()
 
-    def borrow(self, offloads: Sequence[float], agreements: Sequence[float]) -> None:
-        super().borrow(offloads, agreements)
+    def borrow(self, offloads: Sequence[float], agreements: Sequence[float], devices: int) -> None:
+        super().borrow(offloads, agreements, devices)
         self.lent.append((offloads[0], monotonic()))
 
 

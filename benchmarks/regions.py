@@ -25,7 +25,7 @@ import numpy as np
 from hinge import Sentinel, UniformBins, load_trace
 from hinge.fleet.messages import build_evidence
 from hinge.policies.sentinel import borrow_evidence
-from hinge.simulation.fleet import GROWTH, Lie, compare, log_marginals, pool_into, rounds_until, stacked, tell
+from hinge.simulation.fleet import GROWTH, Lie, believed, compare, log_marginals, pool_into, rounds_until, stacked, tell
 from hinge.simulation.kernel import compiled
 from hinge.simulation.sources import FixedCosts, InOrder
 
@@ -123,7 +123,8 @@ def borrow(world: World, sampled: int, regions: bool, region: int, first: int, l
             pool_into(n, a, d - first, region_n, region_a, verdicts, lent_n, lent_a)
             if regions:
                 pool_into(n, a, region, world.region_n, world.region_a, above, more_n, more_a)
-            borrow_evidence(table, lent_n + more_n, lent_a + more_a, 0)  # a known cost has no time
+            kin = believed(verdicts) + believed(above)
+            borrow_evidence(table, lent_n + more_n, lent_a + more_a, kin, 0)  # a known cost has no time
             continue
         half = 1 - (d - first) % 2
         lent_n[:], lent_a[:] = world.half_n[region, half], world.half_a[region, half]
@@ -133,7 +134,7 @@ def borrow(world: World, sampled: int, regions: bool, region: int, first: int, l
         if compare(n, a, log_marginals(n, a), lent_n, lent_a, np.zeros(BINS)) > 0.0:
             lent_n[:] = 0.0
             lent_a[:] = 0.0
-        borrow_evidence(table, lent_n, lent_a, 0)
+        borrow_evidence(table, lent_n, lent_a, last - first, 0)
 
 
 @cache

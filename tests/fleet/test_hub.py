@@ -168,7 +168,7 @@ def test_in_regions_a_device_borrows_from_every_other_once_and_never_from_itself
     monkeypatch.setattr(member_module, "GROWTH", 1.0)  # so that everything is told
     monkeypatch.setattr(module, "GROWTH", 1.0)
     lent: dict[int, list[list[float]]] = {}
-    monkeypatch.setattr(Sentinel, "borrow", lambda policy, n, _: lent.setdefault(id(policy), []).append(n))
+    monkeypatch.setattr(Sentinel, "borrow", lambda policy, n, *_: lent.setdefault(id(policy), []).append(n))
     names, each = [(region, f"{region}{number}") for region in ("north", "south") for number in range(3)], 20
     with ExitStack() as stack:
         broker = stack.enter_context(Mosquitto(tmp_path, "allow_anonymous true"))

@@ -54,7 +54,7 @@ def test_what_a_device_has_seen_is_published_and_pooled_by_another(broker: Amqtt
     with member(broker.url, "kitchen") as kitchen, member(broker.url, "hall") as hall, Listener(broker.url) as heard:
         teach(kitchen, 30)
         wait_for(lambda: hall.status.fleet and hall.status.fleet.devices == 1)
-        wait_for(lambda: any(sum(offloads) > 0 for offloads, _ in borrowed))
+        wait_for(lambda: any(sum(offloads) > 0 for offloads, *_ in borrowed))
         expected = own(kitchen)
         kitchen.close()
         wait_for(lambda: heard.evidence["kitchen"][-1].offloads == expected)

@@ -463,10 +463,10 @@ def offload_all(policy: Policy, bin: int, outcomes: list[bool]) -> None:
 
 def test_borrowed_evidence_licenses_once_it_was_tried() -> None:
     policy = Sentinel(4, 0.5)
-    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198])
+    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198], 1000)
     assert policy.decide(3).offload  # no trial yet
     policy = Sentinel(4, 0.5)
-    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198])
+    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198], 1000)
     offload_all(policy, 3, [True] * int(TRIAL))
     assert not policy.decide(3).offload
     assert "2 of 2 offloads, 200 seen by others (bins 2–3 together: 390 of 402)" in policy.explain(3).reason
@@ -478,7 +478,7 @@ def test_a_licence_on_others_word_is_as_long_as_the_bets_on_it_allow() -> None:
     stake = STAKE * (1.0 + STAKE_GROWTH * math.log(1.0 + 2 / WARM)) / math.sqrt(2)  # bins 2 and 3 testify
     for agreed in (2, 1):
         policy = Sentinel(4, 0.5)
-        policy.borrow([0, 0, 200, 200], [0, 0, 190, 198])
+        policy.borrow([0, 0, 200, 200], [0, 0, 190, 198], 1000)
         offload_all(policy, 3, [True, agreed == 2])
         fit = (198 + agreed + 1) / (200 + 2 + 2)
         wealth = (fit / doubted) ** agreed * ((1.0 - fit) / (1.0 - doubted)) ** (2 - agreed)
@@ -490,7 +490,7 @@ def test_a_licence_on_others_word_is_as_long_as_the_bets_on_it_allow() -> None:
 
 def test_the_stake_grows_with_the_samples_of_the_bin() -> None:
     policy = Sentinel(4, 0.5)
-    policy.borrow([0, 0, 200, 200], [0, 0, 190, 190])
+    policy.borrow([0, 0, 200, 200], [0, 0, 190, 190], 1000)
     offload_all(policy, 2, [False, True, True])
     before = policy.countdown(2)[1]
     offload_all(policy, 2, [True])
@@ -510,7 +510,7 @@ def test_own_offloads_of_bins_that_are_not_accepted_vouch_for_others(own: int, s
     policy, lent = Sentinel(4, 0.5), ([300, 0, 200, 200], [said, 0, 190, 198])
     offload_all(policy, 0, [False] * own)
     offload_all(policy, 3, [True, True, False])
-    policy.borrow(*lent)
+    policy.borrow(*lent, 1000)
     fit, doubted, times = (198 + 2 + 1) / (200 + 3 + 2), DOUBTED / (1.0 + DOUBTED), 1.0 + 700 / (own + 3)
     wealth = (fit / doubted) ** 2 * (1.0 - fit) / (1.0 - doubted)
     stake = STAKE * (1.0 + STAKE_GROWTH * math.log(1.0 + (policy.time - own) / WARM)) / math.sqrt(2 if said == 6 else 4)
@@ -519,9 +519,21 @@ def test_own_offloads_of_bins_that_are_not_accepted_vouch_for_others(own: int, s
     assert policy.countdown(3)[1] == int(stake * wealth * min(vouched, TRUST * times))
 
 
+@pytest.mark.parametrize(("devices", "times"), [(2, 3), (8, 9), (1000, 1 + 7000 / 203)])
+def test_evidence_counts_for_no_more_devices_than_have_it(devices: int, times: float) -> None:
+    policy = Sentinel(4, 0.5)
+    offload_all(policy, 0, [False] * 200)
+    offload_all(policy, 3, [True, True, False])
+    policy.borrow([3000, 0, 2000, 2000], [3, 0, 1900, 1980], devices)
+    fit, doubted = (1980 + 2 + 1) / (2000 + 3 + 2), DOUBTED / (1.0 + DOUBTED)
+    wealth = (fit / doubted) ** 2 * (1.0 - fit) / (1.0 - doubted)
+    stake = STAKE * (1.0 + STAKE_GROWTH * math.log(1.0 + (policy.time - 200) / WARM)) / math.sqrt(2)
+    assert policy.countdown(3)[1] == int(stake * wealth * max(1.0, TRUST * times))
+
+
 def test_what_was_accepted_since_the_last_own_offload_makes_no_licence_longer() -> None:
     policy = Sentinel(4, 0.5)
-    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198])
+    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198], 1000)
     offload_all(policy, 3, [True, True])
     samples = policy.countdown(3)[0]
     accepted = 0
@@ -532,22 +544,22 @@ def test_what_was_accepted_since_the_last_own_offload_makes_no_licence_longer() 
 
 def test_a_licence_ends_when_who_spoke_for_it_is_believed_no_longer() -> None:
     policy = Sentinel(4, 0.5)
-    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198])
+    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198], 1000)
     offload_all(policy, 2, [True, True, False, False])
     assert policy.countdown(3)[0] > 0
     accepted = policy.decide(3)
-    policy.borrow([0] * 4, [0] * 4)
+    policy.borrow([0] * 4, [0] * 4, 1000)
     assert not accepted.offload
     assert policy.decide(3).offload
 
 
 def test_a_licence_stays_while_anything_testifies_for_it() -> None:
     policy = Sentinel(4, 0.5)
-    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198])
+    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198], 1000)
     offload_all(policy, 3, [True, True])
     assert not policy.decide(3).offload
     left = policy.countdown(3)[0]
-    policy.borrow([0, 0, 20, 20], [0, 0, 16, 17])
+    policy.borrow([0, 0, 20, 20], [0, 0, 16, 17], 1000)
     assert policy.countdown(3)[0] == left
 
 
@@ -559,7 +571,7 @@ def test_alone_the_same_trials_license_nothing() -> None:
 
 def test_trials_that_fail_refuse_what_is_borrowed() -> None:
     policy = Sentinel(4, 0.5)
-    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198])
+    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198], 1000)
     offload_all(policy, 3, [False] * 4)
     assert policy.decide(3).offload
 
@@ -568,7 +580,7 @@ def test_borrowed_evidence_against_a_bin_ends_its_licence() -> None:
     policy = Sentinel(4, 0.5)
     offload_all(policy, 3, [True] * 4)
     assert policy.countdown(3)[1] > 0
-    policy.borrow([0, 0, 0, 300], [0, 0, 0, 60])
+    policy.borrow([0, 0, 0, 300], [0, 0, 0, 60], 1000)
     assert policy.countdown(3)[1] == 0
 
 
@@ -576,8 +588,8 @@ def test_what_is_borrowed_is_replaced_not_added_and_never_told_as_own() -> None:
     policy = Sentinel(4, 0.5)
     offload_all(policy, 3, [True, False])
     before = policy.state()
-    policy.borrow([5, 5, 5, 5], [1, 2, 3, 4])
-    policy.borrow([0, 0, 9, 9], [0, 0, 8, 9])
+    policy.borrow([5, 5, 5, 5], [1, 2, 3, 4], 1000)
+    policy.borrow([0, 0, 9, 9], [0, 0, 8, 9], 1000)
     assert list(policy.table.pooled.offloads) == [0.0, 0.0, 9.0, 11.0]
     assert list(policy.table.pooled.agreements) == [0.0, 0.0, 8.0, 10.0]
     assert policy.state() == before
@@ -590,7 +602,7 @@ def test_borrowing_nothing_changes_nothing() -> None:
         bin = chance.randrange(8)
         agreed = chance.random() < bin / 8
         if time % 100 == 0:
-            other.borrow([0] * 8, [0] * 8)
+            other.borrow([0] * 8, [0] * 8, 1000)
         first, second = one.decide(bin), other.decide(bin)
         assert first.offload == second.offload
         if first.offload:
@@ -606,7 +618,7 @@ def test_a_lying_fleet_costs_little(cost: float) -> None:
         for name in regrets:
             policy = Sentinel(8, cost)
             if name == "lied to":
-                policy.borrow([500] * 8, [500] * 8)
+                policy.borrow([500] * 8, [500] * 8, 1000)
             for _ in range(2000):
                 bin = chance.randrange(8)
                 decision = policy.decide(bin)
@@ -619,7 +631,7 @@ def test_a_lying_fleet_costs_little(cost: float) -> None:
 
 def test_an_alarm_drops_what_is_borrowed() -> None:
     policy = Sentinel(2, 0.5)
-    policy.borrow([400, 400], [396, 396])
+    policy.borrow([400, 400], [396, 396], 1000)
     for bin in (0, 1):
         offload_all(policy, bin, [True] * 6)
     for bin in (0, 1):
@@ -630,16 +642,16 @@ def test_an_alarm_drops_what_is_borrowed() -> None:
 
 def test_borrowed_evidence_is_checked() -> None:
     with pytest.raises(ValueError, match="of 4 bins, got 3 and 4"):
-        Sentinel(4, 0.5).borrow([1, 1, 1], [1, 1, 1, 1])
+        Sentinel(4, 0.5).borrow([1, 1, 1], [1, 1, 1, 1], 1000)
     with pytest.raises(ValueError, match=r"agreements\[1\]"):
-        Sentinel(4, 0.5).borrow([1, 1, 1, 1], [1, 2, 1, 1])
+        Sentinel(4, 0.5).borrow([1, 1, 1, 1], [1, 2, 1, 1], 1000)
     with pytest.raises(TypeError, match="'sentinel' can"):
-        Isotonic(4, offload_cost=0.5).borrow([1, 1, 1, 1], [1, 1, 1, 1])
+        Isotonic(4, offload_cost=0.5).borrow([1, 1, 1, 1], [1, 1, 1, 1], 1000)
 
 
 def test_a_cost_told_is_weighed_with_what_is_borrowed_too() -> None:
     policy = Sentinel(4, 0.5)
-    policy.borrow([0, 0, 300, 300], [0, 0, 270, 270])
+    policy.borrow([0, 0, 300, 300], [0, 0, 270, 270], 1000)
     offload_all(policy, 3, [True] * 4)
     assert not policy.decide(3, cost=0.5).offload
     assert policy.decide(3, cost=0.02).offload
@@ -647,7 +659,7 @@ def test_a_cost_told_is_weighed_with_what_is_borrowed_too() -> None:
 
 def test_a_learned_cost_goes_with_what_is_borrowed() -> None:
     policy = Sentinel(4)
-    policy.borrow([0, 0, 300, 300], [0, 0, 300, 300])
+    policy.borrow([0, 0, 300, 300], [0, 0, 300, 300], 1000)
     for _ in range(8):
         decision = policy.decide(3)
         if decision.offload:

@@ -180,7 +180,7 @@ class Fleet:
             raise InvalidValue("Fleet", "fleet", "must be one for each device, got one that was joined before")
         bins, name = gate.policy.bins, gate.policy.unlimited.name
         try:
-            store.locked(lambda policy: policy.unlimited.borrow([0.0] * bins, [0.0] * bins))
+            store.locked(lambda policy: policy.unlimited.borrow([0.0] * bins, [0.0] * bins, 0))
         except TypeError:
             problem = f"must be one that can decide with what others have seen, as 'sentinel' can, got {name!r}"
             raise InvalidType("Fleet", "policy", problem) from None
@@ -368,7 +368,8 @@ class Fleet:
         pools = [pool((own.offloads, own.agreements), peers.sums()) for peers in (self._peers, self._regions)]
         offloads = [sum(both) for both in zip(*(each.offloads for each in pools), strict=True)]
         agreements = [sum(both) for both in zip(*(each.agreements for each in pools), strict=True)]
-        self._store.locked(lambda policy: policy.unlimited.borrow(offloads, agreements))
+        devices = sum(each.devices for each in pools)
+        self._store.locked(lambda policy: policy.unlimited.borrow(offloads, agreements, devices))
         above = {f"{self._parent}/{region}": verdict for region, verdict in pools[1].verdicts.items()}
         self._verdicts = pools[0].verdicts | above
         now = time.monotonic()

@@ -72,6 +72,11 @@ class Pool(NamedTuple):
     agreements: list[float]
     verdicts: dict[str, Verdict]
 
+    @property
+    def devices(self) -> int:
+        """How many lend it."""
+        return len(_of_verdict(self, Verdict.KIN))
+
 
 def pool(
     own: tuple[Sequence[float], Sequence[float]], others: Mapping[str, tuple[Any, Any]], shifted: float = SHIFTED
@@ -82,6 +87,8 @@ def pool(
     >>> pooled = pool(([8, 8], [1, 8]), fleet)
     >>> pooled.offloads, pooled.agreements, pooled.verdicts["liar"].name
     ([80.0, 320.0], [16.0, 288.0], 'UNLIKE_US')
+    >>> pooled.devices
+    8
     """
     bins = len(own[0])
     offloads, agreements = (np.array([pair[k] for pair in others.values()], float).reshape(-1, bins) for k in (0, 1))

@@ -840,15 +840,15 @@ class Policy(ABC):
         """
         self._take_all(state, positive(type(self).__name__, "weight", weight))
 
-    def borrow(self, offloads: Sequence[float], agreements: Sequence[float]) -> None:
-        """Decide with what others have seen, too, from now on and in place of what was borrowed before.
+    def borrow(self, offloads: Sequence[float], agreements: Sequence[float], devices: int) -> None:
+        """Decide with what so many others have seen, too, from now on and in place of what was borrowed before.
 
         Unlike what `merge` adds, it is not saved, never passed on as one's own, and believed only as far as own
         offloads bear it out: evidence as `hinge.fleet.pool` makes it of many devices'. Only Sentinel can.
 
         >>> from hinge import Sentinel
         >>> policy = Sentinel(bins=4, offload_cost=0.5)
-        >>> policy.borrow([0, 0, 100, 100], [0, 0, 95, 99])
+        >>> policy.borrow([0, 0, 100, 100], [0, 0, 95, 99], devices=10)
         >>> for _ in range(3):
         ...     decision = policy.decide(3)
         ...     if decision.offload:

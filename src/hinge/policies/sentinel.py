@@ -49,10 +49,11 @@ it joins one's own in a second isotonic fit, `pooled`. That fit decides for a bi
 - against which it speaks; or
 - once TRIAL own offloads fell into the bins R that testify for it, and they bear it out.
 
-Then the evidence is that of b times as many samples as one's own, b = (own + borrowed) / own and at most SHARED, so
-that m and t' above are taken b times, and ENTRY / √b in place of ENTRY: each of b devices pays a part of what a bin
-near break-even costs until it is decided. Own offloads say how long a licence that rests on it may be. They are bets:
-one who believes the pooled fit f, and plays against odds of agreement of at most DOUBTED of those at break-even, has
+Then the evidence is that of b times as many samples as one's own, b = (own + borrowed) / own, and at most as many as
+there are devices, or SHARED. So m and t' above are taken b times, and ENTRY / √b in place of ENTRY: each of b devices
+pays a part of what a bin near break-even costs until it is decided. Own offloads say how long a licence that rests on
+it may be. They are bets: one who believes the pooled fit f, and plays against odds of agreement of at most DOUBTED of
+those at break-even, has
 
     W = Π (f_j / q')^a_j ((1 - f_j) / (1 - q'))^d_j,        q' / (1 - q') = DOUBTED q / (1 - q)
 
@@ -356,15 +357,15 @@ def note_offload(table: SentinelTable, bin: int, time: int) -> None:
 # -- borrowed evidence ------------------------------------------------------------------------------------------------
 
 
-def borrow_evidence(table: SentinelTable, offloads: Reals, agreements: Reals, time: int) -> None:
-    """Let this be what is borrowed, in place of what was; licences for which nothing testifies any more end."""
+def borrow_evidence(table: SentinelTable, offloads: Reals, agreements: Reals, devices: float, time: int) -> None:
+    """Let this be what so many others lend, in place of what was; licences for which nothing testifies any more end."""
     own, others, alike, pooled, had = 0.0, 0.0, 0.0, table.pooled, table.borrowed[0] > 0.0
     for i in range(len(table.offloads)):
         pooled.offloads[i] = table.offloads[i] + offloads[i]
         pooled.agreements[i] = table.agreements[i] + agreements[i]
         own, others = own + table.offloads[i], others + offloads[i]
         alike -= unlike(table.offloads[i], table.agreements[i], offloads[i], agreements[i])
-    table.borrowed[0], table.borrowed[1] = others / max(own, 1.0), alike
+    table.borrowed[0], table.borrowed[1] = min(others / max(own, 1.0), devices), alike
     for i in range(len(table.offloads)):
         fit_pooled(table, i, i + 1, break_even(table, i, table.price[0]))
     for i in range(len(table.left) if had else 0):
@@ -688,9 +689,9 @@ class Sentinel(Policy):
         samples = licence(self.table, bin, self.time + 1)
         return int(self.table.left[bin]) if self.table.granted[bin] > 0 else samples, samples
 
-    def borrow(self, offloads: Sequence[float], agreements: Sequence[float]) -> None:
+    def borrow(self, offloads: Sequence[float], agreements: Sequence[float], devices: int) -> None:
         lent = self._checked_lent(offloads, agreements)
-        borrow_evidence(self.table, *lent, self.time)
+        borrow_evidence(self.table, *lent, whole(type(self).__name__, "devices", devices, 0, MOST_SAMPLES), self.time)
 
     def learn_reported(self, bin: int, agreed: float, accepted: int) -> None:
         """Learn from an offload of a device that decides by a table of `countdown`, after so many samples accepted.

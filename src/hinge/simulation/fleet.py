@@ -276,6 +276,11 @@ def lend(kin: Any, n: Any, a: Any, verdicts: Any, lent_n: Any, lent_a: Any) -> N
                 lent_a[i] += weight * row_a[i]
 
 
+def believed(verdicts: Any) -> int:
+    """How many are kin."""
+    return len([verdict for verdict in verdicts if verdict == Verdict.KIN])
+
+
 # -- rounds -----------------------------------------------------------------------------------------------------------
 
 
@@ -289,6 +294,7 @@ class Shared(NamedTuple):
     own_a: Any
     lent_n: Any
     lent_a: Any
+    kin: Any  # how many lend it
     renewed: Any  # the devices that have pooled anew
     said: Any  # how many offloads each device has told of
     pooled: Any  # and with how many it has pooled
@@ -300,9 +306,9 @@ def nothing_shared(brokers: int, devices: int, bins: int) -> Shared:
     heard, renewed = np.zeros(brokers, np.bool_), np.zeros(devices, np.bool_)
     told_n, told_a = np.zeros((2, brokers, devices, bins))
     own_n, own_a, lent_n, lent_a = np.zeros((4, devices, bins))
-    said, pooled = np.zeros((2, devices))
+    kin, said, pooled = np.zeros((3, devices))
     sent = np.zeros(devices, np.int64)
-    return Shared(told_n, told_a, heard, own_n, own_a, lent_n, lent_a, renewed, said, pooled, sent)
+    return Shared(told_n, told_a, heard, own_n, own_a, lent_n, lent_a, kin, renewed, said, pooled, sent)
 
 
 def round_player(functions: Functions, width: int) -> Callable[..., None]:
@@ -324,7 +330,7 @@ def round_player(functions: Functions, width: int) -> Callable[..., None]:
                         table.agreements[i] = shared.own_a[d, i] + shared.lent_a[d, i]
                     rebuild_watched(table)
                 else:
-                    borrow_evidence(table, shared.lent_n[d], shared.lent_a[d], start)
+                    borrow_evidence(table, shared.lent_n[d], shared.lent_a[d], shared.kin[d], start)
             for t in range(start, end):
                 bin, gap = bins[d, t], gaps[d, t]
                 if table.left[bin] > 0:  # the short cut of `Sentinel.decide`
@@ -367,6 +373,7 @@ def exchange(
             told_n, told_a = shared.told_n[broker], shared.told_a[broker]
             own_n, own_a, lent_n, lent_a = shared.own_n[d], shared.own_a[d], shared.lent_n[d], shared.lent_a[d]
             pool_by(pooling, own_n, own_a, d, told_n, told_a, verdicts, lent_n, lent_a)
+            shared.kin[d] = believed(verdicts)
 
 
 def stacked(table: Any, devices: int) -> Any:
