@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hinge import HILCB, Isotonic, build, simulate
+from hinge import HILCB, Isotonic, Sentinel, build, restore, simulate
 from hinge.policies.isotonic import expiry_of
 from hinge.simulation.sources import BimodalCosts, FixedCosts, Synthetic
 
@@ -143,6 +143,19 @@ def test_after_every_feedback_the_state_is_what_the_formula_says(
         for each in range(bins):
             expected = offloads_by_formula(offloads, agreements, each, cost, policy.time + 1)
             assert (policy.expiry(each) <= policy.time + 1) == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=60))
+def test_the_explanation_is_that_of_the_restored_policy(outcomes: list[tuple[int, bool]]) -> None:
+    """A bin may have been fitted while the bins below had seen nothing."""
+    for kind in (Isotonic, Sentinel):
+        policy = kind(6, offload_cost=0.5)
+        for bin, agreed in outcomes:
+            decision = policy.decide(bin)
+            if decision.offload:
+                policy.learn(decision, agreed)
+        restored = restore(policy.state())
+        assert [str(policy.explain(bin)) for bin in range(6)] == [str(restored.explain(bin)) for bin in range(6)]
 
 
 def test_the_explanation_says_which_bins_are_evidence() -> None:

@@ -151,19 +151,22 @@ def surplus_evidence(offloads: float, agreements: float, q: float) -> float:
 
 def with_others(own: str, table: Any, bin: int, left: float = 1.0, form: str = "g") -> str:
     """What a bin has seen itself, and what all bins that are its evidence by the present fit have, if others are."""
-    low, high, offloads, agreements, i = bin + 1, bin, 0.0, 0.0, bin
+    high, offloads, agreements, i = bin, 0.0, 0.0, bin
     bottom = first_of_class(table, bin)
     while i >= bottom and table.support[i] > 0.0:
         first = table.first[i]
         if first == bottom or table.support[i] > table.support[first - 1]:  # this block counts
             high = high if offloads else i
-            low, offloads, agreements = first, offloads + table.weight[i], agreements + table.total[i]
+            offloads, agreements = offloads + table.weight[i], agreements + table.total[i]
         i = first - 1
-    while low < high and table.offloads[low] == 0.0:
-        low += 1
-    while low < high and table.offloads[high] == 0.0:
+    while high > bottom and table.offloads[high] == 0.0:
         high -= 1
-    if low > high or low == high == bin:
+    # A block may begin above `first`, at which it began while the bins between had seen nothing.
+    low, seen = high, table.offloads[high]
+    while low > bottom and seen < offloads * (1.0 - 1e-9):
+        low -= 1
+        seen += table.offloads[low]
+    if offloads == 0.0 or low == high == bin:
         return own
     bins = f"bins {low}–{high} together" if low < high else f"bin {low}"
     return f"{own} ({bins}: {agreements * left:{form}} of {offloads * left:{form}})"
