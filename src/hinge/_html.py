@@ -1,6 +1,6 @@
 """Self-contained HTML pages with interactive figures, for `hinge reproduce` and `hinge demo`, and pictures of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.util import find_spec
@@ -32,6 +32,7 @@ class Curve:
     x: Sequence[float]
     y: Sequence[float]
     half_width: Sequence[float] | None = None
+    dashed: bool = False  # so that another shows where both coincide
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def save(path: Path, title: str, panels: Sequence[Panel]) -> None:
     for axes, panel in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
         for curve in panel.curves:
             colour = colours.setdefault(curve.name, PALETTE[len(colours) % len(PALETTE)])
-            axes.plot(curve.x, curve.y, label=curve.name, color=colour)
+            axes.plot(curve.x, curve.y, "--" if curve.dashed else "-", label=curve.name, color=colour)
             if curve.half_width is not None:
                 sums = zip(curve.y, curve.half_width, strict=True)
                 lower, upper = zip(*((y - half, y + half) for y, half in sums), strict=True)
@@ -140,20 +141,23 @@ def plot(name: str, figure: Any) -> str:
     return f'<div class="plot">{html}</div>'
 
 
-def draw(panels: Sequence[Panel], columns: int = 1) -> Any:
-    """Panels one below the other, so that they can be read on a phone, or in columns, with one legend for all."""
+def draw(panels: Sequence[Panel], columns: int = 1, colours: Mapping[str, str] | None = None) -> Any:
+    """Panels one below the other, so that they can be read on a phone, or in columns, with one legend for all.
+
+    `colours` are those of names that other figures of the page have, too.
+    """
     from plotly.subplots import make_subplots
 
     rows = -(-len(panels) // columns)
     titles = [panel.title for panel in panels]
     figure = make_subplots(rows=rows, cols=columns, subplot_titles=titles, vertical_spacing=0.35 / (rows + 1))
-    colours: dict[str, str] = {}
+    pens, named = dict(colours or {}), set[str]()
     for number, panel in enumerate(panels):
         place = {"row": number // columns + 1, "col": number % columns + 1}
         for curve in panel.curves:
-            first = curve.name not in colours
-            colours.setdefault(curve.name, PALETTE[len(colours) % len(PALETTE)])
-            _draw_curve(figure, place, curve, colours[curve.name], first)
+            colour = pens.setdefault(curve.name, PALETTE[len(pens) % len(PALETTE)])
+            _draw_curve(figure, place, curve, colour, curve.name not in named)
+            named.add(curve.name)
         figure.update_xaxes(title_text=panel.x, type="log" if panel.log_x else "linear", **place)
         figure.update_yaxes(title_text=panel.y, type="log" if panel.log_y else "linear", **place)
         if panel.top is not None:
@@ -195,7 +199,7 @@ def _draw_curve(figure: Any, place: dict[str, int], curve: Curve, colour: str, l
         y=list(curve.y),
         name=curve.name,
         mode="lines+markers" if len(curve.x) <= 30 else "lines",
-        line={"color": colour, "width": 2},
+        line={"color": colour, "width": 2, "dash": "dash" if curve.dashed else "solid"},
         legendgroup=curve.name,
         showlegend=legend,
     )

@@ -146,6 +146,28 @@ def test_the_table_and_the_report(capsys: Captured, out: Path) -> None:
     assert not [link for link in links.found if not link.startswith(("data:", "#"))], "it needs nothing else"
 
 
+def lines(page: str, plot: str) -> dict[str, Any]:
+    """How each curve of a plot is drawn."""
+    curves, _ = json.JSONDecoder().raw_decode(page.partition(f'"plot-{plot}",')[2].lstrip())
+    return {curve["name"]: curve["line"] for curve in curves}
+
+
+def test_a_policy_has_one_colour_in_all_plots_and_none_hides_another(out: Path) -> None:
+    assert run(["demo", "--samples", str(SHORT), "--out", str(out), "--json"]) == 0
+    page = out.read_text("utf-8")
+    plots = [lines(page, name) for name in ("trade", "regret", "offloads")]
+    assert {"local only", "remote only", FLAGSHIP, *SHADOWS} == plots[1].keys()
+    assert {FLAGSHIP, *SHADOWS} == plots[2].keys()
+    colours: dict[str, set[str]] = {}
+    for name, line in (each for plot in plots for each in plot.items()):
+        colours.setdefault(name, set()).add(line["color"])
+    assert all(len(each) == 1 for each in colours.values()), colours
+    assert len(set.union(*colours.values())) == len(colours)
+    for plot in plots[1:]:
+        assert plot["hi-lcb"]["dash"] != plot["hi-lcb-lite"]["dash"], "they decide alike, and coincide"
+    assert "Remote only leaves the plot, and ends at " in page
+
+
 def test_in_a_terminal_the_policies_are_side_by_side(
     capsys: Captured, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -392,7 +392,7 @@ class Outcome:
     comparison: Comparison
     figures: Figures
     timing: Timing
-    examples: list[tuple[Answered, str]] = field(default_factory=list)  # some, with their reasons of then
+    examples: list[tuple[Answered, str]] = field(default_factory=list)  # some, with the reasons given right after
     seconds: float = 0.0
     status: Status | None = None  # of the device, in the end
     licences: Sequence[Explanation] = field(default_factory=list)
@@ -515,6 +515,8 @@ def print_outcome(outcome: Outcome) -> None:
 
 _WINDOWS = 50  # over which the rate of offloads is taken
 _LICENSED, _UNLICENSED = PALETTE[4], PALETTE[6]
+_COLOURS = dict(zip(("local only", "remote only", FLAGSHIP, "oracle", *SHADOWS), PALETTE, strict=False))
+_DASHED = "hi-lcb-lite"  # decides as hi-lcb where agreement rises with confidence
 
 STYLE = """
 .examples { display: grid; grid-template-columns: repeat(auto-fill, minmax(17rem, 1fr)); gap: 0.75rem; padding: 0 }
@@ -544,7 +546,7 @@ def _trade(outcome: Outcome) -> str:
     rows, price = list(outcome.trade.rows()), f"{outcome.offload_cost:g}"
     note = f"What {FLAGSHIP} gains at every price of an offload, simulated on the 10,000 images, and where nothing is."
     marked = (("live" if row["price"] == price else "", list(row.values())) for row in rows)
-    drawn = plot("trade", outcome.trade.figure()) + table("policies", list(rows[0]), marked)
+    drawn = plot("trade", draw(outcome.trade.panels(), colours=_COLOURS)) + table("policies", list(rows[0]), marked)
     return section("trade", "The trade", note, drawn)
 
 
@@ -556,22 +558,31 @@ def _table(outcome: Outcome) -> str:
 
 
 def _over_time(outcome: Outcome) -> str:
-    shown = {name: outcome.comparison.histories[name] for name in (FLAGSHIP, *SHADOWS)}
-    with_local = {"local only": outcome.comparison.histories["always-local"], **shown}
-    sums = {name: np.array(history.points).T.tolist() for name, history in with_local.items()}
-    regrets = [Curve(name, times, regret) for name, (times, regret, _) in sums.items()]
-    shares = [_rate(name, history) for name, history in shown.items()]
+    histories = outcome.comparison.histories
+    shown = {name: histories[name] for name in (FLAGSHIP, *SHADOWS)}
+    alone = {NAMES[name]: histories[name] for name in ("always-local", "always-remote")}
+    ends = {name: history.ledger.regret for name, history in (alone | shown).items()}
+    dear = max(alone, key=lambda name: ends[name])  # would squash the others: it leaves the plot
+    top = 1.1 * max(end for name, end in ends.items() if name != dear)
+    curves = [_regret(name, history) for name, history in (alone | shown).items()]
     note = "What decisions other than the oracle's have cost so far. The oracle knows how often both agree in each bin."
-    regret = section("regret", "Regret", note, plot("regret", draw([Panel("", "samples", "regret", regrets)])))
-    note = "The share of the samples that each policy offloaded, window by window."
-    panel = Panel("", "samples", "share offloaded", shares)
-    return regret + section("offloads", "Offloads", note, plot("offloads", draw([panel])))
+    note += f" {dear.capitalize()} leaves the plot, and ends at {ends[dear]:.0f}." if ends[dear] > top else ""
+    panel = Panel("", "samples", "regret", curves, top=top or None)
+    regret = section("regret", "Regret", note, plot("regret", draw([panel], colours=_COLOURS)))
+    note = "The share of the samples that each policy offloaded, window by window; local only: none, remote only: all."
+    panel = Panel("", "samples", "share offloaded", [_rate(name, history) for name, history in shown.items()])
+    return regret + section("offloads", "Offloads", note, plot("offloads", draw([panel], colours=_COLOURS)))
+
+
+def _regret(name: str, history: History) -> Curve:
+    times, regrets, _ = np.array(history.points).T.tolist()
+    return Curve(name, times, regrets, dashed=name == _DASHED)
 
 
 def _rate(name: str, history: History) -> Curve:
     step = max(1, len(history.points) // _WINDOWS)
     times, _, counts = np.array([(0, 0.0, 0), *history.points[step - 1 :: step]]).T
-    return Curve(name, times[1:].tolist(), (np.diff(counts) / np.diff(times)).tolist())
+    return Curve(name, times[1:].tolist(), (np.diff(counts) / np.diff(times)).tolist(), dashed=name == _DASHED)
 
 
 def _bins(outcome: Outcome) -> str:
@@ -613,5 +624,5 @@ def _examples(outcome: Outcome) -> str:
         sure = f"No. {number}, local confidence {answer.confidence:.2f}"
         words = f"<div><p>{said}</p><p>{sure}</p><p>{escape(reason)}</p></div>"
         cards += f'<li class="{answer.source}">{picture}{words}</li>'
-    note = "Some of the answers, with the reason that held when they were given; most are from the beginning."
+    note = "Some of the answers, with the reason that the device gave right after each; most are from the beginning."
     return section("examples", "Answers", note, f'<ul class="examples">{cards}</ul>')
