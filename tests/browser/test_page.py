@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any
 from urllib.request import urlopen
 
@@ -11,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from prometheus_client.parser import text_string_to_metric_families
 
-from hinge import Breaker, Device, Isotonic, fashion
+from hinge import Breaker, Device, Gate, Isotonic, fashion
 from hinge.device.reporter import RECENT, Reporter
 from hinge.models.onnx import OnnxModel
 from hinge.remotes.open_inference import OpenInference
@@ -293,6 +294,39 @@ def test_it_comes_back_after_the_server_did(opened: Callable[..., Page], said: l
         expect(page.locator("#connection")).to_have_text("connected", timeout=SOON_MS)
         shows_samples(page, 80)
         watched.close()
+    assert said == []
+
+
+EDGES = [0.3812, 0.4188, 0.4213, 0.4231, 0.4604, 0.6]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_bins_that_are_licensed_by_others_say_so(opened: Callable[..., Page], said: list[str], width: int) -> None:
+    gate = Gate(Isotonic(bins=7, offload_cost=0.4), bins=EDGES)
+    seen = [(3, 1.0)] * 30 + [(5, 0.0), (5, 1.0), (2, 0.0), (2, 0.0)]
+    gate.policy.learn_log(*zip(*seen, strict=True), weight=1)
+    device = Device(lambda sample: [0.0, sample], lambda _: 1, gate)
+    with served() as server, device, Reporter(device, server.url, "kitchen", every_s=0.1):
+        page = opened(server.url, width)
+        rows = page.locator("#bins svg > g")
+        expect(rows).to_have_count(7, timeout=SOON_MS)
+        words = [" ".join(row.locator("text").all_text_contents()) for row in rows.all()]
+        edges = ["0.000", "0.381", "0.419", "0.421", "0.423", "0.460", "0.600", "1.000"]
+        spans = [f"{low} – {high}" for low, high in pairwise(edges)]
+        assert [word[:13] for word in words] == spans[::-1], "no two edges look alike"
+        assert [span for span, word in zip(spans[::-1], words, strict=True) if "*" in word] == [
+            spans[6], spans[5], spans[4]
+        ]  # fmt: skip
+        note = page.locator("#bins .beyond")
+        assert f"{spans[5]}: Bin 5 is accepted: local agreed in 1 of 2 offloads (bins 3–5 together" in note.inner_text()
+        assert spans[3] not in [line.partition(":")[0] for line in note.inner_text().splitlines()]
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        label = "[...document.querySelectorAll('#bins text')].every((text) => text.getBBox().x >= 0)"
+        assert page.evaluate(label), "no confidence is cut"
+        page.locator("summary", has_text="Agreement and licences").click()
+        row = page.locator("#bins-table tbody tr").nth(2)
+        expect(row).to_contain_text("Bin 2 is offloaded: local agreed in 0 of 2 offloads", timeout=SOON_MS)
+        expect(row).to_contain_text(spans[2])
     assert said == []
 
 

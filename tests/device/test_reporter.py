@@ -17,7 +17,7 @@ from PIL import Image
 
 from hinge import HILCB, Device, FixedCost, Isotonic, Thompson, at_most
 from hinge.bins import ClassBins, QuantileBins, UniformBins
-from hinge.device.reporter import RECENT, SENTENCE, SIDE, Reporter, data_url, licences, small
+from hinge.device.reporter import RECENT, SENTENCE, SIDE, Reporter, copy_of, data_url, licences, small
 from hinge.policies import AlwaysLocal, AlwaysRemote
 from hinge.tasks import Transcription
 
@@ -153,9 +153,10 @@ def test_the_status_is_the_devices() -> None:
             80, status.answered_by_remote, status.agreed, status.offload_cost
         )  # fmt: skip
         assert told["not_durable"] is None, "nobody asked for a disk"
-        for bin, known in zip(report["bins"], licences(watched.policy), strict=True):
+        for bin, known in zip(report["bins"], licences(copy_of(watched)), strict=True):
             assert (bin["offloads"], bin["agreement"]) == (known.offloads, known.agreement)
             assert bin["licensed"] == (known.offload_probability == 0.0)
+            assert bin["reason"] == known.reason
         assert sum(bin["samples"] for bin in report["bins"]) == 80
         assert [bin["from"] for bin in report["bins"]] == [bin / 16 for bin in range(16)]
 

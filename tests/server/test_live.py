@@ -155,6 +155,8 @@ def test_the_metrics_are_those_of_the_last_report(url: str, report: Any) -> None
         ("status", [], "Expected `object`, got `array` - at `$.status`"),
         ("bins/0/agreement", 1.5, "Expected `float` <= 1.0 - at `$.bins[0].agreement`"),
         ("bins/0/licensed", 1, "Expected `bool`, got `int` - at `$.bins[0].licensed`"),
+        ("bins/0/reason", "", "length >= 1 - at `$.bins[0].reason`"),
+        ("bins/0/reason", "a\nb", "reason must be printable - at `$.bins[0]`"),
         ("bins/0/more", 1, "unknown field `more` - at `$.bins[0]`"),
         ("bins", [1] * 1025, "`$.bins"),
         ("compare", [{"policy": "x"}], "missing required field `offload_fraction` - at `$.compare[0]`"),
@@ -187,6 +189,11 @@ def test_what_is_no_report_is_refused(url: str, report: Any, path: str, value: A
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b'{"a":NaN}', b'{"a":1,"a":1}', b"[" * 100_000, b"{}"])
 def test_what_is_no_json_object_is_refused(url: str, body: bytes) -> None:
     assert put(url, body).status == 400
+
+
+def test_bins_of_older_devices_have_no_reasons(url: str, report: Any) -> None:
+    bins = [{key: value for key, value in bin.items() if key != "reason"} for bin in report["bins"]]
+    assert put(url, changed(report, "bins", bins)).status == 200
 
 
 def test_every_missing_field_is_noticed(report: Any) -> None:

@@ -106,7 +106,7 @@ RECENT = 20  # answers in a report
 MOST_COMPARED = 8
 MOST_BINS = 1024  # in a report; the page could not show more
 _PATIENCE_S = 2.0  # for one report, from connecting to the answer
-TEXT = 240  # characters of a label
+TEXT = 240  # characters of a label, or of a bin's reason: there are up to 1024 in a report
 SENTENCE = 1_000  # of a fault or a reason
 NAME = 64  # of a policy's name
 _MOST = 10**12  # the largest number of a report: what lies beyond is as good as the end
@@ -282,6 +282,7 @@ def _bins(bins: Bins, known: Sequence[Explanation], in_bin: Sequence[int]) -> li
             **{key: None if (samples := getattr(licence, key)) is None else min(samples, _MOST) for key in _HORIZONS},
             "offload_probability": licence.offload_probability,
             "licensed": licence.offload_probability == 0.0,
+            "reason": _text(licence.reason),
         }
         for licence, (of_class, low, high) in zip(known, bins.spans(), strict=True)
     ]

@@ -103,6 +103,7 @@ class BinReport(_Checked):
     samples_left: Count | None
     offload_probability: Share
     licensed: bool
+    reason: Sentence | None = None  # older devices do not say
 
 
 class Compared(_Checked):

@@ -3,7 +3,9 @@
 import { count, percent, short } from "./numbers.js";
 
 const ROW = 22, LABEL = 84, TEXT = 148; // pixels of the chart of bins
-const MOST_ROWS = 24;
+const DIGIT = 7; // pixels
+const MOST_ROWS = 24, MOST_REASONS = 4;
+const DECIMALS = 2, MOST_DECIMALS = 8; // of a confidence; a float of 32 bits has no more
 const HEIGHT = 190, LEFT = 46, BOTTOM = 24, TOP = 8; // of a chart over time
 const MOST_TICKS = 8;
 const BEYOND = 4; // times the device's own: a line that ends higher leaves the chart, and is named below it
@@ -38,6 +40,9 @@ const MEANINGS = {
   offloaded: "offloaded: asks, as local is not good enough",
 };
 
+/** Whether a bin is licensed, though not for good, and its own agreement does not come up to the line. */
+const isBelow = (bin, even) => bin.licensed && bin.samples_left !== null && even !== null && !(bin.agreement > even);
+
 /** Bins taken together: those of a class, or neighbours, where there are more than rows. */
 function folded(bins) {
   const ofClass = bins.filter((bin) => bin.class === bins[0].class).length;
@@ -57,22 +62,34 @@ function folded(bins) {
       licensed: licensed.length === part.length,
       some: licensed.length ? `${licensed.length} of ${part.length} licensed` : null,
       samples_left: left < Infinity ? left : null,
+      marked: part.some((bin) => bin.marked),
+      reason: null, // each has its own
     });
   }
   return rows;
 }
 
+/** How many decimals tell the edges of bins apart. */
+export function decimalsOf(bins) {
+  const edges = [...new Set(bins.flatMap(({ from, to }) => [from, to]))];
+  const alike = (decimals) => new Set(edges.map((edge) => edge.toFixed(decimals))).size < edges.length;
+  let decimals = DECIMALS;
+  while (decimals < MOST_DECIMALS && alike(decimals)) decimals += 1;
+  return decimals;
+}
+
 /** The confidences of a bin, and its class if bins have one. */
-export function spanOf(bin) {
-  const span = `${bin.from.toFixed(2)} – ${bin.to.toFixed(2)}`;
+export function spanOf(bin, decimals) {
+  const span = `${bin.from.toFixed(decimals)} – ${bin.to.toFixed(decimals)}`;
   return bin.class ? `${bin.class}, ${span}` : span;
 }
 
 /** Until when a bin answers locally, in words. */
 export function licenceOf(bin, even) {
-  if (bin.licensed && bin.samples_left === null) return "licensed for good";
-  if (bin.licensed) return `licensed, ${short(bin.samples_left)} left`;
-  if (bin.some) return bin.some;
+  const mark = bin.marked ? "*" : "";
+  if (bin.licensed && bin.samples_left === null) return `licensed${mark} for good`;
+  if (bin.licensed) return `licensed${mark}, ${short(bin.samples_left)} left`;
+  if (bin.some) return `${bin.some}${mark}`;
   if (bin.offload_probability < 1) return `asks in ${percent(bin.offload_probability)}`;
   return bin.offloads ? stateOf(bin, even) : "checked, unseen";
 }
@@ -91,28 +108,49 @@ export function drawBins(place, legend, report) {
     place.textContent = "There are too many bins to show.";
     return;
   }
-  const rows = folded(report.bins).reverse(); // the surest at the top
-  const width = place.clientWidth, span = Math.max(40, width - LABEL - TEXT), height = rows.length * ROW + 22;
-  const x = (share) => LABEL + span * share;
+  const bins = report.bins.map((bin) => ({ ...bin, marked: isBelow(bin, even) }));
+  const rows = folded(bins).reverse(), decimals = decimalsOf(rows); // the surest at the top
+  const left = LABEL + 2 * DIGIT * (decimals - DECIMALS);
+  const width = place.clientWidth, span = Math.max(40, width - left - TEXT), height = rows.length * ROW + 22;
+  const x = (share) => left + span * share;
   const chart = svg("svg", { width, height, role: "img", "aria-label": summary(report.bins, even) }, patterns());
-  rows.forEach((bin, row) => chart.append(...binRow(bin, row * ROW, x, span, even)));
+  rows.forEach((bin, row) => chart.append(...binRow(bin, row * ROW, x, span, even, decimals)));
   if (even !== null) {
     const anchor = even > 0.75 ? "end" : even < 0.25 ? "start" : "middle";
     const line = svg("line", { class: "even", x1: x(even), x2: x(even), y1: 0, y2: rows.length * ROW });
     chart.append(line, label(x(even), height - 6, `break-even ${percent(even)}`, anchor));
   }
-  place.replaceChildren(chart);
+  place.replaceChildren(chart, ...reasons(bins.filter((bin) => bin.marked), decimalsOf(bins)));
 }
 
-function binRow(bin, y, x, span, even) {
+/** Why the marked bins are licensed. */
+function reasons(marked, decimals) {
+  if (!marked.length) return [];
+  const told = marked.filter((bin) => bin.reason).slice(-MOST_REASONS).reverse();
+  const note = document.createElement("div");
+  note.className = "beyond";
+  const lines = [
+    "* Licensed by more than its own agreement: bins may testify together.",
+    ...told.map((bin) => `${spanOf(bin, decimals)}: ${bin.reason}`),
+    told.length && told.length < marked.length ? "The others' reasons are in the table." : "",
+  ];
+  note.append(...lines.filter(Boolean).map((line) => {
+    const item = document.createElement("p");
+    item.textContent = line;
+    return item;
+  }));
+  return [note];
+}
+
+function binRow(bin, y, x, span, even, decimals) {
   const state = stateOf(bin, even);
   const parts = [
-    label(LABEL - 8, y + 15, bin.class ?? spanOf(bin), "end", "soft"),
+    label(x(0) - 8, y + 15, bin.class ?? spanOf(bin, decimals), "end", "soft"),
     svg("rect", { class: "track", x: x(0), y: y + 3, width: span, height: ROW - 6 }),
     label(x(1) + 8, y + 15, licenceOf(bin, even)),
   ];
   if (bin.agreement !== null) parts.push(bar(x(0), y + 3, Math.max(1, span * bin.agreement), ROW - 6, state));
-  const words = `confidence ${spanOf(bin)}: ${agreementOf(bin)}; ${licenceOf(bin, even)}`;
+  const words = `confidence ${spanOf(bin, decimals)}: ${agreementOf(bin)}; ${licenceOf(bin, even)}. ${bin.reason ?? ""}`;
   return [svg("g", {}, svg("title", {}, words), ...parts)];
 }
 

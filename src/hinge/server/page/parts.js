@@ -2,7 +2,7 @@
 
 import { make, orDash, table } from "./elements.js";
 import { clock, cost, count, percent } from "./numbers.js";
-import { breakEven, costOf, licenceOf, spanOf, swatch } from "./charts.js";
+import { breakEven, costOf, decimalsOf, licenceOf, spanOf, swatch } from "./charts.js";
 
 /** Fill a place only if that changes something: a screen reader reads anew what is replaced. */
 function fill(place, key, ...children) {
@@ -80,11 +80,11 @@ export function showTiles(place, report) {
 
 export function showBins(place, report) {
   if (!place.checkVisibility()) return;
-  const even = breakEven(report);
-  const heads = ["confidence", "samples.n", "offloads.n", "agreement.n", "licence", "expires at sample.n"];
+  const even = breakEven(report), decimals = decimalsOf(report.bins);
+  const heads = ["bin", "confidence", "samples.n", "offloads.n", "agreement.n", "licence", "expires at sample.n", "why"];
   const rows = report.bins.map((bin) => [
-    spanOf(bin), count(bin.samples), orDash(bin.offloads, count), orDash(bin.agreement, percent),
-    licenceOf(bin, even), orDash(bin.expiry, count),
+    count(bin.bin), spanOf(bin, decimals), count(bin.samples), orDash(bin.offloads, count),
+    orDash(bin.agreement, percent), licenceOf(bin, even), orDash(bin.expiry, count), orDash(bin.reason, String),
   ]);
   place.replaceChildren(table("Each bin of confidence", heads, rows));
 }
