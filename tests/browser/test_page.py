@@ -297,6 +297,40 @@ def test_it_comes_back_after_the_server_did(opened: Callable[..., Page], said: l
     assert said == []
 
 
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_is_stale_looks_stale(opened: Callable[..., Page], said: list[str], scheme: str, paused: bool) -> None:
+    with served() as server:
+        port = int(server.url.rpartition(":")[2])
+        watched = Watched(server.url, every_s=0.1)
+        watched.answer(50)
+        page = opened(server.url, color_scheme=scheme)
+        shows_samples(page, 50)
+        expect(page.locator("#faults")).to_have_text("No faults.")
+        now, faults = page.locator("#now-title"), page.locator("#faults")
+        expect(now).to_have_text("Now")
+        well = faults.evaluate(BORDER)
+        if paused:
+            page.locator("#pause").click()
+    expect(now).to_have_text("Last known", timeout=SOON_MS)
+    assert faults.evaluate(BORDER) != well
+    if not paused:
+        expect(faults).to_have_text(re.compile(r"^Not connected to the server since \d?\d:\d\d"))
+    for part in ("now-title", "bins-title", "course-title", "recent-title"):
+        section = page.locator(f"section[aria-labelledby={part}]")
+        assert section.evaluate("(element) => getComputedStyle(element).filter") == "grayscale(1)", part
+    for place in ("#tiles dd", "#tiles dt", "#recent td", "#faults", "h2"):
+        assert page.evaluate(CONTRAST, place) > 4.5, place
+    with served(port=port):
+        expect(now).to_have_text("Now", timeout=SOON_MS)
+        if paused:
+            page.locator("#pause").click()
+        expect(faults).to_have_text("No faults.", timeout=SOON_MS)
+        assert faults.evaluate(BORDER) == well
+        watched.close()
+    assert said == []
+
+
 EDGES = [0.3812, 0.4188, 0.4213, 0.4231, 0.4604, 0.6]
 
 
@@ -336,6 +370,7 @@ def test_a_silent_device_is_noticed(opened: Callable[..., Page], said: list[str]
             watched.answer(10)
         page = opened(server.url)
         expect(page.locator("#faults")).to_contain_text("has not reported for a while", timeout=SOON_MS)
+        expect(page.locator("#now-title")).to_have_text("Last known")
     assert said == []
 
 
@@ -451,6 +486,8 @@ HEARD = """() => {
     return data;
   };
 }"""
+
+BORDER = "(element) => getComputedStyle(element).borderLeftColor"
 
 # The contrast of an element's text with what lies behind it, as WCAG counts it.
 CONTRAST = """(place) => {

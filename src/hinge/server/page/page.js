@@ -11,6 +11,7 @@ const find = (id) => document.getElementById(id);
 const devices = new Map(); // name → { report, compared, points, silent }
 let requests = [];
 let told = false; // of all devices, by a server that is there
+let lost = null; // the Unix time at which the connection was lost; null while there is one
 let paused = false, drawing = false;
 
 // -- what the server tells --------------------------------------------------------------------------------------------
@@ -68,6 +69,7 @@ function addPoint(points, point, before) {
 
 function draw() {
   drawing = false;
+  showAge();
   if (paused) return;
   showRequests(find("requests"), requests);
   const device = devices.get(chosen());
@@ -75,7 +77,7 @@ function draw() {
   find("watched").hidden = !device;
   if (!device || !device.report) return;
   const { report, points, silent } = device;
-  showFaults(find("faults"), report, silent);
+  showFaults(find("faults"), report, silent, lost);
   showTiles(find("tiles"), report);
   drawBins(find("bins"), find("licences"), report);
   showBins(find("bins-table"), report);
@@ -83,6 +85,14 @@ function draw() {
   showCourse(find("course-table"), points);
   showCompared(find("compared"), report);
   showRecent(find("recent"), report.recent);
+}
+
+/** What may not be so any more looks like it, also while paused. */
+function showAge() {
+  const stale = lost !== null || Boolean(devices.get(find("device").value)?.silent);
+  find("watched").classList.toggle("stale", stale);
+  find("requests").classList.toggle("stale", lost !== null);
+  find("now-title").textContent = stale ? "Last known" : "Now";
 }
 
 /** Which device to show; the list of them changes only when they do, so that whoever is choosing is not disturbed. */
@@ -114,7 +124,8 @@ function changed(state) {
   if (shown.dataset.state === state) return;
   shown.dataset.state = state;
   shown.textContent = words[state];
-  told &&= state === "connected";
+  lost = state === "connected" ? null : Date.now() / 1000;
+  told &&= lost === null;
   drawSoon();
 }
 

@@ -24,10 +24,11 @@ function span(since, until) {
 }
 
 /** What is wrong, in words that change only when it does; counts are elsewhere. What is over is folded away. */
-export function showFaults(place, report, silent) {
+export function showFaults(place, report, silent, lost) {
   const { status, recent } = report;
   const kinds = Object.keys(status.fell_back).sort();
   const now = [
+    lost !== null && `Not connected to the server since ${clock(lost)}: what is shown is of then.`,
     silent && "The device has not reported for a while.",
     status.breaker === "open" && "The breaker is open: the remote is left alone, and local answers.",
     status.breaker === "probing" && "The breaker is probing whether the remote is back.",
