@@ -150,6 +150,9 @@ class Budgeted(Policy):
             return getattr(self.table, field)
         return self._inner._column(field.removeprefix("inner."))
 
+    def _upgraded(self, field: str, values: list[float]) -> list[float]:
+        return values if field in self._own else self._inner._upgraded(field.removeprefix("inner."), values)
+
     def _rebuild(self) -> None:
         self._inner._rebuild()
 

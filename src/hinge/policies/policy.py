@@ -779,13 +779,18 @@ class Policy(ABC):
 
     def _checked_field(self, evidence: Mapping[str, Any], field: str) -> list[float]:
         values, column = evidence.get(field), self._column(field)
-        if not isinstance(values, list) or len(values) != len(column):
-            raise InvalidState(f"{type(self).__name__}: state needs {len(column)} numbers as {field!r}")
         kinds, limit = ((int,), 2**62) if is_whole(column) else ((int, float), _LARGEST)
-        for value in values:
+        for value in values if isinstance(values, list) else []:
             if type(value) not in kinds or not 0 <= value <= limit:  # nor NaN
                 raise InvalidState(f"{type(self).__name__}: state has {shown(value)} in {field!r}")
-        return list(values)
+        checked = self._upgraded(field, list(values)) if isinstance(values, list) else None
+        if checked is None or len(checked) != len(column):
+            raise InvalidState(f"{type(self).__name__}: state needs {len(column)} numbers as {field!r}")
+        return checked
+
+    def _upgraded(self, field: str, values: list[float]) -> list[float]:
+        """A column that an older version has saved, as this one would."""
+        return values
 
     def _check_amount(self, evidence: Evidence, learned: float, source: str = "") -> None:
         """Evidence cannot count more offloads than were learned from."""
