@@ -243,6 +243,13 @@ class Eager(HILCB):
 
 class Unnamed(HILCBLite):
     pass
+
+class Streak(HILCBLite):
+    name = "streak"
+
+    def __init__(self, bins=16, offload_cost=0.5, wins=3):
+        super().__init__(bins, offload_cost=offload_cost)
+        self.wins = int(wins)
 """
 
 
@@ -279,6 +286,15 @@ def test_a_policy_of_ones_own_that_is_recommended_can_be_run(capsys: Captured) -
     settings = found["recommendation"]["settings"]
     assert settings["policy"] == "ownpolicies:Eager"
     assert summary(capsys, "--policy", settings["policy"], "--limit", "3")["policy"] == "eager"
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(("wins", "kind"), [("x", "ValueError"), ("null", "TypeError")])
+def test_settings_that_a_policy_of_ones_own_refuses_are_no_bug(capsys: Captured, wins: str, kind: str) -> None:
+    for command in ("device", "simulate"):
+        said = refusal(capsys, command, "--policy", "ownpolicies:Streak", "--set", f"wins={wins}")
+        assert said.startswith("hinge: streak: settings must be such as it can be built from, got {")
+        assert f": {kind}: int() argument" in said or f": {kind}: invalid literal" in said
 
 
 def test_a_list_of_labels_may_be_longer_than_the_name_of_a_file() -> None:

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, get_
 
 from hinge._checks import agreement, did_you_mean, positive, real, reals, share, shown, whole
 from hinge.costs import shifted_cost
-from hinge.errors import InvalidDecision, InvalidState, InvalidType, InvalidValue, UnknownName
+from hinge.errors import HingeError, InvalidDecision, InvalidState, InvalidType, InvalidValue, UnknownName
 
 if TYPE_CHECKING:
     import numpy as np
@@ -999,7 +999,10 @@ def _count(state: Mapping[str, Any], key: str) -> int:
 
 
 def made(kind: type[Made], maker: Callable[..., Made], settings: Mapping[str, Any], hint: str = "") -> Made:
-    """What a constructor or a `fit` makes of the settings that it knows; raises `TypeError` if some are missing."""
+    """What a constructor or a `fit` makes of the settings that it knows; raises `TypeError` if some are missing.
+
+    Whatever else it raises, also a user's, says that it refuses them.
+    """
     parameters = signature(maker).parameters
     missing = [
         parameter.name
@@ -1008,7 +1011,15 @@ def made(kind: type[Made], maker: Callable[..., Made], settings: Mapping[str, An
     ]
     if missing:
         raise InvalidType(kind.name, ", ".join(missing), f"must be given{hint}")
-    return maker(**{key: value for key, value in settings.items() if key in parameters})
+    known = {key: value for key, value in settings.items() if key in parameters}
+    try:
+        return maker(**known)
+    except HingeError:
+        raise
+    except Exception as error:
+        refused, given = InvalidType if isinstance(error, TypeError) else InvalidValue, f"{known!r:.200}"
+        problem = f"must be such as it can be built from, got {given}: {type(error).__name__}: {error}"
+        raise refused(kind.name, "settings", problem) from error
 
 
 def policy_names() -> list[str]:
