@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections import Counter
 from collections.abc import Sequence
 from math import exp, fsum, inf
 from typing import Any, Protocol, runtime_checkable
@@ -25,7 +26,7 @@ import numpy as np
 
 from hinge._checks import positive, real
 from hinge.confidence import ConfidenceMeasure, max_softmax
-from hinge.errors import TaskFailed, printable
+from hinge.errors import InvalidValue, TaskFailed, printable
 
 MAX_TEXT = 5_000  # characters: to compare two of them takes as many steps as their product
 LEAST = 1e-6  # confidence in an answer, however unlikely its tokens: 0 is for what is none
@@ -162,6 +163,9 @@ class Classification:
     def __init__(self, labels: Sequence[str] | None = None, measure: ConfidenceMeasure = max_softmax) -> None:
         if labels is not None and (isinstance(labels, str) or not all(isinstance(name, str) for name in labels)):
             raise TypeError(f"Classification: labels must be the names of the classes, got {labels!r}")
+        for name, times in Counter(labels or ()).items():
+            if times > 1:
+                raise InvalidValue("Classification", "labels", f"must name each class once, got {name!r:.50} twice")
         self.labels, self.confidence = labels, measure
 
     def answer(self, output: Any) -> Any:
