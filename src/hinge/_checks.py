@@ -67,17 +67,30 @@ def agreement(owner: str, name: str, value: object) -> float:
     return float(bool(value)) if type(value).__name__ in ("bool", "bool_") else share(owner, name, value)
 
 
-def positive(owner: str, name: str, value: object) -> float:
-    """A finite number above zero.
+def positive(owner: str, name: str, value: object, high: float = math.inf) -> float:
+    """A finite number above zero, `high` at most.
 
     >>> positive("HILCB", "alpha", -1)
     Traceback (most recent call last):
     hinge.errors.InvalidValue: HILCB: alpha must be > 0, got -1
     """
     number = _number(owner, name, value)
-    if not math.isfinite(number) or number <= 0:
+    if number > high or number == math.inf:
+        most = "a finite number" if number == math.inf else f"at most {high:.0f}"
+        raise InvalidValue(owner, name, f"must be {most}, got {value!r}")
+    if not number > 0:
         raise InvalidValue(owner, name, f"must be > 0, got {value!r}")
     return number
+
+
+def seconds(owner: str, name: str, value: object) -> float:
+    """A time that can be waited for: above zero, and at most a million seconds, 11 days, as no system takes any longer.
+
+    >>> seconds("Device", "deadline_s", 1e10)
+    Traceback (most recent call last):
+    hinge.errors.InvalidValue: Device: deadline_s must be at most 1000000, got 10000000000.0
+    """
+    return positive(owner, name, value, 1e6)
 
 
 def truth(owner: str, name: str, value: object) -> bool:

@@ -28,6 +28,7 @@ from hinge import (
     MeasuredCost,
     OnnxModel,
     RetryBudget,
+    Target,
     Thompson,
     UniformBins,
     at_most,
@@ -90,6 +91,27 @@ def test_every_answer_says_who_gave_it_and_why(kind: Any) -> None:
         offloaded = next(answer for answer in answers if answer.source == "remote" and answer.label != answer.local)
         assert (offloaded.as_dict()["local"], offloaded.as_dict()["remote"]) == (offloaded.local, offloaded.label)
         assert described["expiry"] == accepted.why.expiry
+
+
+@each_kind
+def test_the_reason_of_an_audit_and_of_the_last_sample_of_a_licence_is_that_of_the_decision(kind: Any) -> None:
+    audits = last = 0
+    with kind(LOCAL, Scripted(), Sentinel(16, offload_cost=0.5)) as device:
+        for sample in range(1000):
+            answer = device.infer(sample)
+            reason = answer.reason
+            assert reason == answer.as_dict()["reason"]
+            if answer.audit:
+                audits += 1
+                then = f"Bin {answer.bin} was accepted by what was known, and this sample was offloaded to check that."
+                assert reason == f"{then} For its next one: {answer.why.reason}"
+            elif answer.source == "local" and answer.why.offload_probability == 1.0:
+                last += 1
+                assert reason.startswith(f"Bin {answer.bin} was accepted by what held for this sample. For its next")
+                assert "its licence has run out" in reason
+            else:
+                assert f"Bin {answer.bin} {'is' if answer.source == 'local' else ''}" in reason
+    assert min(audits, last) > 3
 
 
 @pytest.mark.medium
@@ -531,7 +553,13 @@ def test_explaining_changes_nothing() -> None:
         ({"batch": 0}, "Device: batch must be an integer >= 1, got 0"),
         ({"bins": UniformBins(8)}, r"bins must be as many as the policy has, 16, got UniformBins\(bins=8\)"),
         ({"deadline_s": 10, "breaker": Breaker(interval_s=10)}, "must be less than the breaker's interval_s, 10"),
+        ({"deadline_s": 1e10}, "Device: deadline_s must be at most 1000000, got 10000000000.0"),
+        ({"deadline_s": float("inf")}, "Device: deadline_s must be a finite number, got inf"),
         ({"labels": [1, 2]}, "Classification: labels must be the names of the classes"),
+        ({"labels": ["a", "b", "a"]}, "Classification: labels must name each class once, got 'a' twice"),
+        ({"price": 0.3}, r"Device: price must be such as FixedCost\(0.3\), a MeasuredCost, .*, got 0.3"),
+        ({"price": lambda **_: 0.2}, r"Device: price must be such as FixedCost\(0.3\)"),
+        ({"price": FixedCost}, r"Device: price must be such as FixedCost\(0.3\)"),
         ({"policy": policy(offload_cost=None)}, "Device: price must say what an offload costs"),
         ({"policy": 3}, "Device: policy must be a policy, got 3"),
         ({"policy": None}, r"Device: gate must be given, as a Gate or by policy=, got neither"),
@@ -548,6 +576,21 @@ def test_wrong_settings_are_named(settings: dict[str, Any], problem: str) -> Non
     arguments = {"local": LOCAL, "remote": Scripted(), "policy": policy(), **settings}
     with pytest.raises((TypeError, ValueError), match=problem):
         Device(**arguments)
+
+
+@each_kind
+@pytest.mark.parametrize("chosen", [Target(0.95), AlwaysRemote(16)], ids=lambda each: each.name)
+def test_a_policy_that_weighs_no_cost_needs_no_price(kind: Any, chosen: Any) -> None:
+    with kind(LOCAL, Scripted(), Gate(policy=chosen.fresh())) as device:
+        answers = [device.infer(sample) for sample in range(50)]
+        assert {answer.source for answer in answers} >= {"remote"}
+        assert {answer.cost for answer in answers} == {0.0}
+        assert (device.status.offload_cost, device.status.alarms.get("offloads cost nothing")) == (0.0, None)
+
+
+def test_a_deadline_of_days_can_be_waited_for() -> None:
+    with Device(LOCAL, Scripted(), policy(), deadline_s=1e6) as device:
+        assert device.infer(0).source == "remote"
 
 
 @pytest.mark.parametrize("chosen", [HILCB(16, offload_cost=0.5), Thompson(16, offload_cost=0.5, seed=3)], ids=repr)

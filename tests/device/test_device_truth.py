@@ -181,3 +181,49 @@ def test_a_label_without_a_price_is_refused_whoever_answered() -> None:
             with pytest.raises(ValueError, match="CostMatrix"):
                 device.truth(device.infer(3.0), 2)
             assert device.status.labelled == 0
+
+
+@each_kind
+def test_an_answer_is_told_its_true_label_once(kind: Any) -> None:
+    """Whoever gave it: an accepted one carries no decision of its own, and two may be equal."""
+    for settings, source in (({}, "remote"), ({"shadow": "local"}, "local"), ({"shadow": "remote"}, "remote")):
+        with kind(LOCAL, Scripted(), policy(offload_cost=0.3), **settings) as device:
+            answers = [device.infer(sample) for sample in [0, 0, 1]]
+            assert {answer.source for answer in answers} == {source}
+            for answer in answers:
+                device.truth(answer, 0)
+                known = device.policy.shifted_cost
+                for label in (0, 1):
+                    with pytest.raises(ValueError, match=r"^Device: answer must be told its true label once, got"):
+                        device.truth(answer, label)
+                assert device.policy.shifted_cost == known
+            assert device.status.labelled == 3
+
+
+def test_accepted_answers_fallbacks_and_copies_are_each_told_once() -> None:
+    with opposed(policy=Isotonic(16, offload_cost=1.0)) as device:  # which accepts everything
+        accepted = [device.infer(3.0), *device.infer_many([3.0, 3.0])]
+        assert {answer.offloaded for answer in accepted} == {False}
+        copies = [pickle.loads(pickle.dumps(answer)) for answer in accepted]
+        for number, answer in enumerate([*accepted, *copies], 1):
+            device.truth(answer, 1)
+            assert device.status.labelled == number
+            with pytest.raises(ValueError, match="once"):
+                device.truth(answer, 1)
+
+    def away(sample: Any) -> int:
+        raise ConnectionError
+
+    with Device(lambda sample: [0.0, sample], away, Isotonic(16, offload_cost=0.3), deadline_s=30) as device:
+        for number, answer in enumerate([device.infer(3.0) for _ in range(8)], 1):  # of the remote, then of the breaker
+            device.truth(answer, 1)
+            assert device.status.labelled == number
+
+
+def test_a_label_that_was_refused_may_be_told_again_as_it_should_be() -> None:
+    with opposed(labels=NAMES) as device:
+        answer = device.infer(3.0)
+        with pytest.raises(ValueError, match="an unknown label"):
+            device.truth(answer, "cow")
+        device.truth(answer, "dog")
+        assert device.status.labelled == 1

@@ -181,7 +181,7 @@ def test_what_is_wrong_is_named_with_its_samples_and_its_model() -> None:
         record(lambda _: [0.0, 1.0], late, [1, 2, 3, 4, 5, 6], batch=2)
     with pytest.raises(InvalidModel, match=r"record: in samples 2 to 3: the local model: .* got nan in class 1"):
         record(lambda sample: [0.0, sample], lambda _: 1, [1.0, 2.0, 3.0, np.nan], batch=2)
-    with pytest.raises(InvalidTrace, match="record: in samples 0 to 31: local must be a possible answer, got no"):
+    with pytest.raises(InvalidModel, match=r"record: in samples 0 to 31: Unsure.answer_many: no label, but None"):
         record(Unsure(), remote, IMAGES)
     assert remote.calls == []
     with pytest.raises(TypeError, match="record: remote must be a remote or a function from sample to label, got 5"):

@@ -236,7 +236,7 @@ def test_what_is_forgotten_takes_no_memory() -> None:
         ({"failures": 2.5}, TypeError, "Breaker: failures must be an integer >= 1, got 2.5"),
         ({"failures": True}, TypeError, "Breaker: failures must be an integer >= 1, got True"),
         ({"interval_s": 0}, ValueError, "Breaker: interval_s must be > 0, got 0"),
-        ({"interval_s": math.inf}, ValueError, "Breaker: interval_s must be > 0, got inf"),
+        ({"interval_s": math.inf}, ValueError, "Breaker: interval_s must be a finite number, got inf"),
         ({"interval_s": "10"}, TypeError, "Breaker: interval_s must be a number, got '10'"),
         ({"at_once": 4}, ValueError, "Breaker: at_once must be an integer >= 5, got 4"),
     ],

@@ -24,7 +24,7 @@ class _Fields(NamedTuple):
     local: Any  # the local model's label, whoever answered
     agreed: float | None  # how far that agrees with the remote's, from 0 to 1; None where the remote did not answer
     audit: bool  # whether the remote only checked what is accepted otherwise: by schedule, or in shadow
-    explains: Callable[[int], Explanation]
+    explains: Callable[[int], Explanation]  # an object of this answer alone, by which `Device.truth` knows it again
 
 
 class Answer(_Fields):
@@ -62,10 +62,14 @@ class Answer(_Fields):
         return decided
 
     def _decided(self, why: Explanation) -> str:
-        if why.offload_probability in (0.0, 1.0) and bool(why.offload_probability) != self.decision.offload:
-            word = "offloaded" if self.decision.offload else "accepted"
-            return f"Bin {self.bin} was {word}; by what is known now, and at the usual cost, it would not be."
-        return why.reason
+        """What is known by now explains the next sample of the bin; what this one changed, or ended, is said before."""
+        if self.audit and self.decision.offload:
+            then = "accepted by what was known, and this sample was offloaded to check that"
+        elif why.offload_probability in (0.0, 1.0) and bool(why.offload_probability) != self.decision.offload:
+            then = f"{'offloaded' if self.decision.offload else 'accepted'} by what held for this sample"
+        else:
+            return why.reason
+        return f"Bin {self.bin} was {then}. For its next one: {why.reason}"
 
     def as_dict(self) -> dict[str, Any]:
         """The answer as plain data, for logs and JSON; a line of JSON for each is a log that `hinge evaluate` reads.
@@ -94,7 +98,7 @@ class Answer(_Fields):
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Answer, (*self[:-1], _elsewhere)  # the device stays where it is
+        return Answer, (*self[:-1], _Elsewhere())  # the device stays where it is
 
     def __repr__(self) -> str:
         fault = "" if self.fault is None else f", fault={self.fault!r}"
@@ -102,6 +106,8 @@ class Answer(_Fields):
         return f"Answer({shown}, offloaded={self.offloaded}, cost={self.cost:.4g}{fault})"
 
 
-def _elsewhere(bin: int) -> Explanation:
-    """The explanation of an answer that was copied or unpickled."""
-    return Explanation(bin, 0.5, None, None, None, None, f"Bin {bin}; the device that knows why is elsewhere.")
+class _Elsewhere:
+    """Explains an answer that was copied or unpickled."""
+
+    def __call__(self, bin: int) -> Explanation:
+        return Explanation(bin, 0.5, None, None, None, None, f"Bin {bin}; the device that knows why is elsewhere.")

@@ -61,7 +61,7 @@ class AsyncDevice(BaseDevice):
         bin = self._bin(confidence, label)
         decision = self._store.decide(bin, None if self._forecast is None else self._expected_cost(sample))
         if not decision.offload and self._shadow != "remote":
-            why = self._explain_bin
+            why = self._store.explain
             return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, label, None, False, why))
         judged = _new(Judged, (label, confidence, bin, decision))
         if self._shadow == "local":

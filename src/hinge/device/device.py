@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal
 
-from hinge._checks import positive, real, whole
+from hinge._checks import real, seconds, whole
 from hinge._fork import renew_after_fork
 from hinge.bins import Bins
 from hinge.confidence import ConfidenceMeasure, max_softmax
@@ -30,7 +30,7 @@ from hinge.device.resilience import Breaker, RetryBudget
 from hinge.device.status import Status, StatusTracker
 from hinge.device.store import MemoryStore, SqliteStore
 from hinge.gate import Gate
-from hinge.models import LocalModel, as_local
+from hinge.models import LocalModel, OwnModel, as_local
 from hinge.policies.policy import Explanation, Policy, State
 from hinge.remotes import for_threads
 from hinge.tasks import Classification, Task
@@ -77,8 +77,8 @@ class BaseDevice(ABC):
         self._shadow, self.local = shadow, local
         self._batch = whole("Device", "batch", batch, 1)
         self._in_flight = whole("Device", "in_flight", in_flight, 1)
-        deadline_s = positive("Device", "deadline_s", deadline_s)
-        price = _known_price(self.gate.policy) if price is None else price
+        deadline_s = seconds("Device", "deadline_s", deadline_s)
+        price = _checked_price(price, self.gate.policy)
         if fleet is not None:
             fleet.limit(self.gate)
         self._forecast = _checked_forecast(price, self.gate.policy)
@@ -99,7 +99,6 @@ class BaseDevice(ABC):
         self._offloader = Offloader(
             store=self._store,
             status=self._status,
-            explain=self._explain_bin,
             breaker=self.breaker,
             retries=retries or RetryBudget(),
             price=price,
@@ -129,7 +128,7 @@ class BaseDevice(ABC):
     @property
     def local(self) -> LocalModel:
         """The local model. It may be replaced while the device runs; samples in flight keep the one they began with."""
-        return self._local
+        return self._local.model if isinstance(self._local, OwnModel) else self._local
 
     @local.setter
     def local(self, model: LocalModel | Callable[[Any], Any]) -> None:
@@ -153,7 +152,7 @@ class BaseDevice(ABC):
     def explain(self, sample: Any) -> Explanation:
         """Why such a sample would be accepted or offloaded now; nothing is decided or learned."""
         label, confidence = self._local.answer(sample)
-        return self._explain_bin(self._bin(confidence, label))
+        return self._store.explain(self._bin(confidence, label))
 
     def true_label(self, answer: Answer, label: Any) -> Any:
         """A true label in the form of the answer's: the name of a class, where there are `labels`, for its number."""
@@ -164,14 +163,15 @@ class BaseDevice(ABC):
 
         Where the remote answered, this shows what its answers are worth, and the policy decides by the shifted cost γ′
         (docs/costs.md). Of a sample that was accepted the remote's answer is not known: it only counts in the `status`,
-        as all labels do for a policy that cannot use them (`policy.takes_labels`).
+        as all labels do for a policy that cannot use them (`policy.takes_labels`). An answer that was told before is
+        refused; a copy of it is another one.
         """
         true, agreed = self.true_label(answer, label), self._agreed
         gain = agreed(answer.label, true) - agreed(answer.local, true)  # 0 if accepted; refuses labels without a price
+        self._status.labelled(answer, self.task.agreement(answer.label, true))
         if answer.source == "remote" and self._store.locked(lambda policy: policy.takes_labels):
             disagreement = 1.0 - agreed(answer.local, answer.label)
             self._store.apply(lambda policy: policy.learn_truth(disagreement, gain))
-        self._status.labelled(self.task.agreement(answer.label, true))
 
     def local_failed(self, samples: int, problem: str | None) -> None:
         """Count samples that the remote alone has answered, as the local model failed. Thread-safe.
@@ -180,9 +180,6 @@ class BaseDevice(ABC):
         """
         self._store.apply(lambda policy: policy.spend(samples))
         self._status.local_failed(samples, problem)
-
-    def _explain_bin(self, bin: int) -> Explanation:
-        return self._store.locked(lambda policy: policy.explain(bin))
 
     def state(self) -> State:
         """A snapshot of all that the policy knows, as its own `state` returns it. Thread-safe."""
@@ -247,7 +244,7 @@ class BaseDevice(ABC):
     def _accepted(self, judged: Judged) -> Answer:
         label, confidence, bin, decision = judged
         return Answer(
-            label, "local", confidence, bin, False, 0.0, decision, None, label, None, False, self._explain_bin
+            label, "local", confidence, bin, False, 0.0, decision, None, label, None, False, self._store.explain
         )
 
     def _parts(self, samples: Sequence[Any], judged: Sequence[Judged]) -> list[Part]:
@@ -283,10 +280,11 @@ class Device(BaseDevice):
 
     Instead of a `gate`, give a `policy`, and with it `confidence` and `bins` if the defaults do not fit. `labels` names
     the classes; a `task` other than classification (`hinge.tasks`) says what local and remote give, how sure it is and
-    how far two answers agree. An offload costs what the policy was told, or what `price` makes of its latency and size;
-    a mistake costs what `wrong` says. A price with a `forecast` (see `hinge.costs.Forecast`) is asked before every
-    decision. `state` is a folder in which the policy survives. In `shadow`, answers come always from "local" (the
-    remote is asked in the background) or always from "remote", and the policy learns as it would have decided.
+    how far two answers agree. An offload costs what the policy was told, or what `price` makes of its latency and size,
+    or 0 where there is no price and the policy weighs none; a mistake costs what `wrong` says. A price with a
+    `forecast` (see `hinge.costs.Forecast`) is asked before every decision. `state` is a folder in which the policy
+    survives. In `shadow`, answers come always from "local" (the remote is asked in the background) or always from
+    "remote", and the policy learns as it would have decided.
     `breaker` and `retries` limit the requests to a failing remote. `infer_many` asks for `batch` samples at once.
     No more than `in_flight` requests are in flight at once, from all threads together; others wait. In a `fleet`
     (`hinge.Fleet`), devices share what they have learned.
@@ -314,7 +312,7 @@ class Device(BaseDevice):
         bin = self._bin(confidence, label)
         decision = self._store.decide(bin, None if self._forecast is None else self._expected_cost(sample))
         if not decision.offload and self._shadow != "remote":
-            why = self._explain_bin
+            why = self._store.explain
             return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, label, None, False, why))
         judged = _new(Judged, (label, confidence, bin, decision))
         if self._shadow == "local":
@@ -357,7 +355,7 @@ class Device(BaseDevice):
         if self._closed:
             raise closed()
         return record(
-            self._local, self._given, samples, truth, task=self.task, batch=self._batch, out=out, progress=progress
+            self.local, self._given, samples, truth, task=self.task, batch=self._batch, out=out, progress=progress
         )
 
     def close(self) -> None:
@@ -471,10 +469,17 @@ def _measured(gate: Gate, task: Task) -> Gate:
     return Gate(gate.policy, bins=gate.bins, confidence=task.confidence)
 
 
-def _known_price(policy: Policy) -> FixedCost:
-    if policy.offload_cost is None:
-        raise TypeError("Device: price must say what an offload costs (FixedCost or MeasuredCost), as no policy knows")
-    return FixedCost(policy.offload_cost)
+def _checked_price(price: OffloadCost | None, policy: Policy) -> OffloadCost:
+    """The price; without one, what the policy knows, or nothing where it does not weigh costs."""
+    if price is None:
+        if policy.offload_cost is None and policy.weighs_cost:
+            wanted = "must say what an offload costs (FixedCost or MeasuredCost)"
+            raise TypeError(f"Device: price {wanted}, as no policy knows")
+        return FixedCost(policy.offload_cost or 0.0)
+    if not callable(getattr(price, "cost", None)) or isinstance(price, type):
+        use = "FixedCost(0.3), a MeasuredCost, or an object with their method cost"
+        raise TypeError(f"Device: price must be such as {use}, got {price!r:.200}")
+    return price
 
 
 def _checked_forecast(price: OffloadCost, policy: Policy) -> Callable[[Any], float | None] | None:

@@ -36,7 +36,7 @@ from hinge.errors import (
     RemoteUnreachable,
     TaskFailed,
 )
-from hinge.policies.policy import Decision, Explanation
+from hinge.policies.policy import Decision
 from hinge.remotes import AsyncRemote, Deadline, Remote, Reply, failure_of
 from hinge.tasks import Task
 from hinge.tasks.task import checked_answer, kind_of
@@ -75,7 +75,6 @@ class Offloader:
         *,
         store: MemoryStore,
         status: StatusTracker,
-        explain: Callable[[int], Explanation],
         breaker: Breaker,
         retries: RetryBudget,
         price: OffloadCost,
@@ -84,8 +83,8 @@ class Offloader:
         deadline_s: float,
         in_flight: int,
     ) -> None:
-        self._store, self._status, self._explain = store, status, explain
-        self._breaker, self._retries, self._price = breaker, retries, price
+        self._store, self._status, self._price = store, status, price
+        self._breaker, self._retries = breaker, retries
         self._task, self._agreed, self._deadline_s, self._in_flight = task, agreed, deadline_s, in_flight
         self.after_fork()
         renew_after_fork(self)
@@ -242,10 +241,10 @@ class Offloader:
                 if judged.decision.offload:
                     with suppress(InvalidDecision):  # the policy dropped it since, or the state was rolled back
                         self._store.learn(judged.decision, agrees, paid)
-        cost = paid or 0.0
+        cost, store = paid or 0.0, self._store
         self._status.answered([each.confidence for each in offload.judged], agreed, paid)
         return [
-            Answer(label, "remote", confidence, bin, True, cost, decision, None, local, agrees, audit, self._explain)
+            Answer(label, "remote", confidence, bin, True, cost, decision, None, local, agrees, audit, store.explain)
             for label, agrees, audit, (local, confidence, bin, decision) in zip(
                 labels, agreed, audits, offload.judged, strict=True
             )
@@ -264,7 +263,8 @@ class Offloader:
         answers: list[Answer] = []
         for label, confidence, bin, decision in judged:
             self._forget(decision, cost)
-            fields = label, "local", confidence, bin, asked, cost, decision, failure, label, None, False, self._explain
+            explain = self._store.explain  # one of each answer's own
+            fields = label, "local", confidence, bin, asked, cost, decision, failure, label, None, False, explain
             answers.append(_new(Answer, fields))
         return answers
 

@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hinge._checks import positive, whole
+from hinge._checks import seconds, whole
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.device.offload import checked_reply
 from hinge.errors import InvalidModel, InvalidTrace, RemoteFailed, RemoteInvalid, RemoteRefused
@@ -79,7 +79,7 @@ def record(
     """
     batch = whole("record", "batch", batch, 1)
     task = task or Classification(labels, confidence)
-    pair = _Pair(local, remote, task, positive("record", "deadline_s", deadline_s))
+    pair = _Pair(local, remote, task, seconds("record", "deadline_s", deadline_s))
     cases = _cases(samples, truth)
     kept = None if out is None else _Kept(Path(out), pair.about)
     rows = [] if kept is None else kept.read(cases, pair, batch)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from hinge._fork import renew_after_fork
+from hinge.device.answer import Answer
 from hinge.device.resilience import Breaker, Counts
 from hinge.device.store import MemoryStore
-from hinge.errors import BreakerOpen, RemoteFailed
+from hinge.errors import BreakerOpen, InvalidValue, RemoteFailed
 
 if TYPE_CHECKING:
     from hinge.fleet.member import Fleet, Membership
@@ -21,7 +24,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("hinge")
 
 QUIET = 1_000  # samples without it, until an alarm is a new one: a budget is spent and free again all the time
-FIRST = 10  # agreements that confidences promised, and answers that cost nothing, after which there is something wrong
+FIRST = 10  # answers that cost nothing, after which there is something wrong
+_PART = 0.25  # of the agreements that confidences promise: honest models keep more than that, however weak
+_SURE = math.log(100)  # that a model keeps less: one in a hundred that keep as much is wrongly accused, ever
 _COUNTS = ("answered_by_remote", "compared", "dropped", "local_failed", "labelled")  # of a `Status`
 _SUMS = ("agreed", "offload_cost", "right")
 _OPENED, _NOT_DURABLE = "the breaker opened", "what is learned is not durable"  # whose end is seen at once
@@ -60,6 +65,7 @@ class StatusTracker:
         self._began = store.policy.time
         self._counted: dict[str, Any] = dict.fromkeys(_COUNTS, 0) | dict.fromkeys(_SUMS, 0.0)
         self._promised = 0.0  # agreements, by the confidences of what the remote answered
+        self._told: WeakValueDictionary[int, Any] = WeakValueDictionary()  # of answers that somebody still holds
         self._fell_back: Counter[str] = Counter()
         self._alarms: Counter[str] = Counter()
         self._alarm_seen: dict[str, tuple[float, float, int]] = {}  # began and last seen: Unix times; sample
@@ -85,14 +91,15 @@ class StatusTracker:
                     counted["compared"] += 1
                     counted["agreed"] += agrees
                     self._promised += confidence
-            never_agreed = counted["agreed"] == 0.0 and self._promised >= FIRST
+            hardly_agrees = self._suspicion() >= _SURE
             is_free = cost == 0.0 and counted["offload_cost"] == 0.0 and counted["answered_by_remote"] >= FIRST
         self._watch()
-        if never_agreed:
+        if hardly_agrees:
             self.alarm(
-                "local never agreed with remote",
-                f"not in {counted['compared']} answers, though its confidences promised {self._promised:.0f}; "
-                "are the classes the same on both sides, in the same order (labels=), and the samples as each expects?",
+                "local hardly ever agrees with remote",
+                f"in {counted['agreed']:.4g} of {counted['compared']} answers, though its confidences promised "
+                f"{self._promised:.0f}; are the classes the same on both sides, in the same order (labels=), and the "
+                "samples as each expects?",
             )
         if is_free and self._store.policy.offload_cost is None and self._store.policy.weighs_cost:
             self.alarm(
@@ -100,6 +107,17 @@ class StatusTracker:
                 f"the price was 0 in all {counted['answered_by_remote']} answers, so everything will be offloaded; "
                 "does it charge for what this remote has? The bytes of a function are not known",
             )
+
+    def _suspicion(self) -> float:
+        """The logarithm of the evidence that classes or samples are not the same on both sides. Needs the lock.
+
+        Let local agree, whatever came before, at least with a quarter of the probability c that its confidence says.
+        With x from 0 to 1 how far it agreed, exp(¾ c/4 - x log 4) has then a mean of 1 at most: 4^-x ≤ 1 - ¾ x, as it
+        is convex. So the product over all answers is a supermartingale that starts at 1, and by Ville's inequality ever
+        reaches 100 with a probability of 1/100 at most. It grows where local agrees in less than 0.135 of what its
+        confidences promise, fastest for 1/16; never to agree is an alarm after 25 promised agreements.
+        """
+        return (1.0 - _PART) * _PART * self._promised - math.log(1.0 / _PART) * float(self._counted["agreed"])
 
     def fell_back(self, failure: RemoteFailed, samples: int, cost: float) -> None:
         """So many samples got their local answer, as the remote failed; each paid for asking."""
@@ -126,8 +144,13 @@ class StatusTracker:
         if problem is not None:
             self.alarm("the local model failed, and the remote answered in its place", problem)
 
-    def labelled(self, right: float) -> None:
+    def labelled(self, answer: Answer, right: float) -> None:
+        """The true label of an answer was told, by which it is right; an answer counts once."""
+        own = answer.explains
         with self._lock:
+            if self._told.get(id(own)) is not None:
+                raise InvalidValue("Device", "answer", f"must be told its true label once, got again {answer!r:.200}")
+            self._told[id(own)] = own
             self._counted["labelled"] += 1
             self._counted["right"] += right
 

@@ -37,7 +37,7 @@ from hinge._fork import renew_after_fork
 from hinge.device.database import Connect, Files, Held, Past, Row, content_of, encode, newest, parse, read_rows
 from hinge.errors import InvalidState
 from hinge.gate import Gate, policy_state, unsealed
-from hinge.policies.policy import TRUTHS, Decision, Decisions, Policy, State, restore
+from hinge.policies.policy import TRUTHS, Decision, Decisions, Explanation, Policy, State, restore
 
 if TYPE_CHECKING:
     import numpy as np
@@ -135,6 +135,11 @@ class MemoryStore:
         """What the function returns for the policy, while no other thread decides or learns."""
         with self.lock:
             return function(self.policy)
+
+    def explain(self, bin: int) -> Explanation:
+        """Why the next sample of a bin would be accepted or offloaded, as the policy says it."""
+        with self.lock:
+            return self.policy.explain(bin)
 
     def update(self, function: Callable[[Policy], None]) -> None:
         """Let the function change the policy, while no other thread decides or learns; written down by `sync`."""

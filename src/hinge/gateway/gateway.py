@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hinge._checks import positive
+from hinge._checks import seconds
 from hinge.device.answer import Answer
 from hinge.device.async_device import AsyncDevice
 from hinge.device.metrics import DeviceCollector
@@ -44,7 +44,7 @@ class Gateway(BaseServer):
         self, gate: Gate | Policy, *, deadline_s: float, device: Mapping[str, Any] | None = None, **settings: Any
     ) -> None:
         super().__init__(**settings)
-        self.deadline_s = positive("Gateway", "deadline_s", deadline_s)
+        self.deadline_s = seconds("Gateway", "deadline_s", deadline_s)
         self.away: dict[str, RemoteFailed] = {}
         self._gate, self._device = gate, dict(device or {})
 

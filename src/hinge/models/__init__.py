@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from math import exp
@@ -30,7 +30,7 @@ from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.errors import InvalidModel, InvalidValue, TaskFailed, printable
 from hinge.oip.tensors import cast
 from hinge.tasks import Classification, Task
-from hinge.tasks.task import checked_answer
+from hinge.tasks.task import checked_answer, kind_of
 from hinge.traces import Trace
 
 MAX_FILE_BYTES = 2**31 - 1  # Protocol Buffers end there, and so do flat buffers
@@ -176,10 +176,58 @@ class TaskModel:
             raise InvalidModel(f"the local model: {error}") from error
 
 
+class OwnModel:
+    """A local model of the user's, whose answers are checked: what is no answer would be learned as disagreement.
+
+    >>> class Unsure:
+    ...     def answer(self, sample):
+    ...         return None, 0.5
+    ...     def answer_many(self, samples):
+    ...         return [self.answer(sample) for sample in samples]
+    >>> OwnModel(Unsure(), Classification()).answer("a sample")
+    Traceback (most recent call last):
+    hinge.errors.InvalidModel: Unsure.answer: no label, but None (NoneType): a label is a text or a number
+    """
+
+    def __init__(self, model: LocalModel, task: Task) -> None:
+        self.model, self._answer, self._task = model, model.answer, task
+        self._any_label = isinstance(task, Classification) and task.labels is None
+
+    def answer(self, sample: Any) -> tuple[Any, float]:
+        """What the model answers."""
+        found = self._answer(sample)
+        if type(found) is tuple and len(found) == 2 and self._any_label and type(found[0]) in (int, str):
+            return found
+        return self._checked("answer", found)
+
+    def answer_many(self, samples: Sequence[Any]) -> list[tuple[Any, float]]:
+        found = self.model.answer_many(samples)
+        if not isinstance(found, Iterable):
+            wanted = "must return a list of (label, confidence)"
+            raise InvalidModel(f"{type(self.model).__name__}.answer_many {wanted}, got {kind_of(found)}")
+        return [self._checked("answer_many", each) for each in found]
+
+    def _checked(self, method: str, found: Any) -> tuple[Any, float]:
+        whose = f"{type(self.model).__name__}.{method}"
+        try:
+            label, confidence = found
+        except (TypeError, ValueError):
+            wanted = "must return (label, confidence)" + " of each sample" * (method != "answer")
+            raise InvalidModel(f"{whose} {wanted}, got {kind_of(found)}") from None
+        try:
+            if isinstance(self._task, Classification) and isinstance(label, list | np.ndarray):
+                raise ValueError(f"no label, but {kind_of(label)}: a label is a text or a number")
+            return checked_answer(self._task, label), confidence
+        except (TypeError, ValueError, TaskFailed) as error:
+            raise InvalidModel(f"{whose}: {error}") from error
+
+
 def as_local(owner: str, model: Any, task: Task) -> LocalModel:
     """A local model, or a function from sample to output as one."""
-    if isinstance(model, LocalModel):
+    if isinstance(model, Classifier | TaskModel | Recorded | OwnModel):
         return model
+    if isinstance(model, LocalModel):
+        return OwnModel(model, task)
     if not callable(model):
         raise TypeError(f"{owner}: local must be a model or a function from sample to scores, got {model!r}")
     if isinstance(task, Classification):  # which finds label and confidence at once, and so quicker
