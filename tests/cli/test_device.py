@@ -334,8 +334,11 @@ def test_the_summary_of_a_shadow_says_who_was_not_asked_for(capsys: Captured) ->
         (["--target", "0.9", "--policy", "kl"], "--target has its own policy, and yet there is --policy kl"),
         (["--target", "1"], "--target must be above 0 and below 1, got 1.0"),
         (["--deadline-s", "0"], "--deadline-s must be > 0, got 0.0"),
+        (["--deadline-s", "1e10"], "--deadline-s must be at most 1000000, got 10000000000.0"),
+        (["--token-file", "/no/such/file"], "/no/such/file: No such file or directory"),
         (["--batch", "0"], "Invalid value for '--batch'"),
         (["--limit", "0"], "Invalid value for '--limit'"),
+        (["--limit", "99999999999999999999"], "Invalid value for '--limit'"),
         (["--shadow", "both"], "Invalid value for '--shadow'"),
         (["--metrics-port", "70000"], "Invalid value for '--metrics-port'"),
     ],
@@ -346,7 +349,9 @@ def test_settings_that_make_no_sense(arguments: list[str], problem: str, capsys:
 
 def test_a_measure_that_does_not_fit_the_scores_is_no_bug(capsys: Captured) -> None:
     said = refusal(capsys, "device", "fashion", "--confidence", "max_probability")
-    assert said.startswith(f"hinge: {fashion.local_model()}: max_probability: outputs must be from 0 to 1, got ")
+    assert said.startswith(
+        f"hinge: sample 0: {fashion.local_model()}: max_probability: outputs must be from 0 to 1, got "
+    )
 
 
 def test_a_state_of_another_policy_or_in_use(capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

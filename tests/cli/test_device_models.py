@@ -371,10 +371,20 @@ def test_classes_are_named_by_a_list_or_a_file(tmp_path: Path, capsys: Captured)
     for names, problem in (
         ("cat,dog", "2 names do not fit the 3 classes"),
         ("cat", "must name two classes or more"),
-        ("cat,cat,dog", "'cat' comes twice"),
+        ("cat,cat,dog", "--labels must name each class once, got 'cat' twice"),
         ("cat,dog,cow", "there is a label 'bird', but --labels has no such name"),
     ):
         assert problem in refusal(capsys, "device", *both, "--labels", names, digits(tmp_path, ["bird"] * 100))
+
+
+@pytest.mark.parametrize("batch", ["1", "16"])
+def test_a_sample_that_the_local_model_refuses_is_named(batch: str, tmp_path: Path, capsys: Captured) -> None:
+    path = str(save(tmp_path / "m.onnx", [gemm()[0]], [tensor("scores", TensorProto.FLOAT, None, 3)], gemm()[1]).path)
+    spoilt = SAMPLES.copy()
+    spoilt[37] = np.nan
+    np.savez(tmp_path / "spoilt.npz", samples=spoilt)
+    models = ["--local", path, "--remote", path, "--batch", batch]
+    assert refusal(capsys, "device", *models, str(tmp_path / "spoilt.npz")).startswith(f"hinge: sample 37: {path}: ")
 
 
 def test_folders_are_classes_in_the_order_of_the_labels(tmp_path: Path, capsys: Captured) -> None:
@@ -408,6 +418,10 @@ def test_the_output_the_array_and_the_measure_are_chosen(tmp_path: Path, capsys:
     both = ("--local", path, "--remote", path)
     assert "has no output 'triple'" in refusal(capsys, "device", *both, "--output", "triple", samples)
     assert "no array 'oter'; did you mean 'other'?" in refusal(capsys, "device", *both, "--input", "oter", samples)
+    labelled = digits(tmp_path, [0] * 100)
+    assert "array 'labels' holds labels, not samples; there are samples" in refusal(
+        capsys, "device", *both, "--input", "labels", labelled
+    )
     assert "--confidence is for models" in refusal(capsys, "device", "cifar10-vgg16", "--confidence", "margin")
     assert "are for models" in refusal(capsys, "device", "cifar10-vgg16", "--output", "scores")
     with np.errstate(invalid="ignore"):

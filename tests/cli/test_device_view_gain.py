@@ -1,10 +1,14 @@
 """What a run gained, by what the device saw, against what is known of the whole trace."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from hinge import load_trace
+from hinge.cli.app import run
+from hinge.traces import Trace, write_trace
 from tests.support.commands import Captured, shown
 
 SETTINGS = ["cifar100-resnet18-calibrated", "--offload-cost", "0.3", "--limit", "3000"]
@@ -39,8 +43,38 @@ def test_people_read_it_with_the_curve_of_other_prices(capsys: Captured) -> None
 
 def test_a_loss_is_called_one(capsys: Captured) -> None:
     assert "a sample more than local alone" in shown(
-        capsys, "device", "fashion", "--policy", "always-remote", "--limit", "50"
+        capsys, "device", "fashion", "--policy", "always-remote", "--limit", "50", "--offload-cost", "0.5"
     )
+
+
+@pytest.mark.medium
+def test_with_a_target_and_no_price_agreement_is_told_and_no_cost(capsys: Captured) -> None:
+    settings = ["cifar10-vgg16", "--target", "0.9", "--limit", "5000"]
+    found = json.loads(json.dumps(summary(capsys, *settings)))
+    assert {found[key] for key in found if "cost" in key} == {None}
+    gain = found["gain"]
+    assert {gain[key] for key in gain if "cost" in key or "saved" in key} == {None}
+    assert gain["accuracy_low"] < found["accuracy"] < gain["accuracy_high"]
+    said = " ".join(shown(capsys, "device", *settings).split())
+    assert f"offloads {found['offloads']} " in said
+    assert f"{gain['accuracy_low']:.2%} to {gain['accuracy_high']:.2%} agree with the remote's" in said
+    assert not re.search("cost|sentinel|price", said)
+    assert "a sample more than local alone" in shown(capsys, "device", *settings, "--offload-cost", "0.5")
+
+
+@pytest.mark.medium
+def test_a_remote_with_its_classes_in_another_order_is_noticed_and_said_to_do_harm(
+    capsys: Captured, tmp_path: Path
+) -> None:
+    trace = load_trace("cifar10-vgg16")
+    assert trace.label is not None
+    remote = (trace.remote + 1) % 10
+    write_trace(Trace(trace.confidence, trace.local, remote, label=trace.label), tmp_path / "permuted.npz")
+    assert run(["device", str(tmp_path / "permuted.npz"), "--limit", "500"]) == 0
+    captured = capsys.readouterr()
+    assert "local hardly ever agrees with remote: in " in " ".join(captured.err.split())
+    assert re.search("local alone 6.*%, this device .*: asking the remote made the answers worse", captured.out)
+    assert "worse" not in shown(capsys, "device", "cifar10-vgg16", "--limit", "500")
 
 
 def test_without_an_answer_of_the_remote_nothing_is_said(capsys: Captured) -> None:

@@ -297,7 +297,7 @@ def test_a_device_with_another_price_says_how_to_change_it(capsys: Captured, tmp
     learn(tmp_path, isotonic())
     run_of = ["device", "--policy", "isotonic", "--offload-cost", "0.3", "--state", str(tmp_path), "--limit", "1"]
     assert "'hinge state set FOLDER offload_cost=0.3' changes it" in refusal(capsys, *run_of)
-    answer(capsys, "state", "set", str(tmp_path), "offload_cost=0.3")
+    answer(capsys, "state", "set", str(tmp_path), "offload_cost=.3")
     assert run([*run_of, "--json"]) == 0
 
 

@@ -20,8 +20,9 @@ from hinge.device.device import Device
 from hinge.device.record import record
 from hinge.device.reporter import Reporter
 from hinge.device.store import CLOSED
-from hinge.errors import RemoteFailed
+from hinge.errors import InvalidModel, RemoteFailed
 from hinge.models import Recorded
+from hinge.policies.policy import MOST_SAMPLES
 from hinge.traces import trace_names
 
 T = TypeVar("T")
@@ -41,7 +42,9 @@ def device_command(
     deciding: GateOptions,
     deadline_s: float = option("Seconds from an offload until the local answer stands.", default=0.2),
     batch: int = option("Samples that are decided together, and sent together.", default=1, min=1),
-    limit: int | None = option("End after this many samples; some policies have to know how many.", min=1),
+    limit: int | None = option(
+        "End after this many samples; some policies have to know how many.", min=1, max=MOST_SAMPLES
+    ),
     state: options.State = None,
     shadow: options.Shadow = None,
     metrics_port: int | None = option(
@@ -100,7 +103,7 @@ def device_command(
             reporter = Reporter(device, url, report, token=models.token, tls=certificates.context())
             stack.enter_context(reporter)
             console.note(f"Reporting to the live page at {url.rstrip('/')}/")
-        run = DeviceRun(device, setup.fit, reporter, batch, truth)
+        run = DeviceRun(device, setup.fit, reporter, batch, truth, priced=price is not None)
         title = f"hinge device {samples}, {deciding.name}, remote {setup.where}"
         shown = JsonLines() if json else View(device, run.figures, title, horizon).display()
         run.answer_all(islice(setup.stream.cases, limit), shown)
@@ -111,11 +114,17 @@ class DeviceRun:
     """One run of a device over its samples."""
 
     def __init__(
-        self, device: Device, fit: Fit | None, reporter: Reporter | None, batch: int, learns_truth: bool = False
+        self,
+        device: Device,
+        fit: Fit | None,
+        reporter: Reporter | None,
+        batch: int,
+        learns_truth: bool = False,
+        priced: bool = True,
     ) -> None:
         self._device, self._fit, self._reporter, self._batch = device, fit, reporter, batch
         self._learns_truth = learns_truth
-        self.figures = Figures(device.policy.bins)
+        self.figures = Figures(device.policy.bins, priced)
         self._signals = StopSignals()
         self._misfit: RemoteFailed | None = None
         self._warned = False  # of reports that do not arrive
@@ -137,10 +146,13 @@ class DeviceRun:
 
     def _answer(self, part: list[Case], output: Display) -> None:
         began = time.perf_counter()
-        if self._batch == 1:
-            answers = [self._device.infer(part[0].sample)]
-        else:
-            answers = self._device.infer_many([case.sample for case in part])
+        try:
+            if self._batch == 1:
+                answers = [self._device.infer(part[0].sample)]
+            else:
+                answers = self._device.infer_many([case.sample for case in part])
+        except InvalidModel as error:
+            raise self._named(part, error) from error
         latency_ms = 1000 * (time.perf_counter() - began)
         for case, answer in zip(part, answers, strict=True):
             output.show(self.figures.add(case, answer, latency_ms))
@@ -149,6 +161,15 @@ class DeviceRun:
             if self._reporter is not None:
                 self._reporter.saw(answer, picture=case.sample, truth=case.truth)
         self._warn_of_reports()
+
+    def _named(self, part: list[Case], error: InvalidModel) -> InvalidModel:
+        """The error with the sample that the local model refuses."""
+        for number, case in enumerate(part, self.figures.samples):
+            try:
+                self._device.local.answer(case.sample)
+            except InvalidModel as found:
+                return InvalidModel(f"sample {number}{f' ({case.name})' if case.name else ''}: {found}")
+        return error
 
     def _warn_of_reports(self) -> None:
         """Say once that reports do not arrive; the answers do."""
@@ -246,7 +267,7 @@ def record_command(
     certificates: Certificates,
     batch: int = option("Samples that the models are asked about at once.", default=32, min=1),
     deadline_s: float = option("Seconds for the remote to answer a batch.", default=30.0),
-    limit: int | None = option("End after this many samples.", min=1),
+    limit: int | None = option("End after this many samples.", min=1, max=MOST_SAMPLES),
     json: options.Json = False,
 ) -> None:
     """Both models answer every sample; 'hinge evaluate' then says what each policy would have cost. A recording that

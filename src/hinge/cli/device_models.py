@@ -89,6 +89,10 @@ class ModelOptions:
     )
     token_file: Path | None = option("A file with the token to show the server; or set HINGE_TOKEN.")
 
+    def __post_init__(self) -> None:
+        if self.token_file is not None:  # refused also where no server is asked
+            self.token_file.open("rb").close()
+
     @property
     def measure(self) -> ConfidenceMeasure | None:
         return None if self.confidence is None else restore_measure({"name": self.confidence})

@@ -90,7 +90,8 @@ def from_arrays(path: Path, wanted: str | None = None) -> Stream:
     names = [name for name in dict.fromkeys((*_ARRAYS, *arrays)) if name in arrays and name not in _LABELS]
     if wanted is not None:
         if wanted not in names:
-            raise InvalidTrace(f"{path}: there is no array {wanted!r}{did_you_mean(wanted, names)}")
+            what = "array {!r} holds labels, not samples" if wanted in arrays else "there is no array {!r}"
+            raise InvalidTrace(f"{path}: {what.format(wanted)}{did_you_mean(wanted, names)}")
         names = [wanted]
     if not names:
         raise InvalidTrace(f"{path}: there are no samples in it")

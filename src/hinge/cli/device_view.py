@@ -1,9 +1,9 @@
 """What `hinge device` shows: figures of the run so far, a live view or a line now and then, JSON lines, a summary.
 
-The summary says what was gained. Over local alone, exactly: each answer of the remote shows whether the local one would
-have differed, which costs 1, and what asking cost is known; the other answers are local ones either way. What these
-cost is not seen, so what remote alone would have saved is estimated: from the agreement at offloads, bin by bin, with
-an interval.
+The summary says what was gained, where an offload has a price. Over local alone, exactly: each answer of the remote
+shows whether the local one would have differed, which costs 1, and what asking cost is known; the other answers are
+local ones either way. What these cost is not seen, so what remote alone would have saved is estimated: from the
+agreement at offloads, bin by bin, with an interval. Without a price, it says how far all answers agree with the remote.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Figures:
     (None, None)
     """
 
-    def __init__(self, bins: int) -> None:
+    def __init__(self, bins: int, priced: bool = True) -> None:
+        self.priced = priced  # whether an offload has a price; without one, no cost is told
         self._ledger = Ledger()  # without costs, which the device's status has: some are paid after the answer
         self._latencies: Counter[int] = Counter()
         self.in_bin, self._answered, self._agreed = np.zeros((3, bins), np.int64)  # samples, and what remote answered
@@ -112,9 +113,10 @@ class Figures:
 
     def as_dict(self, status: Status, seconds: float) -> dict[str, Any]:
         """The summary, named as in the other commands; None stands for what is not known."""
-        sums, paid = self._ledger.figures(), ratio(status.offload_cost, self.samples)
+        sums, spent = self._ledger.figures(), status.offload_cost if self.priced else None
+        paid = None if spent is None else ratio(spent, self.samples)
         unsent = status.fell_back.get(BreakerOpen.kind, 0)
-        known = ("answered_by_remote", "fell_back", "dropped", "offload_cost", "breaker", "last_fault", "not_durable")
+        known = ("answered_by_remote", "fell_back", "dropped", "breaker", "last_fault", "not_durable", "alarms")
         costs = {key: sums[key] for key in ("cost_per_sample", "true_cost_per_sample")}
         asked = status.answered_by_remote + sum(status.fell_back.values()) - unsent
         return {
@@ -122,46 +124,59 @@ class Figures:
             "seconds": seconds,
             **{key: sums[key] for key in ("offloads", "offload_fraction", "accuracy", "true_accuracy")},
             "asked": asked,
-            **{key: getattr(status, key) for key in (*known, "alarms")},
+            **{key: getattr(status, key) for key in known},
+            "offload_cost": spent,
             "agreement": ratio(status.agreed, status.compared),
             "offload_cost_per_sample": paid,
             **{key: None if None in (cost, paid) else cost + paid for key, cost in costs.items()},
             "latency_ms_p50": self.latency_ms(0.5),
             "latency_ms_p99": self.latency_ms(0.99),
-            "gain": self.gain(status.offload_cost, asked),
+            "gain": self.gain(spent, asked),
             "fleet": None if status.fleet is None else status.fleet.figures(),
         }
 
-    def gain(self, paid: float, asked: int) -> dict[str, Any] | None:
-        """What was gained, if asking so often has cost so much; None where the remote gave no answer."""
+    def gain(self, paid: float | None, asked: int) -> dict[str, Any] | None:
+        """What was gained, if asking so often has cost so much, where that is known; None without a remote's answer."""
         if not self._answered.any():
             return None
         spared, accepted = int((self._answered - self._agreed).sum()), 1.0 - self._answered / np.maximum(self.in_bin, 1)
-        low, high = Estimate(self.in_bin, self._answered, self._agreed).cost(accepted, paid / asked)
+        estimate = Estimate(self.in_bin, self._answered, self._agreed)
+        wrong = estimate.cost(accepted, 0.0)
+        low, high = (None, None) if paid is None else estimate.cost(accepted, paid / asked)
         return {
             "answers": int(self._answered.sum()),
             "spared": spared,
-            "saved_on_local": (spared - paid) / self.samples,
+            "saved_on_local": None if paid is None else (spared - paid) / self.samples,
             "local_true_accuracy": ratio(self._local_right, self._labelled),
-            "remote_cost_per_sample": paid / asked,
+            "remote_cost_per_sample": None if paid is None else paid / asked,
             "cost_low": low,
             "cost_high": high,
+            "accuracy_low": 1.0 - wrong[1],
+            "accuracy_high": 1.0 - wrong[0],
         }
 
-    def print_gain(self, found: dict[str, Any], paid: float, right: float | None) -> None:
+    def print_gain(self, found: dict[str, Any], paid: float | None, right: float | None) -> None:
         """Print what `gain` found, with the curve of other prices; `right`: the device's own true accuracy."""
         saved, price = found["saved_on_local"], found["remote_cost_per_sample"]
         spared, answers = console.counted(found["spared"], "answer"), console.counted(found["answers"], "answer")
-        less = f"{abs(saved):.4f} a sample {'less' if saved >= 0 else 'more'} than local alone"
-        console.say(f"Asking cost {paid:.4g} and spared {spared} unlike the remote's, at 1 each: {less}.")
-        console.say(
-            f"Remote alone would have cost {price:.4g} a sample; this device cost {found['cost_low']:.4f} to "
-            f"{found['cost_high']:.4f}, by what {answers} of the remote leave possible."
-        )
+        if paid is None:
+            low, high = found["accuracy_low"], found["accuracy_high"]
+            console.say(
+                f"Asking spared {spared} unlike the remote's; of all answers, {low:.2%} to {high:.2%} agree with the "
+                f"remote's, by what {answers} of the remote leave possible."
+            )
+        else:
+            less = f"{abs(saved):.4f} a sample {'less' if saved >= 0 else 'more'} than local alone"
+            console.say(f"Asking cost {paid:.4g} and spared {spared} unlike the remote's, at 1 each: {less}.")
+            console.say(
+                f"Remote alone would have cost {price:.4g} a sample; this device cost {found['cost_low']:.4f} to "
+                f"{found['cost_high']:.4f}, by what {answers} of the remote leave possible."
+            )
         if right is not None:
-            local = f"{found['local_true_accuracy']:.2%}"
-            console.say(f"Right by the true labels: local alone {local}, this device {right:.2%}.")
-        if self.samples >= _FEWEST:
+            local = found["local_true_accuracy"]
+            worse = ": asking the remote made the answers worse" if right < local else ""
+            console.say(f"Right by the true labels: local alone {local:.2%}, this device {right:.2%}{worse}.")
+        if paid is not None and self.samples >= _FEWEST:
             estimate, price = Estimate(self.in_bin, self._answered, self._agreed), round(price, 4)
             source = Synthetic(estimate.agreement, FixedCosts(price), estimate.samples)
             console.say("At other prices, with the agreement that these answers make most likely:")
@@ -286,6 +301,7 @@ class View:
         figures = self._figures
         of = "" if self._length is None else f" of {_count(self._length)}"
         cost = f"{status.offload_cost:.1f}, {_ratio(status.offload_cost, figures.samples, '{:.4f}')} per sample"
+        cost = cost if figures.priced else "no price was given"
         agreement = _ratio(status.agreed, status.compared, "{:.1%}")
         offloaded = f"{_count(figures.offloads)}, {_ratio(figures.offloads, figures.samples, '{:.1%}')}"
         table, alone = Table.grid(padding=(0, 2, 0, 0)), Table.grid(padding=(0, 2, 0, 0))

@@ -10,7 +10,6 @@ import ssl
 import sys
 import textwrap
 import tomllib
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import wraps
@@ -34,6 +33,7 @@ from hinge.gate import Gate
 from hinge.policies import Policy as AnyPolicy
 from hinge.policies import at_most, build, on_budget, policy_class, policy_names
 from hinge.simulation.evaluate import LEARNED
+from hinge.tasks import Classification
 
 if TYPE_CHECKING:
     from hinge.fleet.member import Fleet
@@ -237,7 +237,7 @@ def class_names(text: str | None) -> tuple[str, ...] | None:
     ('cat', 'dog')
     >>> class_names("cat,dog,cat")
     Traceback (most recent call last):
-    hinge.cli.options.UsageError: --labels: 'cat' comes twice
+    hinge.errors.InvalidValue: Classification: labels must name each class once, got 'cat' twice
     """
     if text is None:
         return None
@@ -248,9 +248,7 @@ def class_names(text: str | None) -> tuple[str, ...] | None:
     names = tuple(name.strip() for name in given if name.strip())
     if len(names) < 2:
         raise UsageError(f"--labels {text}: must name two classes or more, by commas or in a file, one in a line")
-    for name, times in Counter(names).items():
-        if times > 1:
-            raise UsageError(f"--labels: {name!r} comes twice")
+    Classification(names)  # refuses what comes twice
     return names
 
 
@@ -401,10 +399,10 @@ def offload_cost(text: str | None) -> float | str | None:
 
 
 def assignments(texts: Sequence[str]) -> dict[str, Any]:
-    """Settings from the command line: numbers, true, false, null and lists as JSON has them; all else is text.
+    """Settings from the command line: numbers, also as .2, true, false, null and lists as in JSON; all else is text.
 
-    >>> assignments(["memory=1000", "complexity=N ln 2"])
-    {'memory': 1000, 'complexity': 'N ln 2'}
+    >>> assignments(["memory=1000", "offload_cost=.2", "complexity=N ln 2"])
+    {'memory': 1000, 'offload_cost': 0.2, 'complexity': 'N ln 2'}
     """
     found: dict[str, Any] = {}
     for text in texts:
@@ -412,7 +410,7 @@ def assignments(texts: Sequence[str]) -> dict[str, Any]:
         if not sign or not name:
             raise UsageError(f"a setting must be NAME=VALUE, got {text!r}")
         try:
-            found[name.replace("-", "_")] = json.loads(value)
+            found[name.replace("-", "_")] = json.loads(re.sub(r"^(-?)\.(?=\d)", r"\g<1>0.", value))
         except ValueError:
             found[name.replace("-", "_")] = value
     return found
@@ -501,7 +499,7 @@ class GateOptions:
     target: Target = None
     offload_cost: str | None = option(
         "What an offload costs, from 0 to 1; or 'learned', by the prices. Without it: learned where there are prices, "
-        "or a trace that recorded costs; else 0.5."
+        "or a trace that recorded costs; else 0.5, or nothing if the policy has no use for it, as with --target."
     )
     price_per_call: float | None = option("The price of an offload as such, in any unit.", min=0)
     price_per_ms: float | None = option("The price of a millisecond, in the same unit.", min=0)
@@ -528,11 +526,11 @@ class GateOptions:
             raise UsageError(f"--target has its own policy, and yet there is --policy {self.policy}: give one of them")
         return _TARGET
 
-    def price(self, recorded: AnyCost | None = None) -> tuple[float | None, AnyCost]:
+    def price(self, recorded: AnyCost | None = None) -> tuple[float | None, AnyCost | None]:
         """The offload cost that the policy knows, None if it is learned, and what an offload is charged.
 
-        >>> GateOptions().price()
-        (0.5, FixedCost(offload_cost=0.5))
+        >>> GateOptions().price(), GateOptions(target=0.9).price()  # a target is held at any price
+        ((0.5, FixedCost(offload_cost=0.5)), (None, None))
         """
         prices = {"per_call": self.price_per_call, "per_ms": self.price_per_ms, "per_byte": self.price_per_byte}
         given: dict[str, Any] = {name: price for name, price in prices.items() if price is not None}
@@ -549,7 +547,8 @@ class GateOptions:
             return None, price
         if known is not None:
             raise UsageError(f"--offload-cost learned needs prices: {_PRICES}")
-        return 0.5, FixedCost(0.5)
+        kind = policy_class(self.name)
+        return (0.5, FixedCost(0.5)) if kind.weighs_cost or "offload_cost" in kind.settings() else (None, None)
 
     def build(
         self,
