@@ -180,7 +180,8 @@ def test_bad_scores_are_named(name: str, scores: Any, error: type[Exception], me
 
 @pytest.mark.parametrize("value", [0, -1.5, math.nan, math.inf])
 def test_temperature_must_be_positive(value: float) -> None:
-    with pytest.raises(ValueError, match=rf"^temperature: value must be > 0, got {value}$"):
+    wanted = "a finite number" if value == math.inf else "> 0"
+    with pytest.raises(ValueError, match=rf"^temperature: value must be {wanted}, got {value}$"):
         temperature(value)
 
 

@@ -248,9 +248,10 @@ def test_bad_price_lists_are_named(name: str, value: float) -> None:
 
 @pytest.mark.parametrize("value", [0, -1, math.nan, math.inf])
 def test_a_wrong_answer_and_the_cap_cost_something(value: float) -> None:
-    with pytest.raises(ValueError, match=f"^MeasuredCost: wrong_answer must be > 0, got {value}$"):
+    wanted = "a finite number" if value == math.inf else "> 0"
+    with pytest.raises(ValueError, match=f"^MeasuredCost: wrong_answer must be {wanted}, got {value}$"):
         MeasuredCost(wrong_answer=value)
-    with pytest.raises(ValueError, match=f"^MeasuredCost: cap must be > 0, got {value}$"):
+    with pytest.raises(ValueError, match=f"^MeasuredCost: cap must be {wanted}, got {value}$"):
         MeasuredCost(wrong_answer=1, cap=value)
 
 
