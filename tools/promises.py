@@ -150,8 +150,8 @@ POWER = elsewhere("after every write of a recorded run; all of it in `make test`
 FORMS = elsewhere("a folder of every form ever written is in `tests/device/folders`; all of it in `make test`")
 ATTACKED = elsewhere("all of it in `make test`")
 FLEETS = elsewhere(
-    "regret with 2 of 12 devices lying in any of six ways: 1.07 × that of an honest fleet in the median, "
-    "1.26 × at most; with 10 of 12: 0.62 × that of a device alone, 2.22 × at most (see [fleet.md](fleet.md#measured))"
+    "regret with 2 of 12 devices lying in any of six ways: 1.08 × that of an honest fleet in the median, "
+    "1.33 × at most; with 10 of 12: 0.63 × that of a device alone, 2.08 × at most (see [fleet.md](fleet.md#measured))"
 )
 
 PROMISES = {

@@ -2,8 +2,8 @@
 
 Every number is the regret per honest device, mean over devices and runs, as a multiple of what the same devices have
 alone, on the same streams. The constants of `hinge.fleet.pooling` and of Sentinel's bets on others were chosen on the
-traces in CHOSEN, with other seeds; the other traces are held out, save that STAKE_GROWTH, ENTRY / √b and SHIFTED
-were compared on all traces.
+traces in CHOSEN, with other seeds; the other traces are held out, save that STAKE_GROWTH, ENTRY / √b, SHIFTED and that
+evidence counts for no more devices than have it were compared on all traces.
 
 Measuring takes hours: it goes on where it was stopped, and the page says how many runs there are so far.
 """
@@ -247,7 +247,8 @@ def report(quick: bool) -> list[str]:
         "unlike devices and bad connections;",
         "on the same streams. Regret per honest device as a multiple of what it has alone. Constants were chosen on",
         f"{', '.join(CHOSEN)}, with other seeds; the other traces are held out, save that how the stake grows,",
-        "how little evidence is asked of many devices, and the limit of shifted odds were compared on all traces.",
+        "how little evidence is asked of many devices, for how many it counts, and the limit of shifted odds were compared",
+        "on all traces.",
         "",
         "| trace | cost | alone | 12: merge | medians | filter | **robust** | 50: merge | **robust** | messages |",
         "|---" * 10 + "|",
