@@ -164,3 +164,17 @@ def test_what_is_refused(trace: Path, capsys: Captured, tmp_path: Path) -> None:
     few = write_log(tmp_path / "few.csv", "confidence", "local", "remote")
     problem = refusal(capsys, "evaluate", few, *QUICK, "--write", str(tmp_path / "hinge.toml"))
     assert "a recommendation needs 100 samples, and 'few' has 4" in problem
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_where_local_always_agrees_it_says_that_no_gate_is_needed(
+    write: bool, tmp_path: Path, capsys: Captured
+) -> None:
+    known, path = load_trace("fashion"), tmp_path / "trace.npz"
+    write_trace(Trace(known.confidence, known.remote, known.remote), path)
+    settings = ["--write", str(tmp_path / "hinge.toml")] if write else []
+    printed = shown(capsys, "evaluate", str(path), *QUICK, "--offload-cost", "0.2", *settings)
+    assert "Recommended: no gate, but local alone, at an offload cost of 0.2." in printed
+    assert "To run it, no gate is needed: let the local model answer everything" in printed.splitlines()
+    assert "hinge device --local" not in printed
+    assert (tmp_path / "hinge.toml").exists() == write

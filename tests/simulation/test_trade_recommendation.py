@@ -1,6 +1,7 @@
 """Recommendations: the choice is that of the rule, and the figures are those of the half that had no part in it."""
 
 from bisect import bisect
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,23 @@ from hypothesis import strategies as st
 from hinge import HILCB, Bins, Sentinel, Trace, UniformBins, load_trace
 from hinge.bins import EdgeBins
 from hinge.policies import Policy
+from hinge.simulation import run_seeds
 from hinge.simulation.evaluate import fitted_cost, halves
+from hinge.simulation.sources import generators
 from hinge.simulation.trade import FEWEST, OFFLOAD_COSTS, fitted_bins, recommend, trade
 from hinge.theory import best_thresholds
 
 pytestmark = pytest.mark.slow
+
+
+def in_orders(trace: Trace, policy: Policy, cost: float, bins: Bins, runs: int = 10) -> tuple[float, ...]:
+    """The same on average over shuffled orders; 10 of them where there are 5000 samples."""
+    found = []
+    for seed in run_seeds(0, runs):
+        rows = generators(seed)[0].permutation(len(trace))
+        shuffled = Trace.from_frame({name: column[rows] for name, column in trace.columns.items()})
+        found.append(by_hand(shuffled, policy.fresh(), cost, bins))
+    return tuple(fmean(each) for each in zip(*found, strict=True))
 
 
 def by_hand(trace: Trace, policy: Policy, cost: float, bins: Bins) -> tuple[float, float, float]:
@@ -41,7 +54,7 @@ def test_the_figures_are_those_of_the_other_half() -> None:
     assert found.settings == {"policy": "sentinel", "bins": edges, "offload_cost": price}
     half, other = halves(trace, 0)
     bins = fitted_bins(half)
-    cost, offloaded, right = by_hand(other, Sentinel(bins=bins.bins, offload_cost=price), price, bins)
+    cost, offloaded, right = in_orders(other, Sentinel(bins=bins.bins, offload_cost=price), price, bins)
     assert found.samples == len(other)
     assert found.measured.cost_per_sample == pytest.approx(cost)
     assert found.measured.offload_fraction == pytest.approx(offloaded)
@@ -59,7 +72,7 @@ def test_a_price_that_is_known_is_shifted_by_the_labels_of_the_half_that_is_not_
     half, other = halves(trace, 0)
     bins, told = fitted_bins(half), float(f"{fitted_cost(half, 0.1):.3g}")
     for price, said in ((told, "at a cost of {:.4f} by the true labels"), (0.1, "(if told 0.1: {:.4f})")):
-        _, offloaded, right = by_hand(other, Sentinel(bins=bins.bins, offload_cost=price), 0.1, bins)
+        _, offloaded, right = in_orders(other, Sentinel(bins=bins.bins, offload_cost=price), 0.1, bins)
         assert said.format(0.1 * offloaded + 1 - right) in str(found)
         if price == told:
             assert found.measured.cost_per_sample == pytest.approx(0.1 * offloaded + 1 - right)
@@ -78,6 +91,31 @@ def test_labels_of_the_measured_half_do_not_shift_its_cost() -> None:
     assert found is not None
     assert found.measured.cost_per_sample == pytest.approx(0.4 + 1.0)  # all offloaded, wrongly
     assert found.shifted_cost == pytest.approx(1.0)  # κ is near 0, on the whole log
+
+
+def test_a_shift_that_the_measured_half_speaks_against_is_not_recommended() -> None:
+    """The remote is right in the half that is measured only: by the other's labels nothing would be offloaded."""
+    rows = 400
+    one, _ = halves(Trace(np.full(rows, 0.5), np.arange(rows), np.arange(rows)), seed=0)
+    trusted = ~np.isin(np.arange(rows), one.local)
+    trace = Trace(np.full(rows, 0.5), np.zeros(rows, int), np.ones(rows, int), label=np.where(trusted, 1, 0))
+    found = recommend(trace, ["isotonic"], 0.4)
+    assert found is not None
+    assert found.settings["offload_cost"] == found.shifted_cost == 0.4
+    assert found.measured.cost_per_sample == pytest.approx(0.4)
+    assert "told" not in str(found)
+    assert "at a cost of 0.4000 by the true labels, as much as remote alone" in str(found)
+
+
+def test_where_local_always_agrees_no_gate_is_recommended() -> None:
+    trace = load_trace("fashion")
+    found = recommend(Trace(trace.confidence, trace.remote, trace.remote), offload_cost=0.2)
+    assert found is not None
+    assert found.alone == "local"
+    assert str(found).startswith("Recommended: no gate, but local alone, at an offload cost of 0.2. ")
+    usual = recommend(trace, ["sentinel"], 0.2)
+    assert usual is not None
+    assert usual.alone is None
 
 
 def test_without_labels_or_a_known_price_nothing_is_shifted() -> None:
@@ -263,7 +301,7 @@ def test_alpha_is_that_of_the_policies_that_have_it() -> None:
     assert found.settings == {"policy": "hi-lcb", "bins": edges, "offload_cost": 0.1, "alpha": 0.05}
     half, other = halves(trace, 0)
     bins = fitted_bins(half)
-    cost, *_ = by_hand(other, HILCB(bins=bins.bins, alpha=0.05, offload_cost=0.1), 0.1, bins)
+    cost, *_ = in_orders(other, HILCB(bins=bins.bins, alpha=0.05, offload_cost=0.1), 0.1, bins)
     assert found.measured.cost_per_sample == pytest.approx(cost)
     usual = recommend(trace, ["sentinel"], 0.1, alpha=0.05)
     assert usual is not None

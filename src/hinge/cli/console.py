@@ -29,7 +29,7 @@ from hinge.policies import policy_class, policy_names
 from hinge.simulation import Results, interval
 from hinge.simulation.kernel import numba_installed
 from hinge.simulation.results import table as figures_table
-from hinge.simulation.trade import Trade
+from hinge.simulation.trade import SPREAD, Trade
 
 INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
 EVERY_S: float | None = 10.0  # between two lines of progress, where there is no terminal for a bar
@@ -177,7 +177,9 @@ def print_trade(trade: Trade, offload_cost: float | None = None, how: str = "") 
     title = f"What {trade.policy} gains at each price of an offload, simulated{how}"
     say("")
     print_rows(list(rows[0]), [list(row.values()) for row in rows], title, bold=price)
-    say("by rule: cost per sample; saves: of the cheaper of local and remote alone; agrees: with remote", style="dim")
+    means = f", mean of runs and its interval ({SPREAD})" if SPREAD in rows[0] else ""
+    key = f"by rule: cost per sample{means}; saves: of the cheaper of local and remote alone; agrees: with remote"
+    say(key, style="dim")
     say(" ".join(trade.sentences(offload_cost)), prose=True)
 
 

@@ -312,7 +312,9 @@ def print_recommendation(advice: Recommendation, trace: Trace | Log, write: Path
     console.say(str(advice), prose=True)
     if write is not None:
         console.say(f"{write} is written, with the settings of 'hinge device --config' and 'hinge gateway --config'")
-    if trace.local is None:  # files of models are classifiers
+    if advice.alone is not None:
+        console.say(f"To run it, no gate is needed: let the {advice.alone} model answer everything")
+    elif trace.local is None:  # files of models are classifiers
         told = {**settings, "bins": advice.bins}
         named = ", ".join(f"{name}={value!r}" for name, value in told.items() if name != "policy")
         policy = f"build({advice.policy!r}, {named})"

@@ -9,14 +9,14 @@ the log, and what they trade is measured on the other; a price that nobody knows
 policy stays, unless another is cheaper by more than one standard error, √(c (1 − c) / n) at a cost c on n samples: a
 smaller difference says more about the half than about the policy (Breiman et al., Classification and Regression Trees,
 1984). Bins are fitted: cut at every threshold that is best at some price. Where there are true labels, costs are by the
-truth, and a known price γ is told to the policy as γ′, which the labels shift. In the end bins and γ′ are fitted once
-more, on the whole log.
+truth, and a known price γ is told to the policy as γ′, which the labels shift, unless γ itself costs less on the half
+that is measured. In the end bins and γ′ are fitted once more, on the whole log.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from math import inf, sqrt
+from math import inf, isnan, sqrt
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,11 +27,11 @@ from hinge._checks import real, whole
 from hinge._html import Curve, Panel, draw, save
 from hinge.bins import Bins, EdgeBins, UniformBins
 from hinge.gate import DEFAULT_BINS
-from hinge.policies import Policy, Target, policy_class, policy_names
+from hinge.policies import AlwaysLocal, AlwaysRemote, Policy, Target, policy_class, policy_names
 from hinge.simulation.engine import Progress, run_seeds, simulate
 from hinge.simulation.evaluate import as_trace, fitted_cost, halves, lineup
-from hinge.simulation.results import Record, aligned
-from hinge.simulation.sources import FixedCosts, InOrder, Replay, Resampled, Synthetic
+from hinge.simulation.results import Record, aligned, interval
+from hinge.simulation.sources import FixedCosts, InOrder, Replay, Resampled, Shuffled, Synthetic
 from hinge.theory import best_thresholds
 from hinge.traces import Trace
 
@@ -39,6 +39,8 @@ OFFLOAD_COSTS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0
 KEPT = 0.9  # of the accuracy that the remote adds to local's: what the headline has to keep
 GAINED = 0.01  # of the cost of the cheaper of both alone: what saves less gains nothing to speak of
 _HORIZON = 10_000  # samples of a source that has no length of its own
+_RUNS = 20  # at most: the figures of one short run are more chance than policy
+SPREAD = "± 95 %"  # of the mean over runs
 _TIE = 1e-12
 
 
@@ -52,12 +54,14 @@ class Point:
     offload_fraction: float
     agreement: float  # `accuracy` in the figures of a simulation
     true_accuracy: float | None
+    cost_ci95: float | None = None  # of the mean over several runs, the half-width of its 95 % confidence interval
 
     @classmethod
-    def of(cls, offload_cost: float, figures: Mapping[str, Any]) -> "Point":
+    def of(cls, offload_cost: float, record: Record) -> "Point":
         """A policy by what a simulation has found."""
+        figures, half = record.summary(), interval(record.cost_per_sample[:, -1])[1]
         known = (figures["cost_per_sample"], figures["offload_fraction"], figures["accuracy"])
-        return cls(offload_cost, *known, figures.get("true_accuracy"))
+        return cls(offload_cost, *known, figures.get("true_accuracy"), None if isnan(half) else half)
 
     @property
     def quality(self) -> float:
@@ -67,7 +71,7 @@ class Point:
     def by_truth(self, offload_cost: float) -> "Point":
         """The same at another price, where wrong is what `quality` says."""
         cost = offload_cost * self.offload_fraction + 1.0 - self.quality
-        return replace(self, offload_cost=offload_cost, cost_per_sample=cost)
+        return replace(self, offload_cost=offload_cost, cost_per_sample=cost, cost_ci95=None)
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,10 @@ class Trade:
     @property
     def _remote_adds(self) -> float:
         return max(self.remote[0].quality - self.local[0].quality, 0.0)
+
+    @property
+    def _gains(self) -> bool:
+        return any(self.saving(point.offload_cost)[0] > _TIE for point in self.gate)
 
     def _keeps(self, point: Point) -> bool:
         return point.quality >= self.local[0].quality + KEPT * self._remote_adds
@@ -164,7 +172,7 @@ class Trade:
         """What is gained, at the price of the `headline`, and from which price to which nothing is."""
         low, high = self.remote_until, self.local_from
         ends = f"from {self.gate[0].offload_cost:g} to {self.gate[-1].offload_cost:g}"
-        if all(self.saving(point.offload_cost)[0] <= _TIE for point in self.gate):
+        if not self._gains:
             return f"Nothing is gained: at no offload cost {ends} is {self.policy} cheaper than local or remote alone."
         limits = [] if low is None else [f"up to {low:.2g} remote alone is as cheap"]
         limits += [] if high is None else [f"above {high:.2g} local alone is cheaper"]
@@ -176,7 +184,7 @@ class Trade:
         if offload_cost is not None and (best is None or offload_cost != best.offload_cost):
             said.append(f"At {offload_cost:g} {self.policy}{self._by()} costs {self.compared(offload_cost)}.")
         said.append(self.sentence)
-        if best is not None:
+        if best is not None and self._gains:
             quality = "agreement" if best.true_accuracy is None else "accuracy"
             kept = f"at which it keeps {_percent(KEPT, 0)} of the {quality} that the remote adds to local"
             higher = any(self._keeps(point) for point in self.gate if point.offload_cost > best.offload_cost)
@@ -209,12 +217,14 @@ class Trade:
         for gate, local, remote, oracle in zip(self.gate, self.local, self.remote, self.oracle, strict=True):
             saved = self.saving(gate.offload_cost)[0]
             truth = {} if gate.true_accuracy is None else {"true acc.": f"{gate.true_accuracy:.2%}"}
+            spread = {} if gate.cost_ci95 is None else {SPREAD: f"{gate.cost_ci95:.4f}"}
             yield {
                 "price": f"{gate.offload_cost:g}",
                 "local": f"{local.cost_per_sample:.4f}",
                 "remote": f"{remote.cost_per_sample:.4f}",
                 "oracle": f"{oracle.cost_per_sample:.4f}",
                 self.policy: f"{gate.cost_per_sample:.4f}",
+                **spread,
                 "saves": f"{round(saved, 3) + 0.0:.1%}" if saved > -inf else "nothing",  # + 0.0: not -0.0
                 "offloaded": f"{gate.offload_fraction:.1%}",
                 "agrees": f"{gate.agreement:.2%}",
@@ -281,10 +291,11 @@ def trade(
     """What a policy gains at every offload cost, and where nothing is gained, on a recorded log.
 
     `trace` is what `evaluate` takes, or a `Synthetic` source, where only the weight and the agreement of each bin are
-    known. Local only, remote only and the oracle are computed exactly; the policy, by name, is simulated: on a trace
-    once, in its own order, and with `horizon`, or on a source, on so many samples that are drawn at random. Then it
-    costs what accepting these shares of the bins costs in expectation, as the others do. `machine_code` as in
-    `simulate`: for few samples, running Python takes less time than compiling.
+    known. Local only, remote only and the oracle are computed exactly; the policy, by name, is simulated: on a trace of
+    about 10 000 samples or more once, in its own order, and on a shorter one in up to 20 shuffled orders, the more the
+    shorter it is. With `horizon`, or on a source, so many samples are drawn at random, as many times; then it costs
+    what accepting these shares of the bins costs in expectation, as the others do. Its figures are means over the runs.
+    `machine_code` as in `simulate`: for few samples, running Python takes less time than compiling.
 
     >>> found = trade("fashion")
     >>> print(found.sentence)
@@ -301,22 +312,24 @@ def trade(
     if not isinstance(trace, Synthetic):
         trace = as_trace(trace)
         length = len(trace) if horizon is None else length
+    runs = max(1, _RUNS - _RUNS * length // _HORIZON)  # some 50 000 samples, unless one run has more
+    order = Resampled if horizon is not None else InOrder if runs == 1 else Shuffled
     rules: dict[str, list[Point]] = {"gate": [], "local": [], "remote": [], "oracle": []}
     for done, cost in enumerate(costs, 1):
         source: Replay | Synthetic
         if isinstance(trace, Synthetic):
             source = Synthetic(trace.agreement, FixedCosts(cost), trace.weights)
         else:
-            binning = bins if isinstance(bins, Bins) else UniformBins(bins)
-            source = (InOrder if horizon is None else Resampled)(trace, binning, FixedCosts(cost))
+            source = order(trace, bins if isinstance(bins, Bins) else UniformBins(bins), FixedCosts(cost))
         ready = lineup([policy], source, offload_cost=cost, horizon=length, alpha=alpha, seed=seed)
-        drawn = not isinstance(source, InOrder)
+        drawn = isinstance(source, Synthetic | Resampled)
         played = simulate(
-            ready, source, length, 1, seed, record_decisions=drawn, times=[length], machine_code=machine_code
+            ready, source, length, runs, seed, record_decisions=drawn, times=[length], machine_code=machine_code
         )
+        if not played.complete:
+            raise KeyboardInterrupt
         record = played[policy]
-        known = _fixed(source, _offloaded(source, record, seed), cost) if drawn else Point.of(cost, record.summary())
-        rules["gate"].append(known)
+        rules["gate"].append(_expected(source, record, seed, cost) if drawn else Point.of(cost, record))
         errors = 1.0 - source.agreement
         for name, offloaded in (("local", errors < 0), ("remote", errors >= 0), ("oracle", errors >= cost)):
             rules[name].append(_fixed(source, offloaded.astype(np.float64), cost))
@@ -325,11 +338,16 @@ def trade(
     return Trade(policy, **{name: tuple(points) for name, points in rules.items()})
 
 
-def _offloaded(source: Replay | Synthetic, record: Record, seed: int) -> NDArray[np.float64]:
-    """The share of every bin's samples that a policy offloaded in the one run of a record; of all, where none came."""
-    bins = np.concatenate([samples.bins for samples in source.stream(run_seeds(seed, 1)[0], int(record.times[-1]))])
-    seen, decisions = np.bincount(bins, minlength=source.bins), np.asarray(record.runs[0].decisions, np.float64)
-    return np.where(seen, np.bincount(bins, decisions, source.bins) / np.maximum(seen, 1), decisions.mean())
+def _expected(source: Replay | Synthetic, record: Record, seed: int, cost: float) -> Point:
+    """What a policy costs in expectation by the share of every bin's samples that it offloaded in each run."""
+    shares, length = [], int(record.times[-1])
+    for run, each in zip(record.runs, run_seeds(seed, len(record.runs)), strict=True):
+        bins = np.concatenate([samples.bins for samples in source.stream(each, length)])
+        seen, decisions = np.bincount(bins, minlength=source.bins), np.asarray(run.decisions, np.float64)
+        asked = np.bincount(bins, decisions, source.bins) / np.maximum(seen, 1)
+        shares.append(np.where(seen, asked, decisions.mean()))  # of bins that never came, as of all samples
+    half = interval(np.array([_fixed(source, each, cost).cost_per_sample for each in shares]))[1]
+    return replace(_fixed(source, np.mean(shares, axis=0), cost), cost_ci95=None if isnan(half) else half)
 
 
 def _fixed(source: Replay | Synthetic, offloaded: NDArray[np.float64], cost: float) -> Point:
@@ -380,6 +398,7 @@ _WHY = {
     f"at least {100 * GAINED:.0f} %, and at this one it saves most)",
     "usual": f" (none was given, and at none it keeps {100 * KEPT:.0f} % of what the remote adds, if anything)",
 }
+_ALONE = {AlwaysLocal.name: "local", AlwaysRemote.name: "remote"}
 K = TypeVar("K")
 
 
@@ -407,6 +426,11 @@ class Recommendation:
         return self.binning.bins
 
     @property
+    def alone(self) -> str | None:
+        """Which of both models answers everything, "local" or "remote", if that is what the policy does: no gate."""
+        return _ALONE.get(self.policy)
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The options of `hinge device`, by name; `bins` are a number, or edges."""
         bins = [*self.binning.edges] or 1 if isinstance(self.binning, EdgeBins) else self.bins
@@ -431,8 +455,9 @@ class Recommendation:
             costs = f", at a cost of {self.measured.cost_per_sample:.4f}"
             if self.shifted_cost is not None:
                 plain = self.trade.at(self.offload_cost)[0].by_truth(self.offload_cost).cost_per_sample
-                costs += f" by the true labels (if told {self.offload_cost:g}: {plain:.4f})"
+                costs += " by the true labels"
                 if self.shifted_cost != self.offload_cost:
+                    costs += f" (if told {self.offload_cost:g}: {plain:.4f})"
                     chosen += f", told as {self.shifted_cost:g}, since by the true labels the remote errs too"
             costs += f", {alone.compared(self.offload_cost)}"
             costs += "" if alone.saving(self.offload_cost)[0] > _TIE else ": at this price nothing is gained"
@@ -440,10 +465,11 @@ class Recommendation:
         if self.target is not None or self.local.true_accuracy is None:
             key, said = "agreement", "agree with the remote"
         rules = self.measured, self.remote, self.local
-        bins = f"{self.bins} {'fitted ' * self.fitted}bin{'s' * (self.bins != 1)}"
+        gate = f"{self.policy}, {self.bins} {'fitted ' * self.fitted}bin{'s' * (self.bins != 1)}"
+        gate = gate if self.alone is None else f"no gate, but {self.alone} alone"
         found, remote, local = (f"{100 * getattr(each, key):.1f} %" for each in rules)
         return (
-            f"Recommended: {self.policy}, {bins}, {chosen}. {half}, {self.samples} samples, "
+            f"Recommended: {gate}, {chosen}. {half}, {self.samples} samples, "
             f"{found} of the answers {said} for "
             f"{100 * self.measured.offload_fraction:.0f} % of the remote's calls (remote alone {remote}, local alone "
             f"{local}){costs}."
@@ -475,8 +501,9 @@ def recommend(
     Without `policies`, they are all that a device can run. Without an `offload_cost`, it is the mean of those recorded,
     or where there are none the highest at which the default policy keeps 90 % of what the remote adds, and saves. Where
     none does both, it is the one that saves most, and where nothing is to be gained, 0.5. One that is given or recorded
-    is shifted by the true labels, if the log has them (`hinge.costs.shifted_cost`). A `target` is an agreement to hold
-    in place of a price. `alpha` is for the policies that have it, `horizon` as in `trade`.
+    is shifted by the true labels, if the log has them (`hinge.costs.shifted_cost`), unless it costs less as it is on
+    the half that is measured. A `target` is an agreement to hold in place of a price. `alpha` is for the policies that
+    have it, `horizon` as in `trade`.
 
     >>> print(recommend("fashion", offload_cost=0.1))
     Recommended: sentinel, 30 fitted bins, at an offload cost of 0.1, told as 0.169, since by the true labels the remote
@@ -501,7 +528,7 @@ def recommend(
     def points(ready: Mapping[str, Policy], part: Trace) -> dict[str, Point]:
         source, length = InOrder(part, usual, FixedCosts(cost)), len(part)
         played = simulate(ready, source, length, 1, seed, times=[length], progress=progress)
-        return {each: Point.of(cost, record.summary()) for each, record in played.items()}
+        return {each: Point.of(cost, record) for each, record in played.items()}
 
     found, shifted = None, None
     if offload_cost is not None:
@@ -533,6 +560,9 @@ def recommend(
         told = shifted = cost
     if found is None:
         found = gains(name, cost, told)
+        plain, moved = (judged(found.at(each)[0]).cost_per_sample for each in (cost, told))
+        if shifted is not None and moved > plain + _TIE:  # the labels of this half say otherwise
+            told = shifted = cost
     elif name != DEFAULT:
         found = gains(name)
         cost, price = found.price
