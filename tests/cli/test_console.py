@@ -18,7 +18,7 @@ def test_whoever_watches_is_told_why_it_takes_a_while(
     monkeypatch.setattr(console, "err", Console(file=screen, force_terminal=terminal, width=100))
     with console.progress("isotonic on fashion"):
         pass
-    assert ("isotonic on fashion: compiling, the first time" in screen.getvalue()) == said
+    assert ("isotonic on fashion: a first run, which may have to compile" in screen.getvalue()) == said
 
 
 def test_without_a_terminal_a_line_now_and_then_says_how_far_it_is(
@@ -35,13 +35,13 @@ def test_without_a_terminal_a_line_now_and_then_says_how_far_it_is(
         return line.search(said) is not None
 
     with console.progress("policies on log.csv") as report:
-        assert printed("policies on log.csv: compiling, the first time")
+        assert printed("policies on log.csv: a first run, which may have to compile")
         report(2, 20)
         assert printed("policies on log.csv: 2 of 20")
         report(40, None, "at every price")
         assert printed("policies on log.csv, at every price: 40")
         report(1, 1)
-        assert printed("policies on log.csv: compiling, the first time")
+        assert printed("policies on log.csv: a first run, which may have to compile")
     with console.progress("recording images", compiles=False):
         assert printed("recording images")
     with console.status("compiling") as say:

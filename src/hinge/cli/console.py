@@ -191,11 +191,11 @@ def progress(label: str, lines: bool = True, compiles: bool = True) -> Iterator[
     """A progress bar on standard error if it is a terminal, else a line now and then, unless a program is reading.
 
     It is told how much is done, of how much in all, and of what if the work has parts. Until then, and from the end of
-    one part to the first report of the next, it says why it waits.
+    one part to the first report of the next, it says that the run at hand may have to be compiled.
     """
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     label = printable(label)
-    waits = f"{label}: compiling, the first time" if compiles and numba_installed() else label
+    waits = f"{label}: a first run, which may have to compile" if compiles and numba_installed() else label
     with (
         Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar,
         _now_and_then(waits) if lines else nullcontext() as says,

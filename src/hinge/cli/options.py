@@ -358,7 +358,7 @@ LogBins = Annotated[
         "keeps; without it 16, or those of the device that wrote a production log.",
     ),
 ]
-Runs = Annotated[int, typer.Option(min=1, help="Runs to average over.")]
+Runs = Annotated[int, typer.Option(min=1, max=100_000, help="Runs to average over.")]
 Seed = Annotated[int, typer.Option(min=0, help="The seed: the same seed gives the same figures.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Out = Annotated[
