@@ -55,9 +55,8 @@ def test_the_bins_are_those_of_the_device_that_decided() -> None:
     trace, log = logged("fashion", 0.1, device)
     assert log.mixed(UniformBins(16)) == [15]
     assert log.bin is not None
-    places = np.unique(log.bin)
     found = hinge.evaluate(log, ["always-local"], 0.1, runs=1)
-    assert np.array_equal(places[log.bins_by(found.bins)], log.bin)
+    assert np.array_equal(log.bins_by(found.bins), log.bin)
     (row,) = found.figures()
     assert row["cost_low"] <= 1.0 - trace.agreement <= row["cost_high"]
     assert hinge.evaluate(log, ["always-local"], 0.1, runs=1, bins=device).bins == device

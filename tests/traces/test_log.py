@@ -111,6 +111,25 @@ def test_the_bin_in_which_a_sample_was_decided(bin: Any) -> None:
     assert log.unmixed(EdgeBins([0.25, 0.5])) == EdgeBins([0.25, 0.5])
 
 
+def test_bins_keep_the_numbers_of_the_device_also_where_some_have_no_samples() -> None:
+    device = UniformBins(38)
+    confidence = [0.4, 0.41, 0.9, 0.99, 0.7]
+    log = Log(confidence, agreed=[1, 0, None, 1, 1], bin=device.bin_many(confidence))
+    assert log.bin is not None
+    assert log.bins_by(log.unmixed(UniformBins(2))).tolist() == log.bin.tolist()
+    assert log.unmixed(UniformBins(2)).bins == max(log.bin) + 1
+
+
+def test_of_very_many_bins_those_without_samples_are_left_out() -> None:
+    log = Log([0.2, 0.3, 0.9], agreed=[1, 0, None], bin=[5, 70_000, 2**31 - 1])
+    assert log.unmixed(EdgeBins([0.5])) == EdgeBins([0.3, 0.9])
+
+
+def test_a_bin_that_cannot_be_above_others_is_something_else() -> None:
+    log = Log([0.0, 0.3, 0.9], agreed=[1, 0, None], bin=[5, 6, 7])
+    assert log.unmixed(EdgeBins([0.5])) == EdgeBins([0.5])
+
+
 @pytest.mark.parametrize("bin", [["a", "b", "c"], [0, None, 1], [0, -1, 1], [0, 0.5, 1], [0, float("nan"), 1]])
 def test_a_column_of_that_name_may_be_something_else(bin: Any) -> None:
     log = Log([0.2, 0.3, 0.9], agreed=[1, 0, None], bin=bin)

@@ -16,6 +16,8 @@ from hinge.bins import Bins, EdgeBins
 from hinge.errors import InvalidTrace
 from hinge.traces.trace import Bools, Floats, Trace, checked_labels, fractions, one_dimensional
 
+_NUMBERED = 1024  # bins of a device that keep their numbers: of more, those without samples would cost too much
+
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Log:
@@ -98,17 +100,24 @@ class Log:
     def unmixed(self, usual: Bins) -> Bins:
         """The usual bins; or, if they mix samples, such as part them as the device's did, if confidence alone did.
 
-        >>> Log([0.4, 0.9, 0.7], agreed=[1, None, 0], bin=[0, 9, 9]).unmixed(EdgeBins([0.8]))
-        EdgeBins(edges=(0.7,))
+        They are numbered as the device's: where bins of it have no samples, there are as many, somewhere in between.
+
+        >>> Log([0.5, 0.9, 0.75], agreed=[1, None, 0], bin=[0, 2, 2]).unmixed(EdgeBins([0.8]))
+        EdgeBins(edges=(0.625, 0.75))
         """
         if self.bin is None or not self.mixed(usual):
             return usual
         order = np.lexsort((self.bin, self.confidence))
-        confidence, steps = self.confidence[order], np.diff(self.bin[order])
-        above = np.flatnonzero(steps) + 1
-        if (steps < 0).any() or (confidence[above] == confidence[above - 1]).any():
+        confidence, bins = self.confidence[order], self.bin[order]
+        numbered = bins[-1] < _NUMBERED
+        steps = np.diff(bins, prepend=0 if numbered else bins[0])
+        above = np.flatnonzero(steps)  # where a bin begins
+        below = np.concatenate([[0.0], confidence])[above]
+        if (steps < 0).any() or (confidence[above] <= below).any():
             return usual
-        return EdgeBins(confidence[above].tolist())
+        counts = steps[above] if numbered else np.ones_like(above)
+        parts = zip(below, confidence[above], counts, strict=True)
+        return EdgeBins([edge for low, high, count in parts for edge in np.linspace(low, high, count + 1)[1:].tolist()])
 
     def __len__(self) -> int:
         return len(self.confidence)
