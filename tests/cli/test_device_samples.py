@@ -9,7 +9,7 @@ from PIL import Image
 
 from hinge import fashion
 from hinge.cli.device_samples import from_arrays, from_images
-from hinge.errors import InvalidModel
+from hinge.errors import InvalidModel, InvalidTrace
 from hinge.models import OneInput
 from tests.support.commands import Captured, refusal
 
@@ -176,3 +176,11 @@ def test_a_file_that_holds_no_samples_is_told_what_does(tmp_path: Path, capsys: 
     said = refused(capsys, *LOCAL, str(tmp_path / "train.py"))
     assert "train.py: samples are a folder of images, an .npz or .npy file, '-' for frames on standard input, " in said
     assert said.endswith("or a trace, by name or in a .csv, .tsv, .jsonl, .npz or .parquet file")
+
+
+def test_labels_that_are_whole_numbers_may_be_floats(tmp_path: Path) -> None:
+    np.savez(tmp_path / "samples.npz", samples=np.zeros((2, 3)), labels=np.array([0.0, 7.0]))
+    assert [repr(truth) for truth in from_arrays(tmp_path / "samples.npz").truths] == ["0", "7"]
+    np.savez(tmp_path / "samples.npz", samples=np.zeros((2, 3)), labels=np.array([0.0, np.nan]))
+    with pytest.raises(InvalidTrace, match=r"samples\.npz: the label of sample 1 is nan: leave out samples without"):
+        from_arrays(tmp_path / "samples.npz")

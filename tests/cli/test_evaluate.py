@@ -2,12 +2,15 @@
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from hinge import UniformBins
 from hinge.cli.app import run
 from hinge.policies import policy_names
 from hinge.simulation import Results, simulate
@@ -170,6 +173,8 @@ def test_recorded_costs_are_used_unless_another_is_given(capsys: Captured, tmp_p
     for given, cost in (([], 0.9), (["--offload-cost", "learned"], 0.9), (["--offload-cost", "0.25"], 0.25)):
         found = answer(capsys, "evaluate", str(path), "--policies", "always-remote", "--runs", "2", *given)
         assert found["policies"][0]["cost_per_sample"] == pytest.approx(cost)
+    said = shown(capsys, "evaluate", str(path), "--policies", "always-remote", "--offload-cost", "0.25")
+    assert "an offload costs 0.25 (as given; in the log 0.9 on average, which is not used)" in said
 
 
 def test_one_sample_is_no_samples(capsys: Captured, tmp_path: Path) -> None:
@@ -346,6 +351,9 @@ def test_what_to_do_with_other_names_of_columns_or_of_a_file_is_said(
     (tmp_path / "log.csv").write_text("score,local,remote\n0.5,1,1\n")
     said = refusal(capsys, "evaluate", str(tmp_path / "log.csv"))
     assert said.endswith("name them by --columns, as confidence=score")
+    np.savez(tmp_path / "samples.npz", samples=np.zeros((2, 3)), labels=np.zeros(2))
+    said = refusal(capsys, "evaluate", str(tmp_path / "samples.npz"))
+    assert said.endswith("; 'hinge record' makes a log of samples")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "log.csv").rename("log")
     assert "log: no format of traces ends in ''; there are .csv" in refusal(capsys, "evaluate", "log")
@@ -355,3 +363,23 @@ def test_of_few_samples_it_says_that_they_tell_little(tmp_path: Path, capsys: Ca
     log = write_log(tmp_path / "few.csv", "confidence", "local", "remote")
     told = "So few samples say next to nothing about a policy: record 100 or more."
     assert told in shown(capsys, "evaluate", log, "--policies", "sentinel", "--runs", "2")
+
+
+def test_there_is_a_limit_to_runs(capsys: Captured) -> None:
+    said = refusal(capsys, "evaluate", "fashion", "--runs", "99999999999999999999")
+    assert "'--runs': Input should be less than or equal to 100000" in said
+
+
+def test_bins_are_those_of_the_log_of_a_device(tmp_path: Path, capsys: Captured) -> None:
+    device, rng = UniformBins(38), np.random.default_rng(0)
+    rows = []
+    for confidence in rng.uniform(0.3, 1.0, 400).tolist():
+        if device.bin(confidence) != 20:  # no sample falls into that one
+            agreed = int(rng.random() < confidence) if rng.random() < 0.5 else None
+            rows.append({"confidence": confidence, "agreed": agreed, "bin": device.bin(confidence)})
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    found = answer(capsys, "evaluate", str(path), "--policies", "always-local", "--offload-cost", "0.4", "--runs", "1")
+    assert found["bins"] == 38
+    counts = Counter(row["bin"] for row in rows)
+    assert {row["bin"]: row["samples"] for row in found["agreement"]} == counts

@@ -218,3 +218,25 @@ def test_other_columns_are_ignored(tmp_path: Path) -> None:
     log.write_text("timestamp,confidence,local,remote,camera\n2026-01-01,0.5,1,1,\n2026-01-02,0.25,1,2,north\n")
     trace = read_trace(log)
     assert trace == Trace([0.5, 0.25], [1, 1], [1, 2], name="log")
+
+
+def test_agreement_may_be_in_words(log: Path) -> None:
+    log.write_text("confidence,agreed,local_right,remote_right\n0.9,true,Yes,1\n0.4,False,no,0.5\n0.5,TRUE, yes,true\n")
+    trace = read_trace(log)
+    assert trace.agreed.tolist() == [1, 0, 1]
+    assert trace.local_right is not None
+    assert trace.remote_right is not None
+    assert (trace.local_right.tolist(), trace.remote_right.tolist()) == ([1, 0, 1], [1, 0.5, 1])
+    log.write_text("confidence,agreed\n0.9,maybe\n")
+    with pytest.raises(InvalidTrace, match="line 2, column agreed: 'maybe' is not a number from 0 to 1"):
+        read_trace(log)
+    log.write_text("confidence,agreed\nyes,1\n")
+    with pytest.raises(InvalidTrace, match="column confidence: 'yes' is not a number from 0 to 1"):
+        read_trace(log)
+
+
+def test_labels_is_another_name_for_label(log: Path) -> None:
+    log.write_text("confidence,local,remote,labels\n0.9,1,1,2\n")
+    assert read_trace(log).columns["label"].tolist() == [2]
+    log.write_text("confidence,local,remote,label,labels\n0.9,1,1,2,3\n")
+    assert read_trace(log).columns["label"].tolist() == [2]

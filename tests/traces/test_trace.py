@@ -135,6 +135,7 @@ def test_repr_tells_what_it_is() -> None:
         ({"local": ["cat", 1, 2]}, "Trace: local in row 1 must be text as in row 0, got 1"),
         ({"local": ["cat", None, "dog"]}, "Trace: local in row 1 must be text as in row 0, got None"),
         ({"local": [None, 1, 2]}, "Trace: local in row 0 must be an integer or text, got None"),
+        ({"local": np.array([1.0, 2.5, np.nan])}, "Trace: local in row 1 must be an integer or text, got 2.5"),
         ({"local": np.array([1.0, 2.0, np.nan])}, "Trace: local in row 2 must be an integer or text, got nan"),
         ({"local": [1.0, 2.0, 3.0]}, "Trace: local in row 0 must be an integer or text, got 1.0"),
         ({"local": [True, False, True]}, "Trace: local in row 0 must be an integer or text, got True"),
@@ -240,3 +241,10 @@ def test_from_scores_refuses(changes: dict[str, Any], message: str) -> None:
 def test_a_measure_is_callable() -> None:
     with pytest.raises(TypeError, match="measure must be a confidence measure, got 'margin'"):
         Trace.from_scores(LOCAL, REMOTE, measure="margin")  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_floats_that_are_whole_numbers_are_these() -> None:
+    trace = Trace([0.5, 0.6], np.array([1.0, 2.0]), np.array([1, 3]), label=np.array([1.0, -3.0], np.float32))
+    assert trace.label is not None
+    assert [column.tolist() for column in (trace.local, trace.label)] == [[1, 2], [1, -3]]
+    assert trace.agreed.tolist() == [True, False]

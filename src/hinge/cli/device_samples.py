@@ -108,7 +108,7 @@ def from_arrays(path: Path, wanted: str | None = None) -> Stream:
         named = f"--input names the samples, and labels are called {' or '.join(map(repr, _LABELS))}"
         console.warn(f"{path}: {which}, and {', '.join(map(repr, unread))} not read: {named}")
     if labelled:
-        truths = _array(path, arrays, labelled).tolist()
+        truths = _labels(path, _array(path, arrays, labelled))
         if not isinstance(truths, list) or len(truths) != len(samples):
             raise InvalidTrace(f"{path}: there must be a label for each of {console.counted(len(samples), 'sample')}")
     labels = truths or [None] * len(samples)
@@ -136,6 +136,16 @@ def _array(path: Path, arrays: Mapping[str, Any], name: str) -> NDArray[Any]:
     except Exception as error:  # as above
         raise InvalidTrace(f"{path}: array {name!r} cannot be read ({error or type(error).__name__})") from error
     return array
+
+
+def _labels(path: Path, labels: NDArray[Any]) -> Any:
+    """The labels as a list; floats that are all whole numbers are these."""
+    if labels.dtype.kind != "f" or labels.ndim != 1:
+        return labels.tolist()
+    if len(missing := np.flatnonzero(~np.isfinite(labels))):
+        found = f"the label of sample {missing[0]} is {labels[missing[0]]}"
+        raise InvalidTrace(f"{path}: {found}: leave out samples without a label, or all labels")
+    return (labels.astype(np.int64) if (labels == np.floor(labels)).all() else labels).tolist()
 
 
 # -- frames -----------------------------------------------------------------------------------------------------------

@@ -139,7 +139,10 @@ def evaluate_command(
         if found.offload_cost is not None:
             both = found.trace.offloads if isinstance(found.trace, Log) else found.trace
             why = " (none was given)" if both.cost is None else " (the mean of the log's)"
-            paid = f"{found.offload_cost:g}{why if price is None else ''}"
+            if price is not None:
+                mean = both.mean_offload_cost
+                why = "" if mean is None else f" (as given; in the log {mean:.4g} on average, which is not used)"
+            paid = f"{found.offload_cost:g}{why}"
             rule = f"with {console.counted(found.bins.bins, 'bin')}; an offload costs {paid}"
             console.say(f"cost: per sample, {rule}, an accepted answer unlike the remote's 1")
         if any(map(console.is_informed, found)):
@@ -178,7 +181,8 @@ def _recorded(trace: str, columns: Mapping[str, str] | None) -> Trace | Log:
     except InvalidTrace as error:
         if "needed are" not in str(error):
             raise
-        raise InvalidTrace(f"{error}; name them by --columns, as confidence=score") from None
+        samples = "; 'hinge record' makes a log of samples" if trace.lower().endswith(".npz") else ""
+        raise InvalidTrace(f"{error}; name them by --columns, as confidence=score{samples}") from None
     both = found.offloads if isinstance(found, Log) else found
     if len(both) > 1 and not both.agreed.any() and "agreed" not in both.columns:
         first = "local says {!s:.40}, remote {!s:.40}".format(*(answers[0] for answers in both.answers))

@@ -132,6 +132,7 @@ def _unpacked(where: str, metadata: str) -> dict[str, Any]:
 _BLOCK = 16_384  # lines converted at a time: enough for speed, few enough for memory
 _KNOWN = (*NEEDED, *OPTIONAL, *BESIDE)
 _TOLD = ""  # a column beside those: where there is an answer of the remote's; `remote` has but these until all are read
+_IN_WORDS = {"true": "1", "yes": "1", "false": "0", "no": "0"}  # how far something agrees, or is right
 _INTEGER_DIGITS = 20  # of the longest int64, its sign included
 _FLOAT = re.compile(r"(0|-?[1-9][0-9]*)\.0+")  # an integer, as frames write it where another is missing
 _SHORT = Repr()
@@ -247,6 +248,8 @@ def _converted(names: Sequence[str], rows: Sequence[list[str]], decimal_comma: b
     for name, texts in columns.items():
         try:
             if name in FRACTIONS:
+                if name not in ("confidence", "cost"):
+                    texts = tuple(_IN_WORDS.get(text.strip().lower(), text) for text in texts)
                 found[name] = _fractions(texts, decimal_comma, asked | (name == "confidence"))
             elif name == "remote":
                 told = found[_TOLD] = _given(texts) if "agreed" in names else asked

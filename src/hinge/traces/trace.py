@@ -38,7 +38,7 @@ NEEDED = ("confidence", "local", "remote")
 OPTIONAL = ("label", "cost", "agreed", "local_right", "remote_right")
 FRACTIONS = ("confidence", "cost", "agreed", "local_right", "remote_right")
 BESIDE = ("audit", "bin", "time")  # columns of a file or frame that are about its rows
-_ALSO = {"truth": "label", "timestamp": "time", "agreement": "agreed"}  # other names of columns
+_ALSO = {"truth": "label", "labels": "label", "timestamp": "time", "agreement": "agreed"}  # other names of columns
 LONGEST_LABEL = 256  # an array of text is as wide as its longest entry, so one endless label would fill the memory
 INTEGERS = np.iinfo(np.int64)
 _SHOWN = 80  # characters of a header that need not be ours
@@ -142,9 +142,12 @@ def checked_labels(column: str, values: ArrayLike) -> Labels:
     if array.dtype.kind == "U" and isinstance(values, np.ndarray):
         return _frozen(_texts(column, array.tolist()))
     if array.dtype.kind == "f" and hasattr(values, "dtype"):
-        # Frames turn integers into floats where one is missing, so that one is to blame.
-        row = np.isnan(array).argmax()
-        raise InvalidTrace(f"Trace: {column} in row {row} must be an integer or text, got {array[row]}")
+        # Frames turn integers into floats where one is missing, and other programs all of them.
+        odd = (array != np.floor(array)) | (np.abs(array) >= 2**53)  # where floats are not one apart
+        if odd.any():
+            row = odd.argmax()
+            raise InvalidTrace(f"Trace: {column} in row {row} must be an integer or text, got {array[row]}")
+        return _frozen(array.astype(np.int64))
     # From a list one by one, as numpy turns the numbers beside a text into texts.
     given: Any = array.tolist() if isinstance(values, np.ndarray) else values
     return _frozen(_of_one_kind(column, list(given)))
