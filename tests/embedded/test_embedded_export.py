@@ -16,6 +16,7 @@ from hinge.embedded.twin import LiteTwin, twin_of
 from hinge.errors import HingeError, InvalidState, InvalidValue
 from hinge.gate import sealed
 from hinge.policies import Sentinel
+from hinge.policies import policy as registering
 from tests.embedded.toolchains import need
 from tools.boards.targets import STRICT
 
@@ -164,6 +165,10 @@ def test_bins_that_stay_empty_are_counted(tmp_path: Path, capsys: pytest.Capture
     export("c", "--bins", ",".join(map(str, EDGES)), "--out", str(tmp_path))
     empty = len(EDGES) + 1 - len({Gate(offload_cost=0.5, bins=EDGES).bins.bin(step / 256) for step in range(256)})
     assert f"--bins: {empty} of 8 bins stay empty" in capsys.readouterr().err
+    state = tmp_path / "state.json"
+    state.write_text(json.dumps(sealed(Gate(offload_cost=0.5, bins=EDGES).state())))
+    export("c", "--state", str(state), "--out", str(tmp_path / "known"))
+    assert f"{state}: {empty} of 8 bins stay empty" in capsys.readouterr().err
     export("c", "--bins", "0.5,0.9", "--out", str(tmp_path / "wide"))
     assert capsys.readouterr().err == ""
 
@@ -242,6 +247,8 @@ def test_refusals(tmp_path: Path) -> None:
     out = ["--out", str(tmp_path / "c")]
     with pytest.raises(UsageError, match="only sentinel, hi-lcb and hi-lcb-lite learn on a device"):
         export("c", "--policy", "isotonic", *out)
+    with pytest.raises(UsageError, match="--policy own:Greedy: only sentinel, hi-lcb and hi-lcb-lite learn"):
+        export("c", "--policy", "own:Greedy", *out)
     with pytest.raises(UsageError, match="--bins is in the state already"):
         export("c", "--bins", "4", "--state", saved(HILCB(4, offload_cost=0.5), tmp_path), *out)
     with pytest.raises(HingeError, match="--bins must be an integer from 1 to 255"):
@@ -260,6 +267,24 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(InvalidState, match="holds no state"):
         export("table", "--state", str(tmp_path / "state.json"), *out)
     assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_a_policy_that_is_not_known_here_is_told_what_writes_its_table(
+    folder: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("hinge.policies.policy._registry", dict(registering._registry))  # Mine is forgotten afterwards
+
+        class Mine(HILCB):
+            name = "mine"
+
+        with SqliteStore(tmp_path / "state", Gate(Mine(4, offload_cost=0.5))) as store:
+            store.sync()
+        path = str(tmp_path / "state") if folder else saved(Mine(4, offload_cost=0.5), tmp_path)
+    with pytest.raises(InvalidState, match=r"'mine'.*your own is written in Python, by hinge\.embedded") as caught:
+        export("table", "--state", path, "--out", str(tmp_path / "c"))
+    assert "hinge state" not in str(caught.value)
 
 
 def test_what_may_have_been_edited_is_not_replaced_in_silence(tmp_path: Path) -> None:

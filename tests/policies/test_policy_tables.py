@@ -35,3 +35,17 @@ def test_what_is_given_and_no_field_is_refused() -> None:
         HILCB(4, offload_cost=0.5).blank(Table, limit=9, limits=9)
     with pytest.raises(AttributeError, match="'limit'"):
         HILCB(4, offload_cost=0.5).blank(Table)
+
+
+class Priced(NamedTuple):
+    offloads: Wholes
+    price: float
+
+
+class OwnPrice(HILCB):
+    price = 0.25
+
+
+def test_a_number_is_the_policys_own_even_if_a_column_of_that_name_has_a_meaning() -> None:
+    assert OwnPrice(4, offload_cost=0.5).blank(Priced).price == 0.25
+    assert OwnPrice(4, offload_cost=0.5).blank(Priced, price=0.125).price == 0.125

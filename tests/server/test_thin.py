@@ -274,8 +274,11 @@ def test_settings_are_checked() -> None:
         ThinFleet(NOBODY, "a/b", offload_cost=0.5)
 
 
-def test_the_command_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["serve", "fashion", "--state", "folder"]) == 2
+@pytest.mark.parametrize(
+    "option", [("--state", "folder"), ("--offload-cost", "0.2"), ("--bins", "8"), ("--fleet-name", "cams")]
+)
+def test_the_command_says_what_is_missing(option: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", "fashion", *option]) == 2
     assert "need --fleet" in capsys.readouterr().err
 
 

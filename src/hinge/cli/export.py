@@ -9,15 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from hinge._files import write_whole
+from hinge.bins import Bins as AnyBins
 from hinge.bins import EdgeBins, restore_bins
 from hinge.cli import console, options
 from hinge.cli.options import UsageError, option
 from hinge.cli.state import state_in
 from hinge.embedded import export_c, export_table, export_thin
 from hinge.embedded.twin import MOST_BINS, twin_of
-from hinge.errors import InvalidState
+from hinge.errors import InvalidState, UnknownName
 from hinge.gate import Gate, policy_state
-from hinge.policies import ExpiryPolicy, Sentinel, build, restore
+from hinge.policies import HILCB, ExpiryPolicy, HILCBLite, Sentinel, build, restore
 
 Out = Annotated[Path, typer.Option(help="The folder to write to.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace files of the same names that have another content.")]
@@ -31,7 +32,8 @@ Bins = Annotated[
     ),
 ]
 
-DEFAULTS: dict[str, Any] = {"policy": "hi-lcb-lite", "bins": "16", "offload_cost": "0.5"}
+_LEARNING = (HILCBLite.name, HILCB.name, Sentinel.name)
+DEFAULTS: dict[str, Any] = {"policy": HILCBLite.name, "bins": "16", "offload_cost": "0.5"}
 
 export_command = typer.Typer(rich_markup_mode=None)
 
@@ -60,6 +62,7 @@ def c_command(
         option = "--" + doubled[0].replace("_", "-")
         raise UsageError(f"{option} is in the state already: give --state or parameters, not both")
     gate = _built(given) if state is None else _read(state)
+    _warn_of_empty_bins("--bins" if state is None else str(state), gate.bins)
     try:
         twin = twin_of(gate.policy)
     except TypeError as error:
@@ -98,13 +101,19 @@ def _built(given: dict[str, Any]) -> Gate:
     cost = options.offload_cost(settings["offload_cost"])
     settings["offload_cost"] = cost if isinstance(cost, float) else None
     policy, bins = settings.pop("policy"), options.binning(settings.pop("bins"))
-    if isinstance(bins, EdgeBins):
-        empty = len(bins.edges) - len({ceil(256 * edge) for edge in bins.edges} - {256})
-        if empty:
-            of = f"{empty} of {bins.bins} bins stay empty"
-            console.warn(f"--bins: {of}, as a confidence has 8 bits on the device: leave out edges closer than 1/256")
+    if policy not in _LEARNING:
+        only = "only sentinel, hi-lcb and hi-lcb-lite learn on a device"
+        raise UsageError(f"--policy {policy}: {only}; for others, try 'hinge export table'")
     settings |= options.policy_settings([policy], alpha=given["alpha"])
     return Gate(build(policy, bins=bins.bins, **settings), bins=bins)
+
+
+def _warn_of_empty_bins(owner: str, bins: AnyBins) -> None:
+    """Say how many bins no confidence of 8 bits falls into."""
+    edges = bins.edges if isinstance(bins, EdgeBins) else ()
+    if empty := len(edges) - len({ceil(256 * edge) for edge in edges} - {256}):
+        of = f"{empty} of {bins.bins} bins stay empty"
+        console.warn(f"{owner}: {of}, as a confidence has 8 bits on the device: leave out edges closer than 1/256")
 
 
 def _read(path: Path) -> Gate:
@@ -113,6 +122,10 @@ def _read(path: Path) -> Gate:
         bins = restore_bins(state["bins"]) if "hinge_gate" in state else None
         return Gate(restore(policy_state(state)), bins=bins)
     except (ValueError, RecursionError) as error:
+        unknown = error if isinstance(error, UnknownName) else error.__cause__
+        if isinstance(unknown, UnknownName):
+            own = "the table of a policy of your own is written in Python, by hinge.embedded.export_table"
+            raise InvalidState(f"{path}: {unknown}; {own}") from error
         named = str(error).startswith(f"{path}: ")
         raise InvalidState(f"{error}" if named else f"{path}: holds no state: {error}") from error
 

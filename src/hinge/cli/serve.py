@@ -11,6 +11,7 @@ from hinge.tasks import ShortText
 from hinge.tasks.text import Measure
 
 _DEADLINE_S = {"openai": 30.0, "oip": 1.0}
+_THIN_COST, _THIN_BINS = 0.5, 16  # of thin devices
 WATCH_S = 2.0
 
 
@@ -61,15 +62,15 @@ def serve_command(
         "Learn for thin devices, and send them tables by this MQTT broker: mqtt://[USER@]HOST[:PORT], or "
         "mqtts:// with --fleet-ca, --fleet-cert and --fleet-key. The password: HINGE_FLEET_PASSWORD, or a file."
     ),
-    fleet_name: options.FleetName = "fleet",
+    fleet_name: options.FleetName = options.FLEET,
     fleet_password_file: options.FleetPasswordFile = None,
     fleet_ca: Path | None = option("Who signs the broker's certificate."),
     fleet_cert: Path | None = option("The certificate to show the broker."),
     fleet_key: Path | None = option("The key of that certificate."),
     offload_cost: float = option(
-        "Thin devices: what an offload costs, where a wrong answer costs 1.", default=0.5, min=0, max=1
+        "Thin devices: what an offload costs, where a wrong answer costs 1.", default=_THIN_COST, min=0, max=1
     ),
-    bins: int = option("Thin devices: how many bins they have.", default=16, min=1, max=255),
+    bins: int = option("Thin devices: how many bins they have.", default=_THIN_BINS, min=1, max=255),
     state: Path | None = option("Thin devices: the folder in which what is learned for them survives."),
     config: options.Config = None,
 ) -> None:
@@ -82,8 +83,10 @@ def serve_command(
     if not models:
         raise UsageError("there must be a model to serve, such as 'fashion'; see 'hinge serve --help'")
     if fleet is None:
-        if any((fleet_password_file, fleet_ca, fleet_cert, fleet_key, state)):
-            raise UsageError("--state and what begins with --fleet- need --fleet, the address of an MQTT broker")
+        named = (fleet_name, offload_cost, bins) != (options.FLEET, _THIN_COST, _THIN_BINS)
+        if named or any((fleet_password_file, fleet_ca, fleet_cert, fleet_key, state)):
+            thin_options = "--state, --offload-cost, --bins and what begins with --fleet-"
+            raise UsageError(f"{thin_options} need --fleet, the address of an MQTT broker")
         thin = None
     else:
         from hinge.server.thin import ThinFleet

@@ -276,7 +276,8 @@ class Policy(ABC):
         """A table that knows nothing: columns of a 0 for each bin, and the policy's parameters, but for what is given.
 
         A column that is `Annotated[Reals, 2]` has that many. Those that are `unused` are empty; so are, where the cost
-        is known, `costs` and `filled`.
+        is known, `costs` and `filled`; `price` has one number, the cost. A field that is no column is a parameter,
+        whatever its name.
         """
         learned = self.offload_cost is None
         known = {
@@ -286,7 +287,7 @@ class Policy(ABC):
             **given,
         }
         for name, column, length in fields(kind):
-            if name not in known:
+            if name not in known or (column is None and name not in given):
                 known[name] = column(0 if name in unused else length or self.bins) if column else getattr(self, name)
         return kind(**{name: known[name] for name, _, _ in fields(kind)} | given)  # which refuses what is no field
 
