@@ -278,7 +278,7 @@ def test_settings_are_checked() -> None:
     "option", [("--state", "folder"), ("--offload-cost", "0.2"), ("--bins", "8"), ("--fleet-name", "cams")]
 )
 def test_the_command_says_what_is_missing(option: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["serve", "fashion", *option]) == 2
+    assert run(["serve", "nosuch.onnx", *option]) == 2  # which would not be served, either
     assert "need --fleet" in capsys.readouterr().err
 
 
