@@ -139,6 +139,15 @@ def test_labels_in_another_order_are_noticed_by_what_confidence_promised(caplog:
     )
 
 
+def test_a_bin_that_never_agrees_is_no_fault_where_others_are_accepted() -> None:
+    with Device(lambda sample: [0.0, sample], lambda sample: int(sample > 1), Gate(offload_cost=0.5)) as device:
+        for _ in range(300):
+            device.infer(0.2)  # which the remote calls 0
+            device.infer(3.0)
+        assert 0 < device.status.agreed < 0.1 * device.status.compared
+        assert device.status.alarms == {}
+
+
 def agreeing(share: float, confidence: float, answers: int, seed: int) -> StatusTracker:
     """What a device knows after answers of the remote in which a local model so sure agrees so often."""
     drawn, tracker = random.Random(seed), StatusTracker(MemoryStore(Gate(AlwaysRemote(16))), Breaker())

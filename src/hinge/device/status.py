@@ -26,6 +26,7 @@ log = logging.getLogger("hinge")
 QUIET = 1_000  # samples without it, until an alarm is a new one: a budget is spent and free again all the time
 FIRST = 10  # answers that cost nothing, after which there is something wrong
 _PART = 0.25  # of the agreements that confidences promise: honest models keep more than that, however weak
+_ALL = 0.9  # of the samples
 _SURE = math.log(100)  # that a model keeps less: one in a hundred that keep as much is wrongly accused, ever
 _COUNTS = ("answered_by_remote", "compared", "dropped", "local_failed", "labelled")  # of a `Status`
 _SUMS = ("agreed", "offload_cost", "right")
@@ -91,7 +92,7 @@ class StatusTracker:
                     counted["compared"] += 1
                     counted["agreed"] += agrees
                     self._promised += confidence
-            hardly_agrees = self._suspicion() >= _SURE
+            hardly_agrees = self._suspicion() >= _SURE and (counted["agreed"] == 0.0 or self._sees_all())
             is_free = cost == 0.0 and counted["offload_cost"] == 0.0 and counted["answered_by_remote"] >= FIRST
         self._watch()
         if hardly_agrees:
@@ -118,6 +119,10 @@ class StatusTracker:
         confidences promise, fastest for 1/16; never to agree is an alarm after 25 promised agreements.
         """
         return (1.0 - _PART) * _PART * self._promised - math.log(1.0 / _PART) * float(self._counted["agreed"])
+
+    def _sees_all(self) -> bool:
+        """Whether nearly all samples were compared: what a policy accepts, as local agrees there, is not seen."""
+        return bool(self._counted["compared"] >= _ALL * (self._store.policy.time - self._began))
 
     def fell_back(self, failure: RemoteFailed, samples: int, cost: float) -> None:
         """So many samples got their local answer, as the remote failed; each paid for asking."""
