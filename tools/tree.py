@@ -1,12 +1,13 @@
 """How large the source tree is, and how many calls, files and changes of file one sample passes through.
 
     python tools/tree.py                                          # this tree
-    python tools/tree.py --before DIR --markdown benchmarks/results/tree.md
+    python tools/tree.py --before DIR --python VENV/bin/python --markdown benchmarks/results/tree.md
     python tools/tree.py --show http                              # the calls of one offload over HTTP, file by file
 
 A change of file is a call of a function in src/hinge whose predecessor, on any thread, was in another file. Each figure
 is the median over repeated samples, counted with `sys.setprofile` in a process of its own, which imports `hinge` from
-the tree it measures and uses only names that both trees have. Calls into libraries are not counted.
+the tree it measures and uses only names that both trees have. Calls into libraries are not counted. `--python` is an
+interpreter with the packages that the other tree needs, as its constraints.txt names them.
 """
 
 import argparse
@@ -31,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 HOST = "127.0.0.1"
 WARM, SAMPLES = 50, 400  # samples before counting begins, and in all
 REQUESTS = 30
+HORIZON = 100_000  # of a simulated run: shorter ones may be played as Python
 READY_S = 60.0
 
 
@@ -180,7 +182,7 @@ def simulated_run(recorder: Recorder) -> Passed:
     found = []
     for _ in range(5):
         recorder.clear()
-        simulate([HILCB(bins=3, offload_cost=0.5)], source, horizon=1000, runs=1)
+        simulate([HILCB(bins=3, offload_cost=0.5)], source, horizon=HORIZON, runs=1)
         found.append(recorder.passed())
     return _median(found[2:])
 
@@ -233,10 +235,10 @@ def _served() -> Iterator[int]:
             process.terminate()
 
 
-def count(tree: Path, kind: str) -> Passed:
+def count(tree: Path, python: str, kind: str) -> Passed:
     """What one sample of a kind passes through in a tree."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
-    command = [sys.executable, str(Path(__file__).resolve()), "--show", kind]
+    command = [python, str(Path(__file__).resolve()), "--show", kind]
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -244,7 +246,7 @@ def count(tree: Path, kind: str) -> Passed:
     return Passed(*json.loads(done.stdout.splitlines()[-1]))
 
 
-def rows(tree: Path) -> dict[str, str]:
+def rows(tree: Path, python: str = sys.executable) -> dict[str, str]:
     """All figures of a tree, by what they are."""
     found = size(tree)
     printed = {
@@ -254,7 +256,7 @@ def rows(tree: Path) -> dict[str, str]:
         "lines per file, median / 90th percentile": f"{found.median:.0f} / {found.p90:.0f}",
     }
     for kind, (what, _) in COUNTED.items():
-        printed[f"{what}: calls / files / changes of file"] = " / ".join(map(str, count(tree, kind)))
+        printed[f"{what}: calls / files / changes of file"] = " / ".join(map(str, count(tree, python, kind)))
     return printed
 
 
@@ -277,6 +279,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--before", type=Path, help="another tree, to stand beside this one")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter that the other tree runs with")
     parser.add_argument("--markdown", type=Path, help="also write the table there")
     parser.add_argument("--show", choices=COUNTED, help="only show the calls of one sample, file by file")
     given = parser.parse_args()
@@ -288,7 +291,7 @@ def main() -> None:
         print(recorder.shown(), json.dumps(passed), sep="\n")
         return
     after = rows(ROOT)
-    before = rows(given.before.resolve()) if given.before else None
+    before = rows(given.before.resolve(), given.python) if given.before else None
     lines = [
         f"| | {'before | after' if before else 'this tree'} | goal |",
         "|---|" + "--:|" * (2 if before else 1) + "---|",
