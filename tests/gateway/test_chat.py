@@ -322,6 +322,19 @@ def test_a_local_server_that_keeps_failing_is_left_alone_until_a_probe_finds_it_
         assert client.chat().confidence == "0.9048"
 
 
+def test_a_client_in_a_hurry_does_not_take_the_local_server_from_others(
+    local: ChatStandIn, remote: ChatStandIn
+) -> None:
+    local.behaviour = "stall"
+    with gateway(local.base_url, remote.base_url, device={"breaker": Breaker(failures=1, interval_s=60)}) as served:
+        hurried = json.dumps({"messages": MESSAGES}).encode()
+        for _ in range(3):
+            answer = Answer(Client(served.url).open(hurried, **{"x-envoy-expected-rq-timeout-ms": "200"}))
+            assert answer.by != "local"
+        local.behaviour = "answer"
+        assert (Client(served.url).chat().confidence, alarms(served)) == ("0.9048", {})
+
+
 def test_a_local_server_that_is_left_alone_answers_where_the_remote_fails(
     local: ChatStandIn, remote: ChatStandIn
 ) -> None:

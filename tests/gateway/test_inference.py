@@ -153,6 +153,16 @@ def test_a_local_server_that_stalls_is_left_alone_until_a_probe_finds_it_back(ed
             assert local.inferences == 2
 
 
+def test_a_client_in_a_hurry_does_not_take_the_local_server_from_others(edge: str) -> None:
+    back, device = Event(), {"breaker": Breaker(failures=1, interval_s=60)}
+    with stalling(back) as local:
+        near, far = ServedRows(local.url, "fashion-local"), ServedRows(edge, "fashion")
+        with gateway(near, far, device=device) as served:
+            assert ask(served.url, IMAGES[:1], timeout=500_000)[1]["hinge-answered-by"] == "remote"
+            back.set()
+            assert "hinge-confidence" in ask(served.url, IMAGES[:1])[1]
+
+
 def test_a_local_server_that_is_left_alone_answers_where_the_remote_fails() -> None:
     back, device = Event(), {"breaker": Breaker(failures=1, interval_s=60)}
     with stalling(back) as local, Server(["fashion"], log_level="error") as away:

@@ -36,7 +36,7 @@ from hinge.errors import (
     RemoteRefused,
 )
 from hinge.gate import Gate
-from hinge.gateway.gateway import NAME, START_S, GatedApp, Gateway, because
+from hinge.gateway.gateway import LOCAL_SHARE, NAME, START_S, GatedApp, Gateway, because
 from hinge.oip.messages import Message, decoded
 from hinge.oip.tensors import MAX_BODY_BYTES
 from hinge.policies.policy import Policy
@@ -450,10 +450,10 @@ class ChatApp(GatedApp):
 
     async def _gated(self, request: Json, exchange: Exchange, deadline: Deadline) -> Response:
         failures = dict[Source, RemoteFailed]()
-        local = None
+        local, half = None, deadline.split(LOCAL_SHARE)
         try:
-            with self.asking_local():
-                local = await self._servers["local"].ask(with_logprobs(request), deadline.split(0.5))
+            with self.asking_local(half):
+                local = await self._servers["local"].ask(with_logprobs(request), half)
                 if local.logprobs is None:
                     raise RemoteInvalid("it tells no log-probabilities, without which no answer is gated")
                 try:

@@ -19,7 +19,7 @@ from hinge.device.resilience import Breaker
 from hinge.errors import BreakerOpen, RemoteFailed, RemoteInvalid, RemoteLate, printable
 from hinge.gate import Gate
 from hinge.policies.policy import Policy
-from hinge.remotes import AsyncRemote
+from hinge.remotes import AsyncRemote, Deadline
 from hinge.server.app import App, Exchange
 from hinge.server.connections import Listener
 from hinge.server.live import read_report
@@ -32,9 +32,15 @@ IN_FLIGHT = 64  # offloads at the same time
 REPORT_S = 0.5
 CLOSE_S = 5.0  # for offloads in flight, once all requests are answered: a server has 10 to end
 START_S = 2.0  # for a server to answer at the start
+LOCAL_SHARE = 0.5  # of the time for a request, for the local model
+_WHOLE = 0.9  # of that time: with less, it was the client that had none to spare (a gateway before this one takes 5 %)
 _MAX_REASON = 400  # characters
 
 T = TypeVar("T")
+
+
+class Hurried(RemoteLate):
+    """Late by a deadline that the client has shortened, for which the server is not to blame."""
 
 
 class Gateway(BaseServer):
@@ -65,6 +71,7 @@ class GatedApp(App):
     ) -> None:
         super().__init__(server, services, metrics, listener)
         self.device = device
+        self._deadline_s = server.deadline_s
         known = device.breaker
         at_once = max(known.failures, server.limits.requests)
         self.local_breaker = Breaker(known.failures, known.interval_s, at_once, name="local model")
@@ -89,12 +96,14 @@ class GatedApp(App):
             self._reports.put(NAME, await asyncio.to_thread(made), "127.0.0.1")
 
     @contextmanager
-    def asking_local(self) -> Iterator[None]:
+    def asking_local(self, deadline: Deadline) -> Iterator[None]:
         """Around a request to the local model, whose outcome moves its breaker; raises `BreakerOpen` if that is open.
 
         So a model that is late, or works for nothing, does so for a few requests and not for each. What fails at once
-        does not count: to ask again costs nothing, and shows at once that the model is back.
+        does not count: to ask again costs nothing, and shows at once that the model is back. Nor does it count to be
+        late by a deadline that the client has shortened: one client's hurry must not take the model from the others.
         """
+        shortened = deadline.left() < _WHOLE * LOCAL_SHARE * self._deadline_s
         attempt = self.local_breaker.begin(time.monotonic())
         if attempt is None:
             raise self.left_alone()
@@ -103,6 +112,8 @@ class GatedApp(App):
             yield
             report, self._not_gated = self.local_breaker.succeeded, ""
         except (RemoteLate, RemoteInvalid) as failure:
+            if shortened and isinstance(failure, RemoteLate):
+                raise Hurried(f"{failure}, of which the client left little") from None
             self._local_failure, report = failure, self.local_breaker.failed
             raise
         finally:
@@ -114,7 +125,7 @@ class GatedApp(App):
 
     def local_failed(self, samples: int, failure: RemoteFailed) -> None:
         """Count samples that the remote alone has answered, and say why: for as long as it is so, in the same words."""
-        self.device.local_failed(samples, self._cause(failure))
+        self.device.local_failed(samples, None if isinstance(failure, Hurried) else self._cause(failure))
 
     def log_not_gated(self, exchange: Exchange, failure: RemoteFailed, problem: str) -> None:
         """A warning where the local model fails for another reason than last time; the same again is not news."""

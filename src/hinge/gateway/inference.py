@@ -32,7 +32,7 @@ from hinge.errors import (
     RemoteRefused,
 )
 from hinge.gate import Gate
-from hinge.gateway.gateway import START_S, GatedApp, Gateway, because
+from hinge.gateway.gateway import LOCAL_SHARE, START_S, GatedApp, Gateway, because
 from hinge.oip.messages import InferenceRequest, Message, ModelMetadata, build_model_metadata
 from hinge.oip.tensors import Tensor, TensorSpec
 from hinge.policies.policy import Policy
@@ -221,12 +221,12 @@ class InferenceApp(GatedApp):
     async def _run(self, service: Service, exchange: Exchange, request: InferenceRequest) -> Tensors:
         most_s = self._gateway.deadline_s
         deadline = exchange.deadline(most_s if request.timeout_s is None else min(most_s, request.timeout_s))
-        rows, half = rows_of(request.inputs), deadline.split(0.5)
+        rows, half = rows_of(request.inputs), deadline.split(LOCAL_SHARE)
         near: Any = _Forwarded(service.server, service.known, half) if isinstance(service, _Forwarded) else service
         if not rows:
             return await super()._run(near, exchange, request)
         try:
-            with self.asking_local():
+            with self.asking_local(half):
                 await self._ask_local(near, rows, exchange, request, half)
             deciding = self.device.infer_many(rows, together=True, deadline=deadline)
             answers = await self.until_gone(exchange, deciding)
