@@ -421,6 +421,20 @@ def test_when_both_fail_the_error_is_openais(local_fails: str, remote_fails: str
         assert count(served, "hinge_samples_total") == 0
 
 
+@pytest.mark.parametrize("status", [301, 302, 400, 401, 403, 404, 422, 429, 500, 503])
+def test_no_key_of_the_gateway_is_told_to_clients_or_the_log(status: int, capsys: pytest.CaptureFixture[str]) -> None:
+    behaviour, task = f"quote {status}", ShortText(options=["yes", "no"])
+    with ChatStandIn(behaviour=behaviour) as local, ChatStandIn(behaviour=behaviour) as remote:
+        near, far = ChatServer(local.base_url, key="sk-near-1"), ChatServer(remote.base_url, key="sk-far-1")
+        with ChatGateway(near, far, Gate(offload_cost=0.5), task=task, deadline_s=WAIT_S, log_level="debug") as served:
+            answers = [Client(served.url).chat(), Client(served.url).chat(n=2)]
+    for answer in answers:
+        told = f"{answer.body!r} {answer.reason}"
+        assert "sk-" not in told
+        assert ("wrong key" in told) == (status not in (301, 302, 401, 403))
+    assert "sk-" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("failure", ["no logprobs", "error"])
 def test_the_log_warns_once_for_each_reason_why_nothing_is_gated(
     failure: str, local: ChatStandIn, remote: ChatStandIn, capsys: pytest.CaptureFixture[str]

@@ -38,6 +38,13 @@ def test_addresses_that_could_be_taken_for_something_else_are_refused(url: str) 
     assert str(caught.value).isprintable()
 
 
+@pytest.mark.parametrize("url", ["http://me:pw-1@edge", "ftp://me:pw-1@edge", "me:pw-1@edge", "http://me:a/pw-1@edge"])
+def test_a_password_in_an_address_is_not_shown(url: str) -> None:
+    with pytest.raises(ValueError, match=r"got '.*\*\*\*@edge'") as caught:
+        check_url("OpenInference", url)
+    assert "pw-1" not in str(caught.value)
+
+
 @pytest.mark.parametrize("url", ["http://edge", "https://edge:8443/models", "http://[::1]:8080"])
 def test_an_address_loses_the_slash_at_its_end(url: str) -> None:
     assert check_url("Reporter", url + "/") == url

@@ -80,6 +80,10 @@ class ChatStandIn(Loopback):
             "redirect": b"HTTP/1.1 307 -\r\nlocation: http://127.0.0.1:9/\r\ncontent-length: 0\r\n\r\n",
             "no key": _response(401, {"error": {"message": "wrong API key: sk-12345"}}),
         }
+        if self.behaviour.startswith("quote "):
+            quoted = {"error": {"message": f"wrong key {self.keys[-1]}", "hint": self.keys[-1], "code": "c"}}
+            await connection.send(_response(int(self.behaviour.split()[1]), quoted))
+            return True
         if self.behaviour in raw:
             await connection.send(raw[self.behaviour].replace(b"\r\n", b"\r\nconnection: close\r\n", 1))
         return False

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from hinge.cli import options
 from hinge.cli.options import Certificates, FleetOptions, GateOptions, UsageError, argument, option
-from hinge.remotes.http import check_url, read_token
+from hinge.remotes.http import check_url, read_token, without_password
 from hinge.tasks import ShortText
 from hinge.tasks.text import Measure
 
@@ -169,7 +169,8 @@ def gateway_command(
         raise UsageError("--local and --remote must name the two servers; see 'hinge gateway --help'")
     for name, url in (("--local", local), ("--remote", remote)):
         if url.startswith("grpc://"):
-            raise UsageError(f"{name} {url}: a gateway speaks HTTP; give the server's port for that, as Triton's 8000")
+            place = without_password(url)
+            raise UsageError(f"{name} {place}: a gateway speaks HTTP; give the server's port for it, as Triton's 8000")
     check_url("--remote", remote)
     tls = certificates.context() if remote.startswith("https://") else None
     if certificates.context() is not None and tls is None and not (joining.fleet or "").startswith("mqtts:"):

@@ -53,7 +53,7 @@ MAX_ANSWER_BYTES, MAX_ERROR_BYTES = 2**24, 2**20
 MAX_SHORT = 64  # tokens of a text that is compared as a whole
 STALL_S = 600.0  # for the first byte of an answer that is passed on, and for each piece after it
 _REFUSED = {400, 404, 413, 415, 422}  # statuses by which a server refuses this request, and not the client or all
-_UNAUTHORISED = {401, 403}  # of the gateway, by its key, which a server may quote: no client hears what it says
+_UNAUTHORISED = {*range(300, 400), 401, 403}  # of the gateway, or sent elsewhere: no client hears what it says of that
 _PASSED_ON = {"cache-control", "content-encoding", "content-type"}  # and no cookie, nor who else may read it
 
 
@@ -291,7 +291,7 @@ class ChatServer:
                     body += piece
                     if len(body) > MAX_ERROR_BYTES:
                         break
-                _admitted(head._replace(body=body))
+                _admitted(self._http.safe(head._replace(body=body)))
             yield head, pieces
 
     async def models(self, deadline: Deadline) -> http.Response:

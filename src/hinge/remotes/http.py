@@ -68,6 +68,11 @@ class Response(NamedTuple):
 class HttpClient:
     """Sends requests to one server, from any thread or event loop. Failures are subclasses of `RemoteFailed`.
 
+    A server may quote the token in what it says is wrong, which others read: there it is replaced by `***`. A server
+    may also close a connection that is kept open just when it is used again. So a request on such a connection is sent
+    once more, on a new one and by the same deadline, if the connection ends before any byte of the response has come:
+    that is the rule by which HTTP clients repeat requests. An inference may be repeated: it changes nothing.
+
     Thread-safe. A forked child starts with connections of its own.
     """
 
@@ -79,6 +84,7 @@ class HttpClient:
         self._tls = (tls or ssl.create_default_context()) if secure else None
         self._prefix = parts.path.rstrip("/")
         self._headers = {"Host": parts.netloc, "Accept": "*/*", **headers}
+        self._secret = _Secret(headers.get("Authorization", "").rpartition(" ")[2])
         self._address = _Address(str(parts.hostname), parts.port or (443 if secure else 80))
         self.after_fork()
         renew_after_fork(self)
@@ -94,25 +100,30 @@ class HttpClient:
 
     def send(self, request: Request, deadline: Deadline) -> Response:
         """Send the request and return the response; raises `RemoteLate` at the deadline."""
-        with _failures():
-            connection = _reusable(self._idle)
-            if connection is None:
-                connection = _Connection(_SocketStream(self._address, self._tls, deadline))
-            try:
-                connection.stream.write(connection.start(self._events(request, deadline), request.limit), deadline)
-                response = None
-                while response is None:
-                    response = connection.receive(connection.stream.read(deadline))
-            except BaseException:
-                connection.stream.close()
-                raise
+        connection = _reusable(self._idle)
+        with self._failures():
+            while True:
+                reused = connection is not None
+                if connection is None:
+                    connection = _Connection(_SocketStream(self._address, self._tls, deadline))
+                try:
+                    connection.stream.write(connection.start(self._events(request, deadline), request.limit), deadline)
+                    response = None
+                    while response is None:
+                        response = connection.receive(connection.stream.read(deadline))
+                    break
+                except BaseException as error:
+                    connection.stream.close()
+                    if not (reused and connection.ended_by(error)):
+                        raise
+                    connection = None
         if connection.may_be_reused() and len(self._idle) < _MAX_IDLE:
             self._idle.append(connection)
             if self._closed:  # by another thread, meanwhile
                 self.close()
         else:
             connection.stream.close()
-        return response
+        return self.safe(response)
 
     def close(self) -> None:
         """Close the idle connections of threads, and keep no others open."""
@@ -125,24 +136,29 @@ class HttpClient:
     async def send_async(self, request: Request, deadline: Deadline) -> Response:
         """The same for an event loop: cancelled at the deadline."""
         idle = self._idle_of.setdefault(asyncio.get_running_loop(), [])
-        with _failures():
+        connection = _reusable(idle)
+        with self._failures():
             async with asyncio.timeout(deadline.left()):
-                connection = _reusable(idle)
-                if connection is None:
-                    connection = _Connection(await _LoopStream.connected(self._address, self._tls, deadline))
-                try:
-                    connection.stream.write(connection.start(self._events(request, deadline), request.limit))
-                    response = None
-                    while response is None:
-                        response = connection.receive(await connection.stream.read())
-                except BaseException:
-                    connection.stream.close()
-                    raise
+                while True:
+                    reused = connection is not None
+                    if connection is None:
+                        connection = _Connection(await _LoopStream.connected(self._address, self._tls, deadline))
+                    try:
+                        connection.stream.write(connection.start(self._events(request, deadline), request.limit))
+                        response = None
+                        while response is None:
+                            response = connection.receive(await connection.stream.read())
+                        break
+                    except BaseException as error:
+                        connection.stream.close()
+                        if not (reused and connection.ended_by(error)):
+                            raise
+                        connection = None
         if connection.may_be_reused() and len(idle) < _MAX_IDLE:
             idle.append(connection)
         else:
             connection.stream.close()
-        return response
+        return self.safe(response)
 
     @asynccontextmanager
     async def stream_async(
@@ -153,14 +169,14 @@ class HttpClient:
         The deadline is for connecting, always anew: a network that is down is noticed then, and not by silence, as a
         response may take as long as it likes.
         """
-        with _failures():
+        with self._failures():
             async with asyncio.timeout(deadline.left()):
                 stream = await _LoopStream.connected(self._address, self._tls, deadline)
         connection, whole = _Connection(stream), False
 
         async def more() -> None:
             nonlocal whole
-            with _failures():
+            with self._failures():
                 async with asyncio.timeout(stall_s):
                     whole = connection.receive(await stream.read()) is not None
 
@@ -184,6 +200,28 @@ class HttpClient:
         """Close the idle connections of the running event loop."""
         for connection in self._idle_of.pop(asyncio.get_running_loop(), []):
             connection.stream.close()
+
+    def safe(self, response: Response) -> Response:
+        """The response; without the token, if it is an error, in whose text a server may quote it."""
+        return response if response.status < 300 else response._replace(body=self._secret.hidden(response.body))
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Turn exceptions of sockets and of the protocol into failures of the remote."""
+        try:
+            yield
+        except TimeoutError as error:  # concurrent.futures' and asyncio's are the same
+            raise RemoteLate("no answer in time") from error
+        except ssl.CertificateError as error:  # also a ValueError
+            problem = f"its certificate is not trusted: {error.verify_message}"
+            raise RemoteInvalid(f"{problem} (--ca names who signed it, in Python tls=…)") from error
+        except (h11.ProtocolError, ValueError) as error:  # which may quote what came
+            problem = self._secret.hidden(str(error).encode()).decode()
+            if isinstance(error, UnicodeError):  # of a name that is none
+                raise RemoteUnreachable(f"cannot be reached: {problem}") from error
+            raise RemoteInvalid(f"no HTTP: {problem}") from error
+        except (OSError, RuntimeError) as error:  # RuntimeError: no thread is left for the lookup
+            raise RemoteUnreachable(f"cannot be reached: {error}") from error
 
     def _events(self, request: Request, deadline: Deadline | None = None) -> list[Any]:
         body = request.message.body
@@ -245,6 +283,10 @@ class _Connection(Generic[Stream]):
             else:
                 return self._response(bytes(self._body))
         return None
+
+    def ended_by(self, error: BaseException) -> bool:
+        """Whether the connection ended before any byte of the response has come."""
+        return not self._received and isinstance(error, OSError) and not isinstance(error, TimeoutError)
 
     def head(self) -> Response | None:
         """The response as far as its headers, once they are here."""
@@ -472,22 +514,21 @@ def _left(deadline: Deadline) -> float:
     return left
 
 
-@contextmanager
-def _failures() -> Iterator[None]:
-    """Turn exceptions of sockets and of the protocol into failures of the remote."""
-    try:
-        yield
-    except TimeoutError as error:  # concurrent.futures' and asyncio's are the same
-        raise RemoteLate("no answer in time") from error
-    except ssl.CertificateError as error:  # also a ValueError
-        problem = f"its certificate is not trusted: {error.verify_message}"
-        raise RemoteInvalid(f"{problem} (--ca names who signed it, in Python tls=…)") from error
-    except (h11.ProtocolError, ValueError) as error:
-        if isinstance(error, UnicodeError):  # of a name that is none
-            raise RemoteUnreachable(f"cannot be reached: {error}") from error
-        raise RemoteInvalid(f"no HTTP: {error}") from error
-    except (OSError, RuntimeError) as error:  # RuntimeError: no thread is left for the lookup
-        raise RemoteUnreachable(f"cannot be reached: {error}") from error
+class _Secret:
+    """A token, and how it is found in a text: as it is, or as JSON may escape it.
+
+    >>> _Secret("a/b").hidden(b'{"wrong key": "Bearer a\\\\/b or a\\\\u002Fb"}')
+    b'{"wrong key": "Bearer *** or ***"}'
+    """
+
+    def __init__(self, token: str) -> None:
+        self._found: re.Pattern[bytes] | None = None
+        if token:
+            escaped = "".join(rf"(?:\\?{re.escape(char)}|\\u00(?i:{ord(char):02x}))" for char in token)
+            self._found = re.compile(escaped.encode("ascii", "replace"))
+
+    def hidden(self, text: bytes) -> bytes:
+        return text if self._found is None else self._found.sub(b"***", text)
 
 
 # -- addresses and tokens ---------------------------------------------------------------------------------------------
@@ -510,12 +551,22 @@ def check_url(owner: str, url: str) -> str:
     except ValueError:  # such as a port that is no number
         valid = False
     if not valid:
-        raise InvalidValue(owner, "url", f"must start with http:// or https:// and name a host, got {shown(url, 100)}")
+        problem = f"must start with http:// or https:// and name a host, got {shown(without_password(url), 100)}"
+        raise InvalidValue(owner, "url", problem)
     # Nothing in it may be taken for another part of a request.
     if parts.query or parts.fragment or parts.username is not None or not re.fullmatch(r"[!-~]+", url):
-        problem = f"must have no spaces, query, fragment, user or password, got {shown(url, 100)}"
+        problem = f"must have no spaces, query, fragment, user or password, got {shown(without_password(url), 100)}"
         raise InvalidValue(owner, "url", problem)
     return url.rstrip("/")
+
+
+def without_password(url: str) -> str:
+    """An address that may be shown: what stands before the host may be a password.
+
+    >>> without_password("http://me:secret@edge:8080"), without_password("http://edge")
+    ('http://***@edge:8080', 'http://edge')
+    """
+    return re.sub(r"^([a-z]+://)?.*@", r"\1***@", str(url), flags=re.DOTALL | re.IGNORECASE)
 
 
 def read_token(path: Path | None, variable: str = "HINGE_TOKEN", *, least: int = 1) -> str | None:

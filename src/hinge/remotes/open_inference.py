@@ -420,5 +420,6 @@ class OpenInference(ServedModel):
 
 
 def _complaint(response: Response) -> str:
-    problem = messages.parse_error(response.body)
+    moved = 300 <= response.status < 400  # which may name an address that is not for everybody
+    problem = "" if moved else messages.parse_error(response.body)
     return f"HTTP {response.status}" + (f", {shown(problem, most=120)}" if problem else "")
