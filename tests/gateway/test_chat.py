@@ -301,6 +301,50 @@ def test_a_local_server_that_refuses_log_probabilities_answers_without_where_the
         assert count(served, "hinge_samples_total") == 0
 
 
+def test_a_remote_that_stalls_leaves_time_for_a_local_server_that_refuses_log_probabilities(
+    local: ChatStandIn, remote: ChatStandIn
+) -> None:
+    local.behaviour, remote.behaviour = "refuse logprobs", "stall"
+    with gateway(local.base_url, remote.base_url, deadline_s=2.0) as served:
+        answer = Client(served.url).chat()
+        assert (answer.status, answer.by, answer.text) == (200, "local", "yes")
+        assert "remote server failed (late" in str(answer.reason)
+        local.behaviour = "refuse"
+        assert Client(served.url).chat().json["error"]["code"] == "context_length"
+
+
+def test_a_remote_that_stalls_leaves_time_for_a_local_server_that_is_back(
+    local: ChatStandIn, remote: ChatStandIn
+) -> None:
+    local.behaviour, breaker = "no logprobs", Breaker(failures=1, interval_s=60)
+    with gateway(local.base_url, remote.base_url, deadline_s=2.0, device={"breaker": breaker}) as served:
+        assert Client(served.url).chat().by == "remote"
+        local.behaviour, remote.behaviour = "answer", "stall"
+        answer = Client(served.url).chat()
+        assert (answer.status, answer.by, answer.text) == (200, "local", "yes")
+
+
+@pytest.mark.parametrize("fields", [{}, {"n": 2}], ids=["gated", "passed on"])
+@pytest.mark.parametrize(
+    ("local_says", "remote_says", "status", "retry_after"),
+    [
+        (("429", 3), ("429", 7), 429, "7"),
+        (("503", 9), ("503", None), 503, "9"),
+        (("429", 3), ("503", None), 503, "3"),
+        (("503", None), ("503", None), 503, None),
+        (("429", 3), ("error", None), 502, None),
+    ],
+)
+def test_where_both_are_overloaded_the_client_hears_when_to_come_back(
+    local_says: Any, remote_says: Any, status: int, retry_after: str | None, fields: dict[str, Any]
+) -> None:
+    with ChatStandIn() as local, ChatStandIn() as remote, gateway(local.base_url, remote.base_url) as served:
+        (local.behaviour, local.retry_after), (remote.behaviour, remote.retry_after) = local_says, remote_says
+        response = Client(served.url).open(json.dumps({"messages": MESSAGES, **fields}).encode())
+        assert (response.status, response.getheader("retry-after")) == (status, retry_after)
+        assert json.loads(response.read())["error"]["code"] == ("unavailable" if status == 502 else "overloaded")
+
+
 @pytest.mark.parametrize("failure", ["stall", "no logprobs"])
 def test_a_local_server_that_keeps_failing_is_left_alone_until_a_probe_finds_it_back(
     failure: str, local: ChatStandIn, remote: ChatStandIn
@@ -523,6 +567,56 @@ def test_a_stream_that_one_server_fails_to_begin_comes_from_the_other(failure: s
         assert response.read() == b"".join(remote.pieces)
         assert response.getheader("hinge-answered-by") == "remote"
         assert "the local server failed" in str(response.getheader("hinge-reason"))
+
+
+def await_answered(served: ChatGateway, expected: dict[str, float]) -> None:
+    """Wait until as many chats were answered, by status: an answer is counted after its end."""
+    end = time.monotonic() + WAIT_S
+    while True:
+        with urlopen(f"{served.url}/metrics", timeout=WAIT_S) as page:
+            found = re.findall(r'hinge_requests_total\{code="(.*)",model="gateway"\} (.*)', page.read().decode())
+        if {status: float(times) for status, times in found} == expected:
+            return
+        assert time.monotonic() < end, found
+
+
+def test_a_stream_that_is_cut_is_counted_and_logged_as_cut(
+    local: ChatStandIn, remote: ChatStandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    local.behaviour, asked = "cut", json.dumps({"messages": MESSAGES, "stream": True}).encode()
+    with gateway(local.base_url, remote.base_url, log_level="info") as served:
+        with pytest.raises(http.client.IncompleteRead):
+            Client(served.url).open(asked).read()
+        await_answered(served, {"502": 1})
+        local.behaviour = "answer"
+        Client(served.url).open(asked).read()
+        await_answered(served, {"502": 1, "200": 1})
+    events = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    (event,) = [event for event in events if event["level"] in ("warning", "error")]
+    assert (event["event"], event["level"], event["status"]) == ("request", "warning", 502)
+    assert event["error"].startswith("cut off: the local server failed (")
+
+
+def test_a_stream_that_is_cut_as_the_gateway_ends_is_logged_as_cut(
+    local: ChatStandIn, remote: ChatStandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    local.go_on.clear()
+    with gateway(local.base_url, remote.base_url, log_level="info", drain_s=0) as served:
+        response = Client(served.url).open(json.dumps({"messages": MESSAGES, "stream": True}).encode())
+        assert response.read1() == local.pieces[0]
+    events = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    (event,) = [event for event in events if event["event"] == "request"]
+    assert (event["status"], event["error"]) == (503, "cut off: the server is shutting down")
+
+
+def test_a_server_that_stalls_in_its_error_has_failed(remote: ChatStandIn) -> None:
+    with (
+        ChatStandIn(behaviour="error, then stall") as local,
+        gateway(local.base_url, remote.base_url) as served,
+    ):
+        answer = Client(served.url).chat(n=2)
+        assert (answer.status, answer.by) == (200, "remote")
+        assert "the local server failed (error: HTTP 500)" in str(answer.reason)
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -96,6 +96,21 @@ def test_a_second_choice_may_have_no_log_probabilities() -> None:
     ]
 
 
+@pytest.mark.parametrize("logprob", [None, "low"])
+def test_log_probabilities_that_cannot_be_read_do_not_discard_the_answer(logprob: Any) -> None:
+    token = {"token": "a", "logprob": logprob, "top_logprobs": []}
+    found = completion(message={"content": "a"}, logprobs={"content": [token]})
+    assert (found.text, found.logprobs, found.top) == ("a", None, [])
+
+
+def test_tokens_may_have_no_others_beside_them() -> None:
+    token = {"token": "a", "logprob": -0.5, "top_logprobs": None}
+    found = completion(message={"content": "a"}, logprobs={"content": [token]})
+    assert found.output == {"text": "a", "logprobs": [-0.5], "top": []}
+    shown = json.loads(found.body({"logprobs": True}))["choices"][0]["logprobs"]["content"]
+    assert shown == [{"token": "a", "logprob": -0.5, "top_logprobs": []}]
+
+
 @pytest.mark.parametrize("choice", [{}, {"message": {}}, {"message": {"content": 5}}])
 def test_what_is_no_completion_is_named(choice: dict[str, Any]) -> None:
     with pytest.raises(RemoteInvalid, match="no chat completion"):

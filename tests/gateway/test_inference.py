@@ -1,6 +1,7 @@
 """The gateway for the Open Inference Protocol, between models in files and servers that answer or misbehave."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,11 +16,11 @@ import pytest
 from hinge import Breaker, Device, Isotonic, OnnxModel, OpenInference, fashion
 from hinge.errors import InvalidModel
 from hinge.gateway import InferenceGateway, ServedRows
-from hinge.oip.messages import build_request, inference_path, parse_response
+from hinge.oip.messages import build_request, inference_path, json_message, parse_response
 from hinge.oip.tensors import TensorSpec
 from hinge.server import Server
 from tests.support.chat_server import dead_url
-from tests.support.loopback import Http, OipServer
+from tests.support.loopback import Http, OipServer, http_response
 
 IMAGES = fashion.labelled_images()[0]
 LOCAL, REMOTE = OnnxModel(fashion.local_model()), OnnxModel(fashion.remote_model())
@@ -174,6 +175,82 @@ def test_a_local_server_that_is_left_alone_answers_where_the_remote_fails() -> N
             scores, headers = ask(served.url, IMAGES[:2])
             assert headers["hinge-answered-by"] == "local"
             np.testing.assert_allclose(scores, LOCAL.many(IMAGES[:2]), atol=1e-4)
+
+
+def test_a_remote_that_stalls_leaves_time_for_a_local_server_that_is_back() -> None:
+    back, end, device = Event(), Event(), {"breaker": Breaker(failures=1, interval_s=60)}
+    with stalling(back) as local, stalling(end) as away, ExitStack() as stack:
+        stack.callback(end.set)
+        near, far = ServedRows(local.url, "fashion-local"), ServedRows(away.url, "fashion-local")
+        with gateway(near, far, deadline_s=2, device=device) as served:
+            assert refused(served.url, IMAGES[:2])[0] == 504
+            back.set()
+            scores, headers = ask(served.url, IMAGES[:2])
+            assert headers["hinge-answered-by"] == "local"
+            np.testing.assert_allclose(scores, LOCAL.many(IMAGES[:2]), atol=1e-4)
+
+
+class Failing(OipServer):
+    """Answers every inference with an error."""
+
+    def __init__(self, status: int, problem: str, retry_after: int | None = None) -> None:
+        inputs, outputs = [TensorSpec("image", "UINT8", (-1, 28, 28))], [TensorSpec("scores", "FP32", (-1, 10))]
+        super().__init__(lambda _: {}, inputs=inputs, outputs=outputs, model="fashion-local")
+        self._error = http_response(status, json_message({"error": problem}))
+        if retry_after is not None:
+            self._error.headers["retry-after"] = str(retry_after)
+
+    def _infer(self, request: Http) -> Http:
+        return self._error
+
+
+@pytest.mark.parametrize("status", [400, 422, 500])
+def test_a_local_server_that_refuses_or_fails_leaves_the_request_to_the_remote(status: int, edge: str) -> None:
+    with ExitStack() as stack:
+        local = stack.enter_context(Failing(status, "dim 3 is odd"))
+        served = stack.enter_context(gateway(ServedRows(local.url, "fashion-local"), ServedRows(edge, "fashion")))
+        for _ in range(4):
+            scores, headers = ask(served.url, IMAGES[:2])
+        assert (headers["hinge-answered-by"], scores.shape) == ("remote", (2, 10))
+        assert headers["hinge-reason"] == f"Not gated: the local model failed (HTTP {status}, 'dim 3 is odd')."
+        with urlopen(f"{served.url}/metrics", timeout=WAIT_S) as page:
+            assert (b"hinge_alarms_total{" in page.read()) == (status == 500)
+        ask(served.url, IMAGES[:2])
+        with urlopen(f"{served.url}/metrics", timeout=WAIT_S) as page:
+            assert b"hinge_alarms_total{" in page.read()
+
+
+@pytest.mark.parametrize(
+    ("local_says", "remote_says", "status", "retry_after"),
+    [((400, None), (500, None), 400, None), ((429, 3), (429, 5), 429, "5"), ((429, 3), (500, None), 502, None)],
+)
+def test_when_both_answer_with_errors_both_are_told(
+    local_says: Any, remote_says: Any, status: int, retry_after: str | None
+) -> None:
+    near, far = Failing(local_says[0], "too odd", local_says[1]), Failing(remote_says[0], "too large", remote_says[1])
+    with near, far:
+        local, remote = ServedRows(near.url, "fashion-local"), ServedRows(far.url, "fashion-local")
+        with gateway(local, remote) as served, pytest.raises(HTTPError) as raised:
+            ask(served.url, IMAGES[:1])
+        with raised.value as error:
+            assert (error.code, error.headers["retry-after"]) == (status, retry_after)
+            told = json.load(error)["error"]
+    assert told == (
+        f"no answer: the local model failed (HTTP {local_says[0]}, 'too odd'), "
+        f"the remote model failed (HTTP {remote_says[0]}, 'too large')"
+    )
+
+
+def test_the_reason_sums_up_what_became_of_the_rows(edge: str) -> None:
+    with ExitStack() as stack:
+        far = stack.enter_context(Failing(500, "too large"))
+        near = ServedRows(edge, "fashion-local")
+        served = stack.enter_context(gateway(near, ServedRows(far.url, "fashion-local")))
+        reason = ask(served.url, IMAGES[:200])[1]["hinge-reason"]
+    accepted, offloaded, failed = map(int, re.findall(r"(\d+) (?:accepted|offloaded|failed)", reason))
+    assert accepted + offloaded == 200
+    assert offloaded == failed > 0
+    assert reason.endswith("failed: HTTP 500, 'too large'")
 
 
 def test_when_both_fail_the_error_is_the_protocols(edge: str) -> None:

@@ -30,6 +30,7 @@ class ChatStandIn(Loopback):
     def __init__(self, text: str = "yes", logprob: float = -0.1, behaviour: str = "answer") -> None:
         super().__init__()
         self.text, self.logprob, self.behaviour, self.finish_reason = text, logprob, behaviour, "stop"
+        self.retry_after: int | None = None
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self.told_ms: list[int] = []  # how long clients said that they would wait for a chat
@@ -59,7 +60,7 @@ class ChatStandIn(Loopback):
 
     async def _answer(self, asked: dict[str, Any], connection: Connection) -> bool:
         """Whether the connection stays open."""
-        if self.behaviour == "refuse logprobs" and asked.get("logprobs"):
+        if self.behaviour.startswith("refuse logprobs") and asked.get("logprobs"):
             await connection.send(_response(400, {"error": {"message": "logprobs are not supported"}}))
             return True
         if self.behaviour in ("answer", "no logprobs", "refuse logprobs", "cut"):
@@ -80,6 +81,13 @@ class ChatStandIn(Loopback):
             "redirect": b"HTTP/1.1 307 -\r\nlocation: http://127.0.0.1:9/\r\ncontent-length: 0\r\n\r\n",
             "no key": _response(401, {"error": {"message": "wrong API key: sk-12345"}}),
         }
+        if self.behaviour == "error, then stall":
+            await connection.send(b"HTTP/1.1 500 -\r\ncontent-length: 100\r\n\r\n{")
+            await connection.drain()
+        if self.behaviour in ("429", "503"):
+            head = f"HTTP/1.1 {self.behaviour} -\r\nretry-after: {self.retry_after}\r\ncontent-length: 0\r\n\r\n"
+            await connection.send(head.replace("retry-after: None\r\n", "").encode())
+            return True
         if self.behaviour.startswith("quote "):
             quoted = {"error": {"message": f"wrong key {self.keys[-1]}", "hint": self.keys[-1], "code": "c"}}
             await connection.send(_response(int(self.behaviour.split()[1]), quoted))

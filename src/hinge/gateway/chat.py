@@ -10,12 +10,13 @@ that was late several times in a row is left alone for a while, and asked again 
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -29,14 +30,12 @@ from hinge.device.async_device import AsyncDevice
 from hinge.errors import (
     BreakerOpen,
     InvalidMessage,
-    RemoteError,
     RemoteFailed,
     RemoteInvalid,
-    RemoteLate,
     RemoteRefused,
 )
 from hinge.gate import Gate
-from hinge.gateway.gateway import LOCAL_SHARE, NAME, START_S, GatedApp, Gateway, because
+from hinge.gateway.gateway import LOCAL_SHARE, NAME, START_S, GatedApp, Gateway, because, unanswered
 from hinge.oip.messages import Message, decoded
 from hinge.oip.tensors import MAX_BODY_BYTES
 from hinge.policies.policy import Policy
@@ -52,8 +51,10 @@ CHAT, MODELS = "/chat/completions", "/models"
 MAX_ANSWER_BYTES, MAX_ERROR_BYTES = 2**24, 2**20
 MAX_SHORT = 64  # tokens of a text that is compared as a whole
 STALL_S = 600.0  # for the first byte of an answer that is passed on, and for each piece after it
+ERROR_S = 1.0  # for the body of an error to what is passed on
 _REFUSED = {400, 404, 413, 415, 422}  # statuses by which a server refuses this request, and not the client or all
 _UNAUTHORISED = {*range(300, 400), 401, 403}  # of the gateway, or sent elsewhere: no client hears what it says of that
+_CODES = {429: "overloaded", 502: "unavailable", 503: "overloaded", 504: "late"}  # where no server answers
 _PASSED_ON = {"cache-control", "content-encoding", "content-type"}  # and no cookie, nor who else may read it
 
 
@@ -127,7 +128,7 @@ class _Top(Struct):
 
 class _Token(Struct):
     logprob: float
-    top_logprobs: list[_Top] = []
+    top_logprobs: list[_Top] | None = None
 
 
 class _Logprobs(Struct):
@@ -140,7 +141,7 @@ class _Text(Struct):
 
 class _Choice(Struct):
     message: _Text
-    logprobs: _Logprobs | None = None
+    logprobs: msgspec.Raw = msgspec.Raw(b"null")  # read of a local answer only, and never a reason to discard one
     finish_reason: str | None = None
 
 
@@ -149,6 +150,7 @@ class _Completion(Struct):
 
 
 _DECODER = msgspec.json.Decoder(_Completion)
+_LOGPROBS = msgspec.json.Decoder(_Logprobs | None)
 
 
 class Completion:
@@ -166,9 +168,25 @@ class Completion:
             raise RemoteInvalid(f"no chat completion: {error}") from error
         self.response, self.text = response, choice.message.content or ""  # None: only a refusal
         self.cut = choice.finish_reason == "length"
-        tokens = None if choice.logprobs is None else choice.logprobs.content
-        self.logprobs = [token.logprob for token in tokens] if tokens else None
-        self.top = [top.logprob for top in tokens[0].top_logprobs] if tokens else []
+        self._logprobs = choice.logprobs
+
+    @cached_property
+    def _tokens(self) -> list[_Token]:
+        """The tokens with their log-probabilities; none, if there is one that has none."""
+        try:
+            found = decoded(bytes(self._logprobs), _LOGPROBS, MAX_ANSWER_BYTES)
+        except InvalidMessage:
+            return []
+        return (found and found.content) or []
+
+    @property
+    def logprobs(self) -> list[float] | None:
+        return [token.logprob for token in self._tokens] or None
+
+    @property
+    def top(self) -> list[float]:
+        """Of the likeliest first tokens."""
+        return [top.logprob for token in self._tokens[:1] for top in token.top_logprobs or ()]
 
     def cut_by(self, task: ShortText) -> bool:
         """Whether it was cut off before it was an answer; an option is one, however it ended."""
@@ -196,7 +214,7 @@ class Completion:
             if not wanted:
                 choice["logprobs"] = None
             for token in (choice.get("logprobs") or {}).get("content") or ():  # of another choice there may be none
-                token["top_logprobs"] = token.get("top_logprobs", [])[:top]
+                token["top_logprobs"] = (token.get("top_logprobs") or [])[:top]
         return msgspec.json.encode(answer)
 
 
@@ -240,10 +258,22 @@ def error_body(status: int, code: str, problem: str, param: str | None = None) -
     return msgspec.json.encode({"error": {"message": problem, "type": kind, "param": param, "code": code}})
 
 
+async def _error_of(pieces: AsyncIterator[bytes]) -> bytes:
+    """The body of an error, as much of it as comes in a short time: the status alone says that it is one."""
+    body = b""
+    with suppress(RemoteFailed, TimeoutError):
+        async with asyncio.timeout(ERROR_S):
+            async for piece in pieces:
+                body += piece
+                if len(body) > MAX_ERROR_BYTES:
+                    break
+    return body
+
+
 def _admitted(response: http.Response) -> http.Response:
     if response.status == 200:
         return response
-    raise Refused(response) if response.status in _REFUSED else RemoteError(_complaint(response)[1])
+    raise Refused(response) if response.status in _REFUSED else http.error_of(response, _complaint(response)[1])
 
 
 def _complaint(response: http.Response) -> tuple[str | None, str]:
@@ -286,12 +316,7 @@ class ChatServer:
         """The head of the answer, and its body as it comes; the deadline is for connecting. Raises `RemoteFailed`."""
         async with self._http.stream_async(self._post(request), deadline, STALL_S) as (head, pieces):
             if head.status != 200:  # nor is a client sent elsewhere
-                body = b""
-                async for piece in pieces:
-                    body += piece
-                    if len(body) > MAX_ERROR_BYTES:
-                        break
-                _admitted(self._http.safe(head._replace(body=body)))
+                _admitted(self._http.safe(head._replace(body=await _error_of(pieces))))
             yield head, pieces
 
     async def models(self, deadline: Deadline) -> http.Response:
@@ -395,7 +420,6 @@ class ChatApp(GatedApp):
     def __init__(self, gateway: ChatGateway, device: AsyncDevice, metrics: Metrics, listener: Listener) -> None:
         super().__init__(gateway, {}, device, metrics, listener)
         self._gateway, self._servers = gateway, gateway.servers
-        self._refused = 0  # requests in a row that the local server refused, and the remote answered
 
     def error_body(self, refusal: Refusal) -> bytes:
         where = "; a gateway has /v1/chat/completions and /v1/models" if refusal.reason == "unknown" else ""
@@ -460,7 +484,6 @@ class ChatApp(GatedApp):
                     self._gateway.task.confidence(local.output)
                 except (TypeError, ValueError) as error:
                     raise RemoteInvalid(error) from None
-            self._refused = 0
             chat = Chat(request, local)
             answer = await self.device.infer(chat, deadline)
             remote = chat.remote if answer.source == "remote" else None
@@ -468,13 +491,15 @@ class ChatApp(GatedApp):
         except RemoteFailed as failure:
             failures["local"] = failure
         self.log_not_gated(exchange, failures["local"], _told(failures))
+        # It may take the request without log-probabilities, or be back: the remote must leave it time for that.
+        again = isinstance(failures["local"], RemoteRefused | BreakerOpen)
         try:
-            remote = await self._servers["remote"].ask(request, deadline)
-            self._count(failures["local"])
+            remote = await self._servers["remote"].ask(request, deadline.split(0.5) if again else deadline)
+            self.local_failed(1, failures["local"])
             return _response(remote.response.body, because("remote", f"Not gated: {_told(failures)}."))
         except RemoteFailed as failure:
             failures["remote"] = failure
-        if isinstance(failures["local"], RemoteRefused | BreakerOpen):  # it may be back, or take no log-probabilities
+        if again and deadline.left():  # without time, the first failure says more
             try:
                 local = await self._servers["local"].ask(request, deadline)
             except RemoteFailed as failure:
@@ -482,16 +507,6 @@ class ChatApp(GatedApp):
         if local is not None:
             return _response(local.body(request), because("local", f"Not gated: {_told(failures)}."))
         return _unanswered(exchange, failures)
-
-    def _count(self, failure: RemoteFailed) -> None:
-        """The remote answered in place of the local server; one that refuses a request is not down, or not at once."""
-        if not isinstance(failure, RemoteRefused):
-            self._refused = 0
-            self.local_failed(1, failure)
-            return
-        self._refused += 1
-        many = self._refused >= self.local_breaker.failures
-        self.device.local_failed(1, f"it refuses one request after the other, now by {failure}" if many else None)
 
     def _order(self) -> tuple[tuple[Source, ...], dict[Source, RemoteFailed]]:
         """Whom to ask for what is not gated, one after the other, and why not the local server first, if that is so."""
@@ -515,14 +530,14 @@ class ChatApp(GatedApp):
                     await send({"type": "http.response.start", "status": head.status, "headers": raw})
                     begun = True
                     if name == "remote" and "local" in failures:
-                        self._count(failures["local"])
+                        self.local_failed(1, failures["local"])
                     async for piece in pieces:
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
                     await send({"type": "http.response.body", "body": b""})
                 return None
             except RemoteFailed as failure:
-                if begun:  # the client sees the stream end where it did, as cut
-                    raise
+                if begun:  # the client sees the stream end where it did
+                    raise Refusal(unanswered([failure])[0], "cut off", _told({name: failure})) from None
                 failures[name] = failure
         return _unanswered(exchange, failures)
 
@@ -534,8 +549,8 @@ def _response(body: bytes, headers: Mapping[str, str], status: int = 200) -> Res
 def _told(failures: Mapping[Source, RemoteFailed]) -> str:
     """What went wrong with each server.
 
-    >>> _told({"local": RemoteLate("no answer in time")})
-    'the local server failed (late: no answer in time)'
+    >>> _told({"local": RemoteInvalid("no chat completion")})
+    'the local server failed (invalid: no chat completion)'
     """
     return ", ".join(f"the {name} server failed ({each.kind}: {each})" for name, each in failures.items())
 
@@ -546,6 +561,5 @@ def _unanswered(exchange: Exchange, failures: Mapping[Source, RemoteFailed]) -> 
     for name, failure in failures.items():
         if isinstance(failure, Refused):
             return _response(failure.body, because(name, _told(failures)), failure.status)
-    late = any(isinstance(failure, RemoteLate) for failure in failures.values())
-    status, code = (504, "late") if late else (502, "unavailable")
-    return _response(error_body(status, code, exchange.problem), {}, status)
+    status, headers = unanswered(failures.values())
+    return _response(error_body(status, _CODES[status], exchange.problem), headers, status)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -16,10 +17,11 @@ from hinge.device.async_device import AsyncDevice
 from hinge.device.metrics import DeviceCollector
 from hinge.device.reporter import Reporter
 from hinge.device.resilience import Breaker
-from hinge.errors import BreakerOpen, RemoteFailed, RemoteInvalid, RemoteLate, printable
+from hinge.errors import BreakerOpen, RemoteFailed, RemoteInvalid, RemoteLate, RemoteRefused, printable
 from hinge.gate import Gate
 from hinge.policies.policy import Policy
 from hinge.remotes import AsyncRemote, Deadline
+from hinge.remotes.http import Overloaded
 from hinge.server.app import App, Exchange
 from hinge.server.connections import Listener
 from hinge.server.live import read_report
@@ -76,6 +78,7 @@ class GatedApp(App):
         at_once = max(known.failures, server.limits.requests)
         self.local_breaker = Breaker(known.failures, known.interval_s, at_once, name="local model")
         self._local_failure: RemoteFailed | None = None  # the last
+        self._refused = 0  # requests in a row that the local server refused, and the remote answered
         self._not_gated = ""  # why, as it was logged last
         self._reporter = Reporter(device, None, NAME)
         metrics.registry.register(DeviceCollector(device))
@@ -110,7 +113,7 @@ class GatedApp(App):
         report = self.local_breaker.released  # also if the client has gone
         try:
             yield
-            report, self._not_gated = self.local_breaker.succeeded, ""
+            report, self._not_gated, self._refused = self.local_breaker.succeeded, "", 0
         except (RemoteLate, RemoteInvalid) as failure:
             if shortened and isinstance(failure, RemoteLate):
                 raise Hurried(f"{failure}, of which the client left little") from None
@@ -124,8 +127,19 @@ class GatedApp(App):
         return failure
 
     def local_failed(self, samples: int, failure: RemoteFailed) -> None:
-        """Count samples that the remote alone has answered, and say why: for as long as it is so, in the same words."""
-        self.device.local_failed(samples, None if isinstance(failure, Hurried) else self._cause(failure))
+        """Count samples that the remote alone has answered, and say why: for as long as it is so, in the same words.
+
+        A server that refuses a request is not down, or not at once.
+        """
+        problem: str | None = None
+        if isinstance(failure, RemoteRefused):
+            self._refused += 1
+            if self._refused >= self.local_breaker.failures:
+                problem = f"it refuses one request after the other, now by {failure}"
+        else:
+            self._refused = 0
+            problem = None if isinstance(failure, Hurried) else self._cause(failure)
+        self.device.local_failed(samples, problem)
 
     def log_not_gated(self, exchange: Exchange, failure: RemoteFailed, problem: str) -> None:
         """A warning where the local model fails for another reason than last time; the same again is not news."""
@@ -152,10 +166,38 @@ class GatedApp(App):
             self._reporter.saw(answer)
         sources = {answer.source for answer in answers}
         return {
-            **because(sources.pop() if len(sources) == 1 else "both", answers[0].reason),
+            **because(sources.pop() if len(sources) == 1 else "both", _summed(answers)),
             "hinge-confidence": f"{min(answer.confidence for answer in answers):.4g}",
             "hinge-cost": f"{sum(answer.cost for answer in answers):.6g}",
         }
+
+
+def _summed(answers: Sequence[Answer]) -> str:
+    """Why the answers came from where they came: of one the evidence, of several what became of how many."""
+    if len(answers) == 1:
+        return answers[0].reason
+    wanted = sum(answer.decision.offload or answer.offloaded for answer in answers)
+    faults = Counter(answer.fault for answer in answers if answer.fault is not None)
+    told = [f"{len(answers) - wanted} accepted", f"{wanted} offloaded"]
+    if faults:
+        told[1] += f", of which {faults.total()} failed: {', '.join(fault for fault, _ in faults.most_common(3))}"
+    elif wanted and not any(answer.offloaded for answer in answers):
+        told[1] += " in shadow, where the local answers stand"
+    return "; ".join(told)
+
+
+def unanswered(failures: Collection[RemoteFailed]) -> tuple[int, dict[str, str]]:
+    """The status of an answer where all servers failed, and its headers.
+
+    >>> unanswered([RemoteLate("no answer in time"), RemoteInvalid("no chat completion")])
+    (504, {})
+    """
+    overloaded = [failure for failure in failures if isinstance(failure, Overloaded)]
+    if overloaded and len(overloaded) == len(failures):
+        waits = [failure.retry_after_s for failure in overloaded if failure.retry_after_s is not None]
+        headers = {"retry-after": str(max(waits))} if waits else {}
+        return 429 if {failure.status for failure in overloaded} == {429} else 503, headers
+    return 504 if any(isinstance(failure, RemoteLate) for failure in failures) else 502, {}
 
 
 def because(source: str, reason: str) -> dict[str, str]:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from hinge.errors import (
     RemoteRefused,
 )
 from hinge.gate import Gate
-from hinge.gateway.gateway import LOCAL_SHARE, START_S, GatedApp, Gateway, because
+from hinge.gateway.gateway import LOCAL_SHARE, START_S, GatedApp, Gateway, because, unanswered
 from hinge.oip.messages import InferenceRequest, Message, ModelMetadata, build_model_metadata
 from hinge.oip.tensors import Tensor, TensorSpec
 from hinge.policies.policy import Policy
@@ -96,14 +95,11 @@ class _RemoteRows:
 
 
 class _Forwarded:
-    """A local model on a server, in the place of a `Service` with one that is loaded.
+    """A local model on a server, in the place of a `Service` with one that is loaded."""
 
-    For one request there is another, which the server is told to answer by a deadline.
-    """
-
-    def __init__(self, server: ServedRows, metadata: ModelMetadata, deadline: Any = None) -> None:
-        self.name, self.server, self.known = server.model, server, metadata
-        self.inputs, self.outputs, self._deadline = metadata.inputs, metadata.outputs, deadline
+    def __init__(self, server: ServedRows, metadata: ModelMetadata) -> None:
+        self.name, self.known, self._server = server.model, metadata, server
+        self.inputs, self.outputs = metadata.inputs, metadata.outputs
         self.output_names = tuple(spec.name for spec in metadata.outputs)
         self.model = self.batcher = self
 
@@ -115,17 +111,13 @@ class _Forwarded:
 
     close = abandon
 
-    def run(self, inputs: Tensors, alone: bool) -> asyncio.Future[Tensors]:
-        return asyncio.ensure_future(self._run(inputs))
-
-    async def _run(self, inputs: Tensors) -> Tensors:
-        try:
-            reply = await self.server.ask_async([row.inputs for row in rows_of(inputs)], self._deadline)
-        except RemoteRefused as error:
-            raise InvalidMessage(str(error)) from None
-        except RemoteLate as error:
-            raise Refusal(504, "late", str(error)) from None
+    async def ask(self, rows: Sequence[InferenceRow], deadline: Deadline) -> Tensors:
+        """The outputs, by the deadline, which the server is told; raises `RemoteFailed`."""
+        reply = await self._server.ask_async([row.inputs for row in rows], deadline)
         return _stacked([outputs for _, outputs in reply.labels])
+
+    async def close_async(self) -> None:
+        await self._server.close_async()
 
 
 class InferenceGateway(Gateway):
@@ -212,7 +204,7 @@ class InferenceApp(GatedApp):
         await super().close()
         for service in self.services.values():
             if isinstance(service, _Forwarded):
-                await service.server.close_async()
+                await service.close_async()
 
     async def _infer(self, exchange: Exchange, service: Service, receive: Receive) -> Message:
         message = await super()._infer(exchange, service, receive)
@@ -222,12 +214,13 @@ class InferenceApp(GatedApp):
         most_s = self._gateway.deadline_s
         deadline = exchange.deadline(most_s if request.timeout_s is None else min(most_s, request.timeout_s))
         rows, half = rows_of(request.inputs), deadline.split(LOCAL_SHARE)
-        near: Any = _Forwarded(service.server, service.known, half) if isinstance(service, _Forwarded) else service
         if not rows:
-            return await super()._run(near, exchange, request)
+            if isinstance(service, _Forwarded):
+                raise Refusal(400, "invalid", "the inputs have no rows")
+            return await super()._run(service, exchange, request)
         try:
             with self.asking_local(half):
-                await self._ask_local(near, rows, exchange, request, half)
+                await self._ask_local(service, rows, exchange, request, half)
             deciding = self.device.infer_many(rows, together=True, deadline=deadline)
             answers = await self.until_gone(exchange, deciding)
         except (RemoteFailed, ValueError) as error:  # ValueError: of scores that are none
@@ -236,48 +229,52 @@ class InferenceApp(GatedApp):
             exchange.notes = self.gated(answers)
             pairs = list(zip(rows, answers, strict=True))
             return _stacked([row.remote if answer.source == "remote" else row.local for row, answer in pairs])
+        failures = {"local": failure}
+        self.log_not_gated(exchange, failure, _told(failures))
+        again = isinstance(failure, BreakerOpen)  # it may be back: the remote must leave it time for that
         try:
-            return await self._remote_alone(rows, failure, exchange, deadline)
-        except Refusal as refusal:
-            if isinstance(failure, BreakerOpen):  # it may be back
-                with suppress(RemoteFailed):
-                    await self._ask_local(near, rows, exchange, request, deadline)
-                    exchange.notes = because("local", f"Not gated: {refusal}.")
-                    return _stacked([row.local for row in rows])
-            raise
+            asked = self._remote.ask_async(rows, deadline.split(0.5) if again else deadline)
+            await self.until_gone(exchange, asked)
+            self.local_failed(len(rows), failure)
+            exchange.notes = because("remote", f"Not gated: {_told(failures)}.")
+            return _stacked([row.remote for row in rows])
+        except RemoteFailed as error:
+            failures["remote"] = error
+        if again and deadline.left():  # without time, the first failure says more
+            try:
+                await self._ask_local(service, rows, exchange, request, deadline)
+                exchange.notes = because("local", f"Not gated: {_told(failures)}.")
+                return _stacked([row.local for row in rows])
+            except RemoteFailed as error:
+                failures["local"] = error
+        refused = any(isinstance(each, RemoteRefused) for each in failures.values())
+        status, headers = (400, {}) if refused else unanswered(failures.values())
+        kind = failures["remote"].kind
+        raise Refusal(status, kind, f"no answer: {_told(failures)}", tuple(headers.items()))
 
     async def _ask_local(
-        self, near: Any, rows: list[InferenceRow], exchange: Exchange, request: InferenceRequest, deadline: Deadline
+        self, service: Any, rows: list[InferenceRow], exchange: Exchange, request: InferenceRequest, deadline: Deadline
     ) -> None:
         """Give each row its local outputs and its scores; a model that fails raises `RemoteFailed`."""
         try:
-            async with asyncio.timeout(deadline.left()):
-                local = await super()._run(near, exchange, request)
+            if isinstance(service, _Forwarded):  # its failures are those of a server, which may be told
+                local = await self.until_gone(exchange, service.ask(rows, deadline))
+            else:
+                async with asyncio.timeout(deadline.left()):
+                    local = await super()._run(service, exchange, request)
             scores = class_scores(local[self._gateway.scores], len(rows))
         except TimeoutError:
             raise RemoteLate("no answer in time") from None
+        except KeyError as error:
+            raise RemoteInvalid(f"there is no output {error}") from None
         except ValueError as error:
             raise RemoteInvalid(error) from None
         except Refusal as error:
-            if error.status not in (500, 504):
+            if error.status != 500:
                 raise
-            raise (RemoteError if error.status == 500 else RemoteLate)(error) from None
+            raise RemoteError(error) from None
         for number, row in enumerate(rows):
             row.scores, row.local = scores[number], {name: tensor[number] for name, tensor in local.items()}
-
-    async def _remote_alone(
-        self, rows: list[InferenceRow], local: RemoteFailed, exchange: Exchange, deadline: Deadline
-    ) -> Tensors:
-        problem = f"the local model failed ({local})"
-        self.log_not_gated(exchange, local, problem)
-        try:
-            await self.until_gone(exchange, self._remote.ask_async(rows, deadline))
-        except RemoteFailed as failure:
-            status = 400 if isinstance(failure, RemoteRefused) else 504 if isinstance(failure, RemoteLate) else 502
-            raise Refusal(status, failure.kind, f"no answer: {problem}, the remote failed ({failure})") from None
-        self.local_failed(len(rows), local)
-        exchange.notes = because("remote", f"Not gated: {problem}.")
-        return _stacked([row.remote for row in rows])
 
 
 def rows_of(inputs: Tensors) -> list[InferenceRow]:
@@ -290,3 +287,12 @@ def rows_of(inputs: Tensors) -> list[InferenceRow]:
 
 def _stacked(rows: Sequence[Tensors]) -> Tensors:
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def _told(failures: Mapping[str, RemoteFailed]) -> str:
+    """What went wrong with each model.
+
+    >>> _told({"local": RemoteLate("no answer in time"), "remote": RemoteError("HTTP 500")})
+    'the local model failed (no answer in time), the remote model failed (HTTP 500)'
+    """
+    return ", ".join(f"the {name} model failed ({each})" for name, each in failures.items())

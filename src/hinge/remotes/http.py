@@ -35,7 +35,7 @@ except ImportError:  # said when a client is made: `from hinge import *` needs n
     h11 = None  # type: ignore[assignment]  # no module
 
 from hinge._fork import renew_after_fork
-from hinge.errors import RemoteInvalid, RemoteLate, RemoteUnreachable
+from hinge.errors import RemoteError, RemoteInvalid, RemoteLate, RemoteUnreachable
 from hinge.oip.messages import Message
 from hinge.remotes import Deadline
 
@@ -63,6 +63,25 @@ class Response(NamedTuple):
     headers: dict[str, str]  # names in lower case
     body: bytes
     bytes: int  # on the network, both ways
+
+
+class Overloaded(RemoteError):
+    """HTTP 429 or 503: the server takes no more for now, and may say for how many seconds."""
+
+    def __init__(self, response: Response, complaint: str) -> None:
+        super().__init__(complaint)
+        told = response.headers.get("retry-after", "")
+        self.status = response.status
+        self.retry_after_s = int(told) if told.isdecimal() and len(told) < 7 else None
+
+
+def error_of(response: Response, complaint: str) -> RemoteError:
+    """The failure that an error of a server is.
+
+    >>> error_of(Response(429, {"retry-after": "7"}, b"", 0), "HTTP 429").retry_after_s
+    7
+    """
+    return Overloaded(response, complaint) if response.status in (429, 503) else RemoteError(complaint)
 
 
 class HttpClient:

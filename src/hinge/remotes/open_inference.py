@@ -26,7 +26,7 @@ from hinge.oip import messages
 from hinge.oip.messages import ModelMetadata, ServerMetadata
 from hinge.oip.tensors import MAX_BODY_BYTES, Tensor, TensorSpec, cast, dtype_of
 from hinge.remotes import Deadline, Reply
-from hinge.remotes.http import HttpClient, Request, Response, bearer, check_url
+from hinge.remotes.http import HttpClient, Request, Response, bearer, check_url, error_of
 
 _ANY_SIZE = 2**15  # taken for an axis of which the metadata says no size
 _NUMBER_BYTES = 32  # of a number as JSON, at most, with what separates it from the next
@@ -402,7 +402,8 @@ class OpenInference(ServedModel):
 
     def _outputs(self, known: Known, response: Response, id: str) -> Mapping[str, Tensor]:
         if response.status != 200:
-            raise (RemoteRefused if response.status in _REFUSED else RemoteError)(_complaint(response))
+            complaint = _complaint(response)
+            raise RemoteRefused(complaint) if response.status in _REFUSED else error_of(response, complaint)
         expected = [known.signature.output]
         answer = messages.parse_response(response.headers, response.body, id=id, model=self.model, expected=expected)
         return answer.outputs

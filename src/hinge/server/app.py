@@ -105,6 +105,10 @@ class Exchange:
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
         await self._send({"type": "http.response.body", "body": body})
 
+    def cut_off(self, refusal: Refusal) -> None:
+        """The answer has begun and does not end: what the log and the metrics say is not the status that was sent."""
+        self.status, self.problem = refusal.status, f"cut off: {refusal}"
+
     def check_body(self) -> None:
         """Refuse bodies whose headers can be read in two ways, and compressed ones, which grow when they are read."""
         headers = self.headers
@@ -209,12 +213,17 @@ class App:
                 scope["app"], scope["hinge.exchange"] = self, exchange
                 await self._router(scope, receive, exchange.send)
         except asyncio.CancelledError:
-            if not self.draining or exchange.status:
+            if not self.draining:
+                raise
+            if exchange.status:
+                exchange.cut_off(shutting_down())
                 raise
             await self._refuse(exchange, shutting_down())  # the time to finish it is over
         except Exception as error:
             refusal = self._refusal(exchange, error)
-            if not exchange.status:
+            if exchange.status:
+                exchange.cut_off(refusal)
+            else:
                 await self._refuse(exchange, refusal)
         finally:
             exchange.connection.end(exchange.complete)
