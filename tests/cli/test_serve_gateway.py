@@ -13,6 +13,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from hinge.server import Server, Tls
+from tests.support.certificates import self_signed
 from tests.support.chat_server import ChatStandIn, dead_url
 from tests.support.commands import Captured, refusal
 
@@ -28,6 +30,8 @@ SERVERS = ["--local", "http://127.0.0.1:1/v1", "--remote", "http://127.0.0.1:2/v
         ([*SERVERS, "--task", "labels"], "--task labels: must be 'number', 'json', 'text' or 'options:A,B,C'"),
         ([*SERVERS, "--deadline-s", "0"], "--deadline-s must be > 0"),
         ([*SERVERS, "--offload-cost", "2"], "--offload-cost must be from 0 to 1"),
+        ([*SERVERS, "--in-flight", "0"], "'--in-flight': Input should be"),
+        ([*SERVERS[:2], "--remote", "grpc://me:secret@edge:8001"], "--remote grpc://***@edge:8001: a gateway speaks"),
         ([*SERVERS, "--host", "0.0.0.0", "--port", "0"], "--host must be local, as 0.0.0.0 lets others in"),
         ([*SERVERS[:2], "--remote", "https://there/v1", "--ca", "ca.pem"], "ca.pem"),
         ([*SERVERS, "--protocol", "oip", "--task", "text"], "--task, --confidence and --otherwise are for chats"),
@@ -70,7 +74,7 @@ def test_a_gateway_in_a_process_of_its_own(tmp_path: Path) -> None:
             process.send_signal(signal.SIGTERM)
             events = [json.loads(line) for line in process.stderr]  # all of them, alarms too
             assert process.wait(30) == 0
-        assert "--remote does not answer yet" in next(each["problem"] for each in events if each["event"] == "away")
+        assert any("--remote does not answer yet" in each["problem"] for each in events if each["event"] == "away")
         assert "the breaker opened" in next(each["problem"] for each in events if each["event"] == "alarm")
         assert (local.requests[0]["model"], local.keys) == ("small", ["Bearer the-key"] * 21)
         assert (tmp_path / "state").is_dir()
@@ -93,5 +97,38 @@ def test_a_server_that_speaks_no_chat_is_told_from_one_that_is_away() -> None:
             problems = [json.loads(line).get("problem", "") for line in process.communicate(timeout=30)[1].splitlines()]
         other.shutdown()
     local, remote = (next(each for each in problems if name in each) for name in ("--local", "--remote"))
+    assert "--local answers, but not as it should: HTTP 404" in local
     assert "HTTP 404; the base URL of such a server mostly ends in /v1, or is it --protocol oip?" in local
     assert "--protocol oip" not in remote
+
+
+def announced(*options: str) -> tuple[str, list[str]]:
+    """The address of a gateway in a process of its own, which is ended at once, and the problems that it has logged."""
+    command = [sys.executable, "-m", "hinge", "gateway", *options, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        lines = process.communicate(timeout=30)[1].splitlines()
+    return line, [json.loads(line)["problem"] for line in lines if '"problem"' in line]
+
+
+@pytest.mark.server
+def test_a_server_without_the_model_is_named_at_the_start() -> None:
+    with ChatStandIn("small") as local, ChatStandIn("large") as remote:
+        servers = ["--local", local.base_url, "--remote", remote.base_url, "--local-model", "small"]
+        line, problems = announced(*servers, "--remote-model", "larger")
+    assert "Serving at" in line
+    assert problems == ["--remote answers, but not as it should: it lists no model 'larger'"]
+
+
+@pytest.mark.server
+def test_certificates_are_for_a_local_server_too(tmp_path: Path) -> None:
+    folder = self_signed(tmp_path, "edge")
+    pem, tls = str(folder / "edge.pem"), Tls(folder / "edge.pem", folder / "edge.key")
+    with Server(["fashion", "fashion-local"], tls=tls, log_level="error") as edge, dead_url() as dead:
+        url = edge.url.replace("127.0.0.1", "localhost")
+        servers = ["--protocol", "oip", "--local", url, "--local-model", "fashion-local", "--remote", dead[:-3]]
+        line, problems = announced(*servers, "--remote-model", "fashion", "--ca", pem)
+    assert "Serving at" in line
+    assert [problem.split(" ")[0] for problem in problems] == ["--remote"]

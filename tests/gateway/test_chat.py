@@ -700,6 +700,18 @@ def test_a_remote_that_stalls_does_not_keep_it_from_ending(
         assert count(served, "hinge_learned_total") == 0
 
 
+def test_no_more_offloads_are_in_flight_than_the_gateway_may_have(local: ChatStandIn, remote: ChatStandIn) -> None:
+    remote.behaviour, asked = "stall", json.dumps({"messages": MESSAGES}).encode()
+    with gateway(local.base_url, remote.base_url, device={"in_flight": 1}) as served:
+        first = Client(served.url)
+        first.send(asked)
+        assert remote.asked.wait(WAIT_S)
+        answer = Answer(Client(served.url).open(asked, **{"x-envoy-expected-rq-timeout-ms": "500"}))
+        assert (answer.by, len(remote.requests)) == ("local", 1)
+        assert "no request slot was free" in str(answer.reason)
+        first.close()
+
+
 def test_the_page_shows_the_gateway(local: ChatStandIn, remote: ChatStandIn) -> None:
     with gateway(local.base_url, remote.base_url) as served:
         Client(served.url).chat()

@@ -82,6 +82,12 @@ def test_tritons_binary_request_and_its_response() -> None:
     assert list(oip.parse_response(answer.headers, answer.body, id="").outputs) == ["output0"]
 
 
+@pytest.mark.parametrize(("timeout", "seconds"), [(0, None), (None, None), (1500, 0.0015)])
+def test_a_timeout_of_zero_is_none(timeout: int | None, seconds: float | None) -> None:
+    text = json.dumps({"parameters": {"timeout": timeout}, "inputs": [X]}).encode()
+    assert oip.parse_request({}, text).timeout_s == seconds
+
+
 def test_a_flag_on_an_output_overrides_the_requests() -> None:
     text = json.dumps({
         "parameters": {"binary_data_output": True},

@@ -39,6 +39,12 @@ fields = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 2) | st.sampled
         ("json", "{}", "{}", 1.0),
         ("json", '{"a": null}', "{}", 0.0),
         ("json", '{"a": true, "b": 1}', '{"a": 1, "b": 1.0}', 0.5),
+        ("json", '{"a": [true, {"b": 1}]}', '{"a": [1, {"b": 1}]}', 0.0),
+        ("json", '{"a": [{"b": [1, true]}]}', '{"a": [{"b": [1.0, true]}]}', 1.0),
+        ("json", '{"a": {"b": ["Paris. "]}}', '{"a": {"b": ["paris"]}}', 1.0),
+        ("json", '{"a": [1, 2]}', '{"a": [2, 1]}', 0.0),
+        ("json", '{"a": ' + "[" * 200 + "0" + "]" * 200 + "}", '{"a": ' + "[" * 200 + "-0.0" + "]" * 200 + "}", 1.0),
+        ("json", '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", '{"a": []}', 0.0),
     ],
 )
 def test_what_agrees(form: Literal["text", "number", "json"], local: str, remote: str, agreement: float) -> None:

@@ -151,6 +151,9 @@ def gateway_command(
         "Seconds for the answer to a gated request, of which the local server may take half; without it 30 "
         "for chats, and else 1."
     ),
+    in_flight: int | None = option(
+        "How many requests the gate has in flight to the remote at once; others wait. Without it 64.", min=1
+    ),
     state: options.State = None,
     shadow: options.Shadow = None,
     joining: FleetOptions,
@@ -163,7 +166,7 @@ def gateway_command(
     Example: hinge gateway --local http://127.0.0.1:8081/v1 --remote https://llm.example/v1 --task options:yes,no
     """
     from hinge.gateway import ChatGateway, ChatServer, InferenceGateway, ServedRows
-    from hinge.gateway.gateway import Gateway
+    from hinge.gateway.gateway import IN_FLIGHT, Gateway
 
     if local is None or remote is None:
         raise UsageError("--local and --remote must name the two servers; see 'hinge gateway --help'")
@@ -172,20 +175,25 @@ def gateway_command(
             place = without_password(url)
             raise UsageError(f"{name} {place}: a gateway speaks HTTP; give the server's port for it, as Triton's 8000")
     check_url("--remote", remote)
-    tls = certificates.context() if remote.startswith("https://") else None
-    if certificates.context() is not None and tls is None and not (joining.fleet or "").startswith("mqtts:"):
-        raise UsageError(f"--ca, --cert and --key are for https:// and mqtts://, got --remote {remote}")
+    tls = certificates.context()
+    uses_tls = [url for url in (local, remote) if url.startswith("https://")]
+    if tls is not None and not uses_tls and not (joining.fleet or "").startswith("mqtts:"):
+        places = f"--local {without_password(local)} and --remote {remote}"
+        raise UsageError(f"--ca, --cert and --key are for https:// and mqtts://, got {places}")
     known, price = deciding.price()
     chosen, fleet = deciding.build(known), joining.join(deciding, certificates)
     keys = read_token(local_key_file, "HINGE_LOCAL_KEY"), read_token(remote_key_file, "HINGE_REMOTE_KEY")
     common: dict[str, Any] = {
         "deadline_s": _DEADLINE_S[protocol] if deadline_s is None else deadline_s,
-        "device": {"price": price, "state": state, "shadow": shadow, "fleet": fleet},
+        "device": {
+            "price": price, "state": state, "shadow": shadow, "fleet": fleet, "in_flight": in_flight or IN_FLIGHT,
+        },
         **serving.settings(),
     }
     if protocol == "openai":
         check_url("--local", local)
-        servers = ChatServer(local, local_model, key=keys[0]), ChatServer(remote, remote_model, key=keys[1], tls=tls)
+        near = ChatServer(local, local_model, key=keys[0], tls=tls)
+        servers = near, ChatServer(remote, remote_model, key=keys[1], tls=tls)
         text = task_of(task or "text", confidence)
         gateway: Gateway = ChatGateway(*servers, chosen, task=text, otherwise=otherwise or "local", **common)
     else:
@@ -196,16 +204,18 @@ def gateway_command(
             raise UsageError("--local-model and --remote-model must name the models on their servers")
         if named is None:
             raise UsageError("--remote-model must name the model on the server of --remote")
-        near = ServedRows(local, local_model, token=keys[0]) if "://" in local and local_model else local
+        served = ServedRows(local, local_model, token=keys[0], tls=tls) if "://" in local and local_model else local
         far = ServedRows(remote, named, token=keys[1], tls=tls)
-        gateway = InferenceGateway(near, far, chosen, output=output, **common)
+        gateway = InferenceGateway(served, far, chosen, output=output, **common)
 
     def announce(url: str) -> None:
-        meanwhile = ", and the other will" if len(gateway.away) == 1 else ""
+        meanwhile = "; until then the other does" if len(gateway.away) == 1 else ""
         for name, failure in gateway.away.items():
             wrong = protocol == "openai" and "HTTP 404" in str(failure)
             hint = "; the base URL of such a server mostly ends in /v1, or is it --protocol oip?" if wrong else ""
-            gateway.log.write("warning", "away", problem=f"--{name} does not answer yet{meanwhile}: {failure}{hint}")
+            silent = failure.kind in ("unreachable", "late")
+            is_away = f"does not answer yet{meanwhile}" if silent else "answers, but not as it should"
+            gateway.log.write("warning", "away", problem=f"--{name} {is_away}: {failure}{hint}")
         serves = f"{url}/v1" if protocol == "openai" else url
         print(f"Serving at {serves}\nThe live page is at {reachable(url)}/", flush=True)
 

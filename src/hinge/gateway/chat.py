@@ -323,9 +323,11 @@ class ChatServer:
         return _admitted(await self._http.send_async(http.Request("GET", MODELS), deadline))
 
     def check(self, deadline: Deadline) -> None:
-        """Raise `RemoteFailed` unless the server lists its models."""
+        """Raise `RemoteFailed` unless the server lists its models, and among them the one that it is asked for."""
         try:
-            _admitted(self._http.send(http.Request("GET", MODELS), deadline))
+            listed = _admitted(self._http.send(http.Request("GET", MODELS), deadline))
+            if self._model is not None and model_in(listed, self._model) is None:
+                raise RemoteInvalid(f"it lists no model {shown(self._model)}")
         finally:
             self._http.close()
 

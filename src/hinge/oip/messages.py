@@ -115,7 +115,7 @@ class OutputBody(Struct, gc=False):
 class RequestParameters(Struct, gc=False):
     """Parameters of a request; `hinge_…` are a thin device's report (`hinge.server.thin`), for one sample.
 
-    Triton's `timeout` is in microseconds.
+    Triton's `timeout` is in microseconds; 0 is none.
     """
 
     binary_data_output: bool | None = None
@@ -406,7 +406,7 @@ def parse_request(
     outputs = _requested(request.outputs, binary) if request.outputs else {}
     inputs = _read_tensors("inputs", request.inputs, data, expected, others=not expected)
     timeout_us = None if request.parameters is None else request.parameters.timeout
-    timeout_s = None if timeout_us is None else timeout_us / 1e6
+    timeout_s = timeout_us / 1e6 if timeout_us else None  # 0, of clients that set it always: no timeout
     return InferenceRequest(inputs, id, outputs, binary, timeout_s, request.parameters)
 
 

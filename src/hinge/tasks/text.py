@@ -28,7 +28,8 @@ class ShortText:
                       "margin": by how much the first token's exceeds that of the next likely one; 0 where the text is
                       empty, no option, no number, no JSON object, or cut off: an option is one, however it ended
         agreement     1 where the two are the same but for case, white space, quotes and a full stop, else 0; the same
-                      option; the same last number; the share of fields that are the same
+                      option; the same last number; the share of fields that are the same, with texts compared as
+                      above at any depth
 
     >>> task = ShortText(options=["yes", "no"])
     >>> task.answer(" Yes."), task.agreement("yes", "no"), task.confidence("maybe")
@@ -84,7 +85,7 @@ class ShortText:
             return float(local == remote)
         if isinstance(one, dict):
             fields = one.keys() | other.keys()
-            same = sum(field in one and field in other and _equal(one[field], other[field]) for field in fields)
+            same = sum(field in one and field in other and one[field] == other[field] for field in fields)
             return same / len(fields) if fields else 1.0
         return float(isclose(one, other, rel_tol=1e-9) if isinstance(one, float) else one == other)
 
@@ -96,10 +97,10 @@ class ShortText:
             return _last_number(text)
         try:
             inner = text[text.index("{") : text.rindex("}") + 1]  # words or a fence may stand around it
-            fields = json.loads(inner, parse_constant=_refuse)
+            fields = _comparable(json.loads(inner, parse_constant=_refuse))
         except (ValueError, RecursionError):
             return None
-        return {name: normalised(value) if isinstance(value, str) else value for name, value in fields.items()}
+        return fields
 
 
 def _last_number(text: str) -> float | None:
@@ -113,8 +114,19 @@ def _last_number(text: str) -> float | None:
     return number if isfinite(number) else None
 
 
-def _equal(one: Any, other: Any) -> bool:
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)  # to Python, True is 1
+def _comparable(value: Any) -> Any:
+    """What JSON holds, such that `==` tells what is the same at any depth: normalised texts, and True is not 1.
+
+    >>> _comparable({"a": ["X ", 1.0]}) == {"a": ["x", 1]}, _comparable([True]) == _comparable([1])
+    (True, False)
+    """
+    if isinstance(value, str):
+        return normalised(value)
+    if isinstance(value, bool):
+        return bool, value
+    if isinstance(value, list):
+        return [_comparable(each) for each in value]
+    return {name: _comparable(each) for name, each in value.items()} if isinstance(value, dict) else value
 
 
 def _refuse(constant: str) -> None:
