@@ -15,6 +15,8 @@ import pytest
 
 from hinge import Breaker, Gate, Isotonic, at_most
 from hinge.gateway import ChatGateway, ChatServer
+from hinge.gateway.chat import ChatRequest
+from hinge.oip.messages import MAX_JSON_BYTES
 from hinge.tasks import ShortText
 from tests.support.chat_server import FAILURES, ChatStandIn, dead_url
 
@@ -643,6 +645,30 @@ def test_bad_requests_get_openais_error_and_reach_no_server(
     with gateway(local.base_url, remote.base_url) as served:
         answer = Answer(Client(served.url).open(body))
         assert (answer.status, answer.json["error"]["type"]) == (status, "invalid_request_error")
+        assert (local.requests, remote.requests) == ([], [])
+
+
+def test_a_large_request_reaches_the_servers_unless_it_is_too_large(local: ChatStandIn, remote: ChatStandIn) -> None:
+    stop: list[list[str]] = [[]] * 2**18
+    with gateway(local.base_url, remote.base_url) as served:
+        assert Client(served.url).chat(stop=stop).by == "remote"
+        assert local.requests[0]["stop"] == remote.requests[0]["stop"] == stop
+        too_large = Client(served.url).open(b"{}", **{"content-length": str(MAX_JSON_BYTES + 1)})
+        assert (too_large.status, json.loads(too_large.read())["error"]["code"]) == (413, "too large")
+
+
+def test_to_read_a_request_takes_of_its_time(
+    local: ChatStandIn, remote: ChatStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(body: bytes) -> ChatRequest:
+        time.sleep(0.3)
+        return ChatRequest(body)
+
+    monkeypatch.setattr("hinge.gateway.chat.ChatRequest", slow)
+    with gateway(local.base_url, remote.base_url) as served:
+        asked = json.dumps({"messages": MESSAGES}).encode()
+        answer = Answer(Client(served.url).open(asked, **{"x-envoy-expected-rq-timeout-ms": "200"}))
+        assert (answer.status, answer.json["error"]["code"]) == (504, "late")
         assert (local.requests, remote.requests) == ([], [])
 
 

@@ -15,6 +15,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar, Literal
@@ -36,11 +37,10 @@ from hinge.errors import (
 )
 from hinge.gate import Gate
 from hinge.gateway.gateway import LOCAL_SHARE, NAME, START_S, GatedApp, Gateway, because, unanswered
-from hinge.oip.messages import Message, decoded
-from hinge.oip.tensors import MAX_BODY_BYTES
+from hinge.oip.messages import MAX_JSON_BYTES, Message, decoded
 from hinge.policies.policy import Policy
 from hinge.remotes import Deadline, Reply, http
-from hinge.server.app import App, Exchange
+from hinge.server.app import LARGE_JSON_BYTES, App, Exchange
 from hinge.server.connections import Listener, Refusal
 from hinge.server.observability import Metrics
 from hinge.server.openapi import OPERATIONS, Operation
@@ -50,6 +50,8 @@ Json = dict[str, Any]
 CHAT, MODELS = "/chat/completions", "/models"
 MAX_ANSWER_BYTES, MAX_ERROR_BYTES = 2**24, 2**20
 MAX_SHORT = 64  # tokens of a text that is compared as a whole
+MAX_FIELDS = 2**18  # of a request, and of what is in it
+_SHORT_BYTES = 256  # of a field that the gateway reads
 STALL_S = 600.0  # for the first byte of an answer that is passed on, and for each piece after it
 ERROR_S = 1.0  # for the body of an error to what is passed on
 _REFUSED = {400, 404, 413, 415, 422}  # statuses by which a server refuses this request, and not the client or all
@@ -61,62 +63,124 @@ _PASSED_ON = {"cache-control", "content-encoding", "content-type"}  # and no coo
 # -- requests ---------------------------------------------------------------------------------------------------------
 
 
-def read_request(body: bytes) -> Json:
-    """The request, if it is one; what it holds besides `messages` is for the servers to judge.
+class _Message(Struct):
+    content: msgspec.Raw = msgspec.Raw(b"null")
 
-    >>> read_request(b'{"model": "m", "messages": []}')
+
+class _Part(Struct):
+    type: str | None = None
+
+
+class _Format(Struct):
+    type: str | None = None
+
+
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_MESSAGES = msgspec.json.Decoder(list[_Message])
+_PARTS = msgspec.json.Decoder(list[_Part])
+_FORMAT = msgspec.json.Decoder(_Format)
+_LONG = object()  # what a field holds that is too long to be of use here
+
+
+class ChatRequest:
+    """A request, read as far as the gateway needs: all else is for the servers to judge, and goes to them as it came.
+
+    So a large one takes neither long nor much memory, whatever is in it.
+
+    >>> request = ChatRequest(b'{"model": "m", "messages": [{"content": "Hi"}], "seed": 1e2}')
+    >>> request.value("model"), request.value("stream"), request.only_text
+    ('m', None, True)
+    >>> request.changed(model="other").body
+    b'{"model":"other","messages":[{"content": "Hi"}],"seed":1e2}'
+    >>> ChatRequest(b'{"model": "m", "messages": []}')
     Traceback (most recent call last):
     hinge.errors.InvalidMessage: 'messages' must be a list of messages, and not empty
     """
-    request = decoded(body, msgspec.json.Decoder(), MAX_BODY_BYTES)
-    if not isinstance(request, dict):
-        raise InvalidMessage("the body must be a JSON object")
-    messages = request.get("messages")
-    if not isinstance(messages, list) or not messages or not all(isinstance(each, dict) for each in messages):
-        raise InvalidMessage("'messages' must be a list of messages, and not empty")
-    return request
+
+    def __init__(self, body: bytes) -> None:
+        if body.count(b":") > MAX_FIELDS:  # one in each field, and some in texts
+            raise InvalidMessage(f"JSON: more than {MAX_FIELDS} fields")
+        self._fields: dict[str, Any] = decoded(body, _FIELDS, MAX_JSON_BYTES)
+        try:
+            messages = decoded(bytes(self._fields["messages"]), _MESSAGES, MAX_JSON_BYTES)
+        except (KeyError, InvalidMessage):
+            messages = []
+        if not messages:
+            raise InvalidMessage("'messages' must be a list of messages, and not empty")
+        self.only_text = all(_is_text(bytes(message.content)) for message in messages)
+
+    def value(self, name: str) -> Any:
+        """What a field holds, if it is short: None where there is no such field."""
+        field = self._fields.get(name)
+        if not isinstance(field, msgspec.Raw):
+            return field
+        try:
+            return decoded(bytes(field), msgspec.json.Decoder(), _SHORT_BYTES)
+        except InvalidMessage:  # or no number, say, that we could read
+            return _LONG
+
+    @property
+    def form(self) -> str | None:
+        """The type of its `response_format`."""
+        try:
+            return decoded(bytes(self._fields.get("response_format", b"")), _FORMAT, MAX_JSON_BYTES).type
+        except InvalidMessage:
+            return None
+
+    def changed(self, **fields: Any) -> ChatRequest:
+        """The request with other fields, or others in them."""
+        other = copy(self)
+        other._fields = {**self._fields, **fields}
+        return other
+
+    @property
+    def body(self) -> bytes:
+        return msgspec.json.encode(self._fields)
 
 
-def why_not_gated(request: Json, task: ShortText) -> str | None:
+def why_not_gated(request: ChatRequest, task: ShortText) -> str | None:
     """Why the answer to a request cannot be checked against another; None if it can.
 
-    >>> task, messages = ShortText("number"), [{"role": "user", "content": "What is 6 × 7?"}]
-    >>> why_not_gated({"messages": messages}, task) is None, why_not_gated({"messages": messages, "stream": True}, task)
+    >>> asked = ChatRequest(b'{"messages": [{"role": "user", "content": "What is 6 x 7?"}]}')
+    >>> task = ShortText("number")
+    >>> why_not_gated(asked, task) is None, why_not_gated(asked.changed(stream=True), task)
     (True, 'it is a stream')
-    >>> why_not_gated({"messages": messages, "max_tokens": 500}, ShortText("text"))
+    >>> why_not_gated(asked.changed(max_tokens=500), ShortText("text"))
     'it may be longer than 64 tokens (max_tokens)'
     """
-    if request.get("stream"):
+    if request.value("stream"):
         return "it is a stream"
-    if request.get("n") not in (None, 1):
+    if request.value("n") not in (None, 1):
         return "it wants several answers (n)"
-    if any(request.get(name) for name in ("tools", "functions", "audio")):
+    if any(request.value(name) for name in ("tools", "functions", "audio")):
         return "it has tools or audio"
-    if not all(_is_text(message.get("content")) for message in request["messages"]):
+    if not request.only_text:
         return "a message is more than text"
-    form = request.get("response_format")
-    if task.form == "json" and (not isinstance(form, dict) or form.get("type") not in ("json_object", "json_schema")):
+    if task.form == "json" and request.form not in ("json_object", "json_schema"):
         return "it does not ask for JSON (response_format)"
-    most = request.get("max_completion_tokens") or request.get("max_tokens")
+    most = request.value("max_completion_tokens") or request.value("max_tokens")
     if task.form == "text" and not task.options and not (isinstance(most, int) and 0 < most <= MAX_SHORT):
         return f"it may be longer than {MAX_SHORT} tokens (max_tokens)"
     return None
 
 
-def with_logprobs(request: Json) -> Json:
+def with_logprobs(request: ChatRequest) -> ChatRequest:
     """The request for an answer whose confidence can be told.
 
-    >>> with_logprobs({"model": "m"}), with_logprobs({"logprobs": True, "top_logprobs": 5})
-    ({'model': 'm', 'logprobs': True, 'top_logprobs': 2}, {'logprobs': True, 'top_logprobs': 5})
+    >>> with_logprobs(ChatRequest(b'{"messages": [{}], "logprobs": true, "top_logprobs": 5}')).body
+    b'{"messages":[{}],"logprobs":true,"top_logprobs":5}'
     """
-    top = request.get("top_logprobs")
-    return {**request, "logprobs": True, "top_logprobs": max(2, top) if isinstance(top, int) else 2}
+    top = request.value("top_logprobs")
+    return request.changed(logprobs=True, top_logprobs=max(2, top) if isinstance(top, int) else 2)
 
 
-def _is_text(content: Any) -> bool:
-    if isinstance(content, list):
-        return all(isinstance(part, dict) and part.get("type") == "text" for part in content)
-    return content is None or isinstance(content, str)
+def _is_text(content: bytes) -> bool:
+    if content.startswith(b"["):
+        try:
+            return all(part.type == "text" for part in decoded(content, _PARTS, MAX_JSON_BYTES))
+        except InvalidMessage:
+            return False
+    return content.startswith((b'"', b"null"))
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------
@@ -203,11 +267,11 @@ class Completion:
         found: Json = {"text": self.text, "logprobs": self.logprobs, "top": self.top}
         return found | {"cut": True} if self.cut else found
 
-    def body(self, request: Json) -> bytes:
+    def body(self, request: ChatRequest) -> bytes:
         """The answer as a client wants it: without the log-probabilities for which only the gateway has asked."""
-        wanted, top = request.get("logprobs"), request.get("top_logprobs")
+        wanted, top = request.value("logprobs"), request.value("top_logprobs")
         top = max(0, top) if isinstance(top, int) else 0
-        if self.logprobs is None or (wanted and with_logprobs(request)["top_logprobs"] == top):
+        if self.logprobs is None or (wanted and top >= 2):
             return self.response.body
         answer = msgspec.json.decode(self.response.body)
         for choice in answer["choices"]:
@@ -305,13 +369,13 @@ class ChatServer:
     def __repr__(self) -> str:
         return f"ChatServer({self.url!r})"
 
-    async def ask(self, request: Json, deadline: Deadline) -> Completion:
+    async def ask(self, request: ChatRequest, deadline: Deadline) -> Completion:
         """The answer, by the deadline; raises `RemoteFailed`."""
         return Completion(_admitted(await self._http.send_async(self._post(request), deadline)))
 
     @asynccontextmanager
     async def stream(
-        self, request: Json, deadline: Deadline
+        self, request: ChatRequest, deadline: Deadline
     ) -> AsyncIterator[tuple[http.Response, AsyncIterator[bytes]]]:
         """The head of the answer, and its body as it comes; the deadline is for connecting. Raises `RemoteFailed`."""
         async with self._http.stream_async(self._post(request), deadline, STALL_S) as (head, pieces):
@@ -334,9 +398,9 @@ class ChatServer:
     async def close(self) -> None:
         await self._http.close_async()
 
-    def _post(self, request: Json) -> http.Request:
-        renamed = request if self._model is None else {**request, "model": self._model}
-        return http.Request("POST", CHAT, Message({}, msgspec.json.encode(renamed)), MAX_ANSWER_BYTES)
+    def _post(self, request: ChatRequest) -> http.Request:
+        renamed = request if self._model is None else request.changed(model=self._model)
+        return http.Request("POST", CHAT, Message({}, renamed.body), MAX_ANSWER_BYTES)
 
 
 Source = Literal["local", "remote"]
@@ -348,7 +412,7 @@ _NOT_OURS = ("/v2/models", "/openapi.json")  # operations of a server of models
 class Chat:
     """A sample: a request that is gated, and the answers of both servers as they come."""
 
-    request: Json
+    request: ChatRequest
     local: Completion
     remote: Completion | None = None
 
@@ -412,6 +476,7 @@ class ChatGateway(Gateway):
 class ChatApp(GatedApp):
     """Answers chat requests."""
 
+    body_bytes = MAX_JSON_BYTES
     operations: ClassVar[Sequence[Operation]] = (
         Operation("POST", "/v1/chat/completions", "chat", "Answer a chat", _JSON),
         Operation("GET", "/v1/models", "models", "The models of the server that answers", _JSON),
@@ -458,13 +523,17 @@ class ChatApp(GatedApp):
         self._check_message(exchange)
         with self.inferences.request() as exchange.body:
             body = await exchange.body.receive(receive, exchange.declared, lambda: exchange.connection.received)
-            request = read_request(body)
+            deadline = exchange.deadline(self._gateway.deadline_s)  # reading it takes of that
+            if len(body) <= LARGE_JSON_BYTES:
+                request = ChatRequest(body)
+            else:
+                request = await self._in_thread(exchange, partial(ChatRequest, body))
             reason = why_not_gated(request, self._gateway.task)
 
             async def answer() -> None:
                 response: Response | None
                 if reason is None:
-                    response = await self._gated(request, exchange, exchange.deadline(self._gateway.deadline_s))
+                    response = await self._gated(request, exchange, deadline)
                 else:
                     response = await self._pass_on(request, exchange, f"Not gated: {reason}", send)
                 if response is not None:
@@ -474,7 +543,7 @@ class ChatApp(GatedApp):
 
     # -- gated --------------------------------------------------------------------------------------------------------
 
-    async def _gated(self, request: Json, exchange: Exchange, deadline: Deadline) -> Response:
+    async def _gated(self, request: ChatRequest, exchange: Exchange, deadline: Deadline) -> Response:
         failures = dict[Source, RemoteFailed]()
         local, half = None, deadline.split(LOCAL_SHARE)
         try:
@@ -518,7 +587,7 @@ class ChatApp(GatedApp):
 
     # -- everything else ----------------------------------------------------------------------------------------------
 
-    async def _pass_on(self, request: Json, exchange: Exchange, reason: str, send: Send) -> Response | None:
+    async def _pass_on(self, request: ChatRequest, exchange: Exchange, reason: str, send: Send) -> Response | None:
         """Send the answer of the first server that gives one, piece by piece as it comes; or return a refusal."""
         (order, failures), begun = self._order(), False
         for name in order:

@@ -130,10 +130,10 @@ class Exchange:
         return None if length is None or not length.isdigit() else int(length[:20])
 
     def deadline(self, most_s: float) -> Deadline:
-        """When the answer must leave, `most_s` from now at most, or earlier where the client says how long it waits."""
+        """When the answer must leave: `most_s` after the request has come, or earlier where the client waits less."""
         told = self.headers.get(b"x-envoy-expected-rq-timeout-ms", b"")
         left_s = IN_TIME * int(told) / 1000 if told.isdigit() and len(told) < 10 else most_s
-        return Deadline.after(min(most_s, left_s))
+        return Deadline.after(min(most_s, left_s), self.body.completed_s if self.body else None)
 
     @property
     def complete(self) -> bool:
@@ -147,6 +147,7 @@ class App:
     """Answers requests for the models that are served."""
 
     operations: ClassVar[Sequence[Operation]] = OPERATIONS
+    body_bytes = MAX_BODY_BYTES  # of a request to a model
 
     def __init__(
         self,
@@ -160,7 +161,7 @@ class App:
         self.draining = False
         limits, receive_s = server.limits, server.limits.receive_s
         self.inferences = Admission(
-            requests=limits.requests, held_bytes=limits.held_bytes, body_bytes=MAX_BODY_BYTES, receive_s=receive_s
+            requests=limits.requests, held_bytes=limits.held_bytes, body_bytes=self.body_bytes, receive_s=receive_s
         )
         self._reporting = Admission(
             requests=REPORTS, held_bytes=REPORTS * MAX_REPORT_BYTES, body_bytes=MAX_REPORT_BYTES, receive_s=receive_s

@@ -159,6 +159,7 @@ class Body:
         self._admission = admission
         self.bytes = 0
         self.complete = False
+        self.completed_s: float | None = None  # when it was, in seconds of `time.monotonic`
         self._since = asyncio.get_running_loop().time()
         self._timeout = asyncio.timeout(admission.receive_s)
         self._counted = self._slow = False
@@ -218,6 +219,7 @@ class Body:
             self._admission.bytes += len(piece)
             self.bytes += len(piece)
         self.complete = not message.get("more_body", False)
+        self.completed_s = time.monotonic() if self.complete else None
         return piece
 
 
