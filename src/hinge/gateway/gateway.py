@@ -35,14 +35,14 @@ REPORT_S = 0.5
 CLOSE_S = 5.0  # for offloads in flight, once all requests are answered: a server has 10 to end
 START_S = 2.0  # for a server to answer at the start
 LOCAL_SHARE = 0.5  # of the time for a request, for the local model
-_WHOLE = 0.9  # of that time: with less, it was the client that had none to spare (a gateway before this one takes 5 %)
+_WHOLE = 0.9  # of that time: with less, the server is not to blame (a gateway before this one takes 5 %)
 _MAX_REASON = 400  # characters
 
 T = TypeVar("T")
 
 
 class Hurried(RemoteLate):
-    """Late by a deadline that the client has shortened, for which the server is not to blame."""
+    """Late by a deadline that the client has shortened, or a large request, for which the server is not to blame."""
 
 
 class Gateway(BaseServer):
@@ -116,7 +116,7 @@ class GatedApp(App):
             report, self._not_gated, self._refused = self.local_breaker.succeeded, "", 0
         except (RemoteLate, RemoteInvalid) as failure:
             if shortened and isinstance(failure, RemoteLate):
-                raise Hurried(f"{failure}, of which the client left little") from None
+                raise Hurried(f"{failure}, of which there was little") from None
             self._local_failure, report = failure, self.local_breaker.failed
             raise
         finally:
