@@ -16,11 +16,12 @@ import pytest
 
 from hinge import Device, OpenInference
 from hinge.errors import RemoteFailed
+from hinge.oip.messages import json_message
 from hinge.oip.tensors import TensorSpec
 from hinge.remotes import Deadline, Reply
 from hinge.remotes.http import HttpClient, Request
 from tests.device.worlds import policy
-from tests.support.loopback import OipServer
+from tests.support.loopback import Http, OipServer, http_response
 
 SCORES = TensorSpec("scores", "FP32", (-1, 3))
 
@@ -220,6 +221,17 @@ def test_a_server_that_speaks_no_such_protocol_is_named(asked: Any, website: str
     with pytest.raises(RemoteFailed, match="does not speak"):
         remote.check()
     remote.close()
+
+
+@both_ways
+def test_an_answer_that_is_an_error_does_not_tell_the_token(asked: Any) -> None:
+    class Quoting(OipServer):
+        def _infer(self, request: Http) -> Http:
+            return http_response(200, json_message({"error": f"no key {request.headers['authorization']}"}))
+
+    problem = r"the server reports an error: 'no key Bearer \*\*\*'"
+    with Quoting(brightest) as server, pytest.raises(RemoteFailed, match=problem):
+        asked(OpenInference(server.url, "remote", token="sk-12345"), [[1, 2]])
 
 
 def test_the_token_is_sent_and_a_prefix_kept(website: str) -> None:

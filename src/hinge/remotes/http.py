@@ -222,7 +222,11 @@ class HttpClient:
 
     def safe(self, response: Response) -> Response:
         """The response; without the token, if it is an error, in whose text a server may quote it."""
-        return response if response.status < 300 else response._replace(body=self._secret.hidden(response.body))
+        return response if response.status < 300 else self.hidden(response)
+
+    def hidden(self, response: Response) -> Response:
+        """The response without the token."""
+        return response._replace(body=self._secret.hidden(response.body))
 
     @contextmanager
     def _failures(self) -> Iterator[None]:

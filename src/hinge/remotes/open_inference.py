@@ -380,8 +380,8 @@ class OpenInference(ServedModel):
         self.url, self._binary = check_url("OpenInference", url), binary
         self._path = messages.inference_path(model, version)
         self._has_token = token is not None
-        headers = bearer("OpenInference", token)
-        super().__init__(HttpClient(self.url, headers, tls), self.url, model, version, input, output)
+        self._http = HttpClient(self.url, bearer("OpenInference", token), tls)
+        super().__init__(self._http, self.url, model, version, input, output)
 
     def __repr__(self) -> str:
         return f"OpenInference({self.url!r}, model={self.model!r})"
@@ -404,9 +404,17 @@ class OpenInference(ServedModel):
         if response.status != 200:
             complaint = _complaint(response)
             raise RemoteRefused(complaint) if response.status in _REFUSED else error_of(response, complaint)
-        expected = [known.signature.output]
-        answer = messages.parse_response(response.headers, response.body, id=id, model=self.model, expected=expected)
-        return answer.outputs
+        settings: dict[str, Any] = {"id": id, "model": self.model, "expected": [known.signature.output]}
+        try:
+            return messages.parse_response(response.headers, response.body, **settings).outputs
+        except InvalidMessage:  # which quotes it
+            return messages.parse_response(response.headers, self._http.hidden(response).body, **settings).outputs
+
+    def _read(self, response: Response, parse: Callable[[bytes], T]) -> T:
+        try:
+            return super()._read(response, parse)
+        except RemoteFailed:  # likewise
+            return super()._read(self._http.hidden(response), parse)
 
     def _complaint(self, response: Response) -> str:
         if response.status in (401, 403) and not self._has_token:
