@@ -31,6 +31,15 @@ def teach(device: Device, offloads: int, sample: float = 0.1) -> None:
         device.infer(sample)
 
 
+def say(url: str, *messages: tuple[str, bytes], **settings: Any) -> None:
+    """Publish as somebody who may publish anything."""
+    broker = Broker("Anybody", url, **{"mqtt": "5", **settings})
+    with broker.connect("anybody", "none", None, 4096, lambda *_: None) as connection:
+        for topic, payload in messages:
+            connection.publish(topic, payload)
+        connection.settle(10)
+
+
 class Listener:
     """Everything that is published in the fleet `cams`, in a thread."""
 

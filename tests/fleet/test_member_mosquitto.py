@@ -13,18 +13,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hinge import Device
+from hinge import Device, Gate, Sentinel
 from hinge.fleet import member as module
 from hinge.fleet.broker import Broker, BrokerFailed
 from hinge.fleet.hub import Hub
+from hinge.fleet.messages import build_evidence, identity, topic
+from hinge.policies.policy import MOST_SAMPLES
 from tests.faults.figures import note
 from tests.fleet.brokers import Mosquitto, needs_clients, needs_mosquitto, wait_for
-from tests.fleet.fleets import Listener, member, teach
+from tests.fleet.fleets import BINS, Listener, member, say, teach
 
 pytestmark = [needs_mosquitto, pytest.mark.server]
 ROUNDS = 1_000 if os.environ.get("HINGE_FULL") else 3
@@ -154,12 +157,38 @@ def test_a_wrong_password_is_refused(tmp_path: Path) -> None:
             wait_for(lambda: kitchen.status.fleet and kitchen.status.fleet.online)
 
 
-def test_two_devices_of_one_name_are_told_so(broker: Mosquitto) -> None:
+def test_two_devices_of_one_name_are_told_so(broker: Mosquitto, caplog: pytest.LogCaptureFixture) -> None:
     with member(broker.url, "kitchen", **FIVE) as one, member(broker.url, "kitchen", **FIVE) as other:
         wait_for(lambda: all(each.status.fleet and each.status.fleet.sent for each in (one, other)))
         teach(one, 30)
         teach(other, 40)
         wait_for(lambda: all(each.status.fleet and each.status.fleet.failures["taken"] for each in (one, other)))
+    [line] = {line for line in caplog.messages if "another device" in line}
+    assert line.endswith("it publishes as 'kitchen', too, and each overwrites what the other has told")
+
+
+@pytest.mark.parametrize("started", [True, False], ids=["while it runs", "before it starts"])
+def test_a_counter_that_leaves_no_later_one_mutes_nobody(broker: Mosquitto, started: bool) -> None:
+    sums = [9.0, 9.0, 9.0, 9.0], [1.0, 1.0, 1.0, 1.0]
+    last = build_evidence("kitchen", identity(Gate(Sentinel(BINS, 0.5))), MOST_SAMPLES, 60, *sums)
+    with member(broker.url, "hall", **FIVE) as hall, ExitStack() as stack:
+        if started:
+            kitchen = stack.enter_context(member(broker.url, "kitchen", **FIVE))
+            teach(kitchen, 30)
+            wait_for(lambda: hall.status.fleet and hall.status.fleet.received == 1)
+        say(broker.url, (topic("cams", "kitchen", "evidence"), last))
+        wait_for(lambda: hall.status.fleet and hall.status.fleet.received == 1 + started)
+        if not started:
+            kitchen = stack.enter_context(member(broker.url, "kitchen", **FIVE))
+        wait_for(lambda: kitchen.status.fleet and kitchen.status.fleet.failures["muted"])
+        assert kitchen.status.fleet
+        assert "leaves no later one" in str(kitchen.status.fleet.problem)
+        for offloads in (40, 100, 200):  # the last two more than a fifth, each
+            received = hall.status.fleet.received if hall.status.fleet else 0
+            teach(kitchen, offloads)
+            wait_for(lambda: hall.status.fleet and hall.status.fleet.received > received)  # noqa: B023  # called at once
+        assert hall.status.fleet
+        assert sum(hall.status.fleet.dropped.values()) == 0
 
 
 # -- lives ------------------------------------------------------------------------------------------------------------

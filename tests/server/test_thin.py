@@ -16,13 +16,13 @@ from hinge.confidence import max_softmax
 from hinge.embedded import export_thin
 from hinge.errors import InvalidValue
 from hinge.fleet import broker as connections
-from hinge.fleet.messages import parse_table, table_topic
+from hinge.fleet.messages import Table, build_table, parse_table, table_topic
 from hinge.fleet.thin import ThinDevice
 from hinge.server import Server
 from hinge.server import thin as module
 from hinge.server.thin import THIN_METRICS, THIN_REASONS, ThinFleet
 from tests.fleet.brokers import Mosquitto, needs_mosquitto, wait_for
-from tests.fleet.fleets import Listener
+from tests.fleet.fleets import Listener, say
 from tests.server.clients import Reply, ask
 from tools.boards.targets import STRICT
 
@@ -171,6 +171,23 @@ def test_tables_are_published_and_survive_the_server_and_the_broker(broker: Mosq
             [table] = tables(second)
     assert table.licences == before[-1].licences
     assert table.counter > before[-1].counter
+
+
+@needs_mosquitto
+@pytest.mark.parametrize("counter", [2**31 + 1, 2**32 - 1])
+def test_a_table_that_leaves_no_later_counter_stops_no_kind(broker: Mosquitto, counter: int) -> None:
+    topics = [table_topic("cams", kind) for kind in ("m0", "m1")]
+    say(broker.url, (topics[1], build_table(Table(counter, (0,) * BINS))))
+    with serving(broker.url) as server, Listener(broker.url) as listener:
+        wait_for(lambda: metric(server.url, 'hinge_thin_failures_total{kind="muted"}') == 1)
+        report = {**REPORT, "hinge_local": answer(server.url)}
+        for kind in ("m1", "m0"):
+            for _ in range(6):
+                send(server.url, {**report, "hinge_kind": kind})
+        last = {(topic, 6) for topic in topics}  # made of all reports
+        wait_for(lambda: last <= {(topic, parse_table(said, BINS).counter) for topic, said in listener.messages})
+        assert metric(server.url, "hinge_thin_online") == 1
+        assert metric(server.url, 'hinge_thin_failures_total{kind="internal"}') == 0
 
 
 @needs_mosquitto

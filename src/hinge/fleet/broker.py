@@ -42,6 +42,7 @@ FAILURES = {
     "certificate": "its certificate is not trusted",
     "login": "it refuses the login, or a topic",
     "taken": "another device has the same name",
+    "muted": "a counter was used in our name that leaves no later one",
     "protocol": "it does not answer as an MQTT broker does",
     "internal": "an error of our own",
 }
@@ -324,9 +325,9 @@ class Link:
             self.failed(failure)
 
     def failed(self, failure: BrokerFailed) -> None:
-        """Say why nothing is shared, and count the failure: who sees the count finds the warning in the log."""
+        """Say what is wrong, and count the failure: who sees the count finds the warning in the log."""
         self.problem = f"{self.broker}: {failure}"
-        self.warn(failure.kind, f"{self.problem}; {self._without}")
+        self.warn(failure.kind, self.problem if self.online else f"{self.problem}; {self._without}")
         self.failures[failure.kind] += 1
 
     def warn(self, kind: str, what: str) -> None:

@@ -117,6 +117,7 @@ class Hub:
         self._statuses: dict[str, Presence] = {}
         self._received = self._published = self._counter = 0
         self._told = 0.0  # offloads in what was published last
+        self._foreign = False  # what the broker has in the region's name is none of ours
         self._said = deque[bytes](maxlen=16)  # our last messages, which come back to us
         self._kinship, self._gate = Kinship([], Pool([], [], {}), {}), ("", 0)
         self._pooled, self._pool_after, self._heard_at = -1, 0.0, 0.0
@@ -202,11 +203,17 @@ class Hub:
             raise
 
     def _heard_own(self, name: str, payload: bytes, retained: bool) -> None:
-        if payload:
-            said = messages.parse_evidence(name, payload, self._parent, None, MOST_BINS)
-            self._counter = max(self._counter, said.counter)
-            if not retained and payload not in self._said:
-                self._link.failed(BrokerFailed("taken", f"another hub publishes for {self.region!r}, too"))
+        if not payload or (not retained and payload in self._said):
+            return
+        said = messages.parse_evidence(name, payload, self._parent, None, MOST_BINS)
+        if said.counter > messages.MOST_COUNTER:
+            self._told, self._foreign = 0.0, True
+            self._link.failed(BrokerFailed("muted", f"{said.counter} as {self.region!r}; it is withdrawn"))
+            return
+        self._counter = max(self._counter, said.counter)
+        if not retained:
+            what = f"another hub publishes for {self.region!r}, too, and each overwrites what the other has told"
+            self._link.failed(BrokerFailed("taken", what))
 
     # -- what is made of it -------------------------------------------------------------------------------------------
 
@@ -296,6 +303,9 @@ class Hub:
         self._counter = max(self._counter + 1, int(time.time()))  # a hub has no state but the clock's
         sums = pooled.offloads, pooled.agreements
         said = messages.build_evidence(self.region, self._gate[0], self._counter, samples, *sums)
+        if self._foreign:  # whoever has heard that would find ours older
+            connection.publish(self._own[0], b"")
+            self._foreign = False
         connection.publish(self._own[0], said)
         self._said.append(said)
         self._told = seen

@@ -9,7 +9,8 @@ Whatever the broker does, the device goes on, alone if need be. After each conne
 the broker lacks of our own is published again: one that was wiped is as good as a new one.
 
 *The counter* of our messages is the policy's clock, which the state folder keeps; and larger than any that the broker
-still has of us, which matters to a device without a folder.
+still has of us, which matters to a device without a folder. A counter that leaves no later one is none of ours: what was
+said with it is withdrawn everywhere, by an empty message, before we say what we have seen.
 """
 
 from __future__ import annotations
@@ -160,6 +161,7 @@ class Fleet:
         self._verdicts: dict[str, Verdict] = {}
         self._counter = 0  # the largest of our own
         self._told: _Own | None = None  # what the broker has of us
+        self._foreign = False  # what the broker has in our name is none of ours
         self._published = deque[bytes](maxlen=16)  # our last messages, which come back to us
         self._pooled: tuple[Any, ...] = ()  # of what the policy was lent the last
         self._pool_after = 0.0
@@ -297,6 +299,9 @@ class Fleet:
         self._counter = max(own.samples, self._counter + 1)
         seen = own.samples, own.offloads, own.agreements
         message = messages.build_evidence(self.device, self._gate, self._counter, *seen, own.statement)
+        if self._foreign:  # whoever has heard that would find ours older
+            connection.publish(self._topic, b"")
+            self._foreign = False
         connection.publish(self._topic, message)
         self._published.append(message)
         self._told = own
@@ -325,15 +330,21 @@ class Fleet:
 
     def _heard_own(self, payload: bytes, retained: bool) -> None:
         """What the broker has of us: our last message, or that of an earlier life, or nothing any more."""
+        if not retained and payload in self._published:
+            return
         try:
             said = messages.parse_evidence(self._topic, payload, self.name, self._gate, self._peers.bins)
         except Dropped:  # deleted, or by another gate: nothing that stands for ours
-            self._told = None
+            self._told, self._foreign = None, bool(payload)
+            return
+        if said.counter > messages.MOST_COUNTER:
+            self._told, self._foreign = None, True
+            self._link.failed(BrokerFailed("muted", f"{said.counter} as {self.device!r}; it is withdrawn"))
             return
         own = self._own
         if not retained:
-            if payload not in self._published:
-                self._link.failed(BrokerFailed("taken", f"it publishes as {self.device!r}, too"))
+            what = f"it publishes as {self.device!r}, too, and each overwrites what the other has told"
+            self._link.failed(BrokerFailed("taken", what))
         elif own.samples < said.samples:  # of an earlier life, without a folder: it stands until we have seen as much
             self._told = own._replace(learned=int(sum(said.offloads)), samples=said.samples)
         else:

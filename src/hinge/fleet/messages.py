@@ -39,6 +39,7 @@ from hinge.policies.shared_budget import ACCOUNTS
 VERSION = 1
 ROOT = f"hinge/{VERSION}"
 TABLE = "table"  # stands where a device's name does
+MOST_COUNTER = MOST_SAMPLES // 2  # of evidence, that is gone on from: nobody counts so far, and larger ones come to an end
 REASONS = {
     "version": "of another version of Hinge's topics or messages",
     "topic": "a topic that no device of the fleet can have",
@@ -298,7 +299,8 @@ def _short(value: float) -> float:
 
 # -- tables -----------------------------------------------------------------------------------------------------------
 
-MOST_BINS, LONGEST_LICENCE = 255, 2**16 - 1  # as in hinge.h
+MOST_BINS, LONGEST_LICENCE, LAST_TABLE = 255, 2**16 - 1, 2**32 - 1  # as in hinge.h
+MOST_TABLES = 2**31  # as MOST_COUNTER, of tables
 _HEAD, _CRC, _MAGIC = struct.Struct("<2sBBI"), struct.Struct("<I"), b"hT"  # version, bins, counter
 
 

@@ -6,7 +6,7 @@ and publishes each table that has changed. Without a broker the server learns on
 they have, until those end.
 
 *The counter* of a table is the number of offloads learned from, which the state folder keeps; and larger than any that
-the broker still has.
+the broker still has, unless that leaves no later one: then ours takes its place, for devices that start anew.
 """
 
 from __future__ import annotations
@@ -27,8 +27,19 @@ from hinge._checks import shown, whole
 from hinge.device.metrics import families
 from hinge.device.store import MemoryStore, SqliteStore
 from hinge.errors import InvalidMessage, InvalidState, InvalidValue, RemoteInvalid
-from hinge.fleet.broker import Broker, Connection, Link
-from hinge.fleet.messages import MOST_BINS, TABLE, Dropped, Table, build_table, checked_name, parse_table, table_topic
+from hinge.fleet.broker import Broker, BrokerFailed, Connection, Link
+from hinge.fleet.messages import (
+    LAST_TABLE,
+    MOST_BINS,
+    MOST_TABLES,
+    TABLE,
+    Dropped,
+    Table,
+    build_table,
+    checked_name,
+    parse_table,
+    table_topic,
+)
 from hinge.fleet.pooling import pool
 from hinge.fleet.thin import Kind
 from hinge.gate import Gate
@@ -226,7 +237,7 @@ class ThinFleet(Collector):
             licences, learned = line.table()
             if licences == line.told or (line.told is None and not any(licences)):
                 continue
-            self._counters[kind] = counter = max(learned, self._counters.get(kind, 0) + 1)
+            self._counters[kind] = counter = min(max(learned, self._counters.get(kind, 0) + 1), LAST_TABLE)
             message = build_table(Table(counter, licences))
             line.published = [*line.published[-16:], message]
             connection.publish(table_topic(self.name, kind), message)
@@ -251,13 +262,21 @@ class ThinFleet(Collector):
             if line is not None:
                 line.told = None  # what stands there is none of ours
             return
+        if line is not None and not retained and payload in line.published:
+            return
+        if table.counter > MOST_TABLES:
+            if line is not None:
+                line.told = ()  # no table: ours takes its place, whatever it says
+            what = f"{shown(topic)}, {table.counter}: who took that table takes no other until started anew"
+            self._link.failed(BrokerFailed("muted", what))
+            return
         if kind in self._counters or len(self._counters) < MOST_KINDS:
             self._counters[kind] = max(self._counters.get(kind, 0), table.counter)
         if line is None:
             return
         if retained:
             line.told = table.licences
-        elif payload not in line.published:
+        else:
             line.told = None
             self._link.warn("taken", f"another server publishes tables for {shown(topic)}")
 
