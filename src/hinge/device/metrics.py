@@ -56,7 +56,7 @@ FLEET_METRICS = {  # of a device in a fleet, besides
     "hinge_fleet_online": "1 while there is a connection to the broker",
     "hinge_fleet_devices": "other devices whose evidence is known",
     "hinge_fleet_regions": "other regions, of which one message stands for all devices",
-    "hinge_fleet_kin": "those of them that are believed, as their evidence is like one's own",
+    "hinge_fleet_kin": "other devices and regions that are believed, as their evidence is like one's own",
     "hinge_fleet_sent_total": "messages that the broker has acknowledged",
     "hinge_fleet_received_total": "messages that brought evidence",
     "hinge_fleet_dropped_total{reason}": "messages that were not counted",
