@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+import struct
 import threading
 import time
 from pathlib import Path
@@ -109,6 +110,18 @@ def test_who_says_nothing_is_left_after_a_while(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(module, "CONNECT_S", 0.2)
     with scripted(lambda _: time.sleep(0.5)) as url:
         assert failure(url).kind == "protocol"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # paho leaves the socket to be collected
+def test_who_resets_a_tls_handshake_speaks_another_protocol() -> None:
+    def reset(connection: socket.socket) -> None:
+        connection.recv(1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    with scripted(reset) as url:
+        failed = failure(url.replace("mqtt:", "mqtts:"))
+        assert (failed.kind, "does this port speak TLS?" in str(failed)) == ("protocol", True)
+        assert failure(f"mqtts://127.0.0.1:{free_port()}").kind == "unreachable"
 
 
 @pytest.mark.parametrize("code", [134, 135])

@@ -25,8 +25,9 @@ from hinge.fleet.messages import (
     parse_evidence,
     topic,
 )
+from hinge.policies.policy import MOST_SAMPLES
 from tests.fleet.brokers import Amqtt, Mosquitto, needs_mosquitto, wait_for
-from tests.fleet.fleets import member, teach
+from tests.fleet.fleets import member, say, teach
 
 pytestmark = pytest.mark.server
 
@@ -218,3 +219,20 @@ def test_two_hubs_of_a_region_notice_each_other(broker: Amqtt) -> None:
             wait_for(lambda: first.view.failures["taken"])
         assert first.view.problem is not None
         assert "another hub publishes for 'north'" in first.view.problem
+
+
+@needs_mosquitto
+def test_a_counter_that_leaves_no_later_one_does_not_mute_a_region(tmp_path: Path) -> None:
+    own, heard = topic("cams", "north", "evidence"), list[bytes]()
+    camera = evidence("camera", HONEST, "cams.north")
+    with Mosquitto(tmp_path, "allow_anonymous true") as broker:
+        say(broker.url, camera, evidence("north", counter=MOST_SAMPLES))
+        settings = own, None, 4096, lambda _, payload, retained: heard.append(payload)
+        with Broker("Device", broker.url).connect("device", *settings) as device:
+            with Hub(broker.url, "cams", "north") as hub:
+                wait_for(lambda: hub.view.published)
+                assert hub.view.failures["muted"] == 1
+            device.turn(0.5)
+    _, withdrawn, later = heard
+    assert withdrawn == b""
+    assert parse_evidence(own, later, "cams", GATE, 2).offloads == (10.0, 40.0)

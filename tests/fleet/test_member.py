@@ -21,7 +21,7 @@ from hinge.fleet.broker import FAILURES, Broker
 from hinge.fleet.messages import REASONS, build_evidence, identity, topic
 from hinge.policies import AlwaysRemote
 from tests.fleet.brokers import Amqtt, login, publish, scripted, wait_for
-from tests.fleet.fleets import BINS, Listener, member, scores, teach
+from tests.fleet.fleets import BINS, Listener, member, say, scores, teach
 
 pytestmark = pytest.mark.server
 
@@ -192,6 +192,18 @@ def test_a_device_without_a_folder_does_not_replace_what_it_has_forgotten_by_les
         earlier, later = heard.evidence["kitchen"][0], heard.evidence["kitchen"][-1]
         assert min(sum(said.offloads) for said in heard.evidence["kitchen"]) == 30
         assert later.counter > earlier.counter
+
+
+def test_what_a_device_has_told_before_it_had_a_region_is_no_region(
+    broker: Amqtt, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = [(name, build_evidence(name, IDENTITY, 1, 100, [9.0] * BINS, [1.0] * BINS)) for name in ("kitchen", "south")]
+    say(broker.url, *((topic("cams", name, "evidence"), message) for name, message in told), mqtt="3.1.1")
+    with caplog.at_level(logging.WARNING, "hinge"), member(broker.url, "kitchen", region="north") as kitchen:
+        wait_for(lambda: any("hinge/1/cams/kitchen/evidence is not counted" in line for line in caplog.messages))
+        wait_for(lambda: kitchen.status.fleet and kitchen.status.fleet.received)
+        assert kitchen.status.fleet
+        assert (kitchen.status.fleet.regions, kitchen.status.fleet.received) == (1, 1)
 
 
 # -- alone ------------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from hinge.fleet.hub import Hub
 from hinge.fleet.messages import build_evidence, identity, topic
 from hinge.policies.policy import MOST_SAMPLES
 from tests.faults.figures import note
-from tests.fleet.brokers import Mosquitto, needs_clients, needs_mosquitto, wait_for
+from tests.fleet.brokers import WAIT_S, Mosquitto, needs_clients, needs_mosquitto, wait_for
 from tests.fleet.fleets import BINS, Listener, member, say, teach
 
 pytestmark = [needs_mosquitto, pytest.mark.server]
@@ -44,7 +44,7 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 class Secured:
     """A broker as the example sets it up, and the certificates of its devices."""
 
-    def __init__(self, folder: Path, access: str = "acl", *names: str) -> None:
+    def __init__(self, folder: Path, access: str = "acl", *names: str, without: str = "\n") -> None:
         if shutil.which("openssl") is None:
             pytest.skip("not installed: openssl")
         self.folder = folder
@@ -54,7 +54,8 @@ class Secured:
         ours = ("listener", "persistence")  # set by the test
         settings = [line for line in lines if line and not line.startswith(("#", *ours))]
         settings = [line.replace("/etc/mosquitto", str(folder)) for line in settings]
-        shutil.copy(EXAMPLE / access, folder / "acl")
+        allowed = (EXAMPLE / access).read_text().splitlines()
+        (folder / "acl").write_text("\n".join(line for line in allowed if without not in line))
         self.broker = Mosquitto(folder, *settings)
         self.url = self.broker.url.replace("mqtt:", "mqtts:")
 
@@ -119,6 +120,47 @@ def test_only_its_hub_speaks_for_a_region(tmp_path: Path) -> None:
         assert sum(hub.view.failures.values()) == 0
         assert kitchen.status.fleet
         assert kitchen.status.fleet.regions == 0
+
+
+def test_a_broker_that_refuses_what_home_assistant_reads_is_told_the_evidence(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    secured = Secured(tmp_path, without="homeassistant")
+    with (
+        secured.broker,
+        caplog.at_level(logging.WARNING, "hinge"),
+        secured.member("kitchen", "kitchen", home_assistant=True) as kitchen,
+        secured.member("hall", "hall") as hall,
+    ):
+        teach(kitchen, 30)
+        wait_for(lambda: any("refuses homeassistant/" in line for line in caplog.messages))
+        teach(kitchen, 30)
+        wait_for(lambda: hall.status.fleet and hall.status.fleet.received >= 1)
+        wait_for(lambda: kitchen.status.fleet and kitchen.status.fleet.sent >= 2)
+        membership = kitchen.status.fleet
+        assert membership
+        assert (membership.online, sum(membership.failures.values())) == (True, 0)
+
+
+def test_in_regions_home_assistant_reads_of_a_device_and_a_hub_sees_it(tmp_path: Path) -> None:
+    secured = Secured(tmp_path, "acl-regions", "hub", "homeassistant")
+    topics = set[str]()
+    broker = Broker("HomeAssistant", secured.url, None, secured.context("homeassistant"))
+    with (
+        secured.broker,
+        secured.member("kitchen", "kitchen", region="north", home_assistant=True) as kitchen,
+        secured.member("hall", "hall", region="south", home_assistant=True) as hall,
+        Hub(secured.url, "cams.north", tls=secured.context("hub")) as hub,
+        broker.connect("ha", "homeassistant/#", None, 2**16, lambda name, *_: topics.add(name)) as home_assistant,
+    ):
+        end = time.monotonic() + WAIT_S
+        while len(topics) < 10 and time.monotonic() < end:
+            home_assistant.turn(0.1)
+        wait_for(lambda: [each.device for each in hub.view.devices] == ["kitchen"])
+        for device in (kitchen, hall):
+            assert device.status.fleet
+            assert sum(device.status.fleet.failures.values()) == 0
+    assert {name.split("/")[2] for name in topics} == {"hinge_cams_north_kitchen", "hinge_cams_south_hall"}
 
 
 def refused(device: Device, kind: str) -> str:
@@ -279,5 +321,5 @@ def test_a_broker_of_the_example_does_not_let_a_stranger_publish(secured: Secure
     will = ("hinge/1/cams/kitchen/status", b"{}")
     with broker.connect("stranger", "hinge/+/cams/+/evidence", will, 2048, lambda *_: None) as connection:
         connection.publish("hinge/1/cams/hall/status", b"{}")
-        with pytest.raises(BrokerFailed, match="publish"):
+        with pytest.raises(BrokerFailed, match="to publish hinge/1/cams/hall/status"):
             connection.settle(10)

@@ -120,7 +120,11 @@ class Broker:
         except ssl.SSLError as error:
             failure = BrokerFailed("protocol", error)
         except OSError as error:
-            failure = BrokerFailed("unreachable", error)
+            hung_up = isinstance(error, (ConnectionResetError, ConnectionAbortedError, BrokenPipeError))
+            if self._tls is not None and hung_up:  # in the handshake: it had accepted the connection
+                failure = BrokerFailed("protocol", f"{error}; does this port speak TLS?")
+            else:
+                failure = BrokerFailed("unreachable", error)
         raise failure  # out here, so that it does not hold on to the socket
 
 
@@ -130,7 +134,8 @@ class Connection:
     def __init__(self, mqtt: _Client, topics: Sequence[str], take: Take) -> None:
         self._mqtt, self._topics, self._take = mqtt, topics, take
         self._read = self.acknowledged = 0  # messages
-        self._open: set[int | None] = set()  # published, not yet acknowledged
+        self._open: dict[int, tuple[str, bool]] = {}  # published, not yet acknowledged: topic, and whether it must be
+        self.refused = ""  # the last topic that was, without need
         self._failure: BrokerFailed | None = None
         self._ready = False
         self._selector = selectors.DefaultSelector()
@@ -151,9 +156,9 @@ class Connection:
         self._until(lambda: self._read >= most, seconds)
         time.sleep(max(0.0, end - time.monotonic()))
 
-    def publish(self, topic: str, payload: bytes) -> None:
-        """Publish a message, retained, that the broker is to acknowledge."""
-        self._open.add(self._mqtt.publish(topic, payload, qos=1, retain=True).mid)
+    def publish(self, topic: str, payload: bytes, needed: bool = True) -> None:
+        """Publish a message, retained, that the broker is to acknowledge; if it refuses one that is needed, we leave."""
+        self._open[self._mqtt.publish(topic, payload, qos=1, retain=True).mid] = topic, needed
 
     def settle(self, seconds: float) -> None:
         """Wait until all that was published is acknowledged, so long at most."""
@@ -228,11 +233,13 @@ class Connection:
             self._failure = BrokerFailed("taken" if reason.value == _TAKEN_OVER else "unreachable", reason)
 
     def _published(self, client: Client, _: Any, mid: int, reason: ReasonCode, properties: Any) -> None:
-        self._open.discard(mid)
-        if reason.is_failure:
-            self._failure = BrokerFailed("login", f"{reason} to publish")
-        else:
+        topic, needed = self._open.pop(mid, ("", False))
+        if not reason.is_failure:
             self.acknowledged += 1
+        elif needed:
+            self._failure = BrokerFailed("login", f"{reason} to publish {topic}")
+        else:
+            self.refused = topic
 
     def _came(self, client: Client, _: Any, message: MQTTMessage) -> None:
         self._read += 1

@@ -150,6 +150,7 @@ class Fleet:
         self._status_topic = messages.topic(self.name, device, "status")
         self._parent = None if region is None else name
         self._region_topic = None if region is None else messages.topic(name, region, "evidence")
+        self._left_topic = None if region is None else messages.topic(name, device, "evidence")  # of before it had one
         self._link = Link(self.name, Broker("Fleet", url, password, tls, mqtt), "this device goes on alone")
         self._models, self._home_assistant = models, home_assistant
         self._budget = None if budget is None else real("Fleet", "budget", budget, 0, 1)
@@ -242,9 +243,7 @@ class Fleet:
     def _share(self, connection: Connection) -> None:
         """Read and publish until the device is closed."""
         self._say_status(connection)
-        if self._home_assistant:
-            for config_topic, payload in messages.discovery(self.name, self.device):
-                connection.publish(config_topic, payload)
+        shown = not self._home_assistant
         since, sent = time.monotonic(), self._sent
         while not self._ended.is_set():
             connection.turn(self._every_s)
@@ -254,6 +253,12 @@ class Fleet:
             self._cede()
             if self._due(listened):
                 self._say_evidence(connection)
+            if listened and not shown:  # after the evidence: some brokers hang up where a topic is refused
+                self._show(connection)
+                shown = True
+            if connection.refused:
+                what = f"{self._link.broker} refuses {connection.refused}: Home Assistant does not show this device"
+                self._link.warn("Home Assistant", what)
             if now - self._said > (WATCHED_S if self._home_assistant else STATUS_S):
                 self._say_status(connection)
             self._sent = sent + connection.acknowledged
@@ -263,6 +268,11 @@ class Fleet:
         self._say_status(connection, online=False)
         connection.settle(CLOSE_S)
         self._sent = sent + connection.acknowledged
+
+    def _show(self, connection: Connection) -> None:
+        """Tell Home Assistant of the device; whether the broker takes that is not needed for the fleet."""
+        for topic, payload in messages.discovery(self.name, self.device):
+            connection.publish(topic, payload, needed=False)
 
     def _due(self, listened: bool, closing: bool = False) -> bool:
         """Whether there is something to tell: own offloads have grown by GROWTH, or were dropped in an alarm."""
@@ -319,6 +329,8 @@ class Fleet:
                 self._heard_own(payload, retained)
             elif name == self._region_topic or name.endswith("/status"):
                 pass  # own evidence among others'; what we have not asked for, and amqtt sends anyway
+            elif name == self._left_topic:
+                self._link.warn("left over", f"{name} is not counted: this device is in a region; clear old topics")
             elif name.split("/")[2:3] == [self._parent]:
                 self._received += self._regions.take(name, payload) is not None
             elif (said := self._peers.take(name, payload)) is not None:
