@@ -45,7 +45,7 @@ static void seal(uint8_t *message)
     uint32_t crc;
     uint_fast8_t byte;
     memcpy(message, head, sizeof head);
-    crc = hinge_crc(message, HINGE_TABLE_BYTES - 4);
+    crc = hinge_crc(0, message, HINGE_TABLE_BYTES - 4);
     for (byte = 0; byte < 4; byte++)
         message[HINGE_TABLE_BYTES - 4 + byte] = (uint8_t)(crc >> 8 * byte);
 }

@@ -22,7 +22,25 @@ def _built(*flags: str) -> ctypes.CDLL:
         return ctypes.CDLL(str(Path(folder, "library.so")))
 
 
-class Library:
+class Sealed:
+    """A state, and what `hinge.h` says of it."""
+
+    _calls: ctypes.CDLL
+    state: Any
+
+    def seal(self) -> int:
+        """Call `hinge_seal`."""
+        self._calls.seal.restype = ctypes.c_uint32
+        return int(self._calls.seal(ctypes.byref(self.state)))
+
+    def is_sound(self, saved: bytes, seal: int) -> bool:
+        """Read back what was saved, and call `hinge_is_sound`."""
+        self._calls.is_sound.restype = ctypes.c_uint8
+        read = type(self.state).from_buffer_copy(saved)
+        return bool(self._calls.is_sound(ctypes.byref(read), ctypes.c_uint32(seal)))
+
+
+class Library(Sealed):
     """`hinge.h` with a twin's constants, and a state of its own."""
 
     def __init__(self, twin: Twin) -> None:
@@ -51,7 +69,7 @@ class Library:
         return [getattr(each, field) for each in self.state.bins]
 
 
-class ThinLibrary:
+class ThinLibrary(Sealed):
     """`hinge.h` as a thin device has it."""
 
     def __init__(self, bins: int) -> None:

@@ -17,6 +17,7 @@ from tools.boards.targets import AVR, BOARDS, M0, Target, defines
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = [(16, 0.52, 0.5), (16, 0.52, 0.45), (255, 0.1, 0.31), (100, 3.7, 0.9)]  # bins, alpha, offload cost
+MOST_SEAL = 96
 MOST = {  # bytes on a Cortex-M0: of code, and of state for each bin, beside 16
     "table only": (32, 4),
     "table only, sentinel": (32, 8),
@@ -77,6 +78,8 @@ def test_a_cortex_m0_needs_no_more_than_promised(mode: str, setting: tuple[int, 
     assert size.code <= most_code
     assert size.state <= most_state * setting[0] + 16
     assert size.calls == [] or mode == "sentinel"
+    seal = size_of(M0, mode, constants(*setting), "seal.c")
+    assert (seal.code <= MOST_SEAL, seal.state, seal.calls) == (True, 0, [])
 
 
 @pytest.mark.parametrize("target", BOARDS, ids=lambda target: target.name)

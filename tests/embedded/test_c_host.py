@@ -13,7 +13,7 @@ from hinge.embedded.twin import CLOCK_END, LATEST, LONGEST, LiteTwin, MonotoneTw
 from hinge.fleet.messages import Table, build_table
 from hinge.fleet.thin import Kind, ThinDevice
 from hinge.policies import Sentinel
-from tests.embedded.library import Library, ThinLibrary
+from tests.embedded.library import Library, Sealed, ThinLibrary
 from tests.embedded.tables import messages
 from tests.embedded.toolchains import ALL, available, need
 from tools.boards.sizes import MODES
@@ -120,6 +120,67 @@ def test_sentinels_longest_licence_fits(library: Callable[[Twin], Library]) -> N
     assert c.state.bins[0].granted == LONGEST - 1
 
 
+LITE, MONOTONE, SENTINEL = LiteTwin(16, 0.52, 0.5), MonotoneTwin(16, 0.52, 0.5), SentinelTwin(16, 0.5)
+LEARNED = LiteTwin(16, 0.52), MonotoneTwin(16, 0.52)
+OTHER_BINS = LiteTwin(15, 0.52, 0.5), SentinelTwin(15, 0.5)
+
+
+@pytest.fixture(scope="module")
+def sealed() -> list[Sealed]:
+    """Of all policies and some bins, after some samples; as a device would have them in flash."""
+    need("gcc")
+    chance, taught = np.random.default_rng(6), list[Sealed]()
+    for twin in (LITE, MONOTONE, SENTINEL, *LEARNED, *OTHER_BINS):
+        learner = Library(twin)
+        for bin in chance.integers(0, twin.bins, 200).tolist():
+            if learner.decide(bin):
+                learner.learn(bin, bool(chance.integers(2)), 9)
+        taught.append(learner)
+    for bins in (15, 16):
+        thin = ThinLibrary(bins)
+        assert thin.take(build_table(Table(1, (7,) * bins)))
+        taught.append(thin)
+    return taught
+
+
+def test_a_state_that_comes_back_as_it_was_is_sound(sealed: list[Sealed]) -> None:
+    for each in sealed:
+        assert each.is_sound(bytes(each.state), each.seal())
+
+
+def test_a_state_that_was_erased_is_not_sound(sealed: list[Sealed]) -> None:
+    for each in sealed:
+        for empty in (b"\xff", b"\0"):
+            size = len(bytes(each.state))
+            assert not each.is_sound(empty * size, int.from_bytes(4 * empty, "little"))
+            assert not each.is_sound(empty * size, each.seal())
+
+
+def test_a_state_that_was_torn_or_worn_is_not_sound(sealed: list[Sealed]) -> None:
+    """Written only in part over another, or with a wrong bit: a CRC finds every burst of up to 32 bits."""
+    chance = np.random.default_rng(7)
+    for each in sealed:
+        saved, seal = bytes(each.state), each.seal()
+        for at in chance.integers(1, len(saved), 20).tolist():
+            for before in (b"\xff" * len(saved), bytes(len(saved))):
+                torn = saved[:at] + before[at:]
+                assert each.is_sound(torn, seal) == (torn == saved)
+            bit = 1 << int(chance.integers(8))
+            assert not each.is_sound(saved[:at] + bytes([saved[at] ^ bit]) + saved[at + 1 :], seal)
+        assert not each.is_sound(saved, seal ^ 1)
+
+
+def test_a_state_of_other_bins_or_another_policy_is_not_sound(sealed: list[Sealed]) -> None:
+    for each in sealed:
+        for other in sealed:
+            size = max(len(bytes(each.state)), len(bytes(other.state)))
+            flash = bytes(other.state) + other.seal().to_bytes(4, "little") + b"\xff" * size  # what is read from it
+            own = len(bytes(each.state))
+            read = int.from_bytes(flash[own : own + 4], "little")
+            assert each.is_sound(flash[:own], read) == (each is other)
+            assert not each.is_sound(flash[:own], other.seal()) or each is other
+
+
 def any_counts(chance: np.random.Generator) -> tuple[int, int]:
     """Offloads of any magnitude that a counter holds, and agreements; often all of them."""
     offloads = min(65535, int(2 ** chance.uniform(0, 16.1)) - 1)
@@ -183,6 +244,7 @@ def test_a_stream_is_decided_as_by_the_twin_under_sanitizers(
 def test_it_compiles_without_a_warning(target: Target, mode: str, tmp_path: Path) -> None:
     flags = defines(LiteTwin(255, offload_cost=0.45).constants, *MODES[mode])
     available(target).compile(HERE / "size.c", tmp_path / "size.o", ("-O2", *flags))
+    available(target).compile(HERE / "seal.c", tmp_path / "seal.o", ("-O2", *flags))
 
 
 @pytest.mark.parametrize("mode", ["HINGE_MONOTONE", "HINGE_SENTINEL"])

@@ -9,6 +9,8 @@ uint8_t take(struct hinge *state, const uint8_t *message, uint32_t length);
 void learn(struct hinge *state, uint8_t bin, uint8_t agreed, uint16_t cost);
 #endif
 uint8_t bin_from_int8(int8_t max_softmax_q);
+uint32_t seal(const struct hinge *state);
+uint8_t is_sound(const struct hinge *state, uint32_t sealed);
 
 uint8_t decide(struct hinge *state, uint8_t bin)
 {
@@ -35,4 +37,14 @@ void learn(struct hinge *state, uint8_t bin, uint8_t agreed, uint16_t cost)
 uint8_t bin_from_int8(int8_t max_softmax_q)
 {
     return hinge_bin_from_int8(max_softmax_q);
+}
+
+uint32_t seal(const struct hinge *state)
+{
+    return hinge_seal(state);
+}
+
+uint8_t is_sound(const struct hinge *state, uint32_t sealed)
+{
+    return hinge_is_sound(state, sealed);
 }

@@ -30,17 +30,17 @@ class Size:
     """Of one mode on one target, in bytes."""
 
     code: int  # constants included
-    state: int
+    state: int  # 0 where the program has none
     calls: list[str]  # functions that come from the compiler's library
 
 
-def size_of(target: Target, mode: str, constants: Constants) -> Size:
-    """Compile with -Os and look."""
+def size_of(target: Target, mode: str, constants: Constants, program: str = "size.c") -> Size:
+    """Compile with -Os and look; `seal.c` is what a program takes on beside it that keeps its state in flash."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "size.o")
-        target.compile(HERE / "size.c", out, ("-Os", *defines(constants, *MODES[mode])))
+        target.compile(HERE / program, out, ("-Os", *defines(constants, *MODES[mode])))
         symbols = _symbols(target, out)
-    state = next(int(size, 16) for size, kind, name in symbols if name == "state")
+    state = sum(int(size, 16) for size, _, name in symbols if name == "state")
     code = sum(int(size, 16) for size, kind, _ in symbols if kind in "tTrR" and size)
     return Size(code, state, sorted(name for _, kind, name in symbols if kind == "U" and not name.startswith("__do_")))
 

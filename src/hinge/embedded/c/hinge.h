@@ -23,7 +23,7 @@
 
    A bin is accepted until its expiry, a time counted in samples, and only an offload moves it. All arithmetic is in
    whole numbers: no floating point, no division, no memory but the state, which is the caller's. A state of zeros has
-   seen nothing. It holds no pointers, so that it may be kept in flash or EEPROM byte by byte.
+   seen nothing. It holds no pointers, so that it may be kept in flash or EEPROM byte by byte, with its seal.
 
    Sentinel's licences are counted down: `left` samples of a bin are accepted, the next one is offloaded as an audit, and
    the licence begins again, without learning with the length `granted`; a bin that has none is offloaded. To learn it
@@ -65,6 +65,26 @@ extern "C" {
 #endif
 
 #define HINGE_CLOCK_END 0x80000000u
+
+/* What the bytes of a state mean; the first number goes up when that changes with this file. */
+#define HINGE_LAYOUT (0x00010000u | HINGE_POLICY << 8 | HINGE_BINS)
+#if defined(HINGE_THIN)
+#define HINGE_POLICY 1u
+#elif defined(HINGE_SENTINEL) && defined(HINGE_TABLE_ONLY)
+#define HINGE_POLICY 2u
+#elif defined(HINGE_SENTINEL)
+#define HINGE_POLICY 3u
+#elif defined(HINGE_TABLE_ONLY)
+#define HINGE_POLICY 4u
+#elif defined(HINGE_LEARNED_COST) && defined(HINGE_MONOTONE)
+#define HINGE_POLICY 5u
+#elif defined(HINGE_LEARNED_COST)
+#define HINGE_POLICY 6u
+#elif defined(HINGE_MONOTONE)
+#define HINGE_POLICY 7u
+#else
+#define HINGE_POLICY 8u
+#endif
 
 #ifdef HINGE_THIN
 
@@ -214,6 +234,33 @@ static inline uint8_t hinge_bin_from_int8(int8_t max_softmax_q)
 #endif
 }
 
+/* The CRC-32 of some bytes, or of them after others whose CRC is `crc`. */
+static inline uint32_t hinge_crc(uint32_t crc, const uint8_t *bytes, uint32_t length)
+{
+    crc = ~crc;
+    while (length--) {
+        uint_fast8_t bit = 8;
+        crc ^= *bytes++;
+        do
+            crc = crc & 1 ? crc >> 1 ^ 0xEDB88320u : crc >> 1;
+        while (--bit);
+    }
+    return ~crc;
+}
+
+/* For a state that is kept in flash or EEPROM, byte by byte: a number to be written after it. What was erased or torn,
+   or is of other bins or another policy, may accept everything for ever, so begin from HINGE_START if it is not sound. */
+static inline uint32_t hinge_seal(const struct hinge *state)
+{
+    return hinge_crc(HINGE_LAYOUT, (const uint8_t *)state, (uint32_t)sizeof *state);
+}
+
+/* Whether a state is that which was sealed. */
+static inline bool hinge_is_sound(const struct hinge *state, uint32_t seal)
+{
+    return hinge_seal(state) == seal;
+}
+
 #ifdef __cplusplus
 }
 #endif
@@ -226,25 +273,12 @@ static inline uint8_t hinge_bin_from_int8(int8_t max_softmax_q)
 
 #define HINGE_WHOLE 0x2144DF1Cu /* the CRC of any message that ends with its own */
 
-static uint32_t hinge_crc(const uint8_t *message, uint32_t length)
-{
-    uint32_t crc = 0xFFFFFFFFu;
-    while (length--) {
-        uint_fast8_t bit = 8;
-        crc ^= *message++;
-        do
-            crc = crc & 1 ? crc >> 1 ^ 0xEDB88320u : crc >> 1;
-        while (--bit);
-    }
-    return ~crc;
-}
-
 bool hinge_take(struct hinge *state, const uint8_t *message, uint32_t length)
 {
     uint32_t counter;
     uint_fast8_t i;
     if (length != HINGE_TABLE_BYTES || message[0] != 'h' || message[1] != 'T' || message[2] != 1 ||
-        message[3] != HINGE_BINS || hinge_crc(message, length) != HINGE_WHOLE)
+        message[3] != HINGE_BINS || hinge_crc(0, message, length) != HINGE_WHOLE)
         return false;
     counter = message[4] | (uint32_t)message[5] << 8 | (uint32_t)message[6] << 16 | (uint32_t)message[7] << 24;
     if (counter <= state->counter)
