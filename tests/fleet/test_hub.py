@@ -227,7 +227,7 @@ def test_a_counter_that_leaves_no_later_one_does_not_mute_a_region(tmp_path: Pat
     camera = evidence("camera", HONEST, "cams.north")
     with Mosquitto(tmp_path, "allow_anonymous true") as broker:
         say(broker.url, camera, evidence("north", counter=MOST_SAMPLES))
-        settings = own, None, 4096, lambda _, payload, retained: heard.append(payload)
+        settings = own, None, 4096, lambda _, payload, __: heard.append(payload)
         with Broker("Device", broker.url).connect("device", *settings) as device:
             with Hub(broker.url, "cams", "north") as hub:
                 wait_for(lambda: hub.view.published)

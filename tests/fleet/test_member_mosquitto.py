@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import pytest
 
 from hinge import Device, Gate, Sentinel
 from hinge.fleet import member as module
+from hinge.fleet import messages
 from hinge.fleet.broker import Broker, BrokerFailed
 from hinge.fleet.hub import Hub
 from hinge.fleet.messages import build_evidence, identity, topic
@@ -32,6 +34,7 @@ from tests.fleet.fleets import BINS, Listener, member, say, teach
 pytestmark = [needs_mosquitto, pytest.mark.server]
 ROUNDS = 1_000 if os.environ.get("HINGE_FULL") else 3
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "mosquitto"
+IDENTITY = identity(Gate(Sentinel(BINS, 0.5)))
 FIVE: dict[str, Any] = {"mqtt": "5"}
 
 
@@ -212,7 +215,7 @@ def test_two_devices_of_one_name_are_told_so(broker: Mosquitto, caplog: pytest.L
 @pytest.mark.parametrize("started", [True, False], ids=["while it runs", "before it starts"])
 def test_a_counter_that_leaves_no_later_one_mutes_nobody(broker: Mosquitto, started: bool) -> None:
     sums = [9.0, 9.0, 9.0, 9.0], [1.0, 1.0, 1.0, 1.0]
-    last = build_evidence("kitchen", identity(Gate(Sentinel(BINS, 0.5))), MOST_SAMPLES, 60, *sums)
+    last = build_evidence("kitchen", IDENTITY, MOST_SAMPLES, 60, *sums)
     with member(broker.url, "hall", **FIVE) as hall, ExitStack() as stack:
         if started:
             kitchen = stack.enter_context(member(broker.url, "kitchen", **FIVE))
@@ -260,6 +263,25 @@ def test_who_vanishes_is_offline_and_anybody_can_read_it(broker: Mosquitto) -> N
     command = ["mosquitto_sub", "-p", str(broker.port), "-t", "hinge/1/cams/kitchen/evidence", "-C", "1", "-W", "10"]
     said = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=20).stdout)
     assert (said["device"], sum(said["offloads"])) == ("kitchen", 30)
+
+
+@needs_clients
+def test_a_burst_of_names_does_not_shut_out_a_device_for_good(
+    broker: Mosquitto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "Peers", partial(messages.Peers, most=2))
+    monkeypatch.setattr(messages, "ROUND_S", 0.3)
+    with member(broker.url, "hall", **FIVE) as hall:
+        wait_for(lambda: hall.status.fleet and hall.status.fleet.online)
+        for name in ("burst1", "burst2"):
+            said = build_evidence(name, IDENTITY, 1, 60, [9.0] * BINS, [1.0] * BINS)
+            command = ["mosquitto_pub", "-p", str(broker.port), "-q", "1", "-t", topic("cams", name, "evidence")]
+            subprocess.run([*command, "-m", said], check=True, timeout=20)
+        wait_for(lambda: hall.status.fleet and hall.status.fleet.received == 2)
+        with member(broker.url, "kitchen", **FIVE) as kitchen:
+            teach(kitchen, 30)
+        wait_for(lambda: hall.status.fleet and hall.status.fleet.dropped["crowd"])
+        wait_for(lambda: hall.status.fleet and hall.status.fleet.received == 3)
 
 
 @pytest.mark.timeout(1800)

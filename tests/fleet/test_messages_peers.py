@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinge.fleet.messages import Dropped, Peers, build_evidence
+from hinge.fleet.messages import ROUND_S, Dropped, Peers, build_evidence
 
 GATE = "0123456789abcdef"
 
@@ -66,6 +66,68 @@ def test_no_more_devices_are_kept_than_there_may_be() -> None:
     assert dropped.value.reason == "crowd"
     assert peers.take(*message("d0", 2)) is not None, "those that are known go on"
     assert len(peers) == 3
+
+
+def heard(peers: Peers, *devices: str, retained: bool = True) -> None:
+    for device in devices:
+        with suppress(Dropped):
+            peers.take(*message(device, 1), retained=retained)
+
+
+def names(peers: Peers) -> set[str]:
+    return {peer.device for peer in peers}
+
+
+def test_names_that_are_nowhere_make_room_for_devices_that_are_on_the_broker() -> None:
+    peers = Peers("cams", GATE, 2, most=3)
+    peers.begin(0)
+    heard(peers, "hall", "burst1", "burst2", retained=False)
+    heard(peers, "kitchen", retained=False)
+    assert peers.dropped["crowd"] == 1
+    assert [peers.asks(now) for now in (ROUND_S - 1, ROUND_S)] == [False, True]
+    heard(peers, "kitchen", "hall")
+    assert names(peers) == {"hall", "burst1", "burst2"}, "nobody is left out before everybody could be heard"
+    version = peers.version
+    assert [peers.asks(now) for now in (2 * ROUND_S, 3 * ROUND_S)] == [False, True]
+    heard(peers, "kitchen", "hall")
+    assert names(peers) == {"kitchen", "hall", "burst2"}
+    assert peers.version > version
+    assert len(peers.sums()) == 3
+
+
+def test_more_names_push_out_nobody_who_is_on_the_broker() -> None:
+    """Neither by being retained, nor by coming first, nor by connections that end early."""
+    peers = Peers("cams", GATE, 2, most=3)
+    now = 0.0
+    peers.begin(now)
+    heard(peers, "a", "b", retained=False)
+    heard(peers, "c")
+    for round in range(20):
+        for _ in range(3):  # connections on which nothing came, and one on which it does
+            now += 1.0
+            peers.begin(now)
+        for number in range(9):
+            heard(peers, f"liar{number}")
+            heard(peers, f"burst{round}-{number}", retained=False)
+        heard(peers, *"abc")
+        assert names(peers) == {*"abc"}
+        now += 3 * ROUND_S
+        peers.asks(now)
+
+
+def test_the_broker_is_asked_less_and_less_often_and_only_where_there_is_no_room() -> None:
+    peers = Peers("cams", GATE, 2, most=1)
+    peers.begin(0)
+    heard(peers, "hall")
+    asked = 0
+    for second in range(0, 86_400, 10):
+        heard(peers, "hall")
+        asked += peers.asks(second)
+    assert asked == 0
+    for second in range(86_400, 2 * 86_400, 10):
+        heard(peers, "late", "hall")
+        asked += peers.asks(second)
+    assert 5 <= asked <= 12
 
 
 def test_an_empty_message_withdraws_what_its_device_said() -> None:

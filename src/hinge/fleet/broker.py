@@ -157,8 +157,12 @@ class Connection:
         time.sleep(max(0.0, end - time.monotonic()))
 
     def publish(self, topic: str, payload: bytes, needed: bool = True) -> None:
-        """Publish a message, retained, that the broker is to acknowledge; if it refuses one that is needed, we leave."""
+        """Publish a message, retained; the broker is to acknowledge it. If one that is needed is refused, we leave."""
         self._open[self._mqtt.publish(topic, payload, qos=1, retain=True).mid] = topic, needed
+
+    def ask_again(self) -> None:
+        """Have the broker send all again that it has retained."""
+        self._mqtt.subscribe([(topic, 1) for topic in self._topics])
 
     def settle(self, seconds: float) -> None:
         """Wait until all that was published is acknowledged, so long at most."""
@@ -220,7 +224,7 @@ class Connection:
             kind = _OtherProtocol if reason.value == _UNSUPPORTED else BrokerFailed
             self._failure = kind("protocol" if reason.value == _UNSUPPORTED else "login", reason)
         else:
-            client.subscribe([(topic, 1) for topic in self._topics])
+            self.ask_again()
 
     def _subscribed(self, client: Client, _: Any, mid: int, reasons: list[ReasonCode], properties: Any) -> None:
         self._ready = True

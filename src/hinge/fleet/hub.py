@@ -161,9 +161,12 @@ class Hub:
     def _listen(self, connection: Connection) -> None:
         """Read, pool and, for a region, publish, until the hub is closed."""
         began, said, published = time.monotonic(), -math.inf, self._published
+        self._peers.begin(began)
         while not self._ended.is_set():
             connection.turn(TURN_S)
             now = time.monotonic()
+            if self._peers.asks(now):
+                connection.ask_again()
             if now - self._heard_at > QUIET_S or now - began > GATHER_S or self._gathered.is_set():
                 self._pool(now)
                 self.view = self._look()
@@ -183,7 +186,7 @@ class Hub:
             if self._own is not None and name == self._own[0]:
                 self._heard_own(name, payload, retained)
             elif name.endswith("/evidence"):
-                self._received += self._peers.take(name, payload) is not None
+                self._received += self._peers.take(name, payload, retained) is not None
             elif name.endswith("/status"):
                 self._take_status(name, payload)
         except Dropped as drop:

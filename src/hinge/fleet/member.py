@@ -9,8 +9,8 @@ Whatever the broker does, the device goes on, alone if need be. After each conne
 the broker lacks of our own is published again: one that was wiped is as good as a new one.
 
 *The counter* of our messages is the policy's clock, which the state folder keeps; and larger than any that the broker
-still has of us, which matters to a device without a folder. A counter that leaves no later one is none of ours: what was
-said with it is withdrawn everywhere, by an empty message, before we say what we have seen.
+still has of us, which matters to a device without a folder. A counter that leaves no later one is none of ours: what
+was said with it is withdrawn everywhere, by an empty message, before we say what we have seen.
 """
 
 from __future__ import annotations
@@ -245,10 +245,14 @@ class Fleet:
         self._say_status(connection)
         shown = not self._home_assistant
         since, sent = time.monotonic(), self._sent
+        for peers in (self._peers, self._regions):
+            peers.begin(since)
         while not self._ended.is_set():
             connection.turn(self._every_s)
             now = time.monotonic()
             listened = now - since > LISTEN_S
+            if any([peers.asks(now) for peers in (self._peers, self._regions)]):  # each by itself: no short cut
+                connection.ask_again()
             self._look(listened)
             self._cede()
             if self._due(listened):
@@ -332,8 +336,8 @@ class Fleet:
             elif name == self._left_topic:
                 self._link.warn("left over", f"{name} is not counted: this device is in a region; clear old topics")
             elif name.split("/")[2:3] == [self._parent]:
-                self._received += self._regions.take(name, payload) is not None
-            elif (said := self._peers.take(name, payload)) is not None:
+                self._received += self._regions.take(name, payload, retained) is not None
+            elif (said := self._peers.take(name, payload, retained)) is not None:
                 self._received += 1
                 if self._account is not None and said.budget is not None:
                     self._account.hear(said.device, said.budget)

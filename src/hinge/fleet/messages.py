@@ -13,6 +13,7 @@ raises `Dropped`, whose `reason` is one of `REASONS`.
 
 Messages may come in any order, by any route and more than once: of each device the evidence with the largest counter
 counts, once (`Peers`). So a device that joins late, comes back or missed some ends with the same as everybody else.
+Of no more than `MOST_DEVICES`: who is not on the broker then makes room for who is.
 
 Home Assistant finds a device by itself, and shows its figures, by `discovery`: one retained message for each figure, in
 the form of MQTT discovery (`homeassistant/COMPONENT/NODE/OBJECT/config`), that points at the device's status topic.
@@ -23,6 +24,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -39,7 +41,7 @@ from hinge.policies.shared_budget import ACCOUNTS
 VERSION = 1
 ROOT = f"hinge/{VERSION}"
 TABLE = "table"  # stands where a device's name does
-MOST_COUNTER = MOST_SAMPLES // 2  # of evidence, that is gone on from: nobody counts so far, and larger ones come to an end
+MOST_COUNTER = MOST_SAMPLES // 2  # of evidence, that is gone on from: nobody counts so far, and beyond is the end
 REASONS = {
     "version": "of another version of Hinge's topics or messages",
     "topic": "a topic that no device of the fleet can have",
@@ -392,10 +394,15 @@ def discovery(fleet: str, device: str) -> Iterator[tuple[str, bytes]]:
 
 
 MOST_DEVICES = 4096
+ROUND_S, LONGEST_ROUND_S = 60.0, 86_400.0  # in which all that is retained has come; between two that are asked for
 
 
 class Peers:
     """The latest evidence of each device of a fleet, and how many messages were dropped, by reason.
+
+    A burst of names that are retained nowhere must not shut out devices for good, nor may more names push out any. So
+    once there is no room, the broker is asked in *rounds* for all that it has retained (`asks`). Who comes so, and is
+    not known, takes the place of a device that was not heard in this round, nor in all of the one before.
 
     >>> from hinge.fleet.messages import build_evidence
     >>> peers, gate = Peers("cams", "0123456789abcdef", bins=2), "0123456789abcdef"
@@ -410,34 +417,70 @@ class Peers:
     def __init__(self, fleet: str, gate: str | None, bins: int, most: int = MOST_DEVICES) -> None:
         self.fleet, self.gate, self.bins, self._most = fleet, gate, bins, most
         self._latest: dict[str, Evidence] = {}
+        self._heard = OrderedDict[str, int]()  # the last round in which each was; who was heard the longest ago is first
+        self._round, self._began, self._whole = 0, 0.0, False
+        self._crowd, self._asked, self._pause = 0, 0.0, ROUND_S  # when a round was asked for, and until the next
         self.dropped = dict.fromkeys(REASONS, 0)
         self.version = 0  # how often what is known has changed
 
-    def take(self, topic: str, payload: bytes) -> Evidence | None:
+    def begin(self, now: float) -> None:
+        """All that the broker has retained is about to come, as after every connection."""
+        self._round += self._whole
+        self._began, self._whole = now, False
+
+    def asks(self, now: float) -> bool:
+        """Whether the broker is to be asked for all that it has retained, as there was no room for somebody."""
+        self._whole |= now - self._began >= ROUND_S
+        if not self._whole or now - self._asked < self._pause:
+            return False
+        if self.dropped["crowd"] == self._crowd:
+            self._pause = ROUND_S
+            return False
+        self._crowd, self._asked = self.dropped["crowd"], now
+        self._pause = min(2 * self._pause, LONGEST_ROUND_S)
+        self.begin(now)
+        return True
+
+    def take(self, topic: str, payload: bytes, retained: bool = False) -> Evidence | None:
         """Count a message; its evidence, if that is new, or None if it is known. Raises `Dropped`.
 
         An empty message, by which a retained one is deleted, withdraws what the device has said.
         """
         try:
             if not payload:
-                self.version += self._latest.pop(source(topic, self.fleet, "evidence"), None) is not None
+                self._forget(source(topic, self.fleet, "evidence"))
                 return None
-            return self._take(parse_evidence(topic, payload, self.fleet, self.gate, self.bins))
+            return self._take(parse_evidence(topic, payload, self.fleet, self.gate, self.bins), retained)
         except Dropped as drop:
             self.dropped[drop.reason] += 1
             raise
 
-    def _take(self, found: Evidence) -> Evidence | None:
+    def _take(self, found: Evidence, retained: bool) -> Evidence | None:
         known = self._latest.get(found.device)
+        if known is not None:
+            self._hear(found.device)
         if known == found:
             return None
         if known is not None and known.counter >= found.counter:
             raise Dropped("older", f"{found.counter} by {shown(found.device)}, after {known.counter}")
         if known is None and len(self._latest) >= self._most:
-            raise Dropped("crowd", f"{shown(found.device)}, and {self._most} others are known")
+            oldest = next(iter(self._heard))
+            if not retained or self._heard[oldest] >= self._round - 1:
+                raise Dropped("crowd", f"{shown(found.device)}, and {self._most} others are known")
+            self._forget(oldest)
+        self._hear(found.device)
         self._latest[found.device] = found
         self.version += 1
         return found
+
+    def _hear(self, device: str) -> None:
+        self._heard[device] = self._round
+        self._heard.move_to_end(device)
+
+    def _forget(self, device: str) -> None:
+        if self._latest.pop(device, None) is not None:
+            del self._heard[device]
+            self.version += 1
 
     def sums(self) -> dict[str, tuple[tuple[float, ...], tuple[float, ...]]]:
         """Offloads and agreements of each device, to be pooled."""
