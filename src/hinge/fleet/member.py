@@ -251,8 +251,9 @@ class Fleet:
             connection.turn(self._every_s)
             now = time.monotonic()
             listened = now - since > LISTEN_S
-            if any([peers.asks(now) for peers in (self._peers, self._regions)]):  # each by itself: no short cut
-                connection.ask_again()
+            for peers in (self._peers, self._regions):
+                if peers.asks(now):
+                    connection.ask_again()
             self._look(listened)
             self._cede()
             if self._due(listened):

@@ -417,7 +417,7 @@ class Peers:
     def __init__(self, fleet: str, gate: str | None, bins: int, most: int = MOST_DEVICES) -> None:
         self.fleet, self.gate, self.bins, self._most = fleet, gate, bins, most
         self._latest: dict[str, Evidence] = {}
-        self._heard = OrderedDict[str, int]()  # the last round in which each was; who was heard the longest ago is first
+        self._heard = OrderedDict[str, int]()  # the last round in which each was, and in that order
         self._round, self._began, self._whole = 0, 0.0, False
         self._crowd, self._asked, self._pause = 0, 0.0, ROUND_S  # when a round was asked for, and until the next
         self.dropped = dict.fromkeys(REASONS, 0)
