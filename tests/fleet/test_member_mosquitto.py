@@ -265,6 +265,23 @@ def test_who_vanishes_is_offline_and_anybody_can_read_it(broker: Mosquitto) -> N
     assert (said["device"], sum(said["offloads"])) == ("kitchen", 30)
 
 
+def test_what_is_deleted_is_withdrawn_for_good_if_its_device_has_another_name(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    with member(broker.url, "hall", **FIVE) as hall, member(broker.url, "attic", **FIVE) as attic:
+        teach(attic, 30)
+        with member(broker.url, "old", tmp_path / "state", **FIVE) as kitchen:
+            teach(kitchen, 30)
+        wait_for(lambda: hall.status.fleet and hall.status.fleet.devices == 2)
+        say(broker.url, *((topic("cams", name, "evidence"), b"") for name in ("old", "attic")))
+        with member(broker.url, "kitchen", tmp_path / "state", **FIVE) as kitchen:
+            teach(kitchen, 30)
+            wait_for(lambda: hall.status.fleet and hall.status.fleet.devices == 2)  # the attic has said it again
+            wait_for(lambda: kitchen.status.fleet and kitchen.status.fleet.devices >= 1)
+            assert kitchen.status.fleet
+            assert set(kitchen.status.fleet.verdicts) <= {"attic", "hall"}
+
+
 @needs_clients
 def test_a_burst_of_names_does_not_shut_out_a_device_for_good(
     broker: Mosquitto, monkeypatch: pytest.MonkeyPatch
