@@ -17,6 +17,7 @@
         ├── RemoteRefused              it does not accept this sample
         ├── RemoteInvalid              its response cannot be used
         ├── TaskFailed                 the task cannot read or compare its answer, by an error of its own
+        ├── QueueTimeout               it was not asked, as no request slot was free by the deadline
         └── BreakerOpen                it failed too often to be asked now
 """
 
@@ -126,6 +127,12 @@ class TaskFailed(RemoteFailed):
     """
 
     kind = "task"
+
+
+class QueueTimeout(RemoteFailed):
+    """The remote was not asked: all requests that may be in flight at once (`in_flight`) were, until the deadline."""
+
+    kind = "queue"
 
 
 class BreakerOpen(RemoteFailed):

@@ -9,7 +9,9 @@ class Tried:
 
     began: float
     probe: bool
+    brief: bool = False
     ended: str | None = None
+    hurried: bool = False  # it is released as it was brief, and timed out
 
 
 @dataclass
@@ -21,17 +23,21 @@ class LiteralBreaker:
     at_once: int
     diary: list[tuple[str, float, Tried | None]] = field(default_factory=list)
 
-    def begin(self, now: float) -> Tried | None:
+    def begin(self, now: float, brief: bool) -> Tried | None:
         self.give_up(now)
-        if not self.allows(now):
+        if not self.allows(now, brief):
             self.diary.append(("refused", now, None))
             return None
-        tried = Tried(now, self.state != "closed")
+        tried = Tried(now, self.state != "closed", brief)
         self.diary.append(("began", now, tried))
         return tried
 
     def report(self, tried: Tried, outcome: str, now: float) -> None:
         self.give_up(now)
+        if outcome == "timed_out":
+            hurry = tried.brief and (tried.probe or now < self.hurried_since(now) + self.interval_s)
+            tried.hurried |= hurry and tried.ended is None
+            outcome = "released" if hurry else "failed"
         if tried.ended is None:
             self.end(tried, outcome, now)
         else:
@@ -51,13 +57,20 @@ class LiteralBreaker:
             if tried.ended is None and now >= tried.began + self.interval_s:
                 self.end(tried, "unanswered", now)
 
-    def allows(self, now: float) -> bool:
+    def hurried_since(self, now: float) -> float:
+        """When the first began that timed out and was brief, of those that began since the last success."""
+        news = self.after("succeeded")
+        began = [tried for what, _, tried in news if what == "began"]
+        return next((who.began for what, _, who in news if who and what == "released" and who.hurried and who in began), now)
+
+    def allows(self, now: float, brief: bool) -> bool:
         if self.state == "closed":
             on_trust = [tried for what, _, tried in self.after("succeeded") if what == "began" and tried is not None]
             return sum(tried.ended != "released" for tried in on_trust) < (
                 self.failures if self.failed_in_a_row else self.at_once
             )
-        made = [tried.began for tried in self.attempts if not (tried.probe and tried.ended == "released")]
+        released = [tried for tried in self.attempts if tried.probe and tried.ended == "released"]
+        made = [tried.began for tried in self.attempts if tried not in released or (brief and tried.brief)]
         return self.state == "open" and now >= max(made) + self.interval_s
 
     def since(self, tried: Tried) -> list[str]:

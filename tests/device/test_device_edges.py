@@ -109,8 +109,92 @@ def test_who_gets_no_turn_falls_back_at_the_deadline() -> None:
         answer = device.infer(1)
         hold.set()
         first.join(10)
+        status = device.status
     assert answer.fault == "no request slot was free by the deadline (in_flight)"
     assert not answer.offloaded
+    assert status.fell_back["queue"] == 1
+    assert status.last_fault != answer.fault, "it is not the remote's"
+
+
+@pytest.mark.medium
+@each_kind
+def test_a_burst_does_not_open_the_breaker_of_a_remote_that_answers(kind: Any) -> None:
+    """A second wave of requests begins when the first is answered, with too little time for as much again."""
+    with kind(LOCAL, _pausing(kind, 0.9), policy(), shadow="remote", deadline_s=1.5) as device:
+        if isinstance(device, Device):
+            with ThreadPoolExecutor(24) as pool:
+                answers = list(pool.map(device.infer, range(24)))
+        else:
+            answers = device._loop.run_until_complete(_gathered(device._device, range(24)))
+        status = device.status
+    assert {answer.source for answer in answers} == {"remote", "local"}
+    assert set(status.fell_back) == {"late", "queue"}
+    assert (status.breaker, status.attempts.failed, status.alarms) == ("closed", 0, {})
+
+
+@each_kind
+def test_a_burst_opens_the_breaker_of_a_remote_that_does_not_answer(kind: Any) -> None:
+    with kind(LOCAL, _pausing(kind, 0.5), policy(), shadow="remote", deadline_s=0.1, in_flight=5) as device:
+        if isinstance(device, Device):
+            with ThreadPoolExecutor(24) as pool:
+                list(pool.map(device.infer, range(24)))
+        else:
+            device._loop.run_until_complete(_gathered(device._device, range(24)))
+        status = device.status
+    assert (status.breaker, status.attempts.failed) == ("open", 5)
+    assert status.last_fault == "no answer in time"
+
+
+def _pausing(kind: Any, seconds: float) -> Any:
+    def pause(sample: int) -> Any:
+        time.sleep(seconds)
+        return true_label(sample)
+
+    async def pause_async(sample: int) -> Any:
+        await asyncio.sleep(seconds)
+        return true_label(sample)
+
+    return pause if kind is KINDS[0] else pause_async
+
+
+def test_callers_in_a_hurry_do_not_take_the_remote_from_others() -> None:
+    async def main() -> None:
+        hold = asyncio.Event()
+
+        async def remote(sample: int) -> Any:
+            await hold.wait()
+            return true_label(sample)
+
+        async with AsyncDevice(LOCAL, remote, policy(), shadow="remote", deadline_s=30) as device:
+            for sample in range(10):
+                answer = await device.infer(sample, Deadline.after(0.005))
+                assert answer.fault == "no answer in time"
+            assert device.status.breaker == "closed"
+            hold.set()
+            assert (await device.infer(10)).source == "remote"
+
+    asyncio.run(main())
+
+
+def test_a_probe_by_a_caller_in_a_hurry_is_followed_by_one_that_has_time() -> None:
+    async def main() -> None:
+        hold, breaker = asyncio.Event(), Breaker(failures=1, interval_s=40)
+        attempt = breaker.begin(time.monotonic() - 40)
+        assert attempt is not None
+        breaker.failed(attempt, time.monotonic() - 40)
+
+        async def remote(sample: int) -> Any:
+            await hold.wait()
+            return true_label(sample)
+
+        async with AsyncDevice(LOCAL, remote, policy(), shadow="remote", deadline_s=30, breaker=breaker) as device:
+            kinds = [(await device.infer(sample, Deadline.after(0.01))).failure for sample in range(3)]
+            assert [failure and failure.kind for failure in kinds] == ["late", "breaker", "breaker"]
+            hold.set()
+            assert (await device.infer(3)).source == "remote"
+            assert device.status.breaker == "closed"
+
+    asyncio.run(main())
 
 
 @pytest.mark.medium

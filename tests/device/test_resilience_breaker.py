@@ -1,6 +1,7 @@
 """The breaker against its rules read literally, its sentences, and what it refuses."""
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hinge.device.resilience import Attempt, Breaker
 from tests.device.literal_breaker import LiteralBreaker, Tried
 
 OUTCOMES = ("succeeded", "failed", "released")
+REPORTS = (*OUTCOMES, "timed_out")
 
 
 class SameAsLiteral(RuleBasedStateMachine):
@@ -29,20 +31,28 @@ class SameAsLiteral(RuleBasedStateMachine):
     def wait(self, share: float) -> None:
         self.now += share * self.breaker.interval_s
 
-    @rule()
-    def begin(self) -> None:
-        attempt, tried = self.breaker.begin(self.now), self.literal.begin(self.now)
+    @rule(brief=st.booleans())
+    def begin(self, brief: bool) -> None:
+        attempt, tried = self.breaker.begin(self.now, brief), self.literal.begin(self.now, brief)
         assert (attempt is None) == (tried is None)
         if attempt is not None and tried is not None:
             assert attempt.probe == tried.probe
             self.pairs.append((attempt, tried))
 
     @precondition(lambda self: self.pairs)
-    @rule(back=st.integers(0, 6), outcome=st.sampled_from((*OUTCOMES, "failed")))  # failures are what opens it
+    @rule(back=st.integers(0, 6), outcome=st.sampled_from((*REPORTS, "failed")))  # failures are what opens it
     def report(self, back: int, outcome: str) -> None:
         attempt, tried = self.pairs[-1 - min(back, len(self.pairs) - 1)]
         getattr(self.breaker, outcome)(attempt, self.now)
         self.literal.report(tried, outcome, self.now)
+
+    @rule(share=st.sampled_from([0.1, 0.5]), times=st.integers(1, 3))
+    def hurry(self, share: float, times: int) -> None:
+        for _ in range(times):
+            self.begin(brief=True)
+            self.wait(share)
+            if self.pairs:
+                self.report(0, "timed_out")
 
     @invariant()
     def same(self) -> None:
@@ -77,8 +87,8 @@ def opened(now: float = 0.0, **parameters: Any) -> Breaker:
     return breaker
 
 
-def begun(breaker: Breaker, now: float) -> Attempt:
-    attempt = breaker.begin(now)
+def begun(breaker: Breaker, now: float, brief: bool = False) -> Attempt:
+    attempt = breaker.begin(now, brief)
     assert attempt is not None
     return attempt
 
@@ -149,6 +159,65 @@ def test_attempts_without_any_outcome_open_it_too() -> None:
     assert breaker.begin(9.9) is None
     assert begun(breaker, 10).probe
     assert (breaker.state, breaker.opened_at, breaker.counts.unanswered) == ("probing", 10, 5)
+
+
+def test_what_times_out_with_little_time_is_no_failure() -> None:
+    breaker = Breaker()
+    breaker.succeeded(begun(breaker, 0), 0)
+    for tenth in range(50):
+        now = 60 + tenth / 10
+        breaker.timed_out(begun(breaker, now, brief=True), now + 0.1)
+    assert (breaker.state, breaker.failed_in_a_row, breaker.counts.released) == ("closed", 0, 50)
+    for _ in range(5):
+        breaker.timed_out(begun(breaker, 66), 67)
+    assert breaker.state == "open", "full attempts still open it"
+
+
+def test_other_failures_of_brief_attempts_count() -> None:
+    breaker = Breaker()
+    for _ in range(5):
+        breaker.failed(begun(breaker, 0, brief=True), 0)
+    assert breaker.state == "open"
+
+
+def test_brief_attempts_alone_open_it_once_nothing_was_answered_for_an_interval() -> None:
+    breaker = Breaker(interval_s=10)
+    began = []
+    for eighth in range(960):
+        now = eighth / 8
+        if attempt := breaker.begin(now, brief=True):
+            breaker.timed_out(attempt, now + 1 / 8)
+            began.append(now)
+    assert began[:84] == [eighth / 8 for eighth in range(84)]
+    assert all(later - earlier >= 10 for earlier, later in pairwise(began[83:]))
+    assert breaker.state == "open"
+
+
+def test_a_probe_that_timed_out_with_little_time_leaves_its_place_to_one_that_has_time() -> None:
+    breaker = opened(interval_s=10)
+    breaker.timed_out(begun(breaker, 10, brief=True), 10.1)
+    assert breaker.begin(11, brief=True) is None
+    assert str(breaker.refuse(11, brief=True)) == "The remote has failed 5 times; next try in 9.0 s."
+    assert breaker.refuse(11) is None
+    probe = begun(breaker, 11)
+    breaker.timed_out(probe, 12)
+    assert breaker.begin(20.9) is None
+    breaker.timed_out(begun(breaker, 21, brief=True), 21.1)
+    breaker.succeeded(begun(breaker, 21.2), 21.3)
+    assert breaker.state == "closed"
+
+
+def test_an_answer_excuses_brief_attempts_anew() -> None:
+    breaker = Breaker(failures=1, interval_s=10, at_once=3)
+    early = begun(breaker, 0, brief=True)
+    breaker.timed_out(begun(breaker, 0, brief=True), 1)
+    breaker.succeeded(begun(breaker, 2), 3)
+    breaker.timed_out(early, 3)  # which began before the answer
+    breaker.timed_out(begun(breaker, 12, brief=True), 13)
+    breaker.timed_out(begun(breaker, 21, brief=True), 21.5)
+    assert breaker.state == "closed"
+    breaker.timed_out(begun(breaker, 21.5, brief=True), 22)
+    assert breaker.state == "open"
 
 
 def test_trust_is_renewed_by_success_and_given_back_by_release() -> None:
@@ -262,7 +331,7 @@ def test_an_open_breaker_refuses_at_once_until_a_probe_is_due() -> None:
     assert breaker.counts.refused == 2
 
 
-@pytest.mark.parametrize("call", OUTCOMES)
+@pytest.mark.parametrize("call", REPORTS)
 def test_only_attempts_are_taken(call: str) -> None:
     with pytest.raises(TypeError, match=r"Breaker: attempt must be what begin\(\) gave, got None"):
         getattr(Breaker(), call)(None, 0)

@@ -24,8 +24,8 @@ class Watched(Breaker):
         super().__init__(**settings)
         self.allowed: list[Attempt] = []
 
-    def begin(self, now: float) -> Attempt | None:
-        attempt = super().begin(now)
+    def begin(self, now: float, brief: bool = False) -> Attempt | None:
+        attempt = super().begin(now, brief)
         if attempt is not None:
             self.allowed.append(attempt)
         return attempt

@@ -29,6 +29,7 @@ from hinge.device.store import MemoryStore
 from hinge.errors import (
     BreakerOpen,
     InvalidDecision,
+    QueueTimeout,
     RemoteFailed,
     RemoteInvalid,
     RemoteLate,
@@ -129,7 +130,7 @@ class Offloader:
             try:
                 self._permits.get(timeout=self._deadline_s)
             except Empty:
-                return self._fall_back(offload, _no_permit())
+                return self._fall_back(offload, QueueTimeout("no request slot was free by the deadline (in_flight)"))
             try:
                 while self._admitted(offload):
                     try:
@@ -148,10 +149,13 @@ class Offloader:
     ) -> list[Answer]:
         """The same in an event loop; by an earlier deadline, if one is given."""
         began = time.monotonic()
-        if self._breaker.opened_at is not None and (refusal := self._breaker.refuse(began)):
-            return self._local_answers(judged, BreakerOpen(refusal, self._status.last_failure))
         latest = Deadline(began + self._deadline_s)
-        offload = Offload(judged, began, latest if deadline is None else min(latest, deadline))
+        deadline = latest if deadline is None else min(latest, deadline)
+        if self._breaker.opened_at is not None:
+            refusal = self._breaker.refuse(began, self._is_brief(deadline, began))
+            if refusal is not None:
+                return self._local_answers(judged, BreakerOpen(refusal, self._status.last_failure))
+        offload = Offload(judged, began, deadline)
         try:
             permits = self._permits_here()
             try:
@@ -159,7 +163,7 @@ class Offloader:
                 async with asyncio.timeout(left_s):  # unlike wait_for, never swallows a cancellation
                     await permits.acquire()
             except TimeoutError:
-                return self._fall_back(offload, _no_permit())
+                return self._fall_back(offload, QueueTimeout("no request slot was free by the deadline (in_flight)"))
             try:
                 while self._admitted(offload):
                     try:
@@ -191,15 +195,24 @@ class Offloader:
         now = time.monotonic()
         if offload.attempts and not self._may_retry(offload, now):
             return False
-        offload.attempt = self._breaker.begin(now)
+        brief = self._is_brief(offload.deadline, now)
+        offload.attempt = self._breaker.begin(now, brief)
         if offload.attempt is None:
             if not offload.attempts:
-                offload.failure = BreakerOpen(self._breaker.situation(now), self._status.last_failure)
+                offload.failure = BreakerOpen(self._breaker.situation(now, brief), self._status.last_failure)
             return False
         if not offload.attempts:
             self._retries.attempted()
         offload.attempts += 1
         return True
+
+    def _is_brief(self, deadline: Deadline, now: float) -> bool:
+        """Whether so little time is left, as the caller wants it or after queueing, that a good remote may be late.
+
+        One that takes t ≤ d of its deadline d answers the first attempts of a burst; those in the queue begin when others
+        end, at k t, and are late only where d - k t < t, so that less than d/2 was left for them.
+        """
+        return deadline.end_s - now < self._deadline_s / 2
 
     def _may_retry(self, offload: Offload, now: float) -> bool:
         """Only a connection that failed: what was late would be late again, and what was answered would be again."""
@@ -214,6 +227,8 @@ class Offloader:
             return
         if isinstance(offload.failure, RemoteRefused | TaskFailed):  # which say nothing about the next sample
             self._breaker.released(attempt, time.monotonic())
+        elif isinstance(offload.failure, RemoteLate):
+            self._breaker.timed_out(attempt, time.monotonic())
         else:
             self._breaker.failed(attempt, time.monotonic())
 
@@ -340,6 +355,3 @@ def _checked_cost(cost: Any) -> float:
     except (TypeError, ValueError) as error:
         raise RemoteInvalid(error) from None
 
-
-def _no_permit() -> RemoteLate:
-    return RemoteLate("no request slot was free by the deadline (in_flight)")

@@ -16,6 +16,12 @@ that is, with the defaults, 10 in 60 s. Once the remote is back and the breaker 
 `interval_s` later, if none before, is answered by it. Outcomes count in the order in which they come. An attempt
 without outcome counts as failed after `interval_s`; a deadline for attempts should therefore be shorter.
 
+An attempt may be *brief*: its caller is in a hurry, or it has waited long for its turn, and so little of its time is
+left that the best of remotes may be late. A brief attempt that timed out is released, as if it had not been made, with
+two limits. Where nothing was answered for `interval_s` since the first of them, they count as failures, too: a remote
+that is away must not be asked for ever because all are in a hurry. And an open breaker lets one brief probe pass in
+`interval_s`; if that times out, the next attempt that is not brief is a probe at once.
+
 **The retry budget** is a token bucket, filled by attempts and not by time: every first attempt pays `share` of a token
 in, every retry takes one out, and the bucket holds `reserve` tokens, with which it starts. Hence in any stretch of time
 
@@ -94,6 +100,7 @@ class Attempt:
     epoch: int  # how often the breaker had opened and closed: an outcome from an earlier epoch moves nothing
     probe: bool
     began: float
+    brief: bool = False  # with so little time that to time out says nothing of the remote
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,7 @@ class Counts:
     succeeded: int
     failed: int
     unanswered: int  # given up, as no outcome came within `interval_s`
-    released: int
+    released: int  # not made after all, refused, or brief and timed out
     under_way: int
     refused: int  # asked for, and not allowed
     late: int  # outcomes of attempts that had one, or were given up: ignored
@@ -183,38 +190,44 @@ class Breaker:
         self.opened_at: float | None = None  # whatever probes have failed since; None while closed
         self._probe: Attempt | None = None
         self._last_began = -math.inf
-        self._next_probe = math.inf
+        self._next_probe = self._next_brief_probe = math.inf
+        self._hurried_since: float | None = None  # when the first brief attempt began that timed out since a success
         self.failed_in_a_row = 0  # attempts, since the last success
         self._on_trust = 0  # begun since the last success, without those released
         self._last_trusted = self._counted["attempts"]  # the number of the last attempt before that success
 
-    def refuse(self, now: float) -> Situation | None:
+    def refuse(self, now: float, brief: bool = False) -> Situation | None:
         """If the breaker is open and no probe is due, the situation, and the refusal is counted; else None.
 
         For whoever finds `opened_at` set: quicker than to prepare for an attempt, and be refused by `begin`.
         """
         with self._lock:
-            if self.opened_at is None or now >= self._next_probe:
+            next_probe = self._next_brief_probe if brief else self._next_probe
+            if self.opened_at is None or now >= next_probe:
                 return None
             self._counted["refused"] += 1
             if self._probe is not None:
                 return self._situation(now)
-            failed, on_trust, seconds = self.failed_in_a_row, self._on_trust, self._next_probe - now
+            failed, on_trust, seconds = self.failed_in_a_row, self._on_trust, next_probe - now
             return _new(Situation, ("open", self.failures, failed, on_trust, False, seconds, self._name))
 
-    def begin(self, now: float) -> Attempt | None:
-        """Permission to ask the remote, or None. Report the outcome by `succeeded`, `failed` or `released`."""
+    def begin(self, now: float, brief: bool = False) -> Attempt | None:
+        """Permission to ask the remote, or None.
+
+        Report the outcome by `succeeded`, `failed`, `timed_out` or `released`. `brief`: it has little time.
+        """
         with self._lock:
             self._give_up(now)
-            if not self._allows(now):
+            if not self._allows(now, brief):
                 self._counted["refused"] += 1
                 return None
             self._counted["attempts"] += 1
-            attempt = Attempt(self._counted["attempts"], self._epoch, self.opened_at is not None, now)
+            attempt = Attempt(self._counted["attempts"], self._epoch, self.opened_at is not None, now, brief)
             self._under_way[attempt] = None
             self._last_began = max(self._last_began, now)  # threads may come in with their times out of order
             if attempt.probe:
-                self._probe, self._next_probe = attempt, now + self.interval_s
+                self._probe = attempt
+                self._next_probe = self._next_brief_probe = now + self.interval_s
             else:
                 self._on_trust += 1
             return attempt
@@ -226,6 +239,7 @@ class Breaker:
                 if attempt.probe:
                     self.opened_at, self._probe, self._epoch = None, None, self._epoch + 1
                 self.failed_in_a_row = self._on_trust = 0
+                self._hurried_since = None
                 self._last_trusted = self._counted["attempts"]
 
     def failed(self, attempt: Attempt, now: float) -> None:
@@ -234,15 +248,24 @@ class Breaker:
             if self._ends(attempt, now, "failed"):
                 self._fail(attempt, now)
 
-    def released(self, attempt: Attempt, now: float) -> None:
-        """The remote was not asked after all, so nothing is known of it; another sample may take the place."""
+    def timed_out(self, attempt: Attempt, now: float) -> None:
+        """The remote did not answer in time: a failure, unless the attempt was brief."""
         with self._lock:
-            if not self._ends(attempt, now, "released"):
+            excused = self._excuses(attempt, now)
+            if not self._ends(attempt, now, "released" if excused else "failed"):
                 return
-            if attempt.probe:
-                self._probe, self._next_probe = None, attempt.began
-            elif attempt.number > self._last_trusted:
-                self._on_trust -= 1
+            if not excused:
+                self._fail(attempt, now)
+                return
+            if self._hurried_since is None and attempt.number > self._last_trusted:
+                self._hurried_since = attempt.began
+            self._release(attempt)
+
+    def released(self, attempt: Attempt, now: float) -> None:
+        """Nothing is known of the remote, which was not asked after all; another sample may take the place."""
+        with self._lock:
+            if self._ends(attempt, now, "released"):
+                self._release(attempt)
 
     @property
     def state(self) -> Literal["closed", "open", "probing"]:
@@ -258,28 +281,43 @@ class Breaker:
         with self._lock:
             return Counts(**(self._counted | {"under_way": len(self._under_way)}))
 
-    def situation(self, now: float) -> Situation:
-        """How things stand."""
+    def situation(self, now: float, brief: bool = False) -> Situation:
+        """How things stand, for an attempt that is brief or not."""
         with self._lock:
-            return self._situation(now)
+            return self._situation(now, brief)
 
     def explain(self, now: float) -> str:
         """How things stand, in one sentence."""
         return str(self.situation(now))
 
-    def _situation(self, now: float) -> Situation:
+    def _situation(self, now: float, brief: bool = False) -> Situation:
         failed = self.failures, self.failed_in_a_row, self._on_trust
         if self.opened_at is None:
-            return Situation("closed", *failed, self._allows(now), 0.0, self._name)
-        due = now >= self._next_probe  # also where a probe is in flight, which begin() then counts as failed
+            return Situation("closed", *failed, self._allows(now, brief), 0.0, self._name)
+        next_probe = self._next_brief_probe if brief else self._next_probe
+        due = now >= next_probe  # also where a probe is in flight, which begin() then counts as failed
         if self._probe is None:
-            return Situation("open", *failed, due, max(0.0, self._next_probe - now), self._name)
+            return Situation("open", *failed, due, max(0.0, next_probe - now), self._name)
         return Situation("probing", *failed, due, max(0.0, now - self._probe.began), self._name)
 
-    def _allows(self, now: float) -> bool:
+    def _allows(self, now: float, brief: bool) -> bool:
         if self.opened_at is not None:
-            return self._probe is None and now >= self._next_probe
+            return self._probe is None and now >= (self._next_brief_probe if brief else self._next_probe)
         return self._on_trust < (self.failures if self.failed_in_a_row else self.at_once)
+
+    def _excuses(self, attempt: Attempt, now: float) -> bool:
+        """Whether an attempt may time out without having failed."""
+        if not isinstance(attempt, Attempt) or not attempt.brief:
+            return False
+        return attempt.probe or self._hurried_since is None or now < self._hurried_since + self.interval_s
+
+    def _release(self, attempt: Attempt) -> None:
+        if attempt.probe:
+            self._probe, self._next_probe = None, attempt.began
+            if not attempt.brief:
+                self._next_brief_probe = attempt.began
+        elif attempt.number > self._last_trusted:
+            self._on_trust -= 1
 
     def _ends(self, attempt: Attempt, now: float, outcome: str) -> bool:
         """Count the outcome, if it is the attempt's first; say whether it may move the breaker."""
@@ -310,7 +348,7 @@ class Breaker:
         elif self.failed_in_a_row >= self.failures:
             self.opened_at, self._epoch = now, self._epoch + 1
             # Not from now: the remote may have been back since the last attempt began.
-            self._next_probe = self._last_began + self.interval_s
+            self._next_probe = self._next_brief_probe = self._last_began + self.interval_s
             self._counted["opened"] += 1
 
 

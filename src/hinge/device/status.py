@@ -16,7 +16,7 @@ from hinge._fork import renew_after_fork
 from hinge.device.answer import Answer
 from hinge.device.resilience import Breaker, Counts
 from hinge.device.store import MemoryStore
-from hinge.errors import BreakerOpen, InvalidValue, RemoteFailed
+from hinge.errors import BreakerOpen, InvalidValue, QueueTimeout, RemoteFailed
 
 if TYPE_CHECKING:
     from hinge.fleet.member import Fleet, Membership
@@ -71,7 +71,7 @@ class StatusTracker:
         self._alarms: Counter[str] = Counter()
         self._alarm_seen: dict[str, tuple[float, float, int]] = {}  # began and last seen: Unix times; sample
         self._alarm_reasons: dict[str, str] = {}
-        self.last_failure: RemoteFailed | None = None  # other than of the breaker
+        self.last_failure: RemoteFailed | None = None  # of the remote itself: not that it was left alone, or had its hands full
         self._changes = sum(store.policy.alarms.values())
         self._is_open = False
         self.after_fork()
@@ -135,7 +135,8 @@ class StatusTracker:
         with self._lock:
             self._fell_back[failure.kind] += samples
             self._counted["offload_cost"] += samples * cost
-            self.last_failure = failure
+            if not isinstance(failure, QueueTimeout):  # which is not the remote's
+                self.last_failure = failure
         self._watch()
 
     def dropped(self, samples: int) -> None:
