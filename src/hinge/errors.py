@@ -17,6 +17,7 @@
         ├── RemoteRefused              it does not accept this sample
         ├── RemoteInvalid              its response cannot be used
         ├── TaskFailed                 the task cannot read or compare its answer, by an error of its own
+        ├── PolicyFailed               nobody was asked, as the policy could not decide, by an error of its own
         ├── QueueTimeout               it was not asked, as no request slot was free by the deadline
         └── BreakerOpen                it failed too often to be asked now
 """
@@ -127,6 +128,12 @@ class TaskFailed(RemoteFailed):
     """
 
     kind = "task"
+
+
+class PolicyFailed(RemoteFailed):
+    """The policy is wrong, and not the remote, which was not asked: it raised what no policy may."""
+
+    kind = "policy"
 
 
 class QueueTimeout(RemoteFailed):

@@ -17,11 +17,12 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from hinge import AsyncDevice, Breaker, Device, Gate, MeasuredCost, OpenInference
+from hinge import AsyncDevice, Breaker, Device, Gate, Isotonic, MeasuredCost, OpenInference
 from hinge.costs import FixedCost
 from hinge.device.store import SqliteStore
 from hinge.errors import RemoteLate, RemoteUnreachable
 from hinge.oip.tensors import TensorSpec
+from hinge.policies.policy import Decision, Decisions, Explanation
 from hinge.remotes import Deadline, FunctionRemote, InThreads, Reply
 from tests.device.worlds import KINDS, LOCAL, Scripted, policy, true_label
 from tests.faults.hanging import full_port
@@ -29,6 +30,93 @@ from tests.support.loopback import OipServer
 
 patient = partial(Device, deadline_s=30)
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=["threads", "event loop"])
+
+
+class Broken(Isotonic):
+    """A policy of one's own, with a bug in one of its methods."""
+
+    bug = ""
+
+    def _may_fail(self, method: str) -> None:
+        if method == self.bug:
+            raise ZeroDivisionError("my bug")
+
+    def decide(self, bin: int, cost: float | None = None) -> Decision:
+        self._may_fail("decide")
+        return super().decide(bin, cost)
+
+    def decide_many(self, bins: Any, costs: Any = None) -> Decisions:
+        self._may_fail("decide")
+        return super().decide_many(bins, costs)
+
+    def learn(self, decision: Decision, agreed: float | None = None, cost: float | None = None) -> None:
+        self._may_fail("learn")
+        super().learn(decision, agreed, cost)
+
+    def forget(self, decision: Decision, cost: float = 0.0) -> None:
+        self._may_fail("forget")
+        super().forget(decision, cost)
+
+    def is_audit(self, decision: Decision) -> bool:
+        self._may_fail("is_audit")
+        return super().is_audit(decision)
+
+    def explain(self, bin: int) -> Explanation:
+        self._may_fail("explain")
+        return super().explain(bin)
+
+    @property
+    def warning(self) -> str | None:
+        self._may_fail("warning")
+        return super().warning
+
+
+# -- a policy's errors are its own ------------------------------------------------------------------------------------
+
+
+@each_kind
+@pytest.mark.parametrize("bug", ["learn", "is_audit", "warning", "explain"])
+def test_a_policy_that_fails_after_the_answer_does_not_cost_it(bug: str, kind: Any, caplog: Any) -> None:
+    broken = Broken(bins=16, offload_cost=0.5)
+    broken.bug = bug
+    with kind(LOCAL, Scripted(), broken) as device:
+        answer = device.infer(0)
+        status = device.status
+        told = answer.reason if bug == "explain" else str(status.alarm_reasons)
+    assert (answer.source, answer.fault, status.fell_back) == ("remote", None, {})
+    assert ("policy cannot say why: " if bug == "explain" else f"Broken.{bug} raised ") + "ZeroDivisionError" in told
+    if bug != "explain":
+        assert status.alarms == {"the policy failed": 1}
+        assert caplog.messages == [f"the policy failed: Broken.{bug} raised ZeroDivisionError: my bug"]
+
+
+@each_kind
+def test_a_policy_that_cannot_decide_leaves_the_local_answer(kind: Any, caplog: Any) -> None:
+    remote, broken = Scripted(), Broken(bins=16, offload_cost=0.5)
+    broken.bug = "decide"
+    with kind(LOCAL, remote, broken) as device:
+        answers = [device.infer(0), *device.infer_many([1, 2])]
+        status = device.status
+        broken.bug = ""
+        assert device.infer(3).source == "remote"
+    fault = "Broken.decide raised ZeroDivisionError: my bug"
+    assert [answer.source for answer in answers] == ["local"] * 3
+    assert answers[0].reason == f"The policy failed: {fault}; the local answer stands."
+    assert answers[1].fault == "Broken.decide_many raised ZeroDivisionError: my bug"
+    assert (answers[0].label, answers[0].offloaded, answers[0].cost) == (LOCAL.answer(0)[0], False, 0.0)
+    assert (status.samples, status.fell_back, status.last_fault) == (3, {"policy": 3}, None)
+    assert caplog.messages == [f"the policy failed: {fault}"]
+    assert remote.asked == [[3]]
+
+
+@each_kind
+def test_a_policy_that_cannot_forget_does_not_cost_the_answer(kind: Any) -> None:
+    broken = Broken(bins=16, offload_cost=0.5)
+    broken.bug = "forget"
+    with kind(LOCAL, Scripted(rest=RemoteUnreachable("away")), broken) as device:
+        answer = device.infer(0)
+        assert (answer.source, answer.fault) == ("local", "away")
+        assert device.status.alarm_reasons["the policy failed"] == "Broken.forget raised ZeroDivisionError: my bug"
 
 
 # -- one sample's trouble is not the others' --------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def test_every_name_is_documented_and_none_besides() -> None:
 
 def test_every_kind_of_failure_is_counted_from_the_start() -> None:
     registry = registered(AsyncDevice(scores, int, Isotonic(bins=4, offload_cost=0.5)))
-    for kind in ("unreachable", "late", "error", "refused", "invalid", "task", "queue", "breaker"):
+    for kind in ("unreachable", "late", "error", "refused", "invalid", "task", "policy", "queue", "breaker"):
         assert value(registry, "hinge_fallbacks_total", kind=kind) == 0
 
 

@@ -29,7 +29,7 @@ from hinge.device.answer import Answer
 from hinge.device.device import Device
 from hinge.device.reporter import copy_of, licences
 from hinge.device.status import Status
-from hinge.errors import BreakerOpen, QueueTimeout, printable
+from hinge.errors import BreakerOpen, PolicyFailed, QueueTimeout, printable
 from hinge.ledger import Ledger, ratio
 from hinge.policies.policy import Explanation
 from hinge.simulation.sources import FixedCosts, Synthetic
@@ -115,7 +115,7 @@ class Figures:
         """The summary, named as in the other commands; None stands for what is not known."""
         sums, spent = self._ledger.figures(), status.offload_cost if self.priced else None
         paid = None if spent is None else ratio(spent, self.samples)
-        unsent = sum(status.fell_back.get(each.kind, 0) for each in (BreakerOpen, QueueTimeout))
+        unsent = sum(status.fell_back.get(each.kind, 0) for each in (BreakerOpen, QueueTimeout, PolicyFailed))
         known = ("answered_by_remote", "fell_back", "dropped", "breaker", "last_fault", "not_durable", "alarms")
         costs = {key: sums[key] for key in ("cost_per_sample", "true_cost_per_sample")}
         asked = status.answered_by_remote + sum(status.fell_back.values()) - unsent

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
-from hinge.errors import RemoteFailed
+from hinge.errors import PolicyFailed, RemoteFailed, printable
 from hinge.policies.policy import Decision, Explanation
 
 Source = Literal["local", "remote"]
@@ -43,7 +43,10 @@ class Answer(_Fields):
     @property
     def why(self) -> Explanation:
         """The evidence and the expiry of the bin, as of now."""
-        return self.explains(self.bin)
+        try:
+            return self.explains(self.bin)
+        except Exception as error:  # of the policy, which may be anybody's
+            return _unknown(self.bin, f"the policy cannot say why: {printable(f'{type(error).__name__}: {error}')}")
 
     @property
     def reason(self) -> str:
@@ -52,6 +55,8 @@ class Answer(_Fields):
 
     def reason_by(self, why: Explanation) -> str:
         """The same, from an explanation of the bin."""
+        if isinstance(self.failure, PolicyFailed):
+            return f"The policy failed: {self.failure}; the local answer stands."
         decided = self._decided(why)
         if self.fault is not None:
             return f"{decided} The remote's answer could not be had: {self.fault}; the local one stands."
@@ -110,4 +115,8 @@ class _Elsewhere:
     """Explains an answer that was copied or unpickled."""
 
     def __call__(self, bin: int) -> Explanation:
-        return Explanation(bin, 0.5, None, None, None, None, f"Bin {bin}; the device that knows why is elsewhere.")
+        return _unknown(bin, "the device that knows why is elsewhere")
+
+
+def _unknown(bin: int, reason: str) -> Explanation:
+    return Explanation(bin, 0.5, None, None, None, None, f"Bin {bin}; {reason}.")

@@ -59,11 +59,14 @@ class AsyncDevice(BaseDevice):
             raise closed()
         label, confidence = await self._run_local(self._local.answer, sample, 1)
         bin = self._bin(confidence, label)
-        decision = self._store.decide(bin, None if self._forecast is None else self._expected_cost(sample))
+        try:
+            decision = self._store.decide(bin, None if self._forecast is None else self._expected_cost(sample))
+        except Exception as error:  # of any kind: there is a local answer
+            return self._undecided(label, confidence, bin, error)
         if not decision.offload and self._shadow != "remote":
             why = self._store.explain
             return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, label, None, False, why))
-        judged = _new(Judged, (label, confidence, bin, decision))
+        judged = _new(Judged, (label, confidence, bin, decision, None))
         if self._shadow == "local":
             self._ask_in_background(sample, judged)
             return self._accepted(judged)

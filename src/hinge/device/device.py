@@ -31,7 +31,7 @@ from hinge.device.status import Status, StatusTracker
 from hinge.device.store import MemoryStore, SqliteStore
 from hinge.gate import Gate
 from hinge.models import LocalModel, OwnModel, as_local
-from hinge.policies.policy import Explanation, Policy, State
+from hinge.policies.policy import ACCEPTED, Explanation, Policy, State
 from hinge.remotes import for_threads
 from hinge.tasks import Classification, Task
 from hinge.traces import Trace
@@ -232,17 +232,30 @@ class BaseDevice(ABC):
         self, samples: Sequence[Any], answers: Sequence[tuple[Any, float]], bins: Sequence[int]
     ) -> list[Judged]:
         costs = None if self._forecast is None else [self._expected_cost(sample) for sample in samples]
-        decisions = self._store.decide_many(bins, costs)
+        try:
+            decisions = self._store.decide_many(bins, costs)
+        except Exception as error:  # of any kind: there are local answers
+            failure = self._status.policy_failed("decide_many", error)
+            rows = zip(answers, bins, strict=True)
+            return [Judged(label, confidence, bin, ACCEPTED, failure) for (label, confidence), bin in rows]
         return [
             Judged(label, confidence, bin, decision)
             for (label, confidence), bin, decision in zip(answers, bins, decisions, strict=True)
         ]
 
+    def _undecided(self, label: Any, confidence: float, bin: int, error: Exception) -> Answer:
+        failure = self._status.policy_failed("decide", error)
+        return self._offloader.undecided(Judged(label, confidence, bin, ACCEPTED, failure))
+
     def _waits(self, judged: Judged) -> bool:
+        if judged.failure is not None:
+            return False
         return judged.decision.offload if self._shadow is None else self._shadow == "remote"
 
     def _accepted(self, judged: Judged) -> Answer:
-        label, confidence, bin, decision = judged
+        label, confidence, bin, decision, failure = judged
+        if failure is not None:
+            return self._offloader.undecided(judged)
         return Answer(
             label, "local", confidence, bin, False, 0.0, decision, None, label, None, False, self._store.explain
         )
@@ -310,11 +323,14 @@ class Device(BaseDevice):
             raise closed()
         label, confidence = self._local.answer(sample)
         bin = self._bin(confidence, label)
-        decision = self._store.decide(bin, None if self._forecast is None else self._expected_cost(sample))
+        try:
+            decision = self._store.decide(bin, None if self._forecast is None else self._expected_cost(sample))
+        except Exception as error:  # of any kind: there is a local answer
+            return self._undecided(label, confidence, bin, error)
         if not decision.offload and self._shadow != "remote":
             why = self._store.explain
             return _new(Answer, (label, "local", confidence, bin, False, 0.0, decision, None, label, None, False, why))
-        judged = _new(Judged, (label, confidence, bin, decision))
+        judged = _new(Judged, (label, confidence, bin, decision, None))
         if self._shadow == "local":
             self._ask_in_background(sample, judged)
             return self._accepted(judged)

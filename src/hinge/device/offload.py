@@ -29,6 +29,7 @@ from hinge.device.store import MemoryStore
 from hinge.errors import (
     BreakerOpen,
     InvalidDecision,
+    PolicyFailed,
     QueueTimeout,
     RemoteFailed,
     RemoteInvalid,
@@ -52,6 +53,7 @@ class Judged(NamedTuple):
     confidence: float
     bin: int
     decision: Decision
+    failure: PolicyFailed | None = None  # that it did not decide
 
 
 class Offload:
@@ -247,20 +249,19 @@ class Offloader:
             offload.attempt = None
         paid = self._paid(offload, reply.bytes, now) if told is None else told
         offload.ended = True
-        audits = [not each.decision.offload or self._store.policy.is_audit(each.decision) for each in offload.judged]
+        audits = [self._is_audit(each.decision) for each in offload.judged]
         if paid is None or not reply.compared:
             for each in offload.judged:
                 self._forget(each.decision, paid or 0.0)
         else:
             for judged, agrees in zip(offload.judged, agreed, strict=True):
                 if judged.decision.offload:
-                    with suppress(InvalidDecision):  # the policy dropped it since, or the state was rolled back
-                        self._store.learn(judged.decision, agrees, paid)
+                    self._learn(judged.decision, agrees, paid)
         cost, store = paid or 0.0, self._store
         self._status.answered([each.confidence for each in offload.judged], agreed, paid)
         return [
             Answer(label, "remote", confidence, bin, True, cost, decision, None, local, agrees, audit, store.explain)
-            for label, agrees, audit, (local, confidence, bin, decision) in zip(
+            for label, agrees, audit, (local, confidence, bin, decision, _) in zip(
                 labels, agreed, audits, offload.judged, strict=True
             )
         ]
@@ -276,12 +277,16 @@ class Offloader:
     ) -> list[Answer]:
         self._status.fell_back(failure, len(judged), cost)
         answers: list[Answer] = []
-        for label, confidence, bin, decision in judged:
+        for label, confidence, bin, decision, _ in judged:
             self._forget(decision, cost)
             explain = self._store.explain  # one of each answer's own
             fields = label, "local", confidence, bin, asked, cost, decision, failure, label, None, False, explain
             answers.append(_new(Answer, fields))
         return answers
+
+    def undecided(self, judged: Judged) -> Answer:
+        """The local answer to a sample for which the policy failed."""
+        return self._local_answers([judged], judged.failure or PolicyFailed())[0]
 
     def _cancel(self, offload: Offload) -> None:
         """End an offload without answers; the remote is not to blame, and nothing is learned."""
@@ -293,12 +298,31 @@ class Offloader:
         for each in offload.judged:
             self._forget(each.decision)
 
+    # -- the policy, whose errors must not cost the answer -----------------------------------------------------------
+
+    def _learn(self, decision: Decision, agreed: float | None, cost: float) -> None:
+        try:
+            self._store.learn(decision, agreed, cost)
+        except InvalidDecision:  # the policy dropped it since, or the state was rolled back
+            pass
+        except Exception as error:
+            self._status.policy_failed("learn", error)
+
+    def _is_audit(self, decision: Decision) -> bool:
+        try:
+            return not decision.offload or self._store.policy.is_audit(decision)
+        except Exception as error:
+            self._status.policy_failed("is_audit", error)
+            return False
+
     def _forget(self, decision: Decision, cost: float = 0.0) -> None:
         if decision.offload:
-            try:  # noqa: SIM105  # suppress() takes 0.3 µs, in every sample of an outage
+            try:
                 self._store.forget(decision, cost)
             except InvalidDecision:  # the policy dropped it before
                 pass
+            except Exception as error:
+                self._status.policy_failed("forget", error)
 
     # -- checks -------------------------------------------------------------------------------------------------------
 

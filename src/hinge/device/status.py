@@ -16,7 +16,7 @@ from hinge._fork import renew_after_fork
 from hinge.device.answer import Answer
 from hinge.device.resilience import Breaker, Counts
 from hinge.device.store import MemoryStore
-from hinge.errors import BreakerOpen, InvalidValue, QueueTimeout, RemoteFailed
+from hinge.errors import BreakerOpen, InvalidValue, PolicyFailed, QueueTimeout, RemoteFailed
 
 if TYPE_CHECKING:
     from hinge.fleet.member import Fleet, Membership
@@ -135,7 +135,7 @@ class StatusTracker:
         with self._lock:
             self._fell_back[failure.kind] += samples
             self._counted["offload_cost"] += samples * cost
-            if not isinstance(failure, QueueTimeout):  # which is not the remote's
+            if not isinstance(failure, QueueTimeout | PolicyFailed):  # which are not the remote's
                 self.last_failure = failure
         self._watch()
 
@@ -150,6 +150,13 @@ class StatusTracker:
         if problem is not None:
             self.alarm("the local model failed, and the remote answered in its place", problem)
 
+    def policy_failed(self, method: str, error: Exception) -> PolicyFailed:
+        """The policy raised what no policy may; returned as a failure that names both."""
+        name = type(self._store.policy.unlimited).__name__
+        failure = PolicyFailed(f"{name}.{method} raised {type(error).__name__}: {error}")
+        self.alarm("the policy failed", str(failure))
+        return failure
+
     def labelled(self, answer: Answer, right: float) -> None:
         """The true label of an answer was told, by which it is right; an answer counts once."""
         own = answer.explains
@@ -161,7 +168,11 @@ class StatusTracker:
             self._counted["right"] += right
 
     def _watch(self) -> None:
-        warning, changes, problem = self._store.warnings()
+        try:
+            warning, changes, problem = self._store.warnings()
+        except Exception as error:
+            self.policy_failed("warning", error)
+            warning, changes, problem = None, self._changes, self._store.problem
         with self._lock:
             changed, self._changes = changes > self._changes, changes
             is_open = self._breaker.opened_at is not None
@@ -196,7 +207,7 @@ class StatusTracker:
     def status(self) -> Status:
         with self._lock:
             return Status(
-                samples=self._store.policy.time - self._began,
+                samples=self._store.policy.time - self._began + self._fell_back[PolicyFailed.kind],
                 **self._counted,
                 fell_back=dict(self._fell_back),
                 last_fault=None if self.last_failure is None else str(self.last_failure),
