@@ -1,4 +1,4 @@
-"""The command `hinge serve` as a process of its own."""
+"""Commands that serve, `hinge serve` above all, as processes of their own."""
 
 import os
 import subprocess
@@ -15,8 +15,15 @@ Served = tuple["subprocess.Popen[str]", str]
 
 @contextmanager
 def serving(*arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Served]:
-    """Run the command; yields the process and the address it announces. Whatever happens, it ends with the block."""
-    command = [sys.executable, "-m", "hinge", "serve", *arguments, "--port", "0"]
+    """Run `hinge serve`; yields the process and the address it announces. Whatever happens, it ends with the block."""
+    with running("serve", *arguments, environment=environment) as served:
+        yield served
+
+
+@contextmanager
+def running(*arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Served]:
+    """The same of any command that serves."""
+    command = [sys.executable, "-m", "hinge", *arguments, "--port", "0"]
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -27,7 +34,7 @@ def serving(*arguments: str, environment: Mapping[str, str] | None = None) -> It
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
-        if not line.startswith("Serving "):
+        if " http" not in line:
             raise AssertionError(f"it did not start: {line} {process.communicate(timeout=WAIT_S)[1]}")
         yield process, line.split()[-1]
     finally:

@@ -1,6 +1,7 @@
 """The command `serve`: what it says, how it refuses, and how it ends."""
 
 import ctypes
+import json
 import signal
 import socket
 import subprocess
@@ -17,7 +18,8 @@ from hinge.fashion import local_model
 from hinge.server.models import parse_places
 from tests.server import models
 from tests.server.clients import HOST, ask, connect, images, infer, read_reply, wait_for
-from tests.server.processes import WAIT_S, serving
+from tests.server.processes import WAIT_S, running, serving
+from tests.support.chat_server import ChatStandIn
 
 Captured = pytest.CaptureFixture[str]
 TOKEN = "0123456789abcdef"
@@ -51,9 +53,7 @@ def test_it_finishes_what_is_under_way_and_ends_well(number: signal.Signals) -> 
         last = begin_request(connection)
         wait_for(url, "hinge_in_flight_requests 1.0")
         process.send_signal(number)
-        end = time.monotonic() + WAIT_S
-        while ask(url, "/v2/health/ready").status != 503:
-            assert time.monotonic() < end
+        wait_until_draining(url)
         assert ask(url, "/v2/health/live").status == 200
         assert infer(url, "fashion-local", images()).status == 503
         connection.sendall(last)
@@ -65,10 +65,25 @@ def test_it_finishes_what_is_under_way_and_ends_well(number: signal.Signals) -> 
 def test_a_signal_that_another_thread_receives_ends_it_too() -> None:
     """As the kernel may choose, where the main thread has just been stopped and continued."""
     with serving("fashion-local") as (process, _):
-        threads = {int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()}
-        other = max(threads - {process.pid})
-        assert ctypes.CDLL(None).tgkill(process.pid, other, signal.SIGTERM) == 0
+        signal_another_thread(process)
         assert ended(process) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists a process's threads as files")
+def test_so_does_a_second_signal_that_another_thread_receives() -> None:
+    with serving("fashion-local", "--drain-s", "60") as (process, url), connect(url) as connection:
+        begin_request(connection)
+        wait_for(url, "hinge_in_flight_requests 1.0")
+        signal_another_thread(process)
+        wait_until_draining(url)
+        signal_another_thread(process)
+        assert ended(process) == 0
+
+
+def signal_another_thread(process: "subprocess.Popen[str]") -> None:
+    threads = {int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()}
+    other = max(threads - {process.pid})
+    assert ctypes.CDLL(None).tgkill(process.pid, other, signal.SIGTERM) == 0
 
 
 def test_it_does_not_wait_for_ever() -> None:
@@ -77,6 +92,46 @@ def test_it_does_not_wait_for_ever() -> None:
         wait_for(url, "hinge_in_flight_requests 1.0")
         process.terminate()
         assert ended(process) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_the_waiting_for_a_body(number: signal.Signals) -> None:
+    with serving("fashion-local", "--drain-s", "60") as (process, url), connect(url) as connection:
+        begin_request(connection)
+        wait_for(url, "hinge_in_flight_requests 1.0")
+        end_by_two(process, number, url)
+        assert read_reply(connection).status == 503
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["gated", "stream"])
+def test_a_second_signal_ends_the_waiting_of_a_gateway(stream: bool) -> None:
+    """For a local server that does not answer, and for a stream without end."""
+    body = json.dumps({"messages": [{"role": "user", "content": "yes or no?"}], "stream": stream}).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\n{HOST}Content-Type: application/json\r\n"
+    with ChatStandIn() as local, ChatStandIn() as remote:
+        local.go_on.clear()
+        local.behaviour = "answer" if stream else "stall"
+        settings = ["--local", local.base_url, "--remote", remote.base_url, "--task", "options:yes,no"]
+        times = ["--otherwise", "local", "--deadline-s", "100", "--drain-s", "60"]
+        with running("gateway", *settings, *times) as (process, url), connect(url) as connection:
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            assert local.asked.wait(WAIT_S)
+            end_by_two(process, signal.SIGTERM, url.removesuffix("/v1"))
+        local.go_on.set()
+
+
+def end_by_two(process: "subprocess.Popen[str]", number: signal.Signals, url: str) -> None:
+    """Two signals, the second once the first is heeded."""
+    process.send_signal(number)
+    wait_until_draining(url)
+    process.send_signal(number)
+    assert ended(process) == 0
+
+
+def wait_until_draining(url: str) -> None:
+    end = time.monotonic() + WAIT_S
+    while ask(url, "/v2/health/ready").status != 503:
+        assert time.monotonic() < end
 
 
 def test_it_ends_well_in_the_middle_of_a_run() -> None:

@@ -12,6 +12,7 @@ import signal
 import socket
 import ssl
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -38,6 +39,7 @@ START_S = 30.0
 KEEP_ALIVE_S = 75  # for which a connection may be idle: devices ask seldom, and connecting takes a round trip
 MAX_HEAD_BUFFER = 64 * 2**10  # of h11; headers are refused before they reach it
 _LOOK_S = 0.5
+_CANCEL_S = 1.0  # for requests to end that are cancelled
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
 
 
@@ -245,7 +247,7 @@ class _Life:
         self._stops = 0
         self._started: Future[None] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._told_to_stop: asyncio.Event | None = None
+        self._told_to_stop: list[asyncio.Event] = []  # once, and once more
         self.thread = threading.Thread(target=self._main, name="hinge-server", daemon=True)
 
     def start(self) -> None:
@@ -265,13 +267,16 @@ class _Life:
         self._stops += 1
         self.stopping.set()
         with suppress(RuntimeError):  # the loop is closed
-            if self._loop is not None and self._told_to_stop is not None:
-                self._loop.call_soon_threadsafe(self._told_to_stop.set)
+            if self._loop is not None:
+                for event in self._told_to_stop[: self._stops]:
+                    self._loop.call_soon_threadsafe(event.set)
 
     def join(self) -> bool:
         """Wait until the server has stopped; False if it does not."""
         if self.thread.ident is not None:
-            self.thread.join(self._server.drain_s + 10)
+            end = time.monotonic() + self._server.drain_s + 10
+            while self.thread.is_alive() and time.monotonic() < end:
+                self.thread.join(_LOOK_S)  # so that a signal is handled, whichever thread the kernel gave it to
         return not self.thread.is_alive()
 
     def _main(self) -> None:
@@ -292,7 +297,8 @@ class _Life:
 
     async def _serve(self, loop: EventLoop) -> None:
         server, log, metrics = self._server, self._server.log, Metrics()
-        self._loop, self._told_to_stop = loop, stop = loop, asyncio.Event()
+        stop, stop_now = self._told_to_stop = [asyncio.Event(), asyncio.Event()]
+        self._loop = loop
         limits = server.limits
         loop.listener = Listener(limit=limits.connections, receive_s=limits.receive_s, metrics=metrics, log=log)
         loop.set_exception_handler(lambda _, context: log.write("error", "failed", problem=str(context["message"])))
@@ -310,13 +316,18 @@ class _Life:
             end = loop.time() + server.drain_s
             log.write("info", "ending", in_flight=app.inferences.requests)
             app.drain()
-            while app.inferences.requests and loop.time() < end and self._stops < 2:
+            while app.inferences.requests and loop.time() < end and not stop_now.is_set():
                 await asyncio.sleep(0.02)
             if app.inferences.requests:
                 app.abandon()
             config.timeout_graceful_shutdown = max(1, math.ceil(end - loop.time()))
             http.should_exit = True
-            await serving
+            if not await _first(serving, stop_now):
+                http.force_exit = True
+                requests = http.server_state.tasks | {serving}
+                for request in requests - {serving}:
+                    request.cancel()
+                await asyncio.wait(requests, timeout=_CANCEL_S)
         finally:
             for task in tasks:
                 task.cancel()
@@ -327,12 +338,18 @@ class _Life:
 
 async def _either(serving: asyncio.Task[None], event: asyncio.Event) -> None:
     """Wait for the event; raise what ends the serving before it."""
+    if await _first(serving, event):
+        raise RuntimeError("Server: it stopped by itself")
+
+
+async def _first(serving: asyncio.Task[None], event: asyncio.Event) -> bool:
+    """Wait for the end of serving or for the event; whether the former came first. Raises what it ended with."""
     waiting = asyncio.ensure_future(event.wait())
     await asyncio.wait((serving, waiting), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     if serving.done():
         serving.result()
-        raise RuntimeError("Server: it stopped by itself")
+    return serving.done()
 
 
 def _config(app: App, tls: Tls | None) -> uvicorn.Config:
