@@ -30,7 +30,7 @@ from hinge.simulation.sources import FixedCosts, InOrder
 from hinge.traces import Trace, write_trace
 from tests.fleet.brokers import Mosquitto, needs_mosquitto
 from tests.server.clients import ask
-from tests.support.certificates import self_signed
+from tests.support.certificates import self_signed, with_passphrase
 from tests.support.commands import INSTALLED, Captured, refusal
 from tests.support.loopback import OipServer
 
@@ -631,5 +631,8 @@ def test_certificates_that_cannot_be_used_are_refused(certificates: Path, capsys
     pem, key = str(certificates / "client.pem"), str(certificates / "stranger.key")
     assert refused(capsys, *remote, "--key", key) == "hinge: --key needs --cert"
     assert "not the key of them" in refused(capsys, *remote, "--cert", pem, "--key", key)
+    locked = with_passphrase(certificates / "client.key")
+    passphrase = "the key has a passphrase; give one without"
+    assert refused(capsys, *remote, "--cert", pem, "--key", str(locked)) == f"hinge: --key {locked}: {passphrase}"
     assert refused(capsys, *remote, "--ca", "none.pem") == "hinge: none.pem: No such file or directory"
     assert "are for https:// and grpc://" in refused(capsys, "--remote", "http://localhost:9", "--ca", pem)

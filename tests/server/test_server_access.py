@@ -14,7 +14,7 @@ from hinge.remotes.http import read_token
 from hinge.server import Server, Tls
 from hinge.server.models import Service
 from tests.server.clients import ask, images, infer, send_raw
-from tests.support.certificates import self_signed
+from tests.support.certificates import self_signed, with_passphrase
 
 TOKEN = "correct-horse-battery-staple"
 NEEDED = "a token is needed: Authorization: Bearer <token>"
@@ -125,6 +125,9 @@ def test_s1_files_that_make_no_sense_for_tls_are_refused(certificates: Path) -> 
         Tls(certificates / "missing.pem", certificates / "server.key")
     with pytest.raises(ValueError, match="TLS"):
         Tls(certificates / "server.pem", certificates / "client.key")
+    locked = with_passphrase(certificates / "server.key")
+    with pytest.raises(ValueError, match=r"TLS: key .*server\.locked has a passphrase; give one without"):
+        Tls(certificates / "server.pem", locked)
 
 
 @pytest.mark.parametrize(

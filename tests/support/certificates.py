@@ -18,3 +18,11 @@ def self_signed(folder: Path, *names: str) -> Path:
         command += ["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
         subprocess.run(command, check=True, capture_output=True, timeout=60)
     return folder
+
+
+def with_passphrase(key: Path) -> Path:
+    """A copy of a key that opens by a passphrase alone."""
+    path = key.with_suffix(".locked")
+    command = ["openssl", "pkey", "-in", str(key), "-aes256", "-passout", "pass:secret", "-out", str(path)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    return path

@@ -458,12 +458,17 @@ class Certificates:
         """For HTTP; None where there are no files."""
         if self == Certificates():
             return None
+
+        def passphrase() -> str:  # else OpenSSL asks for it on the terminal, each time that the key is loaded
+            named = f"--cert {self.cert}" if self.key is None else f"--key {self.key}"
+            raise UsageError(f"{named}: the key has a passphrase; give one without")
+
         context = ssl.create_default_context()
         try:
             if self.ca is not None:
                 context.load_verify_locations(self.ca)
             if self.cert is not None:
-                context.load_cert_chain(self.cert, self.key)
+                context.load_cert_chain(self.cert, self.key, passphrase)
         except ssl.SSLError as error:
             named = ", ".join(f"--{name} {path}" for name, path in vars(self).items() if path is not None)
             raise UsageError(f"{named}: no certificates, or not the key of them: {error.reason or error}") from None

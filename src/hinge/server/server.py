@@ -52,11 +52,14 @@ class Tls:
     client_ca: Path | None = None
 
     def __post_init__(self) -> None:
+        def passphrase() -> str:  # else OpenSSL asks for it on the terminal, each time that the key is loaded
+            raise InvalidValue("TLS", "key", f"{self.key} has a passphrase; give one without")
+
         for path in filter(None, (self.cert, self.key, self.client_ca)):
             Path(path).open("rb").close()
         try:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(self.cert, self.key)
+            context.load_cert_chain(self.cert, self.key, passphrase)
             context.load_verify_locations(self.client_ca or self.cert)
         except ssl.SSLError as error:
             raise InvalidValue("TLS", "key", f"must fit the certificate: {error.reason or error}") from None
