@@ -24,10 +24,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from hinge._fork import renew_after_fork
 from hinge.errors import RemoteError, RemoteFailed, RemoteLate, RemoteUnreachable
+
+T = TypeVar("T")
 
 
 class Deadline(NamedTuple):
@@ -150,7 +152,7 @@ class CoroutineRemote:
 
     async def ask_async(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
         """The labels of the samples, all asked for at once."""
-        return Reply(await asyncio.gather(*(self._function(sample) for sample in samples)))
+        return Reply(await asyncio.gather(*(_in_task(self._function, sample) for sample in samples)))
 
     async def close_async(self) -> None:
         """Nothing is kept open."""
@@ -251,7 +253,7 @@ class InTasks:
 
     async def ask_async(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
         """The remote's reply, or its exception; raises `RemoteLate` at the deadline."""
-        task = asyncio.ensure_future(self._remote.ask_async(samples, deadline))
+        task = asyncio.ensure_future(_in_task(self._remote.ask_async, samples, deadline))
         try:
             # Unlike wait_for and timeout, wait returns also if the coroutine does not heed its cancellation.
             await asyncio.wait([task], timeout=deadline.left())
@@ -277,7 +279,7 @@ def as_remote(owner: str, remote: Any) -> Remote:
         return remote
     if callable(remote) and not _is_coroutine_function(remote):
         return FunctionRemote(remote)
-    what = "a coroutine function, which AsyncDevice takes" if callable(remote) else repr(remote)
+    what = "a coroutine function, which AsyncDevice takes" if callable(remote) else _lacking(remote)
     raise TypeError(f"{owner}: remote must be a remote or a function from sample to label, got {what}")
 
 
@@ -297,12 +299,32 @@ def for_event_loop(remote: Any, at_once: int) -> AsyncRemote:
         if _is_coroutine_function(remote):
             return InTasks(CoroutineRemote(remote))
         return InThreads(FunctionRemote(remote), at_once)
-    raise TypeError(f"AsyncDevice: remote must be a remote or a function from sample to label, got {remote!r}")
+    raise TypeError(f"AsyncDevice: remote must be a remote or a function from sample to label, got {_lacking(remote)}")
+
+
+def _lacking(remote: Any) -> str:
+    """What is no remote, with the method that would make it one, if it has the other."""
+    pairs = ("ask", "close"), ("ask_async", "close_async")
+    half = next((pair for pair in pairs if any(callable(getattr(remote, name, None)) for name in pair)), None)
+    if half is None:
+        return repr(remote)
+    has, lacks = sorted(half, key=lambda name: not hasattr(remote, name))
+    if hasattr(remote, lacks):
+        return f"{remote!r}, which has {has} and {lacks}: AsyncDevice takes it"
+    return f"{remote!r}, which has {has} but no {lacks}"
 
 
 def _is_coroutine_function(function: Callable[..., Any]) -> bool:
     """Whether a call returns an awaitable; also of objects whose `__call__` is a coroutine function."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+async def _in_task(function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    """What it returns, in a task of its own, which a SystemExit must not reach: that would end the event loop."""
+    try:
+        return await function(*arguments)
+    except SystemExit as error:
+        raise failure_of(error) from error
 
 
 def _result(outcome: Outcome) -> Reply:
