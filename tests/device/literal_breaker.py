@@ -61,7 +61,8 @@ class LiteralBreaker:
         """When the first began that timed out and was brief, of those that began since the last success."""
         news = self.after("succeeded")
         began = [tried for what, _, tried in news if what == "began"]
-        return next((who.began for what, _, who in news if who and what == "released" and who.hurried and who in began), now)
+        hurried = [who for what, _, who in news if what == "released" and who is not None and who.hurried]
+        return next((who.began for who in hurried if who in began), now)
 
     def allows(self, now: float, brief: bool) -> bool:
         if self.state == "closed":

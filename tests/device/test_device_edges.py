@@ -417,6 +417,15 @@ def test_what_is_no_label_is_no_answer(kind: Any, label: Any) -> None:
 
 
 @each_kind
+@pytest.mark.parametrize("sent", [-1, "x", None, float("nan")], ids=repr)
+def test_a_reply_of_odd_bytes_is_named_and_not_the_price(kind: Any, sent: Any) -> None:
+    with kind(LOCAL, Scripted(rest=Reply([true_label(0)], bytes=sent)), policy()) as device:
+        answer = device.infer(0)
+        assert str(answer.fault).startswith("the remote's Reply: bytes must be")
+        assert (device.status.fell_back, device.status.alarms) == ({"invalid": 1}, {})
+
+
+@each_kind
 def test_numbers_of_numpy_are_numbers(kind: Any) -> None:
     with kind(lambda _: [0.0, 1.0], lambda _: np.int64(1), policy(), labels=["cat", "dog"]) as device:
         answer = device.infer(0)

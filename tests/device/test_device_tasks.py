@@ -110,6 +110,14 @@ def test_a_tasks_own_error_is_named_and_not_the_remotes(task: Count, problem: st
         assert (device.status.breaker, device.policy.learned) == ("closed", 0)
 
 
+def test_an_agreement_that_refuses_an_answer_is_named_too() -> None:
+    """A ValueError says that the remote's answer is not to be compared; or it is a mistake in the task."""
+    task: Any = Count(agreement=lambda *_: int("x"))
+    with Device(lambda _: 4, lambda _: 5, Gate(offload_cost=0.5), task=task, deadline_s=30) as device:
+        assert str(device.infer(0).fault).startswith("Count.agreement raised ValueError: invalid literal for int()")
+        assert device.status.fell_back == {"invalid": 1}
+
+
 NOT_PLAIN = {"object": object(), "nan": float("nan"), "inf": {"a": [float("inf")]}, "numpy": np.int64(3)}
 
 

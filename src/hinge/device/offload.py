@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from hinge._checks import agreement, share
+from hinge._checks import agreement, real, share
 from hinge._fork import renew_after_fork
 from hinge.costs import OffloadCost
 from hinge.device.answer import Answer
@@ -211,8 +211,8 @@ class Offloader:
     def _is_brief(self, deadline: Deadline, now: float) -> bool:
         """Whether so little time is left, as the caller wants it or after queueing, that a good remote may be late.
 
-        One that takes t ≤ d of its deadline d answers the first attempts of a burst; those in the queue begin when others
-        end, at k t, and are late only where d - k t < t, so that less than d/2 was left for them.
+        One that takes t ≤ d of its deadline d answers the first attempts of a burst; those in the queue begin when
+        others end, at k t, and are late only where d - k t < t, so that less than d/2 was left for them.
         """
         return deadline.end_s - now < self._deadline_s / 2
 
@@ -243,11 +243,11 @@ class Offloader:
             raise RemoteLate("no answer in time")
         labels = checked_reply(reply, len(offload.judged), self._task)
         agreed = self._agreements(offload, labels) if reply.compared else [None] * len(labels)
-        told = None if reply.cost is None else _checked_cost(reply.cost)
+        sent, told = _checked_bytes(reply.bytes), None if reply.cost is None else _checked_cost(reply.cost)
         if offload.attempt is not None:
             self._breaker.succeeded(offload.attempt, now)
             offload.attempt = None
-        paid = self._paid(offload, reply.bytes, now) if told is None else told
+        paid = self._paid(offload, sent, now) if told is None else told
         offload.ended = True
         audits = [self._is_audit(each.decision) for each in offload.judged]
         if paid is None or not reply.compared:
@@ -330,9 +330,10 @@ class Offloader:
         try:
             found = [self._agreed(each.label, label) for each, label in zip(offload.judged, labels, strict=True)]
         except ValueError as error:
-            raise RemoteInvalid(error) from error
+            ours = (getattr(self._agreed, "__module__", None) or "").startswith("hinge.")
+            raise RemoteInvalid(error if ours else _raised(self._agreed, error)) from error
         except Exception as error:
-            raise _of_task(self._task, "agreement", error) from error
+            raise TaskFailed(_raised(self._agreed, error)) from error
         try:
             return [agreement(type(self._task).__name__, "agreement", value) for value in found]
         except (TypeError, ValueError) as error:
@@ -366,16 +367,26 @@ def checked_reply(reply: Reply, samples: int, task: Task) -> list[Any]:
     except TaskFailed:
         raise
     except Exception as error:
-        raise _of_task(task, "answer", error) from error
+        raise TaskFailed(_raised(task.answer, error)) from error
 
 
-def _of_task(task: Task, method: str, error: Exception) -> TaskFailed:
-    return TaskFailed(f"{type(task).__name__}.{method} raised {type(error).__name__}: {error}")
+def _raised(method: Callable[..., Any], error: Exception) -> str:
+    """What a method of a task or a price has raised, with the class of whose it is."""
+    name = f"{type(getattr(method, '__self__', method)).__name__}.{getattr(method, '__name__', '')}".removesuffix(".")
+    return f"{name} raised {type(error).__name__}: {error}"
 
 
 def _checked_cost(cost: Any) -> float:
     try:
-        return share("Reply", "cost", cost)
+        return share("the remote's Reply", "cost", cost)
     except (TypeError, ValueError) as error:
         raise RemoteInvalid(error) from None
 
+
+def _checked_bytes(bytes: Any) -> float:
+    if type(bytes) is int and bytes >= 0:
+        return bytes
+    try:
+        return real("the remote's Reply", "bytes", bytes, 0)
+    except (TypeError, ValueError) as error:
+        raise RemoteInvalid(error) from None

@@ -71,7 +71,7 @@ class StatusTracker:
         self._alarms: Counter[str] = Counter()
         self._alarm_seen: dict[str, tuple[float, float, int]] = {}  # began and last seen: Unix times; sample
         self._alarm_reasons: dict[str, str] = {}
-        self.last_failure: RemoteFailed | None = None  # of the remote itself: not that it was left alone, or had its hands full
+        self.last_failure: RemoteFailed | None = None  # of the remote itself, and not that it was not asked
         self._changes = sum(store.policy.alarms.values())
         self._is_open = False
         self.after_fork()
