@@ -331,13 +331,17 @@ class Offloader:
             found = [self._agreed(each.label, label) for each, label in zip(offload.judged, labels, strict=True)]
         except ValueError as error:
             ours = (getattr(self._agreed, "__module__", None) or "").startswith("hinge.")
-            raise RemoteInvalid(error if ours else _raised(self._agreed, error)) from error
+            raise RemoteInvalid(error if ours else self._comparison_raised(error)) from error
         except Exception as error:
-            raise TaskFailed(_raised(self._agreed, error)) from error
+            raise TaskFailed(self._comparison_raised(error)) from error
         try:
             return [agreement(type(self._task).__name__, "agreement", value) for value in found]
         except (TypeError, ValueError) as error:
             raise TaskFailed(error) from error
+
+    def _comparison_raised(self, error: Exception) -> str:
+        owner, method = getattr(self._agreed, "__self__", self._task), getattr(self._agreed, "__name__", "agreement")
+        return _raised(owner, method, error)
 
     def _paid(self, offload: Offload, bytes: float, now: float) -> float | None:
         """What each sample pays: it waits for the whole time, and shares bytes and calls with the others.
@@ -367,13 +371,11 @@ def checked_reply(reply: Reply, samples: int, task: Task) -> list[Any]:
     except TaskFailed:
         raise
     except Exception as error:
-        raise TaskFailed(_raised(task.answer, error)) from error
+        raise TaskFailed(_raised(task, "answer", error)) from error
 
 
-def _raised(method: Callable[..., Any], error: Exception) -> str:
-    """What a method of a task or a price has raised, with the class of whose it is."""
-    name = f"{type(getattr(method, '__self__', method)).__name__}.{getattr(method, '__name__', '')}".removesuffix(".")
-    return f"{name} raised {type(error).__name__}: {error}"
+def _raised(owner: object, method: str, error: Exception) -> str:
+    return f"{type(owner).__name__}.{method} raised {type(error).__name__}: {error}"
 
 
 def _checked_cost(cost: Any) -> float:
