@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for benchmarks.…
 
 SECTIONS = (
-    *("changes", "traces", "settings", "floor", "early", "variants", "libraries"),
+    *("changes", "fine", "traces", "settings", "floor", "early", "variants", "libraries"),
     *("drift", "dips", "budgets", "targets", "classes", "warm", "forecasts", "truth", "fleet"),
     *("fleet_budget", "thin", "weak", "logs", "pairs", "bins", "nothing"),
 )

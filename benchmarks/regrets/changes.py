@@ -1,7 +1,8 @@
 """Never badly wrong: every policy where its assumptions hold, and where the world changes or confidence is wrong.
 
-Streams drawn from the shipped traces, with the arrivals and agreements of 16 uniform bins. Rows are what happens to
-them. Four traces and the rows above the line chose Sentinel's constants; the other traces and rows were measured once.
+Streams drawn from the shipped traces, with the arrivals and agreements of 16 uniform bins (`fine` has more). Rows are
+what happens to them. Four traces and the rows above the line chose Sentinel's constants; the other traces and rows were
+measured once.
 """
 
 import zlib
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,9 +45,10 @@ class Curve:
     def where_unsure(self, factor: float) -> "Curve":
         return Curve(self.weights, self.agreement * (factor + (1.0 - factor) * self.agreement))
 
-    def at(self, bins: Sequence[int], agreement: float) -> "Curve":
+    def at(self, sixteenths: Sequence[int], agreement: float) -> "Curve":
+        """With this agreement in some of the bins, which are 16 or a multiple of that."""
         changed = self.agreement.copy()
-        changed[list(bins)] = agreement
+        changed.reshape(16, -1)[list(sixteenths)] = agreement
         return Curve(self.weights, changed)
 
 
@@ -56,7 +59,7 @@ class Changing:
     """A source of parts, each drawn from its own curve; `drift` multiplies agreement by a share of the horizon."""
 
     def __init__(self, parts: Parts, cost: float, drift: Callable[[Reals], Reals] | None = None) -> None:
-        self.bins, self.parts, self.cost, self.drift = BINS, parts, cost, drift
+        self.bins, self.parts, self.cost, self.drift = len(parts[0][1].weights), parts, cost, drift
 
     def stream(self, seed: int, horizon: int) -> Iterator[Samples]:
         chance = np.random.default_rng(seed)
@@ -67,7 +70,7 @@ class Changing:
             bins, agreement = np.empty(length, np.int64), np.empty(length)
             for k in np.unique(part):
                 where, curve = np.flatnonzero(part == k), self.parts[k][1]
-                bins[where] = chance.choice(BINS, len(where), p=curve.weights)
+                bins[where] = chance.choice(self.bins, len(where), p=curve.weights)
                 agreement[where] = curve.agreement[bins[where]]
             if self.drift is not None:
                 agreement *= self.drift(share)
@@ -75,11 +78,11 @@ class Changing:
             yield Samples(bins, agreed, np.full(length, self.cost), 1.0 - agreement - self.cost)
 
 
-def curve_of(name: str) -> Curve:
+def curve_of(name: str, count: int = BINS) -> Curve:
     trace = load_trace(name)
-    bins = np.asarray(trace.bins_by(UniformBins(BINS)))
-    seen = np.bincount(bins, minlength=BINS)
-    agreed = np.bincount(bins, weights=np.asarray(trace.agreed, float), minlength=BINS)
+    bins = np.asarray(trace.bins_by(UniformBins(count)))
+    seen = np.bincount(bins, minlength=count)
+    agreed = np.bincount(bins, weights=np.asarray(trace.agreed, float), minlength=count)
     return Curve(seen / seen.sum(), np.where(seen > 0, agreed / np.maximum(seen, 1), 0.5))
 
 
@@ -103,7 +106,7 @@ ROWS: dict[str, Row] = {
     "top bin overconfident": lambda one, _: [(0, one.at([15], 0.3))],
     "top bin overconfident from half on": lambda one, _: [(0, one), (0.5, one.at([15], 0.3))],
     "middle bins overconfident": lambda one, _: [(0, one.at([10, 11], 0.15))],
-    "all 0.02 below break-even": lambda one, _: [(0, Curve(one.weights, np.full(BINS, np.nan)))],
+    "all 0.02 below break-even": lambda one, _: [(0, one.times(np.nan))],
 }
 UNSEEN: dict[str, Row] = {
     "agreement falls by a quarter, late": lambda one, _: [(0, one), (0.7, one.times(1.0, -0.25))],
@@ -124,40 +127,52 @@ def source(row: str, one: Curve, other: Curve, cost: float) -> Changing:
     return Changing(flat, cost)
 
 
-def regrets(row: str, traces: Sequence[str], costs: Sequence[float], horizon: int, runs: int) -> dict[str, Reals]:
+class Cell(NamedTuple):
+    """A row, on some traces and at some costs."""
+
+    title: str
+    row: str
+    costs: Sequence[float]
+    horizon: int
+
+
+def regrets(cell: Cell, traces: Sequence[str], runs: int, bins: int, names: Sequence[str]) -> dict[str, Reals]:
     """The regret of every run of every policy, over traces and costs alike."""
-    found: dict[str, list[float]] = {name: [] for name in POLICIES}
-    curves = [curve_of(name) for name in traces]
+    _, row, costs, horizon = cell
+    found: dict[str, list[float]] = {name: [] for name in names}
+    curves = [curve_of(name, bins) for name in traces]
     cells = [(k, cost) for k in range(len(curves)) for cost in costs]
     each = max(1, round(runs / len(cells)))
     for k, cost in cells:
-        policies = {name: build(name, bins=BINS, offload_cost=cost, horizon=horizon) for name in POLICIES}
+        policies = {name: build(name, bins=bins, offload_cost=cost, horizon=horizon) for name in names}
         stream = source(row, curves[k], curves[(k + 1) % len(curves)], cost)
         seed = SEED + zlib.crc32(f"{row} {traces[k]} {cost} {horizon}".encode())
         results = simulate(policies, stream, horizon, each, seed, executor=Threads(1))
-        for name in POLICIES:
+        for name in names:
             found[name] += results[name].regret[:, -1].tolist()
     return {name: np.array(values) for name, values in found.items()}
 
 
-def rows(unseen: bool) -> Iterator[tuple[str, str, Sequence[float], int]]:
+def cells(unseen: bool) -> Iterator[Cell]:
     for row in (*ROWS, *DRIFTS, *(UNSEEN if unseen else ())):
-        yield row, row, COSTS, HORIZON
+        yield Cell(row, row, COSTS, HORIZON)
     for cost in (0.01, 0.05, 0.2, 0.7, 0.9):
-        yield f"nothing changes, cost {cost}", "nothing changes", (cost,), HORIZON
+        yield Cell(f"nothing changes, cost {cost}", "nothing changes", (cost,), HORIZON)
     for horizon in (200, 1_000, 5_000, 1_000_000):
-        yield f"nothing changes, {horizon} samples", "nothing changes", COSTS, horizon
+        yield Cell(f"nothing changes, {horizon} samples", "nothing changes", COSTS, horizon)
 
 
-def table(traces: Sequence[str], unseen: bool, runs: int) -> list[str]:
-    lines = [f"| regret, mean (p99) | {' | '.join(POLICIES)} |", "|---" * (len(POLICIES) + 1) + "|"]
-    ratios: dict[str, list[float]] = {name: [] for name in POLICIES}
+def table(
+    traces: Sequence[str], unseen: bool, runs: int, bins: int = BINS, names: Sequence[str] = POLICIES
+) -> list[str]:
+    lines = [f"| regret, mean (p99) | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    ratios: dict[str, list[float]] = {name: [] for name in names}
     first: dict[str, float] = {}
-    measured = list(rows(unseen))
+    measured = list(cells(unseen))
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         jobs = [
-            pool.submit(regrets, row, traces, costs, horizon, max(4, runs // 5) if horizon > HORIZON else runs)
-            for _, row, costs, horizon in measured
+            pool.submit(regrets, cell, traces, max(4, runs // 5) if cell.horizon > HORIZON else runs, bins, names)
+            for cell in measured
         ]
         everything = [job.result() for job in jobs]
     for (title, row, _, horizon), found in zip(measured, everything, strict=True):
@@ -166,11 +181,11 @@ def table(traces: Sequence[str], unseen: bool, runs: int) -> list[str]:
             ratios[name].append((mean + 1.0) / (min(means.values()) + 1.0))  # a regret of 1 is no regret
         if horizon == 1_000:
             first = means
-        shown = (f"{means[name]:.0f} ({np.percentile(found[name], 99):.0f})" for name in POLICIES)
+        shown = (f"{means[name]:.0f} ({np.percentile(found[name], 99):.0f})" for name in names)
         mark = " (row unseen)" if row in UNSEEN else ""
         lines.append(f"| {title}{mark} | {' | '.join(shown)} |")
-    worst = " | ".join(f"{max(ratios[name]):.1f}" for name in POLICIES)
-    usual = " | ".join(f"{np.exp(np.mean(np.log(ratios[name]))):.2f}" for name in POLICIES)
+    worst = " | ".join(f"{max(ratios[name]):.1f}" for name in names)
+    usual = " | ".join(f"{np.exp(np.mean(np.log(ratios[name]))):.2f}" for name in names)
     lines += [f"| **worst ratio to the best of a row** | {worst} |", f"| **geometric mean of ratios** | {usual} |", ""]
     early = first[DEFAULT] / first[FIRST]
     return [*lines, f"In the first 1 000 samples {DEFAULT} has {early:.2f} of {FIRST}'s regret.", ""]

@@ -46,7 +46,7 @@ class Library(Sealed):
     def __init__(self, twin: Twin) -> None:
         self._calls = _built(*defines(twin.constants, *modes_of(twin)))
         self._calls.decide.restype = self._calls.bin_from_int8.restype = ctypes.c_uint8
-        sums, bin_fields = _sentinel_fields() if isinstance(twin, SentinelTwin) else _fixed_fields(twin)
+        sums, bin_fields = _sentinel_fields(twin.bins) if isinstance(twin, SentinelTwin) else _fixed_fields(twin)
         bin_type: Any = type("Bin", (ctypes.Structure,), {"_fields_": bin_fields})
         fields: list[Any] = [("time", ctypes.c_uint32), *sums, ("bins", bin_type * twin.bins)]
         self.state: Any = type("State", (ctypes.Structure,), {"_fields_": fields})()
@@ -106,11 +106,11 @@ def _fixed_fields(twin: Any) -> tuple[Fields, Fields]:
     return sums, [("expiry", ctypes.c_uint32), *words, *own]
 
 
-def _sentinel_fields() -> tuple[Fields, Fields]:
+def _sentinel_fields(bins: int) -> tuple[Fields, Fields]:
     """What Sentinel keeps."""
     wholes = (
         *("left", "granted", "arrivals", "offloads", "agreements", "recent_offloads", "recent_agreements"),
-        *("weight", "total", "support"),
+        *("weight", "total", "support", *(["cut"] if bins >= 32 else [])),
     )
     bin_fields: Fields = [(name, ctypes.c_uint32) for name in wholes]
     bin_fields += [(name, ctypes.c_double) for name in ("evidence", "suspicion", "rising")]

@@ -56,28 +56,30 @@ def test_the_c_learns_as_its_twin_from_any_counts(
             assert [c.state.offloads, c.state.costs] == list(twin.table.costs)
 
 
-@pytest.mark.parametrize("offload_cost", [0.05, 0.45, 0.9, 0.999999])
+@pytest.mark.parametrize(
+    ("bins", "offload_cost"), [(16, 0.05), (16, 0.45), (16, 0.9), (16, 0.999999), (24, 0.45), (100, 0.45), (255, 0.9)]
+)
 def test_the_c_follows_sentinels_twin_with_late_and_lost_feedback(
-    offload_cost: float, library: Callable[[Twin], Library]
+    bins: int, offload_cost: float, library: Callable[[Twin], Library]
 ) -> None:
-    twin = SentinelTwin(16, offload_cost)
+    twin = SentinelTwin(bins, offload_cost)
     c, chance = library(twin), np.random.default_rng(6)
     waiting: list[Decision] = []
     for sample in range(20_000):
-        bin = int(16 * chance.beta(3, 1))
+        bin = int(bins * chance.beta(3, 1))
         decision = twin.decide(bin)
         assert c.decide(bin) == decision.offload
         waiting += [decision] if decision.offload else []
         while waiting and chance.random() < 0.5:
             told = waiting.pop(int(chance.integers(len(waiting))))
             assert told.bin is not None
-            agreed = bool(chance.random() < (told.bin + 1) / 16 / (1 + sample // 4000 % 2))
+            agreed = bool(chance.random() < (told.bin + 1) / bins / (1 + sample // 4000 % 2))
             if chance.random() < 0.9:
                 twin.learn(told, agreed=agreed)
                 c.learn(told.bin, agreed)
         if sample % 100 == 0:
             assert_equal(c, twin)
-    assert min(twin.alarms.values()) > 0 or offload_cost != 0.45
+    assert min(twin.alarms.values()) > 0 or (bins, offload_cost) != (16, 0.45)
     assert_equal(c, twin)
 
 
@@ -86,7 +88,7 @@ def assert_equal(c: Library, twin: SentinelTwin) -> None:
     table = twin.table
     for field in ("left", "granted", "arrivals", "offloads", "agreements", "recent_offloads", "recent_agreements"):
         assert c.column(field) == list(getattr(table, field)), field
-    for field in ("weight", "total", "support", "evidence", "suspicion", "rising"):
+    for field in ("weight", "total", "support", "evidence", "suspicion", "rising", *(["cut"] * (twin.bins >= 32))):
         assert c.column(field) == list(getattr(table, field)), field
     assert c.column("below") == [bin - first for bin, first in enumerate(table.first)]
     assert c.column("audited") == [int(time > 0) for time in table.audited]

@@ -145,6 +145,43 @@ def test_after_every_feedback_the_state_is_what_the_formula_says(
             assert (policy.expiry(each) <= policy.time + 1) == expected
 
 
+UNSEEN_BETWEEN = (  # (bin, agreed): block 11 had taken in bin 10, which was unseen, and went on without it
+    *((8, 0), (6, 1), (9, 0), (11, 1), (10, 0), (7, 1), (15, 1), (9, 1)),
+    *((9, 0), (9, 0), (6, 1), (9, 0), (5, 1), (1, 1), (14, 0)),
+)
+
+
+@pytest.mark.parametrize("kind", [Isotonic, Sentinel])
+def test_evidence_counts_bins_that_were_unseen_when_a_block_took_them_in(kind: type[Isotonic | Sentinel]) -> None:
+    policy = kind(16, offload_cost=0.5)
+    waiting = [policy.decide(bin) for bin, _ in UNSEEN_BETWEEN]
+    for decision, (_, agreed) in zip(waiting, UNSEEN_BETWEEN, strict=True):
+        policy.learn(decision, agreed=bool(agreed))
+    restored = restore(policy.state())
+    assert policy.table.evidence == restored.table.evidence
+    assert policy.table.support == restored.table.support
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("kind", [Isotonic, Sentinel])
+@pytest.mark.parametrize(("bins", "runs"), [(16, 40), (100, 10)])
+def test_who_was_restored_decides_as_who_runs_on(kind: type[Isotonic | Sentinel], bins: int, runs: int) -> None:
+    """Restored after every 100th sample: fits are made anew then, and step by step in the one that runs on."""
+    for seed in range(runs):
+        chance, policy = random.Random(seed), kind(bins, offload_cost=0.5)
+        curve, again = [chance.random() for _ in range(bins)], restore(policy.state())
+        for time in range(1500):
+            bin, drawn = chance.randrange(bins), chance.random()
+            if time % 100 == 0:
+                again = restore(policy.state())
+                assert again.table.evidence == policy.table.evidence
+            for each in (policy, again):
+                decision = each.decide(bin)
+                if decision.offload:
+                    each.learn(decision, agreed=drawn < curve[bin])
+            assert again.learned == policy.learned, (seed, time)
+
+
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=60))
 def test_the_explanation_is_that_of_the_restored_policy(outcomes: list[tuple[int, bool]]) -> None:
     """A bin may have been fitted while the bins below had seen nothing."""

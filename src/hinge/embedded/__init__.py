@@ -13,6 +13,7 @@ from hinge.embedded.twin import CLOCK_END, LATEST, LONGEST, MOST_BINS, SentinelT
 from hinge.errors import InvalidType
 from hinge.gate import Gate
 from hinge.policies import ExpiryPolicy, Policy, Sentinel
+from hinge.policies.sentinel import PARTS
 
 C_FOLDER = Path(__file__).with_name("c")
 
@@ -53,7 +54,7 @@ def _export_sentinel(twin: SentinelTwin, folder: Path, between: dict[str, str]) 
     licences = [[min(samples, LONGEST) for samples in column] for column in (table.left, table.granted)]
     wholes = (
         *(table.arrivals, table.offloads, table.agreements, table.recent_offloads, table.recent_agreements),
-        *(table.weight, table.total, table.support),
+        *(table.weight, table.total, table.support, *([table.cut] if twin.bins >= 2 * PARTS else [])),
     )
     columns = [*licences, *([min(int(value), LATEST) for value in column] for column in wholes)]
     flags = [[i - first for i, first in enumerate(table.first)], [int(time > 0) for time in table.audited]]

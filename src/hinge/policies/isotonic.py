@@ -70,20 +70,24 @@ def on_scale(table: Any, bin: int, agreed: float) -> float:
     return agreed if stake == 1.0 else max(0.0, 1.0 - (1.0 - agreed) / stake) if stake > 0.0 else 1.0
 
 
-def fit_bin(table: Any, i: int, offloads: float, agreements: float, q: float) -> bool:
-    """Fit the bins up to i, from the fit of the bins before; returns whether their evidence or support changed."""
+def fit_bin(table: Any, i: int, offloads: float, agreements: float, q: float, quick: bool = False) -> bool:
+    """Fit the bins up to i, from the fit of the bins before; returns whether their evidence or support changed.
+
+    Whatever pools with a silent block is silent, so that a quick fit ends there: of silent blocks it is only known that
+    they are.
+    """
     firsts, weights, totals, evidences, supports = table.first, table.weight, table.total, table.evidence, table.support
-    bottom, first, weight, total = first_of_class(table, i), i, offloads, agreements
-    while first > bottom and totals[first - 1] * weight >= total * weights[first - 1]:
+    bottom, first, weight, total, ended = first_of_class(table, i), i, offloads, agreements, False
+    while first > bottom and not ended and totals[first - 1] * weight >= total * weights[first - 1]:
         # An unseen bin weighs nothing: it joins the block below, and what joins it is that block itself.
         below = first - 1
+        ended = quick and silent(table, below, q)
         first, weight, total = firsts[below], weight + weights[below], total + totals[below]
-    evidence, support = 0.0, 0.0
-    if first > bottom:
-        evidence, support = evidences[first - 1], supports[first - 1]
-    own = block_evidence(weight, total, q)
+    evidence, support, own = 0.0, 0.0, block_evidence(weight, total, q)
     if own > 0.0:
-        evidence, support = evidence + own, support + weight
+        evidence, support = own, weight
+        if first > bottom:
+            evidence, support = evidence + evidences[first - 1], support + supports[first - 1]
     changed = bool(evidence != evidences[i] or support != supports[i])
     firsts[i], weights[i], totals[i], evidences[i], supports[i] = first, weight, total, evidence, support
     return changed
@@ -102,6 +106,11 @@ def evidence_at(table: Any, bin: int, q: float) -> tuple[float, float]:
 def silent(table: Any, i: int, q: float) -> bool:
     """Whether the top block of the fit up to i has a mean of q at most, so that no block of that fit is evidence."""
     return bool(table.total[i] <= (q + _TIE) * table.weight[i])
+
+
+def is_settled(table: Any, i: int, q: float) -> bool:
+    """Whether the fit up to i holds something, and its top block is silent."""
+    return bool(table.weight[i] > 0.0 and silent(table, i, q))
 
 
 def block_evidence(offloads: float, agreements: float, q: float) -> float:
@@ -213,16 +222,17 @@ def learn_isotonic(table: IsotonicTable, bin: int, agreed: float, cost: float, t
     """Known cost: redo the fit from the offloaded bin upwards.
 
     A block pools only with blocks below whose mean is no lower. Hence one that is evidence never pools with a silent
-    one, and a fit whose top block was silent and stays so leaves all fits above it as they are.
+    one, and a fit whose top block was silent and stays so leaves the evidence of all fits above it as it is. But for
+    bins below which nothing was seen: they weigh nothing, and any block takes them in, until they are seen.
     """
     table.offloads[bin] += 1
     table.agreements[bin] += on_scale(table, bin, agreed)
     q = break_even(table, bin, table.price[0])
     for i in range(bin, first_of_class(table, bin) + len(table.expiry) // len(table.stakes)):
-        was_silent = silent(table, i, q)
-        if fit_bin(table, i, table.offloads[i], table.agreements[i], q):
+        settled = is_settled(table, i, q)
+        if fit_bin(table, i, table.offloads[i], table.agreements[i], q, quick=True):
             table.expiry[i] = licence(table, i, q)
-        if was_silent and silent(table, i, q):
+        if settled and silent(table, i, q):
             return
 
 

@@ -779,7 +779,8 @@ class Policy(ABC):
         return {"time": time, "learned": learned, "as_of": as_of, "alarms": list(alarms), "evidence": checked}
 
     def _checked_field(self, evidence: Mapping[str, Any], field: str) -> list[float]:
-        values, column = evidence.get(field), self._column(field)
+        column = self._column(field)
+        values = evidence[field] if field in evidence else self._upgraded(field, []) or None
         kinds, limit = ((int,), 2**62) if is_whole(column) else ((int, float), _LARGEST)
         for value in values if isinstance(values, list) else []:
             if type(value) not in kinds or not 0 <= value <= limit:  # nor NaN
@@ -790,7 +791,7 @@ class Policy(ABC):
         return checked
 
     def _upgraded(self, field: str, values: list[float]) -> list[float]:
-        """A column that an older version has saved, as this one would."""
+        """A column that an older version has saved, as this one would; empty where it had none."""
         return values
 
     def _check_amount(self, evidence: Evidence, learned: float, source: str = "") -> None:

@@ -38,6 +38,15 @@ of all its offloads that it disagrees more often than 1 - q, exceeds VETO is jud
 **Rises.** A bin that is offloaded teaches with every sample. Where Page's sum of "agreement has come up to break-even"
 exceeds RISE + RISE_GROWTH log n after n offloads, the bin keeps only what it has seen since that sum was last 0.
 
+**Many bins.** All of this was chosen for 16 bins. B bins, more than that, are F = B / 16 times as fine, and 16 parts
+of ⌊F⌋ bins each take the place of the 16 bins:
+
+- a bin's m samples count F times, as those of a part would, but for no more than all samples so far;
+- a licence needs log F more evidence, as there are F times as many bins for chance to favour;
+- in HURRY 2^n, n are the offloads of the part;
+- a licence that suspicion has cut short goes on by what was cut, if the suspicion has passed by then: otherwise one
+  disagreement would have every bin audited.
+
 **A cost known beforehand** (`decide(bin, cost=…)`). Agreement does not depend on cost, so one set of counts serves all
 costs: E_i and N_i are taken at q = 1 - cost of the very sample, which is accepted where E_i exceeds the right side
 above with g = 0. An audit is due once AUDIT √(t' (f_i - q)) / q samples were accepted since the last, with the q of the
@@ -77,8 +86,9 @@ evidence is replaced and nothing testifies for its bin any more: who was found t
 licences that are still running.
 
 Nothing is proved here beyond what `docs/isotonic.md` says of the evidence. The constants were chosen by simulation, on
-four of the shipped traces: `benchmarks/regrets/changes.py` names them, and measures the others too. STAKE_GROWTH and
-ENTRY / √b were compared on all traces of `benchmarks/regrets/fleet.py`.
+four of the shipped traces: `benchmarks/regrets/changes.py` names them, and measures the others too; so does
+`benchmarks/regrets/fine.py` with many bins. STAKE_GROWTH and ENTRY / √b were compared on all traces of
+`benchmarks/regrets/fleet.py`.
 """
 
 import math
@@ -97,6 +107,7 @@ from hinge.policies.isotonic import (
     first_of_class,
     fit_bin,
     fit_up_to,
+    is_settled,
     on_scale,
     silent,
     with_others,
@@ -125,6 +136,7 @@ if TYPE_CHECKING:
 
 ALPHA = 0.6
 ENTRY, WARM = 0.4, 48.0  # evidence that a licence needs grows as ENTRY log(1 + m / WARM) with the samples of its bin
+PARTS = 16  # bins for which all these were chosen; of more bins, some are taken together
 AUDIT = 20.0
 HURRY = 20  # the longest licence of a bin that is suspected
 LEAST_GAP = 0.03  # f - q is at least this where it sets the length of a licence
@@ -173,6 +185,7 @@ class SentinelTable(NamedTuple):
     support: Reals
     left: Wholes  # samples that the licence of a bin has left
     granted: Wholes  # how long it was; 0: there is none. Used up, it makes the next sample an audit
+    cut: Wholes  # samples by which suspicion has cut it short; of more bins than PARTS
     arrivals: Wholes  # samples of a bin before its licence
     audited: Wholes  # the time of the last audit whose feedback is awaited; 0: none is
     sums: Reals  # Page's sums: AUDITS, OFFLOADS
@@ -209,9 +222,31 @@ def fitted(table: SentinelTable, bin: int, time: int) -> float:
     return q
 
 
-def believed(table: Any, bin: int) -> float:
-    """The agreement of a bin by the fit, with one agreement and one disagreement added."""
+def believed(table: Any, bin: int, q: float) -> float:
+    """The agreement of a bin by the fit, with one agreement and one disagreement added; 0 where the fit is silent."""
+    if silent(table, bin, q):
+        return 0.0  # `refit` leaves silent blocks as they were
     return float((table.total[bin] + 1.0) / (table.weight[bin] + 2.0))
+
+
+def fineness(table: SentinelTable) -> float:
+    """How many times as fine as PARTS the bins of a class are."""
+    return max(1.0, len(table.offloads) / (len(table.stakes) * PARTS))
+
+
+def tried(table: SentinelTable, bin: int) -> float:
+    """Offloads of the part that a bin belongs to."""
+    width = int(fineness(table))
+    first, offloads = bin // width * width, 0.0
+    for i in range(first, min(first + width, len(table.offloads))):
+        offloads += table.offloads[i]
+    return offloads
+
+
+def arrived(table: SentinelTable, bin: int, time: int) -> float:
+    """Samples of a bin so far, or of as large a part of all samples as one of PARTS bins would be."""
+    samples = float(table.arrivals[bin] + table.granted[bin] - table.left[bin])
+    return max(samples, min(samples * fineness(table), float(time)))
 
 
 def doubt(table: SentinelTable, support: float, arrivals: float) -> float:
@@ -220,17 +255,14 @@ def doubt(table: SentinelTable, support: float, arrivals: float) -> float:
     return 2.0 * table.alpha * (span - math.log1p(span))
 
 
-def entry(arrivals: float, devices: float) -> float:
+def entry(table: SentinelTable, arrivals: float, devices: float) -> float:
     """Evidence that a licence needs after so many samples of its bin, of so many devices."""
-    return ENTRY / math.sqrt(devices) * math.log1p(arrivals / WARM)
+    return math.log(fineness(table)) + ENTRY / math.sqrt(devices) * math.log1p(arrivals / WARM)
 
 
-def enough(table: SentinelTable, bin: int, evidence: float, support: float, devices: float) -> bool:
+def enough(table: SentinelTable, evidence: float, support: float, arrivals: float, devices: float) -> bool:
     """Whether evidence of so many offloads, of so many devices, is enough for a licence of no samples."""
-    if support <= 0.0:
-        return False
-    arrivals = devices * (table.arrivals[bin] + table.granted[bin] - table.left[bin])
-    return bool(evidence > entry(arrivals, devices) + doubt(table, support, arrivals))
+    return support > 0.0 and evidence > entry(table, arrivals, devices) + doubt(table, support, arrivals)
 
 
 def is_suspected(table: SentinelTable) -> bool:
@@ -241,11 +273,11 @@ def is_suspected(table: SentinelTable) -> bool:
 def longest(table: SentinelTable, bin: int, q: float, time: int, relied: bool) -> int:
     """Samples of a bin after which one is audited."""
     below = table.agreements[bin] < q * table.offloads[bin]
-    untried = float(HURRY << min(int(table.offloads[bin]), 40))
-    past, fit = float(time - table.since[0]), believed(table, bin)
+    untried = float(HURRY << min(int(tried(table, bin)), 40))
+    past, fit = float(time - table.since[0]), believed(table, bin, q)
     if relied:
         pooled, past, untried = table.pooled, past * devices_of(table), credit(table, bin, q)
-        below, fit = pooled.agreements[bin] < q * pooled.offloads[bin], believed(pooled, bin)
+        below, fit = pooled.agreements[bin] < q * pooled.offloads[bin], believed(pooled, bin, q)
     least = min(HURRY, int(untried))
     if is_suspected(table) or table.suspicion[bin] > SUSPECTED or below:
         return least
@@ -288,10 +320,10 @@ def licence(table: SentinelTable, bin: int, time: int) -> int:
     elif table.support[bin] <= 0.0 and table.agreements[bin] <= q * table.offloads[bin]:
         return 0  # neither the fit nor the bin's own offloads are evidence: most offloads end here
     evidence, support = known_evidence(table, bin, q, relied)
-    if q >= 1.0 or not enough(table, bin, evidence, support, devices):
+    arrivals = devices * arrived(table, bin, time)
+    if q >= 1.0 or not enough(table, evidence, support, arrivals, devices):
         return 0
-    arrivals = devices * (table.arrivals[bin] + table.granted[bin] - table.left[bin])
-    rest = evidence - entry(arrivals, devices)
+    rest = evidence - entry(table, arrivals, devices)
     samples = longest(table, bin, q, time, relied)
     while samples > 0 and rest <= doubt(table, support, arrivals + devices * samples):
         samples //= 2
@@ -303,6 +335,7 @@ def grant(table: SentinelTable, bin: int, samples: int) -> None:
     samples = 0 if samples == FOREVER else samples
     table.arrivals[bin] += table.granted[bin] - table.left[bin]
     table.granted[bin] = table.left[bin] = samples
+    table.cut[bin] = 0
 
 
 def shorten(table: SentinelTable, bin: int, samples: int) -> None:
@@ -312,6 +345,15 @@ def shorten(table: SentinelTable, bin: int, samples: int) -> None:
         table.left[bin] = samples
 
 
+def hurry(table: SentinelTable) -> None:
+    """Let no licence last longer than HURRY samples from now on."""
+    for bin in range(len(table.left)):
+        if table.left[bin] > HURRY:
+            if fineness(table) >= 2.0:
+                table.cut[bin] += table.left[bin] - HURRY
+            shorten(table, bin, HURRY)
+
+
 def offloads_watched(table: SentinelTable, bin: int, time: int) -> bool:
     """Offload a sample that is due as an audit, or whose bin gets no licence."""
     if table.told[0] >= 0.0:
@@ -319,7 +361,7 @@ def offloads_watched(table: SentinelTable, bin: int, time: int) -> bool:
     if table.left[bin] > 0:
         return False
     samples = licence(table, bin, time)
-    return samples == 0 or (table.granted[bin] > 0 and samples < FOREVER and not goes_on(table, bin, samples, time))
+    return samples == 0 or (table.granted[bin] > 0 and samples < FOREVER and further(table, bin, samples, time) == 0)
 
 
 def accept_counted(table: SentinelTable, bin: int, time: int) -> None:
@@ -329,11 +371,14 @@ def accept_counted(table: SentinelTable, bin: int, time: int) -> None:
         table.arrivals[bin] += 1
         return
     if table.left[bin] == 0:
-        samples = 0 if table.granted[bin] > 0 and table.borrowed[0] <= 0.0 else licence(table, bin, time)
+        samples = licence(table, bin, time)
         if table.granted[bin] == 0:
             grant(table, bin, samples)
-        elif goes_on(table, bin, samples, time):
-            table.left[bin], table.granted[bin] = samples - table.granted[bin], samples
+        else:
+            more = further(table, bin, samples, time)
+            table.left[bin] += more
+            table.granted[bin] += more
+            table.cut[bin] -= min(more, table.cut[bin])
     if table.left[bin] > 0:
         table.left[bin] -= 1
     else:
@@ -406,7 +451,7 @@ def credit(table: SentinelTable, bin: int, q: float) -> float:
     while i >= bottom and not silent(table.pooled, i, q):
         offloads, agreements = table.offloads[i], table.agreements[i]
         if offloads > 0.0:
-            fit = max(believed(table.pooled, i), q)
+            fit = max(believed(table.pooled, i, q), q)
             wealth += agreements * math.log(fit * gain) + (offloads - agreements) * math.log((1.0 - fit) * loss)
             trials += offloads
         i -= 1
@@ -434,11 +479,17 @@ def pooled_evidence(table: SentinelTable, bin: int, q: float, evidence: float, s
     return evidence, support
 
 
-def goes_on(table: SentinelTable, bin: int, samples: int, time: int) -> bool:
-    """Whether a licence that has run out would be longer by now: what is borrowed was tried in other bins since."""
-    if table.borrowed[0] <= 0.0 or not 0 < table.granted[bin] < samples < FOREVER:
-        return False
-    return relies(table, bin, fitted(table, bin, time))
+def further(table: SentinelTable, bin: int, samples: int, time: int) -> int:
+    """By how many samples a licence that has run out goes on, if it would be for so many by now: by what was cut from
+    it, or by all, where what is borrowed was tried in other bins since."""
+    more = samples - table.granted[bin]
+    if table.granted[bin] == 0 or more <= 0 or samples == FOREVER:
+        return 0
+    if table.borrowed[0] > 0.0 and relies(table, bin, fitted(table, bin, time)):
+        return more
+    if is_suspected(table) or table.suspicion[bin] > SUSPECTED:
+        return 0
+    return min(more, table.cut[bin])
 
 
 # -- a cost known beforehand ------------------------------------------------------------------------------------------
@@ -449,7 +500,7 @@ def expect_cost(table: SentinelTable, cost: float) -> None:
     table.told[0] = cost
 
 
-def holds_at(table: SentinelTable, bin: int, q: float) -> bool:
+def holds_at(table: SentinelTable, bin: int, q: float, time: int) -> bool:
     """Whether the evidence is enough for the break-even of one sample; none is needed where that is 0."""
     if q <= 0.0 or q >= 1.0:
         return q <= 0.0
@@ -459,15 +510,16 @@ def holds_at(table: SentinelTable, bin: int, q: float) -> bool:
     if relies(table, bin, q):
         evidence, support = evidence_at(table.pooled, bin, q)
         evidence, support = pooled_evidence(table, bin, q, evidence, support)
-        return enough(table, bin, evidence, support, devices_of(table))
+        devices = devices_of(table)
+        return enough(table, evidence, support, devices * arrived(table, bin, time), devices)
     evidence, support = evidence_for(table, bin, q) if is_vetoed(table, bin, q) else evidence_at(table, bin, q)
-    return enough(table, bin, evidence, support, 1.0)
+    return enough(table, evidence, support, arrived(table, bin, time), 1.0)
 
 
 def offloads_at(table: SentinelTable, bin: int, time: int) -> bool:
     """Offload a sample for whose cost the evidence is not enough, or that is due as an audit."""
     q = break_even(table, bin, table.told[0])
-    if not holds_at(table, bin, q):
+    if not holds_at(table, bin, q, time):
         return True
     return bool(q > 0.0 and table.unaudited[bin] >= longest(table, bin, q, time, relies(table, bin, q)))
 
@@ -475,7 +527,7 @@ def offloads_at(table: SentinelTable, bin: int, time: int) -> bool:
 def note_offload_at(table: SentinelTable, bin: int, time: int) -> None:
     """Count the sample; it is an audit if the evidence was enough."""
     q = break_even(table, bin, table.told[0])
-    if holds_at(table, bin, q):
+    if holds_at(table, bin, q, time):
         table.audited[bin], table.audited_at[bin], table.unaudited[bin] = time, q, 0
     table.arrivals[bin] += 1
 
@@ -523,8 +575,7 @@ def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, ti
     if not learns_cost:
         refit(table, bin, q)
     if not suspected and is_suspected(table):  # from now on no licence is longer
-        for i in range(len(table.left)):
-            shorten(table, i, HURRY)
+        hurry(table)
     if audit:
         table.audited[bin] = 0
         if not told:
@@ -533,7 +584,7 @@ def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, ti
 
 def compare_audit(table: SentinelTable, bin: int, x: float, q: float, usual: float) -> None:
     """Whether a bin that is accepted has come down to break-even."""
-    fit = believed(table.pooled, bin) if relies(table, bin, q) else believed(table, bin)
+    fit = believed(table.pooled, bin, q) if relies(table, bin, q) else believed(table, bin, q)
     usual = min(max(fit, usual, q + NEAREST * (1.0 - q)), 1.0 - SUREST * (1.0 - q))
     table.sums[AUDITS] = step(table.sums[AUDITS], x, q, usual)
     table.suspicion[bin] = step(table.suspicion[bin], x, q, usual)
@@ -560,9 +611,9 @@ def refit(table: SentinelTable, bin: int, q: float) -> None:
     """Known cost: redo the fit from a bin upwards, as `learn_isotonic` does."""
     offloads, agreements = table.offloads, table.agreements
     for i in range(bin, first_of_class(table, bin) + len(offloads) // len(table.stakes)):
-        was_silent = silent(table, i, q)
-        fit_bin(table, i, offloads[i], agreements[i], q)
-        if was_silent and silent(table, i, q):
+        settled = is_settled(table, i, q)
+        fit_bin(table, i, offloads[i], agreements[i], q, quick=True)
+        if settled and silent(table, i, q):
             return
 
 
@@ -572,7 +623,7 @@ def sound_alarm(table: SentinelTable, now: int) -> None:
         table.offloads[i] = table.agreements[i] = table.weight[i] = table.total[i] = 0.0
         table.evidence[i] = table.support[i] = 0.0
         table.suspicion[i] = table.rising[i] = table.recent_offloads[i] = table.recent_agreements[i] = 0.0
-        table.left[i] = table.granted[i] = table.arrivals[i] = table.audited[i] = table.unaudited[i] = 0
+        table.left[i] = table.granted[i] = table.cut[i] = table.arrivals[i] = table.audited[i] = table.unaudited[i] = 0
         table.first[i] = i
         table.dropped[i] += 1
     table.sums[AUDITS] = table.sums[OFFLOADS] = table.borrowed[0] = table.borrowed[1] = 0.0
@@ -614,10 +665,10 @@ class Sentinel(Policy):
     charges_failures = True
     evidence = ("offloads", "agreements", "costs")
     carried = (
-        *("left", "granted", "arrivals", "audited", "sums", "suspicion", "rising"),
+        *("left", "granted", "cut", "arrivals", "audited", "sums", "suspicion", "rising"),
         *("recent_offloads", "recent_agreements", "since", "dropped", "noticed", "unaudited", "audited_at"),
     )
-    licences = ("left", "granted")
+    licences = ("left", "granted", "cut")
     merges_on = ("bins", "stakes")
 
     def __init__(
@@ -767,6 +818,9 @@ class Sentinel(Policy):
             pairs = zip(left[field], snapshot["alarms"], self.table.dropped, strict=True)
             left[field] = [value if before == now else 0.0 for value, before, now in pairs]
         return left
+
+    def _upgraded(self, field: str, values: list[float]) -> list[float]:
+        return values or [0] * self.bins if field == "cut" else values
 
     def _refresh(self) -> None:
         super()._refresh()

@@ -133,6 +133,9 @@ struct hinge_bin {
     uint32_t recent_offloads, recent_agreements; /* since `rising` was last 0 */
     uint32_t weight, total;                      /* of the top block of the isotonic fit up to this bin */
     uint32_t support;                            /* offloads in all blocks that are evidence */
+#if HINGE_BINS >= 32
+    uint32_t cut; /* samples by which suspicion has cut the licence short */
+#endif
     double evidence, suspicion, rising;          /* the last two: Page's sums, over audits and over other offloads */
     uint8_t below;                               /* bins below that are in the top block */
     uint8_t audited;                             /* whether the feedback of an audit is awaited */
@@ -314,6 +317,13 @@ bool hinge_take(struct hinge *state, const uint8_t *message, uint32_t length)
 #define HINGE_ALPHA 0.6
 #define HINGE_ENTRY 0.4
 #define HINGE_WARM 48.0
+#define HINGE_FINENESS (HINGE_BINS / 16.0)
+#define HINGE_WIDTH (HINGE_BINS / 16)
+#if HINGE_BINS > 16
+typedef double hinge_samples;
+#else
+typedef uint32_t hinge_samples;
+#endif
 #define HINGE_AUDIT 20.0
 #define HINGE_HURRY 20u
 #define HINGE_LEAST_GAP 0.03
@@ -407,11 +417,60 @@ static bool hinge_suspected(const struct hinge *state)
     return state->audits > HINGE_SUSPECTED || state->offloads > HINGE_FALLEN;
 }
 
+/* The agreement of a bin by the fit; 0 where that is no evidence, as silent blocks are left as they were. */
+static double hinge_believed(const struct hinge_bin *of)
+{
+    return of->support ? hinge_mean(of->total, of->weight) : 0.0;
+}
+
+/* Offloads of the bin or, of many bins, of its part. */
+static uint32_t hinge_tried(const struct hinge *state, const struct hinge_bin *of)
+{
+#if HINGE_BINS >= 32
+    uint_fast8_t first = (uint_fast8_t)(of - state->bins), i;
+    uint32_t offloads = 0;
+    first = (uint_fast8_t)(first - first % HINGE_WIDTH);
+    for (i = 0; i < HINGE_WIDTH && first + i < HINGE_BINS; i++)
+        offloads += state->bins[first + i].offloads;
+    return offloads;
+#else
+    (void)state;
+    return of->offloads;
+#endif
+}
+
+/* Samples of a bin so far or, of many bins, of as large a part as one of 16 would be. */
+static hinge_samples hinge_arrived(const struct hinge *state, const struct hinge_bin *of)
+{
+    const uint32_t samples = of->arrivals + of->granted - of->left;
+#if HINGE_BINS > 16
+    double more = samples * HINGE_FINENESS;
+    if (more > state->time)
+        more = state->time;
+    return more > samples ? more : samples;
+#else
+    (void)state;
+    return samples;
+#endif
+}
+
+/* Evidence that a licence needs after so many samples of its bin. */
+static double hinge_entry(hinge_samples arrivals)
+{
+    const double needed = HINGE_ENTRY * hinge_log(1.0 + arrivals / HINGE_WARM);
+#if HINGE_BINS > 16
+    return hinge_log(HINGE_FINENESS) + needed;
+#else
+    return needed;
+#endif
+}
+
 /* Samples of a bin after which one is audited. */
 static uint32_t hinge_longest(const struct hinge *state, const struct hinge_bin *of)
 {
-    const uint32_t untried = of->offloads < 27 ? HINGE_HURRY << of->offloads : HINGE_LONGEST - 1;
-    double gap = hinge_mean(of->total, of->weight) - HINGE_BREAK_EVEN, samples;
+    const uint32_t tried = hinge_tried(state, of);
+    const uint32_t untried = tried < 27 ? HINGE_HURRY << tried : HINGE_LONGEST - 1;
+    double gap = hinge_believed(of) - HINGE_BREAK_EVEN, samples;
     if (hinge_suspected(state) || of->suspicion > HINGE_SUSPECTED || of->agreements < HINGE_BREAK_EVEN * of->offloads)
         return HINGE_HURRY;
     if (gap < HINGE_LEAST_GAP)
@@ -432,8 +491,9 @@ static bool hinge_vetoed(const struct hinge_bin *of)
 /* How many samples of a bin may be accepted from now on; 0: none. */
 static uint32_t hinge_licence(const struct hinge *state, const struct hinge_bin *of)
 {
-    const uint32_t arrivals = of->arrivals + of->granted - of->left;
-    double entry, evidence = of->evidence;
+    const hinge_samples arrivals = hinge_arrived(state, of);
+    const double entry = hinge_entry(arrivals);
+    double evidence = of->evidence;
     uint32_t samples, support = of->support;
     if (hinge_vetoed(of)) {
         evidence = hinge_block_evidence(of->offloads, of->agreements, HINGE_BREAK_EVEN);
@@ -441,7 +501,6 @@ static uint32_t hinge_licence(const struct hinge *state, const struct hinge_bin 
     }
     if (!support)
         return 0;
-    entry = HINGE_ENTRY * hinge_log(1.0 + arrivals / HINGE_WARM);
     if (!(evidence > entry + hinge_doubt(support, arrivals)))
         return 0;
     samples = hinge_longest(state, of);
@@ -455,6 +514,9 @@ static void hinge_grant(struct hinge_bin *of, uint32_t samples)
 {
     of->arrivals += of->granted - of->left;
     of->granted = of->left = samples;
+#if HINGE_BINS >= 32
+    of->cut = 0;
+#endif
 }
 
 /* Drop everything that was learned, and every licence. */
@@ -464,6 +526,9 @@ static void hinge_drop(struct hinge *state)
     for (i = 0; i < HINGE_BINS; i++) {
         struct hinge_bin *const of = &state->bins[i];
         of->left = of->granted = of->arrivals = 0;
+#if HINGE_BINS >= 32
+        of->cut = 0;
+#endif
         of->offloads = of->agreements = of->recent_offloads = of->recent_agreements = 0;
         of->weight = of->total = of->support = 0;
         of->evidence = of->suspicion = of->rising = 0.0;
@@ -483,6 +548,20 @@ bool hinge_decide_unlicensed(struct hinge *state, struct hinge_bin *of)
         state->time = 1;
     }
     audit = of->granted > 0;
+#if HINGE_BINS >= 32
+    if (of->cut && !hinge_suspected(state) && of->suspicion <= HINGE_SUSPECTED) { /* what has cut it short has passed */
+        samples = hinge_licence(state, of);
+        samples = samples > of->granted ? samples - of->granted : 0;
+        if (samples > of->cut)
+            samples = of->cut;
+        if (samples) {
+            of->granted += samples;
+            of->cut -= samples;
+            of->left = samples - 1;
+            return false;
+        }
+    }
+#endif
     samples = audit ? 0 : hinge_licence(state, of);
     hinge_grant(of, samples);
     if (samples) {
@@ -510,7 +589,7 @@ static void hinge_compare_audit(struct hinge *state, struct hinge_bin *of, bool 
 {
     const double nearest = HINGE_BREAK_EVEN + HINGE_NEAREST * (1.0 - HINGE_BREAK_EVEN);
     const double surest = 1.0 - HINGE_SUREST * (1.0 - HINGE_BREAK_EVEN);
-    const double fitted = hinge_mean(of->total, of->weight);
+    const double fitted = hinge_believed(of);
     if (usual < fitted)
         usual = fitted;
     if (usual < nearest)
@@ -540,44 +619,47 @@ static void hinge_compare_offload(struct hinge_bin *of, bool agreed, double usua
         of->recent_offloads = of->recent_agreements = 0;
 }
 
-/* Fit the bins up to i, from the fits of the bins before. */
+/* Whether the top block of the fit up to a bin is no evidence. */
+static bool hinge_is_silent(const struct hinge_bin *of)
+{
+    return hinge_silent(of->weight, of->total, HINGE_BREAK_EVEN);
+}
+
+/* Fit the bins up to i, from the fits of the bins before. What pools with a silent block is silent. */
 static void hinge_fit(struct hinge *state, uint_fast8_t i)
 {
     struct hinge_bin *const of = &state->bins[i];
     uint_fast8_t first = i;
-    double evidence = 0.0, own;
+    bool ended = false;
     of->weight = of->offloads;
     of->total = of->agreements;
-    of->support = 0;
-    while (first) {
+    while (first && !ended) {
         const struct hinge_bin *const before = &state->bins[first - 1];
-        if ((double)before->total * of->weight < (double)of->total * before->weight) {
-            evidence = before->evidence;
-            of->support = before->support;
+        if ((double)before->total * of->weight < (double)of->total * before->weight)
             break;
-        }
+        ended = hinge_is_silent(before);
         of->weight += before->weight;
         of->total += before->total;
         first--;
         first = (uint_fast8_t)(before->below < first ? first - before->below : 0);
     }
-    own = hinge_block_evidence(of->weight, of->total, HINGE_BREAK_EVEN);
-    if (own > 0.0) {
-        evidence += own;
-        of->support += of->weight;
+    of->evidence = hinge_block_evidence(of->weight, of->total, HINGE_BREAK_EVEN);
+    of->support = of->evidence > 0.0 ? of->weight : 0;
+    if (of->support && first) {
+        of->evidence += state->bins[first - 1].evidence;
+        of->support += state->bins[first - 1].support;
     }
-    of->evidence = evidence;
     of->below = (uint8_t)(i - first);
 }
 
-/* Redo the fits from a bin upwards. A block that was silent and stays so leaves those above as they are. */
+/* Redo the fits from a bin upwards. A block that was silent and stays so leaves the evidence above as it is. */
 static void hinge_refit(struct hinge *state, uint_fast8_t i)
 {
     for (; i < HINGE_BINS; i++) {
         const struct hinge_bin *const of = &state->bins[i];
-        const bool was_silent = hinge_silent(of->weight, of->total, HINGE_BREAK_EVEN);
+        const bool settled = of->weight && hinge_is_silent(of);
         hinge_fit(state, i);
-        if (was_silent && hinge_silent(of->weight, of->total, HINGE_BREAK_EVEN))
+        if (settled && hinge_is_silent(of))
             return;
     }
 }
@@ -589,6 +671,9 @@ static void hinge_hurry(struct hinge *state)
     for (i = 0; i < HINGE_BINS; i++) {
         struct hinge_bin *const of = &state->bins[i];
         if (of->left > HINGE_HURRY) {
+#if HINGE_BINS >= 32
+            of->cut += of->left - HINGE_HURRY;
+#endif
             of->granted -= of->left - HINGE_HURRY;
             of->left = HINGE_HURRY;
         }
