@@ -147,7 +147,7 @@ def regrets(cell: Cell, traces: Sequence[str], runs: int, bins: int, names: Sequ
         policies = {name: build(name, bins=bins, offload_cost=cost, horizon=horizon) for name in names}
         stream = source(row, curves[k], curves[(k + 1) % len(curves)], cost)
         seed = SEED + zlib.crc32(f"{row} {traces[k]} {cost} {horizon}".encode())
-        results = simulate(policies, stream, horizon, each, seed, executor=Threads(1))
+        results = simulate(policies, stream, horizon, each, seed, executor=Threads(1), machine_code=True)
         for name in names:
             found[name] += results[name].regret[:, -1].tolist()
     return {name: np.array(values) for name, values in found.items()}

@@ -66,7 +66,7 @@ def first_licences(first: Callable[[float], float], growth: Callable[[float], fl
         if hurried or table.agreements[bin] < q * table.offloads[bin]:
             return sentinel.HURRY
         untried = sentinel.HURRY * first(q) * growth(q) ** min(table.offloads[bin], 30.0)
-        gap = max(sentinel.believed(table, bin) - q, sentinel.LEAST_GAP)
+        gap = max(sentinel.believed(table, bin, q) - q, sentinel.LEAST_GAP)
         usual = sentinel.AUDIT * math.sqrt((time - table.since[0]) * gap) / q
         return max(sentinel.HURRY, int(min(usual, untried, 1e9)))
 

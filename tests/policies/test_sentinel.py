@@ -203,7 +203,7 @@ def test_decides_as_its_rules_say(bins: int, cost: float) -> None:
 
 @pytest.mark.parametrize(("gap", "most"), [(0.02, 80.0), (0.05, 80.0), (0.1, 20.0)])
 def test_many_bins_just_below_break_even_are_offloaded(gap: float, most: float) -> None:
-    """Each of many bins is a chance for luck; with licences as cheap as for 16, half and more were accepted for good."""
+    """Each of many bins is a chance for luck; with licences as cheap as for 16, half of all samples were accepted."""
     regrets = [played(Sentinel(64, offload_cost=0.5), [0.5 - gap] * 64, 50_000, seed) for seed in range(8)]
     assert sum(regrets) / 8 < most
 
