@@ -1,6 +1,7 @@
 """What all tests share: Hypothesis profiles, markers by folder, and a count of what was not tested here."""
 
 import gc
+import os
 import re
 import signal
 from collections import Counter
@@ -38,6 +39,10 @@ settings.register_profile("fixed", derandomize=True, deadline=None, database=Non
 settings.register_profile("quick", settings.get_profile("fixed"), max_examples=25)
 settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile("fixed")
+
+# Every core has a worker at work: more threads of numpy's would wait for each other in busy loops, which takes up to
+# eight times the processor time. Workers, and the processes that tests start, inherit this.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # A shell's background job ignores Ctrl-C, and so would every process that it starts: tests that interrupt one need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
