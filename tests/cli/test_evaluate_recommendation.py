@@ -3,6 +3,7 @@
 import json
 import tomllib
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,20 @@ QUICK = ["--policies", "sentinel,always-local", "--runs", "2"]
 EDGES = "[0.3, 0.7]"
 
 
-@pytest.fixture
-def trace(tmp_path: Path, capsys: Captured) -> Path:
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recording")
     images, labels = (values[:600] for values in fashion.labelled_images())
-    np.savez(tmp_path / "samples.npz", samples=images, labels=labels)
+    np.savez(folder / "samples.npz", samples=images, labels=labels)
     models = ["--local", str(fashion.local_model()), "--remote", str(fashion.remote_model())]
-    assert run(["record", str(tmp_path / "samples.npz"), *models, "--out", str(tmp_path / "trace.npz")]) == 0
+    assert run(["record", str(folder / "samples.npz"), *models, "--out", str(folder / "trace.npz")]) == 0
+    return folder
+
+
+@pytest.fixture
+def trace(recording: Path, tmp_path: Path, capsys: Captured) -> Path:
+    """A copy, beside which a test may write."""
+    copytree(recording, tmp_path, dirs_exist_ok=True)
     capsys.readouterr()
     return tmp_path / "trace.npz"
 
