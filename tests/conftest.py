@@ -74,6 +74,13 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(10_000, 10, 10)
 
 
+@pytest.fixture(scope="module")
+def frozen() -> None:
+    """For modules that collect garbage often: what other tests have left is not looked through every time."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Count what was skipped, and name the programs that were missing: CI installs all of them."""
     reasons = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", ())]

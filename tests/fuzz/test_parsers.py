@@ -21,6 +21,8 @@ from tests.fuzz import answers, subjects
 from tests.fuzz.mutations import mutated
 from tests.fuzz.subjects import Subject, Unfit
 
+pytestmark = pytest.mark.usefixtures("frozen")
+
 INPUTS = int(os.environ.get("HINGE_FUZZ", "40000"))
 LONGEST = 1000  # characters of what is said about a message
 ROOM_BYTES = 2**29

@@ -25,6 +25,8 @@ from hinge.policies import (
 )
 from hinge.policies.policy import OUTSTANDING
 
+pytestmark = pytest.mark.usefixtures("frozen")
+
 ALLOWANCE = 2_000  # bytes: the clock's integers and whatever the interpreter caches meanwhile
 LICENSED: dict[str, Callable[[], Policy]] = {
     "hi-lcb": lambda: HILCB(2, 0.001, 0.5),
@@ -65,12 +67,7 @@ def drive(policy: Policy, samples: int) -> int:
 
 @pytest.fixture(autouse=True)
 def alone() -> Iterator[None]:
-    """No other thread of the process runs, and allocates, while a test counts blocks: nothing here waits.
-
-    What other tests have left in memory is not looked through again at every collection.
-    """
-    gc.collect()
-    gc.freeze()
+    """No other thread of the process runs, and allocates, while a test counts blocks: nothing here waits."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(60.0)
     time.sleep(0.05)  # whoever waited for a turn by the old interval takes it now
