@@ -7,6 +7,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
 from schemathesis.pytest.lazy import get_all_tests
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -57,6 +58,7 @@ def test_r9_the_server_does_as_it_says(method: str, path: str, schema: Any, url:
     (made,) = get_all_tests(
         schema=schema.include(method=method, path=path), test_func=check, settings=chosen, given_kwargs=None
     )
+    assert isinstance(made, Ok)
     _, ask_all = made.ok()
     ask_all()
 
