@@ -241,6 +241,8 @@ def _now_and_then(text: str) -> Iterator[Callable[[str], None]]:
         yield replace
     finally:
         ended.set()
+        if thread.is_alive():
+            thread.join(1.0)  # so that its last line comes before what is said next; not if nobody reads it
 
 
 @contextmanager
