@@ -94,6 +94,7 @@ def assert_equal(c: Library, twin: SentinelTwin) -> None:
     assert c.column("audited") == [int(time > 0) for time in table.audited]
     assert [c.state.audits, c.state.offloads] == list(table.sums)
     assert [c.state.time, c.state.since] == [twin.time, table.since[0]]
+    assert getattr(c.state, "alarms", twin.alarms["agreement"]) == twin.alarms["agreement"]
 
 
 def test_sentinel_begins_again_when_its_clock_ends(library: Callable[[Twin], Library]) -> None:

@@ -60,6 +60,8 @@ def _export_sentinel(twin: SentinelTwin, folder: Path, between: dict[str, str]) 
     flags = [[i - first for i, first in enumerate(table.first)], [int(time > 0) for time in table.audited]]
     about = f"{twin.name}, offload cost {twin.offload_cost:g}"
     sums = [twin.time, min(table.since[0], CLOCK_END), *table.sums]
+    if twin.bins > PARTS:
+        sums.append(int(table.noticed[0]))
     config = _config(about, settings, sums, [*columns, table.evidence, table.suspicion, table.rising, *flags])
     return _write(folder, "learning/main.c", config)
 

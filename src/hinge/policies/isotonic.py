@@ -83,14 +83,15 @@ def fit_bin(table: Any, i: int, offloads: float, agreements: float, q: float, qu
         below = first - 1
         ended = quick and silent(table, below, q)
         first, weight, total = firsts[below], weight + weights[below], total + totals[below]
-    evidence, support, own = 0.0, 0.0, block_evidence(weight, total, q)
+    evidence, support, was, had = 0.0, 0.0, evidences[i], supports[i]
+    firsts[i], weights[i], totals[i] = first, weight, total
+    if first > bottom and not silent(table, i, q):
+        evidence, support = evidences[first - 1], supports[first - 1]
+    own = block_evidence(weight, total, q)
     if own > 0.0:
-        evidence, support = own, weight
-        if first > bottom:
-            evidence, support = evidence + evidences[first - 1], support + supports[first - 1]
-    changed = bool(evidence != evidences[i] or support != supports[i])
-    firsts[i], weights[i], totals[i], evidences[i], supports[i] = first, weight, total, evidence, support
-    return changed
+        evidence, support = evidence + own, support + weight
+    evidences[i], supports[i] = evidence, support
+    return bool(evidence != was or support != had)
 
 
 def evidence_at(table: Any, bin: int, q: float) -> tuple[float, float]:

@@ -38,12 +38,12 @@ of all its offloads that it disagrees more often than 1 - q, exceeds VETO is jud
 **Rises.** A bin that is offloaded teaches with every sample. Where Page's sum of "agreement has come up to break-even"
 exceeds RISE + RISE_GROWTH log n after n offloads, the bin keeps only what it has seen since that sum was last 0.
 
-**Many bins.** All of this was chosen for 16 bins. B bins, more than that, are F = B / 16 times as fine, and 16 parts
-of ⌊F⌋ bins each take the place of the 16 bins:
+**Many bins.** All of this was chosen for 16 bins. B bins, more than that, are F = B / 16 times as fine, and give
+chance F times as many bins to favour:
 
-- a bin's m samples count F times, as those of a part would, but for no more than all samples so far;
-- a licence needs log F more evidence, as there are F times as many bins for chance to favour;
-- in HURRY 2^n, n are the offloads of the part;
+- after k alarms a licence needs log(1 + (F - 1) k) more evidence: where all bins are just below break-even, licences
+  would come and go for ever;
+- in HURRY 2^n, n are the offloads of the ⌊F⌋ bins that are a sixteenth of all, as those of one of 16 would be;
 - a licence that suspicion has cut short goes on by what was cut, if the suspicion has passed by then: otherwise one
   disagreement would have every bin audited.
 
@@ -136,7 +136,7 @@ if TYPE_CHECKING:
 
 ALPHA = 0.6
 ENTRY, WARM = 0.4, 48.0  # evidence that a licence needs grows as ENTRY log(1 + m / WARM) with the samples of its bin
-PARTS = 16  # bins for which all these were chosen; of more bins, some are taken together
+PARTS = 16  # bins for which all these were chosen
 AUDIT = 20.0
 HURRY = 20  # the longest licence of a bin that is suspected
 LEAST_GAP = 0.03  # f - q is at least this where it sets the length of a licence
@@ -243,12 +243,6 @@ def tried(table: SentinelTable, bin: int) -> float:
     return offloads
 
 
-def arrived(table: SentinelTable, bin: int, time: int) -> float:
-    """Samples of a bin so far, or of as large a part of all samples as one of PARTS bins would be."""
-    samples = float(table.arrivals[bin] + table.granted[bin] - table.left[bin])
-    return max(samples, min(samples * fineness(table), float(time)))
-
-
 def doubt(table: SentinelTable, support: float, arrivals: float) -> float:
     """2α (L - log(1 + L)) with L = log(1 + m / N)."""
     span = math.log1p(arrivals / support)
@@ -257,12 +251,18 @@ def doubt(table: SentinelTable, support: float, arrivals: float) -> float:
 
 def entry(table: SentinelTable, arrivals: float, devices: float) -> float:
     """Evidence that a licence needs after so many samples of its bin, of so many devices."""
-    return math.log(fineness(table)) + ENTRY / math.sqrt(devices) * math.log1p(arrivals / WARM)
+    needed = ENTRY / math.sqrt(devices) * math.log1p(arrivals / WARM)
+    if table.noticed[ALARMS] > 0:
+        needed += math.log1p((fineness(table) - 1.0) * table.noticed[ALARMS])
+    return needed
 
 
-def enough(table: SentinelTable, evidence: float, support: float, arrivals: float, devices: float) -> bool:
+def enough(table: SentinelTable, bin: int, evidence: float, support: float, devices: float) -> bool:
     """Whether evidence of so many offloads, of so many devices, is enough for a licence of no samples."""
-    return support > 0.0 and evidence > entry(table, arrivals, devices) + doubt(table, support, arrivals)
+    if support <= 0.0:
+        return False
+    arrivals = devices * (table.arrivals[bin] + table.granted[bin] - table.left[bin])
+    return bool(evidence > entry(table, arrivals, devices) + doubt(table, support, arrivals))
 
 
 def is_suspected(table: SentinelTable) -> bool:
@@ -320,9 +320,9 @@ def licence(table: SentinelTable, bin: int, time: int) -> int:
     elif table.support[bin] <= 0.0 and table.agreements[bin] <= q * table.offloads[bin]:
         return 0  # neither the fit nor the bin's own offloads are evidence: most offloads end here
     evidence, support = known_evidence(table, bin, q, relied)
-    arrivals = devices * arrived(table, bin, time)
-    if q >= 1.0 or not enough(table, evidence, support, arrivals, devices):
+    if q >= 1.0 or not enough(table, bin, evidence, support, devices):
         return 0
+    arrivals = devices * (table.arrivals[bin] + table.granted[bin] - table.left[bin])
     rest = evidence - entry(table, arrivals, devices)
     samples = longest(table, bin, q, time, relied)
     while samples > 0 and rest <= doubt(table, support, arrivals + devices * samples):
@@ -500,7 +500,7 @@ def expect_cost(table: SentinelTable, cost: float) -> None:
     table.told[0] = cost
 
 
-def holds_at(table: SentinelTable, bin: int, q: float, time: int) -> bool:
+def holds_at(table: SentinelTable, bin: int, q: float) -> bool:
     """Whether the evidence is enough for the break-even of one sample; none is needed where that is 0."""
     if q <= 0.0 or q >= 1.0:
         return q <= 0.0
@@ -510,16 +510,15 @@ def holds_at(table: SentinelTable, bin: int, q: float, time: int) -> bool:
     if relies(table, bin, q):
         evidence, support = evidence_at(table.pooled, bin, q)
         evidence, support = pooled_evidence(table, bin, q, evidence, support)
-        devices = devices_of(table)
-        return enough(table, evidence, support, devices * arrived(table, bin, time), devices)
+        return enough(table, bin, evidence, support, devices_of(table))
     evidence, support = evidence_for(table, bin, q) if is_vetoed(table, bin, q) else evidence_at(table, bin, q)
-    return enough(table, evidence, support, arrived(table, bin, time), 1.0)
+    return enough(table, bin, evidence, support, 1.0)
 
 
 def offloads_at(table: SentinelTable, bin: int, time: int) -> bool:
     """Offload a sample for whose cost the evidence is not enough, or that is due as an audit."""
     q = break_even(table, bin, table.told[0])
-    if not holds_at(table, bin, q, time):
+    if not holds_at(table, bin, q):
         return True
     return bool(q > 0.0 and table.unaudited[bin] >= longest(table, bin, q, time, relies(table, bin, q)))
 
@@ -527,7 +526,7 @@ def offloads_at(table: SentinelTable, bin: int, time: int) -> bool:
 def note_offload_at(table: SentinelTable, bin: int, time: int) -> None:
     """Count the sample; it is an audit if the evidence was enough."""
     q = break_even(table, bin, table.told[0])
-    if holds_at(table, bin, q, time):
+    if holds_at(table, bin, q):
         table.audited[bin], table.audited_at[bin], table.unaudited[bin] = time, q, 0
     table.arrivals[bin] += 1
 

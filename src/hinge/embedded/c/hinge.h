@@ -146,6 +146,9 @@ struct hinge {
 #ifndef HINGE_TABLE_ONLY
     uint32_t time, since;    /* samples decided so far, and before the last alarm */
     double audits, offloads; /* Page's sums over those of all bins */
+#if HINGE_BINS > 16
+    uint32_t alarms; /* so far */
+#endif
 #endif
     struct hinge_bin bins[HINGE_BINS];
 };
@@ -319,11 +322,6 @@ bool hinge_take(struct hinge *state, const uint8_t *message, uint32_t length)
 #define HINGE_WARM 48.0
 #define HINGE_FINENESS (HINGE_BINS / 16.0)
 #define HINGE_WIDTH (HINGE_BINS / 16)
-#if HINGE_BINS > 16
-typedef double hinge_samples;
-#else
-typedef uint32_t hinge_samples;
-#endif
 #define HINGE_AUDIT 20.0
 #define HINGE_HURRY 20u
 #define HINGE_LEAST_GAP 0.03
@@ -417,10 +415,16 @@ static bool hinge_suspected(const struct hinge *state)
     return state->audits > HINGE_SUSPECTED || state->offloads > HINGE_FALLEN;
 }
 
-/* The agreement of a bin by the fit; 0 where that is no evidence, as silent blocks are left as they were. */
+/* Whether the top block of the fit up to a bin is silent. */
+static bool hinge_is_silent(const struct hinge_bin *of)
+{
+    return hinge_silent(of->weight, of->total, HINGE_BREAK_EVEN);
+}
+
+/* The agreement of a bin by the fit; 0 where that is silent, as silent blocks are left as they were. */
 static double hinge_believed(const struct hinge_bin *of)
 {
-    return of->support ? hinge_mean(of->total, of->weight) : 0.0;
+    return hinge_is_silent(of) ? 0.0 : hinge_mean(of->total, of->weight);
 }
 
 /* Offloads of the bin or, of many bins, of its part. */
@@ -439,30 +443,17 @@ static uint32_t hinge_tried(const struct hinge *state, const struct hinge_bin *o
 #endif
 }
 
-/* Samples of a bin so far or, of many bins, of as large a part as one of 16 would be. */
-static hinge_samples hinge_arrived(const struct hinge *state, const struct hinge_bin *of)
+/* Evidence that a licence needs after so many samples of its bin. */
+static double hinge_entry(const struct hinge *state, uint32_t arrivals)
 {
-    const uint32_t samples = of->arrivals + of->granted - of->left;
+    double needed = HINGE_ENTRY * hinge_log(1.0 + arrivals / HINGE_WARM);
 #if HINGE_BINS > 16
-    double more = samples * HINGE_FINENESS;
-    if (more > state->time)
-        more = state->time;
-    return more > samples ? more : samples;
+    if (state->alarms)
+        needed += hinge_log(1.0 + (HINGE_FINENESS - 1.0) * state->alarms);
 #else
     (void)state;
-    return samples;
 #endif
-}
-
-/* Evidence that a licence needs after so many samples of its bin. */
-static double hinge_entry(hinge_samples arrivals)
-{
-    const double needed = HINGE_ENTRY * hinge_log(1.0 + arrivals / HINGE_WARM);
-#if HINGE_BINS > 16
-    return hinge_log(HINGE_FINENESS) + needed;
-#else
     return needed;
-#endif
 }
 
 /* Samples of a bin after which one is audited. */
@@ -491,8 +482,8 @@ static bool hinge_vetoed(const struct hinge_bin *of)
 /* How many samples of a bin may be accepted from now on; 0: none. */
 static uint32_t hinge_licence(const struct hinge *state, const struct hinge_bin *of)
 {
-    const hinge_samples arrivals = hinge_arrived(state, of);
-    const double entry = hinge_entry(arrivals);
+    const uint32_t arrivals = of->arrivals + of->granted - of->left;
+    const double entry = hinge_entry(state, arrivals);
     double evidence = of->evidence;
     uint32_t samples, support = of->support;
     if (hinge_vetoed(of)) {
@@ -619,18 +610,13 @@ static void hinge_compare_offload(struct hinge_bin *of, bool agreed, double usua
         of->recent_offloads = of->recent_agreements = 0;
 }
 
-/* Whether the top block of the fit up to a bin is no evidence. */
-static bool hinge_is_silent(const struct hinge_bin *of)
-{
-    return hinge_silent(of->weight, of->total, HINGE_BREAK_EVEN);
-}
-
 /* Fit the bins up to i, from the fits of the bins before. What pools with a silent block is silent. */
 static void hinge_fit(struct hinge *state, uint_fast8_t i)
 {
     struct hinge_bin *const of = &state->bins[i];
     uint_fast8_t first = i;
     bool ended = false;
+    double own;
     of->weight = of->offloads;
     of->total = of->agreements;
     while (first && !ended) {
@@ -643,11 +629,16 @@ static void hinge_fit(struct hinge *state, uint_fast8_t i)
         first--;
         first = (uint_fast8_t)(before->below < first ? first - before->below : 0);
     }
-    of->evidence = hinge_block_evidence(of->weight, of->total, HINGE_BREAK_EVEN);
-    of->support = of->evidence > 0.0 ? of->weight : 0;
-    if (of->support && first) {
-        of->evidence += state->bins[first - 1].evidence;
-        of->support += state->bins[first - 1].support;
+    of->evidence = 0.0;
+    of->support = 0;
+    if (first && !hinge_is_silent(of)) {
+        of->evidence = state->bins[first - 1].evidence;
+        of->support = state->bins[first - 1].support;
+    }
+    own = hinge_block_evidence(of->weight, of->total, HINGE_BREAK_EVEN);
+    if (own > 0.0) {
+        of->evidence += own;
+        of->support += of->weight;
     }
     of->below = (uint8_t)(i - first);
 }
@@ -701,6 +692,9 @@ void hinge_learn(struct hinge *state, uint8_t bin, bool agreed)
     of->agreements += (uint32_t)agreed;
     if (state->audits > HINGE_ALARM) {
         hinge_drop(state);
+#if HINGE_BINS > 16
+        state->alarms++;
+#endif
         return;
     }
     hinge_refit(state, bin);
