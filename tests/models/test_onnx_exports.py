@@ -21,6 +21,7 @@ from tests.models.exports import (
     RANDOM,
     SAMPLES,
     SCORES,
+    STRING,
     WEIGHTS,
     gemm,
     linear_classifier,
@@ -152,3 +153,43 @@ def test_scores_beside_a_label_are_found_and_may_be_named(tmp_path: Path) -> Non
         OnnxModel(model.path, output="logits")
     with pytest.raises(InvalidModel, match="must give scores, and this one gives none, but 'top'"):
         OnnxModel(model.path, output="top")
+
+
+def columns(path: Path, first: int = 0, **ends: Any) -> Path:
+    """The graph that skl2onnx makes with zipmap='columns': a label, and an output for each class from the first on."""
+    kind = STRING if "classlabels_strings" in ends else INT64
+    scorer = helper.make_node(
+        "LinearClassifier", ["X"], ["label", "p"], domain="ai.onnx.ml", post_transform="SOFTMAX", multi_class=0,
+        coefficients=WEIGHTS.ravel().tolist(), intercepts=[0.0] * CLASSES, **ends,
+    )  # fmt: skip
+    split = helper.make_node("Split", ["p"], [f"column{k}" for k in range(CLASSES)], axis=1, num_outputs=CLASSES)
+    axes = numpy_helper.from_array(np.array([1], np.int64), "axes")
+    flat = [helper.make_node("Squeeze", [f"column{k}", "axes"], [f"i{k}"]) for k in range(first, CLASSES)]
+    outputs = [tensor("label", kind, None), *(tensor(f"i{k}", FLOAT, None) for k in range(first, CLASSES))]
+    graph = helper.make_graph([scorer, split, *flat], "g", [tensor("X", FLOAT, None, FEATURES)], outputs, [axes])
+    opset = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 1)]
+    path.write_bytes(helper.make_model(graph, opset_imports=opset, ir_version=8).SerializeToString())
+    return path
+
+
+def test_an_output_for_each_class_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = columns(tmp_path / "m.onnx", classlabels_ints=[0, 1, 2])
+    refused = r"scores are in 3 outputs of one number for a sample, 'i0', 'i1', 'i2': export it with zipmap=False"
+    with pytest.raises(InvalidModel, match=refused):
+        OnnxModel(path)
+    assert OnnxModel(path, output="i1")(SAMPLES[0])[1] == pytest.approx(PROBABILITIES[0, 1], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("classes", "found"),
+    [({"classlabels_ints": [0, 1, 2]}, "label 2"), ({"classlabels_strings": [*"abc"]}, "labels 'a', 'b', 'c'")],
+)
+def test_more_than_two_labels_beside_one_probability_are_refused(
+    tmp_path: Path, classes: dict[str, Any], found: str
+) -> None:
+    model = OnnxModel(columns(tmp_path / "m.onnx", CLASSES - 1, **classes))  # the last class alone
+    two = Classifier(model).answer_many(SAMPLES[PROBABILITIES.argmax(axis=1) < 2])
+    names = next(iter(classes.values()))
+    assert {label for label, _ in two} == set(names[:2])
+    with pytest.raises(InvalidModel, match=rf"m\.onnx: one number .* of two classes, and there is {found}: name the"):
+        Classifier(model).answer_many(SAMPLES)

@@ -35,10 +35,13 @@ from hinge.traces import Trace
 
 MAX_FILE_BYTES = 2**31 - 1  # Protocol Buffers end there, and so do flat buffers
 
+NO_ZIPMAP = "zipmap=False (skl2onnx: options={'zipmap': False})"
+
 WATCHED = 64  # samples in which outputs have to be probabilities, to be taken for them ever after
 
 log = logging.getLogger("hinge")
 
+_NAMED = 3  # outputs, where there are many
 _FEW = 64  # classes up to which Python's numbers are quicker than numpy's arrays
 _MANY = 1024  # classes up to which a sum of float32 has an error below 1e-6, however few sums BLAS has at once
 _EXP_LIMIT = 690.0  # exp of this or of its negative, and the sum of a million of it, is a normal float
@@ -383,6 +386,11 @@ class Output(NamedTuple):
         """Whether it may be a label for each sample, as a number or text."""
         return self.kind in "iuO" and all(size in (-1, 1) for size in self.shape) and len(self.shape) <= 2
 
+    @property
+    def is_one_number(self) -> bool:
+        """Whether it has one real number for each sample."""
+        return self.kind == "f" and (len(self.shape) == 1 or (len(self.shape) == 2 and self.shape[1] == 1))
+
 
 def choose_outputs(path: str | Path, outputs: Sequence[Output], wanted: str | None) -> tuple[Output, Output | None]:
     """The output with the scores, the one that is named or else the first of real numbers; and one with labels, if any.
@@ -403,7 +411,13 @@ def choose_outputs(path: str | Path, outputs: Sequence[Output], wanted: str | No
     if not ranked:
         given = repr(wanted) if wanted else names
         raise InvalidModel(f"{path}: a local model must give scores, and this one gives none, but {given}")
-    return ranked[0], next((output for output in outputs if output.is_label), None)
+    label = next((output for output in outputs if output.is_label), None)
+    columns = [repr(output.name) for output in ranked if output.is_one_number]
+    if label is not None and wanted is None and ranked[0].is_one_number and len(columns) > 1:
+        shown = ", ".join(columns if len(columns) <= _NAMED else [*columns[:_NAMED], "…"])
+        problem = f"scores are in {len(columns)} outputs of one number for a sample, {shown}"
+        raise InvalidModel(f"{path}: {problem}: export it with {NO_ZIPMAP}, or name the output (--output)")
+    return ranked[0], label
 
 
 class FileModel(ABC):

@@ -25,7 +25,17 @@ from numpy.typing import NDArray
 
 from hinge._checks import shown
 from hinge.errors import InvalidMessage, InvalidModel
-from hinge.models import FileModel, OneInput, Output, check_inputs, choose_outputs, first_line, loading, read_file
+from hinge.models import (
+    NO_ZIPMAP,
+    FileModel,
+    OneInput,
+    Output,
+    check_inputs,
+    choose_outputs,
+    first_line,
+    loading,
+    read_file,
+)
 from hinge.oip.protobuf import fields
 from hinge.oip.tensors import TensorSpec, dtype_of
 
@@ -36,6 +46,7 @@ _AS_ONE = "save it as one file (torch.onnx.export: external_data=False; onnx.sav
 
 MAX_DEPTH = 64  # of messages in messages; a graph inside a graph takes three
 MAX_NODES = 2**17  # of all graphs, once functions are expanded where they are called
+_MOST_NAMES = 3  # that an error shows
 SMALL_MODEL_BYTES = 16 * 2**20  # up to here, sharing the work among threads costs more than it saves
 
 _DATATYPES = {
@@ -332,6 +343,7 @@ class OnnxModel(FileModel):
         self._name, self._outputs, self._run = inputs[0].name, [scores.name], session.run
         if label is not None:
             self._both, self.labelled = [label.name, scores.name], self._labelled
+            self._names: set[str] = set()  # labels beside one number for a sample, which speaks of two classes
 
     def _scores(self, input: NDArray[Any]) -> NDArray[Any]:
         return as_array(self._run(self._outputs, {self._name: input})[0])
@@ -341,7 +353,21 @@ class OnnxModel(FileModel):
         parts = [self.input.many(samples)] if self.input.batches else [self.input.one(sample) for sample in samples]
         found = [self._run(self._both, {self._name: part}) for part in parts if len(part)]
         labels = [label for labels, _ in found for label in labels.ravel().tolist()]
-        return labels, np.concatenate([self._rows(as_array(scores), len(label)) for label, scores in found])
+        arrays = [as_array(scores) for _, scores in found]
+        if any(scores.size == len(label) for scores, (label, _) in zip(arrays, found, strict=True)):
+            self._check_two(labels)
+        rows = [self._rows(scores, len(label)) for scores, (label, _) in zip(arrays, found, strict=True)]
+        return labels, np.concatenate(rows)
+
+    def _check_two(self, labels: list[Any]) -> None:
+        """Refuse labels of more than two classes beside one number for a sample, which speaks of two."""
+        names = {label for label in labels if isinstance(label, str)} | self._names
+        odd = next((label for label in labels if not isinstance(label, str) and label not in (0, 1)), None)
+        if odd is not None or len(names) > 2:
+            found = f"label {odd}" if odd is not None else f"labels {', '.join(map(repr, sorted(names)[:_MOST_NAMES]))}"
+            problem = f"one number for a sample is the probability of the second of two classes, and there is {found}"
+            raise InvalidModel(f"{self.path}: {problem}: name the output with the scores (--output), or export it with {NO_ZIPMAP}")
+        self._names = names
 
 
 def _output(node: Any) -> Output:
