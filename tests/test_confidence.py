@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -17,6 +17,7 @@ from hinge.confidence import (
     RIDGE,
     TEMPERATURE_RANGE,
     ConfidenceMeasure,
+    are_probabilities,
     entropy,
     fit_logistic,
     fit_temperature,
@@ -229,6 +230,7 @@ def test_fitted_temperature_beats_a_fine_grid_and_recovers_the_truth(true_value:
 )
 def test_no_temperature_on_the_grid_is_better(batch: list[list[float]], draws: list[int]) -> None:
     scores, labels = np.array(batch), np.array(draws[: len(batch)])
+    assume(not are_probabilities(scores))
     fitted = fit_temperature(scores, labels)
     assert TEMPERATURE_RANGE[0] <= fitted <= TEMPERATURE_RANGE[1]
     best = min(negative_log_likelihood(scores, labels, value) for value in np.geomspace(*TEMPERATURE_RANGE, 301))
@@ -315,6 +317,17 @@ def test_fitted_weights_recover_those_that_made_the_data() -> None:
     assert type(fitted) is tuple
     assert fitted == pytest.approx(RESNET8_CIFAR10, abs=0.35)
     assert np.abs(logistic(*fitted)(scores) - chance).max() < 0.03
+
+
+def test_probabilities_are_fitted_by_their_logarithms() -> None:
+    """A device with the temperature takes the logarithms of its model's probabilities, too."""
+    rng = np.random.default_rng(19)
+    scores = rng.normal(scale=2.0, size=(400, 5))
+    probabilities = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    labels, agreed = drawn_labels(scores, 1.5, rng), rng.random(400) < probabilities.max(axis=1)
+    for outputs, rel in ((probabilities, 1e-6), (probabilities.astype(np.float32), 1e-3)):
+        assert fit_temperature(outputs, labels) == pytest.approx(fit_temperature(scores, labels), rel=rel)
+        assert fit_logistic(outputs, agreed) == pytest.approx(fit_logistic(scores, agreed), rel=rel)
 
 
 def test_fits_repeat_bit_for_bit() -> None:

@@ -293,12 +293,13 @@ def fit_temperature(scores: ArrayLike, labels: ArrayLike) -> float:
     """The temperature T at which `softmax(scores / T)` makes the labels most likely.
 
     Minimises `sum_t log sum_k exp(s_tk / T) - s_t,label / T`, convex in 1 / T, by Newton steps kept inside a bracket.
-    T stays in `TEMPERATURE_RANGE`; it is 1 where no other makes the labels more likely.
+    T stays in `TEMPERATURE_RANGE`; it is 1 where no other makes the labels more likely. Of probabilities, as all rows
+    tell, the scores are the logarithms.
 
     >>> round(fit_temperature([[2.0, 0.0]] * 4, [0, 0, 0, 1]), 6)  # sigma(2 / T) = 3/4
     1.820478
     """
-    shifted = _weights("fit_temperature", _checked("fit_temperature", scores, dims=(2,)))[0]
+    shifted = _weights("fit_temperature", _checked_scores("fit_temperature", scores))[0]
     samples, classes = shifted.shape
     columns = _checked_column("fit_temperature", "labels", labels, samples, classes - 1, "iu")
     right = shifted[np.arange(samples), columns]
@@ -333,14 +334,15 @@ def fit_logistic(scores: ArrayLike, agreed: ArrayLike) -> LogisticWeights:
     """Intercept, top1 and top2 for `logistic`, fitted to which local answers agreed with the remote's.
 
     With x = intercept + top1 * p_1 + top2 * p_2 minimises `sum_t log(1 + exp(x_t)) - agreed_t x_t`, and a penalty that
-    keeps the weights finite where a line parts the samples (`fitted_weights`).
+    keeps the weights finite where a line parts the samples (`fitted_weights`). Of probabilities, as all rows tell, the
+    scores are the logarithms.
 
     >>> scores = [[4.0, 0.0, 0.0], [3.0, 0.0, 1.0], [1.0, 0.5, 0.0], [0.2, 0.0, 0.1]]
     >>> measure = logistic(*fit_logistic(scores, [True, True, False, False]))
     >>> measure(scores[0]) > 0.9, measure(scores[3]) < 0.1
     (True, True)
     """
-    first, second = _top_two("fit_logistic", _checked("fit_logistic", scores, dims=(2,)))
+    first, second = _top_two("fit_logistic", _checked_scores("fit_logistic", scores))
     features = np.column_stack([np.ones_like(first), first, second])
     target = _checked_column("fit_logistic", "agreed", agreed, len(features), 1, "bfiu").astype(np.float64)
     intercept, top1, top2 = fitted_weights(features, np.ones(len(features)), target).tolist()
@@ -416,6 +418,12 @@ def _checked(owner: str, scores: ArrayLike, dims: tuple[int, ...] = (1, 2)) -> F
         place = ", ".join(f"{axis} {k}" for axis, k in zip(("row", "class")[-array.ndim :], bad[0], strict=True))
         raise InvalidValue(owner, "scores", f"must be finite, got {values[tuple(bad[0])]} in {place}")
     return values
+
+
+def _checked_scores(owner: str, outputs: ArrayLike) -> Floats:
+    """The scores of many samples, whose outputs may be probabilities; the device takes their logarithms, too."""
+    values = _checked(owner, outputs, dims=(2,))
+    return log_probabilities(values) if are_probabilities(values) else values
 
 
 def _checked_column(owner: str, name: str, values: ArrayLike, rows: int, high: int, kinds: str) -> NDArray[Any]:
