@@ -12,6 +12,7 @@ from hinge import Device, Gate, OnnxModel
 from hinge.errors import InvalidModel
 from hinge.models import Classifier
 from hinge.remotes import Deadline, FunctionRemote
+from hinge.tasks import Regression
 from tests.models.exports import (
     CLASSES,
     FEATURES,
@@ -50,6 +51,15 @@ def test_skl2onnx_answers_with_the_labels_of_the_model(
     assert Classifier(model).answer(SAMPLES[1])[1] == pytest.approx(answers[1][1], abs=1e-6)
     assert Classifier(model, labels=["x", "y", "z"]).answer(SAMPLES[1])[0] == "xyz"[best[1]]
     assert FunctionRemote(model).ask(SAMPLES[:5], Deadline.after(60)).labels == [names[k] for k in best[:5]]
+
+
+@pytest.mark.parametrize("zipmap", [True, False])
+def test_no_samples_have_no_answers(tmp_path: Path, zipmap: bool) -> None:
+    model = linear_classifier(tmp_path / "m.onnx", zipmap, {"classlabels_ints": [5, 7, 9]})
+    settings: list[dict[str, Any]] = [{}, {"labels": [*"abc"]}, {"task": Regression(1.0)}]
+    for setting in settings:
+        with Device(model, lambda _: 5, Gate(offload_cost=0.5), **setting) as device:
+            assert device.infer_many([]) == device.infer_many(SAMPLES[:0]) == []
 
 
 def test_a_forest_answers_by_its_votes(tmp_path: Path) -> None:

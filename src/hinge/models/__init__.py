@@ -93,10 +93,12 @@ class Classifier:
 
     def answer_many(self, samples: Sequence[Any]) -> Sequence[tuple[Any, float]]:
         """The labels and confidences of many samples, each as `answer` gives it."""
+        if len(samples) == 0:  # which a model of batches may refuse
+            return []
         if self._labelled is not None:
             labels, rows = self._labelled(samples)
             return [(label, self._judged(row)[1]) for label, row in zip(labels, rows, strict=True)]
-        if self._many is None or len(samples) == 0:
+        if self._many is None:
             return [self.answer(sample) for sample in samples]
         scores: NDArray[Any] = self._many(samples)
         if len(scores) != len(samples):
@@ -168,7 +170,8 @@ class TaskModel:
         return self._judged(self._outputs(sample))
 
     def answer_many(self, samples: Sequence[Any]) -> list[tuple[Any, float]]:
-        outputs = map(self._outputs, samples) if self._many is None else self._many(samples)
+        alone = self._many is None or len(samples) == 0  # which a model of batches may refuse
+        outputs = map(self._outputs, samples) if alone else self._many(samples)
         return [self._judged(output) for output in outputs]
 
     def _judged(self, output: Any) -> tuple[Any, float]:
