@@ -184,3 +184,8 @@ def test_labels_that_are_whole_numbers_may_be_floats(tmp_path: Path) -> None:
     np.savez(tmp_path / "samples.npz", samples=np.zeros((2, 3)), labels=np.array([0.0, np.nan]))
     with pytest.raises(InvalidTrace, match=r"samples\.npz: the label of sample 1 is nan: leave out samples without"):
         from_arrays(tmp_path / "samples.npz")
+
+
+def test_truth_values_are_the_labels_of_two_classes(tmp_path: Path) -> None:
+    np.savez(tmp_path / "samples.npz", samples=np.zeros((2, 3)), labels=np.array([True, False]))
+    assert [repr(truth) for truth in from_arrays(tmp_path / "samples.npz").truths] == ["1", "0"]

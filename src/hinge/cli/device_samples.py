@@ -139,7 +139,9 @@ def _array(path: Path, arrays: Mapping[str, Any], name: str) -> NDArray[Any]:
 
 
 def _labels(path: Path, labels: NDArray[Any]) -> Any:
-    """The labels as a list; floats that are all whole numbers are these."""
+    """The labels as a list; floats that are all whole numbers are these, and truth values 0 and 1."""
+    if labels.dtype.kind == "b":
+        labels = labels.astype(np.int64)
     if labels.dtype.kind != "f" or labels.ndim != 1:
         return labels.tolist()
     if len(missing := np.flatnonzero(~np.isfinite(labels))):
