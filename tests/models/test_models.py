@@ -87,6 +87,11 @@ def test_a_batch_scores_as_its_samples_do(make: Make, batch: int, tmp_path: Path
         np.testing.assert_allclose(scores, np.stack([model(sample) for sample in samples]), atol=1e-5)
 
 
+def test_a_batch_of_another_size_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(InvalidModel, match=r"its shape is \[8, 6\]: export it with a dynamic batch axis, or with 1$"):
+        onnx_model(tmp_path, 8)
+
+
 @every_format
 def test_an_output_is_chosen_by_its_name(make: Make, tmp_path: Path) -> None:
     model = make(tmp_path, -1)

@@ -183,9 +183,10 @@ def test_names_the_line_that_is_not_utf8(log: Path, rows: int) -> None:
     assert str(caught.value) == rf"log.csv, line {rows + 2}, column local: 'caf\udce9' is not Unicode text"
 
 
-def test_another_encoding_is_refused(log: Path) -> None:
-    log.write_text(f"{HEADER}0.5,1,1\n", encoding="utf-16")
-    with pytest.raises(InvalidTrace, match=r"^log\.csv, line 1: "):
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_another_encoding_is_refused(log: Path, encoding: str) -> None:
+    log.write_text(f"{HEADER}0.5,1,1\n", encoding=encoding)
+    with pytest.raises(InvalidTrace, match=r"^log\.csv, line 1: is not UTF-8, as a CSV must be: save it as UTF-8$"):
         read_trace(log)
 
 

@@ -348,7 +348,8 @@ class OneInput:
 
     def __init__(self, owner: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         if len(shape) < 1 or shape[0] not in (-1, 1):
-            raise InvalidModel(f"{owner}: the first axis of the input must be for samples, its shape is {list(shape)}")
+            found = f"the first axis of the input must be for samples, its shape is {list(shape)}"
+            raise InvalidModel(f"{owner}: {found}: export it with a dynamic batch axis, or with 1")
         self._owner, self.dtype, self.sample_shape = owner, dtype, shape[1:]
         self.batches = shape[0] == -1
 

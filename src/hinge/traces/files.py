@@ -134,6 +134,7 @@ _KNOWN = (*NEEDED, *OPTIONAL, *BESIDE)
 _TOLD = ""  # a column beside those: where there is an answer of the remote's; `remote` has but these until all are read
 _IN_WORDS = {"true": "1", "yes": "1", "false": "0", "no": "0"}  # how far something agrees, or is right
 _INTEGER_DIGITS = 20  # of the longest int64, its sign included
+_FOREIGN = re.compile("[\0\udc80-\udcff]")  # in text that is no UTF-8: a byte that none has, or a zero of UTF-16
 _FLOAT = re.compile(r"(0|-?[1-9][0-9]*)\.0+")  # an integer, as frames write it where another is missing
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
@@ -205,8 +206,13 @@ def _header(where: str, row: list[str], reading: Reading) -> list[str]:
     if not any(names):
         raise InvalidTrace(f"{where}, line 1: there must be a header, {','.join(NEEDED)}[,{'][,'.join(OPTIONAL[:2])}]")
     _check_width(f"{where}, line 1", len(names))
-    names = traces.renamed(f"{where}, line 1", names, reading.columns)
-    traces.check_names(f"{where}, line 1", names, NEEDED, OPTIONAL)
+    try:
+        names = traces.renamed(f"{where}, line 1", names, reading.columns)
+        traces.check_names(f"{where}, line 1", names, NEEDED, OPTIONAL)
+    except InvalidTrace:
+        if _FOREIGN.search("".join(row)):
+            raise InvalidTrace(f"{where}, line 1: is not UTF-8, as a CSV must be: save it as UTF-8") from None
+        raise
     return names
 
 
