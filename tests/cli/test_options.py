@@ -121,6 +121,18 @@ def test_a_default_on_the_command_line_goes_before_the_file(write: Write, capsys
     assert summary(capsys, "--config", path, "--policy", "isotonic")["policy"] == "isotonic"
 
 
+def test_paths_may_start_from_the_home_folder(
+    write: Write, capsys: Captured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    shutil.copy(fashion.local_model(), home / "local.onnx")
+    assert summary(capsys, "--config", str(write("[device]\nlimit = 3\nlocal = '~/local.onnx'\nstate = '~/s'\n")))
+    assert (home / "s").is_dir()
+    assert not (tmp_path / "~").exists()
+
+
 def test_paths_start_from_the_folder_of_the_file(
     write: Write, capsys: Captured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -43,6 +43,14 @@ def lied_to(store: MemoryStore, offloads: int) -> None:
         store.learn(store.decide(0), agreed=False)
 
 
+def test_a_folder_may_start_from_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    learn(Path("~/state"), 3)
+    assert read(tmp_path / "state").policy.learned == read("~/state").policy.learned == 3
+    assert not Path("~").exists()
+
+
 # -- saving -----------------------------------------------------------------------------------------------------------
 
 

@@ -176,7 +176,8 @@ def _located(folder: Path, value: Any, setting: Setting) -> str:
     """A value as it would be typed, so that one parser reads both. Paths start from the folder of the file."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if setting.kind is Path:
-        return text if "://" in text or ("," in text and not os.path.exists(folder / text)) else str(folder / text)
+        path = folder / os.path.expanduser(text)
+        return text if "://" in text or ("," in text and not path.exists()) else str(path)
     if not setting.positional or text in ("-", setting.default):
         return text
     name, sign, place = text.rpartition("=")  # a model may be NAME=PATH

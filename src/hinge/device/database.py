@@ -319,7 +319,7 @@ def read(folder: str | Path) -> Saved:
     >>> saved.newest.number, saved.policy.learned, saved.used_by == str(os.getpid())
     (1, 1, True)
     """
-    path = Path(folder)
+    path = Path(os.path.expanduser(folder))
     try:
         os.listdir(path)
     except OSError as error:

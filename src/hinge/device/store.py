@@ -23,6 +23,7 @@ not the clock, nor what a budget has spent. The generation that it leaves is kep
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -229,7 +230,7 @@ class SqliteStore(MemoryStore):
     ) -> None:
         self._seconds = None if seconds is None else positive("SqliteStore", "seconds", seconds)
         self._background = background and seconds is not None
-        self.folder, self.gate = Path(folder), gate
+        self.folder, self.gate = Path(os.path.expanduser(folder)), gate
         # `lock` guards the policy and is never held while the disk is waited for; `_disk` guards the database,
         # `_syncing` what takes long. They are taken in the order _syncing, _disk, lock.
         self.lock, self._disk, self._syncing, self._wake = Lock(), Lock(), Lock(), Event()
