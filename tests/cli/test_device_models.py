@@ -384,7 +384,14 @@ def test_a_sample_that_the_local_model_refuses_is_named(batch: str, tmp_path: Pa
     spoilt[37] = np.nan
     np.savez(tmp_path / "spoilt.npz", samples=spoilt)
     models = ["--local", path, "--remote", path, "--batch", batch]
-    assert refusal(capsys, "device", *models, str(tmp_path / "spoilt.npz")).startswith(f"hinge: sample 37: {path}: ")
+    assert run(["device", *models, str(tmp_path / "spoilt.npz"), "--json"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.splitlines()[-1].startswith(f"hinge: sample 37: {path}: ")
+    *answers, last = [json.loads(line) for line in captured.out.splitlines()]
+    assert last["summary"]["samples"] == len(answers) == (37 if batch == "1" else 32)
+    assert last["summary"]["complete"] is False
+    assert run(["device", *models, str(tmp_path / "spoilt.npz")]) == 2
+    assert f"samples {len(answers)} " in " ".join(capsys.readouterr().out.split())
 
 
 def test_folders_are_classes_in_the_order_of_the_labels(tmp_path: Path, capsys: Captured) -> None:

@@ -136,8 +136,8 @@ def test_labels_of_two_kinds_end_it_in_the_first_batch() -> None:
     assert len(asked) == 10
     with pytest.raises(InvalidTrace, match="label in row 3 must be an integer as in row 0, got None"):
         record(LOCAL, remote, IMAGES, [1, 2, 3, None, *LABELS[4:]])
-    with pytest.raises(InvalidTrace, match="truth must be a possible answer, got an unknown label, 10"):
-        record(LOCAL, remote, IMAGES, [10] * 100, labels=fashion.CLASSES)
+    with pytest.raises(InvalidTrace, match="record: sample 5: truth must be a possible answer, got an unknown label, 10"):
+        record(LOCAL, remote, IMAGES, [*LABELS[:5], *[10] * 95], labels=fashion.CLASSES)
     assert remote.calls == [32]  # the second was found before the remote was asked
 
 
@@ -179,9 +179,9 @@ def test_what_is_wrong_is_named_with_its_samples_and_its_model() -> None:
     remote = Scripted()
     with pytest.raises(InvalidTrace, match="record: in samples 2 to 3: "):
         record(lambda _: [0.0, 1.0], late, [1, 2, 3, 4, 5, 6], batch=2)
-    with pytest.raises(InvalidModel, match=r"record: in samples 2 to 3: the local model: .* got nan in class 1"):
+    with pytest.raises(InvalidModel, match=r"record: sample 3: the local model: .* got nan in class 1"):
         record(lambda sample: [0.0, sample], lambda _: 1, [1.0, 2.0, 3.0, np.nan], batch=2)
-    with pytest.raises(InvalidModel, match=r"record: in samples 0 to 31: Unsure.answer_many: no label, but None"):
+    with pytest.raises(InvalidModel, match=r"record: sample 0: Unsure.answer: no label, but None"):
         record(Unsure(), remote, IMAGES)
     assert remote.calls == []
     with pytest.raises(TypeError, match="record: remote must be a remote or a function from sample to label, got 5"):

@@ -20,8 +20,8 @@ from hinge.device.device import Device
 from hinge.device.record import record
 from hinge.device.reporter import Reporter
 from hinge.device.store import CLOSED
-from hinge.errors import InvalidModel, RemoteFailed
-from hinge.models import Recorded
+from hinge.errors import HingeError, InvalidModel
+from hinge.models import Recorded, refused_among
 from hinge.policies.policy import MOST_SAMPLES
 from hinge.traces import trace_names
 
@@ -126,12 +126,12 @@ class DeviceRun:
         self._learns_truth = learns_truth
         self.figures = Figures(device.policy.bins, priced)
         self._signals = StopSignals()
-        self._misfit: RemoteFailed | None = None
+        self._ended_by: HingeError | None = None
         self._warned = False  # of reports that do not arrive
         self._seconds = 0.0
 
     def answer_all(self, cases: Iterable[Case], output: Display) -> None:
-        """Answer the samples, until they end, a signal comes, or the remote turns out to be one that cannot answer."""
+        """Answer the samples, until they end, a signal comes, one is refused, or the remote turns out not to fit."""
         began = time.monotonic()
         with output, self._signals:
             stream = self._signals.until_stopped(cases)
@@ -140,8 +140,10 @@ class DeviceRun:
                     self._answer(part, output)
                     if self._fit is not None and not self._fit.checked:
                         self._fit.check_again(self._device.status)
-            except RemoteFailed as error:
-                self._misfit = error
+            except HingeError as error:
+                if not self.figures.samples:  # else there is something to sum up first
+                    raise
+                self._ended_by = error
         self._seconds = time.monotonic() - began
 
     def _answer(self, part: list[Case], output: Display) -> None:
@@ -164,12 +166,12 @@ class DeviceRun:
 
     def _named(self, part: list[Case], error: InvalidModel) -> InvalidModel:
         """The error with the sample that the local model refuses."""
-        for number, case in enumerate(part, self.figures.samples):
-            try:
-                self._device.local.answer(case.sample)
-            except InvalidModel as found:
-                return InvalidModel(f"sample {number}{f' ({case.name})' if case.name else ''}: {found}")
-        return error
+        found = refused_among(self._device.local, [case.sample for case in part])
+        if found is None:
+            return error
+        place, problem = found
+        name = f" ({part[place].name})" if part[place].name else ""
+        return InvalidModel(f"sample {self.figures.samples + place}{name}: {problem}")
 
     def _warn_of_reports(self) -> None:
         """Say once that reports do not arrive; the answers do."""
@@ -191,15 +193,15 @@ class DeviceRun:
             status = replace(status, not_durable=None)
         figures = self.figures.as_dict(status, self._seconds)
         if json:
-            complete = stopped_by is None and self._misfit is None
+            complete = stopped_by is None and self._ended_by is None
             known = {"policy": self._device.policy.name, "shadow": shadow, "complete": complete}
             console.print_json({"summary": {**known, **figures}}, line=True)
         else:
             print_summary(figures, behind=shadow == "local")
-            if figures["gain"] is not None and stopped_by is None:
+            if figures["gain"] is not None and stopped_by is None and self._ended_by is None:
                 self.figures.print_gain(figures["gain"], figures["offload_cost"], figures["true_accuracy"])
-        if self._misfit is not None:
-            raise self._misfit
+        if self._ended_by is not None:
+            raise self._ended_by
         if stopped_by is not None:
             console.end_interrupted(code=128 + stopped_by)
 

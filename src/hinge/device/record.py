@@ -28,7 +28,7 @@ from hinge._checks import seconds, whole
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.device.offload import checked_reply
 from hinge.errors import InvalidModel, InvalidTrace, RemoteFailed, RemoteInvalid, RemoteRefused
-from hinge.models import LocalModel, as_local
+from hinge.models import LocalModel, as_local, refused_among
 from hinge.remotes import Deadline, Remote, Reply, as_remote, failure_of
 from hinge.tasks import Classification, Task
 from hinge.traces import Trace, write_trace
@@ -87,8 +87,8 @@ def record(
     try:
         report(len(rows))
         while part := list(islice(cases, batch)):
+            new = pair.rows(part, len(rows))
             with _located(len(rows), len(part)):
-                new = pair.rows(part)
                 _trace(rows[:1] + new)  # what is wrong beside the first of all is found now, not when all are there
             if kept is not None:
                 kept.append(part, new)
@@ -126,16 +126,31 @@ class _Pair:
         self._task, self._deadline_s = task, deadline_s
         self.about = _about("local", local) | _about("remote", remote)
 
-    def rows(self, cases: Sequence[Case]) -> list[Row]:
+    def rows(self, cases: Sequence[Case], first: int = 0) -> list[Row]:
+        """What is recorded of some samples; `first` is the number of the first, for errors."""
         samples = [sample for sample, _ in cases]
-        rows = [
-            self.truth(case) | {"local": self._answer("local", local), "confidence": float(confidence)}
-            for case, (local, confidence) in zip(cases, self._local.answer_many(samples), strict=True)
-        ]
+        rows = []
+        for number, (case, (local, confidence)) in enumerate(
+            zip(cases, self._answered(samples, first), strict=True), first
+        ):
+            with _located(number):
+                known = {"local": self._answer("local", local), "confidence": float(confidence)}
+                rows.append(self.truth(case) | known)
         reply = self._ask(samples)
         cost = {} if reply.cost is None else {"cost": float(reply.cost)}
         remotes = checked_reply(reply, len(samples), self._task)
         return [self._judged(row | {"remote": remote} | cost) for row, remote in zip(rows, remotes, strict=True)]
+
+    def _answered(self, samples: Sequence[Any], first: int) -> Sequence[tuple[Any, float]]:
+        """The local model's answers; the sample that it refuses is named."""
+        try:
+            return self._local.answer_many(samples)
+        except InvalidModel as error:
+            found = refused_among(self._local, samples)
+            if found is None:
+                raise
+            with _located(first + found[0]):
+                raise found[1] from error
 
     def _judged(self, row: Row) -> Row:
         """A row with what is recorded in place of answers that are no labels."""
@@ -238,12 +253,13 @@ def _trace(rows: Sequence[Row], **more: Any) -> Trace:
 
 
 @contextmanager
-def _located(first: int, count: int) -> Iterator[None]:
+def _located(first: int, count: int = 1) -> Iterator[None]:
     """Say of what cannot be recorded in which samples it is."""
     try:
         yield
     except (InvalidModel, InvalidTrace) as error:
-        raise type(error)(f"record: in samples {first} to {first + count - 1}: {error}") from None
+        where = f"sample {first}" if count == 1 else f"in samples {first} to {first + count - 1}"
+        raise type(error)(f"record: {where}: {error}") from None
 
 
 def _digest(sample: Any) -> str:

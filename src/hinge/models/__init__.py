@@ -241,6 +241,20 @@ def as_local(owner: str, model: Any, task: Task) -> LocalModel:
     return TaskModel(model, task)
 
 
+def refused_among(local: LocalModel, samples: Iterable[Any]) -> tuple[int, InvalidModel] | None:
+    """The place of the first sample that a local model refuses, and why; a batch does not say which it was.
+
+    >>> refused_among(Classifier(lambda sample: [0.0, sample]), [1.0, float("nan")])
+    (1, InvalidModel('the local model: max_softmax: scores must be finite, got nan in class 1: is a number of the ...'))
+    """
+    for place, sample in enumerate(samples):
+        try:
+            local.answer(sample)
+        except InvalidModel as error:
+            return place, error
+    return None
+
+
 def _check_row(scores: Any) -> None:
     """Refuse what are not the scores of one sample, and say what to do.
 
