@@ -356,6 +356,37 @@ def test_labels_of_another_kind_than_the_models_are_refused(tmp_path: Path, caps
     assert summary(capsys, "--local", numbers, "--remote", texts, "--labels", "a,b,c", digits(tmp_path))
 
 
+@pytest.mark.parametrize("command", ["device", "record"])
+def test_labels_that_are_none_of_the_models_own_are_refused(command: str, tmp_path: Path, capsys: Captured) -> None:
+    def found(classes: list[Any], labels: Any) -> str:
+        kind = "classlabels_ints" if isinstance(classes[0], int) else "classlabels_strings"
+        path = str(linear_classifier(tmp_path / "m.onnx", False, {kind: classes}).path)
+        out = ["--out", str(tmp_path / "trace.npz")] if command == "record" else []
+        return refusal(capsys, command, "--local", path, "--remote", path, *out, digits(tmp_path, labels))
+
+    best = PROBABILITIES.argmax(axis=1)
+    assert found([0, 1, 2], best + 1).endswith(f"there is a label '3', but the classes of {tmp_path}/m.onnx are 0 to 2")
+    unlabelled = np.where(np.arange(100) % 2, best, -1)
+    assert found([0, 1, 2], unlabelled).endswith("m.onnx are 0 to 2: leave out samples without a label")
+    assert "there is a label 'd', but the classes of" in found([*"abc"], [*"abcd" * 25])
+
+
+def test_labels_below_zero_are_those_of_a_model_that_gives_them(tmp_path: Path, capsys: Captured) -> None:
+    path = str(linear_classifier(tmp_path / "m.onnx", False, {"classlabels_ints": [-1, 0, 1]}).path)
+    labels = PROBABILITIES.argmax(axis=1) - 1
+    answers = summary(capsys, "--local", path, "--remote", path, "--truth", digits(tmp_path, labels))
+    assert answers[-1]["summary"]["true_accuracy"] == 1.0
+
+
+def test_labels_below_zero_are_refused_where_the_classes_are_not_known(tmp_path: Path, capsys: Captured) -> None:
+    node, weights = gemm()
+    top = helper.make_node("ArgMax", ["scores"], ["label"], axis=1, keepdims=0)
+    ends = [tensor("label", TensorProto.INT64, None), tensor("scores", TensorProto.FLOAT, None, 3)]
+    path = str(save(tmp_path / "m.onnx", [node, top], ends, weights).path)
+    said = refusal(capsys, "device", "--local", path, "--remote", path, digits(tmp_path, [0, -1] * 50))
+    assert said.endswith("s.npz: there is a label '-1': leave out samples without a label")
+
+
 @pytest.mark.medium
 def test_classes_are_named_by_a_list_or_a_file(tmp_path: Path, capsys: Captured) -> None:
     path = str(save(tmp_path / "m.onnx", [gemm()[0]], [tensor("scores", TensorProto.FLOAT, None, 3)], gemm()[1]).path)

@@ -153,7 +153,7 @@ def test_labels_that_are_no_classes_of_the_model(label: Any, capsys: Captured, t
     np.savez(path, samples=np.zeros((1, 28, 28), np.uint8), labels=np.array([label]))
     problem = refused(capsys, str(path), *LOCAL)
     assert f"there is a label '{label}', but the classes of " in problem
-    assert problem.endswith("are 0 to 9")
+    assert problem.endswith("are 0 to 9: leave out samples without a label" if label == -1 else "are 0 to 9")
 
 
 def test_folders_by_number_that_are_no_classes_of_the_model(capsys: Captured, tmp_path: Path) -> None:

@@ -99,6 +99,9 @@ def test_names_and_numbers_of_classes_are_the_same_where_there_are_names() -> No
         (NAMES, 2, ValueError, "an unknown label, 2"),
         (NAMES, None, ValueError, "no label, but None"),
         (None, float("nan"), ValueError, "no label, but nan"),
+        (None, -1, ValueError, "label must be the number of a class, got -1: leave out samples without a label$"),
+        (None, np.int64(-1), ValueError, "label must be the number of a class, got -1: leave out samples without"),
+        (None, 0.5, ValueError, r"label must be the number of a class, got 0\.5$"),
     ],
 )
 def test_a_label_that_makes_no_sense_is_refused_and_not_counted(
@@ -108,6 +111,19 @@ def test_a_label_that_makes_no_sense_is_refused_and_not_counted(
         with pytest.raises(error, match=message):
             device.truth(device.infer(3.0), true)
         assert (device.status.labelled, device.policy.shifted_cost) == (0, 0.3)
+
+
+def test_a_label_may_be_below_zero_where_a_model_answers_so() -> None:
+    class Signed:
+        def answer(self, sample: Any) -> tuple[int, float]:
+            return -1, 0.9
+
+        def answer_many(self, samples: Any) -> list[tuple[int, float]]:
+            return [self.answer(sample) for sample in samples]
+
+    with Device(Signed(), lambda _: 1, Isotonic(16, offload_cost=0.3), deadline_s=30) as device:
+        device.truth(device.infer(3.0), -1)
+        assert (device.status.labelled, device.policy.shifted_cost) == (1, shifted_cost(0.3, 1, -1))
 
 
 def test_answers_with_names_from_a_model_of_its_own_want_names() -> None:

@@ -138,7 +138,9 @@ def test_labels_of_two_kinds_end_it_in_the_first_batch() -> None:
         record(LOCAL, remote, IMAGES, [1, 2, 3, None, *LABELS[4:]])
     with pytest.raises(InvalidTrace, match="record: sample 5: truth must be a possible answer, got an unknown label, 10"):
         record(LOCAL, remote, IMAGES, [*LABELS[:5], *[10] * 95], labels=fashion.CLASSES)
-    assert remote.calls == [32]  # the second was found before the remote was asked
+    with pytest.raises(InvalidTrace, match="record: sample 3: truth must be the number of a class, got -1: leave out"):
+        record(LOCAL, remote, IMAGES, [*LABELS[:3], *[-1] * 97])
+    assert remote.calls == [32]  # the others were found before the remote was asked
 
 
 def test_files_that_cannot_be_written_are_refused_before_the_work(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from hinge import Device, Gate, OnnxModel
 from hinge.errors import InvalidModel
@@ -51,6 +51,54 @@ def test_skl2onnx_answers_with_the_labels_of_the_model(
     assert Classifier(model).answer(SAMPLES[1])[1] == pytest.approx(answers[1][1], abs=1e-6)
     assert Classifier(model, labels=["x", "y", "z"]).answer(SAMPLES[1])[0] == "xyz"[best[1]]
     assert FunctionRemote(model).ask(SAMPLES[:5], Deadline.after(60)).labels == [names[k] for k in best[:5]]
+
+
+@pytest.mark.parametrize("zipmap", [True, False])
+@pytest.mark.parametrize(
+    ("classes", "names"),
+    [({"classlabels_ints": [-1, 0, 300]}, [-1, 0, 300]), ({"classlabels_strings": ["a", "b", "ç"]}, ["a", "b", "ç"])],
+)
+def test_the_classes_of_a_model_are_read_from_its_file(
+    tmp_path: Path, zipmap: bool, classes: dict[str, Any], names: list[Any]
+) -> None:
+    assert linear_classifier(tmp_path / "m.onnx", zipmap, classes).classes == names
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        helper.make_tensor("classes", TensorProto.INT32, [CLASSES], [-5, 7, 9]),
+        numpy_helper.from_array(np.array([-5, 7, 9]), "classes"),
+        helper.make_tensor("classes", TensorProto.STRING, [CLASSES], [b"a", b"b", b"c"]),
+    ],
+    ids=["32 bits", "64 bits, raw", "texts"],
+)
+def test_classes_that_a_label_is_picked_from_are_read_too(tmp_path: Path, labels: Any) -> None:
+    """As skl2onnx writes networks and Bayes: the place of the largest score picks from a tensor, then casts."""
+    node, weights = gemm()
+    kind = STRING if labels.data_type == STRING else INT64
+    cast = helper.make_node("Cast", ["reshaped"], ["label"], to=INT64)
+    nodes = [
+        node,
+        helper.make_node("ArgMax", ["scores"], ["place"], axis=1, keepdims=0),
+        helper.make_node("ArrayFeatureExtractor", ["classes", "place"], ["picked"], domain="ai.onnx.ml"),
+        helper.make_node("Reshape", ["picked", "flat"], ["reshaped"]),
+        cast if kind == INT64 else helper.make_node("Identity", ["reshaped"], ["label"]),
+    ]
+    flat = numpy_helper.from_array(np.array([-1], np.int64), "flat")
+    ends = [tensor("label", kind, None), tensor("scores", FLOAT, None, CLASSES)]
+    model = save(tmp_path / "m.onnx", nodes, ends, weights, labels, flat)
+    assert model.classes is not None
+    best = SCORES.argmax(axis=1)
+    assert [label for label, _ in Classifier(model).answer_many(SAMPLES)] == [model.classes[k] for k in best]
+
+
+def test_classes_that_the_file_does_not_tell_are_not_known(tmp_path: Path) -> None:
+    node, weights = gemm()
+    top = helper.make_node("ArgMax", ["scores"], ["label"], axis=1, keepdims=0)
+    scores = tensor("scores", FLOAT, None, CLASSES)
+    assert save(tmp_path / "m.onnx", [node], [scores], weights).classes is None
+    assert save(tmp_path / "m.onnx", [node, top], [tensor("label", INT64, None), scores], weights).classes is None
 
 
 @pytest.mark.parametrize("zipmap", [True, False])

@@ -37,7 +37,7 @@ from hinge.traces import Trace, trace_names
 
 _SYSTEM = Certificates()
 _FASHION = "fashion"
-_MOST_CLASSES = 20  # that are named, one by one
+_MOST_CLASSES, _FEW_CLASSES = 20, 4  # that are named, one by one, in a warning and in an error
 
 # Imported when they are needed, as each needs an extra of its own.
 _FORMATS = {
@@ -216,10 +216,16 @@ def _labelled(samples: str, stream: Stream, local: Any, classes: int, names: Seq
     """The samples, with the names of the classes, if they have some, and true labels in the words of the answers."""
     own = _own_label(local, stream.example)
     if names is None and (isinstance(own, str) or (local.labelled is not None and stream.classes is None)):
-        odd = next((truth for truth in (*stream.truths, *(stream.classes or ())) if type(truth) is not type(own)), None)
+        truths = (*stream.truths, *(stream.classes or ()))
+        odd = next((truth for truth in truths if type(truth) is not type(own)), None)
         if odd is not None:
             found = f"{samples}: there is a label {str(odd)[:40]!r}, and {local.path} answers as in {own!r}"
             raise InvalidModel(f"{found}; --labels names its classes in its order")
+        known = None if local.classes is None else set(local.classes)
+        for truth in truths:
+            if truth not in known if known is not None else isinstance(truth, int) and truth < 0:
+                classes = "" if known is None else f", but the classes of {local.path} are {_listed(local.classes)}"
+                raise InvalidModel(f"{samples}: there is a label {str(truth)[:40]!r}{classes}{_without(truth)}")
         return replace(stream, classes=None)
     _check_labels(samples, stream, classes, local, names)
     if names is None:
@@ -245,7 +251,25 @@ def _check_labels(samples: str, stream: Stream, classes: int, local: Any, names:
     wrong = [truth for truth in truths if truth not in (range(classes) if isinstance(truth, int) else names or ())]
     if wrong:
         named = known if names is None or isinstance(wrong[0], int) else "--labels has no such name"
-        raise InvalidModel(f"{samples}: there is a label {str(wrong[0])[:40]!r}, but {named}")
+        raise InvalidModel(f"{samples}: there is a label {str(wrong[0])[:40]!r}, but {named}{_without(wrong[0])}")
+
+
+def _without(label: Any) -> str:
+    """What to do about a label that stands for none."""
+    return ": leave out samples without a label" if isinstance(label, int) and label < 0 else ""
+
+
+def _listed(classes: Sequence[Any]) -> str:
+    """Classes as they are told.
+
+    >>> _listed([1, 2, 3, 4]), _listed(["cat", "dog"]), _listed(range(0, 200, 10))
+    ('1 to 4', "'cat', 'dog'", '0, 10, 20, …, 190')
+    """
+    first, last = classes[0], classes[-1]
+    if isinstance(first, int) and list(classes) == list(range(first, last + 1)):
+        return f"{first} to {last}"
+    shown = [repr(each)[:40] for each in classes]
+    return ", ".join(shown if len(shown) <= _FEW_CLASSES else [*shown[: _FEW_CLASSES - 1], "…", shown[-1]])
 
 
 # -- remotes ----------------------------------------------------------------------------------------------------------

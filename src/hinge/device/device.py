@@ -30,7 +30,7 @@ from hinge.device.resilience import Breaker, RetryBudget
 from hinge.device.status import Status, StatusTracker
 from hinge.device.store import MemoryStore, SqliteStore
 from hinge.gate import Gate
-from hinge.models import LocalModel, OwnModel, as_local
+from hinge.models import Classifier, LocalModel, OwnModel, as_local
 from hinge.policies.policy import ACCEPTED, Explanation, Policy, State
 from hinge.remotes import for_threads
 from hinge.tasks import Classification, Task
@@ -156,7 +156,7 @@ class BaseDevice(ABC):
 
     def true_label(self, answer: Answer, label: Any) -> Any:
         """A true label in the form of the answer's: the name of a class, where there are `labels`, for its number."""
-        return _checked_truth(answer, label, self.task)
+        return _checked_truth(answer, label, self.task, self._local)
 
     def truth(self, answer: Answer, label: Any) -> None:
         """Tell the device the true label of a sample that it answered, once for each answer. Thread-safe.
@@ -515,7 +515,7 @@ def _checked_task(task: Task | None, labels: Sequence[str] | None, gate: Gate) -
     return task
 
 
-def _checked_truth(answer: Answer, label: Any, task: Task) -> Any:
+def _checked_truth(answer: Answer, label: Any, task: Task, local: LocalModel) -> Any:
     """The true label in the form of the answer's, such as the name of a class, or its number."""
     if not isinstance(answer, Answer):
         raise TypeError(f"Device: answer must be one that a device gave, got {answer!r:.200}")
@@ -528,6 +528,8 @@ def _checked_truth(answer: Answer, label: Any, task: Task) -> Any:
     except (TypeError, ValueError):
         alike = f"of the kind that the answers are ({answer.local!r:.50})"
         raise TypeError(f"Device: label must be {alike}, got {label!r:.50}") from None
+    if isinstance(local, Classifier) and (problem := local.label_problem(true)):
+        raise ValueError(f"Device: label {problem}")
     return true
 
 

@@ -28,7 +28,7 @@ from hinge._checks import seconds, whole
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.device.offload import checked_reply
 from hinge.errors import InvalidModel, InvalidTrace, RemoteFailed, RemoteInvalid, RemoteRefused
-from hinge.models import LocalModel, as_local, refused_among
+from hinge.models import Classifier, LocalModel, as_local, refused_among
 from hinge.remotes import Deadline, Remote, Reply, as_remote, failure_of
 from hinge.tasks import Classification, Task
 from hinge.traces import Trace, write_trace
@@ -161,7 +161,12 @@ class _Pair:
         return row | {name: self._task.agreement(row[one], row[other]) for name, (one, other) in known.items()}
 
     def truth(self, case: Case) -> Row:
-        return {} if case[1] is None else {"label": self._answer("truth", case[1])}
+        if case[1] is None:
+            return {}
+        label = self._answer("truth", case[1])
+        if isinstance(self._local, Classifier) and (problem := self._local.label_problem(label)):
+            raise InvalidTrace(f"truth {problem}")
+        return {"label": label}
 
     def _answer(self, what: str, given: Any) -> Any:
         try:

@@ -144,6 +144,20 @@ class Classifier:
             self._watched += 1
         return measures.log_probabilities(outputs)
 
+    def label_problem(self, label: Any) -> str | None:
+        """What is wrong with a true label that no class can have, where the answers are numbers of classes.
+
+        >>> Classifier(lambda sample: [0.0, sample]).label_problem(-1)
+        'must be the number of a class, got -1: leave out samples without a label'
+        """
+        if isinstance(label, str) or self._labels is not None:
+            return None
+        own = self.scores.classes if self._labelled is not None and isinstance(self.scores, FileModel) else None
+        if (label >= 0 and label == int(label)) or (own is not None and label in own):
+            return None
+        remedy = ": leave out samples without a label" if label < 0 else ""
+        return f"must be the number of a class, got {label!r:.50}{remedy}"
+
     def __repr__(self) -> str:
         return str(self.scores.path) if isinstance(self.scores, FileModel) else "the local model"
 
@@ -446,6 +460,7 @@ class FileModel(ABC):
     """
 
     labelled: Callable[[Sequence[Any]], tuple[list[Any], NDArray[Any]]] | None = None  # where it gives labels, too
+    classes: Sequence[Any] | None = None  # the labels that it may give, where its file says so
 
     def __init__(self, path: str | Path, input: OneInput) -> None:
         self.path, self.input = Path(path), input

@@ -36,7 +36,7 @@ from hinge.models import (
     loading,
     read_file,
 )
-from hinge.oip.protobuf import fields
+from hinge.oip.protobuf import fields, integers, parts
 from hinge.oip.tensors import TensorSpec, dtype_of
 
 if TYPE_CHECKING:
@@ -67,6 +67,10 @@ _FIELDS: dict[str, dict[int, str]] = {
     "sparse": {1: "tensor", 2: "tensor"},
 }
 _MAPS = re.compile(r"seq\(map\((?:int64|string),tensor\(float\)\)\)")  # what ZipMap gives, for each sample
+_CLASS_LABELS = (b"classlabels_ints", b"classlabels_int64s", b"classlabels_strings")  # attributes of classifiers
+_PICKS, _KEEPS = ("ArrayFeatureExtractor", "Gather"), ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+_RAW = {6: "<i4", 7: "<i8"}  # data types of tensors, as bytes
+_LABELS_BYTES = 2**20  # that all labels together take, at most
 _EXTERNAL_DATA, _DATA_LOCATION = 13, 14  # fields of a tensor
 _NAMES = {"node": (4, 7), "function": (1, 10)}  # fields of what a node calls, or a function is called: name and domain
 _EXTERNAL = 1  # the data_location of a tensor whose data is in another file
@@ -334,7 +338,8 @@ class OnnxModel(FileModel):
     """
 
     def __init__(self, path: str | Path, *, output: str | None = None, threads: int | None = None) -> None:
-        session = open_session(path, threads=threads)
+        file = OnnxFile.read(path)
+        session = open_session(file, threads=threads)
         with loading(path, _problem):
             inputs, outputs = input_specs(session), [_output(node) for node in session.get_outputs()]
         check_inputs(path, [spec.name for spec in inputs])
@@ -343,6 +348,7 @@ class OnnxModel(FileModel):
         self._name, self._outputs, self._run = inputs[0].name, [scores.name], session.run
         if label is not None:
             self._both, self.labelled = [label.name, scores.name], self._labelled
+            self.classes = label_classes(file.content, label.name)
             self._names: set[str] = set()  # labels beside one number for a sample, which speaks of two classes
 
     def _scores(self, input: NDArray[Any]) -> NDArray[Any]:
@@ -368,6 +374,44 @@ class OnnxModel(FileModel):
             problem = f"one number for a sample is the probability of the second of two classes, and there is {found}"
             raise InvalidModel(f"{self.path}: {problem}: name the output with the scores (--output), or export it with {NO_ZIPMAP}")
         self._names = names
+
+
+def label_classes(content: bytes, output: str) -> list[Any] | None:
+    """The labels that an output may have, where the model says so as exporters of classifiers write it; else None.
+
+    They are an attribute of the node that classifies, or a tensor from which a node picks the label. Behind it there
+    may be casts and changes of shape.
+    """
+    try:
+        [graph] = parts(memoryview(content), 7)[7]
+        found = parts(graph, 1, 5)
+        nodes = [parts(node, 1, 2, 4, 5) for node in found[1]]  # inputs, outputs, kind, attributes
+        made = {bytes(name).decode(): node for node in nodes for name in node[2]}
+        tensors = {bytes(name).decode(): each for each in found[5] for name in parts(each, 8)[8]}
+        while node := made.pop(output, None):  # no node twice, in a graph that makes no sense
+            kind, output = bytes(node[4][0]).decode(), bytes(node[1][0]).decode()
+            for attribute in node[5]:
+                if len(attribute) <= _LABELS_BYTES and bytes(parts(attribute, 1)[1][0]) in _CLASS_LABELS:
+                    known = parts(attribute, 8, 9)  # numbers, texts
+                    return [bytes(text).decode() for text in known[9]] or integers(known[8]) or None
+            if kind in _PICKS and output in tensors:
+                return _elements(tensors[output])
+            if kind not in _KEEPS:
+                return None
+    except (LookupError, TypeError, ValueError):  # it says so otherwise, or not at all
+        pass
+    return None
+
+
+def _elements(tensor: memoryview) -> list[Any] | None:
+    """The numbers or texts of a tensor that holds them itself."""
+    if len(tensor) > _LABELS_BYTES:
+        return None
+    known = parts(tensor, 2, 5, 6, 7, 9)  # data type, numbers of 32 bits, texts, numbers of 64 bits, bytes
+    if known[9] and known[2][0] in _RAW:
+        numbers: list[Any] = np.frombuffer(known[9][0], _RAW[known[2][0]]).tolist()
+        return numbers or None
+    return [bytes(text).decode() for text in known[6]] or integers([*known[5], *known[7]]) or None
 
 
 def _output(node: Any) -> Output:

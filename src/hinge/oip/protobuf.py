@@ -4,8 +4,9 @@ Two bytes may become an object of a hundred, so what a stranger sends is looked 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import Any
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5  # how a field is written
 
@@ -44,6 +45,37 @@ def fields(message: memoryview, wanted: frozenset[int] | None = None) -> Iterato
             raise ValueError("a field is longer than the message")
         yield number, message[position:end] if form == _LENGTH else 0
         position = end
+
+
+def parts(message: memoryview, *wanted: int) -> dict[int, list[Any]]:
+    """What the fields wanted hold, by their numbers: all of each, in order.
+
+    >>> {number: len(values) for number, values in parts(memoryview(b"\\x0a\\x02hi\\x10\\x07"), 1, 2, 3).items()}
+    {1: 1, 2: 1, 3: 0}
+    """
+    found: dict[int, list[Any]] = {number: [] for number in wanted}
+    for number, value in fields(message, frozenset(wanted)):
+        if number in found:
+            found[number].append(value)
+    return found
+
+
+def integers(values: Iterable[memoryview | int]) -> list[int]:
+    """The signed numbers of a repeated field, as it holds them: one by one, or many packed together.
+
+    >>> integers([5, memoryview(bytes([172, 2] + [255] * 9 + [1]))])
+    [5, 300, -1]
+    """
+    found: list[int] = []
+    for value in values:
+        if isinstance(value, int):
+            found.append(value)
+            continue
+        position = 0
+        while position < len(value):
+            number, position = _varint(value, position)
+            found.append(number)
+    return [number - 2**64 if number >= 2**63 else number for number in found]
 
 
 def _varint(message: memoryview, position: int) -> tuple[int, int]:
