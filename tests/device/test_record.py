@@ -201,6 +201,43 @@ def test_what_a_model_knows_is_not_written_down() -> None:
     assert trace.about["remote"] == "partial"
 
 
+# -- what can hardly be so --------------------------------------------------------------------------------------------
+
+
+def test_classes_in_another_order_are_said_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    trace = record(LOCAL, lambda image: (int(REMOTE(image).argmax()) + 1) % 10, IMAGES, LABELS)
+    promised, agreed = trace.confidence.sum(), trace.agreed.sum()
+    assert [message for message in caplog.messages if "probabilities" not in message] == [
+        f"local agrees with remote {agreed} times in 100 samples, though its confidences promised {promised:.0f}: "
+        "are the classes the same on both sides, in the same order (labels=, --labels), and the samples as each expects?"
+    ]
+
+
+def test_labels_in_another_order_are_said_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    trace = record(LOCAL, REMOTE, IMAGES, LABELS + 1)
+    assert trace.local_right is not None
+    tens = int((LABELS == 9).sum())
+    numbered = "as the classes are?"
+    assert [message for message in caplog.messages if numbered in message] == [
+        f"local is right {trace.local_right.sum()} times in 100 samples, though its confidences promised "
+        f"{trace.confidence.sum():.0f}: are the true labels numbered, or named, {numbered}",
+        *[f"the label 10, of {tens} samples, is one that neither model ever gives: are labels numbered, or named, "
+          f"{numbered}"] * (tens >= 10),
+    ]  # fmt: skip
+
+
+def test_a_label_that_neither_model_gives_is_said_if_it_is_frequent(caplog: pytest.LogCaptureFixture) -> None:
+    for often in (9, 10):
+        record(LOCAL, REMOTE, IMAGES, [99] * often + LABELS[often:].tolist())
+    [said] = [message for message in caplog.messages if "neither" in message]
+    assert said.startswith("the label 99, of 10 samples, is one that neither model ever gives: ")
+
+
+def test_what_fits_is_not_doubted(caplog: pytest.LogCaptureFixture) -> None:
+    record(LOCAL, REMOTE, IMAGES, LABELS)
+    assert not [message for message in caplog.messages if "?" in message]
+
+
 # -- a remote that fails ----------------------------------------------------------------------------------------------
 
 

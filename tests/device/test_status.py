@@ -35,7 +35,7 @@ def test_a_name_for_a_number_is_no_answer_and_teaches_nothing(kind: Any, caplog:
         assert {(answer.label, answer.source) for answer in answers} == {(1, "local")}
         assert answers[0].fault == (
             "the remote answers 'dog' where local answers 1: a name and a number never agree; "
-            "give labels=, the names of the classes in order"
+            "give labels= (--labels), the names of the classes in order"
         )
         assert device.policy.learned == 0
         assert device.status.fell_back == {"invalid": 5, "breaker": 1}
@@ -135,7 +135,7 @@ def test_labels_in_another_order_are_noticed_by_what_confidence_promised(caplog:
     [message] = caplog.messages
     assert message == (
         "local hardly ever agrees with remote: in 0 of 26 answers, though its confidences promised 25; "
-        "are the classes the same on both sides, in the same order (labels=), and the samples as each expects?"
+        "are the classes the same on both sides, in the same order (labels=, --labels), and the samples as each expects?"
     )
 
 

@@ -27,6 +27,7 @@ import numpy as np
 from hinge._checks import seconds, whole
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.device.offload import checked_reply
+from hinge.device.status import hardly_any
 from hinge.errors import InvalidModel, InvalidTrace, RemoteFailed, RemoteInvalid, RemoteRefused
 from hinge.models import Classifier, LocalModel, as_local, refused_among
 from hinge.remotes import Deadline, Remote, Reply, as_remote, failure_of
@@ -38,6 +39,7 @@ Case = tuple[Any, Any]  # a sample, and its true label or None
 Row = dict[str, Any]  # of the trace
 _COLUMNS = ("confidence", "local", "remote", "label", "cost", "agreed", "local_right", "remote_right")
 _WAITS_S = (1.0, 2.0, 4.0, 8.0)  # before a remote that failed is asked again
+_OFTEN = 10  # samples with a true label of which one model at least should give it once
 _SAME = 1e-4  # what batches of another size may change in a confidence
 
 _log = logging.getLogger(__name__)
@@ -67,6 +69,8 @@ def record(
     The remote is asked for `batch` samples at once. One that cannot be reached, fails or takes longer than `deadline_s`
     is asked again, four times within 15 seconds; what it refuses ends the recording, and so does an exception of a
     function, which has no deadline. `progress` is told how many samples are done.
+
+    Where the models hardly ever agree, or labels are none that they give, the log `hinge` has a warning at the end.
 
     `about` is kept in the trace, beside what is known of the models.
 
@@ -102,6 +106,8 @@ def record(
     trace = _trace(rows, name=Path(out or "").stem, about={**known, **(about or {})})
     if kept is not None:
         kept.finish(trace)
+    for doubt in _doubts(trace):
+        _log.warning("%s", doubt)
     return trace
 
 
@@ -255,6 +261,27 @@ def _trace(rows: Sequence[Row], **more: Any) -> Trace:
     found = [name for name in _COLUMNS if any(name in row for row in rows)]
     columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in found}
     return Trace.from_frame(columns, **more) if "agreed" in found else Trace(**columns, **more)
+
+
+def _doubts(trace: Trace) -> Iterator[str]:
+    """What can hardly be so in a recording of models and labels that fit, and what to do."""
+    samples, promised = len(trace), float(trace.confidence.sum())
+    agreed = float(trace.agreed.sum())
+    so_sure = f"in {samples} samples, though its confidences promised {promised:.0f}"
+    if hardly_any(agreed, promised):
+        yield (
+            f"local agrees with remote {agreed:.4g} times {so_sure}: are the classes the same on both sides, in the same "
+            "order (labels=, --labels), and the samples as each expects?"
+        )
+    elif trace.local_right is not None and hardly_any(right := float(trace.local_right.sum()), promised):
+        yield f"local is right {right:.4g} times {so_sure}: are the true labels numbered, or named, as the classes are?"
+    if trace.label is not None and trace.local is not None:
+        labels, counts = np.unique(trace.label, return_counts=True)
+        odd = (counts >= _OFTEN) & ~np.isin(labels, np.union1d(trace.local, trace.remote))
+        if odd.any():
+            shown = f"the label {labels[odd][0]!s:.50}, of {counts[odd][0]} samples,"
+            more = f", and so are {odd.sum() - 1} others" if odd.sum() > 1 else ""
+            yield f"{shown} is one that neither model ever gives{more}: are labels numbered, or named, as the classes are?"
 
 
 @contextmanager

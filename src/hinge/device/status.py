@@ -58,6 +58,21 @@ class Status:
     fleet: Membership | None = None  # how it fares in its fleet, if it is in one
 
 
+def hardly_any(agreed: float, promised: float) -> bool:
+    """Whether so few agreements, where confidences sum to `promised`, are evidence that classes or samples differ.
+
+    Let local agree, whatever came before, at least with a quarter of the probability c that its confidence says. With x
+    from 0 to 1 how far it agreed, exp(¾ c/4 - x log 4) has then a mean of 1 at most: 4^-x ≤ 1 - ¾ x, as it is convex.
+    So the product over all answers is a supermartingale that starts at 1, and by Ville's inequality ever reaches 100
+    with a probability of 1/100 at most. It grows where local agrees in less than 0.135 of what its confidences promise,
+    fastest for 1/16; never to agree is an alarm after 25 promised agreements.
+
+    >>> hardly_any(0, 24), hardly_any(0, 25), hardly_any(12, 100), hardly_any(13, 200)
+    (False, True, False, True)
+    """
+    return (1.0 - _PART) * _PART * promised - math.log(1.0 / _PART) * agreed >= _SURE
+
+
 class StatusTracker:
     """Counts the outcomes of offloads. Accepted samples are counted by the policy's clock alone. Thread-safe."""
 
@@ -92,15 +107,16 @@ class StatusTracker:
                     counted["compared"] += 1
                     counted["agreed"] += agrees
                     self._promised += confidence
-            hardly_agrees = self._suspicion() >= _SURE and (counted["agreed"] == 0.0 or self._sees_all())
+            few = hardly_any(counted["agreed"], self._promised)
+            hardly_agrees = few and (counted["agreed"] == 0.0 or self._sees_all())
             is_free = cost == 0.0 and counted["offload_cost"] == 0.0 and counted["answered_by_remote"] >= FIRST
         self._watch()
         if hardly_agrees:
             self.alarm(
                 "local hardly ever agrees with remote",
                 f"in {counted['agreed']:.4g} of {counted['compared']} answers, though its confidences promised "
-                f"{self._promised:.0f}; are the classes the same on both sides, in the same order (labels=), and the "
-                "samples as each expects?",
+                f"{self._promised:.0f}; are the classes the same on both sides, in the same order (labels=, --labels), and "
+                "the samples as each expects?",
             )
         if is_free and self._store.policy.offload_cost is None and self._store.policy.weighs_cost:
             self.alarm(
@@ -108,17 +124,6 @@ class StatusTracker:
                 f"the price was 0 in all {counted['answered_by_remote']} answers, so everything will be offloaded; "
                 "does it charge for what this remote has? The bytes of a function are not known",
             )
-
-    def _suspicion(self) -> float:
-        """The logarithm of the evidence that classes or samples are not the same on both sides. Needs the lock.
-
-        Let local agree, whatever came before, at least with a quarter of the probability c that its confidence says.
-        With x from 0 to 1 how far it agreed, exp(¾ c/4 - x log 4) has then a mean of 1 at most: 4^-x ≤ 1 - ¾ x, as it
-        is convex. So the product over all answers is a supermartingale that starts at 1, and by Ville's inequality ever
-        reaches 100 with a probability of 1/100 at most. It grows where local agrees in less than 0.135 of what its
-        confidences promise, fastest for 1/16; never to agree is an alarm after 25 promised agreements.
-        """
-        return (1.0 - _PART) * _PART * self._promised - math.log(1.0 / _PART) * float(self._counted["agreed"])
 
     def _sees_all(self) -> bool:
         """Whether nearly all samples were compared: what a policy accepts, as local agrees there, is not seen."""

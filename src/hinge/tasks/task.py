@@ -196,12 +196,12 @@ class Classification:
 
         >>> Classification().agreement(1, "dog")
         Traceback (most recent call last):
-        ValueError: the remote answers 'dog' where local answers 1: a name and a number never agree; give labels=, ...
+        ValueError: the remote answers 'dog' where local answers 1: a name and a number never agree; give labels= ...
         """
         if isinstance(local, str) != isinstance(remote, str):
             raise ValueError(
                 f"the remote answers {remote!r:.24} where local answers {local!r:.24}: a name and a number never "
-                "agree; give labels=, the names of the classes in order"
+                "agree; give labels= (--labels), the names of the classes in order"
             )
         return float(local == remote)
 
