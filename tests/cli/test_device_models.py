@@ -23,7 +23,7 @@ from hinge.oip.messages import ServerMetadata, build_server_metadata
 from hinge.oip.tensors import Tensor, TensorSpec
 from hinge.policies import AlwaysRemote
 from hinge.remotes import Deadline
-from tests.models.exports import PROBABILITIES, SAMPLES, SCORES, gemm, linear_classifier, save
+from tests.models.exports import PROBABILITIES, SAMPLES, SCORES, WEIGHTS, gemm, linear_classifier, save
 from tests.server.models import scaling, tensor
 from tests.support.certificates import self_signed
 from tests.support.commands import Captured, refusal
@@ -354,6 +354,55 @@ def test_labels_of_another_kind_than_the_models_are_refused(tmp_path: Path, caps
     found = refusal(capsys, "device", "--local", numbers, "--remote", texts, digits(tmp_path))
     assert "t.onnx: the model answers as in " in found
     assert summary(capsys, "--local", numbers, "--remote", texts, "--labels", "a,b,c", digits(tmp_path))
+
+
+def naming(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Answers as a server does whose model has a label output before its scores."""
+    scores = inputs["X"] @ WEIGHTS.T
+    return {"label": np.array([b"abc"[k : k + 1] for k in scores.argmax(axis=1)], object), "scores": scores}
+
+
+def naming_server() -> OipServer:
+    outputs = [TensorSpec("label", "BYTES", (-1,)), TensorSpec("scores", "FP32", (-1, 3))]
+    return OipServer(naming, inputs=[TensorSpec("X", "FP32", (-1, 4))], outputs=outputs, binary=True)
+
+
+@pytest.mark.parametrize("command", ["device", "record"])
+def test_a_server_that_names_classes_where_local_numbers_them_is_refused_before_it_is_asked(
+    command: str, tmp_path: Path, capsys: Captured
+) -> None:
+    numbers = str(linear_classifier(tmp_path / "n.onnx", False, {"classlabels_ints": [0, 1, 2]}).path)
+    texts = str(linear_classifier(tmp_path / "t.onnx", False, {"classlabels_strings": [*"abc"]}).path)
+    index = str(save(tmp_path / "i.onnx", [gemm()[0]], [tensor("scores", TensorProto.FLOAT, None, 3)], gemm()[1]).path)
+    samples, first = digits(tmp_path), int(PROBABILITIES[0].argmax())
+    with naming_server() as server:
+        out = ["--out", str(tmp_path / "trace.npz")] if command == "record" else []
+        remote = [samples, "--remote", server.url, "--model", "remote", *out]
+        for local, label in ((numbers, first), (index, 0)):
+            assert refusal(capsys, command, "--local", local, *remote) == (
+                f"hinge: {server.url}: model 'remote' answers in texts (output 'label': BYTES), the local model in "
+                f"numbers, as in {label}; --labels names the classes of both, --remote-output another output of the remote"
+            )
+        said = refusal(capsys, command, "--local", texts, *remote, "--remote-output", "scores")
+        assert "answers in numbers (output 'scores': FP32), the local model in texts, as in '" in said
+        assert server.inferences == 0
+        for local, more in (
+            (texts, ()),
+            (numbers, ("--labels", "a,b,c")),
+            (texts, ("--labels", "a,b,c", "--remote-output", "scores")),
+            (index, ("--remote-output", "scores")),
+        ):
+            assert run([command, "--local", local, *remote, *more]) == 0
+            (tmp_path / "trace.npz").unlink(missing_ok=True)
+        capsys.readouterr()
+
+
+def test_a_server_that_names_classes_where_a_trace_numbers_them_is_refused(capsys: Captured) -> None:
+    spec = [TensorSpec("label", "BYTES", (-1,))]
+    with OipServer(nothing, inputs=[TensorSpec("row", "INT64", (-1, 1))], outputs=spec) as server:
+        said = refused(capsys, "cifar10-vgg16", "--remote", server.url, "--model", "remote")
+    assert "answers in texts (output 'label': BYTES), the local model in numbers, as in " in said
+    assert said.endswith("; --remote-output another output of the remote")
 
 
 @pytest.mark.parametrize("command", ["device", "record"])

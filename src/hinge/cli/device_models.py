@@ -110,13 +110,14 @@ def set_up(samples: str, given: ModelOptions, certificates: Certificates) -> Set
     if url is None and given.model is not None:
         raise UsageError("--model needs --remote to be a server")
 
-    def asking(opened: Any, stream: Stream, model: str | None, classes: int | None = None) -> Setup:
+    def asking(opened: Any, stream: Stream, model: str | None, label: Any, classes: int | None = None) -> Setup:
         if url is None:
             raise UsageError("--remote must name a server or a file, as these samples come without a remote model")
         if model is None:
             raise UsageError("--model must name the model on the server")
         asked = open_remote(url, model, given.token, certificates, given.remote_output)
-        return Setup(opened, asked, stream, fit=Fit(asked, url, stream.example, classes), where=f"at {url}")
+        fit = Fit(asked, url, stream.example, classes, label, given.remote_output)
+        return Setup(opened, asked, stream, fit=fit, where=f"at {url}")
 
     try:
         trace = _trace(samples)
@@ -132,7 +133,7 @@ def set_up(samples: str, given: ModelOptions, certificates: Certificates) -> Set
         if local is not None:
             raise UsageError(f"--local must not be given, as trace {trace.name!r} has the local answers")
         if url is not None:
-            return asking(Recorded(trace), from_trace(trace), given.model)
+            return asking(Recorded(trace), from_trace(trace), given.model, trace.answers[0][0].item())
         mean = None if trace.cost is None else FixedCost(float(trace.cost.mean()))  # each reply knows its own
         return Setup(Recorded(trace), Replayed(trace), from_trace(trace), mean, where="in the trace")
     if local is None and samples != _FASHION:
@@ -147,7 +148,8 @@ def set_up(samples: str, given: ModelOptions, certificates: Certificates) -> Set
         file = file or fashion.remote_model()
     if file is not None:
         return Setup(opened, _remote_file(file, opened, stream, classes, given.remote_output), stream)
-    return asking(opened, stream, given.model or (_FASHION if samples == _FASHION else None), classes)
+    label = None if stream.classes is not None else _own_label(opened, stream.example)  # else a number is a name, too
+    return asking(opened, stream, given.model or (_FASHION if samples == _FASHION else None), label, classes)
 
 
 def _trace(samples: str) -> Trace | None:
@@ -321,13 +323,23 @@ _HINTS = (  # what a failure to connect may mean, by how the URL begins
 
 
 class Fit:
-    """Whether a remote on a server has the model, takes such samples, and has as many classes as the local one.
+    """Whether a remote on a server has the model, takes such samples, and answers with the classes of the local one.
 
-    A remote that could never answer is refused. One that is away at the start may come later, and is checked then.
+    These are so many `classes`, called as in `label`, by numbers or by texts; None: not known, or as it may be. A
+    remote that could never answer is refused. One that is away at the start may come later, and is checked then.
     """
 
-    def __init__(self, remote: Any, url: str, example: Any, classes: int | None) -> None:
+    def __init__(
+        self,
+        remote: Any,
+        url: str,
+        example: Any,
+        classes: int | None,
+        label: Any = None,
+        output: str | None = None,
+    ) -> None:
         self._remote, self._url, self._example, self._classes = remote, url, example, classes
+        self._label, self._output = label, output
         self._replies = 0  # that the last check had seen
         self.checked = False  # and found to fit
 
@@ -359,7 +371,23 @@ class Fit:
             if None not in (classes, self._classes) and classes != self._classes:
                 found = f"model {self._remote.model!r} has {classes} classes, the local model {self._classes}"
                 raise RemoteInvalid(found)
+            if self._label is not None:
+                self._check_label()
         except RemoteFailed as error:
             named = str(error).startswith((self._url.rstrip("/"), urlsplit(self._url).netloc))
             raise type(error)(str(error) if named else f"{self._url}: {error}") from error
         self.checked = True
+
+    def _check_label(self) -> None:
+        """Raise `RemoteInvalid` where one model answers with numbers and the other with texts, which never agree."""
+        _, model = self._remote.metadata()
+        output = next((spec for spec in model.outputs if self._output in (None, spec.name)), None)
+        if output is None:  # the server does not say
+            return
+        texts, ours = output.datatype == "BYTES", isinstance(self._label, str)
+        if texts != ours:
+            kinds = ("numbers", "texts")
+            theirs = f"model {self._remote.model!r} answers in {kinds[texts]} (output {output.name!r}: {output.datatype})"
+            named = "" if self._classes is None else "--labels names the classes of both, "
+            remedy = f"{named}--remote-output another output of the remote"
+            raise RemoteInvalid(f"{theirs}, the local model in {kinds[ours]}, as in {self._label!r:.50}; {remedy}")
