@@ -3,18 +3,21 @@
 import random
 import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hinge import HILCB, Breaker, CostMatrix, Device, Gate, MeasuredCost, RetryBudget, Sentinel
+from hinge import HILCB, Breaker, CostMatrix, Device, Gate, MeasuredCost, OnnxModel, RetryBudget, Sentinel
 from hinge.costs import FixedCost, ForecastCost
 from hinge.device.status import QUIET, StatusTracker
 from hinge.device.store import MemoryStore
 from hinge.errors import InvalidModel, RemoteUnreachable
 from hinge.policies import AlwaysRemote
 from tests.device.worlds import KINDS, LOCAL, Scripted, policy
+from tests.models.exports import CLASSES, FEATURES, FLOAT, SAMPLES, gemm, save
+from tests.server.models import tensor
 
 patient = partial(Device, deadline_s=30)
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=["threads", "event loop"])
@@ -227,6 +230,52 @@ def test_a_price_beside_another_cost_of_the_policy_is_said_at_once(caplog: pytes
 def test_prices_that_go_together_are_no_alarm(chosen: Any, price: Any) -> None:
     with patient(LOCAL, Scripted(), chosen, price=price) as device:
         device.infer_many(range(40))
+        assert device.status.alarms == {}
+
+
+# -- another local model ----------------------------------------------------------------------------------------------
+
+
+def drawn(folder: Path, seed: int) -> Path:
+    """A model whose weights are drawn."""
+    weights = np.random.default_rng(seed).normal(size=(CLASSES, FEATURES))
+    node, initializer = gemm(weights)
+    folder.mkdir()
+    return save(folder / "m.onnx", [node], [tensor("scores", FLOAT, None, CLASSES)], initializer).path
+
+
+ANOTHER = "the state was learned with another local model"
+
+
+@each_kind
+def test_a_state_that_another_local_model_has_taught_is_an_alarm(kind: Any, tmp_path: Path, caplog: Any) -> None:
+    one, other = drawn(tmp_path / "one", 1), drawn(tmp_path / "other", 2)
+    moved = drawn(tmp_path / "moved", 1)
+
+    def alarms(local: Any) -> dict[str, int]:
+        with kind(local, lambda _: 0, AlwaysRemote(16), price=FixedCost(0.5), state=tmp_path / "state") as device:
+            device.infer(SAMPLES[0])
+            return {what: times for what, times in device.status.alarms.items() if what == ANOTHER}
+
+    assert alarms(OnnxModel(one)) == alarms(OnnxModel(moved)) == alarms(lambda _: [0.0, 1.0]) == {}
+    assert alarms(OnnxModel(other)) == {ANOTHER: 1}
+    [message] = [each for each in caplog.messages if ANOTHER in each]
+    assert message == (
+        f"{ANOTHER}: {tmp_path / 'state'}: the file of the local model is another now, and bins belong to one model; "
+        "use a new folder, unless the two answer nearly alike"
+    )
+    assert alarms(OnnxModel(other)) == {}
+
+
+def test_a_model_that_replaced_the_first_is_no_other_one_after_a_restart(tmp_path: Path) -> None:
+    one, other = drawn(tmp_path / "one", 1), drawn(tmp_path / "other", 2)
+    settings: Any = {"gate": Gate(offload_cost=0.5), "state": tmp_path / "state", "deadline_s": 30}
+    with Device(OnnxModel(one), lambda _: 0, **settings) as device:
+        device.infer(SAMPLES[0])
+        device.local = OnnxModel(other)
+        device.infer(SAMPLES[0])
+        assert device.status.alarms == {}
+    with Device(OnnxModel(other), lambda _: 0, **settings | {"gate": Gate(offload_cost=0.5)}) as device:
         assert device.status.alarms == {}
 
 

@@ -51,6 +51,46 @@ def test_a_folder_may_start_from_the_home_folder(tmp_path: Path, monkeypatch: py
     assert not Path("~").exists()
 
 
+def taught(folder: Path, local: str | None, offloads: int = 1) -> bool:
+    """A device with that local model learns so much; returns whether it found another's state."""
+    with SqliteStore(folder, isotonic(), seconds=None, local=local) as store:
+        lied_to(store, offloads)
+        return store.another_local
+
+
+def test_the_local_model_that_taught_a_state_is_kept_with_it(tmp_path: Path) -> None:
+    assert not taught(tmp_path, "one")
+    assert not taught(tmp_path, "one")
+    assert taught(tmp_path, "two", offloads=0)
+    assert taught(tmp_path, "two")  # nothing was learned before
+    assert not taught(tmp_path, "two")
+    assert not taught(tmp_path, None)  # not known
+    assert taught(tmp_path, "one")
+    with SqliteStore(tmp_path) as store:
+        store.rollback()  # to what two knew
+    assert not taught(tmp_path, "two")
+
+
+def test_a_state_from_before_models_were_kept_is_anybodys(tmp_path: Path) -> None:
+    learn(tmp_path)
+    assert not taught(tmp_path, "one")
+    assert taught(tmp_path, "two")
+
+
+def test_a_model_that_is_replaced_while_it_runs_begins_a_generation(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path, isotonic(), seconds=None, local="one") as store:
+        lied_to(store, 1)
+        store.learns_from("one")
+        store.learns_from(None)
+        assert read(tmp_path).newest.local == "one"
+        before = read(tmp_path).newest.number
+        store.learns_from("two")
+        lied_to(store, 1)
+        assert (read(tmp_path).newest.local, read(tmp_path).newest.number) == ("two", before + 1)
+        assert [each.learned for each in read(tmp_path).earlier] == [1]
+    assert not taught(tmp_path, "two")
+
+
 # -- saving -----------------------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from hinge.device.answer import Answer
 from hinge.device.device import BaseDevice, Part, closed
 from hinge.device.offload import Judged
 from hinge.device.store import SqliteStore
+from hinge.models import digest_of_local
 from hinge.remotes import Deadline, for_event_loop
 
 INLINE_S = 0.002  # a local model that takes longer runs in a worker thread: handing over takes 0.1 to 0.2 ms
@@ -45,7 +46,8 @@ class AsyncDevice(BaseDevice):
         return for_event_loop(remote, self._in_flight)
 
     def _store_in(self, folder: str | Path) -> SqliteStore:
-        return SqliteStore(folder, self.gate, background=True)  # no disk is waited for in the event loop
+        # No disk is waited for in the event loop.
+        return SqliteStore(folder, self.gate, background=True, local=digest_of_local(self._local))
 
     def after_fork(self) -> None:
         """The parent's threads and tasks are not the child's."""

@@ -1,7 +1,7 @@
 """The files of a saved gate: what is in them, how they are written, and `read`, which looks at them.
 
-    state.db    SQLite, WAL, synchronous=NORMAL. Each generation has a row that stays the same (gate, parameters, merged
-                evidence, which may be large) and one that learning changes: JSON with a format version and a CRC
+    state.db    SQLite, WAL, synchronous=NORMAL. Each generation has a row that stays the same (gate, digest of the local
+                model, parameters, merged evidence, which may be large) and one that learning changes: JSON with a format version and a CRC
     backup.db   a copy, read where state.db is damaged: as of the last start, merge, rollback or end, or ten minutes old
     lock.db     held with an exclusive SQLite lock by the process that uses the folder
 
@@ -184,6 +184,7 @@ class Held(NamedTuple):
     policy: State
     past: Past  # the generations to go back to, newest first, and why the next one began
     aside: int | None  # the generation that the last rollback left
+    local: str | None = None  # the digest of the local model's file, if that was known
 
     def state(self) -> State:
         """The gate's state, or the policy's where bins and measure are not known."""
@@ -201,22 +202,23 @@ def _fill(connection: sqlite3.Connection, rows: Mapping[int, Row]) -> None:
         connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?)", bodies)
 
 
-def content_of(gate: State | None, state: State, past: Past, aside: int | None) -> bytes:
+def content_of(gate: State | None, state: State, past: Past, aside: int | None, local: str | None = None) -> bytes:
     """The row of a generation that stays the same; see `Held` for its parts."""
     changing = {"time", "learned", "as_of", "alarms", "evidence", "carried", "pending", "truths", "owed"}
     fixed = {key: value for key, value in state.items() if key not in changing}
-    return encode({"gate": gate, "policy": fixed, "past": past, "aside": aside})
+    known = {} if local is None else {"local": local}  # versions that do not know it pass it over
+    return encode({"gate": gate, "policy": fixed, "past": past, "aside": aside, **known})
 
 
 def parse(number: int, row: Row) -> Held:
     """A generation from its row; raises `ValueError` or `LookupError` where it makes no sense."""
     content, progress = json.loads(row.content), json.loads(row.progress)
-    gate, fixed, aside = content["gate"], content["policy"], content["aside"]
+    gate, fixed, aside, local = content["gate"], content["policy"], content["aside"], content.get("local")
     right = isinstance(gate, dict | None) and isinstance(fixed, dict) and isinstance(progress, dict)
-    if not right or not isinstance(aside, int | None):
+    if not right or not isinstance(aside, int | None) or not isinstance(local, str | None):
         raise ValueError("no state")
     past = [(int(earlier), str(why)) for earlier, why in content["past"]]
-    return Held(number, gate, {**fixed, **progress}, past, aside)
+    return Held(number, gate, {**fixed, **progress}, past, aside, local)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

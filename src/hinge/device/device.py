@@ -30,7 +30,7 @@ from hinge.device.resilience import Breaker, RetryBudget
 from hinge.device.status import Status, StatusTracker
 from hinge.device.store import MemoryStore, SqliteStore
 from hinge.gate import Gate
-from hinge.models import Classifier, LocalModel, OwnModel, as_local
+from hinge.models import Classifier, LocalModel, OwnModel, as_local, digest_of_local
 from hinge.policies.policy import ACCEPTED, Explanation, Policy, State
 from hinge.remotes import for_threads
 from hinge.tasks import Classification, Task
@@ -74,7 +74,7 @@ class BaseDevice(ABC):
         self.gate = _measured(gate, self.task)
         if shadow not in (None, "local", "remote"):
             raise ValueError(f"Device: shadow must be None, 'local' or 'remote', got {shadow!r}")
-        self._shadow, self.local = shadow, local
+        self._shadow, self._local = shadow, as_local("Device", local, self.task)
         self._batch = whole("Device", "batch", batch, 1)
         self._in_flight = whole("Device", "in_flight", in_flight, 1)
         deadline_s = seconds("Device", "deadline_s", deadline_s)
@@ -89,6 +89,12 @@ class BaseDevice(ABC):
         self._fleet = fleet
         self._status = StatusTracker(self._store, self.breaker, fleet)
         self._agreed = self.task.agreement if wrong is None else wrong.agreed
+        if self._store.another_local:
+            self._status.alarm(
+                "the state was learned with another local model",
+                f"{state}: the file of the local model is another now, and bins belong to one model; use a new folder, "
+                "unless the two answer nearly alike",
+            )
         known = self.policy.offload_cost
         if known is not None and self._forecast is None and price != FixedCost(known):
             self._status.alarm(
@@ -133,6 +139,8 @@ class BaseDevice(ABC):
     @local.setter
     def local(self, model: LocalModel | Callable[[Any], Any]) -> None:
         self._local = as_local("Device", model, self.task)
+        if self._store.on_disk:
+            self._store.learns_from(digest_of_local(self._local))
 
     @property
     def policy(self) -> Policy:
@@ -311,7 +319,7 @@ class Device(BaseDevice):
         return for_threads(remote, self._in_flight)
 
     def _store_in(self, folder: str | Path) -> SqliteStore:
-        return SqliteStore(folder, self.gate)
+        return SqliteStore(folder, self.gate, local=digest_of_local(self._local))
 
     def after_fork(self) -> None:
         """The parent's threads are not in the child."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from hashlib import blake2b, file_digest, sha256
+from hashlib import blake2b
 from itertools import islice, zip_longest
 from os import PathLike
 from pathlib import Path
@@ -29,7 +29,7 @@ from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.device.offload import checked_reply
 from hinge.device.status import hardly_any
 from hinge.errors import InvalidModel, InvalidTrace, RemoteFailed, RemoteInvalid, RemoteRefused
-from hinge.models import Classifier, LocalModel, as_local, refused_among
+from hinge.models import Classifier, LocalModel, as_local, digest_of, refused_among
 from hinge.remotes import Deadline, Remote, Reply, as_remote, failure_of
 from hinge.tasks import Classification, Task
 from hinge.traces import Trace, write_trace
@@ -321,13 +321,10 @@ def _about(role: str, model: Any) -> dict[str, str]:
     if hasattr(model, "target"):
         url = f"grpc://{model.target}"
     if path is not None:
-        digest = sha256()
-        for part in sorted(path.parent.iterdir()):
-            beside = part.name.startswith(path.name) and part.suffix != ".part"  # weights may be
-            if part.is_file() and (beside or part.name == f"{path.stem}.bin"):
-                with part.open("rb") as file:
-                    digest.update(file_digest(file, "sha256").digest())
-        return {role: str(path), f"{role} sha256": digest.hexdigest()}
+        beside = [part for part in path.parent.iterdir() if part.name.startswith(path.name) and part.suffix != ".part"]
+        weights = path.with_name(f"{path.stem}.bin")  # of OpenVINO's models
+        files = {part for part in (*beside, weights) if part.is_file()}
+        return {role: str(path), f"{role} sha256": digest_of(files)}
     if url is not None:
         return {role: url, f"{role} name": model.model}
     return {role: getattr(model, "__qualname__", type(model).__qualname__)}  # its repr may hold a token

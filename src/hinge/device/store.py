@@ -69,7 +69,7 @@ class MemoryStore:
     1
     """
 
-    on_disk = False
+    on_disk = another_local = False
 
     def __init__(self, gate: Gate) -> None:
         self.lock = Lock()  # of the policy; held during a fork, so that the child inherits no half of a change
@@ -184,6 +184,9 @@ class MemoryStore:
         with self.lock:
             return self.policy.warning, sum(self.policy.alarms.values()), problem
 
+    def learns_from(self, local: str | None) -> None:
+        """From now on another local model's answers are learned from, whose file has this digest; None: not known."""
+
     def sync(self) -> bool:
         """Bring what was learned to the disk; returns whether it is there."""
         return False
@@ -214,7 +217,8 @@ class SqliteStore(MemoryStore):
     >>> folder.cleanup()
 
     A thread syncs every `seconds`; if None, only `sync` and `close` do. `background` leaves all writes to the thread,
-    for an event loop. `connect` opens databases; tests let it fail.
+    for an event loop. `local` is the digest of the local model's file, which is kept with what is learned;
+    `another_local` says whether the folder held another. `connect` opens databases; tests let it fail.
     """
 
     on_disk = True
@@ -226,6 +230,7 @@ class SqliteStore(MemoryStore):
         *,
         seconds: float | None = 1.0,
         background: bool = False,
+        local: str | None = None,
         connect: Connect = sqlite3.connect,
     ) -> None:
         self._seconds = None if seconds is None else positive("SqliteStore", "seconds", seconds)
@@ -246,7 +251,7 @@ class SqliteStore(MemoryStore):
         self._finalizer = finalize(self, _release, self._files, self._wake)
         try:
             self._files.lock()
-            self._open(gate)
+            self._open(gate, local)
         except BaseException:
             self._finalizer()
             raise
@@ -257,7 +262,7 @@ class SqliteStore(MemoryStore):
             self._thread = Thread(target=_sync_regularly, args=arguments, name="hinge-store", daemon=True)
             self._thread.start()
 
-    def _open(self, gate: Gate | None) -> None:
+    def _open(self, gate: Gate | None, local: str | None) -> None:
         rows, self.notes = read_rows(self.folder, self._files.connect, "rw")
         held = newest(self.folder, rows, self.notes)
         self._start: Row | None = None  # what was opened, until the first change begins a generation
@@ -273,13 +278,16 @@ class SqliteStore(MemoryStore):
         if gate is not None:
             self.policy, self._described = gate.policy, gate.description()
         self._damaged = bool(self.notes)
+        self._local = local
         if held is None:
             if self.notes:
                 self.notes.append("Nothing usable was found: the policy starts anew.")
             self.generation, self._past, self._aside, self._rows = 0, [], None, {}
             self._begin(START, None)
         else:
-            self._content = content_of(self._described, held.policy, self._past, self._aside)
+            self.another_local = None not in (local, held.local) and local != held.local
+            self._local = local or held.local
+            self._content = content_of(self._described, held.policy, self._past, self._aside, held.local)
             self._start, self._written = self._end(), (0, self.policy.time)
             self._rows = self._kept(rows)
         sound = held is not None and not self.notes and self._files.database.exists()
@@ -413,6 +421,13 @@ class SqliteStore(MemoryStore):
             _INHERITED.append(self._files)  # to close SQLite's connections here would remove the parent's WAL
             self._files = Files(self.folder, self._files.connect)
 
+    def learns_from(self, local: str | None) -> None:
+        """The next change begins a generation, which names the new model."""
+        with self.lock:
+            if local not in (None, self._local):
+                self._start = self._start or self._end()
+                self._local = local
+
     # -- generations --------------------------------------------------------------------------------------------------
 
     def _begin(self, why: str, end: Row | None) -> None:
@@ -422,7 +437,7 @@ class SqliteStore(MemoryStore):
             self._past = remember(self._past, self.generation, why)
         self.generation, self._next = self._next, self._next + 1
         self._rows = self._kept(self._rows)
-        self._content = content_of(self._described, self.policy.state(), self._past, self._aside)
+        self._content = content_of(self._described, self.policy.state(), self._past, self._aside, self._local)
         self._start, self._whole = None, True
 
     def _kept(self, rows: dict[int, Row]) -> dict[int, Row]:
@@ -483,7 +498,7 @@ class SqliteStore(MemoryStore):
                 spent = {field: present["carried"][field] for field in self.policy.spent}
                 carried = {**target.policy["carried"], **spent}
                 policy = restore({**target.policy, "time": present["time"], "carried": carried, "pending": []})
-                self._rows[self.generation] = self._end()
+                self._rows[self.generation], self._local = self._end(), target.local
                 self._past, self._aside = remember(target.past, target.number, START), self.generation
                 self._replace(policy)
                 self._begin(START, None)

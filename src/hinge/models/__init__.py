@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from hashlib import file_digest, sha256
 from math import exp
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -177,15 +178,15 @@ class TaskModel:
     """
 
     def __init__(self, outputs: Callable[[Any], Any], task: Task) -> None:
-        self._outputs, self._task, self._many = outputs, task, getattr(outputs, "many", None)
+        self.outputs, self._task, self._many = outputs, task, getattr(outputs, "many", None)
 
     def answer(self, sample: Any) -> tuple[Any, float]:
         """The answer to one sample, and the confidence in it."""
-        return self._judged(self._outputs(sample))
+        return self._judged(self.outputs(sample))
 
     def answer_many(self, samples: Sequence[Any]) -> list[tuple[Any, float]]:
         alone = self._many is None or len(samples) == 0  # which a model of batches may refuse
-        outputs = map(self._outputs, samples) if alone else self._many(samples)
+        outputs = map(self.outputs, samples) if alone else self._many(samples)
         return [self._judged(output) for output in outputs]
 
     def _judged(self, output: Any) -> tuple[Any, float]:
@@ -462,8 +463,9 @@ class FileModel(ABC):
     labelled: Callable[[Sequence[Any]], tuple[list[Any], NDArray[Any]]] | None = None  # where it gives labels, too
     classes: Sequence[Any] | None = None  # the labels that it may give, where its file says so
 
-    def __init__(self, path: str | Path, input: OneInput) -> None:
+    def __init__(self, path: str | Path, input: OneInput, files: Sequence[Path] = ()) -> None:
         self.path, self.input = Path(path), input
+        self.files = tuple(files) or (self.path,)  # that it comes from: it may have data beside it
 
     def __call__(self, sample: Any) -> NDArray[Any]:
         """The scores of one sample."""
@@ -527,6 +529,24 @@ def read_file(path: Path) -> bytes:
         raise InvalidModel(f"{path}: {problem}") from None
     too_large = f"a model may have {MAX_FILE_BYTES} bytes, got {found.st_size}"
     raise InvalidModel(f"{path}: {too_large if stat.S_ISREG(found.st_mode) else 'not a file'}")
+
+
+def digest_of(files: Iterable[Path]) -> str:
+    """A digest of what is in some files, in the order of their names."""
+    digest = sha256()
+    for path in sorted(files):
+        with path.open("rb") as file:
+            digest.update(file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def digest_of_local(local: LocalModel) -> str | None:
+    """A digest of the files that a local model comes from; None where it comes from none, or they are gone."""
+    model = local.scores if isinstance(local, Classifier) else getattr(local, "outputs", None)
+    try:
+        return digest_of(model.files) if isinstance(model, FileModel) else None
+    except OSError:
+        return None
 
 
 def check_inputs(path: str | Path, names: Sequence[str]) -> None:

@@ -344,7 +344,7 @@ class OnnxModel(FileModel):
             inputs, outputs = input_specs(session), [_output(node) for node in session.get_outputs()]
         check_inputs(path, [spec.name for spec in inputs])
         scores, label = choose_outputs(path, outputs, output)
-        super().__init__(path, OneInput(str(path), inputs[0].shape, dtype_of(inputs[0].datatype)))
+        super().__init__(path, OneInput(str(path), inputs[0].shape, dtype_of(inputs[0].datatype)), file.files)
         self._name, self._outputs, self._run = inputs[0].name, [scores.name], session.run
         if label is not None:
             self._both, self.labelled = [label.name, scores.name], self._labelled

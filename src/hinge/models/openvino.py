@@ -37,7 +37,8 @@ class OpenVINOModel(FileModel):
             check_inputs(path, [port.any_name for port in model.inputs])
             outputs = [_output(number, port) for number, port in enumerate(model.outputs)]
             self._number = outputs.index(choose_outputs(path, outputs, output)[0])
-            super().__init__(path, _input(str(path), model.inputs[0]))
+            files = [Path(path)] if weights is None else [Path(path), Path(path).with_suffix(".bin")]
+            super().__init__(path, _input(str(path), model.inputs[0]), files)
             self._own = _Own(model)
 
     def _scores(self, input: NDArray[Any]) -> NDArray[Any]:
