@@ -41,6 +41,24 @@ def test_people_read_it_with_the_curve_of_other_prices(capsys: Captured) -> None
     assert "0.3 is the highest of these prices" in said
 
 
+@pytest.mark.medium
+def test_in_the_shadow_of_local_it_is_what_the_answers_would_have_gained(capsys: Captured) -> None:
+    trace, settings = load_trace("cifar10-vgg16"), ["cifar10-vgg16", "--offload-cost", "0.3", "--limit", "3000"]
+    found = json.loads(json.dumps(summary(capsys, *settings, "--shadow", "local")))
+    gain, compared = found["gain"], found["answered_by_remote"]
+    assert gain["answers"] == compared > 0
+    assert gain["spared"] == round(compared * (1.0 - found["agreement"]))
+    assert gain["saved_on_local"] == pytest.approx((gain["spared"] - found["offload_cost"]) / 3000)
+    assert found["offloads"] == compared + found["dropped"] + sum(found["fell_back"].values())
+    differ = (trace.local != trace.remote)[:3000]
+    assert gain["cost_low"] < (differ.sum() - gain["spared"] + found["offload_cost"]) / 3000 < gain["cost_high"]
+    assert gain["local_true_accuracy"] == found["true_accuracy"]
+    said = " ".join(shown(capsys, "device", *settings, "--shadow", "local").split())
+    assert re.search(r"Asking cost [\d.]+ and would have spared \d+ answers", said)
+    assert "this device would have cost" in said
+    assert "Right by the true labels" not in said
+
+
 def test_a_loss_is_called_one(capsys: Captured) -> None:
     assert "a sample more than local alone" in shown(
         capsys, "device", "fashion", "--policy", "always-remote", "--limit", "50", "--offload-cost", "0.5"

@@ -233,6 +233,21 @@ def test_prices_that_go_together_are_no_alarm(chosen: Any, price: Any) -> None:
         assert device.status.alarms == {}
 
 
+# -- in the shadow of local ----------------------------------------------------------------------------------------------
+
+
+@each_kind
+def test_what_is_asked_behind_the_caller_is_compared_by_bin(kind: Any) -> None:
+    settings: Any = {"policy": AlwaysRemote(4), "price": FixedCost(0.5), "shadow": "local"}
+    with kind(scores, lambda sample: int(sample > 1), **settings) as device:
+        for sample in (3.0, 3.0, 0.1):
+            device.infer(sample)
+    assert device.status.behind == {3: (2, 2.0), 2: (1, 0.0)}  # it has waited for all
+    with kind(scores, lambda sample: int(sample > 1), **settings | {"shadow": None}) as device:
+        device.infer(3.0)
+        assert device.status.behind == {}
+
+
 # -- another local model ----------------------------------------------------------------------------------------------
 
 

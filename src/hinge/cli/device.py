@@ -199,7 +199,8 @@ class DeviceRun:
         else:
             print_summary(figures, behind=shadow == "local")
             if figures["gain"] is not None and stopped_by is None and self._ended_by is None:
-                self.figures.print_gain(figures["gain"], figures["offload_cost"], figures["true_accuracy"])
+                costs = figures["offload_cost"], figures["true_accuracy"]
+                self.figures.print_gain(figures["gain"], *costs, status.behind)
         if self._ended_by is not None:
             raise self._ended_by
         if stopped_by is not None:

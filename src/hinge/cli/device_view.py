@@ -12,8 +12,9 @@ import logging
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,8 @@ from hinge.simulation.sources import FixedCosts, Synthetic
 from hinge.simulation.trade import OFFLOAD_COSTS, trade
 from hinge.theory import Estimate
 
+Behind = Mapping[int, tuple[int, float]]  # by bin: answers of the remote that could be compared, and agreed
+_NOTHING: Behind = MappingProxyType({})
 _FEWEST = 100  # samples: on fewer there is no curve to show
 _MOST = 10_000  # samples that the curve is simulated on, in a second or two
 _STEP = math.log(1.01)  # latencies are counted by logarithm, in steps of a hundredth
@@ -131,20 +134,24 @@ class Figures:
             **{key: None if None in (cost, paid) else cost + paid for key, cost in costs.items()},
             "latency_ms_p50": self.latency_ms(0.5),
             "latency_ms_p99": self.latency_ms(0.99),
-            "gain": self.gain(spent, asked),
+            "gain": self.gain(spent, asked, status.behind),
             "fleet": None if status.fleet is None else status.fleet.figures(),
         }
 
-    def gain(self, paid: float | None, asked: int) -> dict[str, Any] | None:
-        """What was gained, if asking so often has cost so much, where that is known; None without a remote's answer."""
-        if not self._answered.any():
+    def gain(self, paid: float | None, asked: int, behind: Behind = _NOTHING) -> dict[str, Any] | None:
+        """What was gained, if asking so often has cost so much, where that is known; None without a remote's answer.
+
+        What the remote answered `behind` the caller counts as if it had been given.
+        """
+        estimate = self._estimate(behind)
+        if estimate is None:
             return None
-        spared, accepted = int((self._answered - self._agreed).sum()), 1.0 - self._answered / np.maximum(self.in_bin, 1)
-        estimate = Estimate(self.in_bin, self._answered, self._agreed)
+        answers, accepted = int(estimate.offloads.sum()), 1.0 - estimate.offloads / np.maximum(self.in_bin, 1)
+        spared = answers - int(estimate.agreements.sum())
         wrong = estimate.cost(accepted, 0.0)
         low, high = (None, None) if paid is None else estimate.cost(accepted, paid / asked)
         return {
-            "answers": int(self._answered.sum()),
+            "answers": answers,
             "spared": spared,
             "saved_on_local": None if paid is None else (spared - paid) / self.samples,
             "local_true_accuracy": ratio(self._local_right, self._labelled),
@@ -155,29 +162,40 @@ class Figures:
             "accuracy_high": 1.0 - wrong[0],
         }
 
-    def print_gain(self, found: dict[str, Any], paid: float | None, right: float | None) -> None:
+    def _estimate(self, behind: Behind) -> Estimate | None:
+        """Agreement by what the remote answered, to the caller or behind it; None without an answer."""
+        told = np.array([behind.get(bin, (0, 0)) for bin in range(len(self.in_bin))], np.int64).T
+        answered = np.minimum(self._answered + told[0], self.in_bin)  # a run that is cut off has one sample fewer
+        return Estimate(self.in_bin, answered, np.minimum(self._agreed + told[1], answered)) if answered.any() else None
+
+    def print_gain(
+        self, found: dict[str, Any], paid: float | None, right: float | None, behind: Behind = _NOTHING
+    ) -> None:
         """Print what `gain` found, with the curve of other prices; `right`: the device's own true accuracy."""
+        would = "would have " if behind else ""
+        spare, cost, agree = f"{would}spared", f"{would}cost", "would agree" if behind else "agree"
         saved, price = found["saved_on_local"], found["remote_cost_per_sample"]
         spared, answers = console.counted(found["spared"], "answer"), console.counted(found["answers"], "answer")
         if paid is None:
             low, high = found["accuracy_low"], found["accuracy_high"]
             console.say(
-                f"Asking spared {spared} unlike the remote's; of all answers, {low:.2%} to {high:.2%} agree with the "
-                f"remote's, by what {answers} of the remote leave possible."
+                f"Asking {spare} {spared} unlike the remote's; of all answers, {low:.2%} to {high:.2%} {agree} with "
+                f"the remote's, by what {answers} of the remote leave possible."
             )
         else:
             less = f"{abs(saved):.4f} a sample {'less' if saved >= 0 else 'more'} than local alone"
-            console.say(f"Asking cost {paid:.4g} and spared {spared} unlike the remote's, at 1 each: {less}.")
+            console.say(f"Asking cost {paid:.4g} and {spare} {spared} unlike the remote's, at 1 each: {less}.")
             console.say(
-                f"Remote alone would have cost {price:.4g} a sample; this device cost {found['cost_low']:.4f} to "
+                f"Remote alone would have cost {price:.4g} a sample; this device {cost} {found['cost_low']:.4f} to "
                 f"{found['cost_high']:.4f}, by what {answers} of the remote leave possible."
             )
-        if right is not None:
+        if right is not None and not behind:  # else local alone has answered
             local = found["local_true_accuracy"]
             worse = ": asking the remote made the answers worse" if right < local else ""
             console.say(f"Right by the true labels: local alone {local:.2%}, this device {right:.2%}{worse}.")
-        if paid is not None and self.samples >= _FEWEST:
-            estimate, price = Estimate(self.in_bin, self._answered, self._agreed), round(price, 4)
+        estimate = self._estimate(behind)
+        if paid is not None and estimate is not None and self.samples >= _FEWEST:
+            price = round(price, 4)
             source = Synthetic(estimate.agreement, FixedCosts(price), estimate.samples)
             console.say("At other prices, with the agreement that these answers make most likely:")
             prices, horizon = (*OFFLOAD_COSTS, price), min(self.samples, _MOST)

@@ -53,7 +53,7 @@ class AsyncDevice(BaseDevice):
         """The parent's threads and tasks are not the child's."""
         self._local_s: float | None = None  # how long the local model takes for one sample
         self._workers: ThreadPoolExecutor | None = None
-        self._background: set[asyncio.Task[list[Answer]]] = set()
+        self._background: set[asyncio.Task[None]] = set()
 
     async def infer(self, sample: Any, deadline: Deadline | None = None) -> Answer:
         """The answer to one sample; by an earlier deadline than the device's own, if one is given."""
@@ -155,11 +155,15 @@ class AsyncDevice(BaseDevice):
         if len(self._tasks_here()) >= 4 * self._in_flight:
             self._offloader.cancel([judged])
             return
-        task = asyncio.create_task(self._offloader.ask_async(self._remote, [sample], [judged]))
+
+        async def ask() -> None:
+            self._status.answered_behind(await self._offloader.ask_async(self._remote, [sample], [judged]))
+
+        task = asyncio.create_task(ask())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    def _tasks_here(self) -> list[asyncio.Task[list[Answer]]]:
+    def _tasks_here(self) -> list[asyncio.Task[None]]:
         """The background tasks of the running event loop; those of a loop that ended, ended with it."""
         loop = asyncio.get_running_loop()
         self._background = {task for task in self._background if task.get_loop() is loop}

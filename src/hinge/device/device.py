@@ -440,7 +440,7 @@ class Device(BaseDevice):
 
         def ask() -> None:
             try:
-                self._offloader.ask(self._remote, [sample], [judged])
+                self._status.answered_behind(self._offloader.ask(self._remote, [sample], [judged]))
             finally:
                 self._background.discard(thread)
 

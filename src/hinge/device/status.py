@@ -7,7 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -56,6 +56,7 @@ class Status:
     alarm_times: dict[str, tuple[float, float | None]]  # Unix times: last began, was seen last; None while it lasts
     alarm_reasons: dict[str, str]  # why, where it is known, as it was told last
     fleet: Membership | None = None  # how it fares in its fleet, if it is in one
+    behind: dict[int, tuple[int, float]] = field(default_factory=dict)  # in shadow of local, by bin: compared, agreed
 
 
 def hardly_any(agreed: float, promised: float) -> bool:
@@ -82,6 +83,7 @@ class StatusTracker:
         self._counted: dict[str, Any] = dict.fromkeys(_COUNTS, 0) | dict.fromkeys(_SUMS, 0.0)
         self._promised = 0.0  # agreements, by the confidences of what the remote answered
         self._told: WeakValueDictionary[int, Any] = WeakValueDictionary()  # of answers that somebody still holds
+        self._behind: dict[int, tuple[int, float]] = {}
         self._fell_back: Counter[str] = Counter()
         self._alarms: Counter[str] = Counter()
         self._alarm_seen: dict[str, tuple[float, float, int]] = {}  # began and last seen: Unix times; sample
@@ -143,6 +145,14 @@ class StatusTracker:
             if not isinstance(failure, QueueTimeout | PolicyFailed):  # which are not the remote's
                 self.last_failure = failure
         self._watch()
+
+    def answered_behind(self, answers: Sequence[Answer]) -> None:
+        """What came of asking behind the caller: answers that nobody gets, but that can be compared."""
+        with self._lock:
+            for answer in answers:
+                if answer.agreed is not None:
+                    compared, agreed = self._behind.get(answer.bin, (0, 0.0))
+                    self._behind[answer.bin] = compared + 1, agreed + answer.agreed
 
     def dropped(self, samples: int) -> None:
         with self._lock:
@@ -224,6 +234,7 @@ class StatusTracker:
                 alarm_reasons=dict(self._alarm_reasons),
                 alarm_times={what: (seen[0], self._over(what, *seen[1:])) for what, seen in self._alarm_seen.items()},
                 fleet=None if self._fleet is None else self._fleet.membership,
+                behind=dict(self._behind),
             )
 
     def _over(self, what: str, last: float, sample: int) -> float | None:
