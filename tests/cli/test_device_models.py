@@ -381,7 +381,8 @@ def test_a_server_that_names_classes_where_local_numbers_them_is_refused_before_
         for local, label in ((numbers, first), (index, 0)):
             assert refusal(capsys, command, "--local", local, *remote) == (
                 f"hinge: {server.url}: model 'remote' answers in texts (output 'label': BYTES), the local model in "
-                f"numbers, as in {label}; --labels names the classes of both, --remote-output another output of the remote"
+                f"numbers, as in {label}; --labels names the classes of both, --remote-output another output of the "
+                "remote"
             )
         said = refusal(capsys, command, "--local", texts, *remote, "--remote-output", "scores")
         assert "answers in numbers (output 'scores': FP32), the local model in texts, as in '" in said

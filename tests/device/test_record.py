@@ -136,9 +136,9 @@ def test_labels_of_two_kinds_end_it_in_the_first_batch() -> None:
     assert len(asked) == 10
     with pytest.raises(InvalidTrace, match="label in row 3 must be an integer as in row 0, got None"):
         record(LOCAL, remote, IMAGES, [1, 2, 3, None, *LABELS[4:]])
-    with pytest.raises(InvalidTrace, match="record: sample 5: truth must be a possible answer, got an unknown label, 10"):
+    with pytest.raises(InvalidTrace, match="sample 5: truth must be a possible answer, got an unknown label, 10"):
         record(LOCAL, remote, IMAGES, [*LABELS[:5], *[10] * 95], labels=fashion.CLASSES)
-    with pytest.raises(InvalidTrace, match="record: sample 3: truth must be the number of a class, got -1: leave out"):
+    with pytest.raises(InvalidTrace, match="record: sample 3: truth must be the number of a class, got -1: leave"):
         record(LOCAL, remote, IMAGES, [*LABELS[:3], *[-1] * 97])
     assert remote.calls == [32]  # the others were found before the remote was asked
 
@@ -209,7 +209,8 @@ def test_classes_in_another_order_are_said_at_the_end(caplog: pytest.LogCaptureF
     promised, agreed = trace.confidence.sum(), trace.agreed.sum()
     assert [message for message in caplog.messages if "probabilities" not in message] == [
         f"local agrees with remote {agreed} times in 100 samples, though its confidences promised {promised:.0f}: "
-        "are the classes the same on both sides, in the same order (labels=, --labels), and the samples as each expects?"
+        "are the classes the same on both sides, in the same order (labels=, --labels), and the samples as each "
+        "expects?"
     ]
 
 

@@ -138,7 +138,8 @@ def test_labels_in_another_order_are_noticed_by_what_confidence_promised(caplog:
     [message] = caplog.messages
     assert message == (
         "local hardly ever agrees with remote: in 0 of 26 answers, though its confidences promised 25; "
-        "are the classes the same on both sides, in the same order (labels=, --labels), and the samples as each expects?"
+        "are the classes the same on both sides, in the same order (labels=, --labels), and the samples as each "
+        "expects?"
     )
 
 
@@ -233,7 +234,7 @@ def test_prices_that_go_together_are_no_alarm(chosen: Any, price: Any) -> None:
         assert device.status.alarms == {}
 
 
-# -- in the shadow of local ----------------------------------------------------------------------------------------------
+# -- in the shadow of local -------------------------------------------------------------------------------------------
 
 
 @each_kind

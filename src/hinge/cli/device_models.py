@@ -226,8 +226,8 @@ def _labelled(samples: str, stream: Stream, local: Any, classes: int, names: Seq
         known = None if local.classes is None else set(local.classes)
         for truth in truths:
             if truth not in known if known is not None else isinstance(truth, int) and truth < 0:
-                classes = "" if known is None else f", but the classes of {local.path} are {_listed(local.classes)}"
-                raise InvalidModel(f"{samples}: there is a label {str(truth)[:40]!r}{classes}{_without(truth)}")
+                but = "" if known is None else f", but the classes of {local.path} are {_listed(local.classes)}"
+                raise InvalidModel(f"{samples}: there is a label {str(truth)[:40]!r}{but}{_without(truth)}")
         return replace(stream, classes=None)
     _check_labels(samples, stream, classes, local, names)
     if names is None:
@@ -386,8 +386,8 @@ class Fit:
             return
         texts, ours = output.datatype == "BYTES", isinstance(self._label, str)
         if texts != ours:
-            kinds = ("numbers", "texts")
-            theirs = f"model {self._remote.model!r} answers in {kinds[texts]} (output {output.name!r}: {output.datatype})"
+            kinds, which = ("numbers", "texts"), f"output {output.name!r}: {output.datatype}"
+            theirs = f"model {self._remote.model!r} answers in {kinds[texts]} ({which})"
             named = "" if self._classes is None else "--labels names the classes of both, "
             remedy = f"{named}--remote-output another output of the remote"
             raise RemoteInvalid(f"{theirs}, the local model in {kinds[ours]}, as in {self._label!r:.50}; {remedy}")

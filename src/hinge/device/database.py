@@ -1,7 +1,8 @@
 """The files of a saved gate: what is in them, how they are written, and `read`, which looks at them.
 
-    state.db    SQLite, WAL, synchronous=NORMAL. Each generation has a row that stays the same (gate, digest of the local
-                model, parameters, merged evidence, which may be large) and one that learning changes: JSON with a format version and a CRC
+    state.db    SQLite, WAL, synchronous=NORMAL. Each generation has a row that stays the same (gate, parameters, merged
+                evidence, which may be large, and the digest of the local model) and one that learning changes: JSON
+                with a format version and a CRC
     backup.db   a copy, read where state.db is damaged: as of the last start, merge, rollback or end, or ten minutes old
     lock.db     held with an exclusive SQLite lock by the process that uses the folder
 

@@ -270,8 +270,8 @@ def _doubts(trace: Trace) -> Iterator[str]:
     so_sure = f"in {samples} samples, though its confidences promised {promised:.0f}"
     if hardly_any(agreed, promised):
         yield (
-            f"local agrees with remote {agreed:.4g} times {so_sure}: are the classes the same on both sides, in the same "
-            "order (labels=, --labels), and the samples as each expects?"
+            f"local agrees with remote {agreed:.4g} times {so_sure}: are the classes the same on both sides, in the "
+            "same order (labels=, --labels), and the samples as each expects?"
         )
     elif trace.local_right is not None and hardly_any(right := float(trace.local_right.sum()), promised):
         yield f"local is right {right:.4g} times {so_sure}: are the true labels numbered, or named, as the classes are?"
@@ -279,9 +279,10 @@ def _doubts(trace: Trace) -> Iterator[str]:
         labels, counts = np.unique(trace.label, return_counts=True)
         odd = (counts >= _OFTEN) & ~np.isin(labels, np.union1d(trace.local, trace.remote))
         if odd.any():
-            shown = f"the label {labels[odd][0]!s:.50}, of {counts[odd][0]} samples,"
+            shown = f"the label {labels[odd][0]!s:.50}, of {counts[odd][0]} samples, is"
             more = f", and so are {odd.sum() - 1} others" if odd.sum() > 1 else ""
-            yield f"{shown} is one that neither model ever gives{more}: are labels numbered, or named, as the classes are?"
+            fitting = "are labels numbered, or named, as the classes are?"
+            yield f"{shown} one that neither model ever gives{more}: {fitting}"
 
 
 @contextmanager

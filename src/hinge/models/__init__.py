@@ -185,8 +185,9 @@ class TaskModel:
         return self._judged(self.outputs(sample))
 
     def answer_many(self, samples: Sequence[Any]) -> list[tuple[Any, float]]:
-        alone = self._many is None or len(samples) == 0  # which a model of batches may refuse
-        outputs = map(self.outputs, samples) if alone else self._many(samples)
+        if len(samples) == 0:  # which a model of batches may refuse
+            return []
+        outputs = map(self.outputs, samples) if self._many is None else self._many(samples)
         return [self._judged(output) for output in outputs]
 
     def _judged(self, output: Any) -> tuple[Any, float]:

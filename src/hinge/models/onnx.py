@@ -370,9 +370,11 @@ class OnnxModel(FileModel):
         names = {label for label in labels if isinstance(label, str)} | self._names
         odd = next((label for label in labels if not isinstance(label, str) and label not in (0, 1)), None)
         if odd is not None or len(names) > 2:
-            found = f"label {odd}" if odd is not None else f"labels {', '.join(map(repr, sorted(names)[:_MOST_NAMES]))}"
+            some = ", ".join(f"{name!r:.40}" for name in sorted(names)[:_MOST_NAMES])
+            found = f"label {odd}" if odd is not None else f"labels {some}"
             problem = f"one number for a sample is the probability of the second of two classes, and there is {found}"
-            raise InvalidModel(f"{self.path}: {problem}: name the output with the scores (--output), or export it with {NO_ZIPMAP}")
+            remedy = f"name the output with the scores (--output), or export it with {NO_ZIPMAP}"
+            raise InvalidModel(f"{self.path}: {problem}: {remedy}")
         self._names = names
 
 
