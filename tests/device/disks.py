@@ -58,8 +58,8 @@ def stores_of_devices(patch: pytest.MonkeyPatch, **options: Any) -> list[SqliteS
     """The stores of the devices that are made from now on, with these options and without a thread."""
     made = list[SqliteStore]()
 
-    def make(folder: Path, gate: Gate, background: bool = False) -> SqliteStore:
-        made.append(SqliteStore(folder, gate, seconds=None, **options))
+    def make(folder: Path, gate: Gate, background: bool = False, local: str | None = None) -> SqliteStore:
+        made.append(SqliteStore(folder, gate, seconds=None, local=local, **options))
         return made[-1]
 
     for module in (device, async_device):
