@@ -569,6 +569,16 @@ def test_a_price_meets_a_budget_and_a_limit_around_it_holds(capsys: Captured) ->
 
 
 @pytest.mark.medium
+def test_a_budget_without_a_price_is_used_and_nothing_is_charged(capsys: Captured) -> None:
+    for share in (0.2, 0.6):
+        summary = device(capsys, "cifar10-vgg16", "--limit", "5000", "--on-budget", str(share))[1]
+        assert summary["offload_fraction"] == pytest.approx(share, abs=0.03)
+        assert summary["offload_cost"] is summary["cost_per_sample"] is None
+    known = device(capsys, "cifar10-vgg16", "--limit", "300", "--on-budget", "0.2", "--offload-cost", "0.3")[1]
+    assert known["offload_cost"] == pytest.approx(0.3 * known["asked"])
+
+
+@pytest.mark.medium
 def test_settings_of_the_policy_are_its_own(capsys: Captured) -> None:
     run_of = ["cifar10-vgg16", "--limit", "3000", "--policy", "discounted-isotonic", "--offload-cost", "0.5"]
     with_option, with_set, never = (

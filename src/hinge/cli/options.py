@@ -505,7 +505,8 @@ class GateOptions:
     target: Target = None
     offload_cost: str | None = option(
         "What an offload costs, from 0 to 1; or 'learned', by the prices. Without it: learned where there are prices, "
-        "or a trace that recorded costs; else 0.5, or nothing if the policy has no use for it, as with --target."
+        "or a trace that recorded costs; else 0.5, or nothing with --on-budget, or if the policy has no use for it, as "
+        "with --target."
     )
     price_per_call: float | None = option("The price of an offload as such, in any unit.", min=0)
     price_per_ms: float | None = option("The price of a millisecond, in the same unit.", min=0)
@@ -537,6 +538,8 @@ class GateOptions:
 
         >>> GateOptions().price(), GateOptions(target=0.9).price()  # a target is held at any price
         ((0.5, FixedCost(offload_cost=0.5)), (None, None))
+        >>> GateOptions(on_budget=0.1).price()  # finds its own
+        (0.0, None)
         """
         prices = {"per_call": self.price_per_call, "per_ms": self.price_per_ms, "per_byte": self.price_per_byte}
         given: dict[str, Any] = {name: price for name, price in prices.items() if price is not None}
@@ -554,7 +557,10 @@ class GateOptions:
         if known is not None:
             raise UsageError(f"--offload-cost learned needs prices: {_PRICES}")
         kind = policy_class(self.name)
-        return (0.5, FixedCost(0.5)) if kind.weighs_cost or "offload_cost" in kind.settings() else (None, None)
+        if not kind.weighs_cost and "offload_cost" not in kind.settings():
+            return None, None
+        # a budget finds a price that is added to the cost: one made up would keep it from being spent
+        return (0.5, FixedCost(0.5)) if self.on_budget is None else (0.0, None)
 
     def build(
         self,
