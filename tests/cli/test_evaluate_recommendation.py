@@ -19,7 +19,7 @@ from tests.support.commands import Captured, answer, refusal, shown, write_log
 pytestmark = pytest.mark.slow
 
 QUICK = ["--policies", "sentinel,always-local", "--runs", "2"]
-EDGES = "[0.3, 0.7]"
+EDGES = "[0.3, 0.9]"
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +79,10 @@ def test_the_options_for_the_models_are_written_too(tmp_path: Path, capsys: Capt
 @pytest.mark.parametrize(
     ("options", "policy"),
     [
-        (QUICK, f"Gate(build('sentinel', offload_cost=0.2, bins=3), bins={EDGES})"),
+        (QUICK, f"Gate(build('sentinel', offload_cost=0.3, bins=3), bins={EDGES})"),
         (
             ["--policies", "hi-lcb", "--alpha", "0.9"],
-            f"Gate(build('hi-lcb', offload_cost=0.2, alpha=0.9, bins=3), bins={EDGES})",
+            f"Gate(build('hi-lcb', offload_cost=0.3, alpha=0.9, bins=3), bins={EDGES})",
         ),
         ([*QUICK, "--target", "0.9"], "build('target', target=0.9, bins=2)"),
     ],
@@ -90,22 +90,22 @@ def test_the_options_for_the_models_are_written_too(tmp_path: Path, capsys: Capt
 def test_of_another_task_the_recommendation_is_for_a_program(
     options: list[str], policy: str, tmp_path: Path, capsys: Captured
 ) -> None:
-    confidence = np.repeat([0.1, 0.3, 0.7], 150)
+    confidence = np.repeat([0.1, 0.3, 0.9], 2000)
     write_trace(Trace(confidence, agreed=confidence**2), tmp_path / "boxes.npz")
-    printed = shown(capsys, "evaluate", str(tmp_path / "boxes.npz"), *options, "--offload-cost", "0.2", "--bins", "2")
+    printed = shown(capsys, "evaluate", str(tmp_path / "boxes.npz"), *options, "--offload-cost", "0.3", "--bins", "2")
     assert eval(policy, {"build": build, "Gate": Gate})  # it is there to be copied
     assert f"To run it, in Python: Device(local, remote, {policy}, task=…)" in printed.splitlines()
 
 
 def test_without_a_file_the_options_are_printed(trace: Path, capsys: Captured) -> None:
-    printed = shown(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.2", "--bins", "8")
-    edges, told = list(fitted_bins(read_trace(trace), 8).edges), float(f"{fitted_cost(read_trace(trace), 0.2):.3g}")
+    printed = shown(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.05", "--bins", "8")
+    edges, told = list(fitted_bins(read_trace(trace), 8).edges), float(f"{fitted_cost(read_trace(trace), 0.05):.3g}")
     options = f"--policy sentinel --offload-cost {told} --bins {','.join(map(str, edges))}"
     command = f"hinge device --local LOCAL --remote REMOTE SAMPLES {options}"
     assert f"To run it (--write hinge.toml writes these settings): {command}" in printed.splitlines()
     half = "simulated on a random half of the log, 300 samples, with bins fitted to the other"
     assert f"What sentinel gains at each price of an offload, {half}" in printed
-    found = answer(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.2", "--bins", "8")["recommendation"]
+    found = answer(capsys, "evaluate", str(trace), *QUICK, "--offload-cost", "0.05", "--bins", "8")["recommendation"]
     assert found["settings"] == {"policy": "sentinel", "bins": edges, "offload_cost": told}
     assert (found["samples"], found["bins"]) == (300, len(edges) + 1)
 

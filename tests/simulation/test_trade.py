@@ -136,12 +136,21 @@ def test_where_no_price_keeps_enough_and_saves_it_is_the_one_that_saves_most() -
     assert "; it saves most at 0.5, 25 % less than local alone" in found.sentence
 
 
-def test_where_nothing_is_gained_the_price_is_that_which_keeps_enough() -> None:
+def test_a_price_at_which_nothing_is_gained_is_not_the_headline() -> None:
     found = by_hand((0.1, 0.1, 1.0), (0.3, 0.31, 0.97), (0.5, 0.41, 0.7))
-    assert found.price == (0.3, "found")
-    assert found.sentences() == [found.sentence]  # and not that this price keeps something
+    assert (found.headline, found.price) == (None, (0.5, "usual"))
+    assert found.sentences() == [found.sentence]  # and not that a price keeps something
     assert "Nothing is gained" in found.sentence
-    assert by_hand((0.3, 0.31, 0.9), (0.5, 0.41, 0.7)).price == (0.5, "usual")
+    little = by_hand((0.1, 0.1, 1.0), (0.3, 0.299, 0.97), (0.5, 0.41, 0.7))  # 0.3 % less than remote alone
+    assert (little.headline, little.price) == (None, (0.3, "cheapest"))
+    assert "At no price sentinel keeps 90 % of what the remote adds and saves at least 1 % (" in little.sentence
+
+
+def test_what_costs_less_than_one_of_both_alone_is_not_said_to_cost_more() -> None:
+    found = by_hand((0.1, 0.11, 1.0), (0.7, 0.41, 0.7))  # less than remote alone, but more than local alone
+    assert found.gate[1].cost_per_sample < found.remote[1].cost_per_sample
+    none = "at no offload cost from 0.1 to 0.7 does sentinel cost less than the cheaper of local and remote alone"
+    assert none in found.sentence
 
 
 @pytest.mark.medium
@@ -152,7 +161,7 @@ def test_the_sentence_says_where_nothing_is_gained(fashion: Trade) -> None:
     for gate, local in zip(fashion.gate, fashion.local, strict=True):
         assert (gate.cost_per_sample < local.cost_per_sample) == (gate.offload_cost < limit)
     same = trade(Trace([0.9, 0.4] * 50, [1, 2] * 50, [1, 2] * 50), offload_costs=FEW, machine_code=False)
-    assert same.sentence.startswith("Nothing is gained: at no offload cost from 0.05 to 0.9 is sentinel cheaper")
+    assert same.sentence.startswith("Nothing is gained: at no offload cost from 0.05 to 0.9 does sentinel cost less")
 
 
 def test_a_remote_that_is_no_better_adds_nothing() -> None:

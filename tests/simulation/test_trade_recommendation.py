@@ -89,8 +89,9 @@ def test_labels_of_the_measured_half_do_not_shift_its_cost() -> None:
     trace = Trace(np.full(rows, 0.5), np.zeros(rows, int), np.ones(rows, int), label=np.where(trusted, 1, 0))
     found = recommend(trace, ["isotonic"], 0.4)
     assert found is not None
-    assert found.measured.cost_per_sample == pytest.approx(0.4 + 1.0)  # all offloaded, wrongly
-    assert found.shifted_cost == pytest.approx(1.0)  # κ is near 0, on the whole log
+    assert found.gate.cost_per_sample == pytest.approx(0.4 + 1.0)  # all offloaded, wrongly
+    assert (found.alone, found.measured.cost_per_sample) == ("local", 0.0)
+    assert "; isotonic costs more than local alone, which costs nothing: at this price nothing is" in str(found)
 
 
 def test_a_shift_that_the_measured_half_speaks_against_is_not_recommended() -> None:
@@ -101,10 +102,11 @@ def test_a_shift_that_the_measured_half_speaks_against_is_not_recommended() -> N
     trace = Trace(np.full(rows, 0.5), np.zeros(rows, int), np.ones(rows, int), label=np.where(trusted, 1, 0))
     found = recommend(trace, ["isotonic"], 0.4)
     assert found is not None
-    assert found.settings["offload_cost"] == found.shifted_cost == 0.4
-    assert found.measured.cost_per_sample == pytest.approx(0.4)
+    assert found.told == found.settings["offload_cost"] == found.shifted_cost == 0.4
+    assert found.gate.cost_per_sample == found.measured.cost_per_sample == pytest.approx(0.4)
+    assert found.alone == "remote"
     assert "told" not in str(found)
-    assert "at a cost of 0.4000 by the true labels, as much as remote alone" in str(found)
+    assert "at a cost of 0.4000 by the true labels; isotonic costs as much as remote alone: at this" in str(found)
 
 
 def test_where_local_always_agrees_no_gate_is_recommended() -> None:
@@ -113,6 +115,7 @@ def test_where_local_always_agrees_no_gate_is_recommended() -> None:
     assert found is not None
     assert found.alone == "local"
     assert str(found).startswith("Recommended: no gate, but local alone, at an offload cost of 0.2. ")
+    assert found.trade.policy == "sentinel"  # which says at which prices a gate pays
     usual = recommend(trace, ["sentinel"], 0.2)
     assert usual is not None
     assert usual.alone is None
@@ -145,10 +148,11 @@ def test_bins_are_cut_where_thresholds_are_best_and_those_given_are_kept() -> No
 
 
 def test_a_policy_is_chosen_among_those_named() -> None:
-    trace = load_trace("fashion")
-    found = recommend(trace, ["always-remote", "hi-lcb", "oracle", "offline", "hedge-hi"], 0.3)
+    known = load_trace("fashion")
+    trace = Trace(known.confidence, known.local, known.remote)
+    found = recommend(trace, ["always-remote", "hi-lcb", "oracle", "offline", "hedge-hi"], 0.1)
     assert found is not None
-    assert recommend(trace, "always-remote, hi-lcb", 0.3) == found
+    assert recommend(trace, "always-remote, hi-lcb", 0.1) == found
     assert found.policy == "hi-lcb"  # the three behind it must be told what no device knows
 
 
@@ -158,7 +162,8 @@ def test_where_a_gate_costs_clearly_more_none_is_recommended() -> None:
     found = recommend(Trace(rng.random(20_000), (label + 1) % 10, label), offload_cost=0.05)  # local is always wrong
     assert found is not None
     assert found.measured.cost_per_sample == pytest.approx(0.05)
-    assert "as much as remote alone: at this price nothing is gained" in str(found)
+    assert (found.alone, found.trade.policy) == ("remote", "sentinel")
+    assert "sentinel costs as much as remote alone: at this price nothing is gained" in str(found)
 
 
 def test_the_price_is_given_recorded_or_found() -> None:
@@ -188,14 +193,31 @@ def test_a_gate_that_local_alone_beats_by_the_true_labels_is_said_to_be() -> Non
     assert found is not None
     assert found.measured.true_accuracy is not None
     assert found.local.true_accuracy is not None
-    assert found.shifted_cost == 1.0
-    assert found.measured.cost_per_sample == pytest.approx(1 - found.local.true_accuracy)  # nothing is offloaded
-    plain = found.trade.at(0.3)[0]
-    assert plain.true_accuracy is not None
-    true_cost = 0.3 * plain.offload_fraction + 1 - plain.true_accuracy
-    assert true_cost > 1 - found.local.true_accuracy
-    assert f"(if told 0.3: {true_cost:.4f}), as much as local alone: at this price nothing is gained" in str(found)
+    assert fitted_cost(trace, 0.3) == found.told == 1.0
+    assert (found.alone, found.shifted_cost) == ("local", 0.3)
+    assert found.gate.cost_per_sample == pytest.approx(1 - found.local.true_accuracy)  # nothing is offloaded
+    plain = found.trade.at(0.3)[0].by_truth(0.3).cost_per_sample
+    assert plain > found.local.cost_per_sample
+    assert "; sentinel, told as 1, costs as much as local alone: at this price nothing is gained" in str(found)
     assert "nothing is gained" not in str(recommend("fashion", ["sentinel"], offload_cost=0.1))
+
+
+@pytest.mark.parametrize(("cost", "alone"), [(0.0, "remote"), (0.3, "local"), (1.0, "local")])
+def test_a_gate_that_saves_nothing_where_it_is_measured_is_not_recommended(cost: float, alone: str) -> None:
+    """Where both disagree the remote is right a little more often: by the labels few offloads are worth 0.3."""
+    rng = np.random.default_rng(2)
+    confidence, label = 0.5 + 0.5 * rng.random(4000), rng.integers(0, 10, 4000)
+    wrong = rng.random((2, 4000)) < np.stack([1.0 - confidence, np.full(4000, 0.2)])
+    trace = Trace(confidence, np.where(wrong[0], label + 1, label), np.where(wrong[1], label + 2, label), label)
+    found = recommend(trace, ["sentinel", "always-local", "always-remote"], cost)
+    assert found is not None
+    assert found.alone == alone
+    assert found.settings["policy"] == f"always-{alone}"
+    assert found.measured == (found.local if alone == "local" else found.remote)
+    assert found.gate.cost_per_sample >= found.measured.cost_per_sample
+    assert found.trade.policy == "sentinel"
+    assert "; sentinel" in str(found)
+    assert str(found).endswith(": at this price nothing is gained.")
 
 
 def test_without_a_price_something_is_gained_where_it_can_be() -> None:
@@ -215,7 +237,7 @@ def test_a_remote_that_adds_nothing_is_not_said_to_be_kept() -> None:
     found = recommend(Trace(trace.confidence, trace.remote, trace.local, label=trace.remote), ["sentinel"])
     assert found is not None
     assert (found.offload_cost, found.price) == (0.5, "usual")
-    assert "at none it keeps 90 % of what the remote adds, if anything" in str(found)
+    assert "at none a gate keeps 90 % of what the remote adds, if anything" in str(found)
 
 
 def test_a_number_of_bins_may_be_numpys_and_a_wrong_cost_is_named() -> None:
@@ -238,6 +260,9 @@ def test_a_target_takes_the_place_of_a_price() -> None:
     assert found.settings == {"target": 0.97, "bins": 16}
     assert found.measured.agreement >= 0.97
     assert "to hold an agreement of 0.97" in str(found)
+    assert "no call" not in str(found)
+    assert found.local.agreement == pytest.approx(0.93, abs=0.005)
+    assert "There local alone agrees so often, too, and needs no call" in str(recommend("fashion", target=0.9))
     assert found.as_dict()["settings"] == found.settings
 
 

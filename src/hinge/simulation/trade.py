@@ -5,12 +5,13 @@ less than local alone iff some bin that arrives has 1 − f > γ, and less than 
 policy has to learn f, and pays for that, so that its break-evens lie further inside. docs/gain.md has the argument.
 
 A recommendation is the policy, bins and price that suit a recorded log. Policy and bins are chosen on a random half of
-the log, and what they trade is measured on the other; a price that nobody knows is that of its headline. The default
-policy stays, unless another is cheaper by more than one standard error, √(c (1 − c) / n) at a cost c on n samples: a
-smaller difference says more about the half than about the policy (Breiman et al., Classification and Regression Trees,
-1984). Bins are fitted: cut at every threshold that is best at some price. Where there are true labels, costs are by the
-truth, and a known price γ is told to the policy as γ′, which the labels shift, unless γ itself costs less on the half
-that is measured. In the end bins and γ′ are fitted once more, on the whole log.
+the log, and what they trade is measured on the other; a price that nobody knows is that of its headline. A gate that
+saves nothing there is not recommended: the cheaper of both models alone is. The default policy stays, unless another is
+cheaper by more than one standard error, √(c (1 − c) / n) at a cost c on n samples: a smaller difference says more about
+the half than about the policy (Breiman et al., Classification and Regression Trees, 1984). Bins are fitted: cut at
+every threshold that is best at some price. Where there are true labels, costs are by the truth, and a known price γ is
+told to the policy as γ′, which the labels shift, unless γ itself costs less on the half that is measured. In the end
+bins and γ′ are fitted once more, on the whole log.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -104,10 +105,10 @@ class Trade:
 
         That is in accuracy, over local alone. The higher the price, the fewer the calls: these are the fewest at nearly
         the remote's accuracy. None where the remote adds nothing, or the policy keeps so much at no price at which it
-        saves; where it saves at none, all of them count.
+        saves.
         """
         saves = [point for point in self.gate if self.saving(point.offload_cost)[0] >= GAINED]
-        kept = [point for point in saves or self.gate if self._keeps(point)]
+        kept = [point for point in saves if self._keeps(point)]
         return kept[-1] if kept and self._remote_adds else None
 
     @property
@@ -173,7 +174,8 @@ class Trade:
         low, high = self.remote_until, self.local_from
         ends = f"from {self.gate[0].offload_cost:g} to {self.gate[-1].offload_cost:g}"
         if not self._gains:
-            return f"Nothing is gained: at no offload cost {ends} is {self.policy} cheaper than local or remote alone."
+            both = "the cheaper of local and remote alone"
+            return f"Nothing is gained: at no offload cost {ends} does {self.policy} cost less than {both}."
         limits = [] if low is None else [f"up to {low:.2g} remote alone is as cheap"]
         limits += [] if high is None else [f"above {high:.2g} local alone is cheaper"]
         return f"{self._gain()}; {', '.join(limits) or f'it is cheaper than either alone at every price {ends}'}."
@@ -184,7 +186,7 @@ class Trade:
         if offload_cost is not None and (best is None or offload_cost != best.offload_cost):
             said.append(f"At {offload_cost:g} {self.policy}{self._by()} costs {self.compared(offload_cost)}.")
         said.append(self.sentence)
-        if best is not None and self._gains:
+        if best is not None:
             quality = "agreement" if best.true_accuracy is None else "accuracy"
             kept = f"at which it keeps {_percent(KEPT, 0)} of the {quality} that the remote adds to local"
             higher = any(self._keeps(point) for point in self.gate if point.offload_cost > best.offload_cost)
@@ -396,7 +398,7 @@ _WHY = {
     "found": f" (none was given; this one keeps {100 * KEPT:.0f} % of what the remote adds, for the fewest calls)",
     "cheapest": f" (none was given; at none it keeps {100 * KEPT:.0f} % of what the remote adds and saves "
     f"at least {100 * GAINED:.0f} %, and at this one it saves most)",
-    "usual": f" (none was given, and at none it keeps {100 * KEPT:.0f} % of what the remote adds, if anything)",
+    "usual": f" (none was given, and at none a gate keeps {100 * KEPT:.0f} % of what the remote adds, if anything)",
 }
 _ALONE = {AlwaysLocal.name: "local", AlwaysRemote.name: "remote"}
 K = TypeVar("K")
@@ -418,7 +420,9 @@ class Recommendation:
     measured: Point  # with γ′, where there is one; then costs are by the true labels
     local: Point  # local alone, on the same samples
     remote: Point
-    trade: Trade  # the policy with such bins on these samples, at every price
+    gate: Point  # the policy of the trade, on the same samples: it is `measured`, unless no gate is recommended
+    told: float  # the offload cost that this policy was told: where γ′ is recommended, that of the other half
+    trade: Trade  # the policy with such bins on these samples, at every price; or a gate, where none is recommended
 
     @property
     def bins(self) -> int:
@@ -444,23 +448,19 @@ class Recommendation:
         return {"policy": policy, "offload_cost": told, **alpha, "bins": bins}
 
     def __str__(self) -> str:
-        chosen, costs = f"at an offload cost of {self.offload_cost:g}{_WHY[self.price]}", ""
+        chosen, costs, more = f"at an offload cost of {self.offload_cost:g}{_WHY[self.price]}", "", ""
         half = "The policy is chosen on a random half of the log; on the other"
         if self.fitted:
             half = "Chosen and fitted on a random half of the log, then fitted again on all of it; on the other half"
         if self.target is not None:
             chosen, half = f"to hold an agreement of {self.target:g}", "On a random half of the log"
+            if self.local.agreement >= self.target:
+                more = " There local alone agrees so often, too, and needs no call; the calls are to be sure of it."
         else:
-            alone = Trade(self.policy, (self.measured,), (self.local,), (self.remote,), ())
-            costs = f", at a cost of {self.measured.cost_per_sample:.4f}"
-            if self.shifted_cost is not None:
-                plain = self.trade.at(self.offload_cost)[0].by_truth(self.offload_cost).cost_per_sample
-                costs += " by the true labels"
-                if self.shifted_cost != self.offload_cost:
-                    costs += f" (if told {self.offload_cost:g}: {plain:.4f})"
-                    chosen += f", told as {self.shifted_cost:g}, since by the true labels the remote errs too"
-            costs += f", {alone.compared(self.offload_cost)}"
-            costs += "" if alone.saving(self.offload_cost)[0] > _TIE else ": at this price nothing is gained"
+            if self.shifted_cost not in (None, self.offload_cost):
+                chosen += f", told as {self.shifted_cost:g}, since by the true labels the remote errs too"
+            half = half if self.alone is None else "On a random half of the log"
+            costs = f", at a cost of {self.measured.cost_per_sample:.4f}{self._compared()}"
         key, said = "true_accuracy", "are right"
         if self.target is not None or self.local.true_accuracy is None:
             key, said = "agreement", "agree with the remote"
@@ -472,8 +472,21 @@ class Recommendation:
             f"Recommended: {gate}, {chosen}. {half}, {self.samples} samples, "
             f"{found} of the answers {said} for "
             f"{100 * self.measured.offload_fraction:.0f} % of the remote's calls (remote alone {remote}, local alone "
-            f"{local}){costs}."
+            f"{local}){costs}.{more}"
         )
+
+    def _compared(self) -> str:
+        """What the policy of the trade costs beside the cheaper of both alone, on the half that is measured."""
+        here = Trade(self.trade.policy, (self.gate,), (self.local,), (self.remote,), ())
+        compared, said = here.compared(self.offload_cost), ""
+        told = "" if self.told == self.offload_cost else f", told as {self.told:g},"
+        if self.shifted_cost is not None:
+            said = " by the true labels"
+        if told and self.alone is None:
+            plain = self.trade.at(self.offload_cost)[0].by_truth(self.offload_cost).cost_per_sample
+            said += f" (if told {self.offload_cost:g}: {plain:.4f})"
+        said += f", {compared}" if self.alone is None else f"; {self.trade.policy}{told} costs {compared}"
+        return said if here.saving(self.offload_cost)[0] > _TIE else f"{said}: at this price nothing is gained"
 
     def as_dict(self) -> dict[str, Any]:
         """For programs, as `hinge evaluate --json` prints it."""
@@ -494,7 +507,8 @@ def recommend(
     progress: Progress | None = None,
 ) -> Recommendation | None:
     """The policy, of those named, and the bins that suit a log: cut where thresholds are best, and into a number
-    of uniform `bins` besides; a `Bins` is taken as it is.
+    of uniform `bins` besides; a `Bins` is taken as it is. Where no gate costs less than both models alone, it is one of
+    these, whether or not it was named, and the trade is that of the gate.
 
     None where the log has too few samples to tell, or none of the policies can run on a device.
 
@@ -511,7 +525,7 @@ def recommend(
     """
     recorded = as_trace(trace)
     given = [each.strip() for each in policies.split(",")] if isinstance(policies, str) else policies
-    names = [each for each in given or policy_names() if _runs_on_a_device(each)]
+    names = [each for each in given or policy_names() if runs_on_a_device(each)]
     if len(recorded) < FEWEST or (target is None and not names):
         return None
     half, held_out = halves(recorded, seed)
@@ -541,10 +555,9 @@ def recommend(
     if target is not None:
         found = found or gains(DEFAULT, cost)
         measured = points({Target.name: Target(target, bins=usual.bins, seed=seed)}, held_out)[Target.name]
-        alone = found.at(cost)[1:]
-        return Recommendation(
-            Target.name, usual, False, alpha, cost, None, target, price, len(held_out), measured, *alone, found
-        )
+        gate, local, remote = found.at(cost)
+        held = (Target.name, usual, False, alpha, cost, None, target, price, len(held_out), measured)
+        return Recommendation(*held, local, remote, gate, cost, found)
     told = cost
     if found is None and recorded.local_right is not None:
         told, shifted = (float(f"{fitted_cost(part, cost):.3g}") for part in (half, recorded))
@@ -552,10 +565,14 @@ def recommend(
     def judged(point: Point) -> Point:
         return point if shifted is None else point.by_truth(cost)
 
+    if found is not None:  # a price at which a gate gains, if at any
+        names = [each for each in names if each not in _ALONE] or names
     source = InOrder(half, usual, FixedCosts(cost))
     ready = lineup(names, source, offload_cost=told, horizon=len(half), seed=seed, **own)
     costs = {each: judged(point).cost_per_sample for each, point in points(ready, half).items()}
-    name = _choice(costs, DEFAULT, len(half))
+    chosen = _choice(costs, DEFAULT, len(half))
+    gates = {each: paid for each, paid in costs.items() if each not in _ALONE}
+    name = _choice(gates, DEFAULT, len(half)) if gates else DEFAULT  # the gate that is measured
     if shifted is not None and not policy_class(name).weighs_cost:
         told = shifted = cost
     if found is None:
@@ -567,9 +584,17 @@ def recommend(
         found = gains(name)
         cost, price = found.price
         told = cost
-    known = (name, binned(recorded), fits, alpha, cost, shifted, target, price, len(held_out))
-    gate, (_, local, remote) = found.at(told)[0], found.at(cost)
-    return Recommendation(*known, judged(gate), judged(local), judged(remote), found)
+    gate, (_, local, remote) = judged(found.at(told)[0]), map(judged, found.at(cost))
+    final = cost if shifted is None else shifted
+    if chosen not in _ALONE:
+        saved, cheaper = Trade(name, (gate,), (local,), (remote,), ()).saving(cost)
+        if final >= 1.0 or saved <= _TIE:  # by a cost of 1 nothing is ever offloaded
+            chosen = AlwaysLocal.name if final >= 1.0 or cheaper == "local" else AlwaysRemote.name
+    measured = {AlwaysLocal.name: local, AlwaysRemote.name: remote}.get(chosen, gate)
+    if chosen in _ALONE and shifted is not None:
+        shifted = cost
+    known = (chosen, binned(recorded), fits, alpha, cost, shifted, target, price, len(held_out), measured)
+    return Recommendation(*known, local, remote, gate, told, found)
 
 
 def fitted_bins(trace: Trace, bins: int = DEFAULT_BINS) -> EdgeBins:
@@ -592,7 +617,7 @@ def fitted_bins(trace: Trace, bins: int = DEFAULT_BINS) -> EdgeBins:
     return EdgeBins(sorted(edges))
 
 
-def _runs_on_a_device(name: str) -> bool:
+def runs_on_a_device(name: str) -> bool:
     """Whether a policy needs to be told neither what the log alone knows, nor how many samples will come."""
     kind = policy_class(name)
     told = kind.is_informed() or kind.needs or "horizon" in kind.settings()
