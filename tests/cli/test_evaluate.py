@@ -1,6 +1,7 @@
 """The command `evaluate`."""
 
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from hinge import UniformBins
 from hinge.cli.app import run
 from hinge.policies import policy_names
 from hinge.simulation import Results, simulate
+from hinge.simulation.trade import OFFLOAD_COSTS
 from tests.cli.test_evaluate_simulate import InterruptedThreads
 from tests.support.commands import FIGURES, ROWS, SHORT, TRUE_FIGURES, Captured, answer, refusal, shown, write_log
 
@@ -228,20 +230,25 @@ def test_evaluate_shows_the_trade_at_every_price_and_at_the_given_one(capsys: Ca
     said = " ".join(shown(capsys, *chosen).split())
     assert data["trade"]["sentence"] in said
     assert "At 0.55 sentinel, taking the remote's answers as right, costs" in said
-    assert f"(if told 0.55: {0.55 * here['offload_fraction'] + 1 - here['true_accuracy']:.4f})" in said  # the same gate
     assert "more than local alone" in said
+    (cheap,) = [point for point in data["trade"]["gate"] if point["offload_cost"] == 0.1]
+    said = " ".join(shown(capsys, *chosen[:-1], "0.1").split())
+    assert f"(if told 0.1: {0.1 * cheap['offload_fraction'] + 1 - cheap['true_accuracy']:.4f})" in said  # the same gate
 
 
 @pytest.mark.medium
 def test_evaluate_says_what_true_labels_are_worth(log: Log, capsys: Captured) -> None:
-    chosen = ["--policies", "isotonic", "--offload-cost", "0.5", "--runs", "2"]
-    found = answer(capsys, "evaluate", "imagenet-mobilenetv2", *chosen)["recommendation"]
-    assert (found["offload_cost"], found["shifted_cost"], found["settings"]["offload_cost"]) == (0.5, 1.0, 1.0)
-    said = " ".join(shown(capsys, "evaluate", "imagenet-mobilenetv2", *chosen).split())
-    assert "at an offload cost of 0.5, told as 1, since by the true labels the remote errs too" in said
-    assert f"at a cost of {found['measured']['cost_per_sample']:.4f} by the true labels (if told 0.5: " in said
-    assert "as much as local alone: at this price nothing is gained" in said
-    assert "--offload-cost 1.0 --bins" in said
+    chosen = ["evaluate", "imagenet-mobilenetv2", "--policies", "isotonic", "--runs", "2", "--offload-cost"]
+    found = answer(capsys, *chosen, "0.1")["recommendation"]
+    told = found["shifted_cost"]
+    assert (found["offload_cost"], found["settings"]["offload_cost"]) == (0.1, told)
+    said = " ".join(shown(capsys, *chosen, "0.1").split())
+    assert f"at an offload cost of 0.1, told as {told:g}, since by the true labels the remote errs too" in said
+    assert f"at a cost of {found['measured']['cost_per_sample']:.4f} by the true labels (if told 0.1: " in said
+    assert f"--offload-cost {told} --bins" in said
+    dear = " ".join(shown(capsys, *chosen, "0.5").split())
+    assert "Recommended: no gate, but local alone, at an offload cost of 0.5." in dear
+    assert "; isotonic, told as 1, costs as much as local alone: at this price nothing is gained" in dear
     unlabelled = log("confidence", "local", "remote")
     assert "true labels" not in shown(capsys, "evaluate", unlabelled, *EXTREMES)
 
@@ -335,14 +342,54 @@ def test_an_answer_that_says_none_is_warned_of(tmp_path: Path, capsys: Captured)
     assert "counts as a class" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("policies", "nothing"), [("hi-lcb", False), ("always-local", True)])
-def test_a_price_that_is_found_is_one_at_which_the_policy_itself_gains(
-    policies: str, nothing: bool, capsys: Captured
+def test_a_price_that_is_found_is_one_at_which_a_gate_gains(capsys: Captured) -> None:
+    advice = answer(capsys, "evaluate", "fashion", "--policies", "hi-lcb")["recommendation"]
+    assert advice["settings"]["policy"] == "hi-lcb"
+    said = " ".join(shown(capsys, "evaluate", "fashion", "--policies", "hi-lcb").split())
+    assert "nothing is gained" not in said
+    alone = " ".join(shown(capsys, "evaluate", "fashion", "--policies", "always-local").split())
+    assert "Recommended: no gate, but local alone" in alone
+    assert re.search(r"; sentinel costs \d+ % less than (local|remote) alone\.", alone)
+
+
+@pytest.mark.parametrize("policies", ["sentinel,sentinel", "target,sentinel", "sentinel,target,target"])
+def test_policies_may_be_named_twice(policies: str, capsys: Captured, tmp_path: Path) -> None:
+    log, target = write_log(tmp_path / "log.csv", "confidence", "local", "remote"), ["--target", "0.9"]
+    found = answer(capsys, "evaluate", log, "--policies", policies, "--runs", "1", *target)
+    assert [each["policy"] for each in found["policies"]] == ["sentinel", "target"]
+
+
+@pytest.mark.medium
+def test_with_a_target_there_is_no_table_of_prices(capsys: Captured) -> None:
+    said = shown(capsys, "evaluate", "fashion", "--policies", "sentinel", "--runs", "1", "--target", "0.9")
+    assert "at each price" not in said
+    assert "Recommended: target" in said
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(("policies", "table"), [("oracle,offline", None), ("hi-lcb,oracle", "hi-lcb")])
+def test_the_table_of_prices_is_of_a_policy_that_was_asked_for(
+    policies: str, table: str | None, capsys: Captured, tmp_path: Path
 ) -> None:
-    advice = answer(capsys, "evaluate", "fashion", "--policies", policies)["recommendation"]
-    assert advice["settings"]["policy"] == policies
-    said = " ".join(shown(capsys, "evaluate", "fashion", "--policies", policies).split())
-    assert ("at this price nothing is gained" in said) == nothing
+    offloads = production_log(tmp_path / "log.jsonl", rows=200)
+    both, some = (
+        shown(capsys, "evaluate", *log, "--policies", policies, "--runs", "1")
+        for log in (["synthetic-cifar10"], [offloads, "--columns", "confidence=score"])
+    )
+    for said in (both, some):
+        assert ("at each price" in said) == (table is not None)
+        assert table is None or f"What {table} gains at each price" in said
+    assert ("Nothing is recommended: none of oracle and offline can run on a device." in both) == (table is None)
+
+
+@pytest.mark.medium
+def test_a_row_of_a_shifted_price_is_explained(capsys: Captured) -> None:
+    choice = ["evaluate", "fashion", "--policies", "sentinel", "--runs", "1", "--offload-cost", "0.1"]
+    advice = answer(capsys, *choice)["recommendation"]
+    assert advice["told"] not in (*OFFLOAD_COSTS, advice["offload_cost"], advice["shifted_cost"])
+    said = shown(capsys, *choice)
+    assert f"; {advice['told']:g}: γ′, by the labels of the other half" in said
+    assert f"\n {advice['told']:g} " in said
 
 
 def test_what_to_do_with_other_names_of_columns_or_of_a_file_is_said(

@@ -171,14 +171,18 @@ def print_figures(title: str, figures: Sequence[Mapping[str, Any]]) -> None:
     print_rows(headings, ([name + (" *" if is_informed(name) else ""), *cells] for name, *cells in rows), title)
 
 
-def print_trade(trade: Trade, offload_cost: float | None = None, how: str = "") -> None:
-    """What a policy costs and does at every price, and in a sentence what is gained; also at the price at hand."""
+def print_trade(trade: Trade, offload_cost: float | None = None, how: str = "", more: str = "") -> None:
+    """What a policy costs and does at every price, and in a sentence what is gained; also at the price at hand.
+
+    `more` joins the explanation of the columns.
+    """
     rows, price = list(trade.rows()), None if offload_cost is None else f"{offload_cost:g}"
     title = f"What {trade.policy} gains at each price of an offload, simulated{how}"
     say("")
     print_rows(list(rows[0]), [list(row.values()) for row in rows], title, bold=price)
     means = f", mean of runs and its interval ({SPREAD})" if SPREAD in rows[0] else ""
-    key = f"by rule: cost per sample{means}; saves: of the cheaper of local and remote alone; agrees: with remote"
+    saves = "saves: of the cheaper of local and remote alone"
+    key = f"by rule: cost per sample{means}; {saves}; agrees: with remote{more and f'; {more}'}"
     say(key, style="dim")
     say(" ".join(trade.sentences(offload_cost)), prose=True)
 

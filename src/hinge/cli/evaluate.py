@@ -28,7 +28,16 @@ from hinge.simulation import lineup, simulate
 from hinge.simulation.engine import Progress
 from hinge.simulation.evaluate import Evaluation, as_recorded, as_trace, costs_for, evaluate, known_cost
 from hinge.simulation.sources import Resampled
-from hinge.simulation.trade import FEWEST, OFFLOAD_COSTS, Recommendation, Trade, recommend, trade
+from hinge.simulation.trade import (
+    DEFAULT,
+    FEWEST,
+    OFFLOAD_COSTS,
+    Recommendation,
+    Trade,
+    recommend,
+    runs_on_a_device,
+    trade,
+)
 from hinge.theory import Estimate
 from hinge.traces import Log, Trace, load_trace, trace_names
 
@@ -79,8 +88,9 @@ def evaluate_command(
     console.check_out(out)
     recorded = _recorded(trace, _mapping(columns))
     check_settings(write, recorded)
-    names, price = policies.split(","), options.offload_cost(offload_cost)
-    settings = options.policy_settings(names, alpha=alpha)
+    names = [name for name in policies.split(",") if target is None or name != Target.name]  # which has it
+    price = options.offload_cost(offload_cost)
+    settings = options.policy_settings(policies.split(","), alpha=alpha)
     binning: Bins = options.binning(bins or "16")
     if bins is None and isinstance(recorded, Log):
         binning = recorded.unmixed(binning)
@@ -114,7 +124,7 @@ def evaluate_command(
                 )
             if complete:
                 each = partial(report, part="at every price")
-                gain = advice.trade if advice else _trade_of(found, horizon, seed, each)
+                gain = advice.trade if advice else _trade_of(found, names, horizon, seed, each)
         except KeyboardInterrupt:
             complete = False
     figures, samples = found.figures(), len(found.trace)
@@ -152,11 +162,12 @@ def evaluate_command(
         if found.shuffled is not None:
             console.say("shuffled: the cost in other orders of the log, and its standard deviation")
         _print_unknown(found)
-        if gain and advice:
+        if gain and advice and target is None:
             fitted = "bins fitted to the other" if isinstance(binning, UniformBins) else "these bins"
             how = f" on a random half of the log, {console.counted(advice.samples, 'sample')}, with {fitted}"
-            console.print_trade(gain, advice.offload_cost, how)
-        elif gain:
+            shifted = f"{advice.told:g}: γ′, by the labels of the other half" * (advice.told != advice.offload_cost)
+            console.print_trade(gain, advice.offload_cost, how, shifted)
+        elif gain and not advice:
             console.print_trade(gain, found.offload_cost, f" with {console.counted(found.bins.bins, 'bin')}")
         if gain and found.estimate:
             console.say("That is by the likeliest agreement; how far it may be off, the intervals above say.")
@@ -165,6 +176,8 @@ def evaluate_command(
             print_recommendation(advice, found.trace, write)
         elif samples < FEWEST:
             console.say(f"So few samples say next to nothing about a policy: record {FEWEST} or more.")
+        elif complete and isinstance(found.trace, Trace):
+            console.say(f"Nothing is recommended: none of {_listed(names)} can run on a device.")
     if write and complete and not advice:
         raise options.UsageError(f"--write: none of {policies} can run on a device, so that none is recommended")
     if not complete:
@@ -257,12 +270,19 @@ def _runs(bins: Sequence[int]) -> list[tuple[int, int]]:
     return list(zip(starts, (bin for bin in bins if bin + 1 not in bins), strict=True))
 
 
-def _trade_of(found: Evaluation, horizon: int | None, seed: int, report: Progress) -> Trade:
-    """What the default policy gains at every price, the given one among them."""
+def _trade_of(
+    found: Evaluation, names: Sequence[str], horizon: int | None, seed: int, report: Progress
+) -> Trade | None:
+    """What the default policy gains at every price, the given one among them; or the first of those named that can run
+    on a device, if there is one.
+    """
+    able = [DEFAULT] if {"all", DEFAULT} & {*names} else [name for name in names if runs_on_a_device(name)]
+    if not able:
+        return None
     given = () if found.offload_cost is None else (found.offload_cost,)
     length = len(found.trace) if isinstance(found.trace, Log) else horizon
     settings: dict[str, Any] = {"bins": found.bins, "horizon": horizon or length, "seed": seed, "progress": report}
-    return trade(found.source, offload_costs=(*OFFLOAD_COSTS, *given), **settings)
+    return trade(found.source, able[0], offload_costs=(*OFFLOAD_COSTS, *given), **settings)
 
 
 def _print_dips(found: Evaluation) -> None:

@@ -282,8 +282,12 @@ def policy_named(text: str) -> str:
 
 
 def policies_named(text: str) -> str:
-    """Names of policies, separated by commas; 'all' has those of your own in it once they are imported."""
-    names = [policy_named(name.strip()) for name in text.split(",")]
+    """Names of policies, each once, separated by commas; 'all' has those of your own in it once they are imported.
+
+    >>> policies_named("sentinel, hi-lcb,sentinel")
+    'sentinel,hi-lcb'
+    """
+    names = dict.fromkeys(policy_named(name.strip()) for name in text.split(","))
     return "all" if "all" in names else ",".join(names)
 
 
