@@ -253,6 +253,22 @@ def test_evaluate_says_what_true_labels_are_worth(log: Log, capsys: Captured) ->
     assert "true labels" not in shown(capsys, "evaluate", unlabelled, *EXTREMES)
 
 
+@pytest.mark.medium
+def test_evaluate_says_how_many_samples_have_a_true_label(tmp_path: Path, capsys: Captured) -> None:
+    rows = np.random.default_rng(1).random((400, 3))
+    local, label = (rows[:, 1] < 0.3).astype(int), (rows[:, 2] < 0.2).astype(int)
+    known = [str(each) if row % 4 else "" for row, each in enumerate(label)]
+    lines = zip(rows[:, 0], local, known, strict=True)
+    path = tmp_path / "log.csv"
+    path.write_text("confidence,local,remote,label\n" + "".join(f"{c},{one},0,{true}\n" for c, one, true in lines))
+    choice = ["evaluate", str(path), "--policies", "always-local", "--runs", "1", "--offload-cost", "0.5"]
+    found = answer(capsys, *choice)
+    labelled = np.arange(400) % 4 > 0
+    assert found["labelled"] == 300
+    assert found["policies"][0]["true_accuracy"] == pytest.approx((local == label)[labelled].mean())
+    assert "true acc.: by the 300 of 400 samples whose true label is known" in shown(capsys, *choice)
+
+
 def production_log(path: Path, rows: int = 40) -> str:
     """A log as `hinge device --json` prints it: bin 0 was offloaded, bin 1 sometimes, bin 2 never."""
     lines = []

@@ -134,8 +134,8 @@ def test_labels_of_two_kinds_end_it_in_the_first_batch() -> None:
     with pytest.raises(InvalidTrace, match="in samples 0 to 9: Trace: remote holds text where local holds integers"):
         record(LOCAL, names, IMAGES, batch=10)
     assert len(asked) == 10
-    with pytest.raises(InvalidTrace, match="label in row 3 must be an integer as in row 0, got None"):
-        record(LOCAL, remote, IMAGES, [1, 2, 3, None, *LABELS[4:]])
+    with pytest.raises(InvalidTrace, match="label in row 3 must be an integer as in row 0, got 'cat'"):
+        record(LOCAL, remote, IMAGES, [1, 2, 3, "cat", *LABELS[4:]])
     with pytest.raises(InvalidTrace, match="sample 5: truth must be a possible answer, got an unknown label, 10"):
         record(LOCAL, remote, IMAGES, [*LABELS[:5], *[10] * 95], labels=fashion.CLASSES)
     with pytest.raises(InvalidTrace, match="record: sample 3: truth must be the number of a class, got -1: leave"):

@@ -232,3 +232,13 @@ def test_a_cost_is_shifted_by_labels_alone() -> None:
     assert fitted_cost(load_trace("imagenet-mobilenetv2"), 0.5) == 1.0  # κ is 0.3
     with pytest.raises(ValueError, match="must have true labels"):
         fitted_cost(uneven(), 0.3)
+
+
+def test_the_shifted_cost_is_by_the_rows_that_have_a_label() -> None:
+    trace = load_trace("fashion")
+    assert trace.label is not None
+    known = np.random.default_rng(1).random(len(trace)) < 0.5
+    label = [each if one else None for each, one in zip(trace.label.tolist(), known, strict=True)]
+    rows = {name: values[known] for name, values in trace.columns.items()}
+    some = Trace(trace.confidence, trace.local, trace.remote, label=label)
+    assert fitted_cost(some, 0.2) == fitted_cost(Trace.from_frame(rows), 0.2)

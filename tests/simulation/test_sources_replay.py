@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import QuantileBins, UniformBins
+from hinge import QuantileBins, UniformBins, simulate
+from hinge.policies import AlwaysLocal, AlwaysRemote
 from hinge.simulation.sources import (
     BimodalCosts,
     FixedCosts,
@@ -155,3 +156,14 @@ def test_the_rows_are_told_to_who_fits_on_them() -> None:
     bins, agreed = Resampled(trace, BINNING, FixedCosts(0.5)).history()
     assert bins == trace.bins_by(BINNING).tolist()
     assert agreed == trace.agreed.tolist()
+
+
+def test_labels_of_some_rows_stand_for_the_others() -> None:
+    trace = Trace([0.9, 0.2, 0.9, 0.2], [1, 1, 1, 1], [1, 2, 1, 2], label=[1, None, 2, 2])
+    source = InOrder(trace, UniformBins(2), FixedCosts(0.5))
+    assert source.right is not None
+    local, remote = source.right
+    assert (local.mean(), remote.mean()) == pytest.approx((trace.local_accuracy, trace.remote_accuracy))
+    found = simulate([AlwaysLocal(2), AlwaysRemote(2)], source, len(trace))
+    accuracies = [float(record.true_accuracy[0, -1]) for record in found.values()]
+    assert accuracies == pytest.approx([1 / 3, 2 / 3])

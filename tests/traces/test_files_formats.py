@@ -193,3 +193,43 @@ def test_a_last_line_that_is_cut_is_left_out_and_said(write: Write, caplog: pyte
     for text in (lines[1][:20] + "\n" + lines[0], lines[0] + lines[1][:20] + "\n", lines[1][:20]):
         with pytest.raises(InvalidTrace, match="is not a JSON object"):  # what a writer has ended, or all there is
             read_trace(write("damaged.jsonl", text))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("log.csv", "confidence,local,remote,label\n0.5,a,b,\n1,c,c,c\n"),
+        ("log.tsv", "confidence\tlocal\tremote\ttruth\n0.5\ta\tb\t \n1\tc\tc\tc\n"),
+        (
+            "log.jsonl",
+            '{"confidence": 0.5, "local": "a", "remote": "b", "truth": null}\n'
+            '{"confidence": 1, "local": "c", "remote": "c", "truth": "c"}\n',
+        ),
+    ],
+)
+def test_labels_may_be_missing_in_rows(write: Write, name: str, text: str) -> None:
+    assert read_trace(write(name, text)) == Trace([0.5, 1.0], ["a", "c"], ["b", "c"], label=[None, "c"], name="log")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npz", ".parquet"])
+@pytest.mark.parametrize("answers", [["1", "a", "é"], [0, 1, -3]], ids=["text", "integers"])
+def test_labels_that_are_missing_are_written(suffix: str, answers: list[Any], tmp_path: Path) -> None:
+    path = tmp_path / f"log{suffix}"
+    label = Trace([0.5, 0.25, 1.0], answers, answers[::-1], label=[answers[0], None, answers[2]], name="log")
+    rights = Trace([0.5, 0.25], agreed=[0.5, 1.0], local_right=[0.5, None], remote_right=[1.0, None], name="log")
+    for trace in (label, rights):
+        write_trace(trace, path)
+        assert read_trace(path) == trace
+
+
+def test_labels_in_a_frame_may_be_missing() -> None:
+    columns = {"confidence": [0.5, 1.0, 0.25], "local": [1, 2, 3], "remote": [1, 2, 2], "label": [1, None, 2]}
+    expected = Trace(**columns)  # type: ignore[arg-type]
+    assert expected.labelled == 2
+    for frame in ("pandas", "polars"):
+        assert Trace.from_frame(import_module(frame).DataFrame(columns)) == expected
+
+
+def test_labels_of_a_production_log_are_not_used(write: Write) -> None:
+    rows = "confidence,local,remote,label\n0.5,a,b,b\n1,c,,\n0.7,c,,c\n0.6,a,a,\n"
+    assert len(read_log(write("log.csv", rows))) == 4

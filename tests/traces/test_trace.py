@@ -248,3 +248,47 @@ def test_floats_that_are_whole_numbers_are_these() -> None:
     assert trace.label is not None
     assert [column.tolist() for column in (trace.local, trace.label)] == [[1, 2], [1, -3]]
     assert trace.agreed.tolist() == [True, False]
+
+
+# -- labels that are missing in rows ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("label", [["a", None, "b", ""], [1, None, 2, float("nan")]], ids=["text", "integers"])
+def test_accuracies_are_those_of_the_rows_that_have_a_label(label: list[Any]) -> None:
+    local, remote = ([label[0]] * 4, [label[0], label[0], label[2], label[2]])
+    trace = Trace([0.9, 0.8, 0.7, 0.6], local, remote, label=label)
+    assert trace.label is not None
+    assert trace.label.tolist() == [label[0], None, label[2], None]
+    assert (trace.labelled, trace.labelled_rows.tolist()) == (2, [True, False, True, False])
+    assert (trace.local_accuracy, trace.remote_accuracy) == (0.5, 1.0)
+    assert set(trace.columns) == {"confidence", "local", "remote", "label"}
+    assert trace == replace(trace) == pickle.loads(pickle.dumps(trace))
+    assert trace != Trace([0.9, 0.8, 0.7, 0.6], local, remote, label=[label[0], None, None, None])
+
+
+def test_labels_that_are_all_missing_are_none() -> None:
+    trace = Trace([0.9, 0.8], [1, 2], [1, 1], label=[None, None])
+    assert trace == Trace([0.9, 0.8], [1, 2], [1, 1])
+    assert (trace.labelled, trace.local_accuracy) == (0, None)
+    rights = Trace([0.9, 0.8], agreed=[0.5, 0.5], local_right=[None, 0.5], remote_right=[0.25, None])
+    assert (rights.labelled, rights.local_right, rights.remote_right) == (0, None, None)  # never of the same row
+
+
+def test_how_far_answers_are_right_may_be_missing() -> None:
+    trace = Trace([0.9, 0.8, 0.7], agreed=[0.5] * 3, local_right=[0.5, None, 0.25], remote_right=[1.0, 0.5, 0.75])
+    assert (trace.labelled, trace.local_accuracy, trace.remote_accuracy) == (2, 0.375, 0.875)
+    assert trace == replace(trace) == pickle.loads(pickle.dumps(trace))
+
+
+def test_what_a_label_cannot_be_is_named_with_its_row_where_others_are_missing() -> None:
+    with pytest.raises(InvalidTrace, match="label in row 2 must be an integer as in row 0, got 'cat'"):
+        Trace([0.5] * 3, [1, 2, 3], [1, 2, 3], label=[1, None, "cat"])
+    with pytest.raises(InvalidTrace, match="label holds text where local holds integers"):
+        Trace([0.5] * 3, [1, 2, 3], [1, 2, 3], label=["one", None, "three"])
+
+
+def test_scores_may_have_labels_for_some_rows() -> None:
+    trace = Trace.from_scores([[2.0, 1.0], [0.0, 1.0]], [[3.0, 0.0], [3.0, 0.0]], np.array([1.0, np.nan]))
+    assert (trace.labelled, trace.local_accuracy) == (1, 0.0)
+    with pytest.raises(InvalidTrace, match="labels must be from 0 to 1, got 2 in row 1"):
+        Trace.from_scores([[2.0, 1.0], [0.0, 1.0]], [[3.0, 0.0], [3.0, 0.0]], [None, 2])

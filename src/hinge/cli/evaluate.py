@@ -134,6 +134,7 @@ def evaluate_command(
         write_settings(write, advice, found.trace)
     if json:
         settings |= {"trace": trace, "samples": samples, "bins": found.bins.bins}
+        settings |= {"labelled": found.trace.labelled if isinstance(found.trace, Trace) else 0}
         settings |= {"offload_cost": found.offload_cost, "seed": seed}
         more: dict[str, Any] = {"trade": gain and gain.as_dict(), "agreement": _agreement(found)}
         more |= {"warnings": found.warnings(), "recommendation": advice and advice.as_dict()}
@@ -159,6 +160,8 @@ def evaluate_command(
             console.say(
                 "* knows more than a device can: fitted on this very log, told about every sample, or the truth"
             )
+        if isinstance(found.trace, Trace) and 0 < found.trace.labelled < samples:
+            console.say(f"true acc.: by the {found.trace.labelled} of {samples} samples whose true label is known")
         if found.shuffled is not None:
             console.say("shuffled: the cost in other orders of the log, and its standard deviation")
         _print_unknown(found)

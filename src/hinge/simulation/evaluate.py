@@ -248,8 +248,9 @@ def fitted_cost(trace: Trace, offload_cost: float) -> float:
     """
     if trace.local_right is None or trace.remote_right is None:
         raise ValueError(f"fitted_cost: trace must have true labels, got {trace!r}")
-    gain = trace.remote_right.sum() - trace.local_right.sum()  # where the two agree there is none
-    return shifted_cost(offload_cost, float((1.0 - trace.agreed).sum()), float(gain))
+    known = trace.labelled_rows
+    gain = trace.remote_right[known].sum() - trace.local_right[known].sum()  # where the two agree there is none
+    return shifted_cost(offload_cost, float((1.0 - trace.agreed[known]).sum()), float(gain))
 
 
 def halves(trace: Trace, seed: int) -> tuple[Trace, Trace]:

@@ -14,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -44,7 +44,7 @@ class Samples(NamedTuple):
     agreed: Reals  # 1 where local agrees with remote, 0 where not; or how far, in between
     costs: Reals  # what an offload costs
     gaps: Reals  # expected cost of accepting minus that of offloading; the oracle accepts iff negative
-    local_right: Reals | None = None  # how far it is, by the true label, where there is one
+    local_right: Reals | None = None  # how far it is, by the true label, where there is one; see `Replay.right`
     remote_right: Reals | None = None
 
 
@@ -374,12 +374,25 @@ class Replay(ABC):
         self.offload_costs = costs.mean_by_bin(self._bins, self.bins)
         self._gaps = (1.0 - self.agreement - self.offload_costs)[self._bins]
 
+    @cached_property
+    def right(self) -> tuple[Reals, Reals] | None:
+        """How far local and remote are right on every row; None where the trace does not know the truth of any.
+
+        Where it knows that of some rows only, these stand for the others, too: they count for as much more, and the
+        others for nothing, so that the mean over all rows is the mean over these.
+        """
+        known, local, remote = self.trace.labelled_rows, self.trace.local_right, self.trace.remote_right
+        if local is None or remote is None:
+            return None
+        share = known.mean()
+        one, other = (np.where(known, each, 0.0) / share for each in (local, remote))
+        return one, other
+
     def stream(self, seed: int, horizon: int) -> Iterator[Samples]:
         """Chunks of the trace's rows, with their costs."""
         arrivals, _, costs = generators(seed)
-        known = (self.trace.local_right, self.trace.remote_right)
         for rows in self._rows(arrivals, horizon):
-            right = (None if each is None else each[rows].astype(np.float64) for each in known)
+            right = () if self.right is None else (each[rows] for each in self.right)
             paid = self.costs.draw(costs, len(rows), rows)
             yield Samples(self._bins[rows], self._agreed[rows], paid, self._gaps[rows], *right)
 

@@ -357,11 +357,9 @@ def _fixed(source: Replay | Synthetic, offloaded: NDArray[np.float64], cost: flo
     asked = float(source.weights @ offloaded)
     wrong = float((source.weights * (1.0 - source.agreement)) @ (1.0 - offloaded))
     right = None
-    if isinstance(source, Replay):
-        local, remote = source.trace.local_right, source.trace.remote_right
-        if local is not None and remote is not None:
-            asks = offloaded[source.trace.bins_by(source.binning)]
-            right = float((asks * remote + (1.0 - asks) * local).mean())
+    if isinstance(source, Replay) and source.right is not None:
+        (local, remote), asks = source.right, offloaded[source.trace.bins_by(source.binning)]
+        right = float((asks * remote + (1.0 - asks) * local).mean())
     return Point(cost, cost * asked + wrong, asked, 1.0 - wrong, right)
 
 
@@ -559,7 +557,7 @@ def recommend(
         held = (Target.name, usual, False, alpha, cost, None, target, price, len(held_out), measured)
         return Recommendation(*held, local, remote, gate, cost, found)
     told = cost
-    if found is None and recorded.local_right is not None:
+    if found is None and all(part.labelled for part in (half, held_out)):
         told, shifted = (float(f"{fitted_cost(part, cost):.3g}") for part in (half, recorded))
 
     def judged(point: Point) -> Point:

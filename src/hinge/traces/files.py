@@ -24,8 +24,8 @@ makes of two models' saved outputs: local_logits, remote_logits and, if known, l
 Parquet: one column each, name and provenance in the schema's metadata.
 
 Where the remote's answer is missing in some rows (empty, or null) the file holds a `Log`: the remote was asked only
-about the others. A small file may stand for a large table. What it would take once it is unpacked is checked before it
-is (`MAX_BYTES`).
+about the others. Where the truth is missing in some rows, accuracies are those of the others. A small file may stand
+for a large table. What it would take once it is unpacked is checked before it is (`MAX_BYTES`).
 """
 
 import csv
@@ -59,8 +59,8 @@ from hinge._files import replacing
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.errors import InvalidTrace, UnknownName, printable
 from hinge.traces import trace as traces
-from hinge.traces.log import Log, answered
-from hinge.traces.trace import BESIDE, FRACTIONS, INTEGERS, NEEDED, OPTIONAL, Frame, Trace, label_problem
+from hinge.traces.log import Log
+from hinge.traces.trace import BESIDE, FRACTIONS, INTEGERS, NEEDED, OPTIONAL, Frame, Trace, answered, label_problem
 
 _log = logging.getLogger(__name__)
 MAX_BYTES = 2**31  # of a table, unpacked
@@ -131,7 +131,8 @@ def _unpacked(where: str, metadata: str) -> dict[str, Any]:
 
 _BLOCK = 16_384  # lines converted at a time: enough for speed, few enough for memory
 _KNOWN = (*NEEDED, *OPTIONAL, *BESIDE)
-_TOLD = ""  # a column beside those: where there is an answer of the remote's; `remote` has but these until all are read
+_TOLD = {"remote": "remote?", "label": "label?"}  # columns beside: where there is one; these hold no others until all
+# are read
 _IN_WORDS = {"true": "1", "yes": "1", "false": "0", "no": "0"}  # how far something agrees, or is right
 _INTEGER_DIGITS = 20  # of the longest int64, its sign included
 _FOREIGN = re.compile("[\0\udc80-\udcff]")  # in text that is no UTF-8: a byte that none has, or a zero of UTF-16
@@ -238,11 +239,12 @@ def _columns(
     if not parts:
         raise InvalidTrace(f"{where}: there are no samples")
     columns = {name: np.concatenate(arrays) for name, arrays in _of_one_kind(parts).items()}
-    told = columns.pop(_TOLD, None)
-    if told is not None and not told.all():
-        answers = np.full(len(told), None, object)
-        answers[told] = columns["remote"]
-        columns["remote"] = answers
+    for name, beside in _TOLD.items():
+        told = columns.pop(beside, None)
+        if told is not None and not told.all():
+            answers = np.full(len(told), None, object)
+            answers[told] = columns[name]
+            columns[name] = answers
     return columns
 
 
@@ -256,9 +258,10 @@ def _converted(names: Sequence[str], rows: Sequence[list[str]], decimal_comma: b
             if name in FRACTIONS:
                 if name not in ("confidence", "cost"):
                     texts = tuple(_IN_WORDS.get(text.strip().lower(), text) for text in texts)
-                found[name] = _fractions(texts, decimal_comma, asked | (name == "confidence"))
-            elif name == "remote":
-                told = found[_TOLD] = _given(texts) if "agreed" in names else asked
+                needed = asked | (name == "confidence")
+                found[name] = _fractions(texts, decimal_comma, needed & (name not in ("local_right", "remote_right")))
+            elif name in _TOLD:
+                told = found[_TOLD[name]] = _given(texts) if name == "label" or "agreed" in names else asked
                 found[name] = _labels(texts if told.all() else list(compress(texts, told)))
             else:
                 found[name] = np.array(texts, object) if name in BESIDE else _labels(texts)
@@ -366,6 +369,9 @@ def write_npz(trace: Trace, stream: IO[bytes]) -> None:
 
 
 def _small(values: NDArray[Any]) -> NDArray[Any]:
+    if values.dtype.kind == "O":  # labels that are missing in rows: nothing is pickled
+        text = traces.kind(values) == "text"
+        return np.array([("" if text else np.nan) if label is None else label for label in values])
     if values.dtype.kind == "i":
         low, high = values.min(), values.max()
         for small in _SMALL:

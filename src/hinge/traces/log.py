@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hinge.bins import Bins, EdgeBins
 from hinge.errors import InvalidTrace
-from hinge.traces.trace import Bools, Floats, Trace, checked_labels, fractions, one_dimensional
+from hinge.traces.trace import Bools, Floats, Trace, answered, checked_labels, fractions, one_dimensional
 
 _NUMBERED = 1024  # bins of a device that keep their numbers: of more, those without samples would cost too much
 
@@ -148,28 +148,3 @@ def _flags(values: NDArray[Any]) -> Bools:
     array([ True, False, False,  True, False,  True])
     """
     return np.isin(np.char.lower(values.astype(np.str_)), ("true", "yes", "1", "1.0"))
-
-
-def answered(values: Any) -> tuple[Bools, Any]:
-    """Which rows of a column hold an answer, and those answers; None, NaN, NA and empty text are none.
-
-    Whole numbers that a frame turned into floats, where others are missing, are whole again.
-
-    >>> answered([3.0, float("nan")])
-    (array([ True, False]), array([3]))
-    """
-    if hasattr(values, "isna"):  # pandas
-        known = ~np.asarray(values.isna())
-    elif hasattr(values, "is_null"):  # polars
-        known = ~np.asarray(values.is_null())
-    else:
-        known = np.array([value is not None for value in values], np.bool_)
-    rows = np.flatnonzero(known)
-    array = np.asarray(values) if hasattr(values, "dtype") else np.asarray(values, object)
-    found: list[Any] = array[rows].tolist()
-    real = np.array([value == value and value != "" for value in found], np.bool_)  # NaN is not itself
-    known[rows[~real]] = False
-    answers = [value for value, is_one in zip(found, real, strict=True) if is_one]
-    if answers and all(isinstance(value, float) and value.is_integer() for value in answers):
-        return known, np.array(answers, np.int64)
-    return known, answers

@@ -5,6 +5,8 @@
     agreed                    how far local agrees with remote, from 0 to 1: in place of the two answers, or beside them
     local_right, remote_right how far either is right, likewise: in place of the label
 
+The truth may be missing in rows: then `label` is None there, and `local_right` and `remote_right` are NaN.
+
 A trace is made from columns, from a frame, or from the scores of both models. Rows count from 0. A column that fails
 its check raises `InvalidTrace`, which names the column and the first bad row.
 """
@@ -107,21 +109,23 @@ def renamed(where: str, names: Sequence[Any], columns: Mapping[str, str] | None 
     return result
 
 
-def fractions(column: str, values: ArrayLike) -> Floats:
-    """Numbers from 0 to 1, one per row.
+def fractions(column: str, values: ArrayLike, gaps: bool = False) -> Floats:
+    """Numbers from 0 to 1, one per row; with `gaps` they may be missing, and are NaN there.
 
     >>> fractions("confidence", [0.5, float("nan")])
     Traceback (most recent call last):
     hinge.errors.InvalidTrace: Trace: confidence in row 1 must be from 0 to 1, got nan
     """
     array = one_dimensional(column, values)
+    if gaps and array.dtype.kind == "O":
+        array = np.asarray(values := [np.nan if value is None else value for value in array.tolist()])
     if array.dtype.kind == "b" and column not in ("confidence", "cost"):
         return _frozen(array.astype(np.float64))
     if array.dtype.kind not in "fiu":  # one by one, as numpy turns the numbers beside a text into texts
         given: Any = values
         return _frozen(np.array([_fraction(column, row, value) for row, value in enumerate(given)], np.float64))
     numbers = np.array(array, np.float64)
-    outside = np.flatnonzero(~((numbers >= 0) & (numbers <= 1)))
+    outside = np.flatnonzero(~((numbers >= 0) & (numbers <= 1) | (gaps & np.isnan(numbers))))
     if outside.size:
         _fraction(column, int(outside[0]), numbers[outside[0]].item())
     return _frozen(numbers)
@@ -153,8 +157,56 @@ def checked_labels(column: str, values: ArrayLike) -> Labels:
     return _frozen(_of_one_kind(column, list(given)))
 
 
+def known_labels(column: str, values: Any) -> Labels | None:
+    """Labels that may be missing in rows, which hold None then; None if all are missing.
+
+    >>> known_labels("label", ["cat", None, ""]), known_labels("label", [3.0, float("nan")])
+    (array(['cat', None, None], dtype=object), array([3, None], dtype=object))
+    """
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+        return checked_labels(column, values)
+    known, found = answered(one_dimensional(column, values) if isinstance(values, list | tuple) else values)
+    if known.all():
+        return checked_labels(column, values)
+    if not known.any():
+        return None
+    filled: Any = [found[0]] * len(known)  # so that errors name the row
+    for row, value in zip(np.flatnonzero(known).tolist(), found, strict=True):
+        filled[row] = value
+    labels = checked_labels(column, filled).astype(object)
+    labels[~known] = None
+    return _frozen(labels)
+
+
+def answered(values: Any) -> tuple[Bools, Any]:
+    """Which rows of a column hold an answer, and those answers; None, NaN, NA and empty text are none.
+
+    Whole numbers that a frame turned into floats, where others are missing, are whole again.
+
+    >>> answered([3.0, float("nan")])
+    (array([ True, False]), array([3]))
+    """
+    if hasattr(values, "isna"):  # pandas
+        known = ~np.asarray(values.isna())
+    elif hasattr(values, "is_null"):  # polars
+        known = ~np.asarray(values.is_null())
+    else:
+        known = np.array([value is not None for value in values], np.bool_)
+    rows = np.flatnonzero(known)
+    array = np.asarray(values) if hasattr(values, "dtype") else np.asarray(values, object)
+    found: list[Any] = array[rows].tolist()
+    real = np.array([value == value and value != "" for value in found], np.bool_)  # NaN is not itself
+    known[rows[~real]] = False
+    answers = [value for value, is_one in zip(found, real, strict=True) if is_one]
+    if answers and all(isinstance(value, float) and value.is_integer() for value in answers):
+        return known, np.array(answers, np.int64)
+    return known, answers
+
+
 def kind(array: Labels) -> str:
     """What a checked column of labels holds, in words."""
+    if array.dtype.kind == "O":
+        return "text" if any(isinstance(label, str) for label in array) else "integers"
     return "integers" if array.dtype.kind == "i" else "text"
 
 
@@ -305,12 +357,14 @@ def _row(name: str, k: int, row: object) -> NDArray[np.float64]:
     return scores
 
 
-def _truth(labels: ArrayLike, classes: int) -> NDArray[Any]:
-    truth = checked_labels("labels", labels)
-    if truth.dtype.kind != "i":
+def _truth(labels: ArrayLike, classes: int) -> NDArray[Any] | None:
+    truth = known_labels("labels", labels)
+    if truth is None:
+        return None
+    if kind(truth) != "integers":
         raise InvalidTrace(f"{_OWNER}: labels must be integers from 0 to {classes - 1}, got text")
-    outside = np.flatnonzero((truth < 0) | (truth >= classes))
-    if outside.size:
+    outside = [row for row, label in enumerate(truth.tolist()) if label is not None and not 0 <= label < classes]
+    if outside:
         row = outside[0]
         raise InvalidTrace(f"{_OWNER}: labels must be from 0 to {classes - 1}, got {truth[row]} in row {row}")
     return truth
@@ -319,6 +373,7 @@ def _truth(labels: ArrayLike, classes: int) -> NDArray[Any]:
 Bools = NDArray[np.bool_]
 _COLUMNS = (*NEEDED, *OPTIONAL)
 _ANSWERS = ("local", "remote", "label")
+_TRUTHS = ("label", "local_right", "remote_right")  # may be missing in rows
 
 
 class Frame(Protocol):
@@ -337,7 +392,8 @@ class Trace:
 
     Of tasks whose answers are no labels (`hinge.tasks`), `agreed` says how far the answers agree, and `local_right` and
     `remote_right` how far they are right, each from 0 to 1; answers and truth may then be None. Where `about["truth"]`
-    begins with "none", the remote was taken for the truth: that is agreement, and these two are left out.
+    begins with "none", the remote was taken for the truth: that is agreement, and these two are left out. The truth may
+    be missing in rows (None, NaN or empty text): accuracies are then those of the other rows, `labelled` of them.
 
     >>> trace = Trace([0.9, 0.4, 0.7], ["cat", "dog", "cat"], ["cat", "cat", "cat"], label=["cat", "cat", "dog"])
     >>> trace.agreed
@@ -377,7 +433,8 @@ class Trace:
         remote_right: ArrayLike | None = None,
     ) -> None:
         if local is not None and remote is not None:  # what follows from them follows anew
-            agreed, local_right, remote_right = map(_unless_derived, (agreed, local_right, remote_right))
+            agreed = _unless_derived(agreed)
+            local_right, remote_right = (_unless_derived(each, label) for each in (local_right, remote_right))
         known = _checked_about({} if about is None else about)
         if known.get("truth", "").startswith("none"):  # the remote was taken for it
             local_right = remote_right = None
@@ -388,7 +445,9 @@ class Trace:
         if (local_right is None) != (remote_right is None):
             raise InvalidTrace("Trace: local_right and remote_right must be given together")
         for column, values in given.items():
-            check = fractions if column in FRACTIONS else checked_labels
+            check: Any = fractions if column in FRACTIONS else checked_labels
+            if column in _TRUTHS:
+                check = known_labels if column == "label" else partial(fractions, gaps=True)
             self._set(column, None if values is None else check(column, values))
         if not isinstance(name, str):
             raise TypeError(f"Trace: name must be text, got {name!r}")
@@ -396,7 +455,7 @@ class Trace:
         self._set("about", MappingProxyType(known))
         if not len(self):
             raise InvalidTrace("Trace: there must be at least one sample")
-        for column, values in self.columns.items():
+        for column, values in ((name, getattr(self, name)) for name in given if getattr(self, name) is not None):
             if len(values) != len(self):
                 raise InvalidTrace(f"Trace: {column} has {len(values)} rows where confidence has {len(self)}")
             if column in _ANSWERS and self.local is not None and kind(values) != kind(self.local):
@@ -407,6 +466,16 @@ class Trace:
         if local_right is None:
             self._set("local_right", _equal(self.local, self.label))
             self._set("remote_right", _equal(self.remote, self.label))
+        else:
+            self._set_rights(local_right, remote_right)
+
+    def _set_rights(self, local_right: Any, remote_right: Any) -> None:
+        """How far both are right, as it was given: known of both, or of neither."""
+        given = zip(_TRUTHS[1:], (local_right, remote_right), strict=True)
+        both = [fractions(name, values, gaps=True) for name, values in given]
+        gaps = np.isnan(both[0]) | np.isnan(both[1])
+        for name, values in zip(_TRUTHS[1:], both, strict=True):
+            self._set(name, None if gaps.all() else _frozen(np.where(gaps, np.nan, values)))
 
     @classmethod
     def from_scores(
@@ -480,12 +549,27 @@ class Trace:
     @property
     def local_accuracy(self) -> float | None:
         """The share of samples on which the local model is right, if the truth is known."""
-        return None if self.local_right is None else float(self.local_right.mean())
+        return None if self.local_right is None else float(np.nanmean(self.local_right))
 
     @property
     def remote_accuracy(self) -> float | None:
         """The share of samples on which the remote model is right, if the truth is known."""
-        return None if self.remote_right is None else float(self.remote_right.mean())
+        return None if self.remote_right is None else float(np.nanmean(self.remote_right))
+
+    @property
+    def labelled(self) -> int:
+        """In how many of the samples the truth is known.
+
+        >>> Trace([0.9, 0.4], ["cat", "dog"], ["cat", "cat"], label=["cat", None]).labelled
+        1
+        """
+        return int(self.labelled_rows.sum())
+
+    @property
+    def labelled_rows(self) -> Bools:
+        """Which they are."""
+        right = self.local_right
+        return np.zeros(len(self), np.bool_) if right is None else ~np.isnan(right.astype(np.float64))
 
     @property
     def mean_offload_cost(self) -> float | None:
@@ -496,7 +580,12 @@ class Trace:
     def columns(self) -> dict[str, NDArray[Any]]:
         """The columns that were recorded, by name; not those that follow from the answers."""
         named = ((column, getattr(self, column)) for column in _COLUMNS)
-        return {column: values for column, values in named if values is not None and values.dtype.kind != "b"}
+        found = {column: values for column, values in named if values is not None and values.dtype.kind != "b"}
+        for column, answers in (("local_right", self.local), ("remote_right", self.remote)):
+            follows = _equal(answers, self.label)  # with gaps it is no boolean
+            if follows is not None and column in found and _same(found[column], follows):
+                del found[column]
+        return found
 
     def bins_by(self, bins: Bins) -> NDArray[np.int64]:
         """The bin of every sample.
@@ -514,7 +603,7 @@ class Trace:
         if not isinstance(other, Trace):
             return NotImplemented
         mine, its = self.columns, other.columns
-        same = mine.keys() == its.keys() and all(np.array_equal(mine[column], its[column]) for column in mine)
+        same = mine.keys() == its.keys() and all(_same(mine[column], its[column]) for column in mine)
         return same and self.name == other.name and self.about == other.about
 
     def __repr__(self) -> str:
@@ -603,12 +692,25 @@ def _moment(time: Any) -> Any:
 
 
 def _equal(one: Labels | None, other: Labels | None) -> Bools | None:
-    return None if one is None or other is None else _frozen(one == other)
+    if one is None or other is None:
+        return None
+    if other.dtype.kind != "O":
+        return _frozen(one == other)
+    known, equal = np.array([label is not None for label in other]), np.full(len(one), np.nan)
+    equal[known] = one[known] == other[known]
+    return _frozen(equal)
 
 
-def _unless_derived(values: Any) -> Any:
-    """What was given, and not found by `_equal`: `dataclasses.replace` passes that on."""
-    derived = isinstance(values, np.ndarray) and values.dtype.kind == "b" and not values.flags.writeable
+def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == other.dtype.kind == "f")
+
+
+def _unless_derived(values: Any, label: Any = None) -> Any:
+    """What was given, and not found by `_equal`: `dataclasses.replace` passes that on. By a label with gaps that has
+    NaN."""
+    derived = isinstance(values, np.ndarray) and not values.flags.writeable
+    if derived and values.dtype.kind != "b":
+        derived = label is not None and values.dtype.kind == "f" and bool(np.isnan(values).any())
     return None if derived else values
 
 
