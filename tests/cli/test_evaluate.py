@@ -358,6 +358,36 @@ def test_an_answer_that_says_none_is_warned_of(tmp_path: Path, capsys: Captured)
     assert "counts as a class" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("absent", "local", "warns"), [(-1, 0, True), (2, 0, False), (-1, -1, False)])
+def test_a_negative_number_that_local_never_says_is_warned_of(
+    absent: int, local: int, warns: bool, tmp_path: Path, capsys: Captured
+) -> None:
+    rows = [(0.5 + k % 5 / 10, k % 2 + local, absent if k % 3 else k % 2) for k in range(200)]
+    path = write_log(tmp_path / "log.csv", "confidence", "local", "remote", rows=rows)
+    assert run(["evaluate", path, *EXTREMES]) == 0
+    assert ("remote is -1 in some rows, as no local answer is, and counts" in capsys.readouterr().err) == warns
+
+
+@pytest.mark.parametrize(("shift", "warns"), [(1, True), (0, False)])
+def test_classes_that_are_numbered_otherwise_are_warned_of(
+    shift: int, warns: bool, tmp_path: Path, capsys: Captured
+) -> None:
+    chance = np.random.default_rng(1)
+    remote, right = chance.integers(0, 20, 400), chance.random(400) < 0.4  # a weak model, that is sure of itself
+    local = np.where(right, remote, chance.integers(0, 20, 400))
+    rows = [(0.9, one, (other + shift) % 20) for one, other in zip(local.tolist(), remote.tolist(), strict=True)]
+    agreed = sum(one == other for _, one, other in rows)
+    assert agreed
+    path = write_log(tmp_path / "log.csv", "confidence", "local", "remote", rows=rows)
+    assert run(["evaluate", path, *EXTREMES]) == 0
+    said = f"local and remote agree in {agreed} of 400 samples, though the confidences promise 360: local says "
+    assert (said in capsys.readouterr().err) == warns
+    logged = [(c, one, other if k % 2 else "") for k, (c, one, other) in enumerate(rows)]  # asked where it is wrong?
+    path = write_log(tmp_path / "log.csv", "confidence", "local", "remote", rows=logged)
+    assert run(["evaluate", path, *EXTREMES]) == 0
+    assert "Are classes called alike" not in capsys.readouterr().err
+
+
 def test_a_price_that_is_found_is_one_at_which_a_gate_gains(capsys: Captured) -> None:
     advice = answer(capsys, "evaluate", "fashion", "--policies", "hi-lcb")["recommendation"]
     assert advice["settings"]["policy"] == "hi-lcb"

@@ -9,9 +9,11 @@ import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from math import log
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.padding import Padding
 from rich.text import Text
 
@@ -44,6 +46,8 @@ from hinge.traces import Log, Trace, load_trace, trace_names
 _DIPS_NAMED = 5
 _POLICIES_NAMED = 4
 _OPEN = 0.01  # of a cost per sample: what audits of a bin should leave open
+_PART = 0.25  # of the agreements that confidences promise: honest models keep more than that, however weak
+_SEEN = 0.9  # of the samples: where the remote answered fewer, it was asked where local is least sure
 
 
 @options.grouped
@@ -200,14 +204,38 @@ def _recorded(trace: str, columns: Mapping[str, str] | None) -> Trace | Log:
         samples = "; 'hinge record' makes a log of samples" if trace.lower().endswith(".npz") else ""
         raise InvalidTrace(f"{error}; name them by --columns, as confidence=score{samples}") from None
     both = found.offloads if isinstance(found, Log) else found
-    if len(both) > 1 and not both.agreed.any() and "agreed" not in both.columns:
-        first = "local says {!s:.40}, remote {!s:.40}".format(*(answers[0] for answers in both.answers))
-        console.warn(f"{trace}: local and remote agree on no sample: {first} in the first. Are classes called alike?")
-    for answer in sorted(_NO_ANSWER.intersection(map(str, both.remote if both.remote is not None else ()))):
-        if answer not in map(str, both.local if both.local is not None else ()):
-            problem = f"{trace}: remote is {answer!r} in some rows, as no local answer is, and counts as a class"
-            console.warn(f"{problem}. Where the remote was not asked, leave its cell empty")
+    if "agreed" not in both.columns and _hardly_agree(found, both):
+        first = int(np.argmin(both.agreed))
+        said = "local says {!s:.40}, remote {!s:.40}".format(*(answers[first] for answers in both.answers))
+        where = f"{said} in {f'row {first} of those that the remote answered' if first else 'the first'}"
+        agreed, promised = int(both.agreed.sum()), both.confidence.sum()
+        often = f"in {agreed} of {len(both)} samples, though the confidences promise {promised:.0f}"
+        some = f"agree {often}: {where}" if agreed else f"agree on no sample: {where}"
+        console.warn(f"{trace}: local and remote {some}. Are classes called alike?")
+    for answer in _no_answers(both):
+        problem = f"{trace}: remote is {answer!r} in some rows, as no local answer is, and counts as a class"
+        console.warn(f"{problem}. Where the remote was not asked, leave its cell empty")
     return found
+
+
+def _hardly_agree(found: Trace | Log, both: Trace) -> bool:
+    """Whether answers agree as seldom as they do where classes are called otherwise, by the test of a device.
+
+    It is that of `hinge.device.status`: of models that keep a quarter of the agreement which their confidences promise,
+    one in a hundred is suspected at most. Where the remote answered few, local may agree on the others.
+    """
+    if not both.agreed.any():
+        return len(both) > 1
+    evidence = (1.0 - _PART) * _PART * both.confidence.sum() - log(1.0 / _PART) * both.agreed.sum()
+    return bool(evidence >= log(100)) and len(both) >= _SEEN * len(found)
+
+
+def _no_answers(both: Trace) -> list[Any]:
+    """What remote says, local never, and other programs write where there is no answer."""
+    if both.local is None or both.remote is None:
+        return []
+    own = sorted({*both.remote.tolist()} - {*both.local.tolist()})
+    return [answer for answer in own if answer in _NO_ANSWER or (isinstance(answer, int) and answer < 0)]
 
 
 def _mapping(text: str | None) -> dict[str, str] | None:

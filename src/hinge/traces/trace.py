@@ -280,7 +280,7 @@ _OWNER = "Trace.from_scores"
 
 
 def columns_from_scores(
-    local_logits: ArrayLike, remote_logits: ArrayLike, labels: ArrayLike | None, measure: ConfidenceMeasure
+    local_logits: ArrayLike, remote_logits: ArrayLike, labels: Any, measure: ConfidenceMeasure
 ) -> dict[str, Any]:
     """Confidence and both answers, and the truth if it is given.
 
@@ -357,7 +357,7 @@ def _row(name: str, k: int, row: object) -> NDArray[np.float64]:
     return scores
 
 
-def _truth(labels: ArrayLike, classes: int) -> NDArray[Any] | None:
+def _truth(labels: Any, classes: int) -> NDArray[Any] | None:
     truth = known_labels("labels", labels)
     if truth is None:
         return None
@@ -423,14 +423,14 @@ class Trace:
         confidence: ArrayLike,
         local: ArrayLike | None = None,
         remote: ArrayLike | None = None,
-        label: ArrayLike | None = None,
+        label: Any = None,
         cost: ArrayLike | None = None,
         name: str = "",
         about: Mapping[str, str] | None = None,
         *,
         agreed: ArrayLike | None = None,
-        local_right: ArrayLike | None = None,
-        remote_right: ArrayLike | None = None,
+        local_right: Any = None,
+        remote_right: Any = None,
     ) -> None:
         if local is not None and remote is not None:  # what follows from them follows anew
             agreed = _unless_derived(agreed)
@@ -482,7 +482,7 @@ class Trace:
         cls,
         local_logits: ArrayLike,
         remote_logits: ArrayLike,
-        labels: ArrayLike | None = None,
+        labels: Any = None,
         measure: ConfidenceMeasure = max_softmax,
         cost: ArrayLike | None = None,
         *,
