@@ -120,7 +120,7 @@ def test_rollback_goes_back_to_before_the_last_run(capsys: Captured, tmp_path: P
     learn(tmp_path, isotonic(), offloads=50, agreed=False)
     bad = known(capsys, tmp_path)
     assert bad["learned"] > good["learned"]
-    assert answer(capsys, "state", "rollback", str(tmp_path)) == {"from": 2, "to": 1, "notes": []}
+    assert answer(capsys, "state", "rollback", str(tmp_path)) == {"from": 2, "to": 1, "notes": [], "changed": {}}
     back = known(capsys, tmp_path)
     assert (back["learned"], back["time"]) == (good["learned"], bad["time"]), "the clock goes on"
     assert [bin["offloads"] for bin in back["bins"]] == [bin["offloads"] for bin in good["bins"]]
@@ -147,6 +147,43 @@ def test_show_lists_what_can_be_gone_back_to_and_rollback_goes_there(capsys: Cap
     assert "there are: 3, 2, 1" in refused
     assert answer(capsys, "state", "rollback", str(tmp_path), "--to", "2")["to"] == 2
     assert answer(capsys, "state", "show", str(tmp_path))["learned"] == 10
+
+
+def test_show_and_rollback_say_what_differs_beside_what_was_learned(capsys: Captured, tmp_path: Path) -> None:
+    def price(cost: float) -> Policy:
+        return at_most(Isotonic(bins=16, offload_cost=cost), 0.9)
+
+    other = tmp_path / "other"
+    learn(other, price(0.2))
+    mine = tmp_path / "mine"
+    learn(mine, price(0.2))
+    answer(capsys, "state", "merge", str(mine), str(other))
+    answer(capsys, "state", "set", str(mine), "offload_cost=0.3")
+    learn(mine, price(0.3))
+    assert run(["state", "show", str(mine)]) == 0
+    shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("--to")]
+    assert any(line.endswith("; offload_cost 0.2; evidence of 0 other devices") for line in shown)
+    assert any(line.endswith("; offload_cost 0.2; evidence of 1 other device") for line in shown)
+    listed = answer(capsys, "state", "show", str(mine))["earlier"]
+    assert {each["merged"] for each in listed} == {0, 1}
+    assert listed[-1]["parameters"]["policy"]["parameters"]["offload_cost"] == 0.2
+    assert run(["state", "rollback", str(mine), "--to", "1"]) == 0
+    told = capsys.readouterr().out
+    assert "offload_cost is 0.2 again; it was 0.3: give the device the same." in told
+    assert "It has evidence of 0 other devices; it was of 1." in told
+    changed = answer(capsys, "state", "rollback", str(mine), "--to", "3")["changed"]
+    assert changed == {"merged": [0, 1], "offload_cost": [0.2, 0.3]}
+
+
+def test_an_exported_file_is_shown_and_no_folder(capsys: Captured, tmp_path: Path) -> None:
+    file = exported(tmp_path)
+    folder, shown = (answer(capsys, "state", "show", str(path)) for path in (tmp_path / "other", file))
+    assert shown == {**folder, "generation": None}
+    assert run(["state", "show", str(file)]) == 0
+    assert "An exported state, of no folder." in capsys.readouterr().out
+    assert "'hinge state merge FOLDER FILE' takes an exported one" in refusal(capsys, "state", "rollback", str(file))
+    file.write_text(file.read_text()[:-9])
+    assert "holds no state" in refusal(capsys, "state", "show", str(file))
 
 
 def exported(folder: Path) -> Path:

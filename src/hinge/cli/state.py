@@ -13,13 +13,14 @@ from hinge._files import replacing
 from hinge.bins import restore_bins
 from hinge.cli import console, options
 from hinge.cli.options import argument, option
-from hinge.device.database import read
+from hinge.device.database import Held, Saved, read
 from hinge.device.store import CLOSED, SqliteStore
-from hinge.errors import InvalidState
+from hinge.errors import HingeError, InvalidState
 from hinge.gate import sealed, unsealed
-from hinge.policies.policy import State
+from hinge.policies.policy import Policy, State, restore
 
 Folder = Annotated[Path, typer.Argument(help="The folder given to a device as --state.", show_default=False)]
+Shown = Annotated[Path, typer.Argument(help="The folder given to a device as --state; or an exported file.")]
 
 state_command = typer.Typer(rich_markup_mode=None)
 
@@ -37,12 +38,12 @@ def own_policy(
 
 
 @state_command.command("show")
-def show_command(folder: Folder, json: options.Json = False) -> None:
-    """Show what the policy in a folder knows, also while a device uses it.
+def show_command(folder: Shown, json: options.Json = False) -> None:
+    """Show what the policy in a folder knows, also while a device uses it; or in a file by 'hinge state export'.
 
     Example: hinge state show state/
     """
-    saved = read(folder)
+    saved = _exported(folder) if folder.is_file() else read(folder)
     state, gate, policy = saved.newest.policy, saved.newest.gate, saved.policy
     figures: dict[str, Any] = {
         **{key: state[key] for key in ("policy", "parameters", "id", "time", "learned")},
@@ -50,7 +51,7 @@ def show_command(folder: Folder, json: options.Json = False) -> None:
         "binning": gate and gate.get("bins"),
         "pending": len(state["pending"]),
         "merged": len(state["merged"]),
-        "generation": saved.newest.number,
+        "generation": saved.newest.number or None,
         "notes": saved.notes,
         "in_use_by": saved.used_by,
         "bins": [asdict(policy.explain(bin)) for bin in range(policy.bins)],
@@ -66,10 +67,13 @@ def show_command(folder: Folder, json: options.Json = False) -> None:
         console.say(f"in use by process {saved.used_by}; as of its last write")
     others = console.counted(figures["merged"], "other device")
     console.say(f"{_seen(policy)}, {figures['pending']} waiting for feedback; evidence of {others}")
-    found = " ".join([f"Generation {saved.newest.number} was found.", *saved.notes])
-    console.say(found, style="yellow" if saved.notes else None)
+    number = saved.newest.number
+    found = f"Generation {number} was found." if number else "An exported state, of no folder."
+    console.say(" ".join([found, *saved.notes]), style="yellow" if saved.notes else None)
     for each in saved.earlier:
-        console.say(f"--to {each.generation} goes back to {_seen(each)}, before a {each.before}")
+        price = "".join(f"; {name} {value}" for name, value in _settings(each.parameters) if name == "offload_cost")
+        has = f"{price}; evidence of {console.counted(each.merged, 'other device')}"
+        console.say(f"--to {each.generation} goes back to {_seen(each)}, before a {each.before}{has}")
     rows, spans = [], _spans(gate)
     for bin in figures["bins"]:
         agreement = "" if bin["agreement"] is None else f"{bin['agreement']:.4f}"
@@ -88,6 +92,27 @@ def _spans(gate: State | None) -> dict[int, str]:
     except InvalidState:
         return {}
     return {k: f"{f'{name}: ' if name else ''}{low:.9g} to {high:.9g}" for k, (name, low, high) in enumerate(found)}
+
+
+def _exported(path: Path) -> Saved:
+    """What a file by 'hinge state export' holds."""
+    state = state_in(path)
+    gate = state if "hinge_gate" in state else None
+    policy = state["policy"] if gate else state
+    try:
+        restore(policy)
+    except (HingeError, TypeError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
+        raise InvalidState(f"{path}: holds no state: {error}") from error
+    return Saved(Held(0, gate, policy, [], None), [], [], None)
+
+
+def _settings(parameters: State) -> Iterator[tuple[str, Any]]:
+    """The parameters of a policy and of those inside it, by name."""
+    for name, value in parameters.items():
+        if name == "policy" and isinstance(value, dict):
+            yield from _settings(value["parameters"])
+        else:
+            yield name, value
 
 
 def _seen(known: Any) -> str:
@@ -126,16 +151,28 @@ def rollback_command(
 ) -> None:
     """Go back to before the last start or merge that changed anything.
 
-    What was learned since is taken back, the clock and what a budget has spent are not. Undo it with --to and the
-    generation that was left, until the next rollback.
+    What was learned since is taken back, and what was set or merged; the clock and what a budget has spent are not.
+    Undo it with --to and the generation that was left, until the next rollback.
 
     Example: hinge state rollback state/
     """
-    left = read(folder).newest.number
     with _opened(folder) as store:
-        reached, notes = store.rollback(to), store.notes
-    told = " ".join([f"From generation {left} back to how generation {reached} ended.", *notes])
-    console.print_either(json, {"from": left, "to": reached, "notes": notes}, told)
+        left, before = store.generation, store.policy
+        reached, notes, changed = store.rollback(to), store.notes, _changed(before, store.policy)
+    told = [f"From generation {left} back to how generation {reached} ended.", *notes]
+    for name, (old, new) in changed.items():
+        if name == "merged":
+            told.append(f"It has evidence of {console.counted(new, 'other device')}; it was of {old}.")
+        else:
+            told.append(f"{name} is {new} again; it was {old}: give the device the same.")
+    console.print_either(json, {"from": left, "to": reached, "notes": notes, "changed": changed}, " ".join(told))
+
+
+def _changed(one: Policy, other: Policy) -> dict[str, tuple[Any, Any]]:
+    """What differs beside what was learned: settings, and how many other devices there is evidence of."""
+    states = one.state(), other.state()
+    before, after = ({**dict(_settings(each["parameters"])), "merged": len(each["merged"])} for each in states)
+    return {name: (before[name], value) for name, value in after.items() if before.get(name) != value}
 
 
 @state_command.command("export")
@@ -188,6 +225,8 @@ def merge_command(
 @contextmanager
 def _opened(folder: Path) -> Iterator[SqliteStore]:
     """The store of a folder, to be changed; raises `InvalidState` if the change has not reached the disk."""
+    if folder.is_file():
+        raise InvalidState(f"{folder}: is a file, and no folder; 'hinge state merge FOLDER FILE' takes an exported one")
     read(folder)  # to open a folder that is not there would make it
     with SqliteStore(folder, seconds=None) as store:
         yield store

@@ -295,6 +295,8 @@ class Earlier(NamedTuple):
     before: str  # what began after it: a start or a merge; "rollback": it was left by the last rollback
     time: int
     learned: int
+    parameters: State  # of the policy
+    merged: int  # other devices whose evidence it has
 
 
 class Saved(NamedTuple):
@@ -336,7 +338,8 @@ def read(folder: str | Path) -> Saved:
     for number in sorted(before.keys() & rows.keys(), reverse=True):
         with suppress(ValueError, LookupError, TypeError):
             state = parse(number, rows[number]).policy
-            earlier.append(Earlier(number, before[number], state["time"], state["learned"]))
+            parts = (state["time"], state["learned"], state["parameters"], len(state["merged"]))
+            earlier.append(Earlier(number, before[number], *parts))
     return Saved(held, earlier, notes, _user(path))
 
 
