@@ -110,3 +110,13 @@ def test_the_same_seed_gives_the_same_samples() -> None:
 def test_impossible_arguments_are_refused_by_name(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("shares", [-0.1, 1.1, float("nan"), None])
+def test_a_share_of_ones_own_is_checked(shares: float | None) -> None:
+    class Own:
+        def share(self, position: np.ndarray) -> np.ndarray:
+            return np.zeros(3) if shares is None else np.full(len(position), shares)
+
+    with pytest.raises(ValueError, match=r"Drifting: change.share must give a number from 0 to 1 for each position"):
+        whole(Drifting(BEFORE, AFTER, Own()), 10)

@@ -7,7 +7,8 @@ bimodal, of lognormal latency, or as recorded in a trace.
 - `Adaptive`: an adversary sends the bin that costs the policy most.
 - `Resampled`, `InOrder`, `Shuffled`: the rows of a trace. The agreement and the mean offload cost of a bin are those of
   its rows.
-- `Drifting`: a mixture of two synthetic settings, with a share of the second that changes over time.
+- `Drifting`: from one synthetic setting to another, by a share that changes over time: a sample arrives, and costs, as
+  in the second setting with that chance; the agreement of its bin lies between both by that share.
 """
 
 import math
@@ -497,6 +498,8 @@ class Periodic:
 class Drifting:
     """A stream that goes from one synthetic setting to another.
 
+    In which of both a sample arrived changes neither its agreement nor its cost, so that the gap of its bin is one.
+
     >>> before, after = Synthetic([0.2, 0.9], FixedCosts(0.5)), Synthetic([0.2, 0.4], FixedCosts(0.5))
     >>> chunk = next(Drifting(before, after, Sudden(at=0.5)).stream(seed=1, horizon=1000))
     >>> round(float(chunk.gaps[chunk.bins == 1].min()), 2), round(float(chunk.gaps[chunk.bins == 1].max()), 2)
@@ -514,7 +517,10 @@ class Drifting:
         arrivals, agreement, costs = generators(seed)
         before, after = self.before, self.after
         for first, length in chunk_lengths(horizon):
-            share = self.change.share(np.arange(first - 1, first - 1 + length) / horizon)
+            share = np.asarray(self.change.share(np.arange(first - 1, first - 1 + length) / horizon), np.float64)
+            if share.shape != (length,) or not ((share >= 0.0) & (share <= 1.0)).all():
+                wanted = "Drifting: change.share must give a number from 0 to 1 for each position"
+                raise ValueError(f"{wanted}, got {share.min()} to {share.max()} for {length}")
             uniforms = arrivals.random(length)
             changed = arrivals.random(length) < share
             bins = np.where(changed, draw_bins(after.weights, uniforms), draw_bins(before.weights, uniforms))
