@@ -8,10 +8,19 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from hinge import HILCB, Gate, HILCBLite, Policy, Thompson
+from hinge import HILCB, Gate, HILCBLite, Policy, Sentinel, Thompson
 from hinge.policies import AlwaysLocal, HedgeHI
 from hinge.simulation import Record, Results, Run, Threads, lineup, run_seeds, simulate
-from hinge.simulation.sources import Adaptive, BimodalCosts, FixedCosts, Samples, Source, Synthetic
+from hinge.simulation.sources import (
+    Adaptive,
+    BimodalCosts,
+    Drifting,
+    FixedCosts,
+    Samples,
+    Source,
+    Sudden,
+    Synthetic,
+)
 from tests.simulation.streams import sources
 
 Result = TypeVar("Result")
@@ -258,3 +267,78 @@ def test_a_single_policy_belongs_in_a_list(policies: Any) -> None:
     source = Synthetic(agreement=[0.1, 0.6, 0.9], costs=FixedCosts(0.5))
     with pytest.raises(TypeError, match=r"^simulate: policies must be a list .* put a single one in a list, got "):
         simulate(policies, source, horizon=10)
+
+
+# -- sources of one's own ---------------------------------------------------------------------------------------------
+
+
+class Own:
+    """A source that yields a chunk as it is given."""
+
+    bins = 4
+
+    def __init__(self, **columns: Any) -> None:
+        usual = {"bins": np.array([0, 1, 2, 3, 0]), "agreed": np.ones(5), "costs": np.full(5, 0.5)}
+        self.columns = {**usual, "gaps": np.full(5, -0.5), **columns}
+
+    def stream(self, seed: int, horizon: int) -> Iterator[Samples]:
+        yield Samples(**self.columns)
+
+
+@pytest.mark.parametrize("machine_code", [False, True])
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        ({"bins": np.array([0, 1, 2, 3, 4])}, "Own: bins must be from 0 to 3, got 4"),
+        ({"bins": np.array([0, 1, -2, 3, 0])}, "Own: bins must be from 0 to 3, got -2"),
+        ({"bins": np.zeros(5)}, "Own: bins must be integers, got float64"),
+        ({"bins": np.zeros((5, 1), int)}, r"Own: bins must have one number for each of 5 samples, got shape \(5, 1\)"),
+        ({"agreed": np.full(5, 5.0)}, "Own: agreed must be from 0 to 1, got 5.0"),
+        ({"costs": np.array([0.5, 0.5, np.nan, 0.5, 0.5])}, "Own: costs must be from 0 to 1, got nan"),
+        ({"gaps": np.full(5, np.inf)}, "Own: gaps must be finite, got inf"),
+        ({"agreed": np.ones(4)}, r"Own: agreed must have one number for each of 5 samples, got shape \(4,\)"),
+        ({"agreed": ["yes"] * 5}, "Own: agreed must be numbers"),
+        ({"local_right": np.ones(3)}, "Own: local_right must have one number for each of 5 samples"),
+        ({"bins": np.zeros(7, int)}, "Own: agreed must have one number for each of 7 samples"),
+        ({name: np.zeros(6, int) for name in ("bins", "agreed", "costs", "gaps")}, "Own: stream must give 5 samples"),
+        ({name: np.zeros(4, int) for name in ("bins", "agreed", "costs", "gaps")}, "5 samples in all, got 4"),
+    ],
+)
+def test_a_source_of_ones_own_is_checked(columns: dict[str, Any], problem: str, machine_code: bool) -> None:
+    with pytest.raises((TypeError, ValueError), match=problem):
+        simulate([HILCB(4)], Own(**columns), 5, record_decisions=True, machine_code=machine_code)
+
+
+def test_columns_of_other_types_are_converted() -> None:
+    usual, narrow = Own(), Own(bins=np.array([0, 1, 2, 3, 0], np.uint8), agreed=[True] * 5, costs=[0.5] * 5)
+    one, other = (simulate([HILCB(4)], source, 5, record_decisions=True) for source in (usual, narrow))
+    assert same_results(one, other)
+
+
+# -- costs that are told ----------------------------------------------------------------------------------------------
+
+
+def test_who_is_told_the_cost_is_compared_with_an_oracle_that_is_told_it() -> None:
+    source, horizon = Synthetic([0.3, 0.6, 0.9], BimodalCosts(0.1, 0.9)), 3_000
+    policies = {"told": Sentinel(3), "not told": Sentinel(3)}
+    found = simulate(policies, source, horizon, record_decisions=True, told_costs=["told"])
+    chunk = next(iter(source.stream(run_seeds(0, 1)[0], horizon)))
+    for name, record in found.items():
+        run = record.runs[0]
+        assert run.decisions is not None
+        cost = chunk.costs if name == "told" else np.full(horizon, 0.5)
+        gaps = 1 - source.agreement[chunk.bins] - cost
+        wrong = run.decisions == (gaps < 0)
+        assert record.regret[0, -1] == pytest.approx(np.abs(gaps)[wrong].sum())
+        best = np.where(gaps < 0, 1 - chunk.agreed, chunk.costs).sum()
+        assert record.realised_regret[0, -1] == pytest.approx(run.cost[-1] - best)
+
+
+def test_regret_is_not_known_where_the_agreement_of_bins_is_not() -> None:
+    settings = Synthetic([0.3, 0.9], BimodalCosts(0.1, 0.9)), Synthetic([0.9, 0.3], FixedCosts(0.5))
+    source, policies = Drifting(*settings, Sudden()), {"told": Sentinel(2), "other": Sentinel(2)}
+    found = simulate(policies, source, 100, told_costs=["told"])
+    assert np.isnan(found["told"].regret).all()
+    assert np.isnan(found["told"].realised_regret).all()
+    assert np.isfinite(found["other"].regret).all()
+    assert np.isfinite(found["told"].cost_per_sample).all()

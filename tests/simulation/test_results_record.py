@@ -222,3 +222,11 @@ def test_no_more_curves_than_can_be_told_apart() -> None:
     costs = {name: record.cost_per_sample[0, -1] for name, record in results.items()}
     assert max(costs[name] for name in kept) <= min(costs[name] for name in costs.keys() - kept)
     assert panel.curves[0].half_width is None, "one run has no interval"
+
+
+def test_quantiles_of_the_regret_are_those_of_the_runs() -> None:
+    record = simulate([HILCB(BINS)], SOURCE, 2_000, runs=9)["hi-lcb"]
+    regrets, summary = sorted(record.regret[:, -1].tolist()), record.summary()
+    assert summary["regret_p50"] == regrets[4]
+    assert regrets[7] < summary["regret_p99"] < regrets[8]
+    assert summary["regret_p99"] == pytest.approx(regrets[7] + 0.92 * (regrets[8] - regrets[7]))

@@ -19,8 +19,8 @@ INSTALLED = Path(sys.executable).with_name("hinge")
 Captured = pytest.CaptureFixture[str]
 
 FIGURES = {
-    *("policy", "horizon", "runs", "regret", "regret_ci95", "realised_regret", "offload_fraction", "accuracy"),
-    "cost_per_sample",
+    *("policy", "horizon", "runs", "regret", "regret_ci95", "regret_p50", "regret_p99", "realised_regret"),
+    *("offload_fraction", "accuracy", "cost_per_sample"),
 }
 TRUE_FIGURES = {"true_accuracy", "true_cost_per_sample"}
 SHORT = ["--horizon", "2000", "--runs", "3"]

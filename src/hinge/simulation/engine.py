@@ -117,15 +117,92 @@ class Job:
         for name, policy in self.policies.items():
             fresh, told_cost = policy.fresh(policy_seed(self.seed)), name in self.told_costs
             playing[name] = Player(fresh, self.source, self.times, room, name in self.compiled, told_cost)
-        oracle_cost, marks, time = 0.0, [], 0
-        for samples in self.source.stream(self.seed, self.horizon):
+        usual, told, time = Oracle(self.times), Oracle(self.times) if self.told_costs else None, 0
+        for given in self.source.stream(self.seed, self.horizon):
+            samples = checked_samples(self.source, given, self.horizon - time)
+            if told:
+                priced = samples._replace(gaps=told_gaps(self.source, samples))
+                told.pay(priced)
             for each in playing.values():
-                samples = each.play(samples)  # an adversary fills in its bins
-            sums = oracle_cost + np.cumsum(np.where(samples.gaps < 0, 1.0 - samples.agreed, samples.costs))
-            stops = self.times[(self.times > time) & (self.times <= time + len(sums))] - time
-            marks.append(sums[stops - 1])
-            oracle_cost, time = float(sums[-1]), time + len(sums)
-        return {name: each.run(np.concatenate(marks)) for name, each in playing.items()}
+                if each.told.beforehand:
+                    each.play(priced)
+                else:
+                    samples = each.play(samples)  # an adversary fills in its bins
+            usual.pay(samples)
+            time += len(samples.bins)
+        if time < self.horizon:
+            raise ValueError(f"{_kind(self.source)}: stream must give {self.horizon} samples in all, got {time}")
+        return {
+            name: each.run((told if told and each.told.beforehand else usual).cost) for name, each in playing.items()
+        }
+
+
+def checked_samples(source: Source, samples: Samples, most: int) -> Samples:
+    """A chunk of a stream, of the types that loops take; an error names the source, as it may be a user's own.
+
+    Compiled loops check nothing: what is out of range here would be written somewhere in memory there.
+    """
+    owner, length = _kind(source), len(samples.bins)
+    if np.asarray(samples.bins).dtype.kind not in "iu":
+        raise TypeError(f"{owner}: bins must be integers, got {np.asarray(samples.bins).dtype}")
+    columns = {name: column for name, column in samples._asdict().items() if column is not None}
+    for name in columns:
+        try:
+            columns[name] = np.asarray(columns[name], np.int64 if name == "bins" else np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(f"{owner}: {name} must be numbers, got {columns[name]!r:.80}") from None
+        if (shape := columns[name].shape) != (length,):
+            raise ValueError(f"{owner}: {name} must have one number for each of {length} samples, got shape {shape}")
+    if length > most:
+        raise ValueError(f"{owner}: stream must give {most} samples more at most, got {length}")
+    for name, column in columns.items():
+        low, high = _RANGES.get(name, (0, source.bins - 1))
+        outside = np.flatnonzero(~((column >= low) & (column <= high)))  # nor NaN
+        if outside.size:
+            wanted = "finite" if high == _MOST else f"from {low} to {high}"
+            raise ValueError(f"{owner}: {name} must be {wanted}, got {column[outside[0]]}")
+    return Samples(**columns)
+
+
+_MOST = float(np.finfo(np.float64).max)
+_RANGES = {"agreed": (0, 1), "costs": (0, 1)} | dict.fromkeys(("gaps", "local_right", "remote_right"), (-_MOST, _MOST))
+
+
+def _kind(source: Source) -> str:
+    return type(source).__name__
+
+
+class Oracle:
+    """What the oracle would have paid, at each of the times; NaN where gaps are not known."""
+
+    def __init__(self, times: Wholes) -> None:
+        self._times, self._marks = times, list[NDArray[np.float64]]()
+        self._paid, self._time = 0.0, 0
+
+    def pay(self, samples: Samples) -> None:
+        """Add a chunk."""
+        gaps = samples.gaps
+        costs = np.where(gaps < 0, 1.0 - samples.agreed, np.where(np.isnan(gaps), np.nan, samples.costs))
+        sums, first = self._paid + np.cumsum(costs), self._time
+        stops = self._times[(self._times > first) & (self._times <= first + len(sums))] - first
+        self._marks.append(sums[stops - 1])
+        self._paid, self._time = float(sums[-1]), first + len(sums)
+
+    @property
+    def cost(self) -> NDArray[np.float64]:
+        """At the times that have come."""
+        return np.concatenate(self._marks)
+
+
+def told_gaps(source: Source, samples: Samples) -> NDArray[np.float64]:
+    """The gaps of samples where what offloading each would cost is told: 1 - f less that cost, and not less its mean.
+
+    NaN where the source does not know f, as where it changes.
+    """
+    agreement: Any = getattr(source, "agreement", None)
+    if np.shape(agreement) != (source.bins,):
+        return np.full(len(samples.bins), np.nan)
+    return np.asarray(1.0 - np.asarray(agreement)[samples.bins] - samples.costs)
 
 
 def maker(source: Source) -> Callable[[Functions], kernel.Loop]:
@@ -159,11 +236,12 @@ class Player:
             wrong_offloads=np.zeros(source.bins, np.int64),
             decisions=np.zeros(room, np.bool_),
         )
-        self.has_truth = False
+        self.has_truth, self._knows = False, True
 
     def play(self, samples: Samples) -> Samples:
         """Run over the next samples; returns them, with the bins that the adversary chose if there is one."""
         self.has_truth = samples.local_right is not None
+        self._knows = self._knows and not np.isnan(samples.gaps).any()
         length, nothing = len(samples.bins), np.zeros(0)
         columns = Samples(*(self._native(nothing if column is None else column) for column in samples))
         book = self.book._replace(decisions=self.book.decisions[self.time : self.time + length])
@@ -185,7 +263,7 @@ class Player:
         sums, times = self.book.marks.T, self.book.stops
         right = sums[RIGHT] if self.has_truth else np.full(len(times), np.nan)
         return Run(
-            regret=sums[REGRET],
+            regret=sums[REGRET] if self._knows else np.full(len(times), np.nan),
             cost=sums[OFFLOAD_COST] + sums[ERRORS],
             oracle_cost=oracle_cost,
             offloads=sums[OFFLOADS],
@@ -220,7 +298,8 @@ def simulate(
     and that saves time, which it does not for few samples; `machine_code` says which. The results are the same.
     Interrupting (Ctrl-C) keeps the runs that are done. Sums are recorded at `times` and at the horizon; by default at
     times that are evenly spread on a logarithmic scale. Policies named in `told_costs` know what offloading a sample
-    costs before they decide, as by `decide(bin, cost=…)`.
+    costs before they decide, as by `decide(bin, cost=…)`; their regret is by an oracle that knows it, too: NaN where
+    the source has no `agreement` by bin.
 
     >>> from hinge import HILCB
     >>> from hinge.simulation.sources import FixedCosts, Synthetic
