@@ -581,7 +581,8 @@ class Trace:
         """The columns that were recorded, by name; not those that follow from the answers."""
         named = ((column, getattr(self, column)) for column in _COLUMNS)
         found = {column: values for column, values in named if values is not None and values.dtype.kind != "b"}
-        for column, answers in (("local_right", self.local), ("remote_right", self.remote)):
+        pairs = (("local_right", self.local), ("remote_right", self.remote))
+        for column, answers in pairs if self.local is not None else ():  # else a task has judged them
             follows = _equal(answers, self.label)  # with gaps it is no boolean
             if follows is not None and column in found and _same(found[column], follows):
                 del found[column]
