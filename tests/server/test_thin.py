@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ import pytest
 from hinge import OnnxModel, UniformBins, fashion
 from hinge.cli.app import run
 from hinge.confidence import max_softmax
+from hinge.device.store import SqliteStore
 from hinge.embedded import export_thin
-from hinge.errors import InvalidValue
+from hinge.errors import InvalidState, InvalidValue
 from hinge.fleet import broker as connections
 from hinge.fleet.messages import Table, build_table, parse_table, table_topic
 from hinge.fleet.thin import ThinDevice
@@ -134,6 +136,53 @@ def test_a_kind_is_learned_with_one_model() -> None:
         body = json.dumps({"parameters": REPORT, "inputs": inputs(IMAGES[0])}).encode()
         assert ask(server.url, "/v2/models/fashion-local/infer", "POST", body).status == 200
         assert metric(server.url, 'hinge_thin_dropped_total{reason="model"}') == 1
+
+
+def test_a_kind_whose_state_cannot_be_opened_is_counted_and_learned_once_it_can_be(tmp_path: Path) -> None:
+    with serving(state=tmp_path) as server:
+        (tmp_path / "m0").touch()  # where its folder should be
+        for kind in ("m0", "m0", "m1"):
+            assert send(server.url, {**REPORT, "hinge_kind": kind}).status == 200
+        assert metric(server.url, 'hinge_thin_dropped_total{reason="state"}') == 2
+        assert metric(server.url, 'hinge_thin_reports_total{kind="m1"}') == 1
+        (tmp_path / "m0").unlink()
+        assert send(server.url, REPORT).status == 200
+        assert metric(server.url, 'hinge_thin_reports_total{kind="m0"}') == 1
+
+
+def test_nobody_waits_while_the_state_of_a_new_kind_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening, answered, waited = Event(), Event(), list[bool]()
+
+    def slow(*arguments: Any, **settings: Any) -> SqliteStore:
+        opening.set()
+        waited.append(answered.wait(5))
+        return SqliteStore(*arguments, **settings)
+
+    monkeypatch.setattr(module, "SqliteStore", slow)
+    with serving(state=tmp_path) as server:
+        reports = [Thread(target=send, args=(server.url, REPORT)) for _ in range(2)]
+        for each in reports:
+            each.start()
+        assert opening.wait(5)
+        assert ask(server.url, "/v2/health/live").status == 200
+        answered.set()
+        for each in reports:
+            each.join(20)
+        assert waited == [True]
+        assert metric(server.url, 'hinge_thin_reports_total{kind="m0"}') == 2
+
+
+def test_a_server_that_cannot_open_a_kind_starts_once_that_is_mended(tmp_path: Path) -> None:
+    with serving(state=tmp_path) as server:
+        for kind in ("m0", "m1"):
+            send(server.url, {**REPORT, "hinge_kind": kind})
+    server = serving(state=tmp_path)
+    with SqliteStore(tmp_path / "m1"), pytest.raises(InvalidState, match="in use"):
+        server.start()
+    with server:
+        assert metric(server.url, 'hinge_thin_reports_total{kind="m0"}') == 0
 
 
 def test_a_server_without_a_fleet_ignores_reports() -> None:

@@ -374,7 +374,7 @@ class App:
                         raise InvalidMessage(f"the model has no output {name!r}")
                 outputs = await self._run(service, exchange, request)
                 if self._thin is not None and request.parameters is not None and request.parameters.hinge_kind:
-                    self._thin.report(service.name, request.parameters, outputs)
+                    await self._thin.report(service.name, request.parameters, outputs)
                 size = sum([tensor.nbytes for tensor in outputs.values()])
                 build = partial(messages.build_response, request, outputs, model=service.name, version=VERSION)
                 return build() if size <= LARGE_JSON_BYTES else await self._in_thread(exchange, build)

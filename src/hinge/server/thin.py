@@ -11,10 +11,12 @@ the broker still has, unless that leaves no later one: then ours takes its place
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import ssl
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
@@ -26,7 +28,7 @@ from prometheus_client.registry import Collector
 from hinge._checks import shown, whole
 from hinge.device.metrics import families
 from hinge.device.store import MemoryStore, SqliteStore
-from hinge.errors import InvalidMessage, InvalidState, InvalidValue, RemoteInvalid
+from hinge.errors import HingeError, InvalidMessage, InvalidState, InvalidValue, RemoteInvalid
 from hinge.fleet.broker import Broker, BrokerFailed, Connection, Link
 from hinge.fleet.messages import (
     LAST_TABLE,
@@ -73,6 +75,7 @@ THIN_REASONS = {
     "answer": "a local answer that the model cannot give, or not one sample",
     "model": "another model than that of the kind's first report",
     "crowd": "a kind or device beyond the most that are kept",
+    "state": "a kind whose state cannot be opened",
 }
 
 
@@ -133,6 +136,7 @@ class ThinFleet(Collector):
         self._policy()  # says what is wrong with the cost
         self._state = state
         self._lines: dict[str, _Line] = {}
+        self._opener: ThreadPoolExecutor | None = None
         self._counters: dict[str, int] = {}  # the largest of each kind's tables
         self._log = EventLog("warning")
         self._ended, self._thread = Event(), Thread()
@@ -146,10 +150,12 @@ class ThinFleet(Collector):
         """Go on from what the folder holds, and connect; the `Server` calls this."""
         self._log = log
         self._ended.clear()
-        if self._state is not None:
-            self._state.mkdir(parents=True, exist_ok=True)
-            for folder in sorted(path for path in self._state.iterdir() if path.is_dir()):
-                self._open(checked_name("ThinFleet", "kind", folder.name))
+        self._opener = ThreadPoolExecutor(1, "hinge-thin-open")  # one thread: no kind is opened twice
+        try:
+            self._open_kept()
+        except BaseException:
+            self.close()
+            raise
         self._thread = Thread(target=self._run, name="hinge-thin", daemon=True)
         self._thread.start()
 
@@ -158,27 +164,29 @@ class ThinFleet(Collector):
         self._ended.set()
         if self._thread.ident is not None:
             self._thread.join(2 * CLOSE_S)
+        if self._opener is not None:
+            self._opener.shutdown()
         while self._lines:
             self._lines.popitem()[1].store.close()
 
     # -- in the event loop --------------------------------------------------------------------------------------------
 
-    def report(self, model: str, said: RequestParameters, outputs: Tensors) -> None:
-        """Learn from what came with an inference, whose outputs these are. Never raises."""
+    async def report(self, model: str, said: RequestParameters, outputs: Tensors) -> None:
+        """Learn from what came with an inference, whose outputs these are; what cannot be learned is counted."""
         try:
-            self._take(model, said, outputs)
+            await self._take(model, said, outputs)
         except _NotCounted as drop:
             self._dropped[drop.reason] += 1
             self._link.warn(drop.reason, f"a report is not counted: {drop}")
 
-    def _take(self, model: str, said: RequestParameters, outputs: Tensors) -> None:
+    async def _take(self, model: str, said: RequestParameters, outputs: Tensors) -> None:
         kind, device, bin, local = said.hinge_kind, said.hinge_device, said.hinge_bin, said.hinge_local
         if kind is None or device is None or bin is None or local is None:
             raise _NotCounted("incomplete", f"a report for {shown(kind)}")
         if bin >= self._bins:
             raise _NotCounted("bin", f"{bin} of {shown(device)}, and there are {self._bins}")
         agreed = local == _answer(outputs, local)
-        line = self._line(kind, device)
+        line = await self._line(kind, device)
         if line.model not in ("", model):
             raise _NotCounted("model", f"{shown(device)} of {shown(kind)} asked {model!r}, and not {line.model!r}")
         try:
@@ -188,12 +196,30 @@ class ThinFleet(Collector):
         line.model = model
         line.reports += 1
 
-    def _line(self, kind: str, device: str) -> _Line:
-        """The kind of a report; a new one is made room for."""
+    async def _line(self, kind: str, device: str) -> _Line:
+        """The kind of a report; a new one is opened in a thread, as that waits for the disk."""
         try:
             checked_name("ThinFleet", "kind", kind), checked_name("ThinFleet", "device", device)
         except InvalidValue as error:
             raise _NotCounted("name", str(error)) from None
+        if (line := self._lines.get(kind)) is not None:
+            return line
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._opener, self._open_new, kind)
+        except _NotCounted:
+            raise
+        except (HingeError, OSError) as error:
+            raise _NotCounted("state", str(error)) from None
+
+    def _open_kept(self) -> None:
+        """The kinds that the folder holds."""
+        if self._state is not None:
+            self._state.mkdir(parents=True, exist_ok=True)
+            for folder in sorted(path for path in self._state.iterdir() if path.is_dir()):
+                self._open(checked_name("ThinFleet", "kind", folder.name))
+
+    def _open_new(self, kind: str) -> _Line:
+        """A kind that was not known when its report came; make room for it."""
         if kind not in self._lines and len(self._lines) >= MOST_KINDS:
             raise _NotCounted("crowd", f"{shown(kind)}, and {MOST_KINDS} kinds are known")
         return self._lines.get(kind) or self._open(kind)
