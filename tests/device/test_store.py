@@ -327,6 +327,20 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.medium
+def test_a_store_for_which_there_is_no_thread_left_lets_go_of_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", full)
+        with pytest.raises(RuntimeError) as refused:
+            SqliteStore(tmp_path, Gate(offload_cost=0.5))
+    with SqliteStore(tmp_path, Gate(offload_cost=0.5)):  # while the error is there, and all that it holds
+        assert refused.value
+
+
 def test_a_store_that_is_dropped_keeps_no_thread_descriptor_or_lock(tmp_path: Path) -> None:
     def drop(folder: Path) -> None:
         store = SqliteStore(folder, isotonic(), seconds=0.01)

@@ -7,12 +7,13 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from hinge import AsyncDevice, Device, FixedCost, Fleet, Gate, Sentinel
+from hinge import AsyncDevice, Device, Fleet, Gate, Sentinel
 from hinge.device.metrics import FLEET_METRICS, DeviceCollector
 from hinge.device.store import SqliteStore
 from hinge.errors import InvalidValue
@@ -317,9 +318,25 @@ def test_a_fleet_is_joined_once() -> None:
         Device(scores, lambda _: 1, Sentinel(BINS, 0.5), fleet=fleet)
 
 
-def test_a_policy_that_cannot_borrow_is_refused() -> None:
+def test_a_policy_that_cannot_borrow_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"Fleet: policy must be one .* as 'sentinel' can, got 'always-remote'"):
-        Device(scores, lambda _: 1, AlwaysRemote(BINS), price=FixedCost(0.5), fleet=Fleet(NOBODY, "cams", "kitchen"))
+        Device(scores, lambda _: 1, AlwaysRemote(BINS), state=tmp_path, fleet=Fleet(NOBODY, "cams", "kitchen"))
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_device_that_cannot_join_lets_go_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Thread.start
+
+    def full(thread: Thread) -> None:
+        if thread.name == "hinge-fleet":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(Thread, "start", full)
+    with pytest.raises(RuntimeError) as refused:
+        member(NOBODY, "kitchen", tmp_path)
+    with SqliteStore(tmp_path, Gate(Sentinel(BINS, 0.5))):  # while the error is there, and all that it holds
+        assert refused.value
 
 
 @pytest.mark.parametrize("table", [FLEET_METRICS, REASONS])

@@ -80,7 +80,7 @@ class BaseDevice(ABC):
         deadline_s = seconds("Device", "deadline_s", deadline_s)
         price = _checked_price(price, self.gate.policy)
         if fleet is not None:
-            fleet.limit(self.gate)
+            fleet.admit(self.gate)
         self._forecast = _checked_forecast(price, self.gate.policy)
         self.breaker = _checked_breaker(breaker, deadline_s, self._in_flight)
         self._given, self._remote = remote, self._keeping_the_deadline(remote)
@@ -117,7 +117,11 @@ class BaseDevice(ABC):
         self.after_fork()
         renew_after_fork(self)
         if fleet is not None:
-            fleet.join(self._store, self.gate)
+            try:
+                fleet.join(self._store, self.gate)
+            except BaseException:
+                self._store.close()
+                raise
 
     @abstractmethod
     def _keeping_the_deadline(self, remote: Any) -> Any:

@@ -249,18 +249,18 @@ class SqliteStore(MemoryStore):
         self._closed = False
         self._files = Files(self.folder, connect)
         self._finalizer = finalize(self, _release, self._files, self._wake)
+        self._thread: Thread | None = None
         try:
             self._files.lock()
             self._open(gate, local)
+            renew_after_fork(self)
+            if self._seconds is not None:
+                arguments = (ref(self), self._wake, self._seconds)
+                self._thread = Thread(target=_sync_regularly, args=arguments, name="hinge-store", daemon=True)
+                self._thread.start()
         except BaseException:
             self._finalizer()
             raise
-        renew_after_fork(self)
-        self._thread: Thread | None = None
-        if self._seconds is not None:
-            arguments = (ref(self), self._wake, self._seconds)
-            self._thread = Thread(target=_sync_regularly, args=arguments, name="hinge-store", daemon=True)
-            self._thread.start()
 
     def _open(self, gate: Gate | None, local: str | None) -> None:
         rows, self.notes = read_rows(self.folder, self._files.connect, "rw")

@@ -168,25 +168,30 @@ class Fleet:
         self._pool_after = 0.0
         renew_after_fork(self)
 
-    def limit(self, gate: Gate) -> None:
-        """Put the policy of a gate into the budget of the fleet, if there is one; the `Device` calls this."""
-        if self._budget is None or (isinstance(gate.policy, SharedBudget) and gate.policy.offloads == self._budget):
+    def admit(self, gate: Gate) -> None:
+        """Refuse a gate that cannot join, and put its policy into the budget of the fleet, if there is one.
+
+        The `Device` calls this before it opens its state.
+        """
+        if self._joined:
+            raise InvalidValue("Fleet", "fleet", "must be one for each device, got one that was joined before")
+        policy, wanted = gate.policy, "must be one that can"
+        try:
+            _borrow_nothing(policy)
+        except TypeError:
+            problem = f"{wanted} decide with what others have seen, as 'sentinel' can, got {policy.unlimited.name!r}"
+            raise InvalidType("Fleet", "policy", problem) from None
+        if self._budget is None or (isinstance(policy, SharedBudget) and policy.offloads == self._budget):
             return  # in the latter case, it is in one since an earlier device had the gate
-        if not gate.policy.takes_cost:
-            problem = f"must be one that can be told a cost, as 'sentinel' can, for a budget, got {gate.policy.name!r}"
+        if not policy.takes_cost:
+            problem = f"{wanted} be told a cost, as 'sentinel' can, for a budget, got {policy.unlimited.name!r}"
             raise InvalidType("Fleet", "policy", problem)
-        gate.policy = SharedBudget(gate.policy, self._budget)
+        gate.policy = SharedBudget(policy, self._budget)
 
     def join(self, store: Store, gate: Gate) -> None:
         """Share what the policy of a store learns, from now on; the `Device` calls this."""
-        if self._joined:
-            raise InvalidValue("Fleet", "fleet", "must be one for each device, got one that was joined before")
-        bins, name = gate.policy.bins, gate.policy.unlimited.name
-        try:
-            store.locked(lambda policy: policy.unlimited.borrow([0.0] * bins, [0.0] * bins, 0))
-        except TypeError:
-            problem = f"must be one that can decide with what others have seen, as 'sentinel' can, got {name!r}"
-            raise InvalidType("Fleet", "policy", problem) from None
+        store.locked(_borrow_nothing)
+        bins = gate.policy.bins
         self._joined, self._store, self._gate = True, store, messages.identity(gate, self._models)
         self._peers = Peers(self.name, self._gate, bins)
         self._regions = Peers(self._parent or self.name, self._gate, bins)  # stays empty where there are none
@@ -405,6 +410,10 @@ class Fleet:
 
     def _look_at_own(self) -> _Own:
         return self._store.locked(lambda policy: _own(policy, self._account))
+
+
+def _borrow_nothing(policy: Policy) -> None:
+    policy.unlimited.borrow([0.0] * policy.bins, [0.0] * policy.bins, 0)
 
 
 def _own(policy: Policy, account: Account | None) -> _Own:
