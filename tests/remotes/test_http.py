@@ -1,4 +1,4 @@
-"""The HTTP client: connections that end when they are used again, tokens in what servers say, and h11 missing;
+"""The HTTP client: connections that end when they are used again, tokens in what servers say, closing, and h11 missing;
 `test_open_inference.py` has it at work.
 """
 
@@ -6,15 +6,19 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
+from threading import Event
 from typing import Any
 
 import pytest
 
+from hinge import OpenInference
 from hinge.errors import RemoteFailed
 from hinge.oip.messages import Message
+from hinge.oip.tensors import TensorSpec
 from hinge.remotes import Deadline
 from hinge.remotes.http import HttpClient, Request, Response
-from tests.support.loopback import Connection, Http, Loopback
+from tests.support.loopback import Connection, Http, Loopback, OipServer
 
 ASKED = Request("POST", "/", Message({}, b"{}"))
 WAIT_S = 20.0
@@ -103,3 +107,30 @@ def test_a_token_is_not_told_by_what_is_no_http(sent: Any) -> None:
         with pytest.raises(RemoteFailed, match=r"no HTTP: .*\*\*\*") as raised:
             sent(HttpClient(server.url, {"Authorization": "Bearer sk-12345"}), 1)
         assert "12345" not in str(raised.value)
+
+
+def test_a_response_after_closing_leaves_no_connection_open() -> None:
+    closed = Event()
+
+    def answer(inputs: dict[str, Any]) -> dict[str, Any]:
+        assert closed.wait(10)
+        return {"scores": inputs["sample"]}
+
+    async def until(condition: Any) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                await asyncio.sleep(0.005)
+
+    async def main(server: OipServer) -> None:
+        remote = OpenInference(server.url, "remote")
+        asked = asyncio.create_task(remote.ask_async([[0.0, 1.0]], Deadline.after(10, time.monotonic())))
+        await until(lambda: server.inferences)
+        await remote.close_async()
+        closed.set()
+        assert (await asked).labels == [1]
+        await until(lambda: server.open_connections == 0)
+        assert (await remote.ask_async([[1.0, 0.0]], Deadline.after(10, time.monotonic()))).labels == [0]
+        await until(lambda: server.open_connections == 0)
+
+    with OipServer(answer, outputs=[TensorSpec("scores", "FP32", (-1, 2))]) as server:
+        asyncio.run(main(server))

@@ -24,7 +24,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from hinge._checks import shown
 from hinge.errors import InvalidType, InvalidValue
@@ -114,6 +114,7 @@ class HttpClient:
         self._idle: list[_Connection[_SocketStream]] = []  # list.append and list.pop are thread-safe
         self._idle_of: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Connection[_LoopStream]]]
         self._idle_of = WeakKeyDictionary()
+        self._closed_in: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
     # -- from threads -------------------------------------------------------------------------------------------------
 
@@ -154,7 +155,8 @@ class HttpClient:
 
     async def send_async(self, request: Request, deadline: Deadline) -> Response:
         """The same for an event loop: cancelled at the deadline."""
-        idle = self._idle_of.setdefault(asyncio.get_running_loop(), [])
+        loop = asyncio.get_running_loop()
+        idle = self._idle_of.setdefault(loop, [])
         connection = _reusable(idle)
         with self._failures():
             async with asyncio.timeout(deadline.left()):
@@ -173,7 +175,7 @@ class HttpClient:
                         if not (reused and connection.ended_by(error)):
                             raise
                         connection = None
-        if connection.may_be_reused() and len(idle) < _MAX_IDLE:
+        if connection.may_be_reused() and len(idle) < _MAX_IDLE and loop not in self._closed_in:
             idle.append(connection)
         else:
             connection.stream.close()
@@ -216,8 +218,10 @@ class HttpClient:
             stream.close()
 
     async def close_async(self) -> None:
-        """Close the idle connections of the running event loop."""
-        for connection in self._idle_of.pop(asyncio.get_running_loop(), []):
+        """Close the idle connections of the running event loop, and keep no others open in it."""
+        loop = asyncio.get_running_loop()
+        self._closed_in.add(loop)
+        for connection in self._idle_of.pop(loop, []):
             connection.stream.close()
 
     def safe(self, response: Response) -> Response:
