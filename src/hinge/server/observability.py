@@ -46,6 +46,7 @@ class EventLog:
         self._lines: deque[str] = deque()
         self._queued, self._closing = threading.Event(), threading.Event()
         self._writer: threading.Thread | None = None
+        self._starting = threading.Lock()  # a second writer would take lines from under the first
         self.dropped = 0
 
     def writes(self, level: str) -> bool:
@@ -63,17 +64,22 @@ class EventLog:
         if not self._queued.is_set():
             self._queued.set()
         if self._writer is None:
-            self._writer = threading.Thread(target=self._write_lines, name="hinge-log", daemon=True)
-            self._writer.start()
+            with self._starting:
+                if self._writer is None:
+                    writer = threading.Thread(target=self._write_lines, name="hinge-log", daemon=True)
+                    writer.start()
+                    self._writer = writer
 
     def close(self) -> None:
         """Write what is queued, for a second at most."""
-        writer, self._writer = self._writer, None
+        with self._starting:
+            writer = self._writer
         if writer is not None:
             self._closing.set()
             self._queued.set()
             writer.join(CLOSE_S)
             self._closing.clear()
+            self._writer = None
 
     def _write_lines(self) -> None:
         closing = False
