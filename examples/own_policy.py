@@ -43,7 +43,7 @@ class Streak(ExpiryPolicy):
         if not isinstance(wins, int) or wins < 1:
             raise ValueError(f"Streak: wins must be an integer >= 1, got {wins!r}")
         self.wins = wins
-        self.start(self.blank(StreakTable), has_expired, learn_streak)
+        self.start(self.blank(StreakTable), offloads=has_expired, learns=learn_streak)
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ class Variant(ExpiryPolicy):
             plain_time=plain_time,
             counts=counts,
         )
-        self.start(table, has_expired, learn_variant)
+        self.start(table, offloads=has_expired, learns=learn_variant)
 
 
 @dataclass(frozen=True)

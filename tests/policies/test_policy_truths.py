@@ -123,12 +123,12 @@ def test_a_label_that_does_not_move_the_cost_rebuilds_nothing() -> None:
     rebuilt = []
 
     class Counted(Isotonic):
-        def start(self, table: Any, offloads: Any, learns: Any, rebuilds: Any = None, *rest: Any, **more: Any) -> None:
+        def start(self, table: Any, **functions: Any) -> None:
             def counted(table: Any) -> None:
                 rebuilt.append(table)
-                rebuilds(table)
+                functions["rebuilds"](table)
 
-            super().start(table, offloads, learns, counted, *rest, **more)
+            super().start(table, **{**functions, "rebuilds": counted})
 
     policy = Counted(BINS, offload_cost=COST)
     policy.learn_truth(0.0, 0.0)  # local and remote agree

@@ -222,7 +222,7 @@ class _InWholeNumbers(HILCBBase):
             rate=self.constants.rate,
             shift=self.constants.shift,
         )
-        self.start(table, offloads_fixed, learn_fixed, rebuild_fixed)
+        self.start(table, offloads=offloads_fixed, learns=learn_fixed, rebuilds=rebuild_fixed)
 
     def expiry(self, bin: int) -> int:
         expiry = super().expiry(bin)
@@ -318,7 +318,15 @@ class SentinelTwin(Sentinel):
             raise InvalidValue("sentinel", "offload_cost", "must be known, above 0 and below 1, to learn on a device")
         names = ("offloads_watched", "rebuild_watched", "note_offload", "accept_counted")
         offloads, rebuilds, notes, accepts = (_SENTINEL[name] for name in names)
-        self.start(self.table, offloads, learn_next, rebuilds, notes, self.table.price, accepts)
+        self.start(
+            self.table,
+            offloads=offloads,
+            learns=learn_next,
+            rebuilds=rebuilds,
+            notes=notes,
+            price=self.table.price,
+            accepts=accepts,
+        )
 
 
 Twin = LiteTwin | MonotoneTwin | SentinelTwin

@@ -426,7 +426,14 @@ class Forgetting(ExpiryPolicy):
             interval=interval,
             isotonic=self._isotonic,
         )
-        self.start(table, offloads_ageing, learn_ageing, rebuild_ageing, note_audit, table.price)
+        self.start(
+            table,
+            offloads=offloads_ageing,
+            learns=learn_ageing,
+            rebuilds=rebuild_ageing,
+            notes=note_audit,
+            price=table.price,
+        )
 
     def expiry(self, bin: int) -> int:
         time = self.time + 1

@@ -141,8 +141,8 @@ class ExpiryPolicy(Policy):
     _expiry: Wholes
     _holds: Callable[[Any, int, int], bool] | None = None
 
-    def start(self, table: Any, *functions: Any, **more: Any) -> None:
-        super().start(table, *functions, **more)
+    def start(self, table: Any, **functions: Any) -> None:
+        super().start(table, **functions)
         self._expiry = table.expiry  # one attribute lookup fewer for each sample
         self._batch: tuple[int, NDArray[np.int64] | None] = (0, None)  # the expiries after so much was learned
 

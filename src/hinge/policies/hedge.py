@@ -307,7 +307,7 @@ class HedgeHI(ThresholdPolicy):
             amount = complexity_of(type(self).__name__, complexity, self.bins, (FITTED,))
             learns, rates = learn_hedge, partial(optimal_rates, amount)
         self._set_rates(horizon, rates, learning_rate, exploration)
-        self.start(self._table(self._rates), offloads_hedge, learns, reweigh)
+        self.start(self._table(self._rates), offloads=offloads_hedge, learns=learns, rebuilds=reweigh)
 
 
 def complexity_of(owner: str, name: str, bins: int, others: tuple[str, ...] = ()) -> float:
@@ -384,7 +384,7 @@ class HedgeHIRestart(ThresholdPolicy):
         self.needs = cost_needs(self.offload_cost)
         amount = complexity_of(owner, complexity, self.bins)
         table = self._table(optimal_rates(amount, self.first_epoch), amount, self.first_epoch)
-        self.start(table, offloads_restart, learn_restart)
+        self.start(table, offloads=offloads_restart, learns=learn_restart)
 
     def _rebuild(self) -> None:
         length = epoch_of(self.first_epoch, max(1, self.time))[1]
@@ -465,7 +465,7 @@ class _Splitting(ThresholdPolicy):
 
     def _start(self, learning_rate: float) -> None:
         table = self._table((learning_rate, 0.0))
-        self.start(table, offloads_splitting, learn_splitting, rebuild_splitting)
+        self.start(table, offloads=offloads_splitting, learns=learn_splitting, rebuilds=rebuild_splitting)
         rebuild_splitting(table)
 
     def offload_probability(self, bin: int) -> float:
@@ -577,7 +577,7 @@ class HILF(_HIL):
     ) -> None:
         super().__init__(bins, offload_cost, seed)
         table = self._interval_table(horizon, smallest_gap, learning_rate)
-        self.start(table, offloads_by_share, learn_all, reweigh)
+        self.start(table, offloads=offloads_by_share, learns=learn_all, rebuilds=reweigh)
 
 
 class HILN(_HIL):
@@ -604,7 +604,7 @@ class HILN(_HIL):
         super().__init__(bins, offload_cost, seed)
         self.needs = cost_needs(self.offload_cost)
         table = self._interval_table(horizon, smallest_gap, learning_rate, exploration)
-        self.start(table, offloads_hedge, learn_hedge, reweigh)
+        self.start(table, offloads=offloads_hedge, learns=learn_hedge, rebuilds=reweigh)
 
 
 # -- a threshold for each of two classes ------------------------------------------------------------------------------
@@ -674,7 +674,7 @@ class H2T2(ThresholdPolicy):
         self.needs = cost_needs(self.offload_cost)
         sides = (self._table(self._rates, bins=bins) for bins in (self.bins // 2, self.bins - self.bins // 2))
         table = PairTable(*sides)
-        self.start(table, offloads_pair, learn_pair, reweigh_pair)
+        self.start(table, offloads=offloads_pair, learns=learn_pair, rebuilds=reweigh_pair)
 
     def _experts(self, bin: int) -> tuple[ThresholdTable, int]:
         split = self.bins // 2

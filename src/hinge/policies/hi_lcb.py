@@ -149,9 +149,9 @@ class HILCBBase(ExpiryPolicy):
         unused = ("own", "best", "strength") if not monotone else ("own", "best") if learned else ("strength",)
         table = self.blank(LicenceTable, unused, monotone=monotone)
         if learned:
-            self.start(table, offloads_learned, learn_and_drop, drop_all, price=table.price)
+            self.start(table, offloads=offloads_learned, learns=learn_and_drop, rebuilds=drop_all, price=table.price)
         else:
-            self.start(table, has_expired, learn_known, rebuild_known, price=table.price)
+            self.start(table, offloads=has_expired, learns=learn_known, rebuilds=rebuild_known, price=table.price)
 
 
 class HILCBLite(HILCBBase):

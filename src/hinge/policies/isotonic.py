@@ -334,9 +334,9 @@ class Isotonic(ExpiryPolicy):
         table = self.blank(IsotonicTable, stakes=array("d", self.stakes or [1.0]))
         if self.offload_cost is None:
             self._holds = holds
-            self.start(table, offloads_ahead, learn_with_cost, drop_all, price=table.price)
+            self.start(table, offloads=offloads_ahead, learns=learn_with_cost, rebuilds=drop_all, price=table.price)
         else:
-            self.start(table, has_expired, learn_isotonic, rebuild_isotonic, price=table.price)
+            self.start(table, offloads=has_expired, learns=learn_isotonic, rebuilds=rebuild_isotonic, price=table.price)
             rebuild_isotonic(table)
 
     def _seen(self, bin: int) -> str:

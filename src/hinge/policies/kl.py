@@ -144,11 +144,11 @@ class _KLPolicy(ExpiryPolicy):
         table = self.blank(KLTable, unused, filled=filled, pooled=pooled)
         if learned:
             self._holds = holds
-            self.start(table, offloads_ahead, learn_and_drop, drop_all, price=table.price)
+            self.start(table, offloads=offloads_ahead, learns=learn_and_drop, rebuilds=drop_all, price=table.price)
         elif pooled:
-            self.start(table, offloads_pooled, learn_and_drop, drop_all, price=table.price)
+            self.start(table, offloads=offloads_pooled, learns=learn_and_drop, rebuilds=drop_all, price=table.price)
         else:
-            self.start(table, has_expired, learn_own, rebuild_own, price=table.price)
+            self.start(table, offloads=has_expired, learns=learn_own, rebuilds=rebuild_own, price=table.price)
 
 
 class KL(_KLPolicy):

@@ -148,7 +148,9 @@ class LyapunovEXP4(ThresholdPolicy):
         )
         self.weighs_cost = self.cost is not None
         self.order_matters = ("losses",) if math.isnan(spends) else ()  # the queue is that of the time of the feedback
-        self.start(table, offloads_within_queue, learn_queued, rebuild_experts, note_spent)
+        self.start(
+            table, offloads=offloads_within_queue, learns=learn_queued, rebuilds=rebuild_experts, notes=note_spent
+        )
 
     @property
     def queue(self) -> float:

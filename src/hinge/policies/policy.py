@@ -255,6 +255,7 @@ class Policy(ABC):
     def start(
         self,
         table: Any,
+        *,
         offloads: Callable[..., bool],
         learns: Callable[..., None],
         rebuilds: Callable[..., None] = derive_nothing,

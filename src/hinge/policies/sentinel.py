@@ -691,8 +691,14 @@ class Sentinel(Policy):
             alpha=ALPHA,
         )
         self.start(
-            *(table, offloads_watched, learn_watched, rebuild_watched, note_offload),
-            *(table.price, accept_counted, expect_cost),
+            table,
+            offloads=offloads_watched,
+            learns=learn_watched,
+            rebuilds=rebuild_watched,
+            notes=note_offload,
+            price=table.price,
+            accepts=accept_counted,
+            expects=expect_cost,
         )
         self._licences = table.left  # one attribute lookup fewer for each sample
 

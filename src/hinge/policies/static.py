@@ -32,7 +32,7 @@ class FixedPolicy(ExpiryPolicy):
 
     def _settle(self, accepted: Sequence[bool]) -> None:
         expiry = array("q", [FOREVER if accept else 0 for accept in accepted])
-        self.start(SettledTable(expiry), has_expired, learn_nothing)
+        self.start(SettledTable(expiry), offloads=has_expired, learns=learn_nothing)
 
     def _sentence(self, bin: int, left: int | None) -> str:
         verb = "offloaded" if left == 0 else "accepted"

@@ -206,7 +206,7 @@ class Target(RandomisedPolicy):
             entries=array("d", [-math.log(part * (1.0 - self.confidence)) for part in PARTS]),
             allowed=1.0 - self.target,
         )
-        self.start(table, offloads_towards, learn_towards, notes=note_towards, accepts=accept_towards)
+        self.start(table, offloads=offloads_towards, learns=learn_towards, notes=note_towards, accepts=accept_towards)
 
     def _share(self, name: str, value: float) -> float:
         share = real(type(self).__name__, name, value, 0, 1)

@@ -118,7 +118,7 @@ class Thompson(RandomisedPolicy):
     def __init__(self, bins: int = 16, offload_cost: float | None = None, seed: int = 0) -> None:
         super().__init__(bins, offload_cost, seed)
         table = self.blank(PosteriorTable)
-        self.start(table, offloads_thompson, learn_thompson, rebuild_thompson)
+        self.start(table, offloads=offloads_thompson, learns=learn_thompson, rebuilds=rebuild_thompson)
         rebuild_thompson(table)
 
     def offload_probability(self, bin: int) -> float:
