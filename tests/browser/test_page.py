@@ -13,7 +13,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from prometheus_client.parser import text_string_to_metric_families
 
 from hinge import Breaker, Device, Gate, Isotonic, fashion
-from hinge.device.reporter import RECENT, Reporter
+from hinge.device.report import RECENT
+from hinge.device.reporter import Reporter
 from hinge.models.onnx import OnnxModel
 from hinge.remotes.open_inference import OpenInference
 from hinge.server import Server

@@ -11,13 +11,15 @@ from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from PIL import Image
 
 from hinge import HILCB, Device, FixedCost, Isotonic, Thompson, at_most
 from hinge.bins import ClassBins, QuantileBins, UniformBins
-from hinge.device.reporter import RECENT, SENTENCE, SIDE, Reporter, copy_of, data_url, licences, small
+from hinge.device.report import RECENT, SENTENCE, SIDE
+from hinge.device.reporter import Reporter, copy_of, data_url, licences, small
 from hinge.policies import AlwaysLocal, AlwaysRemote
 from hinge.tasks import Transcription
 
@@ -82,12 +84,17 @@ def device(policy: Any = None, **options: Any) -> Device:
     return Device(scores, lambda sample: int(sample > 1), policy, **{"deadline_s": 10.0, **options})
 
 
+def told(reporter: Reporter) -> Any:
+    """The report as a message has it."""
+    return msgspec.to_builtins(reporter.report())
+
+
 def reported(watched: Device, samples: list[float], **seen: Any) -> Any:
     """The report after these samples, whose labels are known to be 1 above 1."""
     with Reporter(watched, NOWHERE) as reporter:
         for sample in samples:
             reporter.saw(watched.infer(sample), truth=int(sample > 1), **seen)
-        return reporter.report()
+        return told(reporter)
 
 
 def test_it_reports_again_and_again_and_once_at_the_end(server: Collecting) -> None:
@@ -241,7 +248,7 @@ def test_regret_is_what_was_paid_above_the_cheapest_rule(policy: Any, offload_co
             wrong[answer.bin] += sample <= 1
             in_bin[answer.bin] += 1
         least = sum(min(errors, offload_cost * count) for errors, count in zip(wrong, in_bin, strict=True))
-        report = reporter.report()
+        report = told(reporter)
         assert report["cost_per_sample"] == pytest.approx(paid / 500)
         expected = paid - least if watched.policy.offload_cost is not None else None
         assert report["regret"] == (None if expected is None else pytest.approx(expected))
@@ -257,7 +264,7 @@ def test_without_counts_of_agreement_there_is_no_regret() -> None:
 def test_without_labels_there_is_no_regret() -> None:
     with device() as watched, Reporter(watched, NOWHERE) as reporter:
         reporter.saw(watched.infer(3.0))
-        report = reporter.report()
+        report = told(reporter)
         assert report["regret"] is None
         assert report["cost_per_sample"] is None
 
@@ -266,7 +273,7 @@ def test_who_compares_knows_more() -> None:
     with device() as watched, Reporter(watched, NOWHERE) as reporter:
         rows = [{"policy": name, "cost_per_sample": 0.1, "regret": 7, "extra": 1} for name in ("isotonic", "hi-lcb")]
         reporter.compare(rows)
-        report = reporter.report()
+        report = told(reporter)
         assert (report["cost_per_sample"], report["regret"]) == (0.1, 7.0)
         assert report["compare"] == [
             {"policy": "hi-lcb", "offload_fraction": None, "cost_per_sample": 0.1, "regret": 7.0}
@@ -310,7 +317,7 @@ def test_a_true_label_is_a_name_or_the_number_of_one() -> None:
     with device(labels=["cat", "dog"]) as watched, Reporter(watched, NOWHERE) as reporter:
         for truth in (1, "dog", np.int64(1)):
             reporter.saw(watched.infer(3.0), truth=truth)
-        assert [seen["truth"] for seen in reporter.report()["recent"]] == ["dog"] * 3
+        assert [seen["truth"] for seen in told(reporter)["recent"]] == ["dog"] * 3
         with pytest.raises(ValueError, match="Device: label must be a possible answer, got an unknown label, 2"):
             reporter.saw(watched.infer(3.0), truth=2)
         with pytest.raises(TypeError, match="Device: answer must be one that a device gave"):
@@ -328,6 +335,6 @@ def test_answers_of_any_task_are_reported_and_judged_by_it() -> None:
         watched.local = lambda _: "turn on"
         with Reporter(watched, NOWHERE) as reporter:
             reporter.saw(watched.infer(0), truth="turn it on")
-            report = reporter.report()
+            report = told(reporter)
     assert [(seen["label"], seen["truth"]) for seen in report["recent"]] == [("turn on", "turn it on")]
     assert report["cost_per_sample"] == pytest.approx(1 / 3)

@@ -11,6 +11,7 @@ from tempfile import mkdtemp
 from typing import IO, Any, NamedTuple
 from unittest import mock
 
+import msgspec
 import numpy as np
 
 from hinge import Device, Isotonic, OnnxModel, OpenVINOModel, fashion
@@ -251,7 +252,7 @@ def report_subject() -> Subject:
     with device, Reporter(device, "http://127.0.0.1:9", "hall") as reporter:
         reporter.saw(device.infer(3.0), truth=1)
         reporter.compare([{"policy": "hi-lcb", "offload_fraction": 0.5, "cost_per_sample": 0.25, "regret": 1.0}])
-        report = json.dumps(reporter.report()).encode()
+        report = json.dumps(msgspec.to_builtins(reporter.report())).encode()
     return Subject([report], lambda data: read_report("hall", data), (InvalidMessage,), 0.04)
 
 

@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -51,7 +52,7 @@ def report() -> Any:
         for _ in range(10):
             reporter.saw(device.infer(3.0), truth=1)
         reporter.compare([{"policy": "hi-lcb", "offload_fraction": 0.5, "cost_per_sample": 0.25, "regret": 1.0}])
-        return reporter.report()
+        return msgspec.to_builtins(reporter.report())
 
 
 def put(url: str, report: Any, name: str = "hall", **headers: str) -> Reply:

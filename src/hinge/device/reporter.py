@@ -25,6 +25,20 @@ from hinge._checks import positive, real
 from hinge.bins import Bins
 from hinge.device.answer import Answer
 from hinge.device.device import BaseDevice
+from hinge.device.report import (
+    MOST,
+    MOST_BINS,
+    MOST_COMPARED,
+    NAME,
+    RECENT,
+    SENTENCE,
+    SIDE,
+    BinReport,
+    Compared,
+    DeviceStatus,
+    RecentSample,
+    Report,
+)
 from hinge.device.status import Status
 from hinge.errors import InvalidMessage, InvalidValue, RemoteFailed
 from hinge.ledger import Ledger
@@ -51,7 +65,6 @@ def licences(policy: Policy) -> list[Explanation]:
     return [free.explain(bin) for bin in range(policy.bins)]
 
 
-SIDE = 64  # pixels at most, each way
 _KINDS = {1: 0, 3: 2}  # PNG's numbers for grey and for colour, by channels
 
 
@@ -102,17 +115,8 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-RECENT = 20  # answers in a report
-MOST_COMPARED = 8
-MOST_BINS = 1024  # in a report; the page could not show more
 _PATIENCE_S = 2.0  # for one report, from connecting to the answer
 TEXT = 240  # characters of a label, or of a bin's reason: there are up to 1024 in a report
-SENTENCE = 1_000  # of a fault or a reason
-NAME = 64  # of a policy's name
-_MOST = 10**12  # the largest number of a report: what lies beyond is as good as the end
-_HORIZONS = ("expiry", "samples_left")
-
-Json = dict[str, Any]
 
 
 class Reporter:
@@ -123,7 +127,7 @@ class Reporter:
     >>> with Reporter(device, "http://127.0.0.1:9", "kitchen") as reporter:  # nobody is there, which does no harm
     ...     reporter.saw(device.infer(3.0), truth=1)
     ...     report = reporter.report()
-    >>> report["status"]["samples"], report["recent"][0]["source"], report["bins"][15]["offloads"]
+    >>> report.status.samples, report.recent[0].source, report.bins[15].offloads
     (1, 'remote', 1.0)
     """
 
@@ -144,7 +148,7 @@ class Reporter:
         self._lock = Lock()
         self._seen, self._in_bin, self._ledger = 0, [0] * bins, Ledger(bins)
         self._recent: deque[_Seen] = deque(maxlen=RECENT)
-        self._compared: dict[str, Json] = {}
+        self._compared: dict[str, Compared] = {}
         self.problem: str | None = None  # the last one: the server could not be reached, or refused a report
         self._ended = Event()
         if self._http is not None:
@@ -210,27 +214,29 @@ class Reporter:
         except Exception as error:
             self.problem = _text(f"no report could be made: {type(error).__name__}: {error}")
 
-    def report(self) -> Json:
+    def report(self) -> Report:
         """How the device fares now."""
         with self._lock:  # first, so that the policy has learned from all that was seen
             recent, in_bin, ledger = list(self._recent), list(self._in_bin), deepcopy(self._ledger)
         policy = copy_of(self._device)
         known = licences(policy)
+        cost = ledger.figures()["cost_per_sample"]
         regret = ledger.hindsight_regret([licence.agreement for licence in known], policy.offload_cost)
         compared = dict(self._compared)
-        judged = compared.pop(policy.name, {"cost_per_sample": ledger.figures()["cost_per_sample"], "regret": regret})
+        if (own := compared.pop(policy.name, None)) is not None:
+            cost, regret = own.cost_per_sample, own.regret
         explain = lru_cache(maxsize=None)(policy.explain)  # which is dear where there is a budget
-        return {
-            "device": self._name,
-            "policy": policy.name[:NAME],
-            "offload_cost": policy.offload_cost,
-            "status": _status(self._device.status),
-            "bins": _bins(self._device.bins, known, in_bin),
-            "cost_per_sample": judged["cost_per_sample"],
-            "regret": judged["regret"],
-            "compare": list(compared.values()),
-            "recent": [seen.as_dict(explain) for seen in recent],
-        }
+        return Report(
+            device=self._name,
+            policy=policy.name[:NAME],
+            offload_cost=policy.offload_cost,
+            status=_status(self._device.status),
+            bins=_bins(self._device.bins, known, in_bin),
+            cost_per_sample=cost,
+            regret=regret,
+            compare=list(compared.values()),
+            recent=[seen.written(explain) for seen in recent],
+        )
 
 
 class _Seen:
@@ -238,60 +244,75 @@ class _Seen:
 
     def __init__(self, number: int, answer: Answer, pixels: Any, truth: Any) -> None:
         self._number, self._answer, self._pixels, self._truth = number, answer, pixels, truth
-        self._written: Json | None = None
+        self._written: RecentSample | None = None
 
-    def as_dict(self, explain: Callable[[int], Explanation]) -> Json:
+    def written(self, explain: Callable[[int], Explanation]) -> RecentSample:
         if self._written is None:
             answer = self._answer
-            self._written = {
-                "number": self._number,
-                "label": _text(answer.label),
-                "source": answer.source,
-                "confidence": float(answer.confidence),
-                "bin": int(answer.bin),
-                "decision": "offload" if answer.decision.offload else "accept",
-                "cost": float(answer.cost),
-                "fault": None if answer.fault is None else _text(answer.fault, SENTENCE),
-                "reason": _text(answer.reason_by(explain(answer.bin)), SENTENCE),
-                "truth": None if self._truth is None else _text(self._truth),
-                "picture": None if self._pixels is None else data_url(self._pixels),
-            }
+            self._written = RecentSample(
+                number=self._number,
+                label=_text(answer.label),
+                source=answer.source,
+                confidence=float(answer.confidence),
+                bin=int(answer.bin),
+                decision="offload" if answer.decision.offload else "accept",
+                cost=float(answer.cost),
+                fault=None if answer.fault is None else _text(answer.fault, SENTENCE),
+                reason=_text(answer.reason_by(explain(answer.bin)), SENTENCE),
+                truth=None if self._truth is None else _text(self._truth),
+                picture=None if self._pixels is None else data_url(self._pixels),
+            )
         return self._written
 
 
-def _status(status: Status) -> Json:
-    counts = ("samples", "answered_by_remote", "compared", "agreed", "fell_back", "offload_cost", "breaker")
-    known = {key: getattr(status, key) for key in (*counts, "alarms", "alarm_times")}
-    known["alarm_reasons"] = {what: _text(why, SENTENCE) for what, why in status.alarm_reasons.items()}
-    return {**known, "not_durable": None if status.not_durable is None else _text(status.not_durable, SENTENCE)}
+def _status(status: Status) -> DeviceStatus:
+    return DeviceStatus(
+        samples=status.samples,
+        answered_by_remote=status.answered_by_remote,
+        compared=status.compared,
+        agreed=status.agreed,
+        fell_back=status.fell_back,
+        offload_cost=status.offload_cost,
+        breaker=status.breaker,
+        not_durable=None if status.not_durable is None else _text(status.not_durable, SENTENCE),
+        alarms=status.alarms,
+        alarm_reasons={what: _text(why, SENTENCE) for what, why in status.alarm_reasons.items()},
+        alarm_times=status.alarm_times,
+    )
 
 
-def _bins(bins: Bins, known: Sequence[Explanation], in_bin: Sequence[int]) -> list[Json]:
+def _bins(bins: Bins, known: Sequence[Explanation], in_bin: Sequence[int]) -> list[BinReport]:
     """Each bin's confidences, its evidence and its licence; none if they are too many to look at."""
     if len(known) > MOST_BINS:
         return []
     return [
-        {
-            "bin": licence.bin,
-            "class": None if of_class is None else _text(of_class),
-            "from": low,
-            "to": high,
-            "samples": in_bin[licence.bin],
-            "offloads": licence.offloads,
-            "agreement": None if licence.agreement is None else min(1.0, licence.agreement),  # sums that age round
-            **{key: None if (samples := getattr(licence, key)) is None else min(samples, _MOST) for key in _HORIZONS},
-            "offload_probability": licence.offload_probability,
-            "licensed": licence.offload_probability == 0.0,
-            "reason": _text(licence.reason),
-        }
+        BinReport(
+            bin=licence.bin,
+            of_class=None if of_class is None else _text(of_class),
+            low=low,
+            high=high,
+            samples=in_bin[licence.bin],
+            offloads=licence.offloads,
+            agreement=None if licence.agreement is None else min(1.0, licence.agreement),  # sums that age round
+            expiry=_limited(licence.expiry),
+            samples_left=_limited(licence.samples_left),
+            offload_probability=licence.offload_probability,
+            licensed=licence.offload_probability == 0.0,
+            reason=_text(licence.reason),
+        )
         for licence, (of_class, low, high) in zip(known, bins.spans(), strict=True)
     ]
 
 
-def _compared(row: Mapping[str, Any]) -> Json:
+def _limited(samples: int | None) -> int | None:
+    """What lies beyond the largest number of a report is as good as the end."""
+    return None if samples is None else min(samples, MOST)
+
+
+def _compared(row: Mapping[str, Any]) -> Compared:
     figures = ("offload_fraction", "cost_per_sample", "regret")
     numbers = {key: None if row.get(key) is None else real("Reporter", key, row[key]) for key in figures}
-    return {"policy": _text(row["policy"])[:NAME], **numbers}
+    return Compared(policy=_text(row["policy"])[:NAME], **numbers)
 
 
 def _text(value: object, most: int = TEXT) -> str:

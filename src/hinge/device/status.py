@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
 from hinge._fork import renew_after_fork
@@ -48,7 +48,7 @@ class Status:
     labelled: int  # answers whose true label was told (`Device.truth`)
     right: float  # how many of them were right; one may be in part, where agreement is a fraction
     last_fault: str | None  # how the remote failed last
-    breaker: str  # closed, open or probing
+    breaker: Literal["closed", "open", "probing"]
     attempts: Counts
     on_disk: bool  # whether the policy is kept in a folder
     not_durable: str | None  # why what is learned now may be lost, though there is a folder

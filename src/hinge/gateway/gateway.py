@@ -9,8 +9,6 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, 
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-import msgspec
-
 from hinge._checks import seconds
 from hinge.device.answer import Answer
 from hinge.device.async_device import AsyncDevice
@@ -24,7 +22,7 @@ from hinge.remotes import AsyncRemote, Deadline
 from hinge.remotes.http import Overloaded
 from hinge.server.app import App, Exchange
 from hinge.server.connections import Listener
-from hinge.server.live import read_report
+from hinge.server.live import figures_of
 from hinge.server.observability import Metrics
 from hinge.server.server import BaseServer
 from hinge.tasks import Task
@@ -91,12 +89,10 @@ class GatedApp(App):
                 await self.device.close()
 
     async def keep_page(self) -> None:
-        def made() -> Any:
-            return read_report(NAME, msgspec.json.encode(self._reporter.report()))
-
         while True:
             await asyncio.sleep(REPORT_S)
-            self._reports.put(NAME, await asyncio.to_thread(made), "127.0.0.1")
+            figures = await asyncio.to_thread(lambda: figures_of(self._reporter.report()))
+            self._reports.put(NAME, figures, "127.0.0.1")
 
     @contextmanager
     def asking_local(self, deadline: Deadline) -> Iterator[None]:

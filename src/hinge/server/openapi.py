@@ -13,9 +13,9 @@ from typing import Any
 from msgspec import Struct, defstruct
 
 from hinge import __version__
+from hinge.device.report import DeviceName, Report
 from hinge.oip.messages import ErrorBody, ModelBody, RequestBody, ResponseBody, ServerBody, schemas
 from hinge.oip.tensors import MAX_BODY_BYTES
-from hinge.server.live import DeviceName, Report
 from hinge.server.models import VERSION
 
 Json = dict[str, Any]
