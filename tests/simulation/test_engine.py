@@ -200,7 +200,7 @@ def peak_of(source: Source, horizon: int) -> int:
     policies = [HILCB(BINS, offload_cost=0.5), HILCBLite(BINS), HedgeHI(horizon, BINS, offload_cost=0.5)]
     tracemalloc.start()
     try:
-        simulate(policies, source, horizon, executor=Threads(1))
+        simulate(policies, source, horizon, executor=Threads(1), machine_code=True)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -16,7 +16,7 @@ import pytest
 from hinge import HILCB, HILCBLite, Thompson
 from hinge.policies import Policy
 from hinge.policies.policy import Functions, note_nothing
-from hinge.simulation.kernel import Book, Told, compiled, digest, few, is_compiled, loop, machine_table, pays, player
+from hinge.simulation.kernel import MANY, Book, Told, compiled, digest, loop, machine_table, pays, player
 from hinge.simulation.sources import Samples
 
 
@@ -152,43 +152,25 @@ print(sum(loop(player_against, policy.fresh().functions, True).stats.cache_hits.
     assert any(tmp_path.glob("bytecode/**/kernel.*.pyc"))
 
 
-@pytest.mark.slow
-def test_few_samples_are_not_compiled_unless_a_process_before_has_done_so_for_many(tmp_path: Path) -> None:
-    script = """
-from hinge import HILCBLite, simulate
-from hinge.simulation.kernel import few, loop, player
-from hinge.simulation.sources import FixedCosts, Synthetic
-policy, source = HILCBLite(2, offload_cost=0.5), Synthetic([0.2, 0.9], FixedCosts(0.5))
-machine = loop(player, policy.functions, True)
-simulate([policy], source, few(machine) // 20, runs=20)
-print(len(machine.signatures))
-simulate([policy], source, few(machine) // 20 + 1, runs=20)
-"""
-    assert cache_hits(script, {"NUMBA_CACHE_DIR": str(tmp_path)}, [{}, {}]) == [0, 1]
+def test_samples_are_compiled_if_they_are_many_or_the_loop_is_compiled_already() -> None:
+    functions = FUNCTIONS._replace(learns=with_closure(3.0))
+    assert [pays(samples, player, functions) for samples in (1, MANY, MANY + 1)] == [False, False, True]
+    loop(player, functions, False)
+    assert not pays(1, player, functions)
+    loop(player, functions, True)
+    assert pays(1, player, functions)
+    assert not pays(1, player, functions._replace(learns=with_closure(4.0)))
 
 
-def test_samples_that_are_few_each_time_are_many_in_the_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
-    machine = loop(player, FUNCTIONS._replace(learns=with_closure(3.0)), True)
-    assert [pays(few(machine), machine) for _ in range(11)] == [False] * 10 + [True]
+def test_without_numba_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hinge.simulation.kernel.find_spec", lambda _: None)
+    assert not pays(MANY + 1)
 
 
 @pytest.mark.medium
 def test_a_loop_for_which_numba_finds_no_cache_folder_is_compiled_all_the_same() -> None:
     machine: Any = compiled(with_global(1.0))  # code in no file has none, as has a package that cannot be written to
-    assert (pays(1, machine), machine(2.0), pays(1, machine)) == (False, 3.0, True)
-
-
-def test_code_that_is_older_than_its_source_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
-    machine: Any = loop(player, FUNCTIONS._replace(learns=with_closure(4.0)), True)
-    assert not is_compiled(machine)
-    kept = Path(machine.stats.cache_path, f"kernel.{machine.__qualname__}-1.py311.nbi")
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.touch()
-    assert is_compiled(machine)
-    os.utime(kept, (0, 0))
-    assert not is_compiled(machine)
+    assert machine(2.0) == 3.0
 
 
 def cache_hits(script: str, shared: dict[str, str], own: list[dict[str, str]]) -> list[int]:

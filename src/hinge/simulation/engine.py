@@ -295,7 +295,8 @@ def simulate(
     `policies` are prototypes: every run starts from a fresh copy with a seed of its own. Besides policies they may be
     gates, objects with `decide(bin)` and `learn(decision, agreed, cost)`, which are copied deeply for every run, or
     functions without parameters that make such objects. Objects run as Python. The rest is compiled if numba is there
-    and that saves time, which it does not for few samples; `machine_code` says which. The results are the same.
+    and horizon × runs is more than 20 000, or it was compiled before in this process; `machine_code` says which. The
+    results are the same.
     Interrupting (Ctrl-C) keeps the runs that are done. Sums are recorded at `times` and at the horizon; by default at
     times that are evenly spread on a logarithmic scale. Policies named in `told_costs` know what offloading a sample
     costs before they decide, as by `decide(bin, cost=…)`; their regret is by an oracle that knows it, too: NaN where
@@ -323,9 +324,9 @@ def simulate(
     def compiles(policy: Policy | PlainPolicy) -> bool:
         if isinstance(policy, PlainPolicy):
             return False
-        if machine_code is not None or not kernel.numba_installed():
-            return bool(machine_code)
-        return kernel.pays(horizon * runs, kernel.loop(maker(source), policy.functions, machine_code=True))
+        if machine_code is not None:
+            return machine_code
+        return kernel.pays(horizon * runs, maker(source), policy.functions)
 
     compiled = frozenset(name for name, policy in named.items() if compiles(policy))
     marks = checkpoints(horizon)

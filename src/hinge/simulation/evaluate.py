@@ -20,6 +20,7 @@ from hinge.errors import InvalidTrace, InvalidType, InvalidValue
 from hinge.gate import DEFAULT_BINS, Gate
 from hinge.policies import AlwaysRemote, Policy, build, policy_class, policy_names
 from hinge.simulation.engine import Playable, Progress, by_name, run_seeds, simulate
+from hinge.simulation.kernel import pays
 from hinge.simulation.results import Results
 from hinge.simulation.sources import (
     BimodalCosts,
@@ -143,7 +144,9 @@ def evaluate(
     source: Replay = (InOrder if horizon is None else Resampled)(recorded, binning, costs)
     length = len(recorded) if horizon is None else whole("evaluate", "horizon", horizon, 1)
     ready = _ready(chosen, partial(lineup, source=source, offload_cost=cost, horizon=length, alpha=alpha, seed=seed))
-    results = simulate(ready, source, length, 1 if horizon is None else runs, seed, progress=progress)
+    code = pays(length * runs) or None  # the first run is not many samples, but those that follow are
+    ones = 1 if horizon is None else runs
+    results = simulate(ready, source, length, ones, seed, progress=progress, machine_code=code)
     shuffled: Results | None = None
     if results.complete and horizon is None:
         try:

@@ -32,7 +32,7 @@ from hinge.policies import Sentinel
 from hinge.policies.policy import Functions
 from hinge.policies.sentinel import borrow_evidence, rebuild_watched
 from hinge.simulation.engine import Executor, Threads, run_seeds
-from hinge.simulation.kernel import compiled, numba_installed, pays
+from hinge.simulation.kernel import compiled, pays
 from hinge.simulation.sources import Source
 
 Reals = NDArray[np.float64]
@@ -437,7 +437,7 @@ def simulate_fleet(
     """
     rounds, devices, bins = rounds_until(horizon, times), len(fleet.sources), fleet.sources[0].bins
     if machine_code is None:
-        machine_code = numba_installed() and pays(devices * horizon * runs, _player(bins, True), _exchange(True))
+        machine_code = pays(devices * devices * horizon * runs)  # each pools what all have told
     play_round, share = _player(bins, machine_code), _exchange(machine_code)
     marked = np.searchsorted(rounds, sorted({*times, horizon}))
     lies = np.array([*fleet.lies, *[Lie.HONEST] * (devices - len(fleet.lies))], np.int64)
