@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for benchmarks.â
 SECTIONS = (
     *("changes", "fine", "traces", "settings", "floor", "early", "variants", "libraries"),
     *("drift", "dips", "budgets", "targets", "classes", "warm", "forecasts", "truth", "fleet"),
-    *("fleet_budget", "thin", "weak", "logs", "pairs", "bins", "nothing"),
+    *("fleet_budget", "thin", "weak", "logs", "flat_logs", "pairs", "bins", "nothing"),
 )
 
 

@@ -236,6 +236,16 @@ def test_what_fitted_bins_do_for_the_pairs_is_what_was_measured() -> None:
     assert f"In one of twenty cells it has more than 0.4 ×, {name.partition('-')[0]} at {cost} ({ratio} ×)" in page
 
 
+def test_what_intervals_hold_where_all_bins_agree_alike_is_what_was_measured() -> None:
+    text = (RESULTS / "regret-flat-logs.md").read_text("utf-8")
+    held = re.findall(r"^\| sentinel \| (\d+) \| 0.5 \| \S+ \| (\d+) \| ([\d.]+)%", text, re.MULTILINE)
+    short = [float(share) for _, samples, share in held if samples == "1000"]
+    long = {bins: share for bins, samples, share in held if samples == "10000"}
+    page = _words("docs/own-log.md")
+    assert f"it then held in {min(short)} to {max(short)} %, and of 10 000 in {long['16']} % with 16 bins" in page
+    assert f"and {long['64']} % with 64" in page
+
+
 @pytest.mark.parametrize(
     "kind", ["16 uniform", "32 uniform", "64 uniform", "128 uniform", "32 quantile", "16 uniform, fitted"]
 )
