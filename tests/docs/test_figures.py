@@ -236,6 +236,17 @@ def test_what_fitted_bins_do_for_the_pairs_is_what_was_measured() -> None:
     assert f"In one of twenty cells it has more than 0.4 ×, {name.partition('-')[0]} at {cost} ({ratio} ×)" in page
 
 
+def test_what_many_bins_cost_the_default_is_what_was_measured() -> None:
+    text = (RESULTS / "regret-fine.md").read_text("utf-8")
+    form = r"^### (\d+) bins, traces held out.*?^\| \*\*geometric mean of ratios\*\* \| (.*?) \|$"
+    tables = re.findall(form, text, re.MULTILINE | re.DOTALL)
+    means = {bins: [float(cell) for cell in cells.split(" | ")] for bins, cells in tables}
+    assert all(each[0] == min(each) and len(each) == 6 for each in means.values())
+    said = " and ".join(", ".join(f"{means[bins][0]:.2f}" for bins in ("32", "64", "128")).rsplit(", ", 1))
+    page = _words("docs/choose.md")
+    assert f"With 32, 64 and 128 bins the geometric means of the ratios are {said} on the same traces" in page
+
+
 def test_what_intervals_hold_where_all_bins_agree_alike_is_what_was_measured() -> None:
     text = (RESULTS / "regret-flat-logs.md").read_text("utf-8")
     held = re.findall(r"^\| sentinel \| (\d+) \| 0.5 \| \S+ \| (\d+) \| ([\d.]+)%", text, re.MULTILINE)

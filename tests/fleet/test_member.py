@@ -93,7 +93,7 @@ def test_messages_come_when_offloads_have_grown_by_a_factor(broker: Amqtt) -> No
         wait_for(lambda: heard.evidence and sum(heard.evidence["kitchen"][-1].offloads) == 400)
         counts = [sum(said.offloads) for said in heard.evidence["kitchen"]]
         counters = [said.counter for said in heard.evidence["kitchen"]]
-        assert 3 <= len(counts) <= 12
+        assert 3 <= len(counts) <= 17  # of 40: as many as fit between 10 and 400, each a fifth more than the last
         assert all(later > module.GROWTH * earlier for earlier, later in pairwise(counts[:-1]))
         assert counters == sorted({*counters})
 
