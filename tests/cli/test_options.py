@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hinge import fashion
@@ -130,6 +131,9 @@ def test_paths_may_start_from_the_home_folder(
     shutil.copy(fashion.local_model(), home / "local.onnx")
     assert summary(capsys, "--config", str(write("[device]\nlimit = 3\nlocal = '~/local.onnx'\nstate = '~/s'\n")))
     assert (home / "s").is_dir()
+    np.savez(home / "few.npz", samples=fashion.labelled_images()[0][:3])
+    few = "[device]\nsamples = '~/few.npz'\nlocal = '~/local.onnx'\nremote = '~/local.onnx'\n"
+    assert summary(capsys, "--config", str(write(few)))["samples"] == 3
     assert not (tmp_path / "~").exists()
 
 

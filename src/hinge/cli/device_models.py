@@ -31,7 +31,7 @@ from hinge.errors import (
 )
 from hinge.models import Recorded
 from hinge.remotes import Deadline, Reply
-from hinge.remotes.http import read_token
+from hinge.remotes.http import read_token, without_password
 from hinge.simulation.evaluate import as_trace
 from hinge.traces import Trace, trace_names
 
@@ -288,12 +288,12 @@ def open_remote(
         return OpenInferenceGrpc(target, model, output=output, token=token, credentials=certificates.credentials())
     if not url.startswith(("http://", "https://")):
         ends = f"or be a file that ends in {', '.join(_FORMATS)}"
-        raise UnknownName(f"--remote {url}: must start with http://, https:// or grpc://, {ends}")
+        raise UnknownName(f"--remote {without_password(url)}: must start with http://, https:// or grpc://, {ends}")
     from hinge.remotes.open_inference import OpenInference
 
     tls = certificates.context()
     if tls is not None and url.startswith("http://"):
-        raise UsageError(f"--ca, --cert and --key are for https:// and grpc://, got --remote {url}")
+        raise UsageError(f"--ca, --cert and --key are for https:// and grpc://, got --remote {without_password(url)}")
     return OpenInference(url, model, output=output, token=token, tls=tls)
 
 

@@ -181,7 +181,7 @@ def _located(folder: Path, value: Any, setting: Setting) -> str:
     if not setting.positional or text in ("-", setting.default):
         return text
     name, sign, place = text.rpartition("=")  # a model may be NAME=PATH
-    path = Path(place)
+    path = Path(os.path.expanduser(place))
     looks_like_one = path.suffix or len(path.parts) > 1 or (folder / path).exists()
     return f"{name}{sign}{folder / path}" if looks_like_one else text
 
