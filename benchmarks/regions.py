@@ -80,7 +80,7 @@ def player(
             world.regret[d] += regret
             seen, said = table.offloads.sum(), world.said_n[d].sum()
             if seen > GROWTH * said or seen < said:
-                tell(world.lies[d], 0, table.offloads, table.agreements, world.said_n[d], world.said_a[d])
+                tell(world.lies[d], 0, 1.0 - COST, table.offloads, table.agreements, world.said_n[d], world.said_a[d])
                 world.sent[d] += 1
 
     return play

@@ -270,7 +270,7 @@ def report(quick: bool) -> list[str]:
         "",
         "### The unluckiest devices",
         "",
-        "Regret that 99 % of all devices in all runs stay below, and the worst of them; with liars, of six kinds.",
+        "Regret that 99 % of all devices in all runs stay below, and the worst of them; with liars, of eight kinds.",
         "",
         "| trace | cost | alone: 99 % | worst | 12 robust: 99 % | worst | 50 robust: 99 % | worst "
         "| 2 of 12 lie: worst | 10 of 12 lie: worst |",
@@ -292,7 +292,7 @@ def report(quick: bool) -> list[str]:
         + ".",
         "",
         f"| trace | cost | {' | '.join(f'{liars} {lie.name.lower()}' for liars in (2, 10) for lie in LIES)} |",
-        "|---" * 14 + "|",
+        "|---" * (2 + 2 * len(LIES)) + "|",
     ]
     for (trace, cost), trials in cells.items():
         fifth = [f"{over(trials, f'fifth {lie.name}', 'robust'):.2f}" for lie in LIES]
@@ -301,27 +301,27 @@ def report(quick: bool) -> list[str]:
     lines += [
         "",
         verdict(
-            "A fifth lies, the worst of six kinds, over all honest",
+            "A fifth lies, the worst of eight kinds, over all honest",
             [worst(t, "fifth", "robust") for t in cells.values()],
             1.3,
         ),
         verdict(
-            "A fifth lies, the mean of six kinds",
+            "A fifth lies, the mean of eight kinds",
             [float(np.mean([over(t, f"fifth {lie.name}", "robust") for lie in LIES])) for t in cells.values()],
             1.3,
         ),
         verdict(
-            "Ten of 12 lie, the worst of six kinds, over alone",
+            "Ten of 12 lie, the worst of eight kinds, over alone",
             [worst(t, "most", "alone") for t in cells.values()],
             1.25,
         ),
         verdict(
-            "Ten of 12 lie, the mean of six kinds",
+            "Ten of 12 lie, the mean of eight kinds",
             [float(np.mean([over(t, f"most {lie.name}") for lie in LIES])) for t in cells.values()],
             1.25,
         ),
         "",
-        "The other ways to share with a fifth of liars, cost 0.5, the worst of six kinds, over alone:",
+        "The other ways to share with a fifth of liars, cost 0.5, the worst of eight kinds, over alone:",
         "",
         "| trace | merge | median of means | filter | **robust** |",
         "|---" * 5 + "|",

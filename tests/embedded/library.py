@@ -115,5 +115,5 @@ def _sentinel_fields(bins: int) -> tuple[Fields, Fields]:
     bin_fields: Fields = [(name, ctypes.c_uint32) for name in wholes]
     bin_fields += [(name, ctypes.c_double) for name in ("evidence", "suspicion", "rising")]
     bin_fields += [("below", ctypes.c_uint8), ("audited", ctypes.c_uint8)]
-    sums: Fields = [("since", ctypes.c_uint32), ("audits", ctypes.c_double), ("offloads", ctypes.c_double)]
+    sums: Fields = [("since", ctypes.c_uint32), *((name, ctypes.c_double) for name in ("audits", "offloads", "misfit"))]
     return sums + ([("alarms", ctypes.c_uint32)] if bins > 16 else []), bin_fields

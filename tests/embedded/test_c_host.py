@@ -92,7 +92,7 @@ def assert_equal(c: Library, twin: SentinelTwin) -> None:
         assert c.column(field) == list(getattr(table, field)), field
     assert c.column("below") == [bin - first for bin, first in enumerate(table.first)]
     assert c.column("audited") == [int(time > 0) for time in table.audited]
-    assert [c.state.audits, c.state.offloads] == list(table.sums)
+    assert [c.state.audits, c.state.offloads, c.state.misfit] == list(table.sums)
     assert [c.state.time, c.state.since] == [twin.time, table.since[0]]
     assert getattr(c.state, "alarms", twin.alarms["agreement"]) == twin.alarms["agreement"]
 
@@ -346,7 +346,7 @@ def test_thin_c_accepts_exactly_what_the_servers_policy_licenses(offload_cost: f
             continue
         assert c.state.accepted == accepted[bin]
         before = kind.licences
-        agreed = bool(chance.random() < (bin + 1) / 16 / (1 + 3 * (sample // 4000 % 2)))
+        agreed = bool(chance.random() < (bin + 25) / 40 / (1 + 3 * (sample // 4000 % 2)))
         kind.learn("kitchen", bin, agreed, accepted[bin])
         accepted[bin], tables = 0, tables + 1
         for other, licence in enumerate(kind.licences):

@@ -19,8 +19,11 @@ from hinge.policies.sentinel import (
     FALLEN,
     HURRY,
     LEAST_GAP,
+    MISFIT,
+    MOST,
     NEAREST,
     PARTS,
+    REFUTED,
     RISE,
     RISE_GROWTH,
     STAKE,
@@ -29,7 +32,6 @@ from hinge.policies.sentinel import (
     SUSPECTED,
     TRIAL,
     TRUST,
-    VETO,
     WARM,
 )
 
@@ -47,7 +49,7 @@ class Literal:
         zeros = [0.0] * self.bins
         self.n, self.a, self.m = zeros[:], zeros[:], zeros[:]
         self.left, self.granted, self.cut, self.unaudited = ([0] * self.bins for _ in range(4))
-        self.audits, self.offloads, self.by_bin = 0.0, 0.0, zeros[:]
+        self.audits, self.offloads, self.misfit, self.by_bin = 0.0, 0.0, 0.0, zeros[:]
         self.rising, self.since_n, self.since_a = zeros[:], zeros[:], zeros[:]
         self.since = self.time
 
@@ -68,16 +70,14 @@ class Literal:
             return 0.0
         return (blocks[-1][1] + 1) / (blocks[-1][0] + 2)
 
+    def refuted(self) -> bool:
+        return self.misfit > REFUTED + math.log(self.fineness)
+
     def evident(self, bin: int, q: float, samples: int) -> bool:
         """Whether the evidence is enough for so many more samples of a bin."""
         evidence = support = 0.0
-        own_n, own_a, against = self.n[bin], self.a[bin], 0.0
-        if own_a < q * own_n:
-            f = (own_a + 1) / (own_n + 2)
-            if f < q:
-                against = (own_n + 2) * (f * math.log(f / q) + (1 - f) * math.log((1 - f) / (1 - q)))
-        vetoed = self.by_bin[bin] > VETO or against > VETO
-        for n, a in [(own_n, own_a)] * (own_n > 0) if vetoed else self.blocks(bin):
+        alone = [(self.n[bin], self.a[bin])] * (self.n[bin] > 0)
+        for n, a in alone if self.refuted() else self.blocks(bin):
             p = (a + 1) / (n + 2)
             if a / n > q + 1e-12 and p > q:
                 evidence += (n + 2) * (p * math.log(p / q) + (1 - p) * math.log((1 - p) / (1 - q)))
@@ -159,8 +159,10 @@ class Literal:
             self.rising[bin] = 0.0
         if self.rising[bin] == 0.0:
             self.since_n[bin] = self.since_a[bin] = 0.0
+        if self.mean(bin) > 0.0:
+            self.misfit = min(page(self.misfit, usual, self.mean(bin)), MOST)
         if self.n[bin] >= ESTIMATED:
-            self.offloads = min(page(self.offloads, FALL * usual, usual), 2 * FALLEN)
+            self.offloads = min(page(self.offloads, FALL * usual, usual), MOST)
         self.n[bin], self.a[bin] = self.n[bin] + 1, self.a[bin] + x
         if self.audits > ALARM:
             self.start()
@@ -237,6 +239,14 @@ def test_a_state_of_before_licences_were_cut_is_read() -> None:
         audited(policy, 60, agreed=True)
     state = policy.state()
     del state["carried"]["cut"]
+    assert restore(state).state() == policy.state()
+
+
+def test_a_state_of_before_there_was_a_misfit_is_read() -> None:
+    policy = Sentinel(4, offload_cost=0.5)
+    report(policy, 0, 30, 0)
+    state = policy.state()
+    state["carried"]["sums"] = state["carried"]["sums"][:2]
     assert restore(state).state() == policy.state()
 
 
@@ -511,6 +521,46 @@ def offload_all(policy: Policy, bin: int, outcomes: list[bool]) -> None:
         while not decision.offload:
             decision = policy.decide(bin)
         policy.learn(decision, agreed)
+
+
+def report(policy: Sentinel, bin: int, agreements: int, disagreements: int) -> None:
+    """Learn from offloads of a bin, those that agreed first."""
+    for agreed in [True] * agreements + [False] * disagreements:
+        policy.learn_reported(bin, agreed, accepted=0)
+
+
+def test_bins_are_judged_alone_while_agreement_falls_with_confidence() -> None:
+    policy = Sentinel(4, offload_cost=0.5)
+    report(policy, 0, 30, 0)
+    assert "bins 0–3 together" not in policy.explain(3).reason
+    assert min(policy.countdown(bin)[1] for bin in range(4)) > 0
+    report(policy, 3, 0, 4)
+    assert [policy.countdown(bin)[1] > 0 for bin in range(4)] == [True, False, False, False]
+    assert "judged alone, as agreement does not rise with confidence" in policy.explain(2).reason
+    report(policy, 2, 6, 0)
+    assert [policy.countdown(bin)[1] > 0 for bin in range(4)] == [True, False, True, False]
+
+
+def test_bins_are_pooled_again_once_agreement_rises_with_confidence() -> None:
+    policy = Sentinel(4, offload_cost=0.5)
+    report(policy, 0, 30, 0)
+    report(policy, 3, 0, 4)
+    assert policy.table.sums[MISFIT] > REFUTED
+    report(policy, 3, 20, 0)
+    assert policy.table.sums[MISFIT] < REFUTED
+    assert policy.countdown(2)[1] > 0
+
+
+@pytest.mark.parametrize(("lent", "licensed"), [((200, 198), [0, 2]), ((0, 0), [0])])
+def test_others_count_for_the_very_bin_while_agreement_falls_with_confidence(
+    lent: tuple[int, int], licensed: list[int]
+) -> None:
+    policy = Sentinel(4, offload_cost=0.5)
+    report(policy, 0, 30, 0)
+    report(policy, 3, 0, 4)
+    policy.borrow([200, 0, lent[0], 200], [198, 0, lent[1], 20], 100)
+    report(policy, 2, 1, 0)
+    assert [bin for bin in range(4) if policy.countdown(bin)[1] > 0] == licensed
 
 
 def test_borrowed_evidence_licenses_once_it_was_tried() -> None:

@@ -110,11 +110,13 @@ def test_messages_grow_like_the_logarithm_of_what_was_seen() -> None:
         (Lie.SLY, ([4, 8], [2, 8])),
         (Lie.HUGE, ([1e6, 1e6], [1e6, 1e6])),
         (Lie.COLLUSION, ([200, 8], [200, 8])),
+        (Lie.EDGE, ([4, 8], [0.72 * 4, 0.72 * 8])),
+        (Lie.DENIAL, ([4, 8], [1, 0])),
     ],
 )
 def test_what_liars_tell(lie: Lie, told: tuple[list[float], list[float]]) -> None:
     said = np.zeros((2, 2))
-    tell(lie, 0, np.array([4.0, 8.0]), np.array([1.0, 8.0]), said[0], said[1])
+    tell(lie, 0, 0.6, np.array([4.0, 8.0]), np.array([1.0, 8.0]), said[0], said[1])
     assert said.tolist() == [*map(list, told)]
 
 

@@ -126,7 +126,7 @@ class Liar(Sentinel):
 
     def own_evidence(self) -> Evidence:
         told = super().own_evidence()
-        tell(self.lie, 0, *(told[column] for column in ("offloads", "agreements") * 2))
+        tell(self.lie, 0, 1.0 - OFFLOAD_COST, *(told[column] for column in ("offloads", "agreements") * 2))
         return told
 
 

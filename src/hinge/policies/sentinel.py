@@ -32,8 +32,10 @@ While one of them exceeds its limit, licences are HURRY samples long: of its bin
 own offloads agreed less often than q. When the sum over all audits exceeds ALARM, everything learned about agreement is
 dropped.
 
-**Veto.** Bins below may testify for one that is worse than they are. A bin against which its own sum, or the evidence
-of all its offloads that it disagrees more often than 1 - q, exceeds VETO is judged by its own offloads alone.
+**Misfit.** Bins below may testify for one that is worse than they are, where agreement does not rise with confidence.
+So one more of Page's sums, over all offloads of bins for which the fit speaks: the bin's own mean foretold them better
+than the fit did. While it exceeds REFUTED, every bin is judged by what was seen of itself alone. An alarm sets it back
+to 0. It is MOST at the most, so that bins are pooled again soon after agreement has come to rise with confidence.
 
 **Rises.** A bin that is offloaded teaches with every sample. Where Page's sum of "agreement has come up to break-even"
 exceeds RISE + RISE_GROWTH log n after n offloads, the bin keeps only what it has seen since that sum was last 0.
@@ -41,6 +43,7 @@ exceeds RISE + RISE_GROWTH log n after n offloads, the bin keeps only what it ha
 **Many bins.** All of this was chosen for 16 bins. B bins, more than that, are F = B / 16 times as fine, and give
 chance F times as many bins to favour:
 
+- the fit is refuted above REFUTED + log F;
 - after k alarms a licence needs log(1 + (F - 1) k) more evidence: where all bins are just below break-even, licences
   would come and go for ever;
 - in HURRY 2^n, n are the offloads of the ⌊F⌋ bins that are a sixteenth of all, as those of one of 16 would be;
@@ -141,9 +144,10 @@ AUDIT = 20.0
 HURRY = 20  # the longest licence of a bin that is suspected
 LEAST_GAP = 0.03  # f - q is at least this where it sets the length of a licence
 SUSPECTED = 2.0  # Page's sum over audits, in nats
-VETO = 4.0  # nats against a bin, by its audits or its offloads, above which its own offloads alone count for it
+REFUTED = 2.0  # Page's sum over all offloads: bins' own means foretell them better than the fit
 ALARM = 8.0
 FALL, FALLEN = 0.75, 5.5  # Page's sum over all offloads: agreement is FALL of what it was; suspected above FALLEN
+MOST = 11.0  # neither of these two sums is more, so that what is suspected by them passes
 ESTIMATED = 8  # offloads after which a bin's own mean is an estimate to compare with
 RISE, RISE_GROWTH = 5.0, 1.5
 NEAREST, SUREST = 0.04, 0.02  # a believed agreement is at least so far from break-even and from 1, in parts of 1 - q
@@ -155,7 +159,7 @@ DOUBTED = 0.33  # trials are bets against odds of agreement of so much of those 
 TRUST = 0.25  # how far own offloads of all bins may vouch for others: by this factor for each of them
 SHARED = 64.0  # more than so many times one's own evidence makes audits no rarer
 
-AUDITS, OFFLOADS = 0, 1  # Page's sums over all audits, and over all offloads
+AUDITS, OFFLOADS, MISFIT = 0, 1, 2  # Page's sums over all audits, and over all offloads
 ALARMS, RISES = 0, 1  # what was noticed, counted
 
 
@@ -188,7 +192,7 @@ class SentinelTable(NamedTuple):
     cut: Wholes  # samples by which suspicion has cut it short; of more bins than PARTS
     arrivals: Wholes  # samples of a bin before its licence
     audited: Wholes  # the time of the last audit whose feedback is awaited; 0: none is
-    sums: Reals  # Page's sums: AUDITS, OFFLOADS
+    sums: Reals  # Page's sums: AUDITS, OFFLOADS, MISFIT
     suspicion: Reals  # Page's sum over the audits of each bin
     rising: Reals  # Page's sum over the offloads of each bin that has no licence
     recent_offloads: Reals  # what was seen since that sum was last 0
@@ -285,28 +289,24 @@ def longest(table: SentinelTable, bin: int, q: float, time: int, relied: bool) -
     return max(least, int(min(AUDIT * math.sqrt(past * gap) / q, untried, float(FOREVER - 1))))
 
 
-def evidence_for(table: SentinelTable, bin: int, q: float) -> tuple[float, float]:
-    """Evidence and the offloads that it rests on: of the fit, or of the bin alone if that speaks against the fit."""
-    if is_vetoed(table, bin, q):
-        return block_evidence(table.offloads[bin], table.agreements[bin], q), table.offloads[bin]
+def known_evidence(table: SentinelTable, bin: int, q: float, relied: bool) -> tuple[float, float]:
+    """Evidence for a bin and the offloads that it rests on, with or without what is borrowed."""
+    if is_refuted(table):
+        return evidence_alone(table.pooled, bin, q) if relied else evidence_alone(table, bin, q)
+    if relied:
+        return table.pooled.evidence[bin], table.pooled.support[bin]
     return table.evidence[bin], table.support[bin]
 
 
-def known_evidence(table: SentinelTable, bin: int, q: float, relied: bool) -> tuple[float, float]:
-    """Evidence for a bin and the offloads that it rests on, with or without what is borrowed."""
-    if relied:
-        return pooled_evidence(table, bin, q, table.pooled.evidence[bin], table.pooled.support[bin])
-    return evidence_for(table, bin, q)
+def evidence_alone(seen: Any, bin: int, q: float) -> tuple[float, float]:
+    """The same by what was seen of the bin itself."""
+    return block_evidence(seen.offloads[bin], seen.agreements[bin], q), seen.offloads[bin]
 
 
-def is_vetoed(table: SentinelTable, bin: int, q: float) -> bool:
-    """Whether the audits of a bin, or all its offloads, speak against what the bins below testify."""
-    return bool(table.suspicion[bin] > VETO or against(table.offloads[bin], table.agreements[bin], q) > VETO)
-
-
-def against(offloads: float, agreements: float, q: float) -> float:
-    """The evidence that agreement is below q."""
-    return block_evidence(offloads, offloads - agreements, 1.0 - q)
+def is_refuted(table: SentinelTable) -> bool:
+    """Whether offloads have refuted that agreement rises with confidence."""
+    misfit = table.sums[MISFIT]
+    return bool(misfit > REFUTED and misfit > REFUTED + math.log(fineness(table)))
 
 
 def licence(table: SentinelTable, bin: int, time: int) -> int:
@@ -466,17 +466,9 @@ def credit(table: SentinelTable, bin: int, q: float) -> float:
 
 def relies(table: SentinelTable, bin: int, q: float) -> bool:
     """Whether what is borrowed counts for a bin: it speaks against it, or own offloads bear it out."""
-    if table.borrowed[0] <= 0.0 or q <= 0.0 or q >= 1.0 or is_vetoed(table, bin, q):
+    if table.borrowed[0] <= 0.0 or q <= 0.0 or q >= 1.0:
         return False
     return credit(table, bin, q) >= 1.0
-
-
-def pooled_evidence(table: SentinelTable, bin: int, q: float, evidence: float, support: float) -> tuple[float, float]:
-    """As `evidence_for`, by all that is known: what the fit says, or the bin alone if that speaks against the fit."""
-    offloads, agreements = table.pooled.offloads[bin], table.pooled.agreements[bin]
-    if against(offloads, agreements, q) > VETO:
-        return block_evidence(offloads, agreements, q), offloads
-    return evidence, support
 
 
 def further(table: SentinelTable, bin: int, samples: int, time: int) -> int:
@@ -507,12 +499,14 @@ def holds_at(table: SentinelTable, bin: int, q: float) -> bool:
     for i in range(table.outdated[0], len(table.offloads)):
         fit_bin(table, i, table.offloads[i], table.agreements[i], break_even(table, i, table.price[0]))
     table.outdated[0] = len(table.offloads)
-    if relies(table, bin, q):
+    relied = relies(table, bin, q)
+    if is_refuted(table):
+        evidence, support = known_evidence(table, bin, q, relied)
+    elif relied:
         evidence, support = evidence_at(table.pooled, bin, q)
-        evidence, support = pooled_evidence(table, bin, q, evidence, support)
-        return enough(table, bin, evidence, support, devices_of(table))
-    evidence, support = evidence_for(table, bin, q) if is_vetoed(table, bin, q) else evidence_at(table, bin, q)
-    return enough(table, bin, evidence, support, 1.0)
+    else:
+        evidence, support = evidence_at(table, bin, q)
+    return enough(table, bin, evidence, support, devices_of(table) if relied else 1.0)
 
 
 def offloads_at(table: SentinelTable, bin: int, time: int) -> bool:
@@ -558,8 +552,10 @@ def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, ti
             compare_audit(table, bin, x, q, usual)
         else:
             compare_offload(table, bin, x, q, usual)
+    if 0.0 < q < 1.0 and not silent(table, bin, q):
+        sums[MISFIT] = min(step(sums[MISFIT], x, usual, believed(table, bin, q)), MOST)
     if offloads[bin] >= ESTIMATED:
-        sums[OFFLOADS] = min(step(sums[OFFLOADS], x, FALL * usual, usual), 2.0 * FALLEN)
+        sums[OFFLOADS] = min(step(sums[OFFLOADS], x, FALL * usual, usual), MOST)
     count(table, bin, x)
     if table.borrowed[0] > 0.0:
         count(table.pooled, bin, x)
@@ -625,7 +621,8 @@ def sound_alarm(table: SentinelTable, now: int) -> None:
         table.left[i] = table.granted[i] = table.cut[i] = table.arrivals[i] = table.audited[i] = table.unaudited[i] = 0
         table.first[i] = i
         table.dropped[i] += 1
-    table.sums[AUDITS] = table.sums[OFFLOADS] = table.borrowed[0] = table.borrowed[1] = 0.0
+    table.sums[AUDITS] = table.sums[OFFLOADS] = table.sums[MISFIT] = 0.0
+    table.borrowed[0] = table.borrowed[1] = 0.0
     table.since[0] = now
     table.noticed[ALARMS] += 1
 
@@ -680,7 +677,7 @@ class Sentinel(Policy):
             SentinelTable,
             first=order,
             left=quick_column(self.bins),
-            sums=real_column(2),
+            sums=real_column(3),
             since=whole_column(1),
             noticed=whole_column(2),
             told=real_column(1, NOT_TOLD),
@@ -811,6 +808,8 @@ class Sentinel(Policy):
         if relies(table, bin, fitted(table, bin, self.time + 1)):
             more = table.pooled.offloads[bin] - table.offloads[bin]
             table, own = table.pooled, f"{own}, {more:.0f} seen by others"
+        if is_refuted(self.table):
+            return f"{own} (judged alone, as agreement does not rise with confidence)"
         return with_others(own, table, bin)
 
     def _alarms(self) -> list[int]:
@@ -825,6 +824,9 @@ class Sentinel(Policy):
         return left
 
     def _upgraded(self, field: str, values: list[float]) -> list[float]:
+        """States of before there were cut licences, or a sum for the misfit, have none."""
+        if field == "sums":
+            return [*values, *[0.0] * (len(self.table.sums) - len(values))]
         return values or [0] * self.bins if field == "cut" else values
 
     def _refresh(self) -> None:

@@ -61,6 +61,8 @@ class Lie(IntEnum):
     SLY = 4  # a quarter more often
     HUGE = 5  # a million offloads in each bin, all agreed
     COLLUSION = 6  # the truth, but for one rare bin
+    EDGE = 7  # a little above break-even, everywhere
+    DENIAL = 8  # the truth, but that bins above break-even never agree
 
 
 @dataclass(frozen=True)
@@ -156,8 +158,8 @@ def pool_by(
         pool_into(own_n, own_a, me, n, a, verdicts, lent_n, lent_a)
 
 
-def tell(lie: int, rare: int, n: Any, a: Any, told_n: Any, told_a: Any) -> None:
-    """What a device says that has seen a agreements in n offloads of each bin."""
+def tell(lie: int, rare: int, q: float, n: Any, a: Any, told_n: Any, told_a: Any) -> None:
+    """What a device says that has seen a agreements in n offloads of each bin, where q is break-even."""
     for i in range(len(n)):
         told_n[i], told_a[i] = n[i], a[i]
         if lie == Lie.OVER:
@@ -172,6 +174,10 @@ def tell(lie: int, rare: int, n: Any, a: Any, told_n: Any, told_a: Any) -> None:
             told_n[i] = told_a[i] = 1e6
         elif lie == Lie.COLLUSION and i == rare:
             told_n[i] = told_a[i] = 200.0
+        elif lie == Lie.EDGE:
+            told_a[i] = min(1.0, q + 0.12) * n[i]
+        elif lie == Lie.DENIAL and a[i] > q * n[i]:
+            told_a[i] = 0.0
 
 
 # -- robust pooling ---------------------------------------------------------------------------------------------------
@@ -349,7 +355,15 @@ def round_player(functions: Functions, width: int) -> Callable[..., None]:
 
 
 def exchange(
-    offloads: Any, agreements: Any, brokers: Any, lies: Any, rare: int, pooling: int, as_own: bool, shared: Shared
+    offloads: Any,
+    agreements: Any,
+    brokers: Any,
+    lies: Any,
+    rare: int,
+    q: float,
+    pooling: int,
+    as_own: bool,
+    shared: Shared,
 ) -> None:
     """Let devices tell their brokers what they have seen, and pool what these have been told."""
     devices, width = offloads.shape
@@ -362,7 +376,7 @@ def exchange(
             own_a[i] = max(0.0, min(own_n[i], agreements[d, i] - (shared.lent_a[d, i] if as_own else 0.0)))
         seen = own_n.sum()
         if broker >= 0 and (seen > GROWTH * shared.said[d] or seen < shared.said[d]):
-            tell(lies[d], rare, own_n, own_a, shared.told_n[broker, d], shared.told_a[broker, d])
+            tell(lies[d], rare, q, own_n, own_a, shared.told_n[broker, d], shared.told_a[broker, d])
             shared.said[d], shared.heard[broker] = seen, True
             shared.sent[d] += 1
     for d in range(devices):
@@ -451,7 +465,8 @@ def simulate_fleet(
         regrets, marks, start = np.zeros(devices), np.zeros((len(rounds), devices)), 0
         for r, end in enumerate(rounds.tolist()):
             play_round(tables, streams, offload_cost, start, end, shared, as_own, regrets)
-            share(tables.offloads, tables.agreements, brokers[r], lies, fleet.rare, int(pooling), as_own, shared)
+            columns = tables.offloads, tables.agreements
+            share(*columns, brokers[r], lies, fleet.rare, 1.0 - offload_cost, int(pooling), as_own, shared)
             marks[r], start = regrets, end
         return FleetRun(marks[marked][:, lies == Lie.HONEST], shared.sent)
 

@@ -144,8 +144,8 @@ struct hinge_bin {
 
 struct hinge {
 #ifndef HINGE_TABLE_ONLY
-    uint32_t time, since;    /* samples decided so far, and before the last alarm */
-    double audits, offloads; /* Page's sums over those of all bins */
+    uint32_t time, since;            /* samples decided so far, and before the last alarm */
+    double audits, offloads, misfit; /* Page's sums over those of all bins */
 #if HINGE_BINS > 16
     uint32_t alarms; /* so far */
 #endif
@@ -326,10 +326,11 @@ bool hinge_take(struct hinge *state, const uint8_t *message, uint32_t length)
 #define HINGE_HURRY 20u
 #define HINGE_LEAST_GAP 0.03
 #define HINGE_SUSPECTED 2.0
-#define HINGE_VETO 4.0
+#define HINGE_REFUTED 2.0
 #define HINGE_ALARM 8.0
 #define HINGE_FALL 0.75
 #define HINGE_FALLEN 5.5
+#define HINGE_MOST 11.0
 #define HINGE_ESTIMATED 8u
 #define HINGE_RISE 5.0
 #define HINGE_RISE_GROWTH 1.5
@@ -472,11 +473,14 @@ static uint32_t hinge_longest(const struct hinge *state, const struct hinge_bin 
     return samples < untried ? (uint32_t)samples : untried;
 }
 
-/* Whether the audits of a bin, or all its offloads, speak against what the bins below testify. */
-static bool hinge_vetoed(const struct hinge_bin *of)
+/* Whether offloads have refuted that agreement rises with confidence. */
+static bool hinge_is_refuted(const struct hinge *state)
 {
-    return of->suspicion > HINGE_VETO ||
-           hinge_block_evidence(of->offloads, of->offloads - of->agreements, 1.0 - HINGE_BREAK_EVEN) > HINGE_VETO;
+#if HINGE_BINS > 16
+    return state->misfit > HINGE_REFUTED + hinge_log(HINGE_FINENESS);
+#else
+    return state->misfit > HINGE_REFUTED;
+#endif
 }
 
 /* How many samples of a bin may be accepted from now on; 0: none. */
@@ -486,7 +490,7 @@ static uint32_t hinge_licence(const struct hinge *state, const struct hinge_bin 
     const double entry = hinge_entry(state, arrivals);
     double evidence = of->evidence;
     uint32_t samples, support = of->support;
-    if (hinge_vetoed(of)) {
+    if (hinge_is_refuted(state)) {
         evidence = hinge_block_evidence(of->offloads, of->agreements, HINGE_BREAK_EVEN);
         support = of->offloads;
     }
@@ -525,7 +529,7 @@ static void hinge_drop(struct hinge *state)
         of->evidence = of->suspicion = of->rising = 0.0;
         of->below = of->audited = 0;
     }
-    state->audits = state->offloads = 0.0;
+    state->audits = state->offloads = state->misfit = 0.0;
     state->since = state->time;
 }
 
@@ -568,11 +572,26 @@ bool hinge_decide_unlicensed(struct hinge *state, struct hinge_bin *of)
     return true;
 }
 
-/* Page's sum after one more offload: the log-likelihood ratio of two agreements is added. */
-static double hinge_step(double sum, bool agreed, double suspected, double usual)
+/* The log-likelihood ratio of two agreements, by one offload. */
+static double hinge_ratio(bool agreed, double suspected, double usual)
 {
-    sum += hinge_log(agreed ? suspected / usual : (1.0 - suspected) / (1.0 - usual));
-    return sum > 0.0 ? sum : 0.0;
+    return hinge_log(agreed ? suspected / usual : (1.0 - suspected) / (1.0 - usual));
+}
+
+/* Add that to one of Page's sums. */
+static void hinge_step(double *sum, double ratio)
+{
+    *sum += ratio;
+    if (!(*sum > 0.0))
+        *sum = 0.0;
+}
+
+/* The same of a sum that is HINGE_MOST at the most. */
+static void hinge_watch(double *sum, double ratio)
+{
+    hinge_step(sum, ratio);
+    if (*sum > HINGE_MOST)
+        *sum = HINGE_MOST;
 }
 
 /* Whether a bin that is accepted has come down to break-even. */
@@ -581,21 +600,23 @@ static void hinge_compare_audit(struct hinge *state, struct hinge_bin *of, bool 
     const double nearest = HINGE_BREAK_EVEN + HINGE_NEAREST * (1.0 - HINGE_BREAK_EVEN);
     const double surest = 1.0 - HINGE_SUREST * (1.0 - HINGE_BREAK_EVEN);
     const double fitted = hinge_believed(of);
+    double ratio;
     if (usual < fitted)
         usual = fitted;
     if (usual < nearest)
         usual = nearest;
     if (usual > surest)
         usual = surest;
-    state->audits = hinge_step(state->audits, agreed, HINGE_BREAK_EVEN, usual);
-    of->suspicion = hinge_step(of->suspicion, agreed, HINGE_BREAK_EVEN, usual);
+    ratio = hinge_ratio(agreed, HINGE_BREAK_EVEN, usual);
+    hinge_step(&state->audits, ratio);
+    hinge_step(&of->suspicion, ratio);
 }
 
 /* Whether a bin that is offloaded has come up to break-even; then only what was seen since counts. */
 static void hinge_compare_offload(struct hinge_bin *of, bool agreed, double usual)
 {
     if (usual < HINGE_BREAK_EVEN) {
-        of->rising = hinge_step(of->rising, agreed, HINGE_BREAK_EVEN, usual);
+        hinge_step(&of->rising, hinge_ratio(agreed, HINGE_BREAK_EVEN, usual));
         of->recent_offloads++;
         of->recent_agreements += (uint32_t)agreed;
     } else {
@@ -683,11 +704,10 @@ void hinge_learn(struct hinge *state, uint8_t bin, bool agreed)
         hinge_compare_audit(state, of, agreed, usual);
     else
         hinge_compare_offload(of, agreed, usual);
-    if (of->offloads >= HINGE_ESTIMATED) {
-        state->offloads = hinge_step(state->offloads, agreed, HINGE_FALL * usual, usual);
-        if (state->offloads > 2.0 * HINGE_FALLEN)
-            state->offloads = 2.0 * HINGE_FALLEN;
-    }
+    if (!hinge_is_silent(of))
+        hinge_watch(&state->misfit, hinge_ratio(agreed, usual, hinge_believed(of)));
+    if (of->offloads >= HINGE_ESTIMATED)
+        hinge_watch(&state->offloads, hinge_ratio(agreed, HINGE_FALL * usual, usual));
     of->offloads++;
     of->agreements += (uint32_t)agreed;
     if (state->audits > HINGE_ALARM) {
