@@ -20,7 +20,6 @@ from hinge.policies.sentinel import (
     HURRY,
     LEAST_GAP,
     MISFIT,
-    MOST,
     NEAREST,
     PARTS,
     REFUTED,
@@ -160,9 +159,9 @@ class Literal:
         if self.rising[bin] == 0.0:
             self.since_n[bin] = self.since_a[bin] = 0.0
         if self.mean(bin) > 0.0:
-            self.misfit = min(page(self.misfit, usual, self.mean(bin)), MOST)
+            self.misfit = page(self.misfit, usual, self.mean(bin))
         if self.n[bin] >= ESTIMATED:
-            self.offloads = min(page(self.offloads, FALL * usual, usual), MOST)
+            self.offloads = min(page(self.offloads, FALL * usual, usual), 2 * FALLEN)
         self.n[bin], self.a[bin] = self.n[bin] + 1, self.a[bin] + x
         if self.audits > ALARM:
             self.start()

@@ -34,8 +34,8 @@ dropped.
 
 **Misfit.** Bins below may testify for one that is worse than they are, where agreement does not rise with confidence.
 So one more of Page's sums, over all offloads of bins for which the fit speaks: the bin's own mean foretold them better
-than the fit did. While it exceeds REFUTED, every bin is judged by what was seen of itself alone. An alarm sets it back
-to 0. It is MOST at the most, so that bins are pooled again soon after agreement has come to rise with confidence.
+than the fit did. While it exceeds REFUTED, every bin is judged by what was seen of itself alone. Where the fit is right
+the sum hardly falls, so that a fit once refuted for long is left alone until an alarm, which sets it back to 0.
 
 **Rises.** A bin that is offloaded teaches with every sample. Where Page's sum of "agreement has come up to break-even"
 exceeds RISE + RISE_GROWTH log n after n offloads, the bin keeps only what it has seen since that sum was last 0.
@@ -147,7 +147,6 @@ SUSPECTED = 2.0  # Page's sum over audits, in nats
 REFUTED = 2.0  # Page's sum over all offloads: bins' own means foretell them better than the fit
 ALARM = 8.0
 FALL, FALLEN = 0.75, 5.5  # Page's sum over all offloads: agreement is FALL of what it was; suspected above FALLEN
-MOST = 11.0  # neither of these two sums is more, so that what is suspected by them passes
 ESTIMATED = 8  # offloads after which a bin's own mean is an estimate to compare with
 RISE, RISE_GROWTH = 5.0, 1.5
 NEAREST, SUREST = 0.04, 0.02  # a believed agreement is at least so far from break-even and from 1, in parts of 1 - q
@@ -553,9 +552,9 @@ def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, ti
         else:
             compare_offload(table, bin, x, q, usual)
     if 0.0 < q < 1.0 and not silent(table, bin, q):
-        sums[MISFIT] = min(step(sums[MISFIT], x, usual, believed(table, bin, q)), MOST)
+        sums[MISFIT] = step(sums[MISFIT], x, usual, believed(table, bin, q))
     if offloads[bin] >= ESTIMATED:
-        sums[OFFLOADS] = min(step(sums[OFFLOADS], x, FALL * usual, usual), MOST)
+        sums[OFFLOADS] = min(step(sums[OFFLOADS], x, FALL * usual, usual), 2.0 * FALLEN)
     count(table, bin, x)
     if table.borrowed[0] > 0.0:
         count(table.pooled, bin, x)

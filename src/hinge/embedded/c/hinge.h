@@ -330,7 +330,6 @@ bool hinge_take(struct hinge *state, const uint8_t *message, uint32_t length)
 #define HINGE_ALARM 8.0
 #define HINGE_FALL 0.75
 #define HINGE_FALLEN 5.5
-#define HINGE_MOST 11.0
 #define HINGE_ESTIMATED 8u
 #define HINGE_RISE 5.0
 #define HINGE_RISE_GROWTH 1.5
@@ -586,14 +585,6 @@ static void hinge_step(double *sum, double ratio)
         *sum = 0.0;
 }
 
-/* The same of a sum that is HINGE_MOST at the most. */
-static void hinge_watch(double *sum, double ratio)
-{
-    hinge_step(sum, ratio);
-    if (*sum > HINGE_MOST)
-        *sum = HINGE_MOST;
-}
-
 /* Whether a bin that is accepted has come down to break-even. */
 static void hinge_compare_audit(struct hinge *state, struct hinge_bin *of, bool agreed, double usual)
 {
@@ -705,9 +696,12 @@ void hinge_learn(struct hinge *state, uint8_t bin, bool agreed)
     else
         hinge_compare_offload(of, agreed, usual);
     if (!hinge_is_silent(of))
-        hinge_watch(&state->misfit, hinge_ratio(agreed, usual, hinge_believed(of)));
-    if (of->offloads >= HINGE_ESTIMATED)
-        hinge_watch(&state->offloads, hinge_ratio(agreed, HINGE_FALL * usual, usual));
+        hinge_step(&state->misfit, hinge_ratio(agreed, usual, hinge_believed(of)));
+    if (of->offloads >= HINGE_ESTIMATED) {
+        hinge_step(&state->offloads, hinge_ratio(agreed, HINGE_FALL * usual, usual));
+        if (state->offloads > 2.0 * HINGE_FALLEN)
+            state->offloads = 2.0 * HINGE_FALLEN;
+    }
     of->offloads++;
     of->agreements += (uint32_t)agreed;
     if (state->audits > HINGE_ALARM) {
