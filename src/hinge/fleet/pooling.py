@@ -30,7 +30,7 @@ who is kin of it is counted in full, save in bins where the Bayes factor exceeds
 
 What comes out must be like one's own evidence, too. Else the half of the kin that is less like oneself is believed no
 longer, and the rest is pooled again. `Sentinel.borrow` takes it from there:
-own offloads must bear it out before it licenses anything, and veto it later.
+own offloads must bear it out before it licenses anything, and for as long as it does.
 
 **Kinship** is who is like whom, seen from no device in particular: for a hub, which has seen nothing itself. Groups of
 kin are found one after the other: of the devices that are left, the one with the most evidence pools the others, and

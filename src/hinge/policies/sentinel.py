@@ -83,10 +83,10 @@ and at most max(1, TRUST b), as the more devices there are, the more would have 
 others' evidence was last borrowed. Those who lie about many bins are found out by it in bins where that is free, and
 whose own offloads bear the others out needs fewer trials. Liars who tell the truth save about one bin are vouched for,
 too, as far as that limit. Where a licence would be less than one sample, what is borrowed is not relied on. So a lie
-costs little before it is found, and own audits veto the fleet as they veto other bins. A licence that has run out goes
-on if it would be longer by now: an audit of one bin vouches for those above it. And it ends at once when others'
-evidence is replaced and nothing testifies for its bin any more: who was found to be unlike, or to lie, has no say in
-licences that are still running.
+costs little before it is found, and own audits that disagree end what others' word has licensed. A licence that has
+run out goes on if it would be longer by now: an audit of one bin vouches for those above it. And it ends at once when
+others' evidence is replaced and nothing testifies for its bin any more: who was found to be unlike, or to lie, has no
+say in licences that are still running.
 
 Nothing is proved here beyond what `docs/isotonic.md` says of the evidence. The constants were chosen by simulation, on
 four of the shipped traces: `benchmarks/regrets/changes.py` names them, and measures the others too; so does
