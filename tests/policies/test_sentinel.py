@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hinge.errors import InvalidState
 from hinge.policies import Isotonic, Policy, Sentinel, at_most, build, on_budget, restore
 from hinge.policies.sentinel import (
     ALARM,
@@ -21,6 +22,7 @@ from hinge.policies.sentinel import (
     LEAST_GAP,
     MISFIT,
     NEAREST,
+    OFFLOADS,
     PARTS,
     REFUTED,
     RISE,
@@ -158,7 +160,7 @@ class Literal:
             self.rising[bin] = 0.0
         if self.rising[bin] == 0.0:
             self.since_n[bin] = self.since_a[bin] = 0.0
-        if self.mean(bin) > 0.0:
+        if self.mean(bin) > 0.0 and usual < self.q:
             self.misfit = page(self.misfit, usual, self.mean(bin))
         if self.n[bin] >= ESTIMATED:
             self.offloads = min(page(self.offloads, FALL * usual, usual), 2 * FALLEN)
@@ -243,10 +245,28 @@ def test_a_state_of_before_licences_were_cut_is_read() -> None:
 
 def test_a_state_of_before_there_was_a_misfit_is_read() -> None:
     policy = Sentinel(4, offload_cost=0.5)
-    report(policy, 0, 30, 0)
+    report(policy, 0, 30, 1)
+    assert policy.table.sums[OFFLOADS] > 0.0
     state = policy.state()
     state["carried"]["sums"] = state["carried"]["sums"][:2]
     assert restore(state).state() == policy.state()
+
+
+def test_no_reason_names_an_agreement_above_one_while_the_cost_is_learned() -> None:
+    policy = Sentinel(16)
+    policy.learn(policy.decide(12), agreed=True, cost=0.3)
+    assert policy.explain(12).reason.endswith("; what an offload costs is not known well enough yet.")
+
+
+@pytest.mark.parametrize("sums", [None, [], [0.0], [0.0] * 4])
+def test_a_state_of_other_sums_is_refused(sums: list[float] | None) -> None:
+    state = Sentinel(4, offload_cost=0.5).state()
+    state["carried"]["sums"] = sums
+    with pytest.raises(InvalidState, match="needs 3 numbers as 'sums'"):
+        restore(state)
+    del state["carried"]["sums"]
+    with pytest.raises(InvalidState, match="needs 3 numbers as 'sums'"):
+        restore(state)
 
 
 def played(policy: Policy, curve: list[float], samples: int, seed: int, later: list[float] | None = None) -> float:
@@ -531,11 +551,11 @@ def report(policy: Sentinel, bin: int, agreements: int, disagreements: int) -> N
 def test_bins_are_judged_alone_while_agreement_falls_with_confidence() -> None:
     policy = Sentinel(4, offload_cost=0.5)
     report(policy, 0, 30, 0)
-    assert "bins 0–3 together" not in policy.explain(3).reason
+    assert "(bin 0: 30 of 30)" in policy.explain(3).reason
     assert min(policy.countdown(bin)[1] for bin in range(4)) > 0
     report(policy, 3, 0, 4)
     assert [policy.countdown(bin)[1] > 0 for bin in range(4)] == [True, False, False, False]
-    assert "judged alone, as agreement does not rise with confidence" in policy.explain(2).reason
+    assert "by this bin alone, as the bins below foretold others badly" in policy.explain(3).reason
     report(policy, 2, 6, 0)
     assert [policy.countdown(bin)[1] > 0 for bin in range(4)] == [True, False, True, False]
 
@@ -543,11 +563,85 @@ def test_bins_are_judged_alone_while_agreement_falls_with_confidence() -> None:
 def test_bins_are_pooled_again_once_agreement_rises_with_confidence() -> None:
     policy = Sentinel(4, offload_cost=0.5)
     report(policy, 0, 30, 0)
-    report(policy, 3, 0, 4)
+    report(policy, 3, 0, 3)
     assert policy.table.sums[MISFIT] > REFUTED
-    report(policy, 3, 20, 0)
+    report(policy, 3, 3, 0)
     assert policy.table.sums[MISFIT] < REFUTED
     assert policy.countdown(2)[1] > 0
+
+
+def test_bins_are_pooled_where_agreement_falls_and_stays_above_break_even() -> None:
+    policy, chance = Sentinel(4, offload_cost=0.5), random.Random(2)
+    run(policy, 5_000, lambda bin: chance.random() < (0.95, 0.95, 0.7, 0.7)[bin], 2)
+    assert policy.table.sums[MISFIT] < REFUTED
+    assert policy.alarms["agreement"] == 0
+
+
+def falling() -> Sentinel:
+    """With evidence that the top bin is bad and all bins below it are good."""
+    kind = Sentinel(16, offload_cost=0.5)
+    for bin in range(16):
+        report(kind, bin, *((190, 10) if bin < 15 else (10, 190)))
+    return kind
+
+
+def of_before(policy: Policy) -> Policy:
+    """As a version knew it that kept no sum for the misfit."""
+    state = policy.state()
+    state["carried"] = {
+        field: values[:MISFIT] if field.endswith("sums") else values for field, values in state["carried"].items()
+    }
+    return restore(state)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("way", ["merged", "from a log", "revised", "of before"])
+def test_counts_alone_refute_the_fit(way: str, wrapped: bool) -> None:
+    source, policy = falling(), Sentinel(16, offload_cost=0.5)
+    outer = at_most(policy) if wrapped else policy
+    if way == "merged":
+        outer.merge((at_most(source) if wrapped else source).state())
+    elif way == "from a log":
+        rows = [(bin, k < (190 if bin < 15 else 10)) for k in range(200) for bin in range(16)]
+        outer.learn_log([bin for bin, _ in rows], [agreed for _, agreed in rows], weight=1.0)
+    elif way == "revised":
+        policy.revise(source.table.offloads, source.table.agreements)
+    else:
+        older = of_before(at_most(source) if wrapped else source).unlimited
+        assert isinstance(older, Sentinel)
+        policy = older
+    assert policy.table.sums[MISFIT] > REFUTED
+    assert policy.countdown(15)[1] == 0
+    assert policy.countdown(14)[1] > 0
+
+
+def test_counts_alone_do_not_refute_a_fit_that_is_right() -> None:
+    policy, source = Sentinel(16, offload_cost=0.5), Sentinel(16, offload_cost=0.5)
+    for bin in range(16):
+        report(source, bin, 12 * bin, 200 - 12 * bin)
+    policy.merge(source.state())
+    assert policy.table.sums[MISFIT] == 0.0
+
+
+def test_evidence_that_is_revised_takes_the_misfit_of_a_liar_along() -> None:
+    policy = falling()
+    assert policy.table.sums[MISFIT] > REFUTED
+    policy.revise([200.0] * 16, [190.0] * 16)
+    assert policy.table.sums[MISFIT] == 0.0
+
+
+def test_what_others_saw_of_a_bin_is_known_though_the_bins_below_hide_it() -> None:
+    policy = Sentinel(16, offload_cost=0.5)
+    policy.borrow([200] * 16, [190] * 15 + [10], 12)
+    chance, wrong = random.Random(3), 0
+    for _ in range(5_000):
+        bin = chance.randrange(16)
+        decision = policy.decide(bin)
+        wrong += bin == 15 and not decision.offload
+        if decision.offload:
+            policy.learn(decision, chance.random() < (0.05 if bin == 15 else 0.95))
+    assert wrong == 0
+    assert policy.countdown(14)[1] > 0
 
 
 @pytest.mark.parametrize(("lent", "licensed"), [((200, 198), [0, 2]), ((0, 0), [0])])

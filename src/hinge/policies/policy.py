@@ -708,6 +708,9 @@ class Policy(ABC):
         """Derive the rest of the table from the evidence."""
         self._rebuilds(self.table)
 
+    def _recounted(self) -> None:  # noqa: B027  # most policies know no more than counts
+        """Evidence has come as counts, not sample by sample."""
+
     def _fill(self, state: Mapping[str, Any]) -> None:
         id = state.get("id")
         if not isinstance(id, str) or not id:
@@ -890,6 +893,7 @@ class Policy(ABC):
         for source, snapshot in sources.items():
             self._take(source, snapshot, weight, now)
         self._rebuild()
+        self.unlimited._recounted()
 
     def _check_like(self, theirs: Mapping[str, Any]) -> None:
         """Evidence can be added only between policies that mean the same by it."""

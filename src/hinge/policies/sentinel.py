@@ -33,9 +33,13 @@ own offloads agreed less often than q. When the sum over all audits exceeds ALAR
 dropped.
 
 **Misfit.** Bins below may testify for one that is worse than they are, where agreement does not rise with confidence.
-So one more of Page's sums, over all offloads of bins for which the fit speaks: the bin's own mean foretold them better
-than the fit did. While it exceeds REFUTED, every bin is judged by what was seen of itself alone. Where the fit is right
-the sum hardly falls, so that a fit once refuted for long is left alone until an alarm, which sets it back to 0.
+So one more of Page's sums, over all offloads of bins whose own mean is below break-even and for which the fit speaks
+all the same: that mean foretold them better than the fit. While it exceeds REFUTED, evidence for a bin is what was seen
+of itself alone. Where the fit is right again the sum falls slowly, or not at all; only an alarm sets it back to 0. A
+change alone may refute a fit, too, whose bins have seen more or less of what was before; that costs little, as bins
+that were often offloaded are known by themselves. Where agreement falls and stays above break-even, nothing is refuted:
+it would be dear, and of no use. Evidence that comes as counts, merged, from a log or in an old state, has the sum that
+its counts give.
 
 **Rises.** A bin that is offloaded teaches with every sample. Where Page's sum of "agreement has come up to break-even"
 exceeds RISE + RISE_GROWTH log n after n offloads, the bin keeps only what it has seen since that sum was last 0.
@@ -58,7 +62,7 @@ sample at hand: the cheaper its offload, the sooner. Nothing is granted ahead, s
 **Borrowed evidence** (`borrow`) is what others have seen, as `hinge.fleet` has pooled it. It never counts as one's own:
 it joins one's own in a second isotonic fit, `pooled`. That fit decides for a bin
 
-- against which it speaks; or
+- against which it speaks, by the fit or, where its own misfit refutes that, by the bin alone; or
 - once TRIAL own offloads fell into the bins R that testify for it, and they bear it out.
 
 Then the evidence is that of b times as many samples as one's own, b = (own + borrowed) / own, and at most as many as
@@ -158,7 +162,9 @@ DOUBTED = 0.33  # trials are bets against odds of agreement of so much of those 
 TRUST = 0.25  # how far own offloads of all bins may vouch for others: by this factor for each of them
 SHARED = 64.0  # more than so many times one's own evidence makes audits no rarer
 
-AUDITS, OFFLOADS, MISFIT = 0, 1, 2  # Page's sums over all audits, and over all offloads
+AUDITS, OFFLOADS, MISFIT = 0, 1, 2  # Page's sums over all audits, all offloads, and those that the fit is tried by
+LENT, VOUCHED, LENT_MISFIT = 0, 1, 2  # of borrowed evidence
+UNKNOWN = -1.0  # the misfit in a state of before there was one
 ALARMS, RISES = 0, 1  # what was noticed, counted
 
 
@@ -206,7 +212,7 @@ class SentinelTable(NamedTuple):
     price: Reals
     stakes: Reals
     pooled: Pooled
-    borrowed: Reals  # how many times one's own evidence is borrowed, 0: none is; and how far own offloads vouch for it
+    borrowed: Reals  # LENT: how many times one's own evidence, 0: none is; VOUCHED: how far own offloads vouch for it
     alpha: float  # always ALPHA; the fit of a learned cost looks for it here
 
 
@@ -220,7 +226,7 @@ def fitted(table: SentinelTable, bin: int, time: int) -> float:
     if table.costs[COUNT] == 0.0:
         return 1.0
     q = fit_up_to(table, bin, time)
-    if table.borrowed[0] > 0.0 and 0.0 < q < 1.0:
+    if table.borrowed[LENT] > 0.0 and 0.0 < q < 1.0:
         fit_pooled(table, first_of_class(table, bin), bin + 1, q)
     return q
 
@@ -290,7 +296,7 @@ def longest(table: SentinelTable, bin: int, q: float, time: int, relied: bool) -
 
 def known_evidence(table: SentinelTable, bin: int, q: float, relied: bool) -> tuple[float, float]:
     """Evidence for a bin and the offloads that it rests on, with or without what is borrowed."""
-    if is_refuted(table):
+    if is_refuted(table, relied):
         return evidence_alone(table.pooled, bin, q) if relied else evidence_alone(table, bin, q)
     if relied:
         return table.pooled.evidence[bin], table.pooled.support[bin]
@@ -298,14 +304,28 @@ def known_evidence(table: SentinelTable, bin: int, q: float, relied: bool) -> tu
 
 
 def evidence_alone(seen: Any, bin: int, q: float) -> tuple[float, float]:
-    """The same by what was seen of the bin itself."""
+    """Evidence for a bin by what was seen of itself, and how many offloads that is."""
     return block_evidence(seen.offloads[bin], seen.agreements[bin], q), seen.offloads[bin]
 
 
-def is_refuted(table: SentinelTable) -> bool:
-    """Whether offloads have refuted that agreement rises with confidence."""
+def is_refuted(table: SentinelTable, relied: bool) -> bool:
+    """Whether the fit has foretold offloads badly, or that of all that is known has, where a bin relies on it."""
     misfit = table.sums[MISFIT]
-    return bool(misfit > REFUTED and misfit > REFUTED + math.log(fineness(table)))
+    if relied:
+        misfit = max(misfit, table.borrowed[LENT_MISFIT])
+    return bool(misfit > REFUTED and misfit > REFUTED + math.log(fineness(table)))  # mostly, no logarithm is needed
+
+
+def misfit_of(table: SentinelTable, seen: Any, time: int) -> float:
+    """The sum for the misfit, by the counts alone: for evidence that has not come sample by sample."""
+    misfit = 0.0
+    for i in range(len(table.offloads)):
+        q, offloads, agreements = fitted(table, i, time), seen.offloads[i], seen.agreements[i]
+        if agreements + 1.0 < q * (offloads + 2.0) and q < 1.0 and not silent(seen, i, q):
+            fit = believed(seen, i, q)
+            misfit += log_marginal(offloads, agreements)
+            misfit -= agreements * math.log(fit) + (offloads - agreements) * math.log(1.0 - fit)
+    return max(misfit, 0.0)
 
 
 def licence(table: SentinelTable, bin: int, time: int) -> int:
@@ -313,11 +333,11 @@ def licence(table: SentinelTable, bin: int, time: int) -> int:
     q = fitted(table, bin, time)
     if q <= 0.0:
         return FOREVER  # an offload costs a whole wrong answer
-    relied, devices = table.borrowed[0] > 0.0 and relies(table, bin, q), 1.0
+    relied, devices = table.borrowed[LENT] > 0.0 and relies(table, bin, q), 1.0
     if relied:
         devices = devices_of(table)
-    elif table.support[bin] <= 0.0 and table.agreements[bin] <= q * table.offloads[bin]:
-        return 0  # neither the fit nor the bin's own offloads are evidence: most offloads end here
+    elif table.support[bin] <= 0.0:
+        return 0  # no evidence: most offloads end here
     evidence, support = known_evidence(table, bin, q, relied)
     if q >= 1.0 or not enough(table, bin, evidence, support, devices):
         return 0
@@ -403,15 +423,16 @@ def note_offload(table: SentinelTable, bin: int, time: int) -> None:
 
 def borrow_evidence(table: SentinelTable, offloads: Reals, agreements: Reals, devices: float, time: int) -> None:
     """Let this be what so many others lend, in place of what was; licences for which nothing testifies any more end."""
-    own, others, alike, pooled, had = 0.0, 0.0, 0.0, table.pooled, table.borrowed[0] > 0.0
+    own, others, alike, pooled, had = 0.0, 0.0, 0.0, table.pooled, table.borrowed[LENT] > 0.0
     for i in range(len(table.offloads)):
         pooled.offloads[i] = table.offloads[i] + offloads[i]
         pooled.agreements[i] = table.agreements[i] + agreements[i]
         own, others = own + table.offloads[i], others + offloads[i]
         alike -= unlike(table.offloads[i], table.agreements[i], offloads[i], agreements[i])
-    table.borrowed[0], table.borrowed[1] = min(others / max(own, 1.0), devices), alike
+    table.borrowed[LENT], table.borrowed[VOUCHED] = min(others / max(own, 1.0), devices), alike
     for i in range(len(table.offloads)):
         fit_pooled(table, i, i + 1, break_even(table, i, table.price[0]))
+    table.borrowed[LENT_MISFIT] = misfit_of(table, pooled, time)
     for i in range(len(table.left) if had else 0):
         if table.left[i] > 0:
             q = fitted(table, i, time)
@@ -439,7 +460,7 @@ def unlike(n: float, a: float, m: float, b: float) -> float:
 
 def devices_of(table: SentinelTable) -> float:
     """How many times one's own evidence there is."""
-    return min(1.0 + table.borrowed[0], SHARED)
+    return min(1.0 + table.borrowed[LENT], SHARED)
 
 
 def credit(table: SentinelTable, bin: int, q: float) -> float:
@@ -454,18 +475,18 @@ def credit(table: SentinelTable, bin: int, q: float) -> float:
             wealth += agreements * math.log(fit * gain) + (offloads - agreements) * math.log((1.0 - fit) * loss)
             trials += offloads
         i -= 1
-    if i == bin:
+    if i == bin or (is_refuted(table, True) and table.pooled.agreements[bin] < q * table.pooled.offloads[bin]):
         return math.inf  # nobody testifies for the bin: no licence comes of it
     if trials < TRIAL:
         return 0.0
     stake = 1.0 + STAKE_GROWTH * math.log1p(table.arrivals[bin] / WARM)
-    wealth += min(table.borrowed[1], math.log(max(TRUST * devices_of(table), 1.0)))
+    wealth += min(table.borrowed[VOUCHED], math.log(max(TRUST * devices_of(table), 1.0)))
     return stake * math.exp(min(wealth, 40.0)) / math.sqrt(bin - i)
 
 
 def relies(table: SentinelTable, bin: int, q: float) -> bool:
     """Whether what is borrowed counts for a bin: it speaks against it, or own offloads bear it out."""
-    if table.borrowed[0] <= 0.0 or q <= 0.0 or q >= 1.0:
+    if table.borrowed[LENT] <= 0.0 or q <= 0.0 or q >= 1.0:
         return False
     return credit(table, bin, q) >= 1.0
 
@@ -476,7 +497,7 @@ def further(table: SentinelTable, bin: int, samples: int, time: int) -> int:
     more = samples - table.granted[bin]
     if table.granted[bin] == 0 or more <= 0 or samples == FOREVER:
         return 0
-    if table.borrowed[0] > 0.0 and relies(table, bin, fitted(table, bin, time)):
+    if table.borrowed[LENT] > 0.0 and relies(table, bin, fitted(table, bin, time)):
         return more
     if is_suspected(table) or table.suspicion[bin] > SUSPECTED:
         return 0
@@ -499,12 +520,9 @@ def holds_at(table: SentinelTable, bin: int, q: float) -> bool:
         fit_bin(table, i, table.offloads[i], table.agreements[i], break_even(table, i, table.price[0]))
     table.outdated[0] = len(table.offloads)
     relied = relies(table, bin, q)
-    if is_refuted(table):
-        evidence, support = known_evidence(table, bin, q, relied)
-    elif relied:
-        evidence, support = evidence_at(table.pooled, bin, q)
-    else:
-        evidence, support = evidence_at(table, bin, q)
+    evidence, support = known_evidence(table, bin, q, relied)
+    if not is_refuted(table, relied):
+        evidence, support = evidence_at(table.pooled, bin, q) if relied else evidence_at(table, bin, q)
     return enough(table, bin, evidence, support, devices_of(table) if relied else 1.0)
 
 
@@ -551,12 +569,12 @@ def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, ti
             compare_audit(table, bin, x, q, usual)
         else:
             compare_offload(table, bin, x, q, usual)
-    if 0.0 < q < 1.0 and not silent(table, bin, q):
+    if usual < q < 1.0 and not silent(table, bin, q):
         sums[MISFIT] = step(sums[MISFIT], x, usual, believed(table, bin, q))
     if offloads[bin] >= ESTIMATED:
         sums[OFFLOADS] = min(step(sums[OFFLOADS], x, FALL * usual, usual), 2.0 * FALLEN)
     count(table, bin, x)
-    if table.borrowed[0] > 0.0:
+    if table.borrowed[LENT] > 0.0:
         count(table.pooled, bin, x)
         fit_pooled(table, bin, first_of_class(table, bin) + len(offloads) // len(table.stakes), q)
     if bin < table.outdated[0]:
@@ -621,7 +639,7 @@ def sound_alarm(table: SentinelTable, now: int) -> None:
         table.first[i] = i
         table.dropped[i] += 1
     table.sums[AUDITS] = table.sums[OFFLOADS] = table.sums[MISFIT] = 0.0
-    table.borrowed[0] = table.borrowed[1] = 0.0
+    table.borrowed[LENT] = table.borrowed[VOUCHED] = table.borrowed[LENT_MISFIT] = 0.0
     table.since[0] = now
     table.noticed[ALARMS] += 1
 
@@ -683,7 +701,7 @@ class Sentinel(Policy):
             outdated=whole_column(1),
             stakes=stakes_by_class,
             pooled=self.blank(Pooled, first=order[:], stakes=stakes_by_class),
-            borrowed=real_column(2),
+            borrowed=real_column(3),
             alpha=ALPHA,
         )
         self.start(
@@ -772,6 +790,7 @@ class Sentinel(Policy):
         self.learned = max(self.learned, math.ceil(sum(counts)))
         self.time = max(self.time, self.learned)
         self._rebuild()
+        self._recounted()
         for bin in range(self.bins):
             shorten(self.table, bin, licence(self.table, bin, self.time + 1))
         self._grant_all()
@@ -798,6 +817,8 @@ class Sentinel(Policy):
             return f"offloaded: {seen}; its licence has run out, and this sample checks it"
         offloads, agreements = self.table.offloads[bin], self.table.agreements[bin]
         q = fitted(self.table, bin, self.time + 1)
+        if len(self.table.costs) > 0 and q >= 1.0:
+            return f"offloaded: {seen}; what an offload costs is not known well enough yet"
         if offloads and agreements <= q * offloads:
             return f"offloaded: {seen}; accepting would be cheaper above {q:.3g} of them"
         return f"offloaded: {seen}; too little evidence that accepting is cheaper"
@@ -807,8 +828,8 @@ class Sentinel(Policy):
         if relies(table, bin, fitted(table, bin, self.time + 1)):
             more = table.pooled.offloads[bin] - table.offloads[bin]
             table, own = table.pooled, f"{own}, {more:.0f} seen by others"
-        if is_refuted(self.table):
-            return f"{own} (judged alone, as agreement does not rise with confidence)"
+        if self.table.granted[bin] == 0 and is_refuted(self.table, table is not self.table):
+            return f"{own} (by this bin alone, as the bins below foretold others badly)"
         return with_others(own, table, bin)
 
     def _alarms(self) -> list[int]:
@@ -822,15 +843,20 @@ class Sentinel(Policy):
             left[field] = [value if before == now else 0.0 for value, before, now in pairs]
         return left
 
+    def _recounted(self) -> None:
+        self.table.sums[MISFIT] = misfit_of(self.table, self.table, self.time)
+
     def _upgraded(self, field: str, values: list[float]) -> list[float]:
         """States of before there were cut licences, or a sum for the misfit, have none."""
-        if field == "sums":
-            return [*values, *[0.0] * (len(self.table.sums) - len(values))]
+        if field == "sums" and len(values) == MISFIT:
+            return [*values, UNKNOWN]
         return values or [0] * self.bins if field == "cut" else values
 
     def _refresh(self) -> None:
         super()._refresh()
         table, owner = self.table, type(self).__name__
+        if table.sums[MISFIT] == UNKNOWN:
+            self._recounted()
         for bin in range(self.bins):
             past = max(table.arrivals[bin], table.audited[bin], table.unaudited[bin])
             if table.left[bin] > table.granted[bin] or past > self.time or table.audited_at[bin] >= 1.0:

@@ -145,7 +145,7 @@ struct hinge_bin {
 struct hinge {
 #ifndef HINGE_TABLE_ONLY
     uint32_t time, since;            /* samples decided so far, and before the last alarm */
-    double audits, offloads, misfit; /* Page's sums over those of all bins */
+    double audits, offloads, misfit; /* Page's sums of all bins: over audits, offloads, those that try the fit */
 #if HINGE_BINS > 16
     uint32_t alarms; /* so far */
 #endif
@@ -472,7 +472,7 @@ static uint32_t hinge_longest(const struct hinge *state, const struct hinge_bin 
     return samples < untried ? (uint32_t)samples : untried;
 }
 
-/* Whether offloads have refuted that agreement rises with confidence. */
+/* Whether the fit has foretold offloads badly. */
 static bool hinge_is_refuted(const struct hinge *state)
 {
 #if HINGE_BINS > 16
@@ -695,7 +695,7 @@ void hinge_learn(struct hinge *state, uint8_t bin, bool agreed)
         hinge_compare_audit(state, of, agreed, usual);
     else
         hinge_compare_offload(of, agreed, usual);
-    if (!hinge_is_silent(of))
+    if (usual < HINGE_BREAK_EVEN && !hinge_is_silent(of))
         hinge_step(&state->misfit, hinge_ratio(agreed, usual, hinge_believed(of)));
     if (of->offloads >= HINGE_ESTIMATED) {
         hinge_step(&state->offloads, hinge_ratio(agreed, HINGE_FALL * usual, usual));
