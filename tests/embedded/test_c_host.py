@@ -73,7 +73,7 @@ def test_the_c_follows_sentinels_twin_with_late_and_lost_feedback(
         while waiting and chance.random() < 0.5:
             told = waiting.pop(int(chance.integers(len(waiting))))
             assert told.bin is not None
-            agreed = bool(chance.random() < (told.bin + 1) / bins / (1 + sample // 4000 % 2))
+            agreed = bool(chance.random() < (told.bin + 1) / bins / (1 + 2 * (sample // 4000 % 2)))
             if chance.random() < 0.9:
                 twin.learn(told, agreed=agreed)
                 c.learn(told.bin, agreed)

@@ -10,18 +10,16 @@ import pytest
 
 from hinge.errors import InvalidState
 from hinge.policies import Isotonic, Policy, Sentinel, at_most, build, on_budget, restore
+from hinge.policies.policy import MOST_SAMPLES
 from hinge.policies.sentinel import (
     ALARM,
     AUDIT,
     DOUBTED,
     ENTRY,
-    ESTIMATED,
     FALL,
     FALLEN,
     HURRY,
-    LEAST_GAP,
     MISFIT,
-    NEAREST,
     OFFLOADS,
     PARTS,
     REFUTED,
@@ -65,9 +63,9 @@ class Literal:
                     blocks.append((n1 + n2, a1 + a2))
         return blocks
 
-    def mean(self, bin: int) -> float:
+    def mean(self, bin: int, q: float) -> float:
         blocks = self.blocks(bin)
-        if not blocks or blocks[-1][1] <= (self.q + 1e-12) * blocks[-1][0]:
+        if not blocks or blocks[-1][1] <= (q + 1e-12) * blocks[-1][0]:
             return 0.0
         return (blocks[-1][1] + 1) / (blocks[-1][0] + 2)
 
@@ -93,11 +91,8 @@ class Literal:
         hurried = self.audits > SUSPECTED or self.offloads > FALLEN or self.by_bin[bin] > SUSPECTED
         if hurried or self.a[bin] < q * self.n[bin]:
             return HURRY
-        gap = max(self.mean(bin) - q, LEAST_GAP)
-        usual = int(AUDIT * math.sqrt((self.time - self.since) * gap) / q)
-        width = int(self.fineness)
-        tried = sum(n for i, n in enumerate(self.n) if i // width == bin // width)
-        return max(HURRY, min(usual, HURRY << min(60, int(tried))))
+        past = min(self.time - self.since, len(self.n) * self.m[bin])
+        return max(HURRY, int(AUDIT * math.sqrt(past * max(0.0, self.mean(bin, q) - q)) / q))
 
     def licence(self, bin: int) -> int:
         if not self.evident(bin, self.q, 0):
@@ -146,9 +141,9 @@ class Literal:
             return max(0.0, total + ratio)
 
         self.audited = audit
-        q, usual = told or self.q, (self.a[bin] + 1) / (self.n[bin] + 2)
+        q, usual, fit = told or self.q, (self.a[bin] + 1) / (self.n[bin] + 2), self.mean(bin, self.q)
         if audit:
-            believed = min(max(self.mean(bin), usual, q + NEAREST * (1 - q)), 1 - SUREST * (1 - q))
+            believed = min(max(self.mean(bin, q), usual, q), 1 - SUREST * (1 - q))
             self.audits, self.by_bin[bin] = page(self.audits, q, believed), page(self.by_bin[bin], q, believed)
         elif usual < q:
             self.rising[bin] = page(self.rising[bin], q, usual)
@@ -160,10 +155,9 @@ class Literal:
             self.rising[bin] = 0.0
         if self.rising[bin] == 0.0:
             self.since_n[bin] = self.since_a[bin] = 0.0
-        if self.mean(bin) > 0.0 and usual < self.q:
-            self.misfit = page(self.misfit, usual, self.mean(bin))
-        if self.n[bin] >= ESTIMATED:
-            self.offloads = min(page(self.offloads, FALL * usual, usual), 2 * FALLEN)
+        if fit > 0.0 and usual < self.q:
+            self.misfit = page(self.misfit, usual, fit)
+        self.offloads = min(page(self.offloads, FALL * usual, usual), 2 * FALLEN)
         self.n[bin], self.a[bin] = self.n[bin] + 1, self.a[bin] + x
         if self.audits > ALARM:
             self.start()
@@ -470,9 +464,8 @@ def test_no_licence_is_too_long_to_count() -> None:
         decision = policy.decide(0)
         if decision.offload:
             policy.learn(decision, agreed=True)
-    assert HURRY < policy.countdown(0)[1] <= HURRY * 2 ** int(policy.table.offloads[0])
-    policy.table.offloads[0] = policy.table.agreements[0] = policy.table.weight[0] = policy.table.total[0] = 1e6
-    assert policy.countdown(0)[1] == HURRY * 2**40
+    assert policy.countdown(0)[1] == MOST_SAMPLES
+    assert Sentinel.restore(policy.state()).countdown(0) == policy.countdown(0)
 
 
 def run(policy: Policy, samples: int, agreed: Callable[[int], bool], seed: int = 1) -> int:

@@ -132,14 +132,14 @@ def test_without_labels_or_a_known_price_nothing_is_shifted() -> None:
 
 def test_bins_are_cut_where_thresholds_are_best_and_those_given_are_kept() -> None:
     trace = load_trace("cifar100-resnet50")
-    fitted, given = (recommend(trace, ["sentinel"], 0.1, bins=bins) for bins in (8, EdgeBins([0.9])))
+    fitted, given = (recommend(trace, ["sentinel"], 0.1, bins=bins) for bins in (8, EdgeBins([0.98])))
     assert fitted is not None
     assert given is not None
     assert isinstance(fitted.binning, EdgeBins)
     assert set(fitted.binning.edges) >= set(best_thresholds(trace.confidence, trace.agreed))
     assert f"sentinel, {fitted.bins} fitted bins, " in str(fitted)
     assert (fitted.as_dict()["bins"], fitted.as_dict()["settings"]["bins"]) == (fitted.bins, [*fitted.binning.edges])
-    assert given.binning == EdgeBins([0.9])
+    assert given.binning == EdgeBins([0.98])
     assert "sentinel, 2 bins, at an offload cost of 0.1, " in str(given)
     assert "The policy is chosen on a random half" in str(given)
     _, other = halves(trace, 0)

@@ -98,8 +98,9 @@ def evidence_at(table: Any, bin: int, q: float) -> tuple[float, float]:
     """E and N of a bin for any break-even q: the fit does not depend on q, only which of its blocks are evidence."""
     bottom, i, evidence, support = first_of_class(table, bin), bin, 0.0, 0.0
     while i >= bottom and not silent(table, i, q):  # the means of blocks only fall from here on
-        evidence += block_evidence(table.weight[i], table.total[i], q)
-        support += table.weight[i]
+        own = block_evidence(table.weight[i], table.total[i], q)
+        if own > 0.0:
+            evidence, support = evidence + own, support + table.weight[i]
         i = table.first[i] - 1
     return evidence, support
 

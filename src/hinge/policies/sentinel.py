@@ -19,9 +19,9 @@ licence is not taken back when the evidence falls a little: it ends soon enough.
 
     AUDIT √(t' (f_i - q)) / q    samples,
 
-t' samples after the last alarm: what an audit costs is f_i - q, and what a change can cost is q a sample. So audits
-grow like √T. Nor is one longer than HURRY 2^n samples after n offloads of the bin itself: what other bins testify is
-tried soon. The sample after a licence is the audit.
+where t' is B m samples, of B bins, or those since the last alarm, whichever are fewer: what an audit costs is f_i - q,
+and what a change can cost is q a sample. So audits grow like √T, and a bin that appears late is tried soon, whatever
+others testify. The sample after a licence is the audit.
 
 **Suspicion.** Page's sums (Biometrika 1954) of log-likelihood ratios, which start again from 0 whenever negative:
 
@@ -50,7 +50,6 @@ chance F times as many bins to favour:
 - the fit is refuted above REFUTED + log F;
 - after k alarms a licence needs log(1 + (F - 1) k) more evidence: where all bins are just below break-even, licences
   would come and go for ever;
-- in HURRY 2^n, n are the offloads of the ⌊F⌋ bins that are a sixteenth of all, as those of one of 16 would be;
 - a licence that suspicion has cut short goes on by what was cut, if the suspicion has passed by then: otherwise one
   disagreement would have every bin audited.
 
@@ -142,18 +141,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ALPHA = 0.6
-ENTRY, WARM = 0.4, 48.0  # evidence that a licence needs grows as ENTRY log(1 + m / WARM) with the samples of its bin
+ENTRY, WARM = 0.3, 96.0  # evidence that a licence needs grows as ENTRY log(1 + m / WARM) with the samples of its bin
 PARTS = 16  # bins for which all these were chosen
 AUDIT = 20.0
 HURRY = 20  # the longest licence of a bin that is suspected
-LEAST_GAP = 0.03  # f - q is at least this where it sets the length of a licence
-SUSPECTED = 2.0  # Page's sum over audits, in nats
+SUSPECTED = 1.75  # Page's sum over audits, in nats
 REFUTED = 2.0  # Page's sum over all offloads: bins' own means foretell them better than the fit
 ALARM = 8.0
 FALL, FALLEN = 0.75, 5.5  # Page's sum over all offloads: agreement is FALL of what it was; suspected above FALLEN
-ESTIMATED = 8  # offloads after which a bin's own mean is an estimate to compare with
 RISE, RISE_GROWTH = 5.0, 1.5
-NEAREST, SUREST = 0.04, 0.02  # a believed agreement is at least so far from break-even and from 1, in parts of 1 - q
+SUREST = 0.02  # a believed agreement is at least so far from 1, in parts of 1 - q: one disagreement is no alarm
 
 TRIAL = 2.0  # own offloads before others are believed
 STAKE = 20.0  # samples that own trials begin with, where offloading costs half a wrong answer
@@ -243,15 +240,6 @@ def fineness(table: SentinelTable) -> float:
     return max(1.0, len(table.offloads) / (len(table.stakes) * PARTS))
 
 
-def tried(table: SentinelTable, bin: int) -> float:
-    """Offloads of the part that a bin belongs to."""
-    width = int(fineness(table))
-    first, offloads = bin // width * width, 0.0
-    for i in range(first, min(first + width, len(table.offloads))):
-        offloads += table.offloads[i]
-    return offloads
-
-
 def doubt(table: SentinelTable, support: float, arrivals: float) -> float:
     """2α (L - log(1 + L)) with L = log(1 + m / N)."""
     span = math.log1p(arrivals / support)
@@ -282,16 +270,15 @@ def is_suspected(table: SentinelTable) -> bool:
 def longest(table: SentinelTable, bin: int, q: float, time: int, relied: bool) -> int:
     """Samples of a bin after which one is audited."""
     below = table.agreements[bin] < q * table.offloads[bin]
-    untried = float(HURRY << min(int(tried(table, bin)), 40))
-    past, fit = float(time - table.since[0]), believed(table, bin, q)
+    seen = len(table.offloads) / len(table.stakes) * (table.arrivals[bin] + table.granted[bin] - table.left[bin])
+    past, fit, most = min(float(time - table.since[0]), seen), believed(table, bin, q), float(MOST_SAMPLES)
     if relied:
-        pooled, past, untried = table.pooled, past * devices_of(table), credit(table, bin, q)
+        pooled, past, most = table.pooled, past * devices_of(table), min(credit(table, bin, q), most)
         below, fit = pooled.agreements[bin] < q * pooled.offloads[bin], believed(pooled, bin, q)
-    least = min(HURRY, int(untried))
+    least = min(HURRY, int(most))
     if is_suspected(table) or table.suspicion[bin] > SUSPECTED or below:
         return least
-    gap = max(fit - q, LEAST_GAP)
-    return max(least, int(min(AUDIT * math.sqrt(past * gap) / q, untried, float(FOREVER - 1))))
+    return max(least, int(min(AUDIT * math.sqrt(past * max(fit - q, 0.0)) / q, most)))
 
 
 def known_evidence(table: SentinelTable, bin: int, q: float, relied: bool) -> tuple[float, float]:
@@ -571,8 +558,7 @@ def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, ti
             compare_offload(table, bin, x, q, usual)
     if usual < q < 1.0 and not silent(table, bin, q):
         sums[MISFIT] = step(sums[MISFIT], x, usual, believed(table, bin, q))
-    if offloads[bin] >= ESTIMATED:
-        sums[OFFLOADS] = min(step(sums[OFFLOADS], x, FALL * usual, usual), 2.0 * FALLEN)
+    sums[OFFLOADS] = min(step(sums[OFFLOADS], x, FALL * usual, usual), 2.0 * FALLEN)
     count(table, bin, x)
     if table.borrowed[LENT] > 0.0:
         count(table.pooled, bin, x)
@@ -597,7 +583,7 @@ def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, ti
 def compare_audit(table: SentinelTable, bin: int, x: float, q: float, usual: float) -> None:
     """Whether a bin that is accepted has come down to break-even."""
     fit = believed(table.pooled, bin, q) if relies(table, bin, q) else believed(table, bin, q)
-    usual = min(max(fit, usual, q + NEAREST * (1.0 - q)), 1.0 - SUREST * (1.0 - q))
+    usual = min(max(fit, usual, q), 1.0 - SUREST * (1.0 - q))
     table.sums[AUDITS] = step(table.sums[AUDITS], x, q, usual)
     table.suspicion[bin] = step(table.suspicion[bin], x, q, usual)
 
@@ -761,7 +747,9 @@ class Sentinel(Policy):
 
     def borrow(self, offloads: Sequence[float], agreements: Sequence[float], devices: int) -> None:
         lent = self._checked_lent(offloads, agreements)
-        borrow_evidence(self.table, *lent, whole(type(self).__name__, "devices", devices, 0, MOST_SAMPLES), self.time)
+        borrow_evidence(
+            self.table, *lent, whole(type(self).__name__, "devices", devices, 0, MOST_SAMPLES), self.time + 1
+        )
 
     def learn_reported(self, bin: int, agreed: float, accepted: int) -> None:
         """Learn from an offload of a device that decides by a table of `countdown`, after so many samples accepted.
@@ -844,7 +832,7 @@ class Sentinel(Policy):
         return left
 
     def _recounted(self) -> None:
-        self.table.sums[MISFIT] = misfit_of(self.table, self.table, self.time)
+        self.table.sums[MISFIT] = misfit_of(self.table, self.table, self.time + 1)
 
     def _upgraded(self, field: str, values: list[float]) -> list[float]:
         """States of before there were cut licences, or a sum for the misfit, have none."""

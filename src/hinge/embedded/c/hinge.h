@@ -318,22 +318,18 @@ bool hinge_take(struct hinge *state, const uint8_t *message, uint32_t length)
 
 /* The same as in Python, where their meaning is explained (hinge/policies/sentinel.py). */
 #define HINGE_ALPHA 0.6
-#define HINGE_ENTRY 0.4
-#define HINGE_WARM 48.0
+#define HINGE_ENTRY 0.3
+#define HINGE_WARM 96.0
 #define HINGE_FINENESS (HINGE_BINS / 16.0)
-#define HINGE_WIDTH (HINGE_BINS / 16)
 #define HINGE_AUDIT 20.0
 #define HINGE_HURRY 20u
-#define HINGE_LEAST_GAP 0.03
-#define HINGE_SUSPECTED 2.0
+#define HINGE_SUSPECTED 1.75
 #define HINGE_REFUTED 2.0
 #define HINGE_ALARM 8.0
 #define HINGE_FALL 0.75
 #define HINGE_FALLEN 5.5
-#define HINGE_ESTIMATED 8u
 #define HINGE_RISE 5.0
 #define HINGE_RISE_GROWTH 1.5
-#define HINGE_NEAREST 0.04
 #define HINGE_SUREST 0.02
 #define HINGE_TIE 1e-12
 #define HINGE_LONGEST 0x7FFFFFFFu
@@ -427,22 +423,6 @@ static double hinge_believed(const struct hinge_bin *of)
     return hinge_is_silent(of) ? 0.0 : hinge_mean(of->total, of->weight);
 }
 
-/* Offloads of the bin or, of many bins, of its part. */
-static uint32_t hinge_tried(const struct hinge *state, const struct hinge_bin *of)
-{
-#if HINGE_BINS >= 32
-    uint_fast8_t first = (uint_fast8_t)(of - state->bins), i;
-    uint32_t offloads = 0;
-    first = (uint_fast8_t)(first - first % HINGE_WIDTH);
-    for (i = 0; i < HINGE_WIDTH && first + i < HINGE_BINS; i++)
-        offloads += state->bins[first + i].offloads;
-    return offloads;
-#else
-    (void)state;
-    return of->offloads;
-#endif
-}
-
 /* Evidence that a licence needs after so many samples of its bin. */
 static double hinge_entry(const struct hinge *state, uint32_t arrivals)
 {
@@ -459,17 +439,17 @@ static double hinge_entry(const struct hinge *state, uint32_t arrivals)
 /* Samples of a bin after which one is audited. */
 static uint32_t hinge_longest(const struct hinge *state, const struct hinge_bin *of)
 {
-    const uint32_t tried = hinge_tried(state, of);
-    const uint32_t untried = tried < 27 ? HINGE_HURRY << tried : HINGE_LONGEST - 1;
-    double gap = hinge_believed(of) - HINGE_BREAK_EVEN, samples;
+    const double gap = hinge_believed(of) - HINGE_BREAK_EVEN;
+    const double seen = (double)HINGE_BINS * (of->arrivals + of->granted - of->left);
+    double samples = state->time - state->since;
     if (hinge_suspected(state) || of->suspicion > HINGE_SUSPECTED || of->agreements < HINGE_BREAK_EVEN * of->offloads)
         return HINGE_HURRY;
-    if (gap < HINGE_LEAST_GAP)
-        gap = HINGE_LEAST_GAP;
-    samples = HINGE_AUDIT * hinge_sqrt((state->time - state->since) * gap) / HINGE_BREAK_EVEN;
+    if (gap <= 0.0)
+        return HINGE_HURRY;
+    samples = HINGE_AUDIT * hinge_sqrt((seen < samples ? seen : samples) * gap) / HINGE_BREAK_EVEN;
     if (samples < HINGE_HURRY)
         return HINGE_HURRY;
-    return samples < untried ? (uint32_t)samples : untried;
+    return samples < HINGE_LONGEST ? (uint32_t)samples : HINGE_LONGEST - 1;
 }
 
 /* Whether the fit has foretold offloads badly. */
@@ -588,14 +568,13 @@ static void hinge_step(double *sum, double ratio)
 /* Whether a bin that is accepted has come down to break-even. */
 static void hinge_compare_audit(struct hinge *state, struct hinge_bin *of, bool agreed, double usual)
 {
-    const double nearest = HINGE_BREAK_EVEN + HINGE_NEAREST * (1.0 - HINGE_BREAK_EVEN);
     const double surest = 1.0 - HINGE_SUREST * (1.0 - HINGE_BREAK_EVEN);
     const double fitted = hinge_believed(of);
     double ratio;
     if (usual < fitted)
         usual = fitted;
-    if (usual < nearest)
-        usual = nearest;
+    if (usual < HINGE_BREAK_EVEN)
+        usual = HINGE_BREAK_EVEN;
     if (usual > surest)
         usual = surest;
     ratio = hinge_ratio(agreed, HINGE_BREAK_EVEN, usual);
@@ -697,11 +676,9 @@ void hinge_learn(struct hinge *state, uint8_t bin, bool agreed)
         hinge_compare_offload(of, agreed, usual);
     if (usual < HINGE_BREAK_EVEN && !hinge_is_silent(of))
         hinge_step(&state->misfit, hinge_ratio(agreed, usual, hinge_believed(of)));
-    if (of->offloads >= HINGE_ESTIMATED) {
-        hinge_step(&state->offloads, hinge_ratio(agreed, HINGE_FALL * usual, usual));
-        if (state->offloads > 2.0 * HINGE_FALLEN)
-            state->offloads = 2.0 * HINGE_FALLEN;
-    }
+    hinge_step(&state->offloads, hinge_ratio(agreed, HINGE_FALL * usual, usual));
+    if (state->offloads > 2.0 * HINGE_FALLEN)
+        state->offloads = 2.0 * HINGE_FALLEN;
     of->offloads++;
     of->agreements += (uint32_t)agreed;
     if (state->audits > HINGE_ALARM) {
