@@ -8,7 +8,7 @@ acceptance costs E[(q - f)⁺], an offload E[(f - q)⁺], with f ~ Beta(1 + a, 1
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -19,6 +19,7 @@ from benchmarks.report import SPREAD, spread
 from hinge import HILCB, Isotonic, Policy, Sentinel, Thompson, build, simulate
 from hinge.policies import KL
 from hinge.policies.kl import divergence
+from hinge.policies.policy import Functions
 from hinge.policies.random import uniform
 from hinge.simulation.kernel import Loop, loop, machine_table
 from hinge.simulation.sources import FixedCosts, Synthetic
@@ -40,14 +41,9 @@ Reals = NDArray[np.float64]
 # -- one bin ----------------------------------------------------------------------------------------------------------
 
 
-def prior_player(
-    offloads: Callable[..., bool],
-    notes: Callable[..., None],
-    learns: Callable[..., None],
-    accepts: Callable[..., None],
-    *_: Callable[..., None],
-) -> Loop:
+def prior_player(functions: Functions) -> Loop:
     """The loop below for a policy with these functions."""
+    offloads, notes, learns, accepts, _ = functions
 
     def play(table: Any, q: float, agreement: float, seed: int, stops: Any, regrets: Any, checks: Any) -> None:
         """One run in one bin: its expected regret under the uniform prior, at each stop, and how much of it is checks.
