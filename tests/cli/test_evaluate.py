@@ -142,7 +142,7 @@ def test_evaluate_warns_where_agreement_falls_with_confidence(log: Log, capsys: 
         "hi-lcb and pooled-kl assume that it never falls, and may accept such samples wrongly, at 0.1 each: compare "
         "the costs above.",
     ]
-    assert last.startswith("hi-lcb-lite, kl and thompson judge each bin by itself, and sentinel does once")
+    assert last.startswith("hi-lcb-lite, kl and thompson judge each bin by itself; sentinel does, too, once")
 
 
 @pytest.mark.medium
@@ -153,7 +153,7 @@ def test_evaluate_names_every_dip_and_nobody_who_is_not_misled(log: Log, capsys:
     first, second = capsys.readouterr().err.splitlines()
     assert "most clearly in bin 2 (confidence 0.5 to 0.75): 33.3 % of 450 rows" in first
     assert first.endswith("It falls in bin 3 (confidence 0.75 to 1) too.")
-    assert "judge each bin by itself, and sentinel does" in second
+    assert "judge each bin by itself; sentinel does" in second
 
 
 @pytest.mark.medium

@@ -57,7 +57,11 @@ def test_the_c_learns_as_its_twin_from_any_counts(
 
 
 @pytest.mark.parametrize(
-    ("bins", "offload_cost"), [(16, 0.05), (16, 0.45), (16, 0.9), (16, 0.999999), (24, 0.45), (100, 0.45), (255, 0.9)]
+    ("bins", "offload_cost"),
+    [
+        *((16, cost) for cost in (0.05, 0.45, 0.9, 0.999999)),
+        *((4, 1 - 1e-8), (1, 1 - 1e-10), (24, 0.45), (100, 0.45), (255, 0.9)),
+    ],
 )
 def test_the_c_follows_sentinels_twin_with_late_and_lost_feedback(
     bins: int, offload_cost: float, library: Callable[[Twin], Library]
@@ -350,11 +354,10 @@ def test_thin_c_accepts_exactly_what_the_servers_policy_licenses(offload_cost: f
         kind.learn("kitchen", bin, agreed, accepted[bin])
         accepted[bin], tables = 0, tables + 1
         for other, licence in enumerate(kind.licences):
-            if other == bin or before[other] == 0:
-                left[other] = max(0, licence - accepted[other])  # granted, since the last audit
-            else:
-                assert licence <= before[other]
-                left[other] = left[other] if licence == before[other] else min(left[other], licence)  # shortened
+            if other == bin or before[other] < licence:
+                left[other] = max(0, licence - accepted[other])  # granted, or grown, since the last audit
+            elif licence < before[other]:
+                left[other] = min(left[other], licence)  # shortened
         assert c.take(build_table(Table(tables, kind.licences)))
     assert kind.policy.alarms["agreement"] > 0
 

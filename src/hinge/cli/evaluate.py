@@ -337,7 +337,8 @@ def _print_dips(found: Evaluation) -> None:
         lines[-1] += f" wrongly, at {worst.price:.2g} each: compare the costs above."
     kinds = {name: policy_class(name) for name in policy_names()}
     single = [name for name, kind in kinds.items() if kind.weighs_cost and not kind.assumes_monotone]
-    lines.append(f"{_listed(single)} judge each bin by itself, and sentinel does once offloads show that it falls.")
+    lines.append(f"{_listed(single)} judge each bin by itself; sentinel does, too, once offloads show a fall")
+    lines[-1] += " below break-even."
     for line in lines:
         console.note(line, style="yellow")
 

@@ -51,7 +51,7 @@ def export_c(twin: Twin, folder: Path, bins: Bins | None = None) -> list[Path]:
 def _export_sentinel(twin: SentinelTwin, folder: Path, between: dict[str, str]) -> list[Path]:
     table, numbers = twin.table, twin.constants
     settings = {**between, "SENTINEL": "", "BREAK_EVEN": f"{numbers.break_even!r}"}
-    licences = [[min(samples, LONGEST) for samples in column] for column in (table.left, table.granted)]
+    licences = [[min(samples, LONGEST - 1) for samples in column] for column in (table.left, table.granted)]
     wholes = (
         *(table.arrivals, table.offloads, table.agreements, table.recent_offloads, table.recent_agreements),
         *(table.weight, table.total, table.support, *([table.cut] if twin.bins >= 2 * PARTS else [])),

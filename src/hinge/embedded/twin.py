@@ -292,8 +292,9 @@ def divergence(p: float, q: float) -> float:
 
 def _in_our_arithmetic() -> dict[str, Any]:
     """Sentinel's functions: the same code, that finds the functions above in place of Python's."""
-    ours = {"math": SimpleNamespace(log=log, log1p=log1p, sqrt=sqrt), "divergence": divergence, "FOREVER": LONGEST}
-    names: dict[str, Any] = {**vars(isotonic), **vars(sentinel), **ours}
+    ours = {"math": SimpleNamespace(log=log, log1p=log1p, sqrt=sqrt), "divergence": divergence}
+    bounds = {"FOREVER": LONGEST, "MOST_SAMPLES": LONGEST - 1}
+    names: dict[str, Any] = {**vars(isotonic), **vars(sentinel), **ours, **bounds}
     for name, value in names.items():
         if isinstance(value, FunctionType) and value.__module__ in (isotonic.__name__, sentinel.__name__):
             names[name] = FunctionType(value.__code__, names, name, value.__defaults__, value.__closure__)

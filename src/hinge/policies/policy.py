@@ -192,6 +192,7 @@ CHANGEABLE = ("offload_cost", "alpha")  # of a policy that has learned, where it
 STATE_VERSION = 1
 OUTSTANDING = 65_536  # decisions that may wait for feedback at once; beyond that the oldest are dropped
 MOST_SAMPLES = 2**53  # that a state may speak of: larger counts are not exact in a float, and nothing lives so long
+HEAVIEST = 1e6  # that an offload of another policy, or of a log, may count as
 MOST_SIZE = 2**20  # of anything that parameters size: a state of a few bytes must not ask for gigabytes
 _ROUNDING = 1e-6  # agreements may be sums of prices
 _LARGEST = 1e300  # a number in a state: sums of a few of them are finite still
@@ -778,7 +779,7 @@ class Policy(ABC):
             raise InvalidState(f"{type(self).__name__}: state has {problem}")
         as_of = _count(state, "as_of") if "as_of" in state else time
         alarms = state.get("alarms", [])
-        if not isinstance(alarms, list) or not all(type(count) is int and 0 <= count <= time for count in alarms):
+        if not isinstance(alarms, list) or not all(type(count) is int and 0 <= count <= self.time for count in alarms):
             raise InvalidState(f"{type(self).__name__}: alarms must be a list of counts, got {shown(alarms)}")
         return {"time": time, "learned": learned, "as_of": as_of, "alarms": list(alarms), "evidence": checked}
 
@@ -849,7 +850,7 @@ class Policy(ABC):
         >>> print(novice.explain(1))
         Bin 1 is accepted: local agreed in 10 of 10 offloads; checked again in 122 samples.
         """
-        self._take_all(state, positive(type(self).__name__, "weight", weight))
+        self._take_all(state, positive(type(self).__name__, "weight", weight, HEAVIEST))
 
     def borrow(self, offloads: Sequence[float], agreements: Sequence[float], devices: int) -> None:
         """Decide with what so many others have seen, too, from now on and in place of what was borrowed before.
@@ -890,10 +891,10 @@ class Policy(ABC):
         for source, snapshot in sources.items():
             self._check_amount(snapshot["evidence"], snapshot["learned"], source)
         now = self.unlimited._catch_up()
-        for source, snapshot in sources.items():
-            self._take(source, snapshot, weight, now)
+        taken = [self._take(source, snapshot, weight, now) for source, snapshot in sources.items()]
         self._rebuild()
-        self.unlimited._recounted()
+        if any(taken):
+            self.unlimited._recounted()
 
     def _check_like(self, theirs: Mapping[str, Any]) -> None:
         """Evidence can be added only between policies that mean the same by it."""
@@ -902,17 +903,18 @@ class Policy(ABC):
                 wanted = f"{type(self).__name__}: other_state must have {name}={getattr(self, name)!r}"
                 raise InvalidState(f"{wanted}, got {shown(theirs.get(name))}")
 
-    def _take(self, source: str, snapshot: State, weight: float, now: int) -> None:
-        """Count the evidence of a source, in place of what was known of it before."""
+    def _take(self, source: str, snapshot: State, weight: float, now: int) -> bool:
+        """Count the evidence of a source, in place of what was known of it before; whether there is any that is new."""
         evidence = {field: self._weighed(field, snapshot["evidence"][field], weight) for field in self.evidence}
         known = self._merged.get(source)
         before = self.unlimited._left(known) if known else {field: [] for field in self.evidence}
         if source == self.id or (known and (*_age(known), _amount(before)) >= (*_age(snapshot), _amount(evidence))):
-            return
+            return False
         for field in self.evidence:
             _add(self._column(field), evidence[field])
             _subtract(self._column(field), before[field])
         self._merged[source] = {**snapshot, "evidence": evidence, "as_of": now, "alarms": self.unlimited._alarms()}
+        return any(evidence[field] != before[field] for field in self.evidence)
 
     def _weighed(self, field: str, values: list[float], weight: float) -> list[float]:
         column = self._column(field)

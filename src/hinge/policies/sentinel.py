@@ -15,13 +15,13 @@ A licence of g samples is granted where, with m samples of the bin so far and L(
 So a bin doubts its evidence as its own samples go by, and not as others' do, and the first licences are easy to get. A
 licence is not taken back when the evidence falls a little: it ends soon enough.
 
-**Audits.** No licence is longer than
+**Audits.** No licence is longer than HURRY samples or, if that is more,
 
     AUDIT √(t' (f_i - q)) / q    samples,
 
-where t' is B m samples, of B bins, or those since the last alarm, whichever are fewer: what an audit costs is f_i - q,
-and what a change can cost is q a sample. So audits grow like √T, and a bin that appears late is tried soon, whatever
-others testify. The sample after a licence is the audit.
+where t' is B m samples, of B bins of its class, or those since the last alarm, whichever are fewer: what an audit costs
+is f_i - q, and what a change can cost is q a sample. So audits grow like √T, and a bin that appears late is tried soon,
+whatever others testify. The sample after a licence is the audit.
 
 **Suspicion.** Page's sums (Biometrika 1954) of log-likelihood ratios, which start again from 0 whenever negative:
 
@@ -33,25 +33,26 @@ own offloads agreed less often than q. When the sum over all audits exceeds ALAR
 dropped.
 
 **Misfit.** Bins below may testify for one that is worse than they are, where agreement does not rise with confidence.
-So one more of Page's sums, over all offloads of bins whose own mean is below break-even and for which the fit speaks
-all the same: that mean foretold them better than the fit. While it exceeds REFUTED, evidence for a bin is what was seen
-of itself alone. Where the fit is right again the sum falls slowly, or not at all; only an alarm sets it back to 0. A
-change alone may refute a fit, too, whose bins have seen more or less of what was before; that costs little, as bins
-that were often offloaded are known by themselves. Where agreement falls and stays above break-even, nothing is refuted:
-it would be dear, and of no use. Evidence that comes as counts, merged, from a log or in an old state, has the sum that
-its counts give.
+So one more of Page's sums, over all offloads of bins whose own mean, with one agreement and one disagreement added, is
+below break-even and for which the fit speaks all the same: that mean foretold them better than the fit. While it
+exceeds REFUTED, evidence for a bin is what was seen of itself alone. Where the fit is right again the sum falls slowly,
+or not at all; only an alarm sets it back to 0. A change alone may refute a fit, too, whose bins have seen more or less
+of what was before; that costs little, as bins that were often offloaded are known by themselves. Where agreement falls
+and stays above break-even, nothing is refuted: it would be dear, and of no use. Evidence that comes as counts, merged,
+from a log or in an old state, raises the sum to what all counts give. The sum is of the break-even at which offloads
+were made, and is kept where that moves.
 
 **Rises.** A bin that is offloaded teaches with every sample. Where Page's sum of "agreement has come up to break-even"
 exceeds RISE + RISE_GROWTH log n after n offloads, the bin keeps only what it has seen since that sum was last 0.
 
-**Many bins.** All of this was chosen for 16 bins. B bins, more than that, are F = B / 16 times as fine, and give
-chance F times as many bins to favour:
+**Many bins.** All of this was chosen for 16 bins. B bins of a class, more than that, are F = B / 16 times as fine, and
+give chance F times as many bins to favour:
 
 - the fit is refuted above REFUTED + log F;
 - after k alarms a licence needs log(1 + (F - 1) k) more evidence: where all bins are just below break-even, licences
   would come and go for ever;
-- a licence that suspicion has cut short goes on by what was cut, if the suspicion has passed by then: otherwise one
-  disagreement would have every bin audited.
+- from F = 2 on, a licence that suspicion has cut short goes on by what was cut, if the suspicion has passed by then:
+  otherwise one disagreement would have every bin audited.
 
 **A cost known beforehand** (`decide(bin, cost=…)`). Agreement does not depend on cost, so one set of counts serves all
 costs: E_i and N_i are taken at q = 1 - cost of the very sample, which is accepted where E_i exceeds the right side
@@ -61,7 +62,8 @@ sample at hand: the cheaper its offload, the sooner. Nothing is granted ahead, s
 **Borrowed evidence** (`borrow`) is what others have seen, as `hinge.fleet` has pooled it. It never counts as one's own:
 it joins one's own in a second isotonic fit, `pooled`. That fit decides for a bin
 
-- against which it speaks, by the fit or, where its own misfit refutes that, by the bin alone; or
+- against which it speaks, by the fit or, where its own misfit or that of this second fit refutes that, by the bin
+  alone; or
 - once TRIAL own offloads fell into the bins R that testify for it, and they bear it out.
 
 Then the evidence is that of b times as many samples as one's own, b = (own + borrowed) / own, and at most as many as
@@ -150,6 +152,7 @@ REFUTED = 2.0  # Page's sum over all offloads: bins' own means foretell them bet
 ALARM = 8.0
 FALL, FALLEN = 0.75, 5.5  # Page's sum over all offloads: agreement is FALL of what it was; suspected above FALLEN
 RISE, RISE_GROWTH = 5.0, 1.5
+PROVEN = 1.0  # evidence of a bin's own offloads above which the licence of a thin device grows while it runs
 SUREST = 0.02  # a believed agreement is at least so far from 1, in parts of 1 - q: one disagreement is no alarm
 
 TRIAL = 2.0  # own offloads before others are believed
@@ -191,7 +194,7 @@ class SentinelTable(NamedTuple):
     support: Reals
     left: Wholes  # samples that the licence of a bin has left
     granted: Wholes  # how long it was; 0: there is none. Used up, it makes the next sample an audit
-    cut: Wholes  # samples by which suspicion has cut it short; of more bins than PARTS
+    cut: Wholes  # samples by which suspicion has cut it short; of twice as many bins as PARTS, and more
     arrivals: Wholes  # samples of a bin before its licence
     audited: Wholes  # the time of the last audit whose feedback is awaited; 0: none is
     sums: Reals  # Page's sums: AUDITS, OFFLOADS, MISFIT
@@ -315,6 +318,11 @@ def misfit_of(table: SentinelTable, seen: Any, time: int) -> float:
     return max(misfit, 0.0)
 
 
+def recount_misfit(table: SentinelTable, time: int) -> None:
+    """Evidence has come as counts; what offloads have shown before stands."""
+    table.sums[MISFIT] = max(table.sums[MISFIT], misfit_of(table, table, time))
+
+
 def licence(table: SentinelTable, bin: int, time: int) -> int:
     """How many samples of a bin may be accepted from now on; 0: none."""
     q = fitted(table, bin, time)
@@ -331,7 +339,7 @@ def licence(table: SentinelTable, bin: int, time: int) -> int:
     arrivals = devices * (table.arrivals[bin] + table.granted[bin] - table.left[bin])
     rest = evidence - entry(table, arrivals, devices)
     samples = longest(table, bin, q, time, relied)
-    while samples > 0 and rest <= doubt(table, support, arrivals + devices * samples):
+    while samples > 0 and not rest > doubt(table, support, arrivals + devices * samples):  # nor NaN
         samples //= 2
     return samples
 
@@ -507,8 +515,9 @@ def holds_at(table: SentinelTable, bin: int, q: float) -> bool:
         fit_bin(table, i, table.offloads[i], table.agreements[i], break_even(table, i, table.price[0]))
     table.outdated[0] = len(table.offloads)
     relied = relies(table, bin, q)
-    evidence, support = known_evidence(table, bin, q, relied)
-    if not is_refuted(table, relied):
+    if is_refuted(table, relied):
+        evidence, support = known_evidence(table, bin, q, relied)
+    else:
         evidence, support = evidence_at(table.pooled, bin, q) if relied else evidence_at(table, bin, q)
     return enough(table, bin, evidence, support, devices_of(table) if relied else 1.0)
 
@@ -598,8 +607,11 @@ def compare_offload(table: SentinelTable, bin: int, x: float, q: float, usual: f
     table.recent_offloads[bin] += 1.0
     table.recent_agreements[bin] += x
     if rising > RISE + RISE_GROWTH * math.log(table.offloads[bin] + 1.0):
-        table.offloads[bin] = table.recent_offloads[bin] - 1.0  # this one is counted with the others
-        table.agreements[bin] = table.recent_agreements[bin] - x
+        offloads, agreements = table.recent_offloads[bin] - 1.0, table.recent_agreements[bin] - x
+        if table.borrowed[LENT] > 0.0:
+            table.pooled.offloads[bin] -= table.offloads[bin] - offloads
+            table.pooled.agreements[bin] -= table.agreements[bin] - agreements
+        table.offloads[bin], table.agreements[bin] = offloads, agreements  # this one is counted with the others
         table.rising[bin] = table.recent_offloads[bin] = table.recent_agreements[bin] = table.suspicion[bin] = 0.0
         table.dropped[bin] += 1
         table.noticed[RISES] += 1
@@ -772,21 +784,36 @@ class Sentinel(Policy):
         self._grant_all()
 
     def revise(self, offloads: Sequence[float], agreements: Sequence[float]) -> None:
-        """Let this be the evidence, in place of what was learned so far; licences that it does not bear out end."""
+        """Let this be the evidence, in place of what was learned and merged so far; what it does not bear out ends.
+
+        That is licences, rises, and the misfit, which starts from these counts.
+        """
         counts, agreed = self._checked_lent(offloads, agreements)
-        self.table.offloads[:], self.table.agreements[:] = counts, agreed
+        table = self.table
+        table.offloads[:], table.agreements[:] = counts, agreed
+        for column in (table.rising, table.recent_offloads, table.recent_agreements):
+            column[:] = real_column(self.bins)
+        self._merged.clear()
         self.learned = max(self.learned, math.ceil(sum(counts)))
-        self.time = max(self.time, self.learned)
+        self.time = max(self.time, self.learned + len(self._pending))
         self._rebuild()
+        table.sums[MISFIT] = 0.0
         self._recounted()
         for bin in range(self.bins):
-            shorten(self.table, bin, licence(self.table, bin, self.time + 1))
+            shorten(table, bin, licence(table, bin, self.time + 1))
         self._grant_all()
 
     def _grant_all(self) -> None:
+        """Licences that nobody asks for; one that was given grows with the evidence where own offloads testify, too."""
+        table, now = self.table, self.time + 1
         for bin in range(self.bins):
-            if self.table.granted[bin] == 0:
-                grant(self.table, bin, licence(self.table, bin, self.time + 1))
+            samples = licence(table, bin, now)
+            if table.granted[bin] == 0:
+                grant(table, bin, samples)
+            elif table.granted[bin] < samples < FOREVER:
+                alone, _ = evidence_alone(table, bin, fitted(table, bin, now))
+                if alone > PROVEN:
+                    table.granted[bin] = table.left[bin] = samples
 
     @property
     def alarms(self) -> dict[str, int]:
@@ -816,9 +843,11 @@ class Sentinel(Policy):
         if relies(table, bin, fitted(table, bin, self.time + 1)):
             more = table.pooled.offloads[bin] - table.offloads[bin]
             table, own = table.pooled, f"{own}, {more:.0f} seen by others"
-        if self.table.granted[bin] == 0 and is_refuted(self.table, table is not self.table):
-            return f"{own} (by this bin alone, as the bins below foretold others badly)"
-        return with_others(own, table, bin)
+        if not is_refuted(self.table, table is not self.table):
+            return with_others(own, table, bin)
+        if self.table.granted[bin] > 0:
+            return own  # its licence may be of before
+        return f"{own} (by this bin alone, as the bins below foretold others badly)"
 
     def _alarms(self) -> list[int]:
         return list(self.table.dropped)
@@ -832,7 +861,8 @@ class Sentinel(Policy):
         return left
 
     def _recounted(self) -> None:
-        self.table.sums[MISFIT] = misfit_of(self.table, self.table, self.time + 1)
+        recount_misfit(self.table, self.time + 1)
+        self.table.borrowed[:] = real_column(3)  # what others have seen was added to other counts: it is borrowed anew
 
     def _upgraded(self, field: str, values: list[float]) -> list[float]:
         """States of before there were cut licences, or a sum for the misfit, have none."""

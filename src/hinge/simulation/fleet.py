@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from hinge.fleet.pooling import ALIKE, OUTLIER, SHIFTED, UNLIKE, UNLIKE_BIN, Verdict
 from hinge.policies import Sentinel
 from hinge.policies.policy import Functions
-from hinge.policies.sentinel import borrow_evidence, rebuild_watched
+from hinge.policies.sentinel import borrow_evidence, rebuild_watched, recount_misfit
 from hinge.simulation.engine import Executor, Threads, run_seeds
 from hinge.simulation.kernel import compiled, pays
 from hinge.simulation.sources import Source
@@ -335,6 +335,7 @@ def round_player(functions: Functions, width: int) -> Callable[..., None]:
                         table.offloads[i] = shared.own_n[d, i] + shared.lent_n[d, i]
                         table.agreements[i] = shared.own_a[d, i] + shared.lent_a[d, i]
                     rebuild_watched(table)
+                    recount_misfit(table, start + 1)
                 else:
                     borrow_evidence(table, shared.lent_n[d], shared.lent_a[d], shared.kin[d], start)
             for t in range(start, end):

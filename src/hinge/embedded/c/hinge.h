@@ -456,7 +456,7 @@ static uint32_t hinge_longest(const struct hinge *state, const struct hinge_bin 
 static bool hinge_is_refuted(const struct hinge *state)
 {
 #if HINGE_BINS > 16
-    return state->misfit > HINGE_REFUTED + hinge_log(HINGE_FINENESS);
+    return state->misfit > HINGE_REFUTED && state->misfit > HINGE_REFUTED + hinge_log(HINGE_FINENESS);
 #else
     return state->misfit > HINGE_REFUTED;
 #endif
