@@ -60,8 +60,13 @@ def mean_of(runs: list[Regret]) -> Regret:
 # -- other rules ------------------------------------------------------------------------------------------------------
 
 
-def longest(past: Callable[..., float], growth: Callable[[float], float] | None = None) -> Callable[..., int]:
-    """`longest` by another t', or with a licence of at most HURRY growth(q)^n samples after n offloads of the bin."""
+def longest(
+    past: Callable[..., float], growth: Callable[[float], float] | None = None, proven: float = math.inf
+) -> Callable[..., int]:
+    """`longest` by another t', or with a licence of at most HURRY growth(q)^n samples after n offloads of the bin.
+
+    That limit holds until these testify by more than `proven` themselves.
+    """
 
     def longest(table: sentinel.SentinelTable, bin: int, q: float, time: int, _: bool) -> int:
         hurried = sentinel.is_suspected(table) or table.suspicion[bin] > sentinel.SUSPECTED
@@ -69,7 +74,7 @@ def longest(past: Callable[..., float], growth: Callable[[float], float] | None 
             return sentinel.HURRY
         gap = max(sentinel.believed(table, bin, q) - q, 0.0)
         samples = sentinel.AUDIT * math.sqrt(past(table, bin, time) * gap) / q
-        if growth is not None:
+        if growth is not None and sentinel.evidence_alone(table, bin, q)[0] <= proven:
             samples = min(samples, sentinel.HURRY * growth(q) ** min(table.offloads[bin], 30.0))
         return max(sentinel.HURRY, int(min(samples, 1e9)))
 
@@ -82,6 +87,26 @@ def since_alarm(table: sentinel.SentinelTable, _: int, time: int) -> float:
 
 def by_arrivals(table: sentinel.SentinelTable, bin: int, _: int) -> float:
     return float(BINS * (table.arrivals[bin] + table.granted[bin] - table.left[bin]))
+
+
+def by_both(table: sentinel.SentinelTable, bin: int, time: int) -> float:
+    return min(since_alarm(table, bin, time), by_arrivals(table, bin, time))
+
+
+def further(table: sentinel.SentinelTable, bin: int, _: int, time: int) -> int:
+    """A licence that has run out goes on, if it would have been longer by what is known by now.
+
+    Only where offloads of the bin itself testify by more than PROVEN, as the licence of a thin device does.
+    """
+    hurried = sentinel.is_suspected(table) or table.suspicion[bin] > sentinel.SUSPECTED
+    alone = sentinel.evidence_alone(table, bin, sentinel.fitted(table, bin, time))[0]
+    if hurried or alone <= sentinel.PROVEN or table.granted[bin] == 0:
+        return 0
+    left = table.left[bin]
+    table.left[bin] = table.granted[bin]
+    samples = sentinel.licence(table, bin, time)
+    table.left[bin] = left
+    return max(0, samples - table.granted[bin])
 
 
 RULES: dict[str, dict[str, object]] = {
@@ -98,6 +123,9 @@ RULES: dict[str, dict[str, object]] = {
     "t' = B m alone": {"longest": longest(by_arrivals)},
     "at most HURRY 2^n after n offloads": {"longest": longest(since_alarm, lambda _: 2.0)},
     "at most HURRY (1 + 1/q)^n": {"longest": longest(since_alarm, lambda q: 1.0 + 1.0 / q)},
+    "at most HURRY 2^n, until PROVEN": {"longest": longest(by_both, lambda _: 2.0, sentinel.PROVEN)},
+    "goes on with what is known by then, if PROVEN": {"further": further},
+    "both": {"longest": longest(by_both, lambda _: 2.0, sentinel.PROVEN), "further": further},
 }
 
 
