@@ -314,8 +314,8 @@ def test_evaluate_names_what_is_not_known_and_what_an_audit_costs(tmp_path: Path
 def test_evaluate_says_where_no_audits_of_such_a_log_would_settle_it(tmp_path: Path, capsys: Captured) -> None:
     out = shown(capsys, "evaluate", production_log(tmp_path / "log.jsonl"), "--offload-cost", "0.4", *LOGGED)
     (unknown,) = (line for line in out.splitlines() if line.startswith("Nothing is known of"))
-    assert "bin 2 (confidence 0.5 to 0.75): 10 samples, none offloaded. Offloading all of them would not" in unknown
-    assert "would not settle it: a log would have to be longer to leave 0.01 of a cost per sample open." in unknown
+    assert "bin 2 (confidence 0.5 to 0.75): 10 samples, none offloaded. By what this log says" in unknown
+    assert "offloading all of them would not settle it: a log would have to be longer to leave 0.01 of a" in unknown
     assert " more (" not in out
 
 

@@ -560,7 +560,7 @@ def test_bins_are_judged_alone_while_agreement_falls_with_confidence() -> None:
     assert min(policy.countdown(bin)[1] for bin in range(4)) > 0
     report(policy, 3, 0, 4)
     assert [policy.countdown(bin)[1] > 0 for bin in range(4)] == [True, False, False, False]
-    assert "by this bin alone, as the bins below foretold others badly" in policy.explain(3).reason
+    assert "by this bin alone, as bins below foretold bins above them badly" in policy.explain(3).reason
     report(policy, 2, 6, 0)
     assert [policy.countdown(bin)[1] > 0 for bin in range(4)] == [True, False, True, False]
 
@@ -679,7 +679,46 @@ def test_a_licence_by_the_bin_alone_is_not_said_to_be_by_others() -> None:
     policy = refuted_while_running()
     report(policy, 2, 6, 0)
     assert not policy.decide(2).offload
-    assert "6 of 6 offloads; audited" in policy.explain(2).reason
+    assert "6 of 6 offloads (by this bin alone, as" in policy.explain(2).reason
+
+
+def test_a_licence_of_before_the_fit_was_refuted_is_said_to_be_that() -> None:
+    policy = Sentinel(4, offload_cost=0.5)
+    report(policy, 0, 30, 0)
+    assert not policy.decide(2).offload
+    report(policy, 3, 0, 3)
+    assert "(its licence is of when the bins below were relied on)" in policy.explain(2).reason
+
+
+def accepted_until_checked(policy: Policy, bin: int, most: int) -> int:
+    """How many samples of a bin are accepted in a row, if nothing is learned."""
+    return next((samples for samples in range(most) if policy.decide(bin).offload), most)
+
+
+@pytest.mark.parametrize("bins", [4, 64])
+def test_as_many_samples_are_accepted_as_an_explanation_says(bins: int) -> None:
+    policy, chance, longer = Sentinel(bins, offload_cost=0.3), random.Random(bins), 0
+    for time in range(8_000):
+        bin = chance.randrange(bins)
+        left = policy.explain(bin).samples_left
+        if time % 20 == 0 and left is not None and left < 2_000:
+            assert accepted_until_checked(restore(policy.state()), bin, 2_001) == left
+            longer += left > policy.table.left[bin] > 0
+        decision = policy.decide(bin)
+        if decision.offload:
+            policy.learn(decision, chance.random() < agreement(bin, bins) * (0.5 if 3_000 < time < 4_000 else 1.0))
+    assert longer > 0 or bins < 2 * PARTS
+
+
+def test_as_many_are_accepted_on_others_word_as_an_explanation_says() -> None:
+    policy = Sentinel(3, offload_cost=0.5)
+    policy.borrow([80.0, 96.0, 320.0], [16.0, 56.0, 304.0], 8)
+    offload_all(policy, 2, [True] * 2)
+    assert not policy.decide(2).offload
+    left = policy.explain(2).samples_left
+    assert left is not None
+    assert left > policy.table.left[2]
+    assert accepted_until_checked(policy, 2, 10_000) == left
 
 
 @pytest.mark.parametrize("waiting", [0, 1])
@@ -886,9 +925,9 @@ def test_a_licence_stays_while_anything_testifies_for_it() -> None:
     policy.borrow([0, 0, 200, 200], [0, 0, 190, 198], 1000)
     offload_all(policy, 3, [True, True])
     assert not policy.decide(3).offload
-    left = policy.countdown(3)[0]
+    left = policy.table.left[3]
     policy.borrow([0, 0, 20, 20], [0, 0, 16, 17], 1000)
-    assert policy.countdown(3)[0] == left
+    assert policy.table.left[3] == left > 0
 
 
 def test_alone_the_same_trials_license_nothing() -> None:

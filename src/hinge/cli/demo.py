@@ -490,7 +490,7 @@ def legend(outcome: Outcome) -> list[str]:
     lines = [
         f"cost per sample: {price:g} for an offload, 1 for an accepted answer that disagrees with the remote's",
         "true acc.: answers that are right by the labels; agrees: answers as the remote's",
-        "regret: what decisions other than the oracle's cost in sum",
+        "regret: what decisions other than the oracle's are expected to cost in sum, by bin",
         f"ms per sample: measured; remote only: {outcome.timing.requests} requests; ≈: by the device's offloads",
     ]
     recorded = f"the live remote's {compared.checked} answers: {compared.differences} not as recorded"

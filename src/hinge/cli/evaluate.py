@@ -286,7 +286,7 @@ def _audit(estimate: Estimate, cost: float, bins: Sequence[int]) -> str:
     offloads, each = [estimate.audits(bin, _OPEN) for bin in bins], " in each" * (len(bins) > 1)
     if any(offloads > (estimate.samples - estimate.offloads)[bins]):
         longer = f"a log would have to be longer to leave {_OPEN:g} of a cost per sample open{each}"
-        return f"Offloading all of them would not settle it: {longer}."
+        return f"By what this log says, offloading all of them would not settle it: {longer}."
     paid = f"{console.counted(sum(offloads), 'offload')} more ({sum(offloads) * cost:.4g} at {cost:g} each)"
     return f"About {paid} would leave {_OPEN:g} of a cost per sample open{each}."
 

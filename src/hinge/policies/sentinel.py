@@ -755,7 +755,23 @@ class Sentinel(Policy):
         """Samples of a bin until the next is audited, and how long its next licence is by what is known now."""
         bin = self._checked_bin(bin)
         samples = licence(self.table, bin, self.time + 1)
-        return int(self.table.left[bin]) if self.table.granted[bin] > 0 else samples, samples
+        if self.table.granted[bin] == 0:
+            return samples, samples
+        return int(self.table.left[bin]) + self._further(bin), samples
+
+    def _further(self, bin: int) -> int:
+        """By how many samples the licence of a bin will go on when it has run out, by what is known now."""
+        table, total = self.table, 0
+        columns = table.left, table.granted, table.cut
+        before = [column[bin] for column in columns]
+        now, table.left[bin] = self.time + 1 + table.left[bin], 0
+        while more := further(table, bin, licence(table, bin, now), now):
+            total, now = total + more, now + more
+            table.granted[bin] += more
+            table.cut[bin] -= min(more, table.cut[bin])
+        for column, value in zip(columns, before, strict=True):
+            column[bin] = value
+        return total
 
     def borrow(self, offloads: Sequence[float], agreements: Sequence[float], devices: int) -> None:
         lent = self._checked_lent(offloads, agreements)
@@ -845,9 +861,9 @@ class Sentinel(Policy):
             table, own = table.pooled, f"{own}, {more:.0f} seen by others"
         if not is_refuted(self.table, table is not self.table):
             return with_others(own, table, bin)
-        if self.table.granted[bin] > 0:
-            return own  # its licence may be of before
-        return f"{own} (by this bin alone, as the bins below foretold others badly)"
+        if self.table.granted[bin] > 0 and not licence(self.table, bin, self.time + 1):
+            return f"{own} (its licence is of when the bins below were relied on)"
+        return f"{own} (by this bin alone, as bins below foretold bins above them badly)"
 
     def _alarms(self) -> list[int]:
         return list(self.table.dropped)

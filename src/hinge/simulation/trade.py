@@ -16,7 +16,6 @@ bins and γ′ are fitted once more, on the whole log.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from math import inf, isnan, sqrt
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,7 +41,7 @@ GAINED = 0.01  # of the cost of the cheaper of both alone: what saves less gains
 _HORIZON = 10_000  # samples of a source that has no length of its own
 _RUNS = 20  # at most: the figures of one short run are more chance than policy
 SPREAD = "± 95 %"  # of the mean over runs
-_TIE = 1e-12
+_TIE = 0.0005  # of the cost of another rule: what saves less is shown as saving nothing
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class Trade:
 
     @property
     def remote_until(self) -> float | None:
-        """The offload cost up to which remote alone is as cheap as the policy; None where there is none."""
+        """The offload cost up to which remote alone is as cheap as the policy, or cheaper; None: there is none."""
         return _break_even(self.gate, self.remote)
 
     @property
@@ -176,7 +175,7 @@ class Trade:
         if not self._gains:
             both = "the cheaper of local and remote alone"
             return f"Nothing is gained: at no offload cost {ends} does {self.policy} cost less than {both}."
-        limits = [] if low is None else [f"up to {low:.2g} remote alone is as cheap"]
+        limits = [] if low is None else [f"up to {low:.2g} remote alone is as cheap, or cheaper"]
         limits += [] if high is None else [f"above {high:.2g} local alone is cheaper"]
         return f"{self._gain()}; {', '.join(limits) or f'it is cheaper than either alone at every price {ends}'}."
 
@@ -305,7 +304,7 @@ def trade(
     >>> round(found.local_from, 2)  # above this price, local alone is cheaper
     0.48
     >>> found.within(0.2).offload_cost, found.reaching(0.98).offload_cost  # for a budget of 20 %, for a target of 98 %
-    (0.2, 0.25)
+    (0.15, 0.2)
     """
     costs = sorted({real("trade", f"offload_costs[{k}]", cost, 0, 1) for k, cost in enumerate(offload_costs)})
     if not costs:
@@ -368,14 +367,16 @@ def _break_even(gate: Sequence[Point], other: Sequence[Point]) -> float | None:
 
     None where it is from the first on; the last price where it never is.
     """
-    pairs = zip(gate, other, strict=True)
-    excess = [(one.offload_cost, one.cost_per_sample - two.cost_per_sample) for one, two in pairs]
-    if excess[0][1] < -_TIE:
+    pairs = list(zip(gate, other, strict=True))
+    excess = [one.cost_per_sample - two.cost_per_sample for one, two in pairs]
+    gains = [over < -_TIE * two.cost_per_sample for over, (_, two) in zip(excess, pairs, strict=True)]
+    if gains[0]:
         return None
-    for (before, dearer), (after, cheaper) in pairwise(excess):
-        if cheaper < -_TIE:
-            return before + (after - before) * max(dearer, 0.0) / (max(dearer, 0.0) - cheaper)
-    return excess[-1][0]
+    if not any(gains):
+        return gate[-1].offload_cost
+    first = gains.index(True)
+    before, after, dearer = gate[first - 1].offload_cost, gate[first].offload_cost, max(excess[first - 1], 0.0)
+    return before + (after - before) * dearer / (dearer - excess[first])
 
 
 def _curve(name: str, points: Sequence[Point], x: str, y: str) -> Curve:
@@ -576,7 +577,7 @@ def recommend(
     if found is None:
         found = gains(name, cost, told)
         plain, moved = (judged(found.at(each)[0]).cost_per_sample for each in (cost, told))
-        if shifted is not None and moved > plain + _TIE:  # the labels of this half say otherwise
+        if shifted is not None and moved > plain:  # the labels of this half say otherwise
             told = shifted = cost
     elif name != DEFAULT:
         found = gains(name)
