@@ -93,20 +93,10 @@ def by_both(table: sentinel.SentinelTable, bin: int, time: int) -> float:
     return min(since_alarm(table, bin, time), by_arrivals(table, bin, time))
 
 
-def further(table: sentinel.SentinelTable, bin: int, _: int, time: int) -> int:
-    """A licence that has run out goes on, if it would have been longer by what is known by now.
-
-    Only where offloads of the bin itself testify by more than PROVEN, as the licence of a thin device does.
-    """
+def cut_alone(table: sentinel.SentinelTable, bin: int, samples: int, _: int) -> int:
+    """A licence that has run out goes on by what was cut from it at most, whatever its bin has proved."""
     hurried = sentinel.is_suspected(table) or table.suspicion[bin] > sentinel.SUSPECTED
-    alone = sentinel.evidence_alone(table, bin, sentinel.fitted(table, bin, time))[0]
-    if hurried or alone <= sentinel.PROVEN or table.granted[bin] == 0:
-        return 0
-    left = table.left[bin]
-    table.left[bin] = table.granted[bin]
-    samples = sentinel.licence(table, bin, time)
-    table.left[bin] = left
-    return max(0, samples - table.granted[bin])
+    return 0 if hurried else max(0, min(samples - table.granted[bin], table.cut[bin]))
 
 
 RULES: dict[str, dict[str, object]] = {
@@ -123,9 +113,10 @@ RULES: dict[str, dict[str, object]] = {
     "t' = B m alone": {"longest": longest(by_arrivals)},
     "at most HURRY 2^n after n offloads": {"longest": longest(since_alarm, lambda _: 2.0)},
     "at most HURRY (1 + 1/q)^n": {"longest": longest(since_alarm, lambda q: 1.0 + 1.0 / q)},
+    "licences do not go on": {"further": cut_alone},
+    "PROVEN 0": {"PROVEN": 0.0},
+    "PROVEN 2": {"PROVEN": 2.0},
     "at most HURRY 2^n, until PROVEN": {"longest": longest(by_both, lambda _: 2.0, sentinel.PROVEN)},
-    "goes on with what is known by then, if PROVEN": {"further": further},
-    "both": {"longest": longest(by_both, lambda _: 2.0, sentinel.PROVEN), "further": further},
 }
 
 

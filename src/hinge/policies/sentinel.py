@@ -21,7 +21,9 @@ licence is not taken back when the evidence falls a little: it ends soon enough.
 
 where t' is B m samples, of B bins of its class, or those since the last alarm, whichever are fewer: what an audit costs
 is f_i - q, and what a change can cost is q a sample. So audits grow like √T, and a bin that appears late is tried soon,
-whatever others testify. The sample after a licence is the audit.
+whatever others testify. The sample after a licence is the audit. But where the offloads of the bin alone are evidence
+of more than PROVEN, a licence that has run out first goes on by what it would have been longer, had all been known at
+its beginning that is known by now: other bins have taught since.
 
 **Suspicion.** Page's sums (Biometrika 1954) of log-likelihood ratios, which start again from 0 whenever negative:
 
@@ -152,7 +154,7 @@ REFUTED = 2.0  # Page's sum over all offloads: bins' own means foretell them bet
 ALARM = 8.0
 FALL, FALLEN = 0.75, 5.5  # Page's sum over all offloads: agreement is FALL of what it was; suspected above FALLEN
 RISE, RISE_GROWTH = 5.0, 1.5
-PROVEN = 1.0  # evidence of a bin's own offloads above which the licence of a thin device grows while it runs
+PROVEN = 1.0  # evidence of a bin's own offloads above which its licence grows with what is learned elsewhere
 SUREST = 0.02  # a believed agreement is at least so far from 1, in parts of 1 - q: one disagreement is no alarm
 
 TRIAL = 2.0  # own offloads before others are believed
@@ -487,16 +489,25 @@ def relies(table: SentinelTable, bin: int, q: float) -> bool:
 
 
 def further(table: SentinelTable, bin: int, samples: int, time: int) -> int:
-    """By how many samples a licence that has run out goes on, if it would be for so many by now: by what was cut from
-    it, or by all, where what is borrowed was tried in other bins since."""
-    more = samples - table.granted[bin]
-    if table.granted[bin] == 0 or more <= 0 or samples == FOREVER:
+    """By how many samples a licence that has run out goes on, where one of now would be for so many.
+
+    By all that is more, where it relies on what is borrowed, which was tried in other bins since; else by what it would
+    have been longer with what is known by now, if its bin has proved itself, and by what was cut from it, if not.
+    """
+    if table.granted[bin] == 0 or samples == FOREVER:
         return 0
-    if table.borrowed[LENT] > 0.0 and relies(table, bin, fitted(table, bin, time)):
-        return more
+    q, more = fitted(table, bin, time), samples - table.granted[bin]
+    if table.borrowed[LENT] > 0.0 and relies(table, bin, q):
+        return max(more, 0)
     if is_suspected(table) or table.suspicion[bin] > SUSPECTED:
         return 0
-    return min(more, table.cut[bin])
+    if evidence_alone(table, bin, q)[0] <= PROVEN:
+        return max(min(more, table.cut[bin]), 0)
+    left = table.left[bin]
+    table.left[bin] = table.granted[bin]  # as at its beginning
+    longer = licence(table, bin, time) - table.granted[bin]
+    table.left[bin] = left
+    return max(longer, 0)
 
 
 # -- a cost known beforehand ------------------------------------------------------------------------------------------

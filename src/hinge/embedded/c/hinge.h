@@ -325,6 +325,7 @@ bool hinge_take(struct hinge *state, const uint8_t *message, uint32_t length)
 #define HINGE_HURRY 20u
 #define HINGE_SUSPECTED 1.75
 #define HINGE_REFUTED 2.0
+#define HINGE_PROVEN 1.0
 #define HINGE_ALARM 8.0
 #define HINGE_FALL 0.75
 #define HINGE_FALLEN 5.5
@@ -512,6 +513,28 @@ static void hinge_drop(struct hinge *state)
     state->since = state->time;
 }
 
+/* By how many samples a licence that has run out goes on. */
+static uint32_t hinge_further(const struct hinge *state, struct hinge_bin *of)
+{
+    uint32_t samples = 0;
+    if (of->granted && !hinge_suspected(state) && of->suspicion <= HINGE_SUSPECTED)
+        samples = hinge_licence(state, of);
+    if (!samples)
+        return 0;
+    if (hinge_block_evidence(of->offloads, of->agreements, HINGE_BREAK_EVEN) > HINGE_PROVEN) {
+        of->left = of->granted; /* as at its beginning */
+        samples = hinge_licence(state, of);
+        of->left = 0;
+        return samples > of->granted ? samples - of->granted : 0;
+    }
+#if HINGE_BINS >= 32
+    samples = samples > of->granted ? samples - of->granted : 0;
+    return samples < of->cut ? samples : of->cut;
+#else
+    return 0;
+#endif
+}
+
 bool hinge_decide_unlicensed(struct hinge *state, struct hinge_bin *of)
 {
     bool audit;
@@ -522,20 +545,15 @@ bool hinge_decide_unlicensed(struct hinge *state, struct hinge_bin *of)
         state->time = 1;
     }
     audit = of->granted > 0;
+    samples = hinge_further(state, of);
+    if (samples) {
+        of->granted += samples;
 #if HINGE_BINS >= 32
-    if (of->cut && !hinge_suspected(state) && of->suspicion <= HINGE_SUSPECTED) { /* what has cut it short has passed */
-        samples = hinge_licence(state, of);
-        samples = samples > of->granted ? samples - of->granted : 0;
-        if (samples > of->cut)
-            samples = of->cut;
-        if (samples) {
-            of->granted += samples;
-            of->cut -= samples;
-            of->left = samples - 1;
-            return false;
-        }
-    }
+        of->cut -= samples < of->cut ? samples : of->cut;
 #endif
+        of->left = samples - 1;
+        return false;
+    }
     samples = audit ? 0 : hinge_licence(state, of);
     hinge_grant(of, samples);
     if (samples) {
