@@ -295,7 +295,7 @@ class Device(BaseDevice):
     >>> [answer.source for answer in device.infer_many([3.0] * 20)][-1], device.infer(3.0).source
     ('remote', 'local')
     >>> print(device.explain(3.0))
-    Bin 15 is accepted: local agreed in 21 of 21 offloads; audited after 125 more samples of it.
+    Bin 15 is accepted: local agreed in 21 of 21 offloads; audited after 494 more samples of it.
     >>> device.close()
 
     `local` is a function from sample to scores, or has `answer` and `answer_many` (see `LocalModel`). `remote` is an
