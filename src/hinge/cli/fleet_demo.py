@@ -143,6 +143,7 @@ class Member:
         self.paid, self.alone = Ledger(), Ledger()
         self.device: Device | None = None
         self.heard_by = self.believed_by = 0  # honest devices
+        self.noted = ""  # the verdict that was said last
 
     @property
     def verdict(self) -> str:
@@ -211,8 +212,9 @@ class Show:
         verdicts = [status.verdicts for status in statuses if status is not None]
         for each in self.present:
             found = [said[each.name] for said in verdicts if each.name in said]
-            before, each.heard_by, each.believed_by = each.verdict, len(found), found.count(Verdict.KIN)
-            if each in self.later and each.verdict not in ("", before):
+            each.heard_by, each.believed_by = len(found), found.count(Verdict.KIN)
+            if each in self.later and each.verdict not in ("", each.noted):
+                each.noted = each.verdict
                 self.note(each.verdict)
 
     def note(self, event: str) -> None:
