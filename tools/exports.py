@@ -56,14 +56,14 @@ def of_sklearn(folder: Path) -> None:
     place = pair(
         folder, "skl2onnx-zipmap", "LogisticRegression, with ZipMap, text labels", "RandomForestClassifier, the same",
         images[~part], texts[~part],
-    )  # fmt: skip
+    )  # fmt: skip  # several to a line
     write_sklearn(place / "local.onnx", logistic.fit(images[part], texts[part]), images, True)
     write_sklearn(place / "remote.onnx", forest.fit(images[part], texts[part]), images, True)
 
     place = pair(
         folder, "skl2onnx-tensors", "KNeighborsClassifier, zipmap=False", "MLPClassifier behind a scaler, zipmap=False",
         images[~part], digits[~part],
-    )  # fmt: skip
+    )  # fmt: skip  # several to a line
     few = np.flatnonzero(part)[::6]
     write_sklearn(place / "local.onnx", KNeighborsClassifier().fit(images[few], digits[few]), images, False)
     network = make_pipeline(StandardScaler(), MLPClassifier((200,), max_iter=500, random_state=0))
@@ -75,7 +75,7 @@ def of_sklearn(folder: Path) -> None:
     place = pair(
         folder, "skl2onnx-binary", "LogisticRegression of two classes", "RandomForestClassifier of two",
         cells[~part], malignant[~part],
-    )  # fmt: skip
+    )  # fmt: skip  # several to a line
     small = make_pipeline(SelectKBest(k=4), LogisticRegression(max_iter=5000)).fit(cells[part], malignant[part])
     forest = RandomForestClassifier(100, random_state=0).fit(cells[part], malignant[part])
     write_sklearn(place / "local.onnx", small, cells, True)

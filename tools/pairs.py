@@ -22,7 +22,7 @@ PAGE = ROOT / "docs" / "models.md"
 COST = "0.1"
 SUFFIXES = (".onnx", ".tflite", ".xml")
 ORDER = ("skl2onnx-zipmap", "skl2onnx-tensors", "skl2onnx-binary", "torch-external", "torch-softmax", "torch-sigmoid",
-         "magika", "pp-ocr", "openvino", "birdnet")  # fmt: skip
+         "magika", "pp-ocr", "openvino", "birdnet")  # fmt: skip  # several to a line
 
 
 def hinge(*arguments: str) -> tuple[str, str]:
@@ -116,10 +116,11 @@ def main() -> None:
         rows.append(row(folder / name))
         print(rows[-1], flush=True)
     head = ("local model", "remote model", "probabilities noticed", "recorded: local agrees", "right: local / remote",
-            "cost: local / remote / Sentinel", "`device` offloads", "`device` with `serve` offloads")  # fmt: skip
+            "cost: local / remote / Sentinel", "`device` offloads",
+            "`device` with `serve` offloads")  # fmt: skip  # several to a line
     table = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|", *rows]
     refusals = ["| no classifier | what is said |", "|---|---|", *(refusal(folder / "refused" / name) for name in
-                ("regression", "detector", "reader"))]  # fmt: skip
+                ("regression", "detector", "reader"))]  # fmt: skip  # several to a line
     text = PAGE.read_text("utf-8")
     for mark, lines in (("pairs", table), ("refusals", refusals)):
         before, rest = text.split(f"<!-- {mark} -->\n", 1)

@@ -142,7 +142,8 @@ def served_request(recorder: Recorder) -> Passed:
     port, found = _free_port(), list[Passed]()
     body = json.dumps({"inputs": [{"name": "image", "datatype": "UINT8", "shape": [1, 28, 28],
                                    "parameters": {"binary_data_size": 784}}],
-                       "outputs": [{"name": "scores", "parameters": {"binary_data": True}}]}).encode()  # fmt: skip
+                       "outputs": [{"name": "scores", "parameters": {"binary_data": True}}]}
+                      ).encode()  # fmt: skip  # several to a line
     headers = {"Inference-Header-Content-Length": str(len(body)), "Content-Type": "application/octet-stream"}
 
     def ask() -> None:

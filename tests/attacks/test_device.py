@@ -585,7 +585,7 @@ os._exit(0)
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines() == [
         "remote", "gRPC was used before this process was forked; make the remote in the child"
-    ]  # fmt: skip
+    ]  # fmt: skip  # several to a line
 
 
 # -- L3, L4, L5, L12, L13: a system that has nothing left -------------------------------------------------------------

@@ -351,7 +351,7 @@ def test_bins_that_are_licensed_by_others_say_so(opened: Callable[..., Page], sa
         assert [word[:13] for word in words] == spans[::-1], "no two edges look alike"
         assert [span for span, word in zip(spans[::-1], words, strict=True) if "*" in word] == [
             spans[6], spans[5], spans[4]
-        ]  # fmt: skip
+        ]  # fmt: skip  # several to a line
         note = page.locator("#bins .beyond")
         assert f"{spans[5]}: Bin 5 is accepted: local agreed in 1 of 2 offloads (bins 3–5 together" in note.inner_text()
         assert spans[3] not in [line.partition(":")[0] for line in note.inner_text().splitlines()]

@@ -349,7 +349,7 @@ def test_a_missing_extra_is_named_in_one_line(missing: str, command: str, extra:
     done = subprocess.run(
         [sys.executable, "-c", f"{program}; from hinge.cli import main; main()"],
         cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+    )  # fmt: skip  # several to a line
     assert done.stderr.count("\n") == 1, done.stderr
     assert done.stderr.startswith("hinge: ")
     assert f"pip install 'hinge-gate[{extra}]'" in done.stderr

@@ -45,7 +45,7 @@ def test_two_files_give_the_trace_that_comes_with_hinge(samples: str, capsys: Ca
     for name in ("local", "remote", "label"):
         assert trace.columns[name].tolist() == known.columns[name][:200].tolist()
     agrees, right, remote = (100 * np.mean(trace.local == trace.remote), 100 * np.mean(trace.local == LABELS),
-                             100 * np.mean(trace.remote == LABELS))  # fmt: skip
+                             100 * np.mean(trace.remote == LABELS))  # fmt: skip  # several to a line
     assert f"200 samples, local agrees with remote on {agrees:.2f}%" in printed
     assert f"local is right on {right:.2f}%, remote on {remote:.2f}%" in printed
     assert f"hinge evaluate {out}" in printed

@@ -138,7 +138,7 @@ def test_show_lists_what_can_be_gone_back_to_and_rollback_goes_there(capsys: Cap
     listed = answer(capsys, "state", "show", str(tmp_path))["earlier"]
     assert [(each["generation"], each["before"], each["learned"]) for each in listed] == [
         (3, "merge", 15), (2, "start", 10), (1, "start", 5),
-    ]  # fmt: skip
+    ]  # fmt: skip  # several to a line
     assert run(["state", "show", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert "--to 3 goes back to 15 samples, 15 offloads learned from, before a merge" in shown

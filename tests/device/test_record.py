@@ -224,7 +224,7 @@ def test_labels_in_another_order_are_said_at_the_end(caplog: pytest.LogCaptureFi
         f"{trace.confidence.sum():.0f}: are the true labels numbered, or named, {numbered}",
         *[f"the label 10, of {tens} samples, is one that neither model ever gives: are labels numbered, or named, "
           f"{numbered}"] * (tens >= 10),
-    ]  # fmt: skip
+    ]  # fmt: skip  # several to a line
 
 
 def test_a_label_that_neither_model_gives_is_said_if_it_is_frequent(caplog: pytest.LogCaptureFixture) -> None:
@@ -334,7 +334,7 @@ def test_another_model_is_noticed_by_its_file_or_its_answers(half: Path, tmp_pat
         record(LOCAL, REMOTE, IMAGES, LABELS, out=half)
     cases: list[tuple[Callable[[Any], Any], Callable[[Any], Any], str]] = [
         (cold, contrary, "local"), (lambda image: LOCAL(image), contrary, "remote")
-    ]  # fmt: skip
+    ]  # fmt: skip  # several to a line
     for local, remote, role in cases:
         part = half.with_name("log.npz.part")
         head, rest = part.read_text().split("\n", 1)

@@ -160,7 +160,7 @@ def test_the_status_is_the_devices() -> None:
         told = report["status"]
         assert (told["samples"], told["answered_by_remote"], told["agreed"], told["offload_cost"]) == (
             80, status.answered_by_remote, status.agreed, status.offload_cost
-        )  # fmt: skip
+        )  # fmt: skip  # several to a line
         assert told["not_durable"] is None, "nobody asked for a disk"
         for bin, known in zip(report["bins"], licences(copy_of(watched)), strict=True):
             assert (bin["offloads"], bin["agreement"]) == (known.offloads, known.agreement)

@@ -36,7 +36,7 @@ def linear_classifier(path: Path, zipmap: bool, classes: dict[str, Any]) -> Onnx
     scorer = helper.make_node(
         "LinearClassifier", ["X"], ["label", "raw"], domain="ai.onnx.ml", post_transform="SOFTMAX", multi_class=0,
         coefficients=WEIGHTS.ravel().tolist(), intercepts=[0.0] * CLASSES, **classes,
-    )  # fmt: skip
+    )  # fmt: skip  # several to a line
     normal = helper.make_node("Normalizer", ["raw"], ["probabilities"], domain="ai.onnx.ml", norm="L1")
     label = tensor("label", kind, None)
     if not zipmap:

@@ -170,7 +170,7 @@ def test_after_the_first_samples_nothing_changes() -> None:
      (np.array([[0.2, 0.8]]), r"shape \[1, 2\]: return row 0"), ([[0.2, 0.8]], r"shape \[1, 2\]: return row 0"),
      (np.zeros((100, 4)), r"shape \[100, 4\]"), ({"cat": 0.2, "dog": 0.8}, "got {'cat'"), ("cat", "got 'cat'"),
      (["cat", "dog"], r"got \['cat', 'dog'\]")],
-)  # fmt: skip
+)  # fmt: skip  # several to a line
 @pytest.mark.parametrize("measure", [max_softmax, margin, max])
 def test_what_is_no_row_of_scores_is_refused_with_what_to_do(returned: Any, found: str, measure: Any) -> None:
     with pytest.raises(ValueError, match="Device: local must return a score for each class, of one sample, .*" + found):

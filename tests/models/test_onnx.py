@@ -138,7 +138,7 @@ def test_a_file_of_data_may_hold_many_tensors_and_be_cut(tmp_path: Path) -> None
     ["/etc/hostname", "../secret", "a/../../secret", "a/../secret", "./inside", "a//inside", ".hidden", "a/.hidden", "",
      "C:\\secret", "c:secret", "a\\inside", "in\nside", "*/_ORT_MEM_ADDR_/*", "a", "link", "linked/inside", "fifo",
      "empty", "missing"],
-)  # fmt: skip
+)  # fmt: skip  # several to a line
 def test_s4_data_anywhere_else_is_refused(tmp_path: Path, location: str) -> None:
     folder = tmp_path / "model"
     (folder / "a").mkdir(parents=True)
@@ -146,7 +146,7 @@ def test_s4_data_anywhere_else_is_refused(tmp_path: Path, location: str) -> None
     factor = np.ones(1, np.float32).tobytes()
     for name in ("secret", "model/inside", "model/.hidden", "model/a/inside", "model/a/.hidden", "model/secret",
                  "model/*/_ORT_MEM_ADDR_/*", "model/C:\\secret", "model/c:secret", "model/a\\inside",
-                 "model/in\nside"):  # fmt: skip
+                 "model/in\nside"):  # fmt: skip  # several to a line
         (tmp_path / name).write_bytes(factor)
     (folder / "link").symlink_to(tmp_path / "secret")
     (folder / "linked").symlink_to(tmp_path)

@@ -36,7 +36,7 @@ from tests.server.models import tensor
     ("classes", "names"),
     [({"classlabels_ints": [0, 1, 2]}, [0, 1, 2]), ({"classlabels_ints": [5, 7, 9]}, [5, 7, 9]),
      ({"classlabels_strings": ["a", "b", "c"]}, ["a", "b", "c"])],
-)  # fmt: skip
+)  # fmt: skip  # several to a line
 def test_skl2onnx_answers_with_the_labels_of_the_model(
     tmp_path: Path, zipmap: bool, classes: dict[str, Any], names: list[Any]
 ) -> None:
@@ -119,7 +119,7 @@ def test_a_forest_answers_by_its_votes(tmp_path: Path) -> None:
         "nodes_missing_value_tracks_true": [0] * 3, "class_treeids": [0, 0, 0], "class_nodeids": [1, 2, 2],
         "class_ids": [0, 1, 2], "class_weights": [1.0, 0.75, 0.25], "classlabels_int64s": [0, 1, 2],
         "post_transform": "NONE",
-    }  # fmt: skip
+    }  # fmt: skip  # several to a line
     node = helper.make_node("TreeEnsembleClassifier", ["X"], ["label", "probabilities"], domain="ai.onnx.ml", **tree)
     model = save(
         tmp_path / "m.onnx", [node], [tensor("label", INT64, None), tensor("probabilities", FLOAT, None, CLASSES)]
@@ -186,7 +186,7 @@ def test_what_is_no_classifier_is_named_with_what_to_do(tmp_path: Path) -> None:
     boxes = save(
         tmp_path / "m.onnx", [node, helper.make_node("Reshape", ["scores", "target"], ["boxes"])],
         [tensor("boxes", FLOAT, None, 2, 4)], weights, target,
-    )  # fmt: skip
+    )  # fmt: skip  # several to a line
     with pytest.raises(InvalidModel, match=r"shape \[1, 2, 4\] are not a score for each class: choose another output"):
         boxes(SAMPLES[0])
     node, weights = gemm()
@@ -219,7 +219,7 @@ def columns(path: Path, first: int = 0, **ends: Any) -> Path:
     scorer = helper.make_node(
         "LinearClassifier", ["X"], ["label", "p"], domain="ai.onnx.ml", post_transform="SOFTMAX", multi_class=0,
         coefficients=WEIGHTS.ravel().tolist(), intercepts=[0.0] * CLASSES, **ends,
-    )  # fmt: skip
+    )  # fmt: skip  # several to a line
     split = helper.make_node("Split", ["p"], [f"column{k}" for k in range(CLASSES)], axis=1, num_outputs=CLASSES)
     axes = numpy_helper.from_array(np.array([1], np.int64), "axes")
     flat = [helper.make_node("Squeeze", [f"column{k}", "axes"], [f"i{k}"]) for k in range(first, CLASSES)]

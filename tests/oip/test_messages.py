@@ -18,7 +18,7 @@ LENGTH = "Inference-Header-Content-Length"
 NUMPY = {
     "BOOL": "?", "UINT8": "u1", "UINT16": "u2", "UINT32": "u4", "UINT64": "u8", "INT8": "i1", "INT16": "i2",
     "INT32": "i4", "INT64": "i8", "FP16": "f2", "FP32": "f4", "FP64": "f8",
-}  # fmt: skip
+}  # fmt: skip  # several to a line
 X = {"name": "x", "shape": [2], "datatype": "FP32", "data": [1.0, 2.0]}
 SPEC = oip.TensorSpec("x", "FP32", (2,))
 
@@ -171,7 +171,7 @@ NUMBERS = {
     "null": [1, None], "text": [1, "2"], "a truth value": [1, True], "too few": [1], "too many": [1, 2, 3],
     "nested wrongly": [[1], [2]], "half nested": [1, [2]], "beyond FP32": [1, 1e39], "beyond FP64": [1, 10**400],
     "no list": 5, "an object": {"0": 1}, "no data": None,
-}  # fmt: skip
+}  # fmt: skip  # several to a line
 FIELDS: dict[str, dict[str, object]] = {
     "datatype unknown": {"datatype": "FP128"}, "BF16": {"datatype": "BF16"}, "datatype a list": {"datatype": ["FP32"]},
     "datatype in lower case": {"datatype": "fp32"}, "negative size": {"shape": [-2]}, "any size": {"shape": [-1]},
@@ -188,7 +188,7 @@ FIELDS: dict[str, dict[str, object]] = {
     "number for truth": {"datatype": "BOOL", "data": [1, 0]},
     "number for text": {"datatype": "BYTES", "data": ["a", 1]},
     "no UTF-8": {"datatype": "BYTES", "data": ["a", "\ud800"]},
-}  # fmt: skip
+}  # fmt: skip  # several to a line
 TEXTS = {
     "empty": b"", "no JSON": b"Z" * 500, "no object": b"[]", "no UTF-8": b'{"a": "\xff"}',
     "UTF-16": "{}".encode("utf-16"),
@@ -206,7 +206,7 @@ TEXTS = {
     "outputs twice": json.dumps({"inputs": [X], "outputs": [{"name": "y"}] * 2}).encode(),
     "flag no truth": json.dumps({"inputs": [X], "parameters": {"binary_data_output": 1}}).encode(),
     "rest": body() + b"0",
-}  # fmt: skip
+}  # fmt: skip  # several to a line
 STRING = b"\x02\0\0\0ab"
 BINARY = {
     "truncated": with_binary(bytes(7), binary_item("FP32", [2], 8)),

@@ -57,7 +57,7 @@ def test_posterior_of_large_counts() -> None:
             math.lgamma(trials + 1) - math.lgamma(k + 1) - math.lgamma(trials - k + 1)
             + k * math.log(q) + (trials - k) * math.log1p(-q)
             for k in range(agreements + 1, trials + 1)
-        ]  # fmt: skip
+        ]  # fmt: skip  # several to a line
         tail = math.fsum(math.exp(term) for term in logs)
         assert beta_cdf(q, 1 + agreements, 1 + offloads - agreements) == pytest.approx(tail, rel=1e-7)
     for agreements in (0, 1, 500_000, 999_999, 1_000_000):

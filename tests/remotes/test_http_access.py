@@ -31,7 +31,7 @@ def test_what_cannot_stand_in_a_header_is_refused_and_not_shown(content: bytes, 
     "url",
     ["edge:8080", "ftp://edge", "http://", "http://edge:port", "http://edge:0", "http://edge:99999", "http://[::1",
      "http://a b", "http://edge\n", "http://edge/?q", "http://edge/#f", "http://me:pw@edge", "http://edgé", ""],
-)  # fmt: skip
+)  # fmt: skip  # several to a line
 def test_addresses_that_could_be_taken_for_something_else_are_refused(url: str) -> None:
     with pytest.raises(ValueError, match="OpenInference: url must") as caught:
         check_url("OpenInference", url)

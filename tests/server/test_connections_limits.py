@@ -120,7 +120,7 @@ BOMBS: tuple[Callable[[random.Random], bytes], ...] = (
     huge_shape, huge_binary_shape, huge_binary_size, deep_json, deep_objects, many_chunks, lying_length,
     endless_length, two_lengths, length_and_chunks, huge_header, many_headers, compressed, many_inputs,
     large_json, long_number, bad_json_length,
-)  # fmt: skip
+)  # fmt: skip  # several to a line
 
 
 NO_HTTP = (endless_length, two_lengths)  # which uvicorn refuses by itself, with a text

@@ -27,7 +27,7 @@ TOKEN = "0123456789abcdef"
 CHECKS = [
     not_a_server_error, status_code_conformance, content_type_conformance, response_headers_conformance,
     response_schema_conformance, negative_data_rejection, unsupported_method,
-]  # fmt: skip
+]  # fmt: skip  # several to a line
 
 OPERATIONS = [
     (method.upper(), path)
@@ -79,7 +79,7 @@ def answers(url: str, token: str | None) -> Iterator[tuple[str, str, int]]:
     headers: list[dict[str, str]] = [
         {}, {"Authorization": "Bearer x"}, shown, {**shown, "Host": "evil.example"}, {**shown, "X": "x" * 17_000},
         {**shown, "Content-Encoding": "gzip"}, {**shown, "Content-Type": "application/json"},
-    ]  # fmt: skip
+    ]  # fmt: skip  # several to a line
     for path, methods in describe(MODELS, guarded=token is not None)["paths"].items():
         for method in methods.keys() - {"parameters"}:
             if path != "/hinge/events":

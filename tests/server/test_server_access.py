@@ -134,7 +134,7 @@ def test_s1_files_that_make_no_sense_for_tls_are_refused(certificates: Path) -> 
     "name",
     ["..", "../../etc/passwd", "%2e%2e%2fsecrets", "..%2f..%2fsecrets", "fashion-local%00", "x" * 65, "http:%2F%2Fa",
      "%ff", str(local_model()).replace("/", "%2F")],
-)  # fmt: skip
+)  # fmt: skip  # several to a line
 def test_s3_model_names_are_only_looked_up(name: str) -> None:
     with Server(["fashion-local"], log_level="error") as server:
         for path in (f"/v2/models/{name}", f"/v2/models/fashion-local/versions/{name}"):

@@ -224,7 +224,7 @@ def test_labels_that_are_missing_are_written(suffix: str, answers: list[Any], tm
 
 def test_labels_in_a_frame_may_be_missing() -> None:
     columns = {"confidence": [0.5, 1.0, 0.25], "local": [1, 2, 3], "remote": [1, 2, 2], "label": [1, None, 2]}
-    expected = Trace(**columns)  # type: ignore[arg-type]
+    expected = Trace(**columns)  # type: ignore[arg-type]  # columns of several types
     assert expected.labelled == 2
     for frame in ("pandas", "polars"):
         assert Trace.from_frame(import_module(frame).DataFrame(columns)) == expected

@@ -53,7 +53,7 @@ _DATATYPES = {
     "bool": "BOOL", "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64",
     "int8": "INT8", "int16": "INT16", "int32": "INT32", "int64": "INT64",
     "float16": "FP16", "float": "FP32", "double": "FP64", "string": "BYTES",
-}  # fmt: skip
+}  # fmt: skip  # several to a line
 
 # Field numbers of onnx.proto that lead to tensors and nodes, and what kind of message they hold.
 _FIELDS: dict[str, dict[int, str]] = {
@@ -299,7 +299,7 @@ def _locations(tensor: list[tuple[int, memoryview | int]]) -> list[str]:
     if not entries and not any(places):
         return []
     told = [{number: bytes(text) for number, text in fields(entry) if isinstance(text, memoryview)}
-            for entry in entries if isinstance(entry, memoryview)]  # fmt: skip
+            for entry in entries if isinstance(entry, memoryview)]  # fmt: skip  # several to a line
     names = [entry.get(2, b"") for entry in told if entry.get(1) == b"location"]
     if places != [_EXTERNAL] or len(names) != 1:
         raise _External

@@ -46,12 +46,12 @@ _FIELDS: dict[str, dict[int, str]] = {  # a star is for fields that repeat
         1: "bool* bool_contents", 2: "int32* int_contents", 3: "int64* int64_contents", 4: "uint32* uint_contents",
         5: "uint64* uint64_contents", 6: "float* fp32_contents", 7: "double* fp64_contents", 8: "bytes* bytes_contents",
     },
-}  # fmt: skip
+}  # fmt: skip  # several to a line
 _TYPED = {
     "BOOL": "bool_contents", "INT8": "int_contents", "INT16": "int_contents", "INT32": "int_contents",
     "INT64": "int64_contents", "UINT8": "uint_contents", "UINT16": "uint_contents", "UINT32": "uint_contents",
     "UINT64": "uint64_contents", "FP32": "fp32_contents", "FP64": "fp64_contents", "BYTES": "bytes_contents",
-}  # fmt: skip
+}  # fmt: skip  # several to a line
 
 
 def _make_messages() -> dict[str, Any]:

@@ -38,7 +38,7 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "INT8": np.dtype("i1"), "INT16": np.dtype("<i2"), "INT32": np.dtype("<i4"), "INT64": np.dtype("<i8"),
     "FP16": np.dtype("<f2"), "FP32": np.dtype("<f4"), "FP64": np.dtype("<f8"),
     "BYTES": np.dtype(object),
-}  # fmt: skip
+}  # fmt: skip  # several to a line
 _NAMES = {(dtype.kind, dtype.itemsize): name for name, dtype in _TYPES.items() if name != "BYTES"}
 _LENGTH = struct.Struct("<I")
 

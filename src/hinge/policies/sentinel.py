@@ -354,6 +354,13 @@ def grant(table: SentinelTable, bin: int, samples: int) -> None:
     table.cut[bin] = 0
 
 
+def prolong(table: SentinelTable, bin: int, samples: int) -> None:
+    """Let a licence last for so many more samples."""
+    table.left[bin] += samples
+    table.granted[bin] += samples
+    table.cut[bin] -= min(samples, table.cut[bin])
+
+
 def shorten(table: SentinelTable, bin: int, samples: int) -> None:
     """Let a licence end after so many more samples."""
     if table.left[bin] > samples:
@@ -391,10 +398,7 @@ def accept_counted(table: SentinelTable, bin: int, time: int) -> None:
         if table.granted[bin] == 0:
             grant(table, bin, samples)
         else:
-            more = further(table, bin, samples, time)
-            table.left[bin] += more
-            table.granted[bin] += more
-            table.cut[bin] -= min(more, table.cut[bin])
+            prolong(table, bin, further(table, bin, samples, time))
     if table.left[bin] > 0:
         table.left[bin] -= 1
     else:
@@ -777,9 +781,8 @@ class Sentinel(Policy):
         before = [column[bin] for column in columns]
         now, table.left[bin] = self.time + 1 + table.left[bin], 0
         while more := further(table, bin, licence(table, bin, now), now):
-            total, now = total + more, now + more
-            table.granted[bin] += more
-            table.cut[bin] -= min(more, table.cut[bin])
+            prolong(table, bin, more)
+            total, now, table.left[bin] = total + more, now + more, 0
         for column, value in zip(columns, before, strict=True):
             column[bin] = value
         return total
@@ -839,8 +842,8 @@ class Sentinel(Policy):
                 grant(table, bin, samples)
             elif table.granted[bin] < samples < FOREVER:
                 alone, _ = evidence_alone(table, bin, fitted(table, bin, now))
-                if alone > PROVEN:
-                    table.granted[bin] = table.left[bin] = samples
+                if alone > PROVEN:  # as in `further`; nobody would ask for more when it has run out
+                    prolong(table, bin, samples - table.granted[bin])
 
     @property
     def alarms(self) -> dict[str, int]:

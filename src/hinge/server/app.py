@@ -63,7 +63,7 @@ T = TypeVar("T")
 _WANTED = {
     b"authorization", b"content-encoding", b"content-length", b"content-type", b"host", b"origin", b"transfer-encoding",
     b"inference-header-content-length", b"x-request-id", b"x-envoy-expected-rq-timeout-ms",
-}  # fmt: skip
+}  # fmt: skip  # several to a line
 _ID = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 _SENT = (b"application/json", b"application/octet-stream")  # types of a request
 

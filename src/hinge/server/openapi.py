@@ -87,7 +87,7 @@ OPERATIONS = (
         Operation("GET", path, "page", f"The live page: {name}", content_type(name), open=True)
         for path, name in PAGE.items()
     ),
-)  # fmt: skip
+)  # fmt: skip  # several to a line
 
 
 def describe(models: Sequence[str], *, guarded: bool) -> Json:

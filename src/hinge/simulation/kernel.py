@@ -165,7 +165,7 @@ def pays(samples: int, *loop: Any) -> bool:
     return numba_installed() and (samples > MANY or loop in _compiled)
 
 
-def loop(make: Callable[..., Loop], functions: Functions, machine_code: bool) -> Loop:
+def loop(make: Callable[[Functions], Loop], functions: Functions, machine_code: bool) -> Loop:
     """The loop that `make` builds around a policy's functions, compiled or not; the same one for the same functions."""
     with _compiling:
         if machine_code:
@@ -174,7 +174,7 @@ def loop(make: Callable[..., Loop], functions: Functions, machine_code: bool) ->
 
 
 @cache
-def _loop(make: Callable[..., Loop], functions: Functions, machine_code: bool) -> Loop:
+def _loop(make: Callable[[Functions], Loop], functions: Functions, machine_code: bool) -> Loop:
     made = make(functions)
     return compiled(made) if machine_code and isinstance(made, FunctionType) else made
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from mlserver import MLModel  # type: ignore[import-not-found]  # the peer's  # installed only in the peer's environment
-from mlserver.codecs import NumpyCodec  # type: ignore[import-not-found]  # the peer's
-from mlserver.types import InferenceResponse, MetadataTensor  # type: ignore[import-not-found]  # the peer's
+from mlserver import MLModel  # type: ignore[import-not-found]  # installed only in the peer's environment
+from mlserver.codecs import NumpyCodec  # type: ignore[import-not-found]  # likewise
+from mlserver.types import InferenceResponse, MetadataTensor  # type: ignore[import-not-found]  # likewise
 
 from tools.peers.served.onnx_model import OnnxModel
 
