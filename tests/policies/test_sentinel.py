@@ -98,7 +98,13 @@ class Literal:
         if hurried or self.a[bin] < q * self.n[bin]:
             return HURRY
         past = min(self.time - self.since, len(self.n) * self.m[bin])
-        return max(HURRY, int(AUDIT * math.sqrt(past * max(0.0, self.mean(bin, q) - q)) / q))
+        samples = AUDIT * math.sqrt(past * max(0.0, self.mean(bin, q) - q)) / q
+        if not self.proved(bin, q):
+            samples = min(samples, HURRY * self.fineness * (1 + self.n[bin]))
+        return max(HURRY, int(samples))
+
+    def proved(self, bin: int, q: float) -> bool:
+        return self.evidence([(self.n[bin], self.a[bin])], q)[0] > PROVEN
 
     def licence(self, bin: int) -> int:
         if not self.evident(bin, self.q, 0):
@@ -109,7 +115,7 @@ class Literal:
         return size
 
     def further(self, bin: int) -> int:
-        if self.evidence([(self.n[bin], self.a[bin])], self.q)[0] <= PROVEN:
+        if not self.proved(bin, self.q):
             return min(self.cut[bin], max(0, self.licence(bin) - self.granted[bin]))
         self.m[bin] -= self.granted[bin]  # as at its beginning
         longer = self.licence(bin) - self.granted[bin]

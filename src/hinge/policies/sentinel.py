@@ -20,10 +20,12 @@ licence is not taken back when the evidence falls a little: it ends soon enough.
     AUDIT √(t' (f_i - q)) / q    samples,
 
 where t' is B m samples, of B bins of its class, or those since the last alarm, whichever are fewer: what an audit costs
-is f_i - q, and what a change can cost is q a sample. So audits grow like √T, and a bin that appears late is tried soon,
-whatever others testify. The sample after a licence is the audit. But where the offloads of the bin alone are evidence
-of more than PROVEN, a licence that has run out first goes on by what it would have been longer, had all been known at
-its beginning that is known by now: other bins have taught since.
+is f_i - q, and what a change can cost is q a sample. So audits grow like √T. The sample after a licence is the audit.
+
+A bin has proved itself when its offloads alone are evidence of more than PROVEN. Until then no licence of it is longer
+than HURRY (1 + n) samples after n offloads of the bin: others may testify for a bin, also for one that appears late,
+but no further than it has been tried. Once it has, a licence that has run out first goes on by what it would have been
+longer, had all been known at its beginning that is known by now: other bins have taught since.
 
 **Suspicion.** Page's sums (Biometrika 1954) of log-likelihood ratios, which start again from 0 whenever negative:
 
@@ -51,6 +53,7 @@ exceeds RISE + RISE_GROWTH log n after n offloads, the bin keeps only what it ha
 give chance F times as many bins to favour:
 
 - the fit is refuted above REFUTED + log F;
+- until a bin has proved itself, its licences are F times as long, as it has the F-th part of the samples;
 - after k alarms a licence needs log(1 + (F - 1) k) more evidence: where all bins are just below break-even, licences
   would come and go for ever;
 - from F = 2 on, a licence that suspicion has cut short goes on by what was cut, if the suspicion has passed by then:
@@ -154,7 +157,7 @@ REFUTED = 2.0  # Page's sum over all offloads: bins' own means foretell them bet
 ALARM = 8.0
 FALL, FALLEN = 0.75, 5.5  # Page's sum over all offloads: agreement is FALL of what it was; suspected above FALLEN
 RISE, RISE_GROWTH = 5.0, 1.5
-PROVEN = 1.0  # evidence of a bin's own offloads above which its licence grows with what is learned elsewhere
+PROVEN = 1.0  # evidence of a bin's own offloads above which it is audited by what is known of all
 SUREST = 0.02  # a believed agreement is at least so far from 1, in parts of 1 - q: one disagreement is no alarm
 
 TRIAL = 2.0  # own offloads before others are believed
@@ -283,7 +286,16 @@ def longest(table: SentinelTable, bin: int, q: float, time: int, relied: bool) -
     least = min(HURRY, int(most))
     if is_suspected(table) or table.suspicion[bin] > SUSPECTED or below:
         return least
-    return max(least, int(min(AUDIT * math.sqrt(past * max(fit - q, 0.0)) / q, most)))
+    samples = min(AUDIT * math.sqrt(past * max(fit - q, 0.0)) / q, most)
+    tried = HURRY * fineness(table) * (1.0 + table.offloads[bin])
+    if not relied and samples > tried and not has_proved_itself(table, bin, q):
+        samples = tried
+    return max(least, int(samples))
+
+
+def has_proved_itself(table: SentinelTable, bin: int, q: float) -> bool:
+    """Whether a bin needs no others to testify for it."""
+    return bool(evidence_alone(table, bin, q)[0] > PROVEN)
 
 
 def known_evidence(table: SentinelTable, bin: int, q: float, relied: bool) -> tuple[float, float]:
@@ -505,7 +517,7 @@ def further(table: SentinelTable, bin: int, samples: int, time: int) -> int:
         return max(more, 0)
     if is_suspected(table) or table.suspicion[bin] > SUSPECTED:
         return 0
-    if evidence_alone(table, bin, q)[0] <= PROVEN:
+    if not has_proved_itself(table, bin, q):
         return max(min(more, table.cut[bin]), 0)
     left = table.left[bin]
     table.left[bin] = table.granted[bin]  # as at its beginning
@@ -841,8 +853,7 @@ class Sentinel(Policy):
             if table.granted[bin] == 0:
                 grant(table, bin, samples)
             elif table.granted[bin] < samples < FOREVER:
-                alone, _ = evidence_alone(table, bin, fitted(table, bin, now))
-                if alone > PROVEN:  # as in `further`; nobody would ask for more when it has run out
+                if has_proved_itself(table, bin, fitted(table, bin, now)):  # as in `further`; nobody would ask for more when it has run out
                     prolong(table, bin, samples - table.granted[bin])
 
     @property

@@ -437,17 +437,26 @@ static double hinge_entry(const struct hinge *state, uint32_t arrivals)
     return needed;
 }
 
+/* Whether a bin needs no others to testify for it. */
+static bool hinge_has_proved_itself(const struct hinge_bin *of)
+{
+    return hinge_block_evidence(of->offloads, of->agreements, HINGE_BREAK_EVEN) > HINGE_PROVEN;
+}
+
 /* Samples of a bin after which one is audited. */
 static uint32_t hinge_longest(const struct hinge *state, const struct hinge_bin *of)
 {
     const double gap = hinge_believed(of) - HINGE_BREAK_EVEN;
     const double seen = (double)HINGE_BINS * (of->arrivals + of->granted - of->left);
-    double samples = state->time - state->since;
+    double samples = state->time - state->since, tried;
     if (hinge_suspected(state) || of->suspicion > HINGE_SUSPECTED || of->agreements < HINGE_BREAK_EVEN * of->offloads)
         return HINGE_HURRY;
     if (gap <= 0.0)
         return HINGE_HURRY;
     samples = HINGE_AUDIT * hinge_sqrt((seen < samples ? seen : samples) * gap) / HINGE_BREAK_EVEN;
+    tried = HINGE_HURRY * (HINGE_BINS > 16 ? HINGE_FINENESS : 1.0) * (1.0 + of->offloads);
+    if (samples > tried && !hinge_has_proved_itself(of))
+        samples = tried;
     if (samples < HINGE_HURRY)
         return HINGE_HURRY;
     return samples < HINGE_LONGEST ? (uint32_t)samples : HINGE_LONGEST - 1;
@@ -521,7 +530,7 @@ static uint32_t hinge_further(const struct hinge *state, struct hinge_bin *of)
         samples = hinge_licence(state, of);
     if (!samples)
         return 0;
-    if (hinge_block_evidence(of->offloads, of->agreements, HINGE_BREAK_EVEN) > HINGE_PROVEN) {
+    if (hinge_has_proved_itself(of)) {
         of->left = of->granted; /* as at its beginning */
         samples = hinge_licence(state, of);
         of->left = 0;
