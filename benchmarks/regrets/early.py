@@ -60,27 +60,6 @@ def mean_of(runs: list[Regret]) -> Regret:
 # -- other rules ------------------------------------------------------------------------------------------------------
 
 
-def longest(
-    past: Callable[..., float], growth: Callable[[float], float] | None = None, proven: float = math.inf
-) -> Callable[..., int]:
-    """`longest` by another t', or with a licence of at most HURRY growth(q)^n samples after n offloads of the bin.
-
-    That limit holds until these testify by more than `proven` themselves.
-    """
-
-    def longest(table: sentinel.SentinelTable, bin: int, q: float, time: int, _: bool) -> int:
-        hurried = sentinel.is_suspected(table) or table.suspicion[bin] > sentinel.SUSPECTED
-        if hurried or table.agreements[bin] < q * table.offloads[bin]:
-            return sentinel.HURRY
-        gap = max(sentinel.believed(table, bin, q) - q, 0.0)
-        samples = sentinel.AUDIT * math.sqrt(past(table, bin, time) * gap) / q
-        if growth is not None and sentinel.evidence_alone(table, bin, q)[0] <= proven:
-            samples = min(samples, sentinel.HURRY * growth(q) ** min(table.offloads[bin], 30.0))
-        return max(sentinel.HURRY, int(min(samples, 1e9)))
-
-    return longest
-
-
 def since_alarm(table: sentinel.SentinelTable, _: int, time: int) -> float:
     return float(time - table.since[0])
 
@@ -91,6 +70,29 @@ def by_arrivals(table: sentinel.SentinelTable, bin: int, _: int) -> float:
 
 def by_both(table: sentinel.SentinelTable, bin: int, time: int) -> float:
     return min(since_alarm(table, bin, time), by_arrivals(table, bin, time))
+
+
+def longest(
+    past: Callable[..., float] = by_both,
+    growth: Callable[[float], float] = lambda offloads: 1.0 + offloads,
+    proven: float = sentinel.PROVEN,
+) -> Callable[..., int]:
+    """`longest` by another t', or with licences of at most HURRY growth(n) samples after n offloads of the bin.
+
+    That limit holds until these testify by more than `proven` themselves.
+    """
+
+    def longest(table: sentinel.SentinelTable, bin: int, q: float, time: int, _: bool) -> int:
+        hurried = sentinel.is_suspected(table) or table.suspicion[bin] > sentinel.SUSPECTED
+        if hurried or table.agreements[bin] < q * table.offloads[bin]:
+            return sentinel.HURRY
+        gap = max(sentinel.believed(table, bin, q) - q, 0.0)
+        samples = sentinel.AUDIT * math.sqrt(past(table, bin, time) * gap) / q
+        if sentinel.evidence_alone(table, bin, q)[0] <= proven:
+            samples = min(samples, sentinel.HURRY * growth(table.offloads[bin]))
+        return max(sentinel.HURRY, int(min(samples, 1e9)))
+
+    return longest
 
 
 def cut_alone(table: sentinel.SentinelTable, bin: int, samples: int, _: int) -> int:
@@ -111,12 +113,15 @@ RULES: dict[str, dict[str, object]] = {
     "SUSPECTED 2": {"SUSPECTED": 2.0},
     "t' since the last alarm alone": {"longest": longest(since_alarm)},
     "t' = B m alone": {"longest": longest(by_arrivals)},
-    "at most HURRY 2^n after n offloads": {"longest": longest(since_alarm, lambda _: 2.0)},
-    "at most HURRY (1 + 1/q)^n": {"longest": longest(since_alarm, lambda q: 1.0 + 1.0 / q)},
-    "licences do not go on": {"further": cut_alone},
+    "no limit until PROVEN": {"longest": longest(proven=-1.0)},
+    "none goes on": {"further": cut_alone},
+    "neither": {"longest": longest(proven=-1.0), "further": cut_alone},
+    "at most HURRY 1.5^n, until PROVEN": {"longest": longest(growth=lambda n: 1.5 ** min(n, 30.0))},
+    "at most HURRY 2^n, until PROVEN": {"longest": longest(growth=lambda n: 2.0 ** min(n, 30.0))},
+    "at most HURRY (1 + n) for ever": {"longest": longest(proven=math.inf)},
     "PROVEN 0": {"PROVEN": 0.0},
+    "PROVEN 0.5": {"PROVEN": 0.5},
     "PROVEN 2": {"PROVEN": 2.0},
-    "at most HURRY 2^n, until PROVEN": {"longest": longest(by_both, lambda _: 2.0, sentinel.PROVEN)},
 }
 
 

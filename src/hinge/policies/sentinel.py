@@ -846,15 +846,17 @@ class Sentinel(Policy):
         self._grant_all()
 
     def _grant_all(self) -> None:
-        """Licences that nobody asks for; one that was given grows with the evidence where own offloads testify, too."""
+        """Licences that nobody asks for.
+
+        That of a bin that has proved itself grows, as in `further`: nobody would ask for more when it has run out.
+        """
         table, now = self.table, self.time + 1
         for bin in range(self.bins):
             samples = licence(table, bin, now)
             if table.granted[bin] == 0:
                 grant(table, bin, samples)
-            elif table.granted[bin] < samples < FOREVER:
-                if has_proved_itself(table, bin, fitted(table, bin, now)):  # as in `further`; nobody would ask for more when it has run out
-                    prolong(table, bin, samples - table.granted[bin])
+            elif table.granted[bin] < samples < FOREVER and has_proved_itself(table, bin, fitted(table, bin, now)):
+                prolong(table, bin, samples - table.granted[bin])
 
     @property
     def alarms(self) -> dict[str, int]:
