@@ -19,8 +19,8 @@ licence is not taken back when the evidence falls a little: it ends soon enough.
 
     AUDIT √(t' (f_i - q)) / q    samples,
 
-where t' is B m samples, of B bins of its class, or those since the last alarm, whichever are fewer: what an audit costs
-is f_i - q, and what a change can cost is q a sample. So audits grow like √T. The sample after a licence is the audit.
+t' samples after the last alarm: what an audit costs is f_i - q, and what a change can cost is q a sample. So audits
+grow like √T. The sample after a licence is the audit.
 
 A bin has proved itself when its offloads alone are evidence of more than PROVEN. Until then no licence of it is longer
 than HURRY (1 + n) samples after n offloads of the bin: others may testify for a bin, also for one that appears late,
@@ -278,8 +278,7 @@ def is_suspected(table: SentinelTable) -> bool:
 def longest(table: SentinelTable, bin: int, q: float, time: int, relied: bool) -> int:
     """Samples of a bin after which one is audited."""
     below = table.agreements[bin] < q * table.offloads[bin]
-    seen = len(table.offloads) / len(table.stakes) * (table.arrivals[bin] + table.granted[bin] - table.left[bin])
-    past, fit, most = min(float(time - table.since[0]), seen), believed(table, bin, q), float(MOST_SAMPLES)
+    past, fit, most = float(time - table.since[0]), believed(table, bin, q), float(MOST_SAMPLES)
     if relied:
         pooled, past, most = table.pooled, past * devices_of(table), min(credit(table, bin, q), most)
         below, fit = pooled.agreements[bin] < q * pooled.offloads[bin], believed(pooled, bin, q)
@@ -396,7 +395,9 @@ def offloads_watched(table: SentinelTable, bin: int, time: int) -> bool:
     if table.left[bin] > 0:
         return False
     samples = licence(table, bin, time)
-    return samples == 0 or (table.granted[bin] > 0 and samples < FOREVER and further(table, bin, samples, time) == 0)
+    if samples == 0 or samples == FOREVER or table.granted[bin] == 0:
+        return samples == 0
+    return further(table, bin, samples, time) == 0
 
 
 def accept_counted(table: SentinelTable, bin: int, time: int) -> None:
@@ -510,7 +511,7 @@ def further(table: SentinelTable, bin: int, samples: int, time: int) -> int:
     By all that is more, where it relies on what is borrowed, which was tried in other bins since; else by what it would
     have been longer with what is known by now, if its bin has proved itself, and by what was cut from it, if not.
     """
-    if table.granted[bin] == 0 or samples == FOREVER:
+    if table.granted[bin] == 0 or samples == 0 or samples == FOREVER:
         return 0
     q, more = fitted(table, bin, time), samples - table.granted[bin]
     if table.borrowed[LENT] > 0.0 and relies(table, bin, q):
@@ -782,16 +783,15 @@ class Sentinel(Policy):
         """Samples of a bin until the next is audited, and how long its next licence is by what is known now."""
         bin = self._checked_bin(bin)
         samples = licence(self.table, bin, self.time + 1)
-        if self.table.granted[bin] == 0:
-            return samples, samples
-        return int(self.table.left[bin]) + self._further(bin), samples
+        left = int(self.table.left[bin]) if self.table.granted[bin] > 0 else samples
+        return left + self._further(bin, left) if left < FOREVER // 2 else left, samples
 
-    def _further(self, bin: int) -> int:
-        """By how many samples the licence of a bin will go on when it has run out, by what is known now."""
+    def _further(self, bin: int, left: int) -> int:
+        """By how many samples the licence of a bin, which has so many left, will go on, by what is known now."""
         table, total = self.table, 0
         columns = table.left, table.granted, table.cut
         before = [column[bin] for column in columns]
-        now, table.left[bin] = self.time + 1 + table.left[bin], 0
+        now, table.granted[bin], table.left[bin] = self.time + 1 + left, table.granted[bin] or left, 0
         while more := further(table, bin, licence(table, bin, now), now):
             prolong(table, bin, more)
             total, now, table.left[bin] = total + more, now + more, 0
