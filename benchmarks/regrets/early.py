@@ -73,7 +73,7 @@ def by_both(table: sentinel.SentinelTable, bin: int, time: int) -> float:
 
 
 def longest(
-    past: Callable[..., float] = since_alarm,
+    past: Callable[..., float] = by_both,
     growth: Callable[[float], float] = lambda offloads: 1.0 + offloads,
     proven: float = sentinel.PROVEN,
 ) -> Callable[..., int]:
@@ -111,8 +111,8 @@ RULES: dict[str, dict[str, object]] = {
     "AUDIT 40": {"AUDIT": 40.0},
     "SUSPECTED 1": {"SUSPECTED": 1.0},
     "SUSPECTED 2": {"SUSPECTED": 2.0},
-    "t' = B m": {"longest": longest(by_arrivals)},
-    "t' = B m, or since the last alarm if that is less": {"longest": longest(by_both)},
+    "t' since the last alarm alone": {"longest": longest(since_alarm)},
+    "t' = B m alone": {"longest": longest(by_arrivals)},
     "no limit until PROVEN": {"longest": longest(proven=-1.0)},
     "none goes on": {"further": cut_alone},
     "neither": {"longest": longest(proven=-1.0), "further": cut_alone},

@@ -97,7 +97,8 @@ class Literal:
         hurried = self.audits > SUSPECTED or self.offloads > FALLEN or self.by_bin[bin] > SUSPECTED
         if hurried or self.a[bin] < q * self.n[bin]:
             return HURRY
-        samples = AUDIT * math.sqrt((self.time - self.since) * max(0.0, self.mean(bin, q) - q)) / q
+        past = min(self.time - self.since, len(self.n) * self.m[bin])
+        samples = AUDIT * math.sqrt(past * max(0.0, self.mean(bin, q) - q)) / q
         if not self.proved(bin, q):
             samples = min(samples, HURRY * self.fineness * (1 + self.n[bin]))
         return max(HURRY, int(samples))

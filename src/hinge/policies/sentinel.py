@@ -19,8 +19,8 @@ licence is not taken back when the evidence falls a little: it ends soon enough.
 
     AUDIT √(t' (f_i - q)) / q    samples,
 
-t' samples after the last alarm: what an audit costs is f_i - q, and what a change can cost is q a sample. So audits
-grow like √T. The sample after a licence is the audit.
+where t' is B m samples, of B bins of its class, or those since the last alarm, whichever are fewer: what an audit costs
+is f_i - q, and what a change can cost is q a sample. So audits grow like √T. The sample after a licence is the audit.
 
 A bin has proved itself when its offloads alone are evidence of more than PROVEN. Until then no licence of it is longer
 than HURRY (1 + n) samples after n offloads of the bin: others may testify for a bin, also for one that appears late,
@@ -278,7 +278,8 @@ def is_suspected(table: SentinelTable) -> bool:
 def longest(table: SentinelTable, bin: int, q: float, time: int, relied: bool) -> int:
     """Samples of a bin after which one is audited."""
     below = table.agreements[bin] < q * table.offloads[bin]
-    past, fit, most = float(time - table.since[0]), believed(table, bin, q), float(MOST_SAMPLES)
+    seen = len(table.offloads) / len(table.stakes) * (table.arrivals[bin] + table.granted[bin] - table.left[bin])
+    past, fit, most = min(float(time - table.since[0]), seen), believed(table, bin, q), float(MOST_SAMPLES)
     if relied:
         pooled, past, most = table.pooled, past * devices_of(table), min(credit(table, bin, q), most)
         below, fit = pooled.agreements[bin] < q * pooled.offloads[bin], believed(pooled, bin, q)

@@ -447,12 +447,13 @@ static bool hinge_has_proved_itself(const struct hinge_bin *of)
 static uint32_t hinge_longest(const struct hinge *state, const struct hinge_bin *of)
 {
     const double gap = hinge_believed(of) - HINGE_BREAK_EVEN;
+    const double seen = (double)HINGE_BINS * (of->arrivals + of->granted - of->left);
     const double tried = HINGE_HURRY * (HINGE_BINS > 16 ? HINGE_FINENESS : 1.0) * (1.0 + of->offloads);
     double samples = state->time - state->since;
     if (gap <= 0.0 || hinge_suspected(state) || of->suspicion > HINGE_SUSPECTED ||
         of->agreements < HINGE_BREAK_EVEN * of->offloads)
         return HINGE_HURRY;
-    samples = HINGE_AUDIT * hinge_sqrt(samples * gap) / HINGE_BREAK_EVEN;
+    samples = HINGE_AUDIT * hinge_sqrt((seen < samples ? seen : samples) * gap) / HINGE_BREAK_EVEN;
     if (samples > tried && !hinge_has_proved_itself(of))
         samples = tried;
     if (samples < HINGE_HURRY)
