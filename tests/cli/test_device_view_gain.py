@@ -38,7 +38,7 @@ def test_people_read_it_with_the_curve_of_other_prices(capsys: Captured) -> None
     assert "a sample less than local alone" in said
     assert "Remote alone would have cost 0.3 a sample" in said
     assert "Right by the true labels: local alone" in said
-    assert "0.2 is the highest of these prices" in said
+    assert "0.3 is the highest of these prices" in said
 
 
 @pytest.mark.medium

@@ -302,7 +302,7 @@ def trade(
     >>> print(found.sentence)
     At an offload cost of 0.15, sentinel is right in 94.8 % for 20 % of the remote's calls (remote alone 95.2 %, ...
     >>> round(found.local_from, 2)  # above this price, local alone is cheaper
-    0.48
+    0.47
     >>> found.within(0.2).offload_cost, found.reaching(0.98).offload_cost  # for a budget of 20 %, for a target of 98 %
     (0.15, 0.2)
     """
