@@ -73,8 +73,8 @@ def test_what_changes_cost_is_what_was_measured() -> None:
     assert len(shown) == 8
     assert [row for row in shown if row not in there] == []
     best, *others = sorted(map(float, rows(text)["**geometric mean of ratios**"]))
-    assert f"its regret is {best} ×" in _words("README.md")
-    assert f"the next best policy's {others[0]} ×" in _words("README.md")
+    assert f"its regret is {best:.2f} ×" in _words("README.md")
+    assert f"the next best policy's {others[0]:.2f} ×" in _words("README.md")
 
 
 def test_intervals_hold_as_often_and_are_as_wide_as_the_page_of_logs_says() -> None:
