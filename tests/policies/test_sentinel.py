@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hinge.errors import InvalidState
-from hinge.policies import Isotonic, Policy, Sentinel, at_most, build, on_budget, restore
+from hinge.policies import FOREVER, Isotonic, Policy, Sentinel, at_most, build, on_budget, restore
 from hinge.policies.policy import MOST_SAMPLES
 from hinge.policies.sentinel import (
     ALARM,
@@ -742,6 +742,68 @@ def test_as_many_samples_are_accepted_as_an_explanation_says(bins: int) -> None:
         if decision.offload:
             policy.learn(decision, chance.random() < agreement(bin, bins) * (0.5 if 3_000 < time < 4_000 else 1.0))
     assert longer > 0 or bins < 2 * PARTS
+
+
+def test_an_explanation_of_a_licence_to_come_counts_how_it_will_go_on() -> None:
+    going_on = 0
+    for seed in range(60):
+        policy, chance = Sentinel(4, offload_cost=(0.3, 0.5, 0.8)[seed % 3]), random.Random(seed)
+        for _ in range(400):
+            bin = 3 if chance.random() < 0.6 else chance.randrange(4)
+            left, next_one = policy.countdown(bin)
+            if policy.table.granted[bin] == 0 and left > next_one > 0:
+                assert accepted_until_checked(restore(policy.state()), bin, left + 2) == left
+                going_on += 1
+            decision = policy.decide(bin)
+            if decision.offload:
+                policy.learn(decision, chance.random() < 0.2 + 0.26 * bin)
+    assert going_on > 0
+
+
+def test_a_bin_that_is_accepted_for_good_says_so_also_where_it_has_a_licence() -> None:
+    policy = on_budget(Sentinel(4, offload_cost=0.9), offloads=0.02)
+    chance, free = random.Random(1), 0
+    for _ in range(4_000):
+        bin = chance.randrange(4)
+        said = policy.explain(bin).offload_probability
+        inside = policy.unlimited
+        assert isinstance(inside, Sentinel)
+        free += inside.countdown(bin)[0] == FOREVER and inside.table.granted[bin] > 0
+        decision = policy.decide(bin)
+        assert decision.offload == (said == 1.0)
+        if decision.offload:
+            policy.learn(decision, chance.random() < 0.5)
+    assert free > 0
+
+
+def test_little_borrowed_does_not_let_a_bin_that_nobody_has_tried_be_accepted_for_long() -> None:
+    policy, chance = Sentinel(16, offload_cost=0.5), random.Random(1)
+    for _ in range(20_000):
+        bin = chance.randrange(15)
+        decision = policy.decide(bin)
+        if decision.offload:
+            policy.learn(decision, chance.random() < (0.95 if bin > 7 else 0.2))
+    lengths = {}
+    for lent in (0.0, 1e-9, 1.0, 50.0):
+        fleet = restore(policy.state())
+        fleet.borrow([lent] * 15 + [0.0], [0.2 * lent] * 8 + [0.95 * lent] * 7 + [0.0], 8)
+        lengths[lent] = accepted_until_checked(fleet, 15, 10_000)
+    assert lengths == dict.fromkeys(lengths, HURRY)
+
+
+def test_a_report_that_is_refused_changes_nothing() -> None:
+    policy = Sentinel(4, offload_cost=0.5)
+    before = policy.state()
+    for wrong in (2.0, math.nan, None):
+        with pytest.raises((TypeError, ValueError)):
+            policy.learn_reported(3, wrong, 50)  # type: ignore[arg-type]  # that is what is refused
+    with pytest.raises(ValueError, match="accepted"):
+        policy.learn_reported(3, True, 2**53)
+    assert policy.state() == before
+    learned = Sentinel(4)
+    with pytest.raises(TypeError, match="must be known"):
+        learned.learn_reported(3, True, 0)
+    assert learned.time == 0
 
 
 def test_as_many_are_accepted_on_others_word_as_an_explanation_says() -> None:

@@ -121,6 +121,7 @@ def licence(surplus: int, offloads: int, rate: int, shift: int) -> int:
 
 CLOCK_END = 2**31  # where the clock stops
 COUNTED = 2**16  # offloads at which counts are halved
+SUMMED = 2**24  # those of Sentinel, which adds up counts of 255 bins in 32 bits
 COST_UNIT = 2**15  # what one costs, as the sum of the costs is kept
 
 
@@ -371,7 +372,8 @@ def _sentinel_twin(policy: Sentinel) -> SentinelTwin:
     for field in policy.carried:
         getattr(table, field)[:] = getattr(known, field)
     for bin in range(policy.bins):
-        table.offloads[bin], table.agreements[bin] = math.ceil(known.offloads[bin]), math.floor(known.agreements[bin])
+        counts = _whole_counts(known.offloads[bin], known.agreements[bin], SUMMED)
+        table.offloads[bin], table.agreements[bin] = counts
         table.recent_agreements[bin] = math.floor(known.recent_agreements[bin])
         if known.audited_at[bin] > 0.0:  # at a cost known beforehand, which devices are not told
             table.audited[bin] = 0
@@ -379,8 +381,8 @@ def _sentinel_twin(policy: Sentinel) -> SentinelTwin:
     return twin
 
 
-def _whole_counts(offloads: float, total: float) -> tuple[int, int]:
-    """Offloads that fit into 16 bits, and a sum over them whose mean is no higher than that given."""
-    while math.ceil(offloads) >= COUNTED:
+def _whole_counts(offloads: float, total: float, most: int = COUNTED) -> tuple[int, int]:
+    """Offloads that are fewer, by default of 16 bits, and a sum over them whose mean is no higher than that given."""
+    while math.ceil(offloads) >= most:
         offloads, total = offloads / 2, total / 2
     return math.ceil(offloads), math.floor(total)

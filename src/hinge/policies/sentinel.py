@@ -25,7 +25,7 @@ is f_i - q, and what a change can cost is q a sample. So audits grow like √T. 
 A bin has proved itself when its offloads alone are evidence of more than PROVEN. Until then no licence of it is longer
 than HURRY (1 + n) samples after n offloads of the bin: others may testify for a bin, also for one that appears late,
 but no further than it has been tried. Once it has, a licence that has run out first goes on by what it would have been
-longer, had all been known at its beginning that is known by now: other bins have taught since.
+longer, had all been known at its beginning that is known by now: other bins have taught since, and time has passed.
 
 **Suspicion.** Page's sums (Biometrika 1954) of log-likelihood ratios, which start again from 0 whenever negative:
 
@@ -61,8 +61,8 @@ give chance F times as many bins to favour:
 
 **A cost known beforehand** (`decide(bin, cost=…)`). Agreement does not depend on cost, so one set of counts serves all
 costs: E_i and N_i are taken at q = 1 - cost of the very sample, which is accepted where E_i exceeds the right side
-above with g = 0. An audit is due once AUDIT √(t' (f_i - q)) / q samples were accepted since the last, with the q of the
-sample at hand: the cheaper its offload, the sooner. Nothing is granted ahead, so no cost is rounded to a level.
+above with g = 0. An audit is due once as many samples were accepted since the last as a licence may be long at the q of
+the sample at hand: the cheaper its offload, the sooner. Nothing is granted ahead, so no cost is rounded to a level.
 
 **Borrowed evidence** (`borrow`) is what others have seen, as `hinge.fleet` has pooled it. It never counts as one's own:
 it joins one's own in a second isotonic fit, `pooled`. That fit decides for a bin
@@ -109,7 +109,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hinge._checks import whole
+from hinge._checks import agreement, whole
 from hinge.errors import InvalidState
 from hinge.policies.expiry import FOREVER, count, count_cost
 from hinge.policies.isotonic import (
@@ -287,15 +287,16 @@ def longest(table: SentinelTable, bin: int, q: float, time: int, relied: bool) -
     if is_suspected(table) or table.suspicion[bin] > SUSPECTED or below:
         return least
     samples = min(AUDIT * math.sqrt(past * max(fit - q, 0.0)) / q, most)
-    tried = HURRY * fineness(table) * (1.0 + table.offloads[bin])
-    if not relied and samples > tried and not has_proved_itself(table, bin, q):
+    tried = HURRY * fineness(table) * (1.0 + (table.pooled.offloads[bin] if relied else table.offloads[bin]))
+    if samples > tried and not has_proved_itself(table, bin, q, relied):
         samples = tried
     return max(least, int(samples))
 
 
-def has_proved_itself(table: SentinelTable, bin: int, q: float) -> bool:
-    """Whether a bin needs no others to testify for it."""
-    return bool(evidence_alone(table, bin, q)[0] > PROVEN)
+def has_proved_itself(table: SentinelTable, bin: int, q: float, relied: bool = False) -> bool:
+    """Whether a bin needs no other bins to testify for it, by one's own offloads of it or all that are known."""
+    evidence, _ = evidence_alone(table.pooled, bin, q) if relied else evidence_alone(table, bin, q)
+    return bool(evidence > PROVEN)
 
 
 def known_evidence(table: SentinelTable, bin: int, q: float, relied: bool) -> tuple[float, float]:
@@ -402,7 +403,7 @@ def offloads_watched(table: SentinelTable, bin: int, time: int) -> bool:
 
 
 def accept_counted(table: SentinelTable, bin: int, time: int) -> None:
-    """Count a sample down; one that a budget made accepted is only counted."""
+    """Count a sample down; one that a budget made accepted counts as one of before the licence."""
     if table.told[0] >= 0.0:
         table.unaudited[bin] += 1
         table.arrivals[bin] += 1
@@ -784,7 +785,7 @@ class Sentinel(Policy):
         """Samples of a bin until the next is audited, and how long its next licence is by what is known now."""
         bin = self._checked_bin(bin)
         samples = licence(self.table, bin, self.time + 1)
-        left = int(self.table.left[bin]) if self.table.granted[bin] > 0 else samples
+        left = int(self.table.left[bin]) if self.table.granted[bin] > 0 and samples < FOREVER else samples
         return left + self._further(bin, left) if left < FOREVER // 2 else left, samples
 
     def _further(self, bin: int, left: int) -> int:
@@ -819,7 +820,10 @@ class Sentinel(Policy):
         (3, [0, 0, 0, 10])
         """
         bin, table, owner = self._checked_bin(bin), self.table, type(self).__name__
-        accepted = whole(owner, "accepted", accepted, 0, MOST_SAMPLES)
+        accepted = whole(owner, "accepted", accepted, 0, MOST_SAMPLES - self.time - 1)
+        agreed = agreement(owner, "agreed", agreed)
+        if self.offload_cost is None:
+            raise TypeError(f"{owner}: what a table's offloads cost is not reported, so that the cost must be known")
         self.time += accepted + 1
         table.granted[bin], table.left[bin] = accepted, 0
         self._notes(table, bin, self.time)
