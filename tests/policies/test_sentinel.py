@@ -784,7 +784,7 @@ def test_little_borrowed_does_not_let_a_bin_that_nobody_has_tried_be_accepted_fo
         if decision.offload:
             policy.learn(decision, chance.random() < (0.95 if bin > 7 else 0.2))
     lengths = {}
-    for lent in (0.0, 1e-9, 1.0, 50.0):
+    for lent in (0.0, 1e-9, 1.0):
         fleet = restore(policy.state())
         fleet.borrow([lent] * 15 + [0.0], [0.2 * lent] * 8 + [0.95 * lent] * 7 + [0.0], 8)
         lengths[lent] = accepted_until_checked(fleet, 15, 10_000)

@@ -94,9 +94,10 @@ others' evidence was last borrowed. Those who lie about many bins are found out 
 whose own offloads bear the others out needs fewer trials. Liars who tell the truth save about one bin are vouched for,
 too, as far as that limit. Where a licence would be less than one sample, what is borrowed is not relied on. So a lie
 costs little before it is found, and own audits that disagree end what others' word has licensed. A licence that has
-run out goes on if it would be longer by now: an audit of one bin vouches for those above it. And it ends at once when
-others' evidence is replaced and nothing testifies for its bin any more: who was found to be unlike, or to lie, has no
-say in licences that are still running.
+run out goes on if it would be longer by now: an audit of one bin vouches for those above it, and its own samples count
+in t'. It ends at once when others' evidence is replaced and nothing testifies for its bin any more: who was found to be
+unlike, or to lie, has no say in licences that are still running. Where others have seen as much as oneself, or more, no
+bin need have proved itself: the bets limit its licences, and one that nobody has tried may be accepted for long.
 
 Nothing is proved here beyond what `docs/isotonic.md` says of the evidence. The constants were chosen by simulation, on
 four of the shipped traces: `benchmarks/regrets/changes.py` names them, and measures the others too; so does
@@ -287,16 +288,15 @@ def longest(table: SentinelTable, bin: int, q: float, time: int, relied: bool) -
     if is_suspected(table) or table.suspicion[bin] > SUSPECTED or below:
         return least
     samples = min(AUDIT * math.sqrt(past * max(fit - q, 0.0)) / q, most)
-    tried = HURRY * fineness(table) * (1.0 + (table.pooled.offloads[bin] if relied else table.offloads[bin]))
-    if samples > tried and not has_proved_itself(table, bin, q, relied):
+    tried = HURRY * fineness(table) * (1.0 + table.offloads[bin])
+    if samples > tried and not (relied and table.borrowed[LENT] >= 1.0) and not has_proved_itself(table, bin, q):
         samples = tried
     return max(least, int(samples))
 
 
-def has_proved_itself(table: SentinelTable, bin: int, q: float, relied: bool = False) -> bool:
-    """Whether a bin needs no other bins to testify for it, by one's own offloads of it or all that are known."""
-    evidence, _ = evidence_alone(table.pooled, bin, q) if relied else evidence_alone(table, bin, q)
-    return bool(evidence > PROVEN)
+def has_proved_itself(table: SentinelTable, bin: int, q: float) -> bool:
+    """Whether a bin needs no others to testify for it."""
+    return bool(evidence_alone(table, bin, q)[0] > PROVEN)
 
 
 def known_evidence(table: SentinelTable, bin: int, q: float, relied: bool) -> tuple[float, float]:
