@@ -705,25 +705,30 @@ from hinge.policies import AlwaysRemote
 breaker = Breaker(failures=10**9, at_once=10**9, interval_s=3600)
 device = Device(lambda _: [0.0, 0.1], lambda _: (time.sleep(0.002), 1)[1], AlwaysRemote(16), price=FixedCost(0.5),
                 breaker=breaker, in_flight=4, deadline_s=5)
+def ctrl_c(*_):
+    if armed:  # and not where the program itself is not ready for it
+        armed.clear()
+        raise KeyboardInterrupt
 def interrupt():
     for _ in range(INTERRUPTS):
+        while not armed:
+            time.sleep(0.0005)
         time.sleep(0.004)
         os.kill(os.getpid(), signal.SIGINT)
     over.append(True)
-over, interrupted = [], 0
+over, armed, interrupted = [], [], 0
+signal.signal(signal.SIGINT, ctrl_c)
 thread = threading.Thread(target=interrupt)
 thread.start()
 while not over:
     try:
+        armed.append(True)
         while not over:
             device.infer(1.0)
     except KeyboardInterrupt:
         interrupted += 1
-try:
-    thread.join()
-    time.sleep(0.05)
-except KeyboardInterrupt:
-    pass
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+thread.join()
 began = time.monotonic()
 answers = [answer for _ in range(5) for answer in device.infer_many([1.0] * 8)]
 print(interrupted > 50, {answer.source for answer in answers}, time.monotonic() - began < 4)
