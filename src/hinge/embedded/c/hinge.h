@@ -323,6 +323,8 @@ bool hinge_take(struct hinge *state, const uint8_t *message, uint32_t length)
 #define HINGE_FINENESS (HINGE_BINS / 16.0)
 #define HINGE_AUDIT 20.0
 #define HINGE_HURRY 20u
+#define HINGE_TRIED(n) (HINGE_BINS > 16 ? 5 * HINGE_BINS * (n) / 4 : HINGE_HURRY * (n)) /* HURRY F n ... */
+#define HINGE_MANY (0xFFFFFFFFu / 5 / (HINGE_BINS > 16 ? HINGE_BINS : 16)) /* ... which fits into 32 bits */
 #define HINGE_SUSPECTED 1.75
 #define HINGE_REFUTED 2.0
 #define HINGE_PROVEN 1.0
@@ -443,22 +445,30 @@ static bool hinge_has_proved_itself(const struct hinge_bin *of)
     return hinge_block_evidence(of->offloads, of->agreements, HINGE_BREAK_EVEN) > HINGE_PROVEN;
 }
 
+/* Whether a bin is, or all are. */
+static bool hinge_hurried(const struct hinge *state, const struct hinge_bin *of)
+{
+    return of->suspicion > HINGE_SUSPECTED || hinge_suspected(state);
+}
+
 /* Samples of a bin after which one is audited. */
 static uint32_t hinge_longest(const struct hinge *state, const struct hinge_bin *of)
 {
     const double gap = hinge_believed(of) - HINGE_BREAK_EVEN;
-    const double seen = (double)HINGE_BINS * (of->arrivals + of->granted - of->left);
-    const double tried = HINGE_HURRY * (HINGE_BINS > 16 ? HINGE_FINENESS : 1.0) * (1.0 + of->offloads);
-    double samples = state->time - state->since;
-    if (gap <= 0.0 || hinge_suspected(state) || of->suspicion > HINGE_SUSPECTED ||
-        of->agreements < HINGE_BREAK_EVEN * of->offloads)
+    const uint32_t seen = of->arrivals + of->granted - of->left;
+    uint32_t past = state->time - state->since, tried = of->offloads, samples = HINGE_LONGEST - 1;
+    double most;
+    if (gap <= 0.0 || hinge_hurried(state, of) || of->agreements < HINGE_BREAK_EVEN * of->offloads)
         return HINGE_HURRY;
-    samples = HINGE_AUDIT * hinge_sqrt((seen < samples ? seen : samples) * gap) / HINGE_BREAK_EVEN;
+    if (seen <= 0xFFFFFFFFu / HINGE_BINS && seen * HINGE_BINS < past)
+        past = seen * HINGE_BINS;
+    most = HINGE_AUDIT * hinge_sqrt(past * gap) / HINGE_BREAK_EVEN;
+    if (most < HINGE_LONGEST)
+        samples = (uint32_t)most;
+    tried = HINGE_TRIED(tried < HINGE_MANY ? tried + 1 : HINGE_MANY);
     if (samples > tried && !hinge_has_proved_itself(of))
         samples = tried;
-    if (samples < HINGE_HURRY)
-        return HINGE_HURRY;
-    return samples < HINGE_LONGEST ? (uint32_t)samples : HINGE_LONGEST - 1;
+    return samples < HINGE_HURRY ? HINGE_HURRY : samples;
 }
 
 /* Whether the fit has foretold offloads badly. */
@@ -525,7 +535,7 @@ static void hinge_drop(struct hinge *state)
 static uint32_t hinge_further(const struct hinge *state, struct hinge_bin *of)
 {
     uint32_t samples = 0;
-    if (of->granted && !hinge_suspected(state) && of->suspicion <= HINGE_SUSPECTED)
+    if (of->granted && !hinge_hurried(state, of))
         samples = hinge_licence(state, of);
     if (!samples)
         return 0;
