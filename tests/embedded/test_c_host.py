@@ -1,5 +1,6 @@
 """The C on this machine: equal to its twin, clean under every check, whole under fuzzing."""
 
+import math
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -125,6 +126,15 @@ def test_sentinels_longest_licence_fits(library: Callable[[Twin], Library]) -> N
     c.learn(0, True)
     assert not c.decide(0)
     assert c.state.bins[0].granted == LONGEST - 1
+
+
+def test_millions_of_offloads_that_prove_nothing_do_not_end_a_licence_soon(library: Callable[[Twin], Library]) -> None:
+    c = library(SentinelTwin(255, 0.5))
+    c.state.time, bin = 2_000_000_000, c.state.bins[1]
+    bin.offloads, bin.agreements, bin.arrivals = 3_368_601, 1_684_301, 3_368_601  # 5 * 255 times as many need 33 bits
+    bin.weight, bin.total, bin.support, bin.evidence, bin.below = 10_000_000, 9_000_000, 10_000_000, 1e6, 1
+    assert not c.decide(1)
+    assert bin.granted == int(20.0 * math.sqrt(255 * 3_368_601 * (9_000_001 / 10_000_002 - 0.5)) / 0.5)
 
 
 LITE, MONOTONE, SENTINEL = LiteTwin(16, 0.52, 0.5), MonotoneTwin(16, 0.52, 0.5), SentinelTwin(16, 0.5)
