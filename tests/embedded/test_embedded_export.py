@@ -192,6 +192,16 @@ def test_the_longest_licence_of_a_device_that_learns_is_shorter(tmp_path: Path) 
     assert "{2147483646u, 2147483646u, " in (tmp_path / "src/hinge_config.h").read_text()
 
 
+def test_offloads_beyond_32_bits_are_scaled_down_and_keep_their_mean() -> None:
+    policy = Sentinel(bins=2, offload_cost=0.6)
+    policy.learn_log([1] * 6_000, [True, False] * 3_000, weight=1e6)
+    assert policy.table.offloads[1] > 2**32
+    table = twin_of(policy).table
+    assert table.offloads[1] < 2**24
+    assert table.agreements[1] / table.offloads[1] == pytest.approx(0.5)
+    assert (table.weight[1], table.total[1]) == (table.offloads[1], table.agreements[1])
+
+
 def test_what_has_expired_stays_expired_past_the_end_of_the_clock(tmp_path: Path) -> None:
     policy = learned(Isotonic(bins=6, offload_cost=0.45))
     assert isinstance(policy, Isotonic)

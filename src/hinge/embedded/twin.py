@@ -382,7 +382,7 @@ def _sentinel_twin(policy: Sentinel) -> SentinelTwin:
 
 
 def _whole_counts(offloads: float, total: float, most: int = COUNTED) -> tuple[int, int]:
-    """Offloads that are fewer, by default of 16 bits, and a sum over them whose mean is no higher than that given."""
+    """Fewer than so many offloads, and a sum over them whose mean is no higher than that given."""
     while math.ceil(offloads) >= most:
         offloads, total = offloads / 2, total / 2
     return math.ceil(offloads), math.floor(total)

@@ -785,8 +785,10 @@ class Sentinel(Policy):
         """Samples of a bin until the next is audited, and how long its next licence is by what is known now."""
         bin = self._checked_bin(bin)
         samples = licence(self.table, bin, self.time + 1)
-        left = int(self.table.left[bin]) if self.table.granted[bin] > 0 and samples < FOREVER else samples
-        return left + self._further(bin, left) if left < FOREVER // 2 else left, samples
+        if samples == FOREVER:
+            return samples, samples
+        left = int(self.table.left[bin]) if self.table.granted[bin] > 0 else samples
+        return left + self._further(bin, left), samples
 
     def _further(self, bin: int, left: int) -> int:
         """By how many samples the licence of a bin, which has so many left, will go on, by what is known now."""
