@@ -1,6 +1,5 @@
-"""The tree is as the documentation says: tests mirror the package, and files are named by nouns."""
+"""The tree: tests mirror the package, and files are named by nouns."""
 
-import re
 from collections import Counter
 from pathlib import Path
 
@@ -41,25 +40,3 @@ def test_modules_are_named_by_nouns() -> None:
 def test_no_name_is_used_three_times() -> None:
     counts = Counter(path.stem for path in MODULES)
     assert [name for name, count in counts.items() if count > 2] == []
-
-
-def listed(page: str) -> set[str]:
-    """The files and folders below src/hinge/ in a page's list of them."""
-    text = (ROOT / page).read_text("utf-8")
-    block = text.partition("    src/hinge/")[2].partition("\n\n")[0]
-    return set(re.findall(r"^ {6}(\w+(?:\.py|/))", block, re.MULTILINE))
-
-
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/design.md"])
-def test_the_layout_on_the_page_is_that_of_the_tree(page: str) -> None:
-    there = {path.name for path in PACKAGE.glob("*.py")} | {
-        f"{path.parent.name}/" for path in PACKAGE.glob("*/__init__.py")
-    }
-    assert listed(page) == there - {"__init__.py", "__main__.py"}
-
-
-def test_the_design_names_the_modules_of_every_package() -> None:
-    text = (ROOT / "docs" / "design.md").read_text("utf-8")
-    block = text.partition("    src/hinge/")[2].partition("\n\n")[0]
-    names = set(re.findall(r"\w+", block))
-    assert sorted({path.stem for path in MODULES} - names - {"__main__"}) == []
