@@ -102,7 +102,6 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "states": subjects.state_subject,
     "folders": subjects.folder_subject,
     "journals": subjects.journal_subject,
-    "models": subjects.model_subject,
     "models, by onnxruntime": subjects.onnx_subject,
     "models, by OpenVINO": subjects.openvino_subject,
     "reports": subjects.report_subject,

@@ -261,11 +261,14 @@ def test_the_models_of_fashion_score_as_onnxruntime_says(model: Callable[[Path],
         assert (scores.argmax(axis=1) == expected.argmax(axis=1)).all()
 
 
-def test_onnx_that_reads_other_files_is_refused_by_openvino_too(tmp_path: Path) -> None:
+def test_onnx_with_data_in_other_files_runs_in_openvino_too(tmp_path: Path) -> None:
     path = dense_onnx(tmp_path / "m.onnx", -1)
     model = onnx.load(path)
-    (tmp_path / "secret").write_bytes(WEIGHTS.tobytes())
-    onnx.external_data_helper.set_external_data(model.graph.initializer[0], "secret")
+    (tmp_path / "weights.bin").write_bytes(WEIGHTS.tobytes())
+    tensor = next(tensor for tensor in model.graph.initializer if tensor.name == "weights")
+    onnx.external_data_helper.set_external_data(tensor, "weights.bin")
+    tensor.ClearField("raw_data")
     path.write_bytes(model.SerializeToString())
-    with pytest.raises(InvalidModel, match="keeps data in other files"):
-        OpenVINOModel(path)
+    openvino_model = OpenVINOModel(path)
+    assert openvino_model.files == (path, tmp_path / "weights.bin")
+    np.testing.assert_allclose(openvino_model.many(SAMPLES), SCORES, atol=1e-5)

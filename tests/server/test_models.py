@@ -72,7 +72,7 @@ def test_r10_a_new_file_is_served(served: tuple[str, Path], tmp_path: Path) -> N
     assert metric(url, "hinge_model_load_failures_total") == 0
 
 
-@pytest.mark.parametrize("kind", ["broken", "empty", "cut", "unfitting", "external", "gone"])
+@pytest.mark.parametrize("kind", ["broken", "empty", "cut", "unfitting", "gone"])
 def test_r10_a_bad_file_leaves_the_old_one_serving(
     served: tuple[str, Path], tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,9 +81,8 @@ def test_r10_a_bad_file_leaves_the_old_one_serving(
     if kind == "gone":
         path.unlink()
     else:
-        external = models.save(tmp_path / "e", [], [], [], initializer=[models.external_tensor()]).read_bytes()
         other = models.scaling(tmp_path / "o", 5.0, width=4).read_bytes()
-        put(path, {"broken": b"x" * 99, "empty": b"", "cut": good[:-9], "unfitting": other, "external": external}[kind])
+        put(path, {"broken": b"x" * 99, "empty": b"", "cut": good[:-9], "unfitting": other}[kind])
     wait_until(lambda: metric(url, "hinge_model_load_failures_total") >= 1)
     assert factor(url) == 2.0
     assert ask(url, "/v2/models/m/ready").json["ready"]

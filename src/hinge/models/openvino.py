@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from hinge.errors import InvalidModel
 from hinge.models import FileModel, OneInput, Output, check_inputs, choose_outputs, loading, read_file
-from hinge.models.onnx import SMALL_MODEL_BYTES, check_content
+from hinge.models.onnx import SMALL_MODEL_BYTES, model_files
 
 if TYPE_CHECKING:
     import openvino
@@ -31,13 +30,13 @@ class OpenVINOModel(FileModel):
     """
 
     def __init__(self, path: str | Path, *, output: str | None = None) -> None:
-        content, weights = _files(Path(path))
+        files = _files(Path(path))
+        size = sum(file.stat().st_size for file in files)
         with loading(path, _last_line):
-            model = _compiled(_read(content, weights), small=len(weights or content) <= SMALL_MODEL_BYTES)
+            model = _compiled(_read(Path(path)), small=size <= SMALL_MODEL_BYTES)
             check_inputs(path, [port.any_name for port in model.inputs])
             outputs = [_output(number, port) for number, port in enumerate(model.outputs)]
             self._number = outputs.index(choose_outputs(path, outputs, output)[0])
-            files = [Path(path)] if weights is None else [Path(path), Path(path).with_suffix(".bin")]
             super().__init__(path, _input(str(path), model.inputs[0]), files)
             self._own = _Own(model)
 
@@ -54,27 +53,27 @@ class _Own(threading.local):
         self.request = model.create_infer_request()
 
 
-def _files(path: Path) -> tuple[bytes, bytes | None]:
-    """The model, and its weights unless they are in it, where those of ONNX must be."""
+def _files(path: Path) -> tuple[Path, ...]:
+    """The file of the model, and those with its weights."""
     content = read_file(path)
     if path.suffix != ".xml":
-        check_content(content, str(path))
-        return content, None
+        return model_files(path)
     if not content.lstrip().startswith(b"<"):  # OpenVINO would guess at other formats
         raise InvalidModel(f"{path}: not a model in OpenVINO's format, or a damaged one")
-    return content, read_file(path.with_suffix(".bin"))
+    read_file(weights := path.with_suffix(".bin"))
+    return path, weights
 
 
-def _read(content: bytes, weights: bytes | None) -> openvino.Model:
+def _read(path: Path) -> openvino.Model:
     try:
         import openvino
         from openvino.frontend import FrontEndManager
     except ImportError as error:
         raise ImportError(f"such models need openvino ({error}): pip install 'hinge-gate[openvino]'") from error
-    if weights is not None:
-        return openvino.Core().read_model(content, weights)
+    if path.suffix == ".xml":
+        return openvino.Core().read_model(path, path.with_suffix(".bin"))
     onnx = FrontEndManager().load_by_framework("onnx")
-    return onnx.convert(onnx.load(io.BytesIO(content)))
+    return onnx.convert(onnx.load(path))
 
 
 def _compiled(model: openvino.Model, small: bool) -> openvino.CompiledModel:

@@ -32,7 +32,7 @@ import numpy as np
 from hinge import fashion
 from hinge._checks import did_you_mean
 from hinge.errors import InvalidMessage, InvalidModel, InvalidValue, UnknownName, printable
-from hinge.models.onnx import OnnxFile, as_array, input_specs, is_map, open_session, output_specs
+from hinge.models.onnx import as_array, input_specs, is_map, model_files, open_session, output_specs
 from hinge.oip.messages import MAX_TENSORS, Message, ModelMetadata, build_model_metadata, model_name
 from hinge.oip.tensors import Tensor, TensorSpec, dtype_of
 from hinge.server.connections import Limits, Refusal, shutting_down
@@ -117,10 +117,9 @@ class Model:
         >>> Model.load(local_model()).batchable
         True
         """
-        found = stamp(path)  # before it is read: a later change will be noticed
-        file = OnnxFile.read(path)
-        found += stamp(*file.data.values())
-        session = open_session(file, threads=threads)
+        files = model_files(path)
+        found = stamp(*files)  # before it is loaded: a later change will be noticed
+        session = open_session(path, threads=threads)
         try:
             inputs, outputs = input_specs(session), output_specs(session)
         except InvalidModel as error:
@@ -134,7 +133,7 @@ class Model:
         from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
         ends = (inputs, outputs, batchable)
-        return cls(session, *ends, onnxruntime.RunOptions, file.files, found, (InvalidArgument,))
+        return cls(session, *ends, onnxruntime.RunOptions, files, found, (InvalidArgument,))
 
     @cached_property
     def takes_text(self) -> bool:
@@ -495,8 +494,7 @@ class Watcher:
     async def _reload(self, service: Service) -> None:
         path = service.place.path
         try:
-            file = await asyncio.to_thread(OnnxFile.read, path)
-            before = stamp(*file.files)
+            before = stamp(*await asyncio.to_thread(model_files, path))
             await try_model(path)
             model = await asyncio.to_thread(Model.load, path, self._threads)
             if model.stamp != before:
@@ -543,7 +541,7 @@ def _trial() -> None:
 
     path, most = Path(sys.argv[1]), int(sys.argv[2])
     try:
-        _limit_memory(most + 8 * OnnxFile.read(path).size)
+        _limit_memory(most + 8 * sum(file.stat().st_size for file in model_files(path)))
         model = Model.load(path, threads=1)
         model.run({spec.name: _sample(spec) for spec in model.inputs}, model.run_options())
     except InvalidModel as error:
