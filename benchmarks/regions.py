@@ -27,7 +27,7 @@ from hinge.fleet.messages import build_evidence
 from hinge.policies.sentinel import borrow_evidence
 from hinge.simulation.fleet import GROWTH, Lie, believed, compare, log_marginals, pool_into, rounds_until, stacked, tell
 from hinge.simulation.kernel import compiled
-from hinge.simulation.sources import FixedCosts, InOrder
+from hinge.simulation.sources import ConstantPrice, InOrder
 
 BINS, COST, TRACE = 16, 0.5, "fashion"
 LIARS = 10  # one in so many, where there are any
@@ -170,7 +170,7 @@ def created(devices: int, regions: int, liars: bool) -> World:
 
 def run(devices: int, size: int, horizon: int, sampled: int, how: str) -> World:
     """Alone, each region by itself, or all regions; with liars, one device in so many lies, and one hub."""
-    source = InOrder(load_trace(TRACE), UniformBins(BINS), FixedCosts(COST))
+    source = InOrder(load_trace(TRACE), UniformBins(BINS), ConstantPrice(COST))
     chunks = list(source.stream(0, len(source.trace)))
     rows = tuple(np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in ("bins", "agreed", "gaps"))
     play, pool_one, pool_all, borrow = machine()

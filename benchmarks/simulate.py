@@ -23,7 +23,7 @@ from hinge import HILCB, HILCBLite, Policy
 from hinge.policies import Oracle
 from hinge.simulation import Threads, lineup, simulate
 from hinge.simulation.engine import Player
-from hinge.simulation.sources import FixedCosts, Samples, Synthetic
+from hinge.simulation.sources import ConstantPrice, Samples, Synthetic
 
 ALPHA, COST = 0.52, 0.5
 
@@ -51,7 +51,7 @@ compiled_literal = numba.njit(nogil=True)(literal_loop)
 
 
 def setting(bins: int) -> Synthetic:
-    return Synthetic(np.linspace(0.2, 0.98, bins), FixedCosts(COST))
+    return Synthetic(np.linspace(0.2, 0.98, bins), ConstantPrice(COST))
 
 
 def best_times(actions: dict[str, Callable[[], object]], repetitions: int) -> dict[str, tuple[float, float]]:

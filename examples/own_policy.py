@@ -48,11 +48,11 @@ class Streak(ExpiryPolicy):
 
 if __name__ == "__main__":
     from hinge import HILCB, UniformBins, load_trace, simulate
-    from hinge.simulation.sources import FixedCosts, Resampled
+    from hinge.simulation.sources import ConstantPrice, Resampled
     from hinge.testing import check_policy
 
     check_policy(Streak(bins=8))
-    source = Resampled(load_trace("fashion"), UniformBins(16), FixedCosts(0.5))
+    source = Resampled(load_trace("fashion"), UniformBins(16), ConstantPrice(0.5))
     results = simulate([Streak(), HILCB(offload_cost=0.5)], source, horizon=20_000, runs=10)
     for name, record in results.items():
         print(f"{name}: regret {record.regret[:, -1].mean():.0f}")

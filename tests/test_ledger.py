@@ -8,7 +8,7 @@ import pytest
 from hinge import HILCB
 from hinge.ledger import OFFLOAD_COST, SUMS, Ledger, accept, offload
 from hinge.simulation import run_seeds, simulate
-from hinge.simulation.sources import FixedCosts, Synthetic
+from hinge.simulation.sources import ConstantPrice, Synthetic
 
 
 def test_the_figures_of_a_few_samples() -> None:
@@ -72,7 +72,7 @@ def test_hindsight_takes_the_cheaper_decision_in_every_bin() -> None:
 
 
 def test_the_simulator_and_a_ledger_keep_the_same_sums() -> None:
-    source, horizon = Synthetic([0.2, 0.6, 0.9], FixedCosts(0.5)), 3000
+    source, horizon = Synthetic([0.2, 0.6, 0.9], ConstantPrice(0.5)), 3000
     run = simulate([HILCB(3, offload_cost=0.5)], source, horizon, record_decisions=True)["hi-lcb"].runs[0]
     assert run.decisions is not None
     ledger, samples = Ledger(), next(source.stream(run_seeds(0, 1)[0], horizon))

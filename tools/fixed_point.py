@@ -10,7 +10,7 @@ from hinge import HILCB, HILCBLite, Policy, UniformBins, load_trace, simulate
 from hinge.embedded.twin import LiteTwin, MonotoneTwin, SentinelTwin
 from hinge.policies import Sentinel
 from hinge.simulation import Record
-from hinge.simulation.sources import BimodalCosts, FixedCosts, Resampled
+from hinge.simulation.sources import BimodalPrice, ConstantPrice, Resampled
 from hinge.traces import trace_names
 
 HORIZON, RUNS = 100_000, 20
@@ -35,7 +35,7 @@ def main() -> None:
 
 def compared(name: str, offload_cost: float | None) -> tuple[float, float, float]:
     """The larger share of decisions that differ, and how much more regret fixed point has in either policy."""
-    costs = BimodalCosts() if offload_cost is None else FixedCosts(offload_cost)
+    costs = BimodalPrice() if offload_cost is None else ConstantPrice(offload_cost)
     source = Resampled(load_trace(name), UniformBins(16), costs)
     settings = {"bins": 16, "alpha": 0.52, "offload_cost": offload_cost}
     kinds = {"lite": HILCBLite, "lite twin": LiteTwin, "monotone": HILCB, "monotone twin": MonotoneTwin}

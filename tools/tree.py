@@ -176,10 +176,10 @@ def simulated_run(recorder: Recorder) -> Passed:
     from hinge import HILCB, simulate
 
     try:
-        from hinge.simulation.sources import FixedCosts, Synthetic
+        from hinge.simulation.sources import ConstantPrice, Synthetic
     except ImportError:  # the tree before
-        from hinge.sources import FixedCosts, Synthetic  # type: ignore[import-not-found, no-redef, unused-ignore]  # old
-    source = Synthetic(agreement=[0.1, 0.6, 0.9], costs=FixedCosts(0.5))
+        from hinge.sources import ConstantPrice, Synthetic  # type: ignore[import-not-found, no-redef, unused-ignore]  # old
+    source = Synthetic(agreement=[0.1, 0.6, 0.9], costs=ConstantPrice(0.5))
     found = []
     for _ in range(5):
         recorder.clear()

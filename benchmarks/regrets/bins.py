@@ -14,7 +14,7 @@ from benchmarks.workload import image_traces
 from hinge import QuantileBins, Trace, UniformBins, load_trace, simulate
 from hinge.bins import Bins
 from hinge.simulation import lineup
-from hinge.simulation.sources import FixedCosts, Shuffled
+from hinge.simulation.sources import ConstantPrice, Shuffled
 from hinge.simulation.trade import fitted_bins
 
 RUNS = {2_000: 50, 10_000: 20, 100_000: 10}  # of each horizon
@@ -45,7 +45,7 @@ KINDS = {
 
 def over_threshold(trace: Trace, kind: str, cost: float, horizon: int, runs: int) -> float:
     """The mean cost of the default over that of the best threshold, less 1."""
-    source = Shuffled(trace, KINDS[kind](trace), FixedCosts(cost))
+    source = Shuffled(trace, KINDS[kind](trace), ConstantPrice(cost))
     results = simulate(lineup([DEFAULT], source, offload_cost=cost, horizon=horizon), source, horizon, runs)
     return float(results[DEFAULT].cost_per_sample[:, -1].mean() / best_threshold_cost(trace, cost) - 1.0)
 

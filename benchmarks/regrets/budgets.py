@@ -13,7 +13,7 @@ from benchmarks.report import spread
 from hinge import HILCB, Isotonic, Policy, UniformBins, at_most, load_trace, on_budget, simulate
 from hinge.policies import LyapunovEXP4, OnBudget
 from hinge.simulation import Record, Results, interval, run_seeds
-from hinge.simulation.sources import FixedCosts, Resampled
+from hinge.simulation.sources import ConstantPrice, Resampled
 
 HORIZON = 100_000
 BINS, COST = 16, 0.05  # so cheap that most policies would offload more than they may
@@ -30,7 +30,7 @@ Maker = Callable[[float, int], OnBudget | LyapunovEXP4]  # for a target rate and
 
 
 def through(trace: str) -> Resampled:
-    return Resampled(load_trace(trace), UniformBins(BINS), FixedCosts(COST))
+    return Resampled(load_trace(trace), UniformBins(BINS), ConstantPrice(COST))
 
 
 # -- the best static thresholds, in hindsight -------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.report import SPREAD, spread
 from hinge import ClassBins, CostMatrix, HILCBLite, Isotonic, Policy, Sentinel, Trace, UniformBins, load_trace, simulate
 from hinge.policies import H2T2
-from hinge.simulation.sources import FixedCosts, Resampled
+from hinge.simulation.sources import ConstantPrice, Resampled
 
 HORIZON, CLASSES = 100_000, 10
 VEHICLES = (0, 1, 8, 9)  # airplane, automobile, ship, truck
@@ -44,7 +44,7 @@ def ten_classes(runs: int) -> list[str]:
         for cost in COSTS:
             cells = []
             for binning, stakes in kinds.values():
-                source = Resampled(load_trace(trace), binning, FixedCosts(cost), wrong=matrix)
+                source = Resampled(load_trace(trace), binning, ConstantPrice(cost), wrong=matrix)
                 policy = Isotonic(source.bins, offload_cost=cost, stakes=stakes)
                 record = simulate([policy], source, HORIZON, runs, seed=5)["isotonic"]
                 cells.append(f"{spread(record.cost_per_sample[:, -1], 5)}, {record.offload_fraction[:, -1].mean():.3f}")
@@ -73,7 +73,8 @@ def two_classes(runs: int) -> list[str]:
         trace = vehicle_or_not(load_trace(name))
         for cost in COSTS:
             for label, (by_class, make) in CONTESTANTS.items():
-                source = Resampled(trace, ClassBins(WITHIN, 2) if by_class else WITHIN, FixedCosts(cost), wrong=ALARM)
+                bins = ClassBins(WITHIN, 2) if by_class else WITHIN
+                source = Resampled(trace, bins, ConstantPrice(cost), wrong=ALARM)
                 record = simulate({label: make(source.bins, cost)}, source, HORIZON, runs, seed=5)[label]
                 paid, regret = spread(record.cost_per_sample[:, -1], 5), spread(record.regret[:, -1])
                 share = record.offload_fraction[:, -1].mean()

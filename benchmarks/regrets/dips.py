@@ -13,7 +13,7 @@ from benchmarks.workload import image_traces
 from hinge import UniformBins, load_trace, simulate
 from hinge.policies import policy_class
 from hinge.simulation import lineup
-from hinge.simulation.sources import FixedCosts, Replay, Resampled, Synthetic
+from hinge.simulation.sources import ConstantPrice, Replay, Resampled, Synthetic
 from hinge.theory import Problem, best_threshold, oracle_cost, significant_dips, threshold_costs
 
 HORIZON = 100_000
@@ -61,7 +61,7 @@ def header(*first: str) -> list[str]:
 
 
 def through(trace: str, bins: int, cost: float) -> Resampled:
-    return Resampled(load_trace(trace), UniformBins(bins), FixedCosts(cost))
+    return Resampled(load_trace(trace), UniformBins(bins), ConstantPrice(cost))
 
 
 def crossing(traces: Sequence[str], bins: int, costs: Sequence[float]) -> list[Resampled]:
@@ -97,7 +97,7 @@ def certain(sources: Sequence[Resampled]) -> int:
 
 def planted(bin: int, depth: float) -> Synthetic:
     """The rising curve with one bin lower by `depth`."""
-    return Synthetic([value - depth * (i == bin) for i, value in enumerate(CURVE)], FixedCosts(COST))
+    return Synthetic([value - depth * (i == bin) for i, value in enumerate(CURVE)], ConstantPrice(COST))
 
 
 def planted_table(runs: int, depths: Sequence[float]) -> list[str]:

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from benchmarks.report import SPREAD, spread
 from hinge import Policy, build, simulate
 from hinge.simulation.sources import (
-    BimodalCosts,
+    BimodalPrice,
     Change,
+    ConstantPrice,
     Drifting,
-    FixedCosts,
     Gradual,
-    OffloadCosts,
     Periodic,
+    PriceProcess,
     Source,
     Sudden,
     Synthetic,
@@ -38,14 +38,14 @@ Halves = dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]  # of each r
 
 
 def setting(
-    shift: float = 0.0, costs: OffloadCosts | None = None, weights: np.ndarray[tuple[int], np.dtype[np.float64]] = LOW
+    shift: float = 0.0, costs: PriceProcess | None = None, weights: np.ndarray[tuple[int], np.dtype[np.float64]] = LOW
 ) -> Synthetic:
-    return Synthetic(np.clip(AGREEMENT + shift, 0.0, 1.0), costs or FixedCosts(0.5), weights)
+    return Synthetic(np.clip(AGREEMENT + shift, 0.0, 1.0), costs or ConstantPrice(0.5), weights)
 
 
 def pairs() -> dict[str, tuple[Synthetic, Synthetic, bool]]:
     """What changes: before, after, and whether the cost is learned."""
-    dear, cheap = BimodalCosts(0.45, 0.55), BimodalCosts(0.15, 0.25)
+    dear, cheap = BimodalPrice(0.45, 0.55), BimodalPrice(0.15, 0.25)
     even = np.ones(BINS)
     return {
         "agreement falls": (setting(weights=even), setting(-0.35, weights=even), False),
@@ -99,7 +99,7 @@ def steady(runs: int) -> list[str]:
     """Where nothing changes: what readiness costs."""
     lines = ["### Nothing changes", "", "| cost | hi-lcb | policy | regret | ratio to hi-lcb |", "|---" * 5 + "|"]
     for learned in (False, True):
-        source = setting(costs=BimodalCosts(0.45, 0.55) if learned else None, weights=np.ones(BINS))
+        source = setting(costs=BimodalPrice(0.45, 0.55) if learned else None, weights=np.ones(BINS))
         results = simulate(policies(learned), source, HORIZON, runs, SEED)
         plain = results["hi-lcb"].regret[:, -1].mean()
         for name in ("isotonic", *FORGETTING):

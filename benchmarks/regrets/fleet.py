@@ -24,7 +24,7 @@ from hinge.policies import sentinel
 from hinge.simulation import fleet as simulated
 from hinge.simulation.engine import Threads
 from hinge.simulation.fleet import Lie, Pooling, SimulatedFleet, simulate_fleet
-from hinge.simulation.sources import FixedCosts, Resampled, Samples
+from hinge.simulation.sources import ConstantPrice, Resampled, Samples
 
 BINS, COSTS, HORIZON = 16, (0.2, 0.5, 0.8), 10_000
 RUNS, AT_ONCE = 50, 5
@@ -69,7 +69,7 @@ class Recorded:
     """A trace resampled; what was drawn lately is kept, as all trials of a block are on the same streams."""
 
     def __init__(self, trace: str, cost: float) -> None:
-        self.bins, self.drawn = BINS, Resampled(load_trace(trace), UniformBins(BINS), FixedCosts(cost))
+        self.bins, self.drawn = BINS, Resampled(load_trace(trace), UniformBins(BINS), ConstantPrice(cost))
         self.kept = lru_cache(maxsize=50 * AT_ONCE)(lambda seed, horizon: list(self.drawn.stream(seed, horizon)))
 
     def stream(self, seed: int, horizon: int) -> Iterator[Samples]:

@@ -22,7 +22,7 @@ from hinge.policies.kl import divergence
 from hinge.policies.policy import Functions
 from hinge.policies.random import uniform
 from hinge.simulation.kernel import Loop, loop, machine_table
-from hinge.simulation.sources import FixedCosts, Synthetic
+from hinge.simulation.sources import ConstantPrice, Synthetic
 from hinge.theory import stopping_floor
 
 HORIZONS = (6_250, 100_000)
@@ -157,7 +157,7 @@ def curve_regrets(curves: list[list[float]], horizon: int, cost: float) -> dict[
     policies: dict[str, Policy] = {name: build(name, bins=BINS, offload_cost=cost) for name in MANY_BINS}
     regrets: dict[str, list[float]] = {name: [] for name in policies}
     for seed, curve in enumerate(curves):
-        results = simulate(policies, Synthetic(curve, FixedCosts(cost)), horizon, 1, seed)
+        results = simulate(policies, Synthetic(curve, ConstantPrice(cost)), horizon, 1, seed)
         for name in policies:
             regrets[name].append(float(results[name].regret[0, -1]))
     return {name: np.array(values) for name, values in regrets.items()}

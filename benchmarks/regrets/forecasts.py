@@ -16,14 +16,14 @@ from benchmarks.regrets.changes import BINS, CHOSEN_ON, HELD_OUT, SEED, Changing
 from hinge import Sentinel, simulate
 from hinge.simulation import run_seeds
 from hinge.simulation.engine import Threads
-from hinge.simulation.sources import BimodalCosts, LognormalCosts, OffloadCosts, Samples
+from hinge.simulation.sources import BimodalPrice, LognormalPrice, PriceProcess, Samples
 
 HORIZON, RUNS = 100_000, 20
 TRACES = (*CHOSEN_ON, *HELD_OUT)
-COSTS: dict[str, OffloadCosts] = {
-    "0.2 or 0.8": BimodalCosts(0.2, 0.8),
-    "0.05 or 0.4": BimodalCosts(0.05, 0.4),
-    "lognormal, median 0.3": LognormalCosts(median=0.3, spread=0.8),
+COSTS: dict[str, PriceProcess] = {
+    "0.2 or 0.8": BimodalPrice(0.2, 0.8),
+    "0.05 or 0.4": BimodalPrice(0.05, 0.4),
+    "lognormal, median 0.3": LognormalPrice(median=0.3, spread=0.8),
 }
 CHANGES = (
     *("another model or other data", "agreement falls to 0.6 of it", "agreement rises from 0.6 of it"),
@@ -38,7 +38,7 @@ Paid = dict[str, NDArray[np.float64]]
 class Priced:
     """A source whose offloads cost something else each time."""
 
-    def __init__(self, stream: Changing, costs: OffloadCosts) -> None:
+    def __init__(self, stream: Changing, costs: PriceProcess) -> None:
         self.bins, self._stream, self._costs = stream.bins, stream, costs
 
     def stream(self, seed: int, horizon: int) -> Iterator[Samples]:

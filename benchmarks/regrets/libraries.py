@@ -26,7 +26,7 @@ from benchmarks.timing import Probe, Reading, clock
 from hinge import HILCB, Isotonic, Policy, Sentinel, Thompson, UniformBins, load_trace, simulate
 from hinge.policies import HILN, HedgeHI
 from hinge.simulation import run_seeds
-from hinge.simulation.sources import FixedCosts, Resampled
+from hinge.simulation.sources import ConstantPrice, Resampled
 
 BINS = 16
 ALPHA = 0.52
@@ -312,7 +312,7 @@ class Trial:
     most_runs: int
 
     def source(self) -> Resampled:
-        return Resampled(load_trace(self.trace), UniformBins(BINS), FixedCosts(self.cost))
+        return Resampled(load_trace(self.trace), UniformBins(BINS), ConstantPrice(self.cost))
 
     def streams(self, runs: int) -> list[Draws]:
         source = self.source()

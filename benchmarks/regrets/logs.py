@@ -21,7 +21,7 @@ from hinge import UniformBins, build, evaluate, load_trace, simulate
 from hinge.policies import policy_class, policy_names
 from hinge.simulation.engine import Threads, run_seeds
 from hinge.simulation.evaluate import estimated, lineup
-from hinge.simulation.sources import FixedCosts, Resampled
+from hinge.simulation.sources import ConstantPrice, Resampled
 from hinge.theory import Estimate
 from hinge.theory.agreement import LEEWAY
 from hinge.traces import Log, trace_names
@@ -67,7 +67,7 @@ class Part(NamedTuple):
 
 @lru_cache(maxsize=4)
 def recorded(trace: str, cost: float) -> Resampled:
-    return Resampled(load_trace(trace), UniformBins(BINS), FixedCosts(cost))
+    return Resampled(load_trace(trace), UniformBins(BINS), ConstantPrice(cost))
 
 
 def digest(trace: str) -> int:
@@ -152,7 +152,7 @@ def lucky(trace: str, runs: int) -> list[float]:
     Each bin is offloaded until it agrees by 1.5 standard errors more often than it should, and never again: what no
     policy can do, as it does not know how often it should. Also for the leeway for fixed numbers of offloads.
     """
-    source = Resampled(load_trace(trace), UniformBins(BINS), FixedCosts(0.5))
+    source = Resampled(load_trace(trace), UniformBins(BINS), ConstantPrice(0.5))
     chance, held, true = np.random.default_rng(5), np.zeros(2), float(source.weights @ (1.0 - source.agreement))
     for _ in range(runs):
         samples = chance.multinomial(len(source.trace), source.weights)

@@ -8,7 +8,7 @@ lowest bin, as `hinge.tasks` has it; or 1, the highest, as if to find nothing we
 import numpy as np
 
 from hinge import Policy, Sentinel, build, simulate
-from hinge.simulation.sources import FixedCosts, Synthetic
+from hinge.simulation.sources import ConstantPrice, Synthetic
 
 HORIZON, BINS = 50_000, 16
 COSTS = (0.1, 0.3)
@@ -23,7 +23,7 @@ def source(share: float, agreement: float, cost: float, place: int, bins: int = 
     both = weights[place] + share
     curve[place] = (curve[place] * weights[place] + agreement * share) / both
     weights[place] = both
-    return Synthetic(curve, FixedCosts(cost), weights)
+    return Synthetic(curve, ConstantPrice(cost), weights)
 
 
 def report(quick: bool) -> list[str]:

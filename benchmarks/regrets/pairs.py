@@ -23,7 +23,7 @@ from hinge import Bins, Trace, UniformBins, load_trace, simulate
 from hinge.policies import Need, policy_class
 from hinge.simulation import lineup, recommend
 from hinge.simulation.evaluate import FITTED
-from hinge.simulation.sources import FixedCosts, Shuffled
+from hinge.simulation.sources import ConstantPrice, Shuffled
 from hinge.theory import significant_dips
 from hinge.theory.agreement import monotone
 
@@ -78,7 +78,7 @@ def measure_row(pair: Pair, name: str, runs: int) -> str:
     dips = significant_dips(bins, pair.trace.agreed, BINS, COST)
     falls = ", ".join(f"bin {dip.bin}" for dip in dips) or "–"
     trace = Trace(sure, agreed=pair.trace.agreed)
-    source = Shuffled(trace, UniformBins(BINS), FixedCosts(COST))
+    source = Shuffled(trace, UniformBins(BINS), ConstantPrice(COST))
     results = simulate(lineup([MONOTONE, DEFAULT], source, offload_cost=COST, horizon=HORIZON), source, HORIZON, runs)
     costs = [best_threshold_cost(trace, COST), *(results[name].cost_per_sample[:, -1].mean() for name in results)]
     return f"| {name} | {shown} | {violation:.4f} | {falls} | {error:.3f} | {' | '.join(f'{c:.4f}' for c in costs)} |"
@@ -166,7 +166,7 @@ def recommended(pair: Pair, cost: float) -> Bins:
 
 
 def cell(pair: Pair, cost: float, bins: Bins, runs: int) -> Cell:
-    source = Shuffled(pair.trace, bins, FixedCosts(cost))
+    source = Shuffled(pair.trace, bins, ConstantPrice(cost))
     results = simulate(lineup([DEFAULT, REFERENCE], source, offload_cost=cost, horizon=HORIZON), source, HORIZON, runs)
     default, reference = results[DEFAULT], results[REFERENCE]
     regrets = float(default.regret[:, -1].mean()), float(reference.regret[:, -1].mean())
@@ -218,7 +218,7 @@ def mark(name: str) -> str:
 
 def policy_rows(pair: Pair, runs: int) -> list[str]:
     """The regret of every policy, the default first, then from the least."""
-    source = Shuffled(pair.trace, UniformBins(BINS), FixedCosts(COST))
+    source = Shuffled(pair.trace, UniformBins(BINS), ConstantPrice(COST))
     policies = lineup(["all"], source, offload_cost=COST, horizon=HORIZON)
     results = simulate(policies, source, HORIZON, runs)
     order = sorted(results, key=lambda name: (name != DEFAULT, results[name].regret[:, -1].mean()))

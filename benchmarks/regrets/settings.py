@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from benchmarks.report import SPREAD, spread
 from hinge import HILCB, Isotonic, simulate
-from hinge.simulation.sources import Adaptive, FixedCosts, Source, Synthetic, blocks, rare_first, sorted_down, sorted_up
+from hinge.simulation.sources import (
+    Adaptive,
+    ConstantPrice,
+    Source,
+    Synthetic,
+    blocks,
+    rare_first,
+    sorted_down,
+    sorted_up,
+)
 from hinge.theory import Problem, structured_lower_bound
 
 HORIZON, BINS = 100_000, 16
@@ -38,7 +47,7 @@ def random_setting(seed: int) -> tuple[Synthetic, float]:
     chance = np.random.default_rng([11, seed])
     cost = float(chance.uniform(0.02, 0.98))
     weights = np.ones(BINS) if chance.random() < 0.5 else chance.exponential(size=BINS)
-    return Synthetic(random_curve(chance, cost), FixedCosts(cost), weights), cost
+    return Synthetic(random_curve(chance, cost), ConstantPrice(cost), weights), cost
 
 
 def both(source: Source, cost: float, runs: int) -> tuple[Reals, Reals]:
@@ -85,7 +94,7 @@ def in_random_settings(count: int, runs: int) -> list[str]:
 
 def adversaries(cost: float) -> dict[str, Source]:
     """Arrivals in the worst orders, and an adversary who sees what the policy would do."""
-    curve, costs = np.linspace(0.05, 0.98, BINS), FixedCosts(cost)
+    curve, costs = np.linspace(0.05, 0.98, BINS), ConstantPrice(cost)
     weights = np.linspace(3.0, 1.0, BINS)
     near = np.full(BINS, 1.0 - cost - 0.01)
     return {
@@ -114,7 +123,7 @@ def growth(runs: int) -> list[str]:
     lines = [f"| agreement, cost | {' | '.join(f'T = {time:,}' for time in horizons)} | per decade at the end |"]
     lines.append("|---" * (len(horizons) + 2) + "|")
     for cost, below in ((0.5, 0.01), (0.5, 0.003), (0.1, 0.01), (0.9, 0.01)):
-        source = Synthetic(np.full(BINS, 1.0 - cost - below), FixedCosts(cost))
+        source = Synthetic(np.full(BINS, 1.0 - cost - below), ConstantPrice(cost))
         policy = Isotonic(BINS, offload_cost=cost)
         regret = simulate([policy], source, horizons[-1], runs, seed=9, times=horizons)["isotonic"].regret
         means = [spread(values) for values in regret.T]

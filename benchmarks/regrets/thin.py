@@ -24,7 +24,7 @@ from hinge.policies import isotonic, sentinel
 from hinge.simulation import fleet as simulated
 from hinge.simulation.engine import Threads, run_seeds
 from hinge.simulation.fleet import Lie, Pooling, SimulatedFleet, simulate_fleet
-from hinge.simulation.sources import FixedCosts, Resampled
+from hinge.simulation.sources import ConstantPrice, Resampled
 
 BINS, COSTS, HORIZON, GOAL = 16, (0.2, 0.5, 0.8), 10_000, 1.1
 RUNS, MANY_RUNS = 40, 6
@@ -38,7 +38,7 @@ Stream = list[tuple[int, float, float]]  # bin, agreement, gap
 
 
 def source(trace: str, cost: float) -> Resampled:
-    return Resampled(load_trace(trace), UniformBins(BINS), FixedCosts(cost))
+    return Resampled(load_trace(trace), UniformBins(BINS), ConstantPrice(cost))
 
 
 def stream(trace: str, cost: float, seed: int) -> Stream:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from benchmarks.report import SPREAD, spread
 from benchmarks.workload import image_traces
 from hinge import HILCB, Isotonic, UniformBins, load_trace, simulate
-from hinge.simulation.sources import BimodalCosts, FixedCosts, Resampled
+from hinge.simulation.sources import BimodalPrice, ConstantPrice, Resampled
 from hinge.theory import Problem, best_threshold, oracle_cost, structured_lower_bound, threshold_costs
 
 HORIZON = 100_000
@@ -47,7 +47,7 @@ class Cell(NamedTuple):
 
 
 def cell(trace: str, cost: float, bins: int, learned: bool, runs: int) -> Cell:
-    costs = BimodalCosts(cost - 0.05, cost + 0.05) if learned else FixedCosts(cost)
+    costs = BimodalPrice(cost - 0.05, cost + 0.05) if learned else ConstantPrice(cost)
     source, known = Resampled(load_trace(trace), UniformBins(bins), costs), None if learned else cost
     results = simulate([HILCB(bins, 0.52, known), Isotonic(bins, offload_cost=known)], source, HORIZON, runs, seed=4)
     setting = Problem(source.agreement.tolist(), cost, source.weights.tolist())

@@ -13,7 +13,7 @@ from hinge.costs import SURE
 from hinge.gate import DEFAULT_POLICY
 from hinge.simulation import interval
 from hinge.simulation.evaluate import fitted_cost, halves
-from hinge.simulation.sources import FixedCosts, Resampled
+from hinge.simulation.sources import ConstantPrice, Resampled
 
 BINS, HORIZON = 16, 20_000
 COSTS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
@@ -64,7 +64,7 @@ def offline_row(trace: Trace, cost: float, splits: int) -> tuple[str, float]:
             shifts.append(fitted_cost(labelled, cost))
             told = {"γ": cost, "γ′": shifts[-1]}
             policies = {name: DEFAULT_POLICY(bins=BINS, offload_cost=each) for name, each in told.items()}
-            source = Resampled(held_out, UniformBins(BINS), FixedCosts(cost))
+            source = Resampled(held_out, UniformBins(BINS), ConstantPrice(cost))
             results = simulate(policies, source, HORIZON, 1, SEED + split)
             paid.append([record.true_cost_per_sample[0, -1] for record in results.values()])
             offloads.append([record.offload_fraction[0, -1] for record in results.values()])

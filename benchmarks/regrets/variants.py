@@ -25,7 +25,7 @@ from hinge import HILCB, Policy, UniformBins, load_trace, simulate
 from hinge.policies import FOREVER, ExpiryPolicy, Reals, Wholes, has_expired, real_column, whole_column
 from hinge.policies.expiry import count
 from hinge.policies.kl import divergence
-from hinge.simulation.sources import FixedCosts, Resampled, Synthetic
+from hinge.simulation.sources import ConstantPrice, Resampled, Synthetic
 
 HORIZON, LONG = 100_000, 1_000_000
 BINS = 16
@@ -200,7 +200,7 @@ def ratios(figures: Figures, label: str) -> NDArray[np.float64]:
 
 def traces(bins: int, costs: Sequence[float]) -> list[Resampled | Synthetic]:
     names = image_traces()
-    return [Resampled(load_trace(name), UniformBins(bins), FixedCosts(cost)) for name in names for cost in costs]
+    return [Resampled(load_trace(name), UniformBins(bins), ConstantPrice(cost)) for name in names for cost in costs]
 
 
 def random_setting(chance: np.random.Generator, number: int) -> Synthetic:
@@ -219,7 +219,7 @@ def random_setting(chance: np.random.Generator, number: int) -> Synthetic:
         step = int(chance.integers(0, BINS + 1))
         curve = np.repeat([q - chance.uniform(0.0, 0.1), q + chance.uniform(0.0, 0.3)], [step, BINS - step])
     weights = chance.dirichlet(np.full(BINS, chance.choice([0.2, 1.0, 5.0]))) + 1e-9
-    return Synthetic(np.clip(curve, 0.0, 1.0), FixedCosts(cost), weights)
+    return Synthetic(np.clip(curve, 0.0, 1.0), ConstantPrice(cost), weights)
 
 
 def worst_excess(count: int, again: int) -> dict[str, float]:
@@ -251,7 +251,7 @@ def report(quick: bool, winner: str = "prior 1, bow 2α, least ½") -> list[str]
     coarse = contest(traces(BINS, costs), HORIZON, few, SEED)
     fine = contest(traces(256, costs[::4]), HORIZON, max(1, few // 10), SEED)
     excess = worst_excess(settings, few)
-    flat = contest([Synthetic([0.49] * BINS, FixedCosts(0.5))], LONG, 4 * few, SEED)
+    flat = contest([Synthetic([0.49] * BINS, ConstantPrice(0.5))], LONG, 4 * few, SEED)
     header = ("rule", "traces: worst", "median", "floor, 6 250: worst", "100 000", "256 bins: worst", "excess", "10⁶")
     lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
     for rule in RULES:

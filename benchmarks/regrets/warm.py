@@ -7,7 +7,7 @@ driven as objects, since a simulation starts every run from nothing.
 from benchmarks.report import SPREAD, spread
 from hinge import HILCB, Isotonic, Policy, UniformBins, load_trace
 from hinge.simulation import run_seeds
-from hinge.simulation.sources import FixedCosts, Resampled
+from hinge.simulation.sources import ConstantPrice, Resampled
 
 HORIZON, LOG, BINS = 100_000, 500, 16
 WEIGHTS = (0.0, 0.01, 0.1, 0.3, 1.0)
@@ -18,7 +18,7 @@ PAIRS = {  # the trace that comes, and those that logs are of
 
 
 def source(trace: str, cost: float) -> Resampled:
-    return Resampled(load_trace(trace), UniformBins(BINS), FixedCosts(cost))
+    return Resampled(load_trace(trace), UniformBins(BINS), ConstantPrice(cost))
 
 
 def started(policy: Policy, log: str, weight: float, cost: float, seed: int) -> Policy:

@@ -12,7 +12,7 @@ import numpy as np
 from hinge import HILCB, HILCBLite, Isotonic, Policy, Sentinel, Trace, UniformBins, load_trace, simulate
 from hinge.paper.figures import PAPER_TABLES, calibration_error
 from hinge.policies import HedgeHI
-from hinge.simulation.sources import FixedCosts, Resampled
+from hinge.simulation.sources import ConstantPrice, Resampled
 
 HORIZON, COST = 100_000, 0.5
 SHIPPED = "cifar10-vgg16"
@@ -60,7 +60,7 @@ def report(quick: bool) -> list[str]:
     shares: dict[str, list[float]] = {name: [] for name in names}
     accuracies: dict[str, list[float]] = {name: [] for name in names}
     for recipe, trace in traces().items():
-        source = Resampled(trace, UniformBins(16), FixedCosts(COST))
+        source = Resampled(trace, UniformBins(16), ConstantPrice(COST))
         results = simulate(policies(), source, HORIZON, runs, seed=7)
         for name in names:
             shares[name].append(float(results[name].offload_fraction[:, -1].mean()))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hinge import HILCBLite, OnnxModel, UniformBins, fashion, load_trace, max_softmax, simulate
 from hinge.embedded.twin import constants
-from hinge.simulation.sources import FixedCosts, InOrder
+from hinge.simulation.sources import ConstantPrice, InOrder
 from hinge.traces import Trace
 from tools.boards.targets import M0, defines
 
@@ -55,7 +55,7 @@ def main() -> None:
     """Compare the board with the simulator, decision for decision."""
     confidences, trace = quantised_stream()
     policy = HILCBLite(BINS, ALPHA, OFFLOAD_COST)
-    source = InOrder(trace, UniformBins(BINS), FixedCosts(OFFLOAD_COST))
+    source = InOrder(trace, UniformBins(BINS), ConstantPrice(OFFLOAD_COST))
     simulated = simulate([policy], source, len(trace), record_decisions=True)[policy.name].runs[0].decisions
     decided = board_decisions(confidences, trace.agreed)
     print(f"{len(decided)} samples, {decided.sum()} offloaded by the board")

@@ -264,10 +264,10 @@ def simulator_equals_object(policy: Policy) -> None:
     """The simulator's loop, which works on the table alone, decides as the object does, by coins and by fractions."""
     from hinge.simulation import Threads, run_seeds, simulate
     from hinge.simulation.engine import policy_seed
-    from hinge.simulation.sources import BimodalCosts, FixedCosts, Resampled, Source, Synthetic
+    from hinge.simulation.sources import BimodalPrice, ConstantPrice, Resampled, Source, Synthetic
     from hinge.traces import Trace
 
-    costs = BimodalCosts() if policy.offload_cost is None else FixedCosts(policy.offload_cost)
+    costs = BimodalPrice() if policy.offload_cost is None else ConstantPrice(policy.offload_cost)
     chance = random.Random(4)
     confidences = [(bin + 0.5) / policy.bins for bin in range(policy.bins) for _ in range(20)]
     fractions = [min(1.0, 2.0 * confidence * chance.random()) for confidence in confidences]

@@ -26,7 +26,7 @@ from hinge.oip.tensors import TensorSpec
 from hinge.policies import AlwaysLocal
 from hinge.server import Server, Tls
 from hinge.simulation import lineup
-from hinge.simulation.sources import FixedCosts, InOrder
+from hinge.simulation.sources import ConstantPrice, InOrder
 from hinge.traces import Trace, write_trace
 from tests.fleet.brokers import Mosquitto, needs_mosquitto
 from tests.server.clients import ask
@@ -82,7 +82,7 @@ def own_models(server: OipServer) -> list[str]:
 def test_a_trace_is_decided_as_the_simulator_decides_it(name: str, capsys: Captured) -> None:
     trace = load_trace("cifar10-vgg16")
     answers, summary, err = device(capsys, "cifar10-vgg16", "--policy", name, "--offload-cost", "0.5")
-    source = InOrder(trace, UniformBins(16), FixedCosts(0.5))
+    source = InOrder(trace, UniformBins(16), ConstantPrice(0.5))
     policies = lineup([name], source, offload_cost=0.5, horizon=len(trace))
     record = simulate(policies, source, len(trace), record_decisions=True)[name]
     decisions = record.runs[0].decisions

@@ -13,7 +13,7 @@ from hinge import UniformBins
 from hinge.cli.app import run
 from hinge.policies import policy_names
 from hinge.simulation import lineup, simulate
-from hinge.simulation.sources import FixedCosts, Resampled
+from hinge.simulation.sources import ConstantPrice, Resampled
 from hinge.traces import load_trace, write_trace
 from tests.support.commands import FIGURES, SHORT, TRUE_FIGURES, Captured, answer, refusal
 
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 def test_simulate_prints_the_figures_of_a_simulation(capsys: Captured) -> None:
     settings = ["--trace", "synthetic-cifar100", "--offload-cost", "0.4", "--alpha", "0.6", "--bins", "8"]
     figures = answer(capsys, "simulate", "--policy", "hi-lcb-lite", *settings, *SHORT, "--seed", "5")
-    source = Resampled(load_trace("synthetic-cifar100"), UniformBins(8), FixedCosts(0.4))
+    source = Resampled(load_trace("synthetic-cifar100"), UniformBins(8), ConstantPrice(0.4))
     policies = lineup(["hi-lcb-lite"], source, offload_cost=0.4, horizon=2000, alpha=0.6)
     expected = simulate(policies, source, 2000, runs=3, seed=5)["hi-lcb-lite"].summary()
     assert set(expected) == FIGURES | TRUE_FIGURES

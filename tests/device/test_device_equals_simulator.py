@@ -12,7 +12,7 @@ from hinge.models import Recorded
 from hinge.server import Server
 from hinge.simulation import lineup, run_seeds
 from hinge.simulation.engine import policy_seed
-from hinge.simulation.sources import FixedCosts, InOrder
+from hinge.simulation.sources import ConstantPrice, InOrder
 from tests.device.worlds import recorded
 
 HORIZON = 100_000
@@ -42,7 +42,7 @@ def looking_up(labels: list[int], path: Path) -> Path:
 )
 def test_decision_for_decision(name: str, trace_name: str, horizon: int, tmp_path: Path) -> None:
     trace = load_trace(trace_name)
-    source = InOrder(trace, UniformBins(16), FixedCosts(0.5))
+    source = InOrder(trace, UniformBins(16), ConstantPrice(0.5))
     policy: Policy = lineup([name], source, offload_cost=0.5, horizon=horizon)[name]
     run = simulate({name: policy}, source, horizon, seed=1, record_decisions=True)[name].runs[0]
     assert run.decisions is not None

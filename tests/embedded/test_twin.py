@@ -29,7 +29,7 @@ from hinge.embedded.twin import (
 )
 from hinge.policies import FOREVER, Sentinel
 from hinge.simulation import Record
-from hinge.simulation.sources import BimodalCosts, FixedCosts, Resampled
+from hinge.simulation.sources import BimodalPrice, ConstantPrice, Resampled
 from tools.fixed_point import YES_OR_NO, differing_sentinels
 
 PAIRS: list[tuple[Callable[..., Policy], Callable[..., Policy]]] = [(HILCBLite, LiteTwin), (HILCB, MonotoneTwin)]
@@ -164,7 +164,7 @@ def test_costs_at_the_ends(offload_cost: float, threshold: int) -> None:
 @pytest.mark.parametrize("name", YES_OR_NO)
 @pytest.mark.parametrize("offload_cost", [0.3, 0.5, None])
 def test_regret_is_within_two_percent_of_floating_point(name: str, offload_cost: float | None) -> None:
-    costs = BimodalCosts() if offload_cost is None else FixedCosts(offload_cost)
+    costs = BimodalPrice() if offload_cost is None else ConstantPrice(offload_cost)
     source = Resampled(load_trace(name), UniformBins(16), costs)
     for kind, twin_kind in PAIRS:
         policies = {"float": kind(16, 0.52, offload_cost), "fixed": twin_kind(16, 0.52, offload_cost)}

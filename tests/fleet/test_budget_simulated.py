@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from benchmarks.regrets.budgeted_fleet import EVERY, BudgetedFleet, BudgetLie, simulate_fleet_budget
 from hinge.policies.shared_budget import START
-from hinge.simulation.sources import FixedCosts, Synthetic
+from hinge.simulation.sources import ConstantPrice, Synthetic
 
 SHARE, COST, HORIZON = 0.05, 0.1, 3000
-HARD, EASY = (Synthetic([wrong, 0.99], FixedCosts(COST)) for wrong in (0.3, 0.95))
+HARD, EASY = (Synthetic([wrong, 0.99], ConstantPrice(COST)) for wrong in (0.3, 0.95))
 SOURCES = [HARD, HARD, EASY, EASY, EASY, EASY]
 Wholes = NDArray[np.int64]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hinge import HILCB, InvalidState, Isotonic, Policy, at_most, on_budget, simulate
 from hinge.policies import AlwaysRemote, HedgeHI, OnBudget, Sentinel, Static
-from hinge.simulation.sources import BimodalCosts, FixedCosts, Synthetic
+from hinge.simulation.sources import BimodalPrice, ConstantPrice, Synthetic
 from hinge.testing import tell
 
 RISING = np.linspace(0.1, 0.95, 8)
@@ -153,7 +153,7 @@ def test_unlike_policies_do_not_merge_through_their_budgets() -> None:
 
 @pytest.mark.slow
 def test_the_rate_is_met_and_spent_where_it_is_worth_most() -> None:
-    source = Synthetic(RISING, FixedCosts(0.05))
+    source = Synthetic(RISING, ConstantPrice(0.05))
     policies = {"free": Isotonic(8, offload_cost=0.05), "budget": on_budget(Isotonic(8, offload_cost=0.05), 0.25)}
     policies["limit"] = at_most(Isotonic(8, offload_cost=0.05), 0.25)
     results = simulate(policies, source, 100_000, runs=4, seed=2, record_decisions=True)
@@ -170,14 +170,14 @@ def test_the_rate_is_met_and_spent_where_it_is_worth_most() -> None:
 
 @pytest.mark.slow
 def test_a_mean_cost_that_is_learned_is_met() -> None:
-    source = Synthetic(RISING, BimodalCosts(0.1, 0.3))
+    source = Synthetic(RISING, BimodalPrice(0.1, 0.3))
     record = simulate([on_budget(Isotonic(8), cost=0.05)], source, 100_000, runs=4, seed=2)["on-budget"]
     assert record.offload_fraction[:, -1].mean() * 0.2 == pytest.approx(0.05, abs=0.003)
 
 
 @pytest.mark.slow
 def test_without_need_the_price_is_nothing() -> None:
-    source = Synthetic(RISING, FixedCosts(0.5))
+    source = Synthetic(RISING, ConstantPrice(0.5))
     policies = {"free": Isotonic(8, offload_cost=0.5), "budget": on_budget(Isotonic(8, offload_cost=0.5), 0.9)}
     results = simulate(policies, source, 5_000, seed=2, record_decisions=True)
     free, budget = (results[name].runs[0].decisions for name in ("free", "budget"))

@@ -12,7 +12,7 @@ from hinge import DiscountedIsotonic, build, simulate
 from hinge.policies import DiscountedHILCB, SlidingWindowHILCB, SlidingWindowIsotonic
 from hinge.policies.drift import PANES, Forgetting
 from hinge.policies.isotonic import doubt, lowest_cost
-from hinge.simulation.sources import Drifting, FixedCosts, Sudden, Synthetic
+from hinge.simulation.sources import ConstantPrice, Drifting, Sudden, Synthetic
 from hinge.testing import play
 
 KINDS = (DiscountedIsotonic, DiscountedHILCB, SlidingWindowIsotonic, SlidingWindowHILCB)
@@ -214,7 +214,7 @@ def test_false_alarms_are_as_rare_as_stated() -> None:
 @pytest.mark.slow
 def test_after_a_change_forgetting_pays() -> None:
     rising = np.linspace(0.15, 0.97, 16)
-    before, after = (Synthetic(np.clip(rising - fall, 0, 1), FixedCosts(0.5)) for fall in (0.0, 0.35))
+    before, after = (Synthetic(np.clip(rising - fall, 0, 1), ConstantPrice(0.5)) for fall in (0.0, 0.35))
     names = ("hi-lcb", "kl", "isotonic", "thompson", "discounted-isotonic")
     policies = {name: build(name, bins=16, offload_cost=0.5) for name in names}
     results = simulate(policies, Drifting(before, after, Sudden(0.5)), 60_000, runs=10, seed=1, times=[30_000])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hinge import HILCB, Isotonic, Sentinel, build, restore, simulate
 from hinge.policies.isotonic import expiry_of
-from hinge.simulation.sources import BimodalCosts, FixedCosts, Synthetic
+from hinge.simulation.sources import BimodalPrice, ConstantPrice, Synthetic
 
 ALPHA = 0.52
 
@@ -253,10 +253,10 @@ def test_an_expiry_is_where_the_bound_gives_way() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("costs", [FixedCosts(0.5), BimodalCosts()], ids=["known", "learned"])
-def test_it_pays_well_under_half_of_what_hi_lcb_pays(costs: FixedCosts | BimodalCosts) -> None:
+@pytest.mark.parametrize("costs", [ConstantPrice(0.5), BimodalPrice()], ids=["known", "learned"])
+def test_it_pays_well_under_half_of_what_hi_lcb_pays(costs: ConstantPrice | BimodalPrice) -> None:
     source = Synthetic([0.1 + 0.055 * bin for bin in range(16)], costs)
-    known = costs.mean if isinstance(costs, FixedCosts) else None
+    known = costs.mean if isinstance(costs, ConstantPrice) else None
     policies = [build("isotonic", offload_cost=known), HILCB(offload_cost=known)]
     results = simulate(policies, source, horizon=50_000, runs=20, seed=1)
     ours, theirs = (results[name].regret[:, -1].mean() for name in ("isotonic", "hi-lcb"))

@@ -10,7 +10,7 @@ import pytest
 from hinge import Isotonic, simulate
 from hinge.policies import LyapunovEXP4
 from hinge.policies.random import uniform
-from hinge.simulation.sources import BimodalCosts, FixedCosts, Synthetic
+from hinge.simulation.sources import BimodalPrice, ConstantPrice, Synthetic
 
 RISING = np.linspace(0.1, 0.95, 8)
 BINS = 5
@@ -147,7 +147,7 @@ def test_feedback_that_comes_too_late_teaches_nothing() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", [0.05, 0.2, 0.4])
 def test_the_share_of_offloads_meets_the_budget(budget: float) -> None:
-    source = Synthetic(RISING, FixedCosts(0.05))
+    source = Synthetic(RISING, ConstantPrice(0.05))
     record = simulate([LyapunovEXP4(8, offloads=budget)], source, 100_000, runs=4, seed=2)["lyapunov-exp4"]
     assert record.offload_fraction[:, -1].mean() == pytest.approx(budget, abs=0.01)
     below = int(8 * budget)  # bins that deserve all of their samples, and the next one the rest
@@ -160,7 +160,7 @@ def test_the_share_of_offloads_meets_the_budget(budget: float) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("known", [0.2, None], ids=["known", "learned"])
 def test_a_mean_cost_is_met(known: float | None) -> None:
-    source, policy = Synthetic(RISING, BimodalCosts(0.1, 0.3)), LyapunovEXP4(8, known, cost=0.05, tradeoff=20.0)
+    source, policy = Synthetic(RISING, BimodalPrice(0.1, 0.3)), LyapunovEXP4(8, known, cost=0.05, tradeoff=20.0)
     record = simulate([policy], source, 100_000, runs=4, seed=2)[policy.name]
     assert record.offload_fraction[:, -1].mean() * 0.2 == pytest.approx(0.05, abs=0.003)
 

@@ -7,7 +7,7 @@ import pytest
 
 from hinge import ClassBins, CostMatrix, DiscountedIsotonic, Isotonic, Trace, UniformBins, simulate
 from hinge.policies import FOREVER
-from hinge.simulation.sources import FixedCosts, Resampled
+from hinge.simulation.sources import ConstantPrice, Resampled
 
 STAKES, COST, WITHIN = [1.0, 0.4, 0.05], 0.1, 5
 
@@ -53,8 +53,8 @@ def test_stakes_lower_the_cost_of_asymmetric_mistakes() -> None:
     prices = CostMatrix([[0, 1], [0.15, 0]])
     trace, within = alarms(20_000), UniformBins(8)
     by_class = ClassBins(within, 2)
-    blind = Resampled(trace, within, FixedCosts(0.05), wrong=prices)
-    aware = Resampled(trace, by_class, FixedCosts(0.05), wrong=prices)
+    blind = Resampled(trace, within, ConstantPrice(0.05), wrong=prices)
+    aware = Resampled(trace, by_class, ConstantPrice(0.05), wrong=prices)
     costs = {}
     for name, source, policy in (
         ("blind", blind, Isotonic(8, offload_cost=0.05)),
@@ -68,7 +68,7 @@ def test_stakes_lower_the_cost_of_asymmetric_mistakes() -> None:
 
 def test_sources_price_wrong_answers() -> None:
     trace = Trace([0.9, 0.9, 0.1], [0, 1, 1], [1, 0, 1])
-    source = Resampled(trace, UniformBins(2), FixedCosts(0.2), wrong=CostMatrix([[0, 1], [0.5, 0]]))
+    source = Resampled(trace, UniformBins(2), ConstantPrice(0.2), wrong=CostMatrix([[0, 1], [0.5, 0]]))
     assert source.agreement.tolist() == [1.0, 0.25]
     bins = ClassBins(UniformBins(2), ["a", "b"])
     named = Trace([0.9, 0.2], ["b", "a"], ["b", "b"])

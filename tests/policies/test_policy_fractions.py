@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hinge import Gate, HILCBLite, Isotonic, Sentinel, Thompson, Trace, UniformBins, simulate
 from hinge.policies import build
 from hinge.policies.sentinel import step
-from hinge.simulation.sources import FixedCosts, Resampled
+from hinge.simulation.sources import ConstantPrice, Resampled
 
 BINS, COST = 6, 0.4
 shares = st.floats(0.0, 1.0)
@@ -116,7 +116,7 @@ def test_policies_come_close_to_the_oracle_on_fractions(name: str) -> None:
     chance = np.random.default_rng(6)
     confidence = chance.random(5000)
     agreed = np.clip(confidence + chance.uniform(-0.4, 0.4, 5000), 0.0, 1.0)
-    source = Resampled(Trace(confidence, agreed=agreed), UniformBins(8), FixedCosts(COST))
+    source = Resampled(Trace(confidence, agreed=agreed), UniformBins(8), ConstantPrice(COST))
     policies = {each: build(each, bins=8, offload_cost=COST, alpha=0.52) for each in (name, "always-remote")}
     results = simulate(policies, source, 5_000, seed=7, machine_code=False)
     assert results[name].regret[0, -1] < 0.35 * results["always-remote"].regret[0, -1]

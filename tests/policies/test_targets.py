@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hinge import InvalidState, Target, at_most, simulate
 from hinge.policies import restore
 from hinge.policies.targets import MEMORY, PARTS, RATES, charge
-from hinge.simulation.sources import FixedCosts, Synthetic
+from hinge.simulation.sources import ConstantPrice, Synthetic
 
 RUNS = 60
 WITH_FIVE_RATES: dict[str, Any] = {  # by the version before the sixth λ, which found the figures below
@@ -102,7 +102,7 @@ def test_errors_stay_within_the_bound_against_an_adversary(sly: bool) -> None:
 @pytest.mark.slow
 def test_offloads_go_where_they_are_worth_most() -> None:
     """The best threshold offloads the bins below it; a mixture of two thresholds would come closer to the target."""
-    record = simulate([Target(0.9, bins=8)], Synthetic(RISING, FixedCosts(0.5)), 100_000, runs=8, seed=1)["target"]
+    record = simulate([Target(0.9, bins=8)], Synthetic(RISING, ConstantPrice(0.5)), 100_000, runs=8, seed=1)["target"]
     losses = 1.0 - RISING
     best = next(k for k in range(9) if losses[k:].sum() / 8 <= 0.1) / 8
     assert (record.accuracy[:, -1] >= 0.9).all()

@@ -10,12 +10,12 @@ from hinge.simulation import lineup, run_seeds
 from hinge.simulation.evaluate import INFORMED
 from hinge.simulation.sources import (
     Adaptive,
-    BimodalCosts,
+    BimodalPrice,
+    ConstantPrice,
     Drifting,
-    FixedCosts,
     Gradual,
     InOrder,
-    LognormalCosts,
+    LognormalPrice,
     Periodic,
     Replay,
     Resampled,
@@ -32,7 +32,7 @@ from hinge.simulation.sources import (
 from hinge.traces import Trace, load_trace
 
 ADAPTIVE = "adaptive"
-LATENCY = LognormalCosts(median=0.45, spread=0.4)
+LATENCY = LognormalPrice(median=0.45, spread=0.4)
 
 
 def trace_with_costs() -> Trace:
@@ -62,24 +62,24 @@ def sources(bins: int) -> dict[str, Source]:
     trace, binning = load_trace("synthetic-cifar10"), UniformBins(bins)
     rising = np.linspace(0.1, 0.95, bins)
     weights = np.linspace(3.0, 1.0, bins)
-    before = Synthetic(rising, FixedCosts(0.5), weights)
-    after = Synthetic(rising[::-1], BimodalCosts(0.2, 0.4), weights[::-1])
+    before = Synthetic(rising, ConstantPrice(0.5), weights)
+    after = Synthetic(rising[::-1], BimodalPrice(0.2, 0.4), weights[::-1])
     return {
-        "resampled": Resampled(trace, binning, FixedCosts(0.5)),
+        "resampled": Resampled(trace, binning, ConstantPrice(0.5)),
         "resampled, recorded costs": Resampled(trace_with_costs(), binning),
-        "in order": InOrder(trace, binning, BimodalCosts()),
+        "in order": InOrder(trace, binning, BimodalPrice()),
         "shuffled": Shuffled(trace, binning, LATENCY),
-        "fractions": Resampled(trace_of_fractions(), binning, BimodalCosts()),
-        "synthetic": Synthetic(rising, BimodalCosts(), weights),
+        "fractions": Resampled(trace_of_fractions(), binning, BimodalPrice()),
+        "synthetic": Synthetic(rising, BimodalPrice(), weights),
         "synthetic, lognormal costs": Synthetic(rising**2, LATENCY),
-        "sorted up": sorted_up(rising, FixedCosts(0.5), weights),
-        "sorted down": sorted_down(rising, BimodalCosts(), weights),
+        "sorted up": sorted_up(rising, ConstantPrice(0.5), weights),
+        "sorted down": sorted_down(rising, BimodalPrice(), weights),
         "rare first": rare_first(rising, LATENCY, weights),
-        "blocks": blocks(rising, BimodalCosts(0.1, 0.9), weights),
+        "blocks": blocks(rising, BimodalPrice(0.1, 0.9), weights),
         "sudden drift": Drifting(before, after, Sudden(at=0.4)),
         "gradual drift": Drifting(before, after, Gradual()),
         "periodic drift": Drifting(before, after, Periodic(cycles=3)),
-        ADAPTIVE: Adaptive(rising, BimodalCosts()),
+        ADAPTIVE: Adaptive(rising, BimodalPrice()),
     }
 
 
@@ -103,4 +103,4 @@ def policy_for(name: str, learned: bool, source: Source, horizon: int) -> Policy
 
 
 def _takes_a_cost(name: str) -> bool:
-    return "offload_cost" in policy_for(name, False, Synthetic([0.2, 0.9], FixedCosts(0.5)), 10).parameters
+    return "offload_cost" in policy_for(name, False, Synthetic([0.2, 0.9], ConstantPrice(0.5)), 10).parameters

@@ -14,9 +14,9 @@ from hinge.simulation import Record, Results, Run, Threads, lineup, run_seeds, s
 from hinge.simulation.sources import (
     CHUNK,
     Adaptive,
-    BimodalCosts,
+    BimodalPrice,
+    ConstantPrice,
     Drifting,
-    FixedCosts,
     Samples,
     Source,
     Sudden,
@@ -27,7 +27,7 @@ from tests.simulation.streams import sources
 Result = TypeVar("Result")
 
 BINS = 6
-SOURCE = Synthetic(np.linspace(0.1, 0.95, BINS), BimodalCosts())
+SOURCE = Synthetic(np.linspace(0.1, 0.95, BINS), BimodalPrice())
 
 
 def several(horizon: int) -> dict[str, Policy]:
@@ -122,7 +122,7 @@ def test_two_runs_of_a_randomised_policy_have_different_coins() -> None:
         bins = 1
 
         def stream(self, seed: int, horizon: int) -> Iterator[Samples]:
-            return Synthetic([0.5], FixedCosts(0.5)).stream(1, horizon)
+            return Synthetic([0.5], ConstantPrice(0.5)).stream(1, horizon)
 
     runs = simulate([Thompson(1, offload_cost=0.5)], Constant(), 200, runs=2, record_decisions=True)["thompson"].runs
     assert not np.array_equal(np.asarray(runs[0].decisions), np.asarray(runs[1].decisions))
@@ -235,7 +235,7 @@ def test_two_policies_of_one_name_are_refused_rather_than_one_of_them_lost() -> 
 
 
 def test_an_adaptive_adversary_plays_against_one_deterministic_policy() -> None:
-    adversary = Adaptive(np.linspace(0.1, 0.95, BINS), FixedCosts(0.5))
+    adversary = Adaptive(np.linspace(0.1, 0.95, BINS), ConstantPrice(0.5))
     with pytest.raises(TypeError, match="needs policies that decide by expiry, got 'thompson'"):
         simulate([Thompson(BINS)], adversary, 10)
     with pytest.raises(ValueError, match="one policy at a time"):
@@ -252,7 +252,7 @@ def test_the_adversary_hurts_sooner_than_chance() -> None:
 
 
 def test_sums_are_written_down_at_the_times_asked_for() -> None:
-    source = Synthetic([0.2, 0.9], FixedCosts(0.5))
+    source = Synthetic([0.2, 0.9], ConstantPrice(0.5))
     policy, everywhere = HILCB(2, offload_cost=0.5), range(1, 20_001)
     full = simulate([policy], source, 20_000, runs=2, seed=1, times=everywhere)["hi-lcb"]
     some = simulate([policy], source, 20_000, runs=2, seed=1, times=[17_000, 500, 500])["hi-lcb"]
@@ -265,7 +265,7 @@ def test_sums_are_written_down_at_the_times_asked_for() -> None:
 
 @pytest.mark.parametrize("policies", [HILCB(bins=3, offload_cost=0.5), Gate(HILCB(bins=3, offload_cost=0.5)), "hi-lcb"])
 def test_a_single_policy_belongs_in_a_list(policies: Any) -> None:
-    source = Synthetic(agreement=[0.1, 0.6, 0.9], costs=FixedCosts(0.5))
+    source = Synthetic(agreement=[0.1, 0.6, 0.9], costs=ConstantPrice(0.5))
     with pytest.raises(TypeError, match=r"^simulate: policies must be a list .* put a single one in a list, got "):
         simulate(policies, source, horizon=10)
 
@@ -320,7 +320,7 @@ def test_columns_of_other_types_are_converted() -> None:
 
 
 def test_who_is_told_the_cost_is_compared_with_an_oracle_that_is_told_it() -> None:
-    source, horizon = Synthetic([0.3, 0.6, 0.9], BimodalCosts(0.1, 0.9)), 3_000
+    source, horizon = Synthetic([0.3, 0.6, 0.9], BimodalPrice(0.1, 0.9)), 3_000
     policies = {"told": Sentinel(3), "not told": Sentinel(3)}
     found = simulate(policies, source, horizon, record_decisions=True, told_costs=["told"])
     chunk = next(iter(source.stream(run_seeds(0, 1)[0], horizon)))
@@ -336,7 +336,7 @@ def test_who_is_told_the_cost_is_compared_with_an_oracle_that_is_told_it() -> No
 
 
 def test_regret_is_not_known_where_the_agreement_of_bins_is_not() -> None:
-    settings = Synthetic([0.3, 0.9], BimodalCosts(0.1, 0.9)), Synthetic([0.9, 0.3], FixedCosts(0.5))
+    settings = Synthetic([0.3, 0.9], BimodalPrice(0.1, 0.9)), Synthetic([0.9, 0.3], ConstantPrice(0.5))
     source, policies = Drifting(*settings, Sudden()), {"told": Sentinel(2), "other": Sentinel(2)}
     found = simulate(policies, source, 100, told_costs=["told"])
     assert np.isnan(found["told"].regret).all()

@@ -10,9 +10,9 @@ import pytest
 
 from hinge import HILCB, Policy, Thompson
 from hinge.simulation import Run, Threads, simulate
-from hinge.simulation.sources import BimodalCosts, Synthetic
+from hinge.simulation.sources import BimodalPrice, Synthetic
 
-SOURCE = Synthetic([0.1, 0.4, 0.7, 0.9], BimodalCosts())
+SOURCE = Synthetic([0.1, 0.4, 0.7, 0.9], BimodalPrice())
 POLICIES: list[Policy] = [HILCB(4, offload_cost=0.5), Thompson(4)]
 
 

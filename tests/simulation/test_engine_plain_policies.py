@@ -8,9 +8,9 @@ import pytest
 import hinge
 from hinge import HILCB, Decision, Gate, HILCBLite, Policy, QuantileBins, Thompson, UniformBins, load_trace, simulate
 from hinge.policies import AlwaysRemote
-from hinge.simulation.sources import BimodalCosts, FixedCosts, Resampled, Synthetic
+from hinge.simulation.sources import BimodalPrice, ConstantPrice, Resampled, Synthetic
 
-SOURCE = Synthetic([0.1, 0.6, 0.9], BimodalCosts())
+SOURCE = Synthetic([0.1, 0.6, 0.9], BimodalPrice())
 
 
 class Wrapped:
@@ -114,11 +114,11 @@ def test_gates_are_simulated_in_their_own_bins() -> None:
     trace = load_trace("synthetic-cifar10")
     bins = QuantileBins.fit(trace.confidence, 8)
     gate = Gate(HILCB(8, offload_cost=0.5), bins=bins)
-    by_gate = simulate([gate], Resampled(trace, bins, FixedCosts(0.5)), 3000)["hi-lcb"]
-    by_policy = simulate([HILCB(8, offload_cost=0.5)], Resampled(trace, bins, FixedCosts(0.5)), 3000)["hi-lcb"]
+    by_gate = simulate([gate], Resampled(trace, bins, ConstantPrice(0.5)), 3000)["hi-lcb"]
+    by_policy = simulate([HILCB(8, offload_cost=0.5)], Resampled(trace, bins, ConstantPrice(0.5)), 3000)["hi-lcb"]
     assert by_gate.regret.tobytes() == by_policy.regret.tobytes()
     with pytest.raises(ValueError, match="a gate has QuantileBins"):
-        simulate([gate], Resampled(trace, UniformBins(8), FixedCosts(0.5)), 3000)
+        simulate([gate], Resampled(trace, UniformBins(8), ConstantPrice(0.5)), 3000)
 
 
 def test_what_cannot_decide_is_refused() -> None:
@@ -140,5 +140,5 @@ def test_fractions_of_agreement_reach_the_object_as_they_are() -> None:
     prices = np.full((10, 10), 0.25) - 0.25 * np.eye(10)
     prices[0, 1] = 1.0
     wrong = hinge.CostMatrix(prices.tolist())
-    simulate([Always], Resampled(trace, UniformBins(4), FixedCosts(0.5), wrong), 500)
+    simulate([Always], Resampled(trace, UniformBins(4), ConstantPrice(0.5), wrong), 500)
     assert {0.75, True} <= {*seen} <= {0.75, True, False}

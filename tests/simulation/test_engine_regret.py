@@ -15,9 +15,9 @@ from hinge.policies import HedgeHI
 from hinge.simulation import Record, interval, simulate
 from hinge.simulation.sources import (
     Adaptive,
-    BimodalCosts,
-    FixedCosts,
-    OffloadCosts,
+    BimodalPrice,
+    ConstantPrice,
+    PriceProcess,
     Resampled,
     Source,
     Synthetic,
@@ -33,7 +33,7 @@ Reals = NDArray[np.float64]
 
 HORIZON = 100_000
 ALPHAS = (0.52, 0.6, 1.0, 2.0)
-ADVERSARIES: dict[str, Callable[[Reals, OffloadCosts, Reals], Source]] = {
+ADVERSARIES: dict[str, Callable[[Reals, PriceProcess, Reals], Source]] = {
     "sorted up": sorted_up,
     "sorted down": sorted_down,
     "rare first": rare_first,
@@ -57,13 +57,13 @@ class Case:
     def alpha(self) -> float:
         return ALPHAS[self.number % len(ALPHAS)]
 
-    def draw(self) -> tuple[Reals, OffloadCosts, Reals]:
+    def draw(self) -> tuple[Reals, PriceProcess, Reals]:
         """Agreement, costs, weights: 1 to 32 bins, some of them rare."""
         chance = self.chance
         bins = int(chance.integers(1, 33))
         agreement = np.sort(chance.beta(0.8, 0.8, bins))
         mean = float(chance.uniform(0.1, 0.9))
-        costs = FixedCosts(mean) if self.known_cost else BimodalCosts(mean - 0.1, mean + 0.1)
+        costs = ConstantPrice(mean) if self.known_cost else BimodalPrice(mean - 0.1, mean + 0.1)
         return agreement, costs, chance.dirichlet(np.full(bins, 0.7)) + 1e-4
 
     def __str__(self) -> str:
@@ -125,7 +125,7 @@ def regrets_against(kind: str, case: Case) -> dict[str, tuple[float, float]]:
 @pytest.mark.parametrize("known_cost", [True, False], ids=["known cost", "learned cost"])
 @pytest.mark.parametrize("name", [name for name in trace_names() if name.startswith("synthetic")])
 def test_regret_on_a_trace_is_below_the_bound(name: str, known_cost: bool) -> None:
-    costs = FixedCosts(0.5) if known_cost else BimodalCosts()
+    costs = ConstantPrice(0.5) if known_cost else BimodalPrice()
     source = Resampled(load_trace(name), UniformBins(16), costs)
     assert setting_of(source, known_cost).oracle_is_threshold  # HI-LCB's bounds need it
     for policy, (regret, bound) in regrets_by_chance(source, known_cost, alpha=0.52).items():
@@ -188,7 +188,7 @@ def fits(times: Reals, regret: Reals) -> tuple[float, float]:
 
 
 def long_run(agreement: Reals, known_cost: bool, runs: int) -> dict[str, Record]:
-    costs, cost = (FixedCosts(0.5), 0.5) if known_cost else (BimodalCosts(), None)
+    costs, cost = (ConstantPrice(0.5), 0.5) if known_cost else (BimodalPrice(), None)
     bins = len(agreement)
     both: list[Policy] = [HILCB(bins, 0.52, cost), HILCBLite(bins, 0.52, cost)]
     return dict(simulate(both, Synthetic(agreement, costs), LONG, runs=runs, seed=11))
@@ -219,7 +219,7 @@ def test_where_right_offloads_teach_the_cost_regret_grows_no_faster_than_with_a_
 
 def test_hedge_hi_does_not_grow_like_log_t() -> None:
     agreement = np.array([0.1, 0.25, 0.35, 0.65, 0.75, 0.9])
-    source, regret = Synthetic(agreement, FixedCosts(0.5)), []
+    source, regret = Synthetic(agreement, ConstantPrice(0.5)), []
     times = np.round(np.logspace(3, 7, 9)).astype(int)
     for horizon in times.tolist():
         record = simulate([HedgeHI(horizon, 6, 0.5)], source, horizon, runs=4 if horizon < 10**6 else 2)["hedge-hi"]

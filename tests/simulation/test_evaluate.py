@@ -14,7 +14,7 @@ from hinge.cli.app import run
 from hinge.errors import UnknownName
 from hinge.simulation import Evaluation, simulate
 from hinge.simulation.evaluate import fitted_cost
-from hinge.simulation.sources import FixedCosts, InOrder, Resampled
+from hinge.simulation.sources import ConstantPrice, InOrder, Resampled
 
 NAMES = ["isotonic", "hi-lcb", "oracle", "hedge-hi"]
 
@@ -218,7 +218,7 @@ def test_regret_and_realised_regret_agree_where_the_cost_varies() -> None:
 def test_one_cost_for_all_rows_is_a_cost_for_each_bin() -> None:
     trace = uneven()
     same = Trace(trace.confidence, trace.local, trace.remote, cost=np.full(len(trace), 0.5))
-    recorded, fixed = InOrder(same, UniformBins(8)), InOrder(same, UniformBins(8), FixedCosts(0.5))
+    recorded, fixed = InOrder(same, UniformBins(8)), InOrder(same, UniformBins(8), ConstantPrice(0.5))
     assert recorded.offload_costs == pytest.approx(fixed.offload_costs)
     assert recorded.offload_costs.tolist() == [0.5] * 8
 

@@ -12,7 +12,7 @@ from hinge.bins import Bins, EdgeBins
 from hinge.errors import InvalidTrace
 from hinge.simulation.engine import run_seeds
 from hinge.simulation.evaluate import accepted_shares, as_trace, estimated, likely
-from hinge.simulation.sources import FixedCosts, InOrder, Synthetic
+from hinge.simulation.sources import ConstantPrice, InOrder, Synthetic
 from hinge.theory import Estimate
 from hinge.traces import Log
 
@@ -25,7 +25,7 @@ USUAL = UniformBins(16)
 def logged(name: str, offload_cost: float, bins: Bins = USUAL) -> tuple[Trace, Log]:
     """A trace, and the log that the default policy leaves of it."""
     trace = load_trace(name)
-    source = InOrder(trace, bins, FixedCosts(offload_cost))
+    source = InOrder(trace, bins, ConstantPrice(offload_cost))
     policy = Sentinel(bins.bins, offload_cost)
     (run,) = simulate([policy], source, len(trace), 1, record_decisions=True)["sentinel"].runs
     remote = trace.remote.astype(object)
@@ -81,7 +81,7 @@ def test_counts_are_those_of_the_log() -> None:
 
 def test_shares_are_those_of_what_was_accepted() -> None:
     """In bin 0 accepting is wrong, in bin 1 it is right; a static threshold decides by bin alone."""
-    source = Synthetic([0.2, 0.9], FixedCosts(0.5), [1, 3])
+    source = Synthetic([0.2, 0.9], ConstantPrice(0.5), [1, 3])
 
     class OffloadsBinZero:
         def decide(self, bin: int) -> bool:

@@ -23,9 +23,9 @@ from hinge.simulation.fleet import (
     tell,
 )
 from hinge.simulation.kernel import digest
-from hinge.simulation.sources import FixedCosts, Samples, Synthetic
+from hinge.simulation.sources import ConstantPrice, Samples, Synthetic
 
-CURVE = Synthetic([0.05, 0.2, 0.4, 0.7, 0.9, 0.98], FixedCosts(0.5), weights=[1, 2, 2, 2, 3, 5])
+CURVE = Synthetic([0.05, 0.2, 0.4, 0.7, 0.9, 0.98], ConstantPrice(0.5), weights=[1, 2, 2, 2, 3, 5])
 
 
 def regret(fleet: SimulatedFleet, pooling: Pooling = Pooling.ROBUST, horizon: int = 600, runs: int = 4) -> float:

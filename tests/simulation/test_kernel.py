@@ -125,9 +125,9 @@ def test_a_compiled_loop_is_read_from_disk_by_the_next_process(tmp_path: Path) -
     script = """
 from hinge import Isotonic, at_most, simulate
 from hinge.simulation.kernel import loop, player
-from hinge.simulation.sources import FixedCosts, Synthetic
+from hinge.simulation.sources import ConstantPrice, Synthetic
 policy = at_most(at_most(Isotonic(2, offload_cost=0.5), 0.4, 50), 0.3, 200)
-simulate([policy], Synthetic([0.2, 0.9], FixedCosts(0.5)), 1000, machine_code=True)
+simulate([policy], Synthetic([0.2, 0.9], ConstantPrice(0.5)), 1000, machine_code=True)
 print(sum(loop(player, policy.fresh().functions, True).stats.cache_hits.values()))
 """
     seeds = [{"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "2"}]
@@ -142,9 +142,9 @@ import numba
 sys.pycache_prefix = os.environ["BYTECODE"]  # of Hinge alone: it is written by one process, and read by the next
 from hinge import HILCBLite, simulate
 from hinge.simulation.kernel import loop, player_against
-from hinge.simulation.sources import Adaptive, FixedCosts
+from hinge.simulation.sources import Adaptive, ConstantPrice
 policy = HILCBLite(2, offload_cost=0.5)
-simulate([policy], Adaptive([0.2, 0.9], FixedCosts(0.5)), 1000, machine_code=True)
+simulate([policy], Adaptive([0.2, 0.9], ConstantPrice(0.5)), 1000, machine_code=True)
 print(sum(loop(player_against, policy.fresh().functions, True).stats.cache_hits.values()))
 """
     places = {"NUMBA_CACHE_DIR": str(tmp_path / "numba"), "BYTECODE": str(tmp_path / "bytecode")}

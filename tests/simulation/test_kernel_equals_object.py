@@ -12,7 +12,7 @@ from hinge import Isotonic, Policy, at_most, on_budget
 from hinge.policies import ExpiryPolicy, Need, Sentinel, policy_names
 from hinge.simulation import Run, run_seeds, simulate
 from hinge.simulation.engine import policy_seed
-from hinge.simulation.sources import Adaptive, BimodalCosts, FixedCosts, Samples, Source, Synthetic
+from hinge.simulation.sources import Adaptive, BimodalPrice, ConstantPrice, Samples, Source, Synthetic
 from hinge.testing import tell
 from tests.simulation.streams import ADAPTIVE, deterministic, policy_for, sources, variants
 
@@ -188,7 +188,7 @@ def test_machine_code_and_python_give_the_same_bits(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("learned", [False, True], ids=["known", "learned"])
 def test_kernel_and_object_decide_alike_told_the_cost(learned: bool) -> None:
-    source = Synthetic([0.3, 0.6, 0.75, 0.8, 0.95, 0.99], BimodalCosts(0.2, 0.8))
+    source = Synthetic([0.3, 0.6, 0.75, 0.8, 0.95, 0.99], BimodalPrice(0.2, 0.8))
     policy, horizon = at_most(Sentinel(6, offload_cost=None if learned else 0.4), 0.6, 100), 5_000
     settings: dict[str, Any] = {"seed": SEED, "record_decisions": True, "told_costs": ["told"], "machine_code": True}
     run = simulate({"told": policy, "not told": policy.fresh()}, source, horizon, **settings)["told"].runs[0]
@@ -203,6 +203,6 @@ def test_kernel_and_object_decide_alike_told_the_cost(learned: bool) -> None:
 
 
 def test_only_policies_that_can_be_told_the_cost_are() -> None:
-    source = Synthetic([0.3, 0.9], FixedCosts(0.5))
+    source = Synthetic([0.3, 0.9], ConstantPrice(0.5))
     with pytest.raises(TypeError, match="told_costs must name policies whose decide takes a cost, got 'isotonic'"):
         simulate([Isotonic(2, offload_cost=0.5)], source, 10, told_costs=["isotonic"])

@@ -8,14 +8,14 @@ import pytest
 from hinge import build
 from hinge.policies.hedge import ThresholdPolicy
 from hinge.simulation.engine import Player
-from hinge.simulation.sources import FixedCosts, Synthetic
+from hinge.simulation.sources import ConstantPrice, Synthetic
 
 HORIZON = 10_000_000
 
 
 @pytest.mark.parametrize("name", ["hedge-hi", "hedge-hi-restart", "hil-f", "hil-n", "hedge-g", "adahedge-g"])
 def test_weights_stay_weights_over_ten_million_samples(name: str) -> None:
-    source = Synthetic([0.2, 0.9], FixedCosts(0.5))
+    source = Synthetic([0.2, 0.9], ConstantPrice(0.5))
     policy = build(name, bins=2, offload_cost=0.5, horizon=HORIZON, seed=3)
     assert isinstance(policy, ThresholdPolicy)
     player = Player(policy, source, np.array([HORIZON]), 0, machine_code=True)

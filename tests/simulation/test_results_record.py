@@ -8,12 +8,12 @@ import pytest
 from hinge import HILCB, HILCBLite, Isotonic, Policy, UniformBins
 from hinge.policies import AlwaysLocal, AlwaysRemote
 from hinge.simulation import checkpoints, interval, lineup, simulate
-from hinge.simulation.sources import Adaptive, BimodalCosts, FixedCosts, Resampled, Synthetic
+from hinge.simulation.sources import Adaptive, BimodalPrice, ConstantPrice, Resampled, Synthetic
 from hinge.theory import Problem
 from tests.simulation.streams import ADAPTIVE, deterministic, policy_for, sources, trace_with_costs, whole_stream
 
 BINS = 6
-SOURCE = Synthetic(np.linspace(0.1, 0.95, BINS), BimodalCosts())
+SOURCE = Synthetic(np.linspace(0.1, 0.95, BINS), BimodalPrice())
 STUDENT_T975 = {  # from printed tables
     **{1: 12.7062, 2: 4.3027, 3: 3.1824, 4: 2.7764, 5: 2.5706, 6: 2.4469, 7: 2.3646, 8: 2.3060, 9: 2.2622},
     **{10: 2.2281, 12: 2.1788, 15: 2.1314, 19: 2.0930, 20: 2.0860, 24: 2.0639, 29: 2.0452, 30: 2.0423},
@@ -198,7 +198,7 @@ def test_a_summary_holds_the_figures_at_the_horizon() -> None:
 
 @pytest.mark.medium
 def test_a_drawing_has_every_curve_with_its_interval(tmp_path: Path) -> None:
-    source = Synthetic([0.2, 0.9], FixedCosts(0.5))
+    source = Synthetic([0.2, 0.9], ConstantPrice(0.5))
     results = simulate([HILCB(bins=2, offload_cost=0.5), Isotonic(bins=2, offload_cost=0.5)], source, 200, runs=4)
     regret, cost, offloads = results.panels()
     assert [panel.y for panel in (regret, cost, offloads)] == ["regret", "cost per sample", "share offloaded"]
@@ -213,7 +213,7 @@ def test_a_drawing_has_every_curve_with_its_interval(tmp_path: Path) -> None:
 
 
 def test_no_more_curves_than_can_be_told_apart() -> None:
-    source = Synthetic([0.2, 0.9], FixedCosts(0.5))
+    source = Synthetic([0.2, 0.9], ConstantPrice(0.5))
     policies = {f"policy {alpha}": HILCB(bins=2, offload_cost=0.5, alpha=alpha) for alpha in range(1, 12)}
     results = simulate(policies, source, 100, runs=1)
     panel = results.panels()[0]

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 
 from hinge.simulation.sources import (
-    BimodalCosts,
+    BimodalPrice,
     Change,
+    ConstantPrice,
     Drifting,
-    FixedCosts,
     Gradual,
-    LognormalCosts,
+    LognormalPrice,
     Periodic,
     Sudden,
     Synthetic,
 )
 from tests.simulation.laws import SIGMAS, follows, mean_follows, whole
 
-BEFORE = Synthetic([0.1, 0.6, 0.9], FixedCosts(0.5), [1, 1, 2])
-AFTER = Synthetic([0.4, 0.5, 0.2], BimodalCosts(0.1, 0.3), [5, 4, 1])
+BEFORE = Synthetic([0.1, 0.6, 0.9], ConstantPrice(0.5), [1, 1, 2])
+AFTER = Synthetic([0.4, 0.5, 0.2], BimodalPrice(0.1, 0.3), [5, 4, 1])
 CHANGES: list[Change] = [Sudden(0.3), Gradual(0.2, 0.7), Periodic(2.0)]
 HORIZON = 400_000
 every_change = pytest.mark.parametrize("change", CHANGES, ids=str)
@@ -79,10 +79,10 @@ def test_a_sudden_change_is_the_old_setting_and_then_the_new() -> None:
 
 @every_change
 def test_only_what_differs_drifts(change: Change) -> None:
-    costs = FixedCosts(0.5)
+    costs = ConstantPrice(0.5)
     still = whole(Drifting(BEFORE, BEFORE, change), 40_000)
     agreement = whole(Drifting(BEFORE, Synthetic([0.4, 0.5, 0.2], costs, [1, 1, 2]), change), 40_000)
-    price = whole(Drifting(BEFORE, Synthetic([0.1, 0.6, 0.9], LognormalCosts(0.3), [1, 1, 2]), change), 40_000)
+    price = whole(Drifting(BEFORE, Synthetic([0.1, 0.6, 0.9], LognormalPrice(0.3), [1, 1, 2]), change), 40_000)
     assert still.gaps == pytest.approx(BEFORE.gaps[still.bins])
     assert agreement.bins.tobytes() == price.bins.tobytes() == still.bins.tobytes()
     assert agreement.costs.tobytes() == still.costs.tobytes()
@@ -104,7 +104,10 @@ def test_the_same_seed_gives_the_same_samples() -> None:
         (lambda: Gradual(0.5, 0.5), "Gradual: end must be > start 0.5, got 0.5"),
         (lambda: Gradual(0.5, 1.5), "Gradual: end must be from 0 to 1, got 1.5"),
         (lambda: Periodic(0), "Periodic: cycles must be > 0, got 0"),
-        (lambda: Drifting(BEFORE, Synthetic([0.5], FixedCosts(0.5)), Sudden()), "Drifting: after must have the 3 bins"),
+        (
+            lambda: Drifting(BEFORE, Synthetic([0.5], ConstantPrice(0.5)), Sudden()),
+            "Drifting: after must have the 3 bins",
+        ),
     ],
 )
 def test_impossible_arguments_are_refused_by_name(make: Callable[[], object], message: str) -> None:

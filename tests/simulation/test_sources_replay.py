@@ -8,11 +8,11 @@ import pytest
 from hinge import QuantileBins, UniformBins, simulate
 from hinge.policies import AlwaysLocal, AlwaysRemote
 from hinge.simulation.sources import (
-    BimodalCosts,
-    FixedCosts,
+    BimodalPrice,
+    ConstantPrice,
     InOrder,
-    LognormalCosts,
-    RecordedCosts,
+    LognormalPrice,
+    RecordedPrice,
     Replay,
     Resampled,
     Shuffled,
@@ -56,7 +56,7 @@ def test_every_column_is_that_of_the_row(kind: type[Replay]) -> None:
 @every_kind
 def test_agreement_weights_and_gaps_are_the_trace_s_own(kind: type[Replay]) -> None:
     trace = load_trace("synthetic-cifar10")
-    source = kind(trace, BINNING, LognormalCosts(0.4))
+    source = kind(trace, BINNING, LognormalPrice(0.4))
     bins = trace.bins_by(BINNING)
     for bin in range(8):
         inside = trace.agreed[bins == bin]
@@ -64,12 +64,12 @@ def test_agreement_weights_and_gaps_are_the_trace_s_own(kind: type[Replay]) -> N
         assert source.agreement[bin] == pytest.approx(inside.mean() if len(inside) else 0)
     samples = whole(source, 20_000)
     assert samples.gaps == pytest.approx(1 - source.agreement[samples.bins] - source.mean_offload_cost)
-    assert source.mean_offload_cost == LognormalCosts(0.4).mean
+    assert source.mean_offload_cost == LognormalPrice(0.4).mean
 
 
 def test_a_bin_without_rows_never_comes() -> None:
     trace = Trace([0.1, 0.9, 0.95], [1, 1, 2], [1, 1, 1])
-    source = Resampled(trace, UniformBins(4), FixedCosts(0.5))
+    source = Resampled(trace, UniformBins(4), ConstantPrice(0.5))
     assert source.weights.tolist() == pytest.approx([1 / 3, 0, 0, 2 / 3])
     assert source.agreement[[0, 3]].tolist() == [1.0, 0.5]
     assert set(whole(source, 1000).bins.tolist()) == {0, 3}
@@ -84,7 +84,7 @@ def test_resampled_rows_come_alike_and_by_chance() -> None:
 
 
 def test_resampled_streams_follow_the_trace() -> None:
-    source = Resampled(load_trace("synthetic-cifar10"), BINNING, FixedCosts(0.5))
+    source = Resampled(load_trace("synthetic-cifar10"), BINNING, ConstantPrice(0.5))
     samples = whole(source, 300_000)
     assert arrivals_follow(samples, source.weights)
     assert agreement_follows(samples, source.agreement)
@@ -118,14 +118,14 @@ def test_shuffled_passes_differ_from_each_other_and_from_the_record() -> None:
 @every_kind
 def test_costs_leave_the_rows_as_they_are(kind: type[Replay]) -> None:
     trace = load_trace("synthetic-cifar100")
-    fixed, chancy = (whole(kind(trace, BINNING, costs), 30_000) for costs in (FixedCosts(0.5), BimodalCosts()))
+    fixed, chancy = (whole(kind(trace, BINNING, costs), 30_000) for costs in (ConstantPrice(0.5), BimodalPrice()))
     assert fixed.bins.tobytes() == chancy.bins.tobytes()
     assert fixed.agreed.tobytes() == chancy.agreed.tobytes()
 
 
 def test_without_costs_the_recorded_ones_are_paid() -> None:
     source = Resampled(numbered(100), BINNING)
-    assert isinstance(source.costs, RecordedCosts)
+    assert isinstance(source.costs, RecordedPrice)
     assert source.mean_offload_cost == pytest.approx(0.495)
 
 
@@ -136,7 +136,7 @@ def test_without_any_costs_the_source_is_refused() -> None:
 
 def test_recorded_costs_of_another_length_are_refused() -> None:
     with pytest.raises(ValueError, match="costs"):
-        Resampled(numbered(100), BINNING, RecordedCosts(np.array([0.5, 0.4])))
+        Resampled(numbered(100), BINNING, RecordedPrice(np.array([0.5, 0.4])))
 
 
 def test_without_labels_nothing_is_said_about_the_truth() -> None:
@@ -147,20 +147,20 @@ def test_without_labels_nothing_is_said_about_the_truth() -> None:
 
 def test_quantile_bins_arrive_alike() -> None:
     trace = load_trace("synthetic-imagenet")
-    source = Resampled(trace, QuantileBins.fit(trace.confidence, 5), FixedCosts(0.5))
+    source = Resampled(trace, QuantileBins.fit(trace.confidence, 5), ConstantPrice(0.5))
     assert source.weights == pytest.approx(0.2, abs=0.001)
 
 
 def test_the_rows_are_told_to_who_fits_on_them() -> None:
     trace = load_trace("synthetic-cifar10")
-    bins, agreed = Resampled(trace, BINNING, FixedCosts(0.5)).history()
+    bins, agreed = Resampled(trace, BINNING, ConstantPrice(0.5)).history()
     assert bins == trace.bins_by(BINNING).tolist()
     assert agreed == trace.agreed.tolist()
 
 
 def test_labels_of_some_rows_stand_for_the_others() -> None:
     trace = Trace([0.9, 0.2, 0.9, 0.2], [1, 1, 1, 1], [1, 2, 1, 2], label=[1, None, 2, 2])
-    source = InOrder(trace, UniformBins(2), FixedCosts(0.5))
+    source = InOrder(trace, UniformBins(2), ConstantPrice(0.5))
     assert source.right is not None
     local, remote = source.right
     assert (local.mean(), remote.mean()) == pytest.approx((trace.local_accuracy, trace.remote_accuracy))

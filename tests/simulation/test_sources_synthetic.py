@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hinge.simulation.sources import (
     CHUNK,
     Adaptive,
-    BimodalCosts,
-    FixedCosts,
-    LognormalCosts,
+    BimodalPrice,
+    ConstantPrice,
+    LognormalPrice,
     Scheduled,
     Source,
     Synthetic,
@@ -28,13 +28,13 @@ from tests.simulation.laws import agreement_follows, arrivals_follow, mean_follo
 
 AGREEMENT = np.array([0.05, 0.3, 0.5, 0.8, 1.0])
 WEIGHTS = np.array([3.0, 0.0, 1.0, 4.0, 2.0])
-COSTS = FixedCosts(0.4)
+COSTS = ConstantPrice(0.4)
 MAKERS: dict[str, Callable[[], Synthetic]] = {
-    "synthetic": lambda: Synthetic(AGREEMENT, BimodalCosts(), WEIGHTS),
-    "sorted up": lambda: sorted_up(AGREEMENT, BimodalCosts(), WEIGHTS),
-    "sorted down": lambda: sorted_down(AGREEMENT, BimodalCosts(), WEIGHTS),
-    "rare first": lambda: rare_first(AGREEMENT, BimodalCosts(), WEIGHTS),
-    "blocks": lambda: blocks(AGREEMENT, BimodalCosts(), WEIGHTS),
+    "synthetic": lambda: Synthetic(AGREEMENT, BimodalPrice(), WEIGHTS),
+    "sorted up": lambda: sorted_up(AGREEMENT, BimodalPrice(), WEIGHTS),
+    "sorted down": lambda: sorted_down(AGREEMENT, BimodalPrice(), WEIGHTS),
+    "rare first": lambda: rare_first(AGREEMENT, BimodalPrice(), WEIGHTS),
+    "blocks": lambda: blocks(AGREEMENT, BimodalPrice(), WEIGHTS),
 }
 every_source = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
@@ -116,7 +116,7 @@ def test_a_schedule_is_off_by_at_most_one_sample(weights: list[float], horizon: 
 
 
 def test_the_adversary_is_given_uniform_draws_and_costs() -> None:
-    samples = whole(Adaptive(AGREEMENT, BimodalCosts()), 100_000)
+    samples = whole(Adaptive(AGREEMENT, BimodalPrice()), 100_000)
     counts = np.histogram(samples.agreed, 20, (0, 1))[0]
     assert ((counts - 5000) ** 2 / 5000).sum() < 19 + 5 * np.sqrt(2 * 19)
     assert mean_follows(samples.costs, 0.5)
@@ -153,18 +153,18 @@ def test_the_same_seed_gives_the_same_samples(make: Callable[[], Synthetic]) -> 
 
 def test_changing_one_law_leaves_the_draws_of_the_others() -> None:
     base = whole(Synthetic(AGREEMENT, COSTS, WEIGHTS), 40_000)
-    dearer = whole(Synthetic(AGREEMENT, LognormalCosts(0.3), WEIGHTS), 40_000)
+    dearer = whole(Synthetic(AGREEMENT, LognormalPrice(0.3), WEIGHTS), 40_000)
     assert base.bins.tobytes() == dearer.bins.tobytes()
     assert base.agreed.tobytes() == dearer.agreed.tobytes()
-    chancier = whole(Synthetic(AGREEMENT / 2, BimodalCosts(), WEIGHTS), 40_000)
+    chancier = whole(Synthetic(AGREEMENT / 2, BimodalPrice(), WEIGHTS), 40_000)
     assert base.bins.tobytes() == chancier.bins.tobytes()
-    rearranged = whole(Synthetic(AGREEMENT / 2, BimodalCosts(), WEIGHTS[::-1]), 40_000)
+    rearranged = whole(Synthetic(AGREEMENT / 2, BimodalPrice(), WEIGHTS[::-1]), 40_000)
     assert chancier.costs.tobytes() == rearranged.costs.tobytes()
     assert not (chancier.agreed > base.agreed).any()  # the same draws against lower chances
 
 
 def test_arrivals_agreement_and_costs_are_independent() -> None:
-    samples = whole(Synthetic([0.5, 0.5], BimodalCosts()), 200_000)
+    samples = whole(Synthetic([0.5, 0.5], BimodalPrice()), 200_000)
     table = np.corrcoef(np.vstack([samples.bins, samples.agreed, samples.costs]))
     assert np.abs(table[np.triu_indices(3, 1)]).max() < 5 / np.sqrt(200_000)
 

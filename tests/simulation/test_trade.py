@@ -12,7 +12,7 @@ import pytest
 import hinge
 from hinge import Trace, UniformBins, load_trace, simulate
 from hinge.simulation import Trade, lineup, run_seeds, trade
-from hinge.simulation.sources import FixedCosts, InOrder, Resampled, Synthetic
+from hinge.simulation.sources import ConstantPrice, InOrder, Resampled, Synthetic
 from hinge.simulation.trade import OFFLOAD_COSTS, Point
 
 FEW = (0.05, 0.3, 0.9)
@@ -47,7 +47,7 @@ def test_every_rule_costs_what_the_simulator_says(policy: str, bins: int) -> Non
     trace = load_trace("cifar100-resnet18-calibrated")
     found = trade(trace, policy, bins=bins, offload_costs=FEW, machine_code=False)
     for place, cost in enumerate(FEW):
-        source = InOrder(trace, UniformBins(bins), FixedCosts(cost))
+        source = InOrder(trace, UniformBins(bins), ConstantPrice(cost))
         ready = lineup(named(found), source, offload_cost=cost, horizon=len(trace))
         for name, record in simulate(ready, source, len(trace), machine_code=False).items():
             point, figures = named(found)[name][place], record.summary()
@@ -60,7 +60,7 @@ def test_every_rule_costs_what_the_simulator_says(policy: str, bins: int) -> Non
 
 def test_the_oracle_is_the_best_of_all_rules_for_bins() -> None:
     weights, agreement = np.array([0.2, 0.3, 0.5]), np.array([0.4, 0.7, 0.95])
-    found = trade(Synthetic(agreement, FixedCosts(0.5), weights), offload_costs=FEW, machine_code=False)
+    found = trade(Synthetic(agreement, ConstantPrice(0.5), weights), offload_costs=FEW, machine_code=False)
     for point in found.oracle:
         rules = np.indices((2, 2, 2)).reshape(3, -1).T
         costs = [weights @ np.where(rule, point.offload_cost, 1 - agreement) for rule in rules]
@@ -70,7 +70,7 @@ def test_the_oracle_is_the_best_of_all_rules_for_bins() -> None:
 
 @pytest.mark.medium
 def test_the_break_evens_of_a_rule_that_need_not_learn_are_the_extreme_bins() -> None:
-    source = Synthetic([0.4, 0.7, 0.9], FixedCosts(0.5), [0.2, 0.3, 0.5])
+    source = Synthetic([0.4, 0.7, 0.9], ConstantPrice(0.5), [0.2, 0.3, 0.5])
     costs = (0.05, 0.1, 0.15, 0.55, 0.6, 0.65)  # remote alone is best up to 1 − 0.9, local alone from 1 − 0.4 on
     found = trade(source, "oracle", offload_costs=costs, horizon=100_000, machine_code=False)
     assert found.remote_until == pytest.approx(0.1, abs=0.005)
@@ -214,7 +214,7 @@ def test_the_figure_has_both_panels_with_every_rule_and_the_break_even(fashion: 
 
 @pytest.mark.parametrize("rule", ["always-local", "always-remote", "sentinel"])
 def test_chance_in_the_draws_makes_no_policy_cheaper_than_it_is(rule: str) -> None:
-    source = Synthetic([0.4, 0.9, 0.97], FixedCosts(0.5), [0.1, 0.2, 0.7])
+    source = Synthetic([0.4, 0.9, 0.97], ConstantPrice(0.5), [0.1, 0.2, 0.7])
     by_rule = {"always-local": "local", "always-remote": "remote"}
     for seed in range(5):
         for drawn in (source, "fashion"):
@@ -237,7 +237,7 @@ def test_samples_are_drawn_if_a_horizon_is_given_and_progress_is_told() -> None:
 
     found = trade("fashion", offload_costs=FEW, horizon=500, progress=tell, machine_code=False)
     for point in found.gate:
-        source = Resampled(load_trace("fashion"), UniformBins(16), FixedCosts(point.offload_cost))
+        source = Resampled(load_trace("fashion"), UniformBins(16), ConstantPrice(point.offload_cost))
         ready = lineup(["sentinel"], source, offload_cost=point.offload_cost, horizon=500)
         played = simulate(ready, source, 500, SHORT, record_decisions=True, machine_code=False)
         shares, costs = [], []

@@ -8,7 +8,7 @@ import pytest
 
 from hinge import HILCB, Isotonic, simulate
 from hinge.policies import KL
-from hinge.simulation.sources import FixedCosts, Synthetic
+from hinge.simulation.sources import ConstantPrice, Synthetic
 from hinge.theory import stopping_floor
 
 
@@ -66,7 +66,7 @@ def test_where_one_decision_is_never_wrong_nothing_is_regretted(cost: float) -> 
 def test_no_policy_is_below_it(policy: type[HILCB] | type[KL] | type[Isotonic], cost: float) -> None:
     regrets = []
     for draw in range(500):
-        source = Synthetic([(draw + 0.5) / 500], FixedCosts(cost))
+        source = Synthetic([(draw + 0.5) / 500], ConstantPrice(cost))
         results = simulate([policy(1, offload_cost=cost)], source, 2000, 1, seed=draw)
         regrets.append(results[policy.name].regret[0, -1])
     assert np.mean(regrets) > stopping_floor(2000, cost)

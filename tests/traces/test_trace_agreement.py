@@ -14,7 +14,7 @@ import hinge
 from hinge import Trace, UniformBins, read_trace, write_trace
 from hinge.errors import InvalidTrace
 from hinge.simulation.evaluate import fitted_cost
-from hinge.simulation.sources import FixedCosts, Resampled
+from hinge.simulation.sources import ConstantPrice, Resampled
 from hinge.theory import Estimate, significant_dips
 from hinge.traces import Log, read_log
 
@@ -143,7 +143,7 @@ def test_fixed_rules_cost_what_the_sums_say() -> None:
 
 def test_the_agreement_of_a_bin_is_the_mean_of_its_rows() -> None:
     trace, bins = blurred(500, 2), UniformBins(4)
-    source = Resampled(trace, bins, FixedCosts(0.3))
+    source = Resampled(trace, bins, ConstantPrice(0.3))
     rows = trace.bins_by(bins)
     assert source.agreement.tolist() == pytest.approx([trace.agreed[rows == bin].mean() for bin in range(4)])
 

@@ -43,7 +43,7 @@ from hinge.policies.policy import Explanation
 from hinge.remotes import Deadline
 from hinge.simulation import checkpoints, lineup, run_seeds
 from hinge.simulation.engine import policy_seed
-from hinge.simulation.sources import FixedCosts, InOrder
+from hinge.simulation.sources import ConstantPrice, InOrder
 from hinge.simulation.trade import OFFLOAD_COSTS, Trade, trade
 from hinge.traces import load_trace
 
@@ -230,7 +230,7 @@ class RecordedSample(NamedTuple):
 
 def recorded(offload_cost: float) -> InOrder:
     """What both models said of the images, as the simulator sees it."""
-    return InOrder(load_trace("fashion"), UniformBins(BINS), FixedCosts(offload_cost))
+    return InOrder(load_trace("fashion"), UniformBins(BINS), ConstantPrice(offload_cost))
 
 
 def rows(source: InOrder, samples: int) -> Iterator[RecordedSample]:

@@ -33,7 +33,7 @@ from hinge.device.status import Status
 from hinge.errors import BreakerOpen, PolicyFailed, QueueTimeout, printable
 from hinge.ledger import Ledger, ratio
 from hinge.policies.policy import Explanation
-from hinge.simulation.sources import FixedCosts, Synthetic
+from hinge.simulation.sources import ConstantPrice, Synthetic
 from hinge.simulation.trade import OFFLOAD_COSTS, trade
 from hinge.theory import Estimate
 
@@ -196,7 +196,7 @@ class Figures:
         estimate = self._estimate(behind)
         if paid is not None and estimate is not None and self.samples >= _FEWEST:
             price = round(price, 4)
-            source = Synthetic(estimate.agreement, FixedCosts(price), estimate.samples)
+            source = Synthetic(estimate.agreement, ConstantPrice(price), estimate.samples)
             console.say("At other prices, with the agreement that these answers make most likely:")
             prices, horizon = (*OFFLOAD_COSTS, price), min(self.samples, _MOST)
             console.print_trade(trade(source, offload_costs=prices, horizon=horizon, machine_code=False), price)

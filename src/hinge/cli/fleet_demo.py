@@ -31,7 +31,7 @@ from hinge.models import Recorded
 from hinge.policies import Sentinel
 from hinge.policies.policy import Evidence
 from hinge.simulation.fleet import Lie, tell
-from hinge.simulation.sources import FixedCosts, InOrder
+from hinge.simulation.sources import ConstantPrice, InOrder
 from hinge.traces import load_trace
 
 FLEET, OFFLOAD_COST, BINS = "demo", 0.5, 16
@@ -183,7 +183,7 @@ class Member:
 @cache
 def _record(trace: str) -> list[RecordedSample]:
     """What each row of a trace costs, accepted and offloaded."""
-    recorded = InOrder(load_trace(trace), UniformBins(BINS), FixedCosts(OFFLOAD_COST))
+    recorded = InOrder(load_trace(trace), UniformBins(BINS), ConstantPrice(OFFLOAD_COST))
     return list(rows(recorded, len(recorded.trace)))
 
 

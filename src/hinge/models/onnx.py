@@ -72,7 +72,7 @@ def model_files(path: str | Path) -> tuple[Path, ...]:
 
     >>> from hinge.fashion import local_model
     >>> [file.name for file in model_files(local_model())]
-    ['local.onnx']
+    ['fashion-local.onnx']
     """
     content = read_file(Path(path))
     try:

@@ -20,7 +20,7 @@ from hinge.bins import UniformBins
 from hinge.policies import HILCB, HedgeHI, HILCBLite, Policy
 from hinge.simulation import Results, interval, simulate, sources
 from hinge.simulation.kernel import numba_installed
-from hinge.simulation.sources import BimodalCosts, FixedCosts, OffloadCosts, Replay, Resampled, Source, Synthetic
+from hinge.simulation.sources import BimodalPrice, ConstantPrice, PriceProcess, Replay, Resampled, Source, Synthetic
 from hinge.traces import load_trace
 
 
@@ -76,19 +76,19 @@ class Lab:
         self.scale, self._progress = scale, progress
         self._found: dict[tuple[object, ...], Results] = {}
 
-    def source(self, trace: str, costs: OffloadCosts | None = None, bins: int = 16) -> Resampled:
+    def source(self, trace: str, costs: PriceProcess | None = None, bins: int = 16) -> Resampled:
         """A trace, drawn with replacement."""
-        return Resampled(load_trace(trace), UniformBins(bins), costs or FixedCosts(COST))
+        return Resampled(load_trace(trace), UniformBins(bins), costs or ConstantPrice(COST))
 
     def known(self, trace: str, cost: float = COST, bins: int = 16) -> Results:
         """The paper's policies with a known cost."""
         policies = paper_policies(bins, cost, self.scale.horizon)
-        return self._run(("known", trace, cost, bins), policies, self.source(trace, FixedCosts(cost), bins))
+        return self._run(("known", trace, cost, bins), policies, self.source(trace, ConstantPrice(cost), bins))
 
     def learned(self, trace: str) -> Results:
         """The paper's policies with costs of 0.45 or 0.55, which they do not know."""
         policies = paper_policies(16, None, self.scale.horizon)
-        return self._run(("learned", trace), policies, self.source(trace, BimodalCosts()))
+        return self._run(("learned", trace), policies, self.source(trace, BimodalPrice()))
 
     def by_alpha(self, trace: str, alpha: float) -> Results:
         """HI-LCB and HI-LCB-lite at another exploration parameter."""
@@ -197,7 +197,7 @@ def run_time_by_bins(lab: Lab) -> Figure:
 
 def run_time(policy: Policy) -> float:
     """Nanoseconds per sample of a whole simulation, the best of five."""
-    source = Synthetic(np.linspace(0.2, 0.98, policy.bins), FixedCosts(COST))
+    source = Synthetic(np.linspace(0.2, 0.98, policy.bins), ConstantPrice(COST))
     code = numba_installed()
     simulate([policy], source, 10, machine_code=code)  # compile
     taken = []
@@ -281,7 +281,7 @@ def bounds(lab: Lab) -> Figure:
 def adversaries(lab: Lab) -> Figure:
     """Regret under arrivals that an adversary chose."""
     source = lab.source(PAPER_TRACES["CIFAR-10"])
-    setting = (np.maximum.accumulate(source.agreement), FixedCosts(COST), np.maximum(source.weights, 1e-4))
+    setting = (np.maximum.accumulate(source.agreement), ConstantPrice(COST), np.maximum(source.weights, 1e-4))
     policies: dict[str, Policy] = {"HI-LCB": HILCB(16, ALPHA, COST), "HI-LCB-lite": HILCBLite(16, ALPHA, COST)}
     orders: dict[str, Callable[..., Source]] = {"sorted up": sources.sorted_up, "sorted down": sources.sorted_down}
     orders |= {"rare bins first": sources.rare_first, "blocks of 50": sources.blocks}

@@ -303,8 +303,8 @@ def simulate(
     the source has no `agreement` by bin.
 
     >>> from hinge import HILCB
-    >>> from hinge.simulation.sources import FixedCosts, Synthetic
-    >>> source = Synthetic(agreement=[0.1, 0.6, 0.9], costs=FixedCosts(0.5))
+    >>> from hinge.simulation.sources import ConstantPrice, Synthetic
+    >>> source = Synthetic(agreement=[0.1, 0.6, 0.9], costs=ConstantPrice(0.5))
     >>> class EveryOther:  # a policy may be any object with decide and learn
     ...     seen = 0
     ...     def decide(self, bin):

@@ -23,10 +23,10 @@ from hinge.simulation.engine import Playable, Progress, by_name, run_seeds, simu
 from hinge.simulation.kernel import pays
 from hinge.simulation.results import Results
 from hinge.simulation.sources import (
-    BimodalCosts,
-    FixedCosts,
+    BimodalPrice,
+    ConstantPrice,
     InOrder,
-    OffloadCosts,
+    PriceProcess,
     Replay,
     Resampled,
     Shuffled,
@@ -239,7 +239,8 @@ def estimated(log: Log, bins: Bins) -> Estimate:
 
 def likely(estimate: Estimate, offload_cost: float, agreement: NDArray[np.float64] | None = None) -> Synthetic:
     """Samples whose bins come as often, and agree as often, as an estimate says; or as often as `agreement`."""
-    return Synthetic(estimate.agreement if agreement is None else agreement, FixedCosts(offload_cost), estimate.samples)
+    curve = estimate.agreement if agreement is None else agreement
+    return Synthetic(curve, ConstantPrice(offload_cost), estimate.samples)
 
 
 def fitted_cost(trace: Trace, offload_cost: float) -> float:
@@ -296,11 +297,11 @@ def known_cost(offload_cost: float | str | None, trace: Trace) -> float | None:
     return 0.5 if offload_cost is None else real("evaluate", "offload_cost", offload_cost, 0, 1)
 
 
-def costs_for(trace: Trace, offload_cost: float | None) -> OffloadCosts | None:
+def costs_for(trace: Trace, offload_cost: float | None) -> PriceProcess | None:
     """The given cost; or, where it has to be learned, those that the trace recorded or the paper's 0.45 and 0.55."""
     if offload_cost is not None:
-        return FixedCosts(offload_cost)
-    return BimodalCosts() if trace.cost is None else None
+        return ConstantPrice(offload_cost)
+    return BimodalPrice() if trace.cost is None else None
 
 
 def _bins(bins: int | Bins | None, policies: Iterable[object], recorded: Trace | Log) -> Bins:
@@ -350,8 +351,8 @@ def lineup(
     (offline, logistic) are fitted on the source's own bins, in hindsight: they show the best that such a module can do.
     `more` are other settings, for the policies that have them.
 
-    >>> from hinge.simulation.sources import FixedCosts
-    >>> source = Synthetic([0.2, 0.9], FixedCosts(0.5))
+    >>> from hinge.simulation.sources import ConstantPrice
+    >>> source = Synthetic([0.2, 0.9], ConstantPrice(0.5))
     >>> lineup(["hi-lcb", "oracle"], source, offload_cost=0.5, horizon=1000)["oracle"]
     Oracle(agreement=[0.2, 0.9], offload_cost=0.5, bin_costs=None)
     """

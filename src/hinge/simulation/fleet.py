@@ -443,8 +443,8 @@ def simulate_fleet(
 ) -> list[FleetRun]:
     """Run a fleet whose devices pool in this way; regret is at `times` and at the horizon.
 
-    >>> from hinge.simulation.sources import FixedCosts, Synthetic
-    >>> fleet = SimulatedFleet([Synthetic([0.1, 0.3, 0.8, 0.95], FixedCosts(0.5))] * 8, lies=[Lie.OVER])
+    >>> from hinge.simulation.sources import ConstantPrice, Synthetic
+    >>> fleet = SimulatedFleet([Synthetic([0.1, 0.3, 0.8, 0.95], ConstantPrice(0.5))] * 8, lies=[Lie.OVER])
     >>> def regret(pooling):
     ...     return simulate_fleet(fleet, 0.5, pooling, horizon=300, machine_code=False)[0].regret.mean()
     >>> bool(regret(Pooling.ROBUST) < regret(Pooling.ALONE) < regret(Pooling.MERGE))

@@ -1,6 +1,6 @@
 """Where samples come from: synthetic curves, traces, adversaries, and settings that change over time.
 
-A source yields chunks of `Samples`, the same for the same seed. What offloads cost is an `OffloadCosts`: fixed,
+A source yields chunks of `Samples`, the same for the same seed. What offloads cost is an `PriceProcess`: fixed,
 bimodal, of lognormal latency, or as recorded in a trace.
 
 - `Synthetic`: any agreement curve, arrivals drawn by weight; `Scheduled`: in a given order.
@@ -29,7 +29,7 @@ from hinge.traces import Trace
 __all__ = [
     *("Adaptive", "Change", "Drifting", "Gradual", "InOrder", "Periodic", "Replay", "Resampled", "Samples"),
     *("Scheduled", "Shuffled", "Source", "Sudden", "Synthetic", "blocks", "rare_first", "sorted_down", "sorted_up"),
-    *("BimodalCosts", "FixedCosts", "LognormalCosts", "OffloadCosts", "RecordedCosts"),
+    *("BimodalPrice", "ConstantPrice", "LognormalPrice", "PriceProcess", "RecordedPrice"),
 ]
 
 CHUNK = 16_384  # samples generated at a time: small enough for the cache, large enough to amortise numpy's calls
@@ -74,7 +74,7 @@ def generators(seed: int) -> tuple[np.random.Generator, np.random.Generator, np.
     return np.random.default_rng(arrivals), np.random.default_rng(agreement), np.random.default_rng(costs)
 
 
-class OffloadCosts(ABC):
+class PriceProcess(ABC):
     """Independent draws of the offload cost, and their mean."""
 
     @property
@@ -92,17 +92,17 @@ class OffloadCosts(ABC):
 
 
 @dataclass(frozen=True)
-class FixedCosts(OffloadCosts):
+class ConstantPrice(PriceProcess):
     """Every offload costs the same.
 
-    >>> FixedCosts(0.5).mean
+    >>> ConstantPrice(0.5).mean
     0.5
     """
 
     cost: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cost", real("FixedCosts", "cost", self.cost, 0, 1))
+        object.__setattr__(self, "cost", real("ConstantPrice", "cost", self.cost, 0, 1))
 
     @property
     def mean(self) -> float:
@@ -113,10 +113,10 @@ class FixedCosts(OffloadCosts):
 
 
 @dataclass(frozen=True)
-class BimodalCosts(OffloadCosts):
+class BimodalPrice(PriceProcess):
     """Two values, equally likely: the paper's stochastic setting.
 
-    >>> BimodalCosts().mean
+    >>> BimodalPrice().mean
     0.5
     """
 
@@ -124,8 +124,8 @@ class BimodalCosts(OffloadCosts):
     high: float = 0.55
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "low", real("BimodalCosts", "low", self.low, 0, 1))
-        object.__setattr__(self, "high", real("BimodalCosts", "high", self.high, self.low, 1))
+        object.__setattr__(self, "low", real("BimodalPrice", "low", self.low, 0, 1))
+        object.__setattr__(self, "high", real("BimodalPrice", "high", self.high, self.low, 1))
 
     @property
     def mean(self) -> float:
@@ -136,12 +136,12 @@ class BimodalCosts(OffloadCosts):
 
 
 @dataclass(frozen=True)
-class LognormalCosts(OffloadCosts):
+class LognormalPrice(PriceProcess):
     """A lognormal latency, priced and capped: min(cap, median · exp(spread · Z)) for a standard normal Z.
 
     `hinge.costs.MeasuredCost` turns a median in milliseconds into one in [0, 1].
 
-    >>> round(LognormalCosts(median=0.4, spread=0.5).mean, 4)
+    >>> round(LognormalPrice(median=0.4, spread=0.5).mean, 4)
     0.4453
     """
 
@@ -150,9 +150,9 @@ class LognormalCosts(OffloadCosts):
     cap: float = 1.0
 
     def __post_init__(self) -> None:
-        positive("LognormalCosts", "median", self.median)
-        real("LognormalCosts", "spread", positive("LognormalCosts", "spread", self.spread), 0, 30)  # e^450 is finite
-        real("LognormalCosts", "cap", self.cap, 0, 1)
+        positive("LognormalPrice", "median", self.median)
+        real("LognormalPrice", "spread", positive("LognormalPrice", "spread", self.spread), 0, 30)  # e^450 is finite
+        real("LognormalPrice", "cap", self.cap, 0, 1)
 
     @property
     def mean(self) -> float:
@@ -170,7 +170,7 @@ def _normal_cdf(x: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class RecordedCosts(OffloadCosts):
+class RecordedPrice(PriceProcess):
     """The costs in a trace, row by row."""
 
     recorded: Reals
@@ -178,7 +178,7 @@ class RecordedCosts(OffloadCosts):
     def __post_init__(self) -> None:
         costs = np.asarray(self.recorded, np.float64)
         if costs.ndim != 1 or not len(costs) or not ((costs >= 0) & (costs <= 1)).all():
-            raise ValueError(f"RecordedCosts: recorded must be numbers from 0 to 1, got {self.recorded!r}")
+            raise ValueError(f"RecordedPrice: recorded must be numbers from 0 to 1, got {self.recorded!r}")
         object.__setattr__(self, "recorded", costs)
 
     @property
@@ -187,12 +187,12 @@ class RecordedCosts(OffloadCosts):
 
     def draw(self, chance: np.random.Generator, count: int, rows: Wholes | None) -> Reals:
         if rows is None:
-            raise TypeError("RecordedCosts: needs samples that come from a trace")
+            raise TypeError("RecordedPrice: needs samples that come from a trace")
         return self.recorded[rows]
 
     def mean_by_bin(self, row_bins: Wholes, bins: int) -> Reals:
         if len(self.recorded) != len(row_bins):
-            wanted = f"RecordedCosts: costs must hold one for each of {len(row_bins)} rows"
+            wanted = f"RecordedPrice: costs must hold one for each of {len(row_bins)} rows"
             raise ValueError(f"{wanted}, got {len(self.recorded)}")
         rows, paid = np.bincount(row_bins, minlength=bins), np.bincount(row_bins, self.recorded, bins)
         return np.where(rows > 0, paid / np.maximum(rows, 1), self.mean)
@@ -201,12 +201,12 @@ class RecordedCosts(OffloadCosts):
 class Synthetic:
     """Independent arrivals: bin i comes with weight w_i (alike unless given), and local then agrees with chance f_i.
 
-    >>> source = Synthetic(agreement=[0.2, 0.9], costs=FixedCosts(0.5))
+    >>> source = Synthetic(agreement=[0.2, 0.9], costs=ConstantPrice(0.5))
     >>> [len(chunk.bins) for chunk in source.stream(seed=1, horizon=20_000)]
     [16384, 3616]
     """
 
-    def __init__(self, agreement: ArrayLike, costs: OffloadCosts, weights: ArrayLike | None = None) -> None:
+    def __init__(self, agreement: ArrayLike, costs: PriceProcess, weights: ArrayLike | None = None) -> None:
         owner = type(self).__name__
         self.agreement = _curve(owner, "agreement", agreement, 1.0)
         self.bins = len(self.agreement)
@@ -239,7 +239,7 @@ class Synthetic:
 class Scheduled(Synthetic):
     """Bins one after another in a given order, each for its share of the horizon, or of a period that repeats.
 
-    >>> source = Scheduled([0.2, 0.9], FixedCosts(0.5), order=[1, 0])
+    >>> source = Scheduled([0.2, 0.9], ConstantPrice(0.5), order=[1, 0])
     >>> next(source.stream(seed=1, horizon=6)).bins
     array([1, 1, 1, 0, 0, 0])
     """
@@ -247,7 +247,7 @@ class Scheduled(Synthetic):
     def __init__(
         self,
         agreement: ArrayLike,
-        costs: OffloadCosts,
+        costs: PriceProcess,
         weights: ArrayLike | None = None,
         *,
         order: Sequence[int],
@@ -268,22 +268,22 @@ class Scheduled(Synthetic):
             yield self.order[np.searchsorted(ends, times, side="right")]
 
 
-def sorted_up(agreement: ArrayLike, costs: OffloadCosts, weights: ArrayLike | None = None) -> Scheduled:
+def sorted_up(agreement: ArrayLike, costs: PriceProcess, weights: ArrayLike | None = None) -> Scheduled:
     """The least confident samples first."""
     return Scheduled(agreement, costs, weights, order=range(np.size(agreement)))
 
 
-def sorted_down(agreement: ArrayLike, costs: OffloadCosts, weights: ArrayLike | None = None) -> Scheduled:
+def sorted_down(agreement: ArrayLike, costs: PriceProcess, weights: ArrayLike | None = None) -> Scheduled:
     """The most confident samples first."""
     return Scheduled(agreement, costs, weights, order=range(np.size(agreement) - 1, -1, -1))
 
 
-def rare_first(agreement: ArrayLike, costs: OffloadCosts, weights: ArrayLike) -> Scheduled:
+def rare_first(agreement: ArrayLike, costs: PriceProcess, weights: ArrayLike) -> Scheduled:
     """The rarest bins first, when the least is known."""
     return Scheduled(agreement, costs, weights, order=np.argsort(np.asarray(weights), kind="stable").tolist())
 
 
-def blocks(agreement: ArrayLike, costs: OffloadCosts, weights: ArrayLike | None = None, length: int = 50) -> Scheduled:
+def blocks(agreement: ArrayLike, costs: PriceProcess, weights: ArrayLike | None = None, length: int = 50) -> Scheduled:
     """Runs of one bin, `length` samples each on average, round and round."""
     bins = np.size(agreement)
     return Scheduled(agreement, costs, weights, order=range(bins), period=whole("blocks", "length", length, 1) * bins)
@@ -355,12 +355,12 @@ class Replay(ABC):
     """
 
     def __init__(
-        self, trace: Trace, binning: Bins, costs: OffloadCosts | None = None, wrong: WrongCost | None = None
+        self, trace: Trace, binning: Bins, costs: PriceProcess | None = None, wrong: WrongCost | None = None
     ) -> None:
         if costs is None:
             if trace.cost is None:
                 raise ValueError(f"{type(self).__name__}: costs must be given, as trace {trace.name!r} recorded none")
-            costs = RecordedCosts(trace.cost)
+            costs = RecordedPrice(trace.cost)
         self.trace, self.binning, self.costs = trace, binning, costs
         self.bins = binning.bins
         self._bins = trace.bins_by(binning)
@@ -500,7 +500,7 @@ class Drifting:
 
     In which of both a sample arrived changes neither its agreement nor its cost, so that the gap of its bin is one.
 
-    >>> before, after = Synthetic([0.2, 0.9], FixedCosts(0.5)), Synthetic([0.2, 0.4], FixedCosts(0.5))
+    >>> before, after = Synthetic([0.2, 0.9], ConstantPrice(0.5)), Synthetic([0.2, 0.4], ConstantPrice(0.5))
     >>> chunk = next(Drifting(before, after, Sudden(at=0.5)).stream(seed=1, horizon=1000))
     >>> round(float(chunk.gaps[chunk.bins == 1].min()), 2), round(float(chunk.gaps[chunk.bins == 1].max()), 2)
     (-0.4, 0.1)

@@ -31,7 +31,7 @@ from hinge.policies import AlwaysLocal, AlwaysRemote, Policy, Target, policy_cla
 from hinge.simulation.engine import Progress, run_seeds, simulate
 from hinge.simulation.evaluate import as_trace, fitted_cost, halves, lineup
 from hinge.simulation.results import Record, aligned, interval
-from hinge.simulation.sources import FixedCosts, InOrder, Replay, Resampled, Shuffled, Synthetic
+from hinge.simulation.sources import ConstantPrice, InOrder, Replay, Resampled, Shuffled, Synthetic
 from hinge.theory import best_thresholds
 from hinge.traces import Trace
 
@@ -319,9 +319,9 @@ def trade(
     for done, cost in enumerate(costs, 1):
         source: Replay | Synthetic
         if isinstance(trace, Synthetic):
-            source = Synthetic(trace.agreement, FixedCosts(cost), trace.weights)
+            source = Synthetic(trace.agreement, ConstantPrice(cost), trace.weights)
         else:
-            source = order(trace, bins if isinstance(bins, Bins) else UniformBins(bins), FixedCosts(cost))
+            source = order(trace, bins if isinstance(bins, Bins) else UniformBins(bins), ConstantPrice(cost))
         ready = lineup([policy], source, offload_cost=cost, horizon=length, alpha=alpha, seed=seed)
         drawn = isinstance(source, Synthetic | Resampled)
         played = simulate(
@@ -539,7 +539,7 @@ def recommend(
         return trade(held_out, name, bins=binned(half), seed=seed, progress=progress, **more)
 
     def points(ready: Mapping[str, Policy], part: Trace) -> dict[str, Point]:
-        source, length = InOrder(part, usual, FixedCosts(cost)), len(part)
+        source, length = InOrder(part, usual, ConstantPrice(cost)), len(part)
         played = simulate(ready, source, length, 1, seed, times=[length], progress=progress)
         return {each: Point.of(cost, record) for each, record in played.items()}
 
@@ -566,7 +566,7 @@ def recommend(
 
     if found is not None:  # a price at which a gate gains, if at any
         names = [each for each in names if each not in _ALONE] or names
-    source = InOrder(half, usual, FixedCosts(cost))
+    source = InOrder(half, usual, ConstantPrice(cost))
     ready = lineup(names, source, offload_cost=told, horizon=len(half), seed=seed, **own)
     costs = {each: judged(point).cost_per_sample for each, point in points(ready, half).items()}
     chosen = _choice(costs, DEFAULT, len(half))
