@@ -44,7 +44,6 @@ _NAMES = {
     "hinge.policies.targets": ("Target",),
     "hinge.policies.thompson": ("Thompson",),
     "hinge.remotes": ("AsyncRemote", "Deadline", "Remote", "Reply"),
-    "hinge.remotes.grpc": ("OpenInferenceGrpc",),
     "hinge.remotes.open_inference": ("OpenInference",),
     "hinge.simulation": ("evaluate", "simulate"),
     "hinge.simulation.trade": ("trade",),
@@ -56,7 +55,7 @@ _MODULES = (
     *("policies", "remotes", "server", "simulation", "tasks", "testing", "theory", "traces"),
 )
 
-__all__ = [name for name in _HOMES if name not in ("Fleet", "OpenInferenceGrpc")]  # which need extras to be imported
+__all__ = [name for name in _HOMES if name != "Fleet"]  # which needs an extra to be imported
 
 if TYPE_CHECKING:
     # isort: off
@@ -93,7 +92,6 @@ if TYPE_CHECKING:
     from hinge.policies.targets import Target as Target
     from hinge.policies.thompson import Thompson as Thompson
     from hinge.remotes import AsyncRemote as AsyncRemote, Deadline as Deadline, Remote as Remote, Reply as Reply
-    from hinge.remotes.grpc import OpenInferenceGrpc as OpenInferenceGrpc
     from hinge.remotes.open_inference import OpenInference as OpenInference
     from hinge.simulation import evaluate as evaluate, simulate as simulate
     from hinge.simulation.trade import trade as trade

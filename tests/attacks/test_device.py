@@ -565,29 +565,6 @@ def test_m2_a_child_of_a_busy_parent_answers(many: bool, record_property: Record
         device.close()
 
 
-def test_m2_grpc_says_that_it_cannot_be_used_after_a_fork() -> None:
-    from tests.support.grpc_server import GrpcServer
-
-    with GrpcServer() as server:
-        program = f"""
-import os, numpy as np
-from hinge import Device, FixedCost, OpenInference
-from hinge.policies import AlwaysRemote
-remote = OpenInference("grpc://{server.target}", "remote")
-device = Device(lambda _: [1.0, 0.0], remote, AlwaysRemote(16), price=FixedCost(0.5), deadline_s=10)
-print(device.infer(np.zeros(3, np.float32)).source, flush=True)
-if os.fork() == 0:
-    print(device.infer(np.zeros(3, np.float32)).fault, flush=True)
-    os._exit(0)
-os.wait()
-os._exit(0)
-"""
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.splitlines() == [
-        "remote", "gRPC was used before this process was forked; make the remote in the child"
-    ]  # fmt: skip  # several to a line
-
-
 # -- L3, L4, L5, L12, L13: a system that has nothing left -------------------------------------------------------------
 
 

@@ -329,7 +329,6 @@ def test_a_missing_extra_is_named_with_its_remedy(capsys: Captured, monkeypatch:
         ("plotly", "demo", "cli,device,server,report"),
         ("onnxruntime", "device --limit 1", "device"),
         ("h11", "device --remote http://127.0.0.1:9 --limit 1", "device"),
-        ("grpc", "device --remote grpc://127.0.0.1:9 --limit 1", "grpc"),
         ("prometheus_client", "device --limit 1 --metrics-port 0", "metrics"),
         ("starlette", "serve fashion --port 0", "server"),
         ("h11", "serve fashion --port 0", "server"),

@@ -286,16 +286,6 @@ def test_a_remote_that_is_away_is_mentioned_and_waited_for(capsys: Captured, arr
     assert summary["breaker"] == "open"
 
 
-def test_a_remote_over_grpc_is_asked_at_its_address(capsys: Captured, arrays: Path) -> None:
-    away = ["--local", str(fashion.local_model()), "--remote", "grpc://127.0.0.1:9", "--model", "remote"]
-    _, summary, err = device(capsys, str(arrays), *away, "--limit", "3")
-    assert err.startswith("hinge: grpc://127.0.0.1:9: cannot be reached: ")
-    assert sum(summary["fell_back"].values()) == 3
-
-
-# -- for people -------------------------------------------------------------------------------------------------------
-
-
 def test_a_summary_for_people(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hinge.cli.device_view._EVERY_S", 0.0)
     assert run(["device", "--limit", "50"]) == 0
@@ -645,4 +635,4 @@ def test_certificates_that_cannot_be_used_are_refused(certificates: Path, capsys
     passphrase = "the key has a passphrase; give one without"
     assert refused(capsys, *remote, "--cert", pem, "--key", str(locked)) == f"hinge: --key {locked}: {passphrase}"
     assert refused(capsys, *remote, "--ca", "none.pem") == "hinge: none.pem: No such file or directory"
-    assert "are for https:// and grpc://" in refused(capsys, "--remote", "http://localhost:9", "--ca", pem)
+    assert "are for https://" in refused(capsys, "--remote", "http://localhost:9", "--ca", pem)

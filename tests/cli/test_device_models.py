@@ -3,31 +3,25 @@
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import grpc
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
 from hinge import Device, FixedCost, OnnxModel, fashion
 from hinge.cli.app import run
-from hinge.cli.device_models import Fit, open_remote
-from hinge.cli.options import Certificates
+from hinge.cli.device_models import Fit
 from hinge.confidence import margin, max_softmax
 from hinge.errors import RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused, RemoteUnreachable
 from hinge.oip.messages import ServerMetadata, build_server_metadata
 from hinge.oip.tensors import Tensor, TensorSpec
 from hinge.policies import AlwaysRemote
-from hinge.remotes import Deadline
 from tests.models.exports import PROBABILITIES, SAMPLES, SCORES, WEIGHTS, gemm, linear_classifier, save
 from tests.server.models import scaling, tensor
-from tests.support.certificates import self_signed
 from tests.support.commands import Captured, refusal
-from tests.support.grpc_server import GrpcServer
 from tests.support.loopback import OipServer
 
 LOCAL = ["--local", str(fashion.local_model())]
@@ -294,25 +288,6 @@ def test_one_that_is_about_to_start_is_looked_at_again_when_it_has_said_more(cap
         refusing.infer(1.0)
         fit.check_again(refusing.status)
     assert fit.checked
-
-
-def test_grpc_is_encrypted_with_certificates(tmp_path: Path) -> None:
-    self_signed(tmp_path, "server", "client")
-    key, cert, client_ca = ((tmp_path / name).read_bytes() for name in ("server.key", "server.pem", "client.pem"))
-    both = (tmp_path / "both.pem", tmp_path / "server.pem")
-    both[0].write_bytes((tmp_path / "client.key").read_bytes() + client_ca)
-    wanted = grpc.ssl_server_credentials([(key, cert)], client_ca, require_client_auth=True)
-    sample, patience = np.array([0.0, 1.0, 0.5], np.float32), 20
-    with GrpcServer(credentials=wanted) as server:
-        url = f"grpc://{server.target}"
-        for certificates in (
-            Certificates(both[1], tmp_path / "client.pem", tmp_path / "client.key"),
-            Certificates(both[1], both[0]),
-        ):
-            with closing(open_remote(url, "remote", None, certificates)) as remote:
-                assert remote.ask([sample], Deadline.after(patience)).labels == [1]
-        with closing(open_remote(url, "remote", None, Certificates(both[1]))) as remote, pytest.raises(RemoteFailed):
-            remote.ask([sample], Deadline.after(1))
 
 
 # -- models that others exported --------------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from hinge.errors import HingeError, InvalidMessage, InvalidModel, InvalidState,
 from hinge.fleet import messages as fleet
 from hinge.fleet import pool
 from hinge.fleet.messages import Peers
-from hinge.oip import grpc
 from hinge.oip import messages as oip
 from hinge.oip.tensors import TensorSpec, from_bytes, from_json, to_bytes
 from hinge.policies.policy import restore
@@ -231,7 +230,7 @@ def openvino_subject() -> Subject:
     return _loaded(OpenVINOModel, 0.0005)
 
 
-# -- reports of devices, messages over gRPC ---------------------------------------------------------------------------
+# -- reports of devices ---------------------------------------------------------------------------
 
 
 def report_subject() -> Subject:
@@ -241,30 +240,6 @@ def report_subject() -> Subject:
         reporter.compare([{"policy": "hi-lcb", "offload_fraction": 0.5, "cost_per_sample": 0.25, "regret": 1.0}])
         report = json.dumps(msgspec.to_builtins(reporter.report())).encode()
     return Subject([report], lambda data: read_report("hall", data), (InvalidMessage,), 0.04)
-
-
-def grpc_subject() -> Subject:
-    """Responses and metadata; the first byte chooses which."""
-    raw = grpc.MESSAGES["ModelInferResponse"](model_name="m", id="1", raw_output_contents=[bytes(8)])
-    raw.outputs.add(name="y", datatype="FP32", shape=[1, 2])
-    typed = grpc.MESSAGES["ModelInferResponse"](id="1")
-    typed.outputs.add(name="y", datatype="INT8", shape=[2]).contents.int_contents.extend([1, -1])
-    typed.outputs.add(name="z", datatype="BYTES", shape=[1]).contents.bytes_contents.append(b"cat")
-    model = grpc.MESSAGES["ModelMetadataResponse"](name="m", platform="onnx", versions=["1"])
-    model.inputs.add(name="x", datatype="FP32", shape=[-1, 3])
-    server = grpc.MESSAGES["ServerMetadataResponse"](name="s", version="1", extensions=["a", "b"])
-    parsers: list[Callable[[bytes], object]] = [
-        lambda body: grpc.parse_response(body, id="1"),
-        grpc.parse_model_metadata,
-        grpc.parse_server_metadata,
-    ]
-    kinds = [(0, raw), (0, typed), (1, model), (2, server)]
-    seeds = [bytes([kind]) + message.SerializeToString() for kind, message in kinds]
-
-    def feed(data: bytes) -> object:
-        return parsers[sum(data[:1]) % len(parsers)](data[1:])
-
-    return Subject(seeds, feed, (InvalidMessage,), 0.06)
 
 
 # -- messages of a fleet ----------------------------------------------------------------------------------------------

@@ -279,11 +279,6 @@ def test_a_model_without_scores_or_samples_is_refused_at_the_start(edge: str) ->
         gateway(fashion.local_model(), ServedRows(other.url, "remote")).start()
 
 
-def test_grpc_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"ServedRows: url must start with http:// or https://"):
-        ServedRows("grpc://edge:8001", "fashion")
-
-
 def test_who_is_away_at_the_start_is_named() -> None:
     with dead_url() as dead, gateway(fashion.local_model(), ServedRows(dead[:-3], "fashion")) as served:
         assert [*served.away] == ["remote"]

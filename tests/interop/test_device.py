@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from hinge import Device, Isotonic, OnnxModel, OpenInference, OpenInferenceGrpc, fashion
+from hinge import Device, Isotonic, OnnxModel, OpenInference, fashion
 from tests.device.worlds import InLoop
 from tools.peers.hinge import hinge
 from tools.peers.process import Peer
@@ -20,11 +20,8 @@ REMOTES: dict[str, tuple[str, Remote]] = {
     "hinge, JSON": ("served", lambda peer: OpenInference(peer.url, "remote", binary=False)),
     "triton, binary": ("triton", lambda peer: OpenInference(peer.url, "remote")),
     "triton, JSON": ("triton", lambda peer: OpenInference(peer.url, "remote", binary=False)),
-    "triton, gRPC": ("triton", lambda peer: OpenInferenceGrpc(peer.grpc, "remote")),
     "kserve, as it offers": ("kserve", lambda peer: OpenInference(peer.url, "remote")),
-    "kserve, gRPC": ("kserve", lambda peer: OpenInferenceGrpc(peer.grpc, "remote")),
     "mlserver, as it offers": ("mlserver", lambda peer: OpenInference(peer.url, "remote")),
-    "mlserver, gRPC": ("mlserver", lambda peer: OpenInferenceGrpc(peer.grpc, "remote")),
 }
 
 

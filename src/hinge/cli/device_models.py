@@ -70,7 +70,7 @@ class ModelOptions:
 
     local: Path | None = option("The local model: .onnx, .tflite or .xml (OpenVINO).")
     remote: str | None = option(
-        "The remote model: a file as the local one, or its server, http://, https:// or grpc://.", metavar=PLACE
+        "The remote model: a file as the local one, or its server, http:// or https://.", metavar=PLACE
     )
     model: str | None = option("The name of the remote model on its server.")
     output: Output = None
@@ -281,19 +281,14 @@ def open_remote(
     url: str, model: str, token: str | None, certificates: Certificates = _SYSTEM, output: str | None = None
 ) -> Any:
     """The model of that name on the server at a URL."""
-    if url.startswith("grpc://"):
-        from hinge.remotes.grpc import OpenInferenceGrpc
-
-        target = url.removeprefix("grpc://")
-        return OpenInferenceGrpc(target, model, output=output, token=token, credentials=certificates.credentials())
     if not url.startswith(("http://", "https://")):
         ends = f"or be a file that ends in {', '.join(_FORMATS)}"
-        raise UnknownName(f"--remote {without_password(url)}: must start with http://, https:// or grpc://, {ends}")
+        raise UnknownName(f"--remote {without_password(url)}: must start with http:// or https://, {ends}")
     from hinge.remotes.open_inference import OpenInference
 
     tls = certificates.context()
     if tls is not None and url.startswith("http://"):
-        raise UsageError(f"--ca, --cert and --key are for https:// and grpc://, got --remote {without_password(url)}")
+        raise UsageError(f"--ca, --cert and --key are for https://, got --remote {without_password(url)}")
     return OpenInference(url, model, output=output, token=token, tls=tls)
 
 

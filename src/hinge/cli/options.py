@@ -479,15 +479,6 @@ class Certificates:
             raise UsageError(f"{named}: no certificates, or not the key of them: {error.reason or error}") from None
         return context
 
-    def credentials(self) -> Any:
-        """For gRPC; None, which does not encrypt, where there are no files."""
-        if self.context() is None:
-            return None
-        import grpc
-
-        ca, cert, key = (None if path is None else path.read_bytes() for path in (self.ca, self.cert, self.key))
-        return grpc.ssl_channel_credentials(ca, key or cert, cert)
-
 
 @dataclass(frozen=True)
 class GateOptions:

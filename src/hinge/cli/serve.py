@@ -170,10 +170,6 @@ def gateway_command(
 
     if local is None or remote is None:
         raise UsageError("--local and --remote must name the two servers; see 'hinge gateway --help'")
-    for name, url in (("--local", local), ("--remote", remote)):
-        if url.startswith("grpc://"):
-            place = without_password(url)
-            raise UsageError(f"{name} {place}: a gateway speaks HTTP; give the server's port for it, as Triton's 8000")
     check_url("--remote", remote)
     tls = certificates.context()
     uses_tls = [url for url in (local, remote) if url.startswith("https://")]

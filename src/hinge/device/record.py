@@ -319,8 +319,6 @@ def _about(role: str, model: Any) -> dict[str, str]:
     """What can be known of a model from outside: where it is, and the content of its file."""
     model = getattr(model, "scores", model)
     path, url = getattr(model, "path", None), getattr(model, "url", None)
-    if hasattr(model, "target"):
-        url = f"grpc://{model.target}"
     if path is not None:
         beside = [part for part in path.parent.iterdir() if part.name.startswith(path.name) and part.suffix != ".part"]
         weights = path.with_name(f"{path.stem}.bin")  # of OpenVINO's models

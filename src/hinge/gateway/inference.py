@@ -36,7 +36,7 @@ from hinge.oip.messages import InferenceRequest, Message, ModelMetadata, build_m
 from hinge.oip.tensors import Tensor, TensorSpec
 from hinge.policies.policy import Policy
 from hinge.remotes import Deadline, Reply
-from hinge.remotes.http import Response, check_url
+from hinge.remotes.http import Response
 from hinge.remotes.open_inference import Known, OpenInference
 from hinge.server.app import App, Exchange
 from hinge.server.connections import Listener, Refusal
@@ -56,10 +56,6 @@ class InferenceRow:
 
 class ServedRows(OpenInference):
     """A model on a server, by HTTP, whose answers are a label and a row of each output."""
-
-    def __new__(cls, url: str, *arguments: Any, **options: Any) -> Any:
-        check_url("ServedRows", url)  # nor gRPC
-        return super().__new__(cls, url, *arguments, **options)
 
     def _answer(self, known: Known, response: Response, id: str, samples: int) -> tuple[list[Any], int]:
         outputs = self._outputs(known, response, id)

@@ -1,1 +1,1 @@
-"""The Open Inference Protocol over HTTP and gRPC, without any I/O."""
+"""The Open Inference Protocol over HTTP, without any I/O."""

@@ -2,7 +2,7 @@
 
     Signature       what the model takes and gives: samples to tensors, tensors to labels
     ServedModel     asks a server for metadata and inferences, over any transport
-    OpenInference   over HTTP; `hinge.remotes.grpc` has gRPC
+    OpenInference   over HTTP
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from hinge._checks import shown
 from hinge.confidence import class_scores
-from hinge.errors import InvalidMessage, InvalidType, RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused
+from hinge.errors import InvalidMessage, RemoteError, RemoteFailed, RemoteInvalid, RemoteRefused
 from hinge.oip import messages
 from hinge.oip.messages import ModelMetadata, ServerMetadata
 from hinge.oip.tensors import MAX_BODY_BYTES, Tensor, TensorSpec, cast, dtype_of
@@ -344,7 +344,7 @@ _REFUSED = {400, 413, 415, 422}  # statuses by which a server refuses this sampl
 class OpenInference(ServedModel):
     """A model on a server; its signature, and whether the server takes binary tensors, is asked for once.
 
-    `url` is `http://host:port`, `https://…` or, for gRPC (see `OpenInferenceGrpc`), `grpc://host:port`. `token` is sent
+    `url` is `http://host:port` or `https://…`. `token` is sent
     as a bearer token; `tls` is a context with your own certificates, where the system's are not enough. `input` and
     `output` choose among several. `binary` says whether tensors go as binary data; None: if the server lists that
     extension.
@@ -352,18 +352,6 @@ class OpenInference(ServedModel):
     >>> OpenInference("http://localhost:8080", model="fashion")
     OpenInference('http://localhost:8080', model='fashion')
     """
-
-    def __new__(cls, url: str, *arguments: Any, **options: Any) -> Any:
-        """An `OpenInferenceGrpc` where the URL says grpc."""
-        if not str(url).startswith("grpc://"):
-            return super().__new__(cls)
-        from hinge.remotes.grpc import OpenInferenceGrpc  # needs grpcio
-
-        if unknown := options.keys() & {"tls", "binary"}:
-            wanted = "must not be given for grpc://, which has credentials= and is always binary"
-            raise InvalidType("OpenInference", sorted(unknown)[0], wanted)
-
-        return OpenInferenceGrpc(url.removeprefix("grpc://"), *arguments, **options)
 
     def __init__(
         self,
