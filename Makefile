@@ -10,12 +10,12 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # What `hinge demo` needs, a quarter of it, and what the checks need.
 DEMO = sim,cli,report,device,server
-EXTRAS = test,sim,parquet,cli,report,plot,device,litert,openvino,images,server,fleet,broker
+EXTRAS = test,sim,parquet,cli,report,plot,device,litert,openvino,images,server
 
 # The unit tests: the rest starts processes, needs other programs or takes long.
 QUICK = not medium and not slow and not server and not docs and not embedded and not peers
 
-.PHONY: help venv demo test quick lint types imports pytest coverage test-random test-interop test-faults test-fuzz test-attacks test-fleet test-embedded test-browser test-pythons pictures bench bench-regret bench-gate docs clean
+.PHONY: help venv demo test quick lint types imports pytest coverage test-random test-interop test-faults test-fuzz test-attacks test-embedded test-browser test-pythons pictures bench bench-regret bench-gate docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -73,7 +73,7 @@ test-random: $(VENV)/.installed ## Run the property tests on other examples ever
 test-pythons: $(VENV)/.installed ## Run the unit tests on every other Python from 3.11 on that is installed, pyenv's too
 	$(BIN)/python tools/pythons.py $(TESTS)
 
-test-interop: $(VENV)/.installed ## Test against Triton, KServe, MLServer, llama.cpp and Home Assistant, which it installs outside the checkout
+test-interop: $(VENV)/.installed ## Test against Triton, KServe, MLServer and llama.cpp, which it installs outside the checkout
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),interop]'
 	$(BIN)/pytest tests/interop
 
@@ -85,11 +85,6 @@ test-fuzz: $(VENV)/.installed ## Feed a million damaged messages, states and mod
 
 test-attacks: $(VENV)/.installed ## Attack the device, the server, the store and the parsers, in full (docs/attacks.md)
 	HINGE_FULL=1 HINGE_FUZZ=1000000 $(BIN)/pytest -n auto $$($(BIN)/python tools/attacks.py --tests)
-
-test-fleet: $(VENV)/.installed ## Test fleets on mosquitto, which it installs by apt: killed, wiped and flooded 1 000 times, cut off 200 times
-	@{ command -v mosquitto && command -v mosquitto_sub && command -v tc && test -e /usr/include/mosquitto.h; } > /dev/null || \
-	  { apt-get update -qq && apt-get install -y -qq mosquitto mosquitto-clients libmosquitto-dev iproute2; }
-	HINGE_FULL=1 $(BIN)/pytest tests/fleet tests/server/test_thin.py
 
 test-embedded: $(VENV)/.installed ## Test the C library with every compiler and emulator (docs/microcontrollers.md lists them)
 	HINGE_TOOLCHAINS=all $(BIN)/pytest tests/embedded

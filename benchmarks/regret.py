@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for benchmarks.â
 
 SECTIONS = (
     *("changes", "fine", "traces", "settings", "floor", "early", "variants", "libraries"),
-    *("drift", "dips", "budgets", "targets", "classes", "warm", "forecasts", "truth", "fleet"),
-    *("fleet_budget", "thin", "weak", "logs", "flat_logs", "pairs", "bins", "nothing"),
+    *("drift", "dips", "budgets", "targets", "classes", "warm", "forecasts", "truth"),
+    *("weak", "logs", "flat_logs", "pairs", "bins", "nothing"),
 )
 
 

@@ -6,7 +6,6 @@ python tools/promises.py figures.json docs/promises.md
 """
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any, NamedTuple
 Cases = dict[str, dict[str, Any]]
 Figures = dict[str, Cases]
 
-LIES = Path(__file__).parents[1].joinpath("benchmarks/results/regret-fleet.md").read_text("utf-8")
 BEGIN, END = "<!-- {}: written by tools/promises.py -->", "<!-- end -->"
 
 
@@ -142,19 +140,6 @@ def budgets(figures: Figures) -> str:
     )
 
 
-def lies(_: Figures) -> str:
-    """S6, as `benchmarks/regret.py --only fleet` found it."""
-    few, many = (
-        re.findall(rf"{who}, the (?:worst|mean) of eight kinds.*: ([\d.]+) in the median, ([\d.]+)", LIES)
-        for who in ("A fifth lies", "Ten of 12 lie")
-    )
-    return (
-        f"2 of 12 devices lie, in eight ways: {few[1][0]} × the regret of an honest fleet in the median, {few[0][1]} × "
-        f"at most; 10 of 12: {many[1][0]} × that of a device alone in the median, {many[0][1]} × at most "
-        "([by ways](fleet.md#measured))"
-    )
-
-
 def elsewhere(text: str) -> Callable[[Figures], str]:
     """A row without figures."""
     return lambda _: text
@@ -235,12 +220,6 @@ PROMISES = {
         "neither a lying remote nor crafted inputs get more offloads than the budget",
         "`faults/test_budgets.py`, `attacks/test_state.py`",
         budgets,
-    ),
-    "S6": Promise(
-        "lying devices of a fleet cost the others little, a majority of them in most cases no more than being alone; "
-        "`merge` trusts the states that it is given",
-        "`simulation/test_fleet.py`, `fleet/test_pooling.py`",
-        lies,
     ),
 }
 

@@ -60,12 +60,6 @@ PAGES: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
         ("hinge.traces", "hinge.simulation"),
         ("hinge.traces", "hinge.simulation", "hinge.simulation.sources"),
     ),
-    "fleet": (
-        "Fleets",
-        "Joining a fleet, and pooling what many devices have seen; see [fleets](../fleet.md).",
-        ("hinge.fleet",),
-        ("hinge.fleet",),
-    ),
     "theory": ("Theory", "The paper's bounds; see [the theory](../theory.md).", (), ("hinge.theory",)),
     "server": ("Server", "`hinge serve` from Python; see [the edge server](../server.md).", (), ("hinge.server",)),
     "gateway": ("Gateway", "`hinge gateway` from Python; see [the gateway](../gateway.md).", (), ("hinge.gateway",)),

@@ -154,7 +154,7 @@ def queued(rate: float, seed: int) -> LyapunovEXP4:
     return LyapunovEXP4(BINS, COST, offloads=rate, seed=seed)
 
 
-def fleet(make: Maker, rate: float, seed: int, shared: bool) -> list[OnBudget | LyapunovEXP4]:
+def devices_with(make: Maker, rate: float, seed: int, shared: bool) -> list[OnBudget | LyapunovEXP4]:
     """A policy for each device; one budget for all, or an equal part for each."""
     first, *others = devices = [make(rate, seed + device) for device in range(len(DEVICES))]
     for other in others if shared else ():
@@ -196,7 +196,7 @@ def round_robin(policies: Sequence[Policy], samples: Streams) -> tuple[list[floa
     return [count / each for count in offloads], (COST * sum(offloads) + errors) / total, errors / total
 
 
-def fleet_row(label: str, outcomes: Sequence[tuple[list[float], float, float]], runs: Sequence[Streams]) -> str:
+def devices_row(label: str, outcomes: Sequence[tuple[list[float], float, float]], runs: Sequence[Streams]) -> str:
     shares, costs = np.array([rates for rates, _, _ in outcomes]), np.array([cost for _, cost, _ in outcomes])
     shown = figures([shares.mean(axis=1), costs, [error for _, _, error in outcomes]])
     beyond = excess(costs, shares.mean(axis=1), [run.devices for run in runs])
@@ -228,8 +228,8 @@ def several_devices(rates: Sequence[float], count: int, each: int) -> list[str]:
         makers: tuple[tuple[str, Maker], ...] = (("on_budget(Isotonic)", priced), ("lyapunov-exp4", queued))
         for name, make in makers:
             for shared, said in ((True, "shared"), (False, "each its own")):
-                plays = [round_robin(fleet(make, rate, 10 * run, shared), runs[run]) for run in range(count)]
-                lines.append(fleet_row(f"{rate:g} | {name}, {said}", plays, runs))
+                plays = [round_robin(devices_with(make, rate, 10 * run, shared), runs[run]) for run in range(count)]
+                lines.append(devices_row(f"{rate:g} | {name}, {said}", plays, runs))
     return [*lines, ""]
 
 

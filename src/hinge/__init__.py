@@ -28,7 +28,6 @@ _NAMES = {
     "hinge.device.record": ("record",),
     "hinge.device.resilience": ("Breaker", "RetryBudget"),
     "hinge.errors": ("HingeError", "InvalidState", "RemoteFailed"),
-    "hinge.fleet.member": ("Fleet",),
     "hinge.gate": ("Gate", "restore"),
     "hinge.models": ("LocalModel",),
     "hinge.models.litert": ("LiteRTModel",),
@@ -51,17 +50,17 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 _MODULES = (
-    *("bins", "confidence", "costs", "device", "embedded", "errors", "fashion", "fleet", "gate", "models", "paper"),
-    *("policies", "remotes", "server", "simulation", "tasks", "testing", "theory", "traces"),
+    *("bins", "confidence", "costs", "device", "embedded", "errors", "fashion", "gate", "models", "paper", "policies"),
+    *("remotes", "server", "simulation", "tasks", "testing", "theory", "traces"),
 )
 
-__all__ = [name for name in _HOMES if name != "Fleet"]  # which needs an extra to be imported
+__all__ = [*_HOMES]
 
 if TYPE_CHECKING:
     # isort: off
     from hinge import (
         bins as bins, confidence as confidence, costs as costs, device as device, embedded as embedded,
-        errors as errors, fashion as fashion, fleet as fleet, gate as gate, models as models, paper as paper,
+        errors as errors, fashion as fashion, gate as gate, models as models, paper as paper,
         policies as policies, remotes as remotes, server as server, simulation as simulation, tasks as tasks,
         testing as testing, theory as theory, traces as traces
     )
@@ -76,7 +75,6 @@ if TYPE_CHECKING:
     from hinge.device.record import record as record
     from hinge.device.resilience import Breaker as Breaker, RetryBudget as RetryBudget
     from hinge.errors import HingeError as HingeError, InvalidState as InvalidState, RemoteFailed as RemoteFailed
-    from hinge.fleet.member import Fleet as Fleet
     from hinge.gate import Gate as Gate, restore as restore
     from hinge.models import LocalModel as LocalModel
     from hinge.models.litert import LiteRTModel as LiteRTModel

@@ -20,8 +20,8 @@ from tests.support.commands import FIGURES, SHORT, TRUE_FIGURES, Captured, refus
 HEAVY = ["numpy", "numba", "onnxruntime", "plotly", "uvicorn"]
 ALL = [
     *("demo", "list", "record", "evaluate", "simulate", "reproduce", "new", "device", "serve", "gateway"),
-    *("fleet", "fleet demo", "state show", "state set", "state rollback", "state export", "state merge"),
-    *("export c", "export table", "export thin"),
+    *("state show", "state set", "state rollback", "state export", "state merge"),
+    *("export c", "export table"),
 ]
 WITHOUT_FIGURES = ["new", "serve", "gateway", "state export"]  # the last writes nothing but JSON
 every_command = pytest.mark.parametrize("command", ALL)
@@ -53,13 +53,12 @@ def test_help_is_a_table_of_contents(capsys: Captured) -> None:
 def test_hinge_alone_shows_the_help_and_so_does_a_group_alone(capsys: Captured) -> None:
     assert shown(capsys) == shown(capsys, "--help")
     assert shown(capsys, "state") == shown(capsys, "state", "--help")
-    assert shown(capsys, "fleet") == shown(capsys, "fleet", "--help")
 
 
 def test_the_contents_are_complete() -> None:
     named = {name.split()[0] for name in ALL}
     assert set(COMMANDS) == named
-    for name in ("state", "export", "fleet"):
+    for name in ("state", "export"):
         assert sorted(f"{name} {each}" for each in load(name).commands) == sorted(
             each for each in ALL if each.startswith(f"{name} ")
         )
@@ -141,7 +140,7 @@ def test_to_list_commands_loads_none() -> None:
     ("arguments", "line"),
     [
         ("state shwo", "no command is called 'shwo'; did you mean 'show'?"),
-        ("weather", "no command is called 'weather'; there are demo, device, evaluate, export, fleet, gateway, list,"),
+        ("weather", "no command is called 'weather'; there are demo, device, evaluate, export, gateway, list,"),
         ("--verison", "no option is called '--verison'; did you mean '--version'?"),
         ("device --dead-line 3", "no option is called '--dead-line'; did you mean '--deadline-s'?"),
         ("state set state --alhpa 3", "no option is called '--alhpa'; there are --json; see 'hinge state set --help'"),

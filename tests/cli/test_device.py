@@ -28,7 +28,6 @@ from hinge.server import Server, Tls
 from hinge.simulation import lineup
 from hinge.simulation.sources import ConstantPrice, InOrder
 from hinge.traces import Trace, write_trace
-from tests.fleet.brokers import Mosquitto, needs_mosquitto
 from tests.server.clients import ask
 from tests.support.certificates import self_signed, with_passphrase
 from tests.support.commands import INSTALLED, Captured, refusal
@@ -451,57 +450,6 @@ def test_whoever_stops_reading_ends_it_quietly() -> None:
         assert process.wait(WAIT_S) == 141
         assert process.stderr is not None
         assert process.stderr.read() == b""
-
-
-# -- fleet ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.medium
-@needs_mosquitto
-def test_it_joins_a_fleet(capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("socket.gethostname", lambda: "edge 7.local")
-    with Mosquitto(tmp_path, "allow_anonymous true") as broker:
-        _, summary, _ = device(capsys, "--limit", "200", "--fleet", broker.url)
-        _, summary, _ = device(capsys, "--limit", "3000", "--fleet", broker.url, "--fleet-device", "hall")
-    assert summary["fleet"]["other devices"] == 1
-    assert summary["fleet"]["messages sent"] >= 2
-    assert summary["fleet"]["messages dropped"] == 0
-
-
-@pytest.mark.medium
-def test_without_a_broker_it_says_so_and_goes_on(capsys: Captured) -> None:
-    assert run(["device", "--limit", "200", "--fleet", "mqtt://127.0.0.1:9", "--fleet-name", "cams"]) == 0
-    error = capsys.readouterr().err
-    assert error.count("--fleet: at the end nothing was shared: the broker at 127.0.0.1:9: no connection: ") == 1
-
-
-@pytest.mark.medium
-def test_a_broker_that_has_not_answered_by_the_end_is_told(capsys: Captured) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        assert run(["device", "--limit", "200", "--fleet", f"mqtt://127.0.0.1:{silent.getsockname()[1]}"]) == 0
-    assert "--fleet: at the end nothing was shared: " in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        (["--home-assistant"], "need --fleet"),
-        (["--fleet-device", "hall"], "need --fleet"),
-        (["--fleet-budget", "0.1"], "need --fleet"),
-        (["--fleet-name", "cams"], "need --fleet"),
-        (["--fleet", "mqtt://edge", "--fleet-budget", "0.1", "--on-budget", "0.1"], "leave --on-budget out"),
-        (["--fleet", "mqtt://edge", "--fleet-budget", "0.1", "--policy", "isotonic"], "--policy must be one"),
-        (["--fleet", "http://edge"], "--fleet must be mqtt"),
-        (["--fleet", "mqtt://edge", "--fleet-name", "a/b"], "--fleet-name must be"),
-        (["--fleet", "mqtt://edge", "--policy", "hi-lcb"], "--policy must be one"),
-        (["--fleet", "mqtt://edge", "--fleet-password-file", "no-such-file"], "no-such-file"),
-    ],
-)
-def test_fleets_that_cannot_be_joined(capsys: Captured, options: list[str], problem: str) -> None:
-    assert run(["device", "--limit", "5", *options]) == 2
-    error = capsys.readouterr().err
-    assert problem in error
-    assert error.count("\n") == 1
 
 
 # -- reports ----------------------------------------------------------------------------------------------------------

@@ -36,13 +36,6 @@ SERVERS = ["--local", "http://127.0.0.1:1/v1", "--remote", "http://127.0.0.1:2/v
         ([*SERVERS[:2], "--remote", "https://there/v1", "--ca", "ca.pem"], "ca.pem"),
         ([*SERVERS, "--protocol", "oip", "--task", "text"], "--task, --confidence and --otherwise are for chats"),
         ([*SERVERS, "--protocol", "oip", "--remote-model", "m"], "--local-model and --remote-model must name"),
-        ([*SERVERS, "--fleet", "http://edge"], "--fleet must be mqtt://[USER@]HOST[:PORT]"),
-        ([*SERVERS, "--fleet-region", "north"], "--home-assistant and the options that begin with --fleet- need --fle"),
-        ([*SERVERS, "--fleet", "mqtt://edge", "--fleet-region", "a/b"], "--fleet-region must be 1 to 64 of"),
-        (
-            [*SERVERS, "--fleet", "mqtt://edge", "--fleet-budget", "0.1", "--on-budget", "0.1"],
-            "--fleet-budget has a price of its own",
-        ),
         (["--protocol", "oip", "--local", "none.onnx", *SERVERS[2:], "--remote-model", "m"], "none.onnx"),
         (["--protocol", "oip", "--local", "small.onnx", *SERVERS[2:]], "--remote-model must name the model on"),
     ],

@@ -91,18 +91,6 @@ def test_intervals_hold_as_often_and_are_as_wide_as_the_page_of_logs_says() -> N
     assert f"it was {first}, {second} and {third} wide at these costs" in page
 
 
-def test_fleets_are_as_good_as_was_measured() -> None:
-    form = r"([\d.]+) in the median, ([\d.]+) at most\. Goal: at most ([\d.]+): (?:MISSED in (\d+) of (\d+)|met)"
-    measured = [
-        [median, most, goal, f"in {int(cells) - int(missed)} of {cells}" if missed else "in all"]
-        for median, most, goal, missed, cells in re.findall(form, (RESULTS / "regret-fleet.md").read_text("utf-8"))
-    ]
-    table = (ROOT / "docs" / "fleet.md").read_text("utf-8").partition("## Measured\n")[2].partition("\n## ")[0]
-    _, _, *shown = rows(table).values()
-    assert shown == measured
-    assert len(shown) == 8
-
-
 def test_what_labels_and_stakes_save_is_what_was_measured() -> None:
     page, truth = _words("docs/costs.md"), _words("benchmarks/results/regret-truth.md")
     saved = re.search(r"γ′ saves ([\d.]+ %) in the mean of these rows, ([\d.]+ %) at most", truth)

@@ -69,31 +69,6 @@ class Library(Sealed):
         return [getattr(each, field) for each in self.state.bins]
 
 
-class ThinLibrary(Sealed):
-    """`hinge.h` as a thin device has it."""
-
-    def __init__(self, bins: int) -> None:
-        self._calls = _built(f"-DHINGE_BINS={bins}", "-DHINGE_THIN")
-        self._calls.decide.restype = self._calls.take.restype = ctypes.c_uint8
-        bin_fields: Fields = [("left", ctypes.c_uint16), ("granted", ctypes.c_uint16)]
-        bin_type: Any = type("Bin", (ctypes.Structure,), {"_fields_": bin_fields})
-        fields: list[Any] = [("counter", ctypes.c_uint32), ("accepted", ctypes.c_uint16), ("bins", bin_type * bins)]
-        self._type: Any = type("State", (ctypes.Structure,), {"_fields_": fields})
-        self.clear()
-
-    def clear(self) -> None:
-        """Begin again from nothing."""
-        self.state: Any = self._type()
-
-    def take(self, message: bytes) -> bool:
-        """Call `hinge_take`."""
-        return bool(self._calls.take(ctypes.byref(self.state), message, ctypes.c_uint32(len(message))))
-
-    def decide(self, bin: int) -> bool:
-        """Call `hinge_decide`."""
-        return bool(self._calls.decide(ctypes.byref(self.state), ctypes.c_uint8(bin)))
-
-
 Fields = list[tuple[str, Any]]
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from hinge.embedded.twin import LiteTwin, MonotoneTwin, SentinelTwin, Twin, constants
-from tests.embedded.tables import messages
 from tests.embedded.toolchains import available
 from tools.boards.cycles import count_cycles
 from tools.boards.sizes import MODES, builds, size_of
-from tools.boards.streams import hashes, modes_of, tables_h, thin_hashes
+from tools.boards.streams import hashes, modes_of
 from tools.boards.targets import AVR, BOARDS, M0, Target, defines
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +20,6 @@ MOST_SEAL = 96
 MOST = {  # bytes on a Cortex-M0: of code, and of state for each bin, beside 16
     "table only": (32, 4),
     "table only, sentinel": (32, 8),
-    "thin": (256, 4),
     "hi-lcb-lite": (256, 12),
     "hi-lcb": (384, 12),
     "sentinel": (3200, 73),
@@ -60,15 +58,6 @@ def test_a_board_decides_as_sentinels_twin(target: Target, offload_cost: float, 
     available(target).build("stream.c", tmp_path / "stream.elf", flags)
     assert target.run(tmp_path / "stream.elf") == hashes(twin, samples)
     assert min(twin.alarms.values()) > 0
-
-
-@pytest.mark.parametrize("target", BOARDS, ids=lambda target: target.name)
-def test_a_board_takes_tables_as_the_twin(target: Target, tmp_path: Path) -> None:
-    tables = messages(16, 20 if target is AVR else 60)  # of whose 2 KiB of memory they take a half
-    (tmp_path / "tables.h").write_text(tables_h(tables))
-    flags = ("-Os", f"-I{tmp_path}", "-DSAMPLES=100u", "-DHINGE_BINS=16", "-DHINGE_THIN")
-    available(target).build("thin.c", tmp_path / "thin.elf", flags)
-    assert target.run(tmp_path / "thin.elf") == thin_hashes(16, tables, 100)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -11,14 +11,10 @@ import pytest
 from hinge import Decision, UniformBins
 from hinge.embedded import C_FOLDER
 from hinge.embedded.twin import CLOCK_END, LATEST, LONGEST, LiteTwin, MonotoneTwin, SentinelTwin, Twin
-from hinge.fleet.messages import Table, build_table
-from hinge.fleet.thin import Kind, ThinDevice
-from hinge.policies import Sentinel
-from tests.embedded.library import Library, Sealed, ThinLibrary
-from tests.embedded.tables import messages
+from tests.embedded.library import Library, Sealed
 from tests.embedded.toolchains import ALL, available, need
 from tools.boards.sizes import MODES
-from tools.boards.streams import hashes, modes_of, tables_h, thin_hashes
+from tools.boards.streams import hashes, modes_of
 from tools.boards.targets import CLANG, HERE, HOST, HOSTS, STRICT, Target, defines
 
 TWINS = [LiteTwin, MonotoneTwin]
@@ -153,10 +149,6 @@ def sealed() -> list[Sealed]:
             if learner.decide(bin):
                 learner.learn(bin, bool(chance.integers(2)), 9)
         taught.append(learner)
-    for bins in (15, 16):
-        thin = ThinLibrary(bins)
-        assert thin.take(build_table(Table(1, (7,) * bins)))
-        taught.append(thin)
     return taught
 
 
@@ -295,10 +287,6 @@ def test_fuzzed_inputs_break_nothing(kind: type[Twin], offload_cost: float | Non
     fuzz("fuzz.c", defines(twin.constants, *modes_of(twin)), tmp_path)
 
 
-def test_fuzzed_tables_break_nothing(tmp_path: Path) -> None:
-    fuzz("fuzz_thin.c", ("-DHINGE_BINS=4", "-DHINGE_THIN"), tmp_path)
-
-
 def fuzz(name: str, constants: tuple[str, ...], tmp_path: Path) -> None:
     """Run a program with libFuzzer."""
     need(CLANG.compiler)
@@ -320,65 +308,6 @@ def test_sentinel_does_not_learn_a_cost(tmp_path: Path) -> None:
     flags = defines(SentinelTwin(16, 0.5).constants, "HINGE_SENTINEL", "HINGE_LEARNED_COST")
     with pytest.raises(RuntimeError, match="does not learn the offload cost"):
         available(HOST).compile(HERE / "size.c", tmp_path / "size.o", flags)
-
-
-@pytest.mark.parametrize("bins", [1, 16, 255])
-def test_thin_c_decides_as_its_twin_over_random_tables(bins: int) -> None:
-    need("gcc")
-    c = ThinLibrary(bins)
-    taken = 0
-    for seed in range(5):
-        c.clear()
-        twin, chance = ThinDevice(bins), np.random.default_rng(seed)
-        for message in messages(bins, 200, seed):
-            assert c.take(message) == twin.take(message)
-            taken += twin.counter == int.from_bytes(message[4:8], "little")
-            for bin in chance.integers(0, min(bins + 2, 256), 40).tolist():
-                assert (c.decide(bin), c.state.accepted) == (twin.decide(bin), twin.accepted)
-            assert [(each.left, each.granted) for each in c.state.bins] == list(
-                zip(twin.left, twin.granted, strict=True)
-            )
-            assert c.state.counter == twin.counter
-    assert taken > 300
-
-
-@pytest.mark.parametrize("offload_cost", [0.2, 0.5, 0.8])
-def test_thin_c_accepts_exactly_what_the_servers_policy_licenses(offload_cost: float) -> None:
-    """With each table at once, the C offloads a sample if and only if Sentinel's own countdown has come to its end.
-
-    One that was taken back and is given again, for what other bins have learned, counts from the bin's last audit.
-    """
-    need("gcc")
-    c, kind, chance = ThinLibrary(16), Kind(Sentinel(16, offload_cost)), np.random.default_rng(7)
-    left, accepted, tables = [0] * 16, [0] * 16, 0
-    for sample in range(20_000):
-        bin = int(16 * chance.beta(3, 1))
-        offload = c.decide(bin)
-        assert offload == (left[bin] == 0), sample
-        if not offload:
-            left[bin], accepted[bin] = left[bin] - 1, accepted[bin] + 1
-            continue
-        assert c.state.accepted == accepted[bin]
-        before = kind.licences
-        agreed = bool(chance.random() < (bin + 25) / 40 / (1 + 3 * (sample // 4000 % 2)))
-        kind.learn("kitchen", bin, agreed, accepted[bin])
-        accepted[bin], tables = 0, tables + 1
-        for other, licence in enumerate(kind.licences):
-            if other == bin or before[other] < licence:
-                left[other] = max(0, licence - accepted[other])  # granted, or grown, since the last audit
-            elif licence < before[other]:
-                left[other] = min(left[other], licence)  # shortened
-        assert c.take(build_table(Table(tables, kind.licences)))
-    assert kind.policy.alarms["agreement"] > 0
-
-
-@pytest.mark.parametrize("target", HOSTS, ids=lambda target: target.name)
-def test_tables_are_taken_as_by_the_twin_under_sanitizers(target: Target, tmp_path: Path) -> None:
-    tables = messages(16, 400)
-    (tmp_path / "tables.h").write_text(tables_h(tables))
-    flags = (*SANITIZED, f"-I{tmp_path}", "-DSAMPLES=50u", "-DHINGE_BINS=16", "-DHINGE_THIN")
-    available(target).build("thin.c", tmp_path / "thin", flags)
-    assert target.run(tmp_path / "thin") == thin_hashes(16, tables, 50)
 
 
 def test_a_million_samples_are_decided_as_by_the_twin(tmp_path: Path) -> None:

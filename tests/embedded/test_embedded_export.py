@@ -148,12 +148,12 @@ int main(void)
 EDGES = [1 / 256, 0.003920, 0.2, 0.5, math.nextafter(0.5, 1), 0.999, 1.0]
 
 
-@pytest.mark.parametrize("kind", ["c", "table", "state", "thin"])
+@pytest.mark.parametrize("kind", ["c", "table", "state"])
 def test_confidences_are_sorted_by_the_edges_of_the_gate(kind: str, tmp_path: Path) -> None:
     gate, out = Gate(offload_cost=0.5, bins=EDGES), ["--out", str(tmp_path / "c")]
     (tmp_path / "state.json").write_text(json.dumps(sealed(gate.state())))
     edges, state = ["--bins", ",".join(map(str, EDGES))], ["--state", str(tmp_path / "state.json")]
-    told = {"c": ["c", *edges], "table": ["table", *state], "state": ["c", *state], "thin": ["thin", *edges]}
+    told = {"c": ["c", *edges], "table": ["table", *state], "state": ["c", *state]}
     export(*told[kind], *out)
     need("gcc")
     (tmp_path / "c/bins.c").write_text(BINS)

@@ -20,9 +20,6 @@ from hinge.device.database import Row, newest
 from hinge.device.journal import read_journal, read_old, read_snapshot
 from hinge.device.reporter import Reporter
 from hinge.errors import HingeError, InvalidMessage, InvalidModel, InvalidState, InvalidTrace
-from hinge.fleet import messages as fleet
-from hinge.fleet import pool
-from hinge.fleet.messages import Peers
 from hinge.oip import messages as oip
 from hinge.oip.tensors import TensorSpec, from_bytes, from_json, to_bytes
 from hinge.policies.policy import restore
@@ -240,36 +237,6 @@ def report_subject() -> Subject:
         reporter.compare([{"policy": "hi-lcb", "offload_fraction": 0.5, "cost_per_sample": 0.25, "regret": 1.0}])
         report = json.dumps(msgspec.to_builtins(reporter.report())).encode()
     return Subject([report], lambda data: read_report("hall", data), (InvalidMessage,), 0.04)
-
-
-# -- messages of a fleet ----------------------------------------------------------------------------------------------
-
-
-def fleet_subject() -> Subject:
-    """Evidence, statuses and tables; the first byte chooses which, and the rest of the line is the topic."""
-    gate = "0123456789abcdef"
-    said = fleet.Statement("0123456789abcde", 7, 36, {"edcba9876543210": 5})
-    evidence = fleet.build_evidence("hall", gate, 70, 60, [5.0, 30.5], [0.0, 30.5], said)
-    status = fleet.build_presence(fleet.Presence(1, "hall", True, 60, 35, 0.9, 0.5))
-    table = fleet.build_table(fleet.Table(7, (3, 5)))
-    kinds = [(0, b"hinge/1/cams/hall/evidence", evidence), (1, b"hinge/1/cams/hall/status", status), (2, b"", table)]
-    seeds = [bytes([kind]) + topic + b"\n" + body for kind, topic, body in kinds]
-    peers = Peers("cams", gate, 2, most=64)
-    parsers: list[Callable[[str, bytes], object]] = [
-        peers.take,
-        lambda topic, body: fleet.parse_presence(topic, body, "cams"),
-        lambda _, body: fleet.parse_table(body, 2),
-    ]
-
-    def feed(data: bytes) -> object:
-        topic, _, body = data[1:].partition(b"\n")
-        found = parsers[sum(data[:1]) % len(parsers)](topic.decode("utf-8", "replace"), body)
-        if isinstance(found, fleet.Evidence):
-            lent = pool(([3.0, 3.0], [1.0, 3.0]), {each.device: (each.offloads, each.agreements) for each in peers})
-            assert all(0 <= agreed <= seen for seen, agreed in zip(lent.offloads, lent.agreements, strict=True))
-        return found
-
-    return Subject(seeds, feed, (InvalidMessage,), 0.04)
 
 
 # -- files: traces and settings ---------------------------------------------------------------------------------------

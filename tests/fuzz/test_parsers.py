@@ -105,7 +105,6 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "models, by onnxruntime": subjects.onnx_subject,
     "models, by OpenVINO": subjects.openvino_subject,
     "reports": subjects.report_subject,
-    "fleet": subjects.fleet_subject,
     "CSV": subjects.csv_subject,
     "lines of JSON": subjects.jsonl_subject,
     "npz": subjects.npz_subject,

@@ -15,7 +15,6 @@ from hinge.policies.policy import MOST_SAMPLES
 from hinge.policies.sentinel import (
     ALARM,
     AUDIT,
-    DOUBTED,
     ENTRY,
     FALL,
     FALLEN,
@@ -27,12 +26,8 @@ from hinge.policies.sentinel import (
     REFUTED,
     RISE,
     RISE_GROWTH,
-    STAKE,
-    STAKE_GROWTH,
     SUREST,
     SUSPECTED,
-    TRIAL,
-    TRUST,
     WARM,
 )
 
@@ -554,7 +549,7 @@ def test_an_overconfident_bin_is_found_though_the_bins_below_testify_for_it(cost
     assert sum(wrong) <= 2
 
 
-# -- borrowed evidence ------------------------------------------------------------------------------------------------
+# -- misfit, and what comes as counts ---------------------------------------------------------------------------------
 
 
 def offload_all(policy: Policy, bin: int, outcomes: list[bool]) -> None:
@@ -567,9 +562,9 @@ def offload_all(policy: Policy, bin: int, outcomes: list[bool]) -> None:
 
 
 def report(policy: Sentinel, bin: int, agreements: int, disagreements: int) -> None:
-    """Learn from offloads of a bin, those that agreed first."""
+    """Learn from offloads of a bin, those that agreed first; what costs nothing is always offloaded."""
     for agreed in [True] * agreements + [False] * disagreements:
-        policy.learn_reported(bin, agreed, accepted=0)
+        policy.learn(policy.decide(bin, cost=0.0), agreed)
 
 
 def test_bins_are_judged_alone_while_agreement_falls_with_confidence() -> None:
@@ -619,7 +614,7 @@ def of_before(policy: Policy) -> Policy:
 
 
 @pytest.mark.parametrize(
-    ("way", "wrapped"), [("revised", False), *product(["merged", "from a log", "of before"], [False, True])]
+    ("way", "wrapped"), [*product(["merged", "from a log", "of before"], [False, True])]
 )
 def test_counts_alone_refute_the_fit(way: str, wrapped: bool) -> None:
     source, policy = falling(), Sentinel(16, offload_cost=0.5)
@@ -629,8 +624,6 @@ def test_counts_alone_refute_the_fit(way: str, wrapped: bool) -> None:
     elif way == "from a log":
         rows = [(bin, k < (190 if bin < 15 else 10)) for k in range(200) for bin in range(16)]
         outer.learn_log([bin for bin, _ in rows], [agreed for _, agreed in rows], weight=1.0)
-    elif way == "revised":
-        policy.revise(source.table.offloads, source.table.agreements)
     else:
         older = of_before(at_most(source) if wrapped else source).unlimited
         assert isinstance(older, Sentinel)
@@ -647,7 +640,10 @@ def test_the_misfit_of_counts_is_a_ratio_of_likelihoods(seed: int) -> None:
     for bin in range(6):
         literal.n[bin] = chance.randrange(20)
         literal.a[bin] = chance.randrange(int(literal.n[bin]) + 1)
-    policy.revise(literal.n, literal.a)
+    state = Sentinel(6, offload_cost=0.5).state()
+    state["time"] = state["learned"] = int(sum(literal.n))
+    state["evidence"] |= {"offloads": literal.n, "agreements": literal.a}
+    policy.merge(state)
     expected = 0.0
     for bin, (n, a) in enumerate(zip(map(int, literal.n), map(int, literal.a), strict=True)):
         fit = Fraction(literal.mean(bin, 0.5)).limit_denominator(1000)
@@ -714,7 +710,7 @@ def test_a_licence_goes_on_with_what_other_bins_have_taught_since_once_its_bin_h
     for proved in (3, 6):
         policy = Sentinel(2, offload_cost=0.5)
         report(policy, 1, proved, 0)
-        first = policy.table.granted[1]
+        first = policy.countdown(1)[1]
         assert first > 0
         for _ in range(first):
             assert not policy.decide(1).offload
@@ -776,98 +772,6 @@ def test_a_bin_that_is_accepted_for_good_says_so_also_where_it_has_a_licence() -
     assert free > 0
 
 
-def test_little_borrowed_does_not_let_a_bin_that_nobody_has_tried_be_accepted_for_long() -> None:
-    policy, chance = Sentinel(16, offload_cost=0.5), random.Random(1)
-    for _ in range(20_000):
-        bin = chance.randrange(15)
-        decision = policy.decide(bin)
-        if decision.offload:
-            policy.learn(decision, chance.random() < (0.95 if bin > 7 else 0.2))
-    lengths = {}
-    for lent in (0.0, 1e-9, 1.0):
-        fleet = restore(policy.state())
-        fleet.borrow([lent] * 15 + [0.0], [0.2 * lent] * 8 + [0.95 * lent] * 7 + [0.0], 8)
-        lengths[lent] = accepted_until_checked(fleet, 15, 10_000)
-    assert lengths == dict.fromkeys(lengths, HURRY)
-
-
-def test_a_report_that_is_refused_changes_nothing() -> None:
-    policy = Sentinel(4, offload_cost=0.5)
-    before = policy.state()
-    for wrong in (2.0, math.nan, None):
-        with pytest.raises((TypeError, ValueError)):
-            policy.learn_reported(3, wrong, 50)  # type: ignore[arg-type]  # that is what is refused
-    with pytest.raises(ValueError, match="accepted"):
-        policy.learn_reported(3, True, 2**53)
-    assert policy.state() == before
-    learned = Sentinel(4)
-    with pytest.raises(TypeError, match="must be known"):
-        learned.learn_reported(3, True, 0)
-    assert learned.time == 0
-
-
-def test_as_many_are_accepted_on_others_word_as_an_explanation_says() -> None:
-    policy = Sentinel(3, offload_cost=0.5)
-    policy.borrow([80.0, 96.0, 320.0], [16.0, 56.0, 304.0], 8)
-    offload_all(policy, 2, [True] * 2)
-    assert not policy.decide(2).offload
-    left = policy.explain(2).samples_left
-    assert left is not None
-    assert left > policy.table.left[2]
-    assert accepted_until_checked(policy, 2, 10_000) == left
-
-
-@pytest.mark.parametrize("waiting", [0, 1])
-def test_what_is_revised_can_be_saved_and_learned_on(waiting: int) -> None:
-    policy, source, chance = Sentinel(4, offload_cost=0.5), Sentinel(4, offload_cost=0.5), random.Random(5)
-    report(source, 2, 9, 3)
-    policy.merge(source.state())
-    report(policy, 0, 0, 20)
-    report(policy, 0, 6, 0)  # a rise has begun
-    decisions = [policy.decide(0) for _ in range(waiting)]
-    policy.revise([3.0, 0.0, 9.0, 9.0], [0.0, 0.0, 9.0, 9.0])
-    for decision in decisions:
-        policy.learn(decision, agreed=True)
-    for _ in range(300):
-        report(policy, bin := chance.randrange(4), int(chance.random() < bin / 3), 0)
-        assert restore(policy.state()).state() == policy.state()
-
-
-def test_evidence_that_is_merged_is_not_taken_for_others() -> None:
-    policy, other = Sentinel(4, offload_cost=0.5), Sentinel(4, offload_cost=0.5)
-    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198], 100)
-    offload_all(policy, 3, [True, True])
-    assert "200 seen by others" in policy.explain(3).reason
-    report(other, 3, 500, 20)
-    policy.merge(other.state())
-    assert "others" not in policy.explain(3).reason
-    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198], 100)
-    assert "502 of 522 offloads, 200 seen by others" in policy.explain(3).reason
-
-
-def test_a_rise_drops_what_was_seen_before_from_all_that_is_known() -> None:
-    policy = Sentinel(2, offload_cost=0.5)
-    report(policy, 1, 0, 30)
-    policy.borrow([0, 40], [0, 4], 10)
-    while not policy.alarms["rise"]:
-        report(policy, 1, 1, 0)
-    own, pooled = policy.table, policy.table.pooled
-    assert own.offloads[1] < 30
-    assert (pooled.offloads[1] - own.offloads[1], pooled.agreements[1] - own.agreements[1]) == (40.0, 4.0)
-
-
-def test_a_licence_that_nobody_asks_for_grows_with_what_its_bin_has_proved() -> None:
-    policy = Sentinel(4, offload_cost=0.5)
-    report(policy, 3, 3, 0)
-    first = policy.table.granted[3]
-    report(policy, 2, 30, 0)
-    assert policy.table.granted[3] == first  # three of three are little
-    report(policy, 3, 12, 0)
-    then = policy.table.granted[3]
-    report(policy, 2, 300, 0)
-    assert policy.table.granted[3] > then > first
-
-
 @pytest.mark.parametrize("weight", [1e17, 1.1e6])
 def test_weights_beyond_what_can_be_counted_are_refused(weight: float) -> None:
     source = Sentinel(2, offload_cost=0.5)
@@ -889,277 +793,3 @@ def test_counts_alone_do_not_refute_a_fit_that_is_right() -> None:
         report(source, bin, 12 * bin, 200 - 12 * bin)
     policy.merge(source.state())
     assert policy.table.sums[MISFIT] == 0.0
-
-
-def test_evidence_that_is_revised_takes_the_misfit_of_a_liar_along() -> None:
-    policy = falling()
-    assert policy.table.sums[MISFIT] > REFUTED
-    policy.revise([200.0] * 16, [190.0] * 16)
-    assert policy.table.sums[MISFIT] == 0.0
-
-
-def test_what_others_saw_of_a_bin_is_known_though_the_bins_below_hide_it() -> None:
-    policy = Sentinel(16, offload_cost=0.5)
-    policy.borrow([200] * 16, [190] * 15 + [10], 12)
-    chance, wrong = random.Random(3), 0
-    for _ in range(5_000):
-        bin = chance.randrange(16)
-        decision = policy.decide(bin)
-        wrong += bin == 15 and not decision.offload
-        if decision.offload:
-            policy.learn(decision, chance.random() < (0.05 if bin == 15 else 0.95))
-    assert wrong == 0
-    assert policy.countdown(14)[1] > 0
-
-
-@pytest.mark.parametrize(("lent", "licensed"), [((200, 198), [0, 2]), ((0, 0), [0])])
-def test_others_count_for_the_very_bin_while_agreement_falls_with_confidence(
-    lent: tuple[int, int], licensed: list[int]
-) -> None:
-    policy = Sentinel(4, offload_cost=0.5)
-    report(policy, 0, 30, 0)
-    report(policy, 3, 0, 4)
-    policy.borrow([200, 0, lent[0], 200], [198, 0, lent[1], 20], 100)
-    report(policy, 2, 1, 0)
-    assert [bin for bin in range(4) if policy.countdown(bin)[1] > 0] == licensed
-
-
-def test_borrowed_evidence_licenses_once_it_was_tried() -> None:
-    policy = Sentinel(4, 0.5)
-    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198], 1000)
-    assert policy.decide(3).offload  # no trial yet
-    policy = Sentinel(4, 0.5)
-    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198], 1000)
-    offload_all(policy, 3, [True] * int(TRIAL))
-    assert not policy.decide(3).offload
-    assert "2 of 2 offloads, 200 seen by others (bins 2–3 together: 390 of 402)" in policy.explain(3).reason
-    assert policy.decide(2).offload  # that it is as good was not tried
-
-
-def test_a_licence_on_others_word_is_as_long_as_the_bets_on_it_allow() -> None:
-    doubted, lengths = DOUBTED / (1.0 + DOUBTED), list[int]()  # the odds at break-even are 1
-    stake = STAKE * (1.0 + STAKE_GROWTH * math.log(1.0 + 2 / WARM)) / math.sqrt(2)  # bins 2 and 3 testify
-    for agreed in (2, 1):
-        policy = Sentinel(4, 0.5)
-        policy.borrow([0, 0, 200, 200], [0, 0, 190, 198], 1000)
-        offload_all(policy, 3, [True, agreed == 2])
-        fit = (198 + agreed + 1) / (200 + 2 + 2)
-        wealth = (fit / doubted) ** agreed * ((1.0 - fit) / (1.0 - doubted)) ** (2 - agreed)
-        lengths.append(policy.countdown(3)[1])
-        assert lengths[-1] == int(stake * wealth)
-    assert lengths[0] > 100
-    assert lengths[1] < 10
-
-
-def test_the_stake_grows_with_the_samples_of_the_bin() -> None:
-    policy = Sentinel(4, 0.5)
-    policy.borrow([0, 0, 200, 200], [0, 0, 190, 190], 1000)
-    offload_all(policy, 2, [False, True, True])
-    before = policy.countdown(2)[1]
-    offload_all(policy, 2, [True])
-    fit, doubted = (190 + 3 + 1) / (200 + 4 + 2), DOUBTED / (1.0 + DOUBTED)
-    stake = STAKE * (1.0 + STAKE_GROWTH * math.log(1.0 + policy.time / WARM))
-    assert policy.countdown(2)[1] == int(stake * (fit / doubted) ** 3 * (1.0 - fit) / (1.0 - doubted)) > 4 * before
-
-
-def factor_of_one(n: int, a: int, m: int, b: int) -> Fraction:
-    """The Bayes factor of one agreement, uniform beforehand, against two."""
-    one = Fraction(1, (n + m + 1) * math.comb(n + m, a + b))
-    return one * (n + 1) * math.comb(n, a) * (m + 1) * math.comb(m, b)
-
-
-@pytest.mark.parametrize(("own", "said", "limited"), [(2, 6, False), (80, 6, True), (20, 270, False)])
-def test_own_offloads_of_bins_that_are_not_accepted_vouch_for_others(own: int, said: int, limited: bool) -> None:
-    policy, lent = Sentinel(4, 0.5), ([300, 0, 200, 200], [said, 0, 190, 198])
-    offload_all(policy, 0, [False] * own)
-    offload_all(policy, 3, [True, True, False])
-    policy.borrow(*lent, 1000)
-    fit, doubted, times = (198 + 2 + 1) / (200 + 3 + 2), DOUBTED / (1.0 + DOUBTED), 1.0 + 700 / (own + 3)
-    wealth = (fit / doubted) ** 2 * (1.0 - fit) / (1.0 - doubted)
-    stake = STAKE * (1.0 + STAKE_GROWTH * math.log(1.0 + (policy.time - own) / WARM)) / math.sqrt(2 if said == 6 else 4)
-    vouched = float(factor_of_one(own, 0, 300, said) * factor_of_one(3, 2, 200, 198))
-    assert limited == (vouched > TRUST * times)
-    assert policy.countdown(3)[1] == int(stake * wealth * min(vouched, TRUST * times))
-
-
-@pytest.mark.parametrize(("devices", "times"), [(2, 3), (8, 9), (1000, 1 + 7000 / 203)])
-def test_evidence_counts_for_no_more_devices_than_have_it(devices: int, times: float) -> None:
-    policy = Sentinel(4, 0.5)
-    offload_all(policy, 0, [False] * 200)
-    offload_all(policy, 3, [True, True, False])
-    policy.borrow([3000, 0, 2000, 2000], [3, 0, 1900, 1980], devices)
-    fit, doubted = (1980 + 2 + 1) / (2000 + 3 + 2), DOUBTED / (1.0 + DOUBTED)
-    wealth = (fit / doubted) ** 2 * (1.0 - fit) / (1.0 - doubted)
-    stake = STAKE * (1.0 + STAKE_GROWTH * math.log(1.0 + (policy.time - 200) / WARM)) / math.sqrt(2)
-    assert policy.countdown(3)[1] == int(stake * wealth * max(1.0, TRUST * times))
-
-
-def test_what_was_accepted_since_the_last_own_offload_makes_no_licence_longer() -> None:
-    policy = Sentinel(4, 0.5)
-    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198], 1000)
-    offload_all(policy, 3, [True, True])
-    samples = policy.countdown(3)[0]
-    accepted = 0
-    while not policy.decide(3).offload:
-        accepted += 1
-    assert accepted == samples > 100
-
-
-def test_a_licence_ends_when_who_spoke_for_it_is_believed_no_longer() -> None:
-    policy = Sentinel(4, 0.5)
-    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198], 1000)
-    offload_all(policy, 2, [True, True, False, False])
-    assert policy.countdown(3)[0] > 0
-    accepted = policy.decide(3)
-    policy.borrow([0] * 4, [0] * 4, 1000)
-    assert not accepted.offload
-    assert policy.decide(3).offload
-
-
-def test_a_licence_stays_while_anything_testifies_for_it() -> None:
-    policy = Sentinel(4, 0.5)
-    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198], 1000)
-    offload_all(policy, 3, [True, True])
-    assert not policy.decide(3).offload
-    left = policy.table.left[3]
-    policy.borrow([0, 0, 20, 20], [0, 0, 16, 17], 1000)
-    assert policy.table.left[3] == left > 0
-
-
-def test_alone_the_same_trials_license_nothing() -> None:
-    policy = Sentinel(4, 0.2)
-    offload_all(policy, 3, [True] * int(TRIAL))
-    assert policy.decide(3).offload
-
-
-def test_trials_that_fail_refuse_what_is_borrowed() -> None:
-    policy = Sentinel(4, 0.5)
-    policy.borrow([0, 0, 200, 200], [0, 0, 190, 198], 1000)
-    offload_all(policy, 3, [False] * 4)
-    assert policy.decide(3).offload
-
-
-def test_borrowed_evidence_against_a_bin_ends_its_licence() -> None:
-    policy = Sentinel(4, 0.5)
-    offload_all(policy, 3, [True] * 4)
-    assert policy.countdown(3)[1] > 0
-    policy.borrow([0, 0, 0, 300], [0, 0, 0, 60], 1000)
-    assert policy.countdown(3)[1] == 0
-
-
-def test_what_is_borrowed_is_replaced_not_added_and_never_told_as_own() -> None:
-    policy = Sentinel(4, 0.5)
-    offload_all(policy, 3, [True, False])
-    before = policy.state()
-    policy.borrow([5, 5, 5, 5], [1, 2, 3, 4], 1000)
-    policy.borrow([0, 0, 9, 9], [0, 0, 8, 9], 1000)
-    assert list(policy.table.pooled.offloads) == [0.0, 0.0, 9.0, 11.0]
-    assert list(policy.table.pooled.agreements) == [0.0, 0.0, 8.0, 10.0]
-    assert policy.state() == before
-
-
-def test_borrowing_nothing_changes_nothing() -> None:
-    chance = random.Random(5)
-    one, other = Sentinel(8, 0.4), Sentinel(8, 0.4)
-    for time in range(3000):
-        bin = chance.randrange(8)
-        agreed = chance.random() < bin / 8
-        if time % 100 == 0:
-            other.borrow([0] * 8, [0] * 8, 1000)
-        first, second = one.decide(bin), other.decide(bin)
-        assert first.offload == second.offload
-        if first.offload:
-            one.learn(first, agreed)
-            other.learn(second, agreed)
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize("cost", [0.2, 0.5, 0.8])
-def test_a_lying_fleet_costs_little(cost: float) -> None:
-    chance, regrets = random.Random(6), {"alone": 0.0, "lied to": 0.0}
-    for _ in range(10):
-        for name in regrets:
-            policy = Sentinel(8, cost)
-            if name == "lied to":
-                policy.borrow([500] * 8, [500] * 8, 1000)
-            for _ in range(2000):
-                bin = chance.randrange(8)
-                decision = policy.decide(bin)
-                gap = 1.0 - (bin + 0.5) / 8 - cost
-                regrets[name] += max(0.0, -gap) if decision.offload else max(0.0, gap)
-                if decision.offload:
-                    policy.learn(decision, chance.random() < (bin + 0.5) / 8)
-    assert regrets["lied to"] < 2.0 * regrets["alone"]
-
-
-def test_an_alarm_drops_what_is_borrowed() -> None:
-    policy = Sentinel(2, 0.5)
-    policy.borrow([400, 400], [396, 396], 1000)
-    for bin in (0, 1):
-        offload_all(policy, bin, [True] * 6)
-    for bin in (0, 1):
-        offload_all(policy, bin, [False] * 2)
-    assert policy.alarms["agreement"] == 1
-    assert policy.table.borrowed[0] == 0.0
-
-
-def test_borrowed_evidence_is_checked() -> None:
-    with pytest.raises(ValueError, match="of 4 bins, got 3 and 4"):
-        Sentinel(4, 0.5).borrow([1, 1, 1], [1, 1, 1, 1], 1000)
-    with pytest.raises(ValueError, match=r"agreements\[1\]"):
-        Sentinel(4, 0.5).borrow([1, 1, 1, 1], [1, 2, 1, 1], 1000)
-    with pytest.raises(TypeError, match="'sentinel' can"):
-        Isotonic(4, offload_cost=0.5).borrow([1, 1, 1, 1], [1, 1, 1, 1], 1000)
-
-
-def test_a_cost_told_is_weighed_with_what_is_borrowed_too() -> None:
-    policy = Sentinel(4, 0.5)
-    policy.borrow([0, 0, 300, 300], [0, 0, 270, 270], 1000)
-    offload_all(policy, 3, [True] * 4)
-    assert not policy.decide(3, cost=0.5).offload
-    assert policy.decide(3, cost=0.02).offload
-
-
-def test_a_learned_cost_goes_with_what_is_borrowed() -> None:
-    policy = Sentinel(4)
-    policy.borrow([0, 0, 300, 300], [0, 0, 300, 300], 1000)
-    for _ in range(8):
-        decision = policy.decide(3)
-        if decision.offload:
-            policy.learn(decision, True, cost=0.5)
-    assert policy.learned < 8
-
-
-def test_reports_without_accepted_samples_are_learned_as_own_offloads() -> None:
-    own, reported = Sentinel(4, 0.5), Sentinel(4, 0.5)
-    for bin, agreed in [(3, True), (1, False), (3, False), (2, True), (1, False), (3, False)]:
-        decision = own.decide(bin)
-        assert decision.offload
-        own.learn(decision, agreed)
-        reported.learn_reported(bin, agreed, 0)
-        for field in ("offloads", "agreements", "evidence", "support", "sums", "suspicion", "rising", "arrivals"):
-            assert list(getattr(reported.table, field)) == list(getattr(own.table, field))
-    assert reported.time == own.time == 6
-
-
-def test_a_report_after_accepted_samples_is_an_audit() -> None:
-    policy = Sentinel(2, 0.5)
-    for _ in range(4):
-        policy.learn_reported(1, True, 0)
-    licence = policy.table.granted[1]
-    policy.learn_reported(1, False, licence)
-    assert policy.table.suspicion[1] > 0.0  # only audits are compared with what was believed
-    assert policy.table.arrivals[1] == policy.time == 5 + licence
-    with pytest.raises(ValueError, match="accepted must be"):
-        policy.learn_reported(1, True, -1)
-
-
-def test_evidence_that_is_revised_ends_licences_it_does_not_bear_out() -> None:
-    policy = Sentinel(2, 0.5)
-    for _ in range(10):
-        policy.learn_reported(1, True, 0)
-    assert policy.countdown(1)[0] > 0
-    policy.revise([0.0, 20.0], [0.0, 4.0])
-    assert policy.countdown(1)[0] == 0
-    assert policy.own_evidence()["offloads"] == [0.0, 20.0]
-    assert Sentinel.restore(policy.state()).countdown(1) == policy.countdown(1)

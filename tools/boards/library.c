@@ -3,11 +3,7 @@
 #include "hinge.h"
 
 uint8_t decide(struct hinge *state, uint8_t bin);
-#ifdef HINGE_THIN
-uint8_t take(struct hinge *state, const uint8_t *message, uint32_t length);
-#else
 void learn(struct hinge *state, uint8_t bin, uint8_t agreed, uint16_t cost);
-#endif
 uint8_t bin_from_int8(int8_t max_softmax_q);
 uint32_t seal(const struct hinge *state);
 uint8_t is_sound(const struct hinge *state, uint32_t sealed);
@@ -17,12 +13,6 @@ uint8_t decide(struct hinge *state, uint8_t bin)
     return hinge_decide(state, bin);
 }
 
-#ifdef HINGE_THIN
-uint8_t take(struct hinge *state, const uint8_t *message, uint32_t length)
-{
-    return hinge_take(state, message, length);
-}
-#else
 void learn(struct hinge *state, uint8_t bin, uint8_t agreed, uint16_t cost)
 {
 #ifdef HINGE_LEARNED_COST
@@ -32,7 +22,6 @@ void learn(struct hinge *state, uint8_t bin, uint8_t agreed, uint16_t cost)
     hinge_learn(state, bin, agreed != 0);
 #endif
 }
-#endif
 
 uint8_t bin_from_int8(int8_t max_softmax_q)
 {

@@ -11,7 +11,6 @@ from tools.boards.targets import AVR, HERE, Target, defines
 MODES: dict[str, tuple[str, ...]] = {
     "table only": ("HINGE_TABLE_ONLY",),
     "table only, sentinel": ("HINGE_TABLE_ONLY", "HINGE_SENTINEL"),
-    "thin": ("HINGE_THIN",),
     "hi-lcb-lite": (),
     "hi-lcb": ("HINGE_MONOTONE",),
     "sentinel": ("HINGE_SENTINEL",),

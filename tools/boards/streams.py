@@ -1,11 +1,9 @@
-"""The C and its twin: how to build the one as the other, and the samples of `stream.c` and `thin.c`, decided by it."""
+"""The C and its twin: how to build the one as the other, and the samples of `stream.c`, decided by it."""
 
 import struct
-from collections.abc import Sequence
 from typing import Any
 
 from hinge.embedded.twin import COST_UNIT, SentinelTwin, Twin
-from hinge.fleet.thin import ThinDevice
 from hinge.policies.policy import Functions
 
 _WORD = 0xFFFFFFFF
@@ -58,32 +56,6 @@ def evidence_hash(twin: Twin, found: int) -> int:
         for value in row:
             found = mixed(found, value)
     return found
-
-
-def tables_h(messages: Sequence[bytes]) -> str:
-    """The file `tables.h` of `thin.c`."""
-    longest = max(map(len, messages))
-    rows = ",\n".join("{" + ",".join(f"{byte}" for byte in message or b"\0") + "}" for message in messages)
-    lengths = ",".join(f"{len(message)}" for message in messages)
-    sizes = f"static const uint32_t lengths[] = {{{lengths}}};\n"
-    return f"static const uint8_t messages[][{longest}] = {{\n{rows}}};\n{sizes}"
-
-
-def thin_hashes(bins: int, messages: Sequence[bytes], samples: int) -> list[int]:
-    """What `thin.c` prints: a hash of the decisions, with so many samples after each message, and one of the state."""
-    device, found, draw = ThinDevice(bins), 2166136261, 2463534242
-    for message in messages:
-        found = mixed(found, int(device.take(message)))
-        for _ in range(samples):
-            draw ^= (draw << 13) & _WORD
-            draw ^= draw >> 17
-            draw ^= (draw << 5) & _WORD
-            found = mixed(found, int(device.decide((((draw | draw >> 8) & 0xFF) * (bins + 1)) >> 8)))
-            found = mixed(found, device.accepted)
-    state = mixed(found, device.counter)
-    for left, granted in zip(device.left, device.granted, strict=True):
-        state = mixed(mixed(state, left), granted)
-    return [found, state]
 
 
 def mixed(found: int, value: int) -> int:

@@ -39,7 +39,6 @@ CHAPTERS = {  # what `hinge --help` lists; the first line of each command's own 
         "device": "Answer samples, asking the remote at need.",
         "serve": "Serve models over HTTP, for devices to ask.",
         "gateway": "Put a gate before two servers, for any client.",
-        "fleet": "Watch many devices that share what they learn.",
         "state": "Look at, move or merge what a device has learned.",
     },
     "Firmware": {"export": "Write a policy as C, for a microcontroller."},
@@ -50,7 +49,6 @@ _HOMES = {  # the modules of commands that share one with another
 }
 COMMANDS = {name: about for chapter in CHAPTERS.values() for name, about in chapter.items()}
 
-_ADDRESSES = {"Hub": "broker", "Fleet": "fleet", "ThinFleet": "fleet"}  # the options that are `url` there
 _EXAMPLE = "\n\nExample: "
 _LONGEST = 1000  # characters of an error
 _FAILED, _REFUSED, _UNREAD = 1, 2, 141  # exit codes; the last is 128 and the number of SIGPIPE
@@ -86,7 +84,6 @@ class _Explained:
             options = {each.name: each for each in self.params}
             ends = [name for name in options if name.endswith(f"_{error.name}")]  # Limits.batch is --max-batch
             name = error.name if error.name in options else ends[0] if len(ends) == 1 else None
-            name = _ADDRESSES.get(error.owner) if error.name == "url" else name
             if name is not None:
                 return f"{_given_as(ctx, options[name])} {error.problem}"
         read = any(_is_from_file(ctx, each) for each in self.params)

@@ -14,7 +14,7 @@ from hinge.cli import console, options
 from hinge.cli.device_models import Fit, ModelOptions, set_up
 from hinge.cli.device_samples import Case
 from hinge.cli.device_view import Display, Figures, JsonLines, View, print_summary
-from hinge.cli.options import Certificates, FleetOptions, GateOptions, UsageError, argument, option
+from hinge.cli.options import Certificates, GateOptions, UsageError, argument, option
 from hinge.confidence import max_softmax
 from hinge.device.device import Device
 from hinge.device.record import record
@@ -51,7 +51,6 @@ def device_command(
         "Serve metrics for Prometheus at this port of 127.0.0.1; 0 takes any that is free.", min=0, max=65_535
     ),
     report: str | None = option("Show this device, under this name, on the live page of the remote's server."),
-    joining: FleetOptions,
     truth: bool = option(
         "Learn what the remote's answers are worth, by the true labels of the samples.", default=False
     ),
@@ -83,7 +82,6 @@ def device_command(
             price=price,
             state=state,
             shadow=shadow,
-            fleet=joining.join(deciding, certificates),
         )
         stack.enter_context(closing(device))
         if metrics_port is not None:
@@ -184,9 +182,6 @@ class DeviceRun:
         """Print the summary; raise what ended the run early."""
         self._warn_of_reports()
         status, stopped_by = self._device.status, self._signals.stopped_by
-        if status.fleet is not None and (status.fleet.problem is not None or not status.fleet.sent):
-            problem = status.fleet.problem or "the broker had not answered by then; is this its MQTT port?"
-            console.warn(f"--fleet: at the end nothing was shared: {problem}")
         if self._learns_truth and not status.labelled:
             console.warn("--truth: these samples have no true labels")
         if status.not_durable == CLOSED:

@@ -135,7 +135,6 @@ class Figures:
             "latency_ms_p50": self.latency_ms(0.5),
             "latency_ms_p99": self.latency_ms(0.99),
             "gain": self.gain(spent, asked, status.behind),
-            "fleet": None if status.fleet is None else status.fleet.figures(),
         }
 
     def gain(self, paid: float | None, asked: int, behind: Behind = _NOTHING) -> dict[str, Any] | None:
@@ -457,5 +456,4 @@ _ROWS = (  # what it is called, its format, and its key in JSON
     ("breaker", "{}", "breaker"),
     ("not durable", "{}", "not_durable"),
     ("alarms", "{}", "alarms"),
-    ("fleet", "{}", "fleet"),
 )

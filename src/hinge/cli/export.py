@@ -1,4 +1,4 @@
-"""The commands `export c`, `export table` and `export thin`."""
+"""The commands `export c` and `export table`."""
 
 from collections.abc import Callable
 from math import ceil
@@ -14,8 +14,8 @@ from hinge.bins import EdgeBins, restore_bins
 from hinge.cli import console, options
 from hinge.cli.options import UsageError, option
 from hinge.cli.state import state_in
-from hinge.embedded import export_c, export_table, export_thin
-from hinge.embedded.twin import MOST_BINS, twin_of
+from hinge.embedded import export_c, export_table
+from hinge.embedded.twin import twin_of
 from hinge.errors import InvalidState, UnknownName
 from hinge.gate import Gate, policy_state
 from hinge.policies import HILCB, ExpiryPolicy, HILCBLite, Sentinel, build, restore
@@ -80,20 +80,6 @@ def table_command(out: Out, state: StateFile, replace: Replace = False, json: op
     if not isinstance(gate.policy, ExpiryPolicy | Sentinel):
         raise UsageError(f"{gate.policy.name}: has no table of expiries or countdowns")
     _write(lambda folder: export_table(gate, folder), out, replace, json)
-
-
-@export_command.command("thin")
-def thin_command(out: Out, bins: Bins = None, replace: Replace = False, json: options.Json = False) -> None:
-    """Write a C library for a thin device, for which 'hinge serve --fleet' learns: it takes tables, and looks up.
-
-    Beside the header: a client for MQTT, by libmosquitto, as an example.
-
-    Example: hinge export thin --bins 16 --out firmware/hinge
-    """
-    binning = options.binning(bins or DEFAULTS["bins"])
-    if binning.bins > MOST_BINS:
-        raise UsageError(f"--bins must be {MOST_BINS} at most on a microcontroller, got {binning.bins}")
-    _write(lambda folder: export_thin(binning, folder), out, replace, json)
 
 
 def _built(given: dict[str, Any]) -> Gate:

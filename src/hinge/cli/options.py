@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shlex
-import socket
 import ssl
 import sys
 import textwrap
@@ -16,7 +15,7 @@ from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
 from typer.models import ArgumentInfo
@@ -34,9 +33,6 @@ from hinge.policies import Policy as AnyPolicy
 from hinge.policies import at_most, build, on_budget, policy_class, policy_names
 from hinge.simulation.evaluate import LEARNED
 from hinge.tasks import Classification
-
-if TYPE_CHECKING:
-    from hinge.fleet.member import Fleet
 
 SECTIONS = ("device", "serve", "gateway")  # of a file of settings
 PLACE = "FILE|URL"  # a path, unless it has a scheme
@@ -383,11 +379,6 @@ State = Annotated[Path | None, typer.Option(help="The folder in which the policy
 Shadow = Annotated[
     Literal["local", "remote"] | None, typer.Option(help="Answer always by 'local', or always by 'remote', and learn.")
 ]
-FLEET = "fleet"  # its name, unless it is given another
-FleetName = Annotated[str, typer.Option(help="The fleet: devices with the same two models.")]
-FleetPasswordFile = Annotated[
-    Path | None, typer.Option(help="A file with the password of the user that --fleet names.")
-]
 
 
 def offload_cost(text: str | None) -> float | str | None:
@@ -583,42 +574,3 @@ class GateOptions:
             raise UsageError(f"--at-most cannot be used with {name}, which learns by the chance of an offload")
         policy = policy if self.at_most is None else at_most(policy, self.at_most)
         return Gate(policy, bins=bins, confidence=confidence)
-
-
-@dataclass(frozen=True)
-class FleetOptions:
-    """The fleet to join, by its broker."""
-
-    fleet: str | None = option(
-        "Share what is learned with other devices by this MQTT broker: mqtt://[USER@]HOST[:PORT], or mqtts:// with "
-        "--ca, --cert and --key. The password is in HINGE_FLEET_PASSWORD, or a file."
-    )
-    fleet_name: FleetName = FLEET
-    fleet_device: str | None = option("The name of this device in its fleet; without it that of the machine.")
-    fleet_region: str | None = option("The region of this device, for large fleets: its hub is 'hinge fleet --region'.")
-    fleet_password_file: FleetPasswordFile = None
-    fleet_budget: float | None = option(
-        "The share of samples that all devices of the fleet may offload, together.", min=0, max=1
-    )
-    home_assistant: bool = option("Let Home Assistant find this device by the broker of its fleet.", default=False)
-
-    def join(self, gate: GateOptions, certificates: Certificates) -> "Fleet | None":
-        if self.fleet is None:
-            if self != FleetOptions():
-                raise UsageError("--home-assistant and the options that begin with --fleet- need --fleet")
-            return None
-        if self.fleet_budget is not None and gate.on_budget is not None:
-            raise UsageError("--fleet-budget has a price of its own: leave --on-budget out")
-        from hinge.fleet.member import Fleet
-        from hinge.remotes.http import read_token
-
-        return Fleet(
-            self.fleet,
-            self.fleet_name,
-            self.fleet_device or re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:64],
-            password=read_token(self.fleet_password_file, "HINGE_FLEET_PASSWORD"),
-            tls=certificates.context() if self.fleet.startswith("mqtts:") else None,
-            region=self.fleet_region,
-            home_assistant=self.home_assistant,
-            budget=self.fleet_budget,
-        )

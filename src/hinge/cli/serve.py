@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hinge.cli import options
-from hinge.cli.options import Certificates, FleetOptions, GateOptions, UsageError, argument, option
+from hinge.cli.options import Certificates, GateOptions, UsageError, argument, option
 from hinge.remotes.http import check_url, read_token, without_password
 from hinge.tasks import ShortText
 from hinge.tasks.text import Measure
 
 _DEADLINE_S = {"openai": 30.0, "oip": 1.0}
-_THIN_COST, _THIN_BINS = 0.5, 16  # of thin devices
 WATCH_S = 2.0
 
 
@@ -58,20 +57,6 @@ def serve_command(
     max_batch: int = option("Rows that a model is given at once; 1: join no requests.", default=64, min=1),
     threads: int | None = option("Threads of one run of a model; 0: one per core.", min=0),
     watch: bool = option("Load a model again when its file changes.", default=False),
-    fleet: str | None = option(
-        "Learn for thin devices, and send them tables by this MQTT broker: mqtt://[USER@]HOST[:PORT], or "
-        "mqtts:// with --fleet-ca, --fleet-cert and --fleet-key. The password: HINGE_FLEET_PASSWORD, or a file."
-    ),
-    fleet_name: options.FleetName = options.FLEET,
-    fleet_password_file: options.FleetPasswordFile = None,
-    fleet_ca: Path | None = option("Who signs the broker's certificate."),
-    fleet_cert: Path | None = option("The certificate to show the broker."),
-    fleet_key: Path | None = option("The key of that certificate."),
-    offload_cost: float = option(
-        "Thin devices: what an offload costs, where a wrong answer costs 1.", default=_THIN_COST, min=0, max=1
-    ),
-    bins: int = option("Thin devices: how many bins they have.", default=_THIN_BINS, min=1, max=255),
-    state: Path | None = option("Thin devices: the folder in which what is learned for them survives."),
     config: options.Config = None,
 ) -> None:
     """The models are ONNX files; the protocol is the Open Inference Protocol.
@@ -82,26 +67,12 @@ def serve_command(
 
     if not models:
         raise UsageError("there must be a model to serve, such as 'fashion'; see 'hinge serve --help'")
-    if fleet is None:
-        named = (fleet_name, offload_cost, bins) != (options.FLEET, _THIN_COST, _THIN_BINS)
-        if named or any((fleet_password_file, fleet_ca, fleet_cert, fleet_key, state)):
-            thin_options = "--state, --offload-cost, --bins and what begins with --fleet-"
-            raise UsageError(f"{thin_options} need --fleet, the address of an MQTT broker")
-        thin = None
-    else:
-        from hinge.server.thin import ThinFleet
-
-        password = read_token(fleet_password_file, "HINGE_FLEET_PASSWORD")
-        tls = Certificates(fleet_ca, fleet_cert, fleet_key).context() if fleet.startswith("mqtts:") else None
-        cost = offload_cost
-        thin = ThinFleet(fleet, fleet_name, offload_cost=cost, bins=bins, state=state, password=password, tls=tls)
     server = Server(
         models,
         limits=Limits(batch=max_batch),
         threads=threads,
         watch_s=WATCH_S if watch else None,
         **serving.settings(),
-        thin=thin,
     )
     names = ", ".join(place.name for place in server.places)
     server.run(lambda url: print(f"Serving {names} at {url}\nThe live page is at {reachable(url)}/", flush=True))
@@ -156,7 +127,6 @@ def gateway_command(
     ),
     state: options.State = None,
     shadow: options.Shadow = None,
-    joining: FleetOptions,
     certificates: Certificates,
     serving: ServerOptions,
     config: options.Config = None,
@@ -173,16 +143,16 @@ def gateway_command(
     check_url("--remote", remote)
     tls = certificates.context()
     uses_tls = [url for url in (local, remote) if url.startswith("https://")]
-    if tls is not None and not uses_tls and not (joining.fleet or "").startswith("mqtts:"):
+    if tls is not None and not uses_tls:
         places = f"--local {without_password(local)} and --remote {remote}"
-        raise UsageError(f"--ca, --cert and --key are for https:// and mqtts://, got {places}")
+        raise UsageError(f"--ca, --cert and --key are for https://, got {places}")
     known, price = deciding.price()
-    chosen, fleet = deciding.build(known), joining.join(deciding, certificates)
+    chosen = deciding.build(known)
     keys = read_token(local_key_file, "HINGE_LOCAL_KEY"), read_token(remote_key_file, "HINGE_REMOTE_KEY")
     common: dict[str, Any] = {
         "deadline_s": _DEADLINE_S[protocol] if deadline_s is None else deadline_s,
         "device": {
-            "price": price, "state": state, "shadow": shadow, "fleet": fleet, "in_flight": in_flight or IN_FLIGHT,
+            "price": price, "state": state, "shadow": shadow, "in_flight": in_flight or IN_FLIGHT,
         },
         **serving.settings(),
     }

@@ -100,8 +100,6 @@ class AsyncDevice(BaseDevice):
         finally:
             if self._workers is not None:
                 self._workers.shutdown(wait=False)
-            if self._fleet is not None:
-                await asyncio.to_thread(self._fleet.close)  # which waits for the broker
             await asyncio.to_thread(self._store.close)  # which waits for the disk
 
     async def __aenter__(self) -> AsyncDevice:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from hinge._checks import real, seconds, whole
 from hinge._fork import renew_after_fork
@@ -35,9 +35,6 @@ from hinge.policies.policy import ACCEPTED, Explanation, Policy, State
 from hinge.remotes import for_threads
 from hinge.tasks import Classification, Task
 from hinge.traces import Trace
-
-if TYPE_CHECKING:
-    from hinge.fleet.member import Fleet
 
 Shadow = Literal["local", "remote"]
 _new = tuple.__new__  # makes an Answer in half the time of Answer(…), for every sample
@@ -67,7 +64,6 @@ class BaseDevice(ABC):
         retries: RetryBudget | None = None,
         batch: int = 32,
         in_flight: int = 8,
-        fleet: Fleet | None = None,
     ) -> None:
         gate = _checked_gate(gate, policy, bins, confidence)
         self.task = _checked_task(task, labels, gate)
@@ -79,15 +75,12 @@ class BaseDevice(ABC):
         self._in_flight = whole("Device", "in_flight", in_flight, 1)
         deadline_s = seconds("Device", "deadline_s", deadline_s)
         price = _checked_price(price, self.gate.policy)
-        if fleet is not None:
-            fleet.admit(self.gate)
         self._forecast = _checked_forecast(price, self.gate.policy)
         self.breaker = _checked_breaker(breaker, deadline_s, self._in_flight)
         self._given, self._remote = remote, self._keeping_the_deadline(remote)
         self._bin = self.gate.bins.bin
         self._store = MemoryStore(self.gate) if state is None else self._store_in(state)
-        self._fleet = fleet
-        self._status = StatusTracker(self._store, self.breaker, fleet)
+        self._status = StatusTracker(self._store, self.breaker)
         self._agreed = self.task.agreement if wrong is None else wrong.agreed
         if self._store.another_local:
             self._status.alarm(
@@ -116,12 +109,6 @@ class BaseDevice(ABC):
         self._closed = False
         self.after_fork()
         renew_after_fork(self)
-        if fleet is not None:
-            try:
-                fleet.join(self._store, self.gate)
-            except BaseException:
-                self._store.close()
-                raise
 
     @abstractmethod
     def _keeping_the_deadline(self, remote: Any) -> Any:
@@ -311,8 +298,7 @@ class Device(BaseDevice):
     survives. In `shadow`, answers come always from "local" (the remote is asked in the background) or always from
     "remote", and the policy learns as it would have decided.
     `breaker` and `retries` limit the requests to a failing remote. `infer_many` asks for `batch` samples at once.
-    No more than `in_flight` requests are in flight at once, from all threads together; others wait. In a `fleet`
-    (`hinge.Fleet`), devices share what they have learned.
+    No more than `in_flight` requests are in flight at once, from all threads together; others wait.
 
     Thread-safe. In a forked child, it has connections, threads and locks of its own, and what it learns is not saved.
     """
@@ -396,8 +382,6 @@ class Device(BaseDevice):
             self._offloader.drain()
             self._remote.close()
         finally:
-            if self._fleet is not None:
-                self._fleet.close()
             self._store.close()
 
     def __enter__(self) -> Device:

@@ -1,7 +1,6 @@
 """A device's figures for Prometheus, read when they are scraped: answering costs no more for them.
 
-`METRICS` is the table of them, from which the help texts and the one in `docs/device.md` come, `FLEET_METRICS` that in
-`docs/fleet.md`.
+`METRICS` is the table of them, from which the help texts and the one in `docs/device.md` come.
 """
 
 from __future__ import annotations
@@ -52,20 +51,6 @@ METRICS = {
     "hinge_durable": "1 while what is learned is safe on disk",
     "hinge_alarms_total{alarm}": "things that need a person",
 }
-FLEET_METRICS = {  # of a device in a fleet, besides
-    "hinge_fleet_online": "1 while there is a connection to the broker",
-    "hinge_fleet_devices": "other devices whose evidence is known",
-    "hinge_fleet_regions": "other regions, of which one message stands for all devices",
-    "hinge_fleet_kin": "other devices and regions that are believed, as their evidence is like one's own",
-    "hinge_fleet_sent_total": "messages that the broker has acknowledged",
-    "hinge_fleet_received_total": "messages that brought evidence",
-    "hinge_fleet_dropped_total{reason}": "messages that were not counted",
-    "hinge_fleet_failures_total{kind}": "how often there was no connection to the broker",
-    "hinge_fleet_price": "what an offload costs beyond its cost, so that the fleet keeps its budget; 0 without one",
-    "hinge_fleet_budget_credits": "offloads that this device may make by the budget of its fleet",
-    "hinge_fleet_budget_ceded_total": "credits ceded to other devices",
-    "hinge_fleet_budget_received_total": "credits received from other devices",
-}
 
 
 def families(described: Mapping[str, str], values: Mapping[str, Any]) -> Iterator[Metric]:
@@ -73,8 +58,8 @@ def families(described: Mapping[str, str], values: Mapping[str, Any]) -> Iterato
 
     By several labels, `{device,kind}`, figures have their values in a tuple. What ends in `_total` only grows.
 
-    >>> [metric.samples for metric in families({"hinge_kin{fleet}": "believed"}, {"hinge_kin{fleet}": {"cams": 3}})]
-    [[Sample(name='hinge_kin', labels={'fleet': 'cams'}, value=3.0, timestamp=None, exemplar=None, ...)]]
+    >>> [metric.samples for metric in families({"hinge_up{device}": "answers"}, {"hinge_up{device}": {"hall": 1}})]
+    [[Sample(name='hinge_up', labels={'device': 'hall'}, value=1.0, timestamp=None, exemplar=None, ...)]]
     """
     for key, what in described.items():
         name, _, label = key.rstrip("}").partition("{")
@@ -121,23 +106,6 @@ class DeviceCollector(Collector):
             "hinge_alarms_total{alarm}": status.alarms,
         }
         yield from families(METRICS, figures)
-        if (fleet := status.fleet) is not None:
-            price, credits, ceded, received = fleet.budget or (0.0, 0.0, 0, 0.0)
-            figures = {
-                "hinge_fleet_online": fleet.online,
-                "hinge_fleet_devices": fleet.devices,
-                "hinge_fleet_regions": fleet.regions,
-                "hinge_fleet_kin": fleet.kin,
-                "hinge_fleet_sent_total": fleet.sent,
-                "hinge_fleet_received_total": fleet.received,
-                "hinge_fleet_dropped_total{reason}": fleet.dropped,
-                "hinge_fleet_failures_total{kind}": fleet.failures,
-                "hinge_fleet_price": price,
-                "hinge_fleet_budget_credits": credits,
-                "hinge_fleet_budget_ceded_total": ceded,
-                "hinge_fleet_budget_received_total": received,
-            }
-            yield from families(FLEET_METRICS, figures)
 
     def describe(self) -> Iterable[Metric]:
         """Nothing in advance: registering does not read the device."""

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from hinge._fork import renew_after_fork
@@ -17,9 +17,6 @@ from hinge.device.answer import Answer
 from hinge.device.resilience import Breaker, Counts
 from hinge.device.store import MemoryStore
 from hinge.errors import BreakerOpen, InvalidValue, PolicyFailed, QueueTimeout, RemoteFailed
-
-if TYPE_CHECKING:
-    from hinge.fleet.member import Fleet, Membership
 
 log = logging.getLogger("hinge")
 
@@ -55,7 +52,6 @@ class Status:
     alarms: dict[str, int]  # what needs a person, and how often that began; what returns within `QUIET` never ended
     alarm_times: dict[str, tuple[float, float | None]]  # Unix times: last began, was seen last; None while it lasts
     alarm_reasons: dict[str, str]  # why, where it is known, as it was told last
-    fleet: Membership | None = None  # how it fares in its fleet, if it is in one
     behind: dict[int, tuple[int, float]] = field(default_factory=dict)  # in shadow of local, by bin: compared, agreed
 
 
@@ -77,8 +73,8 @@ def hardly_any(agreed: float, promised: float) -> bool:
 class StatusTracker:
     """Counts the outcomes of offloads. Accepted samples are counted by the policy's clock alone. Thread-safe."""
 
-    def __init__(self, store: MemoryStore, breaker: Breaker, fleet: Fleet | None = None) -> None:
-        self._store, self._breaker, self._fleet = store, breaker, fleet
+    def __init__(self, store: MemoryStore, breaker: Breaker) -> None:
+        self._store, self._breaker = store, breaker
         self._began = store.policy.time
         self._counted: dict[str, Any] = dict.fromkeys(_COUNTS, 0) | dict.fromkeys(_SUMS, 0.0)
         self._promised = 0.0  # agreements, by the confidences of what the remote answered
@@ -233,7 +229,6 @@ class StatusTracker:
                 alarms=dict(self._alarms),
                 alarm_reasons=dict(self._alarm_reasons),
                 alarm_times={what: (seen[0], self._over(what, *seen[1:])) for what, seen in self._alarm_seen.items()},
-                fleet=None if self._fleet is None else self._fleet.membership,
                 behind=dict(self._behind),
             )
 

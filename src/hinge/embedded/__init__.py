@@ -85,14 +85,6 @@ def export_table(source: Policy | Gate, folder: Path) -> list[Path]:
     return _write(folder, "table_only/main.c", _config(f"{policy.name}, as a table", settings, sums, columns))
 
 
-def export_thin(bins: int | Bins, folder: Path) -> list[Path]:
-    """Write the library for a thin device, whose tables a server sends, with a client for MQTT as an example."""
-    bins = bins if isinstance(bins, Bins) else UniformBins(bins)
-    settings = {**_bins(bins), "THIN": ""}
-    config = _config("a thin device", settings, [0, 0], [[0] * bins.bins] * 2)
-    return _write(folder, "table_only/main.c", config, **{"examples/mqtt/main.c": "mqtt/main.c"})
-
-
 def _bins(bins: Bins) -> dict[str, str]:
     """How confidences are sorted: the number of bins and, unless they are uniform, the last 1/256 below each edge."""
     if not isinstance(bins, UniformBins | EdgeBins):
@@ -103,8 +95,8 @@ def _bins(bins: Bins) -> dict[str, str]:
     return settings
 
 
-def _write(folder: Path, example: str, config: str, **more: str) -> list[Path]:
-    sources = {**_BESIDE, "examples/plain/main.c": example, **more}
+def _write(folder: Path, example: str, config: str) -> list[Path]:
+    sources = {**_BESIDE, "examples/plain/main.c": example}
     texts = {name: (C_FOLDER / source).read_text("utf-8") for name, source in sources.items()}
     texts["src/hinge_config.h"] = config
     for name, text in texts.items():

@@ -113,18 +113,10 @@ class OutputBody(Struct, gc=False):
 
 
 class RequestParameters(Struct, gc=False):
-    """Parameters of a request; `hinge_…` are a thin device's report (`hinge.server.thin`), for one sample.
-
-    Triton's `timeout` is in microseconds; 0 is none.
-    """
+    """Parameters of a request; Triton's `timeout` is in microseconds, and 0 is none."""
 
     binary_data_output: bool | None = None
     timeout: Annotated[int, Meta(ge=0)] | None = None
-    hinge_kind: Name | None = None  # the kind of device, for which there is one table
-    hinge_device: Name | None = None
-    hinge_bin: Annotated[int, Meta(ge=0, le=255)] | None = None
-    hinge_local: int | Text | None = None  # the local model's answer: the number of the class, or its name
-    hinge_accepted: Annotated[int, Meta(ge=0, le=65_535)] | None = None  # samples of the bin since its last offload
 
 
 class RequestBody(Struct):

@@ -29,7 +29,6 @@ from hinge.policies.policy import (
 )
 from hinge.policies.random import RandomisedPolicy, uniform
 from hinge.policies.sentinel import Sentinel
-from hinge.policies.shared_budget import SharedBudget
 from hinge.policies.static import AlwaysLocal, AlwaysRemote, Logistic, Offline, Oracle, Static
 from hinge.policies.targets import Target
 from hinge.policies.thompson import Thompson
@@ -38,8 +37,7 @@ __all__ = [
     "ACCEPTED", "FOREVER", "H2T2", "HILCB", "HILF", "HILN", "KL", "AdaHedgeG", "AlwaysLocal", "AlwaysRemote", "AtMost",
     "Decision", "Decisions", "DiscountedHILCB", "DiscountedIsotonic", "ExpiryPolicy", "Explanation", "Functions",
     "HILCBLite", "HedgeG", "HedgeHI", "HedgeHIRestart", "Isotonic", "Logistic", "LyapunovEXP4", "Need", "Offline",
-    "OnBudget", "Oracle", "Policy", "PooledKL", "RandomisedPolicy", "Reals", "Sentinel", "SharedBudget",
-    "SlidingWindowHILCB", "SlidingWindowIsotonic", "State", "Static", "Target", "Thompson", "Wholes", "at_most",
-    "build", "has_expired", "note_nothing", "on_budget", "policy_class", "policy_names", "real_column", "restore",
-    "uniform", "whole_column",
+    "OnBudget", "Oracle", "Policy", "PooledKL", "RandomisedPolicy", "Reals", "Sentinel", "SlidingWindowHILCB",
+    "SlidingWindowIsotonic", "State", "Static", "Target", "Thompson", "Wholes", "at_most", "build", "has_expired",
+    "note_nothing", "on_budget", "policy_class", "policy_names", "real_column", "restore", "uniform", "whole_column",
 ]

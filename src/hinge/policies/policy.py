@@ -33,7 +33,7 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, get_type_hints
 
-from hinge._checks import agreement, did_you_mean, positive, real, reals, share, shown, whole
+from hinge._checks import agreement, did_you_mean, positive, real, share, shown, whole
 from hinge.costs import shifted_cost
 from hinge.errors import HingeError, InvalidDecision, InvalidState, InvalidType, InvalidValue, UnknownName
 
@@ -852,33 +852,6 @@ class Policy(ABC):
         """
         self._take_all(state, positive(type(self).__name__, "weight", weight, HEAVIEST))
 
-    def borrow(self, offloads: Sequence[float], agreements: Sequence[float], devices: int) -> None:
-        """Decide with what so many others have seen, too, from now on and in place of what was borrowed before.
-
-        Unlike what `merge` adds, it is not saved, never passed on as one's own, and believed only as far as own
-        offloads bear it out: evidence as `hinge.fleet.pool` makes it of many devices'. Only Sentinel can.
-
-        >>> from hinge import Sentinel
-        >>> policy = Sentinel(bins=4, offload_cost=0.5)
-        >>> policy.borrow([0, 0, 100, 100], [0, 0, 95, 99], devices=10)
-        >>> for _ in range(3):
-        ...     decision = policy.decide(3)
-        ...     if decision.offload:
-        ...         policy.learn(decision, agreed=True)
-        >>> policy.learned, policy.state()["evidence"]["offloads"]
-        (2, [0.0, 0.0, 0.0, 2.0])
-        """
-        raise TypeError(f"{type(self).__name__}: cannot decide with borrowed evidence; 'sentinel' can")
-
-    def _checked_lent(self, offloads: Sequence[float], agreements: Sequence[float]) -> tuple[Reals, Reals]:
-        owner = type(self).__name__
-        if not len(offloads) == len(agreements) == self.bins:
-            lengths = f"{len(offloads)} and {len(agreements)}"
-            raise ValueError(f"{owner}: offloads and agreements must be of {self.bins} bins, got {lengths}")
-        counts = reals(owner, "offloads", offloads, 0, MOST_SAMPLES)
-        agreed = [real(owner, f"agreements[{k}]", sum_, 0, counts[k]) for k, sum_ in enumerate(agreements)]
-        return array("d", counts), array("d", agreed)
-
     def _take_all(self, state: Mapping[str, Any], weight: float) -> None:
         self._check_like(type(self)._checked_header(state)["parameters"])
         other = type(self).restore(state)
@@ -922,11 +895,6 @@ class Policy(ABC):
             raise TypeError(f"{type(self).__name__}: weight must be 1, as {field!r} are whole numbers, got {weight!r}")
         scaled = values if weight == 1.0 else [weight * value for value in values]
         return list(scaled) if len(column) else []  # costs are of no use where the cost is known
-
-    def own_evidence(self) -> Evidence:
-        """What this policy has learned itself, without what was merged: the columns named in `evidence`."""
-        own: Evidence = self._sources()[self.id]["evidence"]
-        return own
 
     def _sources(self) -> dict[str, State]:
         """What this policy knows at present, by the policy that gathered it."""

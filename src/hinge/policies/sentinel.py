@@ -64,45 +64,9 @@ costs: E_i and N_i are taken at q = 1 - cost of the very sample, which is accept
 above with g = 0. An audit is due once as many samples were accepted since the last as a licence may be long at the q of
 the sample at hand: the cheaper its offload, the sooner. Nothing is granted ahead, so no cost is rounded to a level.
 
-**Borrowed evidence** (`borrow`) is what others have seen, as `hinge.fleet` has pooled it. It never counts as one's own:
-it joins one's own in a second isotonic fit, `pooled`. That fit decides for a bin
-
-- against which it speaks, by the fit or, where its own misfit or that of this second fit refutes that, by the bin
-  alone; or
-- once TRIAL own offloads fell into the bins R that testify for it, and they bear it out.
-
-Then the evidence is that of b times as many samples as one's own, b = (own + borrowed) / own, and at most as many as
-there are devices, or SHARED. So m and t' above are taken b times, and ENTRY / √b in place of ENTRY: each of b devices
-pays a part of what a bin near break-even costs until it is decided. Own offloads say how long a licence that rests on
-it may be. They are bets: one who believes the pooled fit f, and plays against odds of agreement of at most DOUBTED of
-those at break-even, has
-
-    W = Π (f_j / q')^a_j ((1 - f_j) / (1 - q'))^d_j,        q' / (1 - q') = DOUBTED q / (1 - q)
-
-after a_j agreements and d_j disagreements in the bins j of R. Whatever others say of f, where agreement is below q' no
-strategy of bets is expected to gain (Ville 1939); here the past is bet on anew with the f of now, which own offloads
-are part of. No such licence is longer than
-
-    STAKE (1 + STAKE_GROWTH log(1 + m / WARM)) (1 - q) / q · W V / √|R|    samples,
-
-for a trial costs at most 1 - q, and a wrong licence at most q a sample. What a bin costs alone grows like log m, so
-that what a lie about it costs may, too; m are its samples before the licence at hand, as what was accepted since proves
-nothing. V is what own offloads of all bins vouch for, most of which are of bins that are not accepted, and cost
-nothing: the Bayes factor of one agreement for oneself and others in each bin against two, as in `hinge.fleet.pooling`,
-and at most max(1, TRUST b), as the more devices there are, the more would have to lie; all by what was known when
-others' evidence was last borrowed. Those who lie about many bins are found out by it in bins where that is free, and
-whose own offloads bear the others out needs fewer trials. Liars who tell the truth save about one bin are vouched for,
-too, as far as that limit. Where a licence would be less than one sample, what is borrowed is not relied on. So a lie
-costs little before it is found, and own audits that disagree end what others' word has licensed. A licence that has
-run out goes on if it would be longer by now: an audit of one bin vouches for those above it, and its own samples count
-in t'. It ends at once when others' evidence is replaced and nothing testifies for its bin any more: who was found to be
-unlike, or to lie, has no say in licences that are still running. Where others have seen as much as oneself, or more, no
-bin need have proved itself: the bets limit its licences, and one that nobody has tried may be accepted for long.
-
 Nothing is proved here beyond what `docs/isotonic.md` says of the evidence. The constants were chosen by simulation, on
 four of the shipped traces: `benchmarks/regrets/changes.py` names them, and measures the others too; so does
-`benchmarks/regrets/fine.py` with many bins. STAKE_GROWTH and ENTRY / √b were compared on all traces of
-`benchmarks/regrets/fleet.py`.
+`benchmarks/regrets/fine.py` with many bins.
 """
 
 import math
@@ -110,7 +74,6 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hinge._checks import agreement, whole
 from hinge.errors import InvalidState
 from hinge.policies.expiry import FOREVER, count, count_cost
 from hinge.policies.isotonic import (
@@ -161,30 +124,9 @@ RISE, RISE_GROWTH = 5.0, 1.5
 PROVEN = 1.0  # evidence of a bin's own offloads above which it is audited by what is known of all
 SUREST = 0.02  # a believed agreement is at least so far from 1, in parts of 1 - q: one disagreement is no alarm
 
-TRIAL = 2.0  # own offloads before others are believed
-STAKE = 20.0  # samples that own trials begin with, where offloading costs half a wrong answer
-STAKE_GROWTH = 1.0  # how they grow with the logarithm of the bin's samples
-DOUBTED = 0.33  # trials are bets against odds of agreement of so much of those at break-even
-TRUST = 0.25  # how far own offloads of all bins may vouch for others: by this factor for each of them
-SHARED = 64.0  # more than so many times one's own evidence makes audits no rarer
-
 AUDITS, OFFLOADS, MISFIT = 0, 1, 2  # Page's sums over all audits, all offloads, and those that the fit is tried by
-LENT, VOUCHED, LENT_MISFIT = 0, 1, 2  # of borrowed evidence
 UNKNOWN = -1.0  # the misfit in a state of before there was one
 ALARMS, RISES = 0, 1  # what was noticed, counted
-
-
-class Pooled(NamedTuple):
-    """One's own evidence and what is borrowed, added up, and the isotonic fit of that, as in `IsotonicTable`."""
-
-    offloads: Reals
-    agreements: Reals
-    first: Wholes
-    weight: Reals
-    total: Reals
-    evidence: Reals
-    support: Reals
-    stakes: Reals
 
 
 class SentinelTable(NamedTuple):
@@ -217,8 +159,6 @@ class SentinelTable(NamedTuple):
     outdated: Wholes  # the lowest bin whose fit `refit` may have left as it was
     price: Reals
     stakes: Reals
-    pooled: Pooled
-    borrowed: Reals  # LENT: how many times one's own evidence, 0: none is; VOUCHED: how far own offloads vouch for it
     alpha: float  # always ALPHA; the fit of a learned cost looks for it here
 
 
@@ -231,10 +171,7 @@ def fitted(table: SentinelTable, bin: int, time: int) -> float:
         return break_even(table, bin, table.price[0])
     if table.costs[COUNT] == 0.0:
         return 1.0
-    q = fit_up_to(table, bin, time)
-    if table.borrowed[LENT] > 0.0 and 0.0 < q < 1.0:
-        fit_pooled(table, first_of_class(table, bin), bin + 1, q)
-    return q
+    return fit_up_to(table, bin, time)
 
 
 def believed(table: Any, bin: int, q: float) -> float:
@@ -255,20 +192,20 @@ def doubt(table: SentinelTable, support: float, arrivals: float) -> float:
     return 2.0 * table.alpha * (span - math.log1p(span))
 
 
-def entry(table: SentinelTable, arrivals: float, devices: float) -> float:
-    """Evidence that a licence needs after so many samples of its bin, of so many devices."""
-    needed = ENTRY / math.sqrt(devices) * math.log1p(arrivals / WARM)
+def entry(table: SentinelTable, arrivals: float) -> float:
+    """Evidence that a licence needs after so many samples of its bin."""
+    needed = ENTRY * math.log1p(arrivals / WARM)
     if table.noticed[ALARMS] > 0:
         needed += math.log1p((fineness(table) - 1.0) * table.noticed[ALARMS])
     return needed
 
 
-def enough(table: SentinelTable, bin: int, evidence: float, support: float, devices: float) -> bool:
-    """Whether evidence of so many offloads, of so many devices, is enough for a licence of no samples."""
+def enough(table: SentinelTable, bin: int, evidence: float, support: float) -> bool:
+    """Whether evidence of so many offloads is enough for a licence of no samples."""
     if support <= 0.0:
         return False
-    arrivals = devices * (table.arrivals[bin] + table.granted[bin] - table.left[bin])
-    return bool(evidence > entry(table, arrivals, devices) + doubt(table, support, arrivals))
+    arrivals = table.arrivals[bin] + table.granted[bin] - table.left[bin]
+    return bool(evidence > entry(table, arrivals) + doubt(table, support, arrivals))
 
 
 def is_suspected(table: SentinelTable) -> bool:
@@ -276,22 +213,18 @@ def is_suspected(table: SentinelTable) -> bool:
     return bool(table.sums[AUDITS] > SUSPECTED or table.sums[OFFLOADS] > FALLEN)
 
 
-def longest(table: SentinelTable, bin: int, q: float, time: int, relied: bool) -> int:
+def longest(table: SentinelTable, bin: int, q: float, time: int) -> int:
     """Samples of a bin after which one is audited."""
     below = table.agreements[bin] < q * table.offloads[bin]
-    seen = len(table.offloads) / len(table.stakes) * (table.arrivals[bin] + table.granted[bin] - table.left[bin])
-    past, fit, most = min(float(time - table.since[0]), seen), believed(table, bin, q), float(MOST_SAMPLES)
-    if relied:
-        pooled, past, most = table.pooled, past * devices_of(table), min(credit(table, bin, q), most)
-        below, fit = pooled.agreements[bin] < q * pooled.offloads[bin], believed(pooled, bin, q)
-    least = min(HURRY, int(most))
     if is_suspected(table) or table.suspicion[bin] > SUSPECTED or below:
-        return least
-    samples = min(AUDIT * math.sqrt(past * max(fit - q, 0.0)) / q, most)
+        return HURRY
+    seen = len(table.offloads) / len(table.stakes) * (table.arrivals[bin] + table.granted[bin] - table.left[bin])
+    past, fit = min(float(time - table.since[0]), seen), believed(table, bin, q)
+    samples = min(AUDIT * math.sqrt(past * max(fit - q, 0.0)) / q, float(MOST_SAMPLES))
     tried = HURRY * fineness(table) * (1.0 + table.offloads[bin])
-    if samples > tried and not (relied and table.borrowed[LENT] >= 1.0) and not has_proved_itself(table, bin, q):
+    if samples > tried and not has_proved_itself(table, bin, q):
         samples = tried
-    return max(least, int(samples))
+    return max(HURRY, int(samples))
 
 
 def has_proved_itself(table: SentinelTable, bin: int, q: float) -> bool:
@@ -299,43 +232,37 @@ def has_proved_itself(table: SentinelTable, bin: int, q: float) -> bool:
     return bool(evidence_alone(table, bin, q)[0] > PROVEN)
 
 
-def known_evidence(table: SentinelTable, bin: int, q: float, relied: bool) -> tuple[float, float]:
-    """Evidence for a bin and the offloads that it rests on, with or without what is borrowed."""
-    if is_refuted(table, relied):
-        return evidence_alone(table.pooled, bin, q) if relied else evidence_alone(table, bin, q)
-    if relied:
-        return table.pooled.evidence[bin], table.pooled.support[bin]
-    return table.evidence[bin], table.support[bin]
+def known_evidence(table: SentinelTable, bin: int, q: float) -> tuple[float, float]:
+    """Evidence for a bin and the offloads that it rests on."""
+    return evidence_alone(table, bin, q) if is_refuted(table) else (table.evidence[bin], table.support[bin])
 
 
-def evidence_alone(seen: Any, bin: int, q: float) -> tuple[float, float]:
+def evidence_alone(table: SentinelTable, bin: int, q: float) -> tuple[float, float]:
     """Evidence for a bin by what was seen of itself, and how many offloads that is."""
-    return block_evidence(seen.offloads[bin], seen.agreements[bin], q), seen.offloads[bin]
+    return block_evidence(table.offloads[bin], table.agreements[bin], q), table.offloads[bin]
 
 
-def is_refuted(table: SentinelTable, relied: bool) -> bool:
-    """Whether the fit has foretold offloads badly, or that of all that is known has, where a bin relies on it."""
+def is_refuted(table: SentinelTable) -> bool:
+    """Whether the fit has foretold offloads badly."""
     misfit = table.sums[MISFIT]
-    if relied:
-        misfit = max(misfit, table.borrowed[LENT_MISFIT])
     return bool(misfit > REFUTED and misfit > REFUTED + math.log(fineness(table)))  # mostly, no logarithm is needed
 
 
-def misfit_of(table: SentinelTable, seen: Any, time: int) -> float:
-    """The sum for the misfit, by the counts alone: for evidence that has not come sample by sample."""
-    misfit = 0.0
-    for i in range(len(table.offloads)):
-        q, offloads, agreements = fitted(table, i, time), seen.offloads[i], seen.agreements[i]
-        if agreements + 1.0 < q * (offloads + 2.0) and q < 1.0 and not silent(seen, i, q):
-            fit = believed(seen, i, q)
-            misfit += log_marginal(offloads, agreements)
-            misfit -= agreements * math.log(fit) + (offloads - agreements) * math.log(1.0 - fit)
-    return max(misfit, 0.0)
+def log_marginal(offloads: float, agreements: float) -> float:
+    """log B(a + 1, n - a + 1)."""
+    return math.lgamma(agreements + 1.0) + math.lgamma(offloads - agreements + 1.0) - math.lgamma(offloads + 2.0)
 
 
 def recount_misfit(table: SentinelTable, time: int) -> None:
-    """Evidence has come as counts; what offloads have shown before stands."""
-    table.sums[MISFIT] = max(table.sums[MISFIT], misfit_of(table, table, time))
+    """Evidence has come as counts: raise the sum to what they alone give; what offloads have shown before stands."""
+    misfit = 0.0
+    for i in range(len(table.offloads)):
+        q, offloads, agreements = fitted(table, i, time), table.offloads[i], table.agreements[i]
+        if agreements + 1.0 < q * (offloads + 2.0) and q < 1.0 and not silent(table, i, q):
+            fit = believed(table, i, q)
+            misfit += log_marginal(offloads, agreements)
+            misfit -= agreements * math.log(fit) + (offloads - agreements) * math.log(1.0 - fit)
+    table.sums[MISFIT] = max(table.sums[MISFIT], misfit)
 
 
 def licence(table: SentinelTable, bin: int, time: int) -> int:
@@ -343,18 +270,15 @@ def licence(table: SentinelTable, bin: int, time: int) -> int:
     q = fitted(table, bin, time)
     if q <= 0.0:
         return FOREVER  # an offload costs a whole wrong answer
-    relied, devices = table.borrowed[LENT] > 0.0 and relies(table, bin, q), 1.0
-    if relied:
-        devices = devices_of(table)
-    elif table.support[bin] <= 0.0:
+    if table.support[bin] <= 0.0:
         return 0  # no evidence: most offloads end here
-    evidence, support = known_evidence(table, bin, q, relied)
-    if q >= 1.0 or not enough(table, bin, evidence, support, devices):
+    evidence, support = known_evidence(table, bin, q)
+    if q >= 1.0 or not enough(table, bin, evidence, support):
         return 0
-    arrivals = devices * (table.arrivals[bin] + table.granted[bin] - table.left[bin])
-    rest = evidence - entry(table, arrivals, devices)
-    samples = longest(table, bin, q, time, relied)
-    while samples > 0 and not rest > doubt(table, support, arrivals + devices * samples):  # nor NaN
+    arrivals = table.arrivals[bin] + table.granted[bin] - table.left[bin]
+    rest = evidence - entry(table, arrivals)
+    samples = longest(table, bin, q, time)
+    while samples > 0 and not rest > doubt(table, support, arrivals + samples):  # nor NaN
         samples //= 2
     return samples
 
@@ -434,90 +358,15 @@ def note_offload(table: SentinelTable, bin: int, time: int) -> None:
             grant(table, bin, samples)
 
 
-# -- borrowed evidence ------------------------------------------------------------------------------------------------
-
-
-def borrow_evidence(table: SentinelTable, offloads: Reals, agreements: Reals, devices: float, time: int) -> None:
-    """Let this be what so many others lend, in place of what was; licences for which nothing testifies any more end."""
-    own, others, alike, pooled, had = 0.0, 0.0, 0.0, table.pooled, table.borrowed[LENT] > 0.0
-    for i in range(len(table.offloads)):
-        pooled.offloads[i] = table.offloads[i] + offloads[i]
-        pooled.agreements[i] = table.agreements[i] + agreements[i]
-        own, others = own + table.offloads[i], others + offloads[i]
-        alike -= unlike(table.offloads[i], table.agreements[i], offloads[i], agreements[i])
-    table.borrowed[LENT], table.borrowed[VOUCHED] = min(others / max(own, 1.0), devices), alike
-    for i in range(len(table.offloads)):
-        fit_pooled(table, i, i + 1, break_even(table, i, table.price[0]))
-    table.borrowed[LENT_MISFIT] = misfit_of(table, pooled, time)
-    for i in range(len(table.left) if had else 0):
-        if table.left[i] > 0:
-            q = fitted(table, i, time)
-            if known_evidence(table, i, q, relies(table, i, q))[0] <= 0.0:
-                shorten(table, i, 0)
-
-
-def fit_pooled(table: SentinelTable, first: int, end: int, q: float) -> None:
-    """Redo the fit of all that is known, for some bins."""
-    for i in range(first, end):
-        fit_bin(table.pooled, i, table.pooled.offloads[i], table.pooled.agreements[i], q)
-
-
-def log_marginal(offloads: float, agreements: float) -> float:
-    """log B(a + 1, n - a + 1), as in `hinge.fleet.pooling`, which needs numpy and is not for compiled code."""
-    return math.lgamma(agreements + 1.0) + math.lgamma(offloads - agreements + 1.0) - math.lgamma(offloads + 2.0)
-
-
-def unlike(n: float, a: float, m: float, b: float) -> float:
-    """The Bayes factor, in nats, of two agreements against one, of a bin that both have seen."""
-    if n <= 0.0 or m <= 0.0:
-        return 0.0
-    return log_marginal(n, a) + log_marginal(m, b) - log_marginal(n + m, a + b)
-
-
-def devices_of(table: SentinelTable) -> float:
-    """How many times one's own evidence there is."""
-    return min(1.0 + table.borrowed[LENT], SHARED)
-
-
-def credit(table: SentinelTable, bin: int, q: float) -> float:
-    """Samples of a bin that may be accepted on others' word, by the bets that own offloads have settled."""
-    doubted = DOUBTED * q / (1.0 - q + DOUBTED * q)
-    gain, loss = 1.0 / doubted, 1.0 / (1.0 - doubted)
-    trials, wealth, i, bottom = 0.0, math.log(STAKE * (1.0 - q) / q), bin, first_of_class(table, bin)
-    while i >= bottom and not silent(table.pooled, i, q):
-        offloads, agreements = table.offloads[i], table.agreements[i]
-        if offloads > 0.0:
-            fit = max(believed(table.pooled, i, q), q)
-            wealth += agreements * math.log(fit * gain) + (offloads - agreements) * math.log((1.0 - fit) * loss)
-            trials += offloads
-        i -= 1
-    if i == bin or (is_refuted(table, True) and table.pooled.agreements[bin] < q * table.pooled.offloads[bin]):
-        return math.inf  # nobody testifies for the bin: no licence comes of it
-    if trials < TRIAL:
-        return 0.0
-    stake = 1.0 + STAKE_GROWTH * math.log1p(table.arrivals[bin] / WARM)
-    wealth += min(table.borrowed[VOUCHED], math.log(max(TRUST * devices_of(table), 1.0)))
-    return stake * math.exp(min(wealth, 40.0)) / math.sqrt(bin - i)
-
-
-def relies(table: SentinelTable, bin: int, q: float) -> bool:
-    """Whether what is borrowed counts for a bin: it speaks against it, or own offloads bear it out."""
-    if table.borrowed[LENT] <= 0.0 or q <= 0.0 or q >= 1.0:
-        return False
-    return credit(table, bin, q) >= 1.0
-
-
 def further(table: SentinelTable, bin: int, samples: int, time: int) -> int:
     """By how many samples a licence that has run out goes on, where one of now would be for so many.
 
-    By all that is more, where it relies on what is borrowed, which was tried in other bins since; else by what it would
-    have been longer with what is known by now, if its bin has proved itself, and by what was cut from it, if not.
+    By what it would have been longer with what is known by now, if its bin has proved itself, and by what was cut from
+    it, if not.
     """
     if table.granted[bin] == 0 or samples == 0 or samples == FOREVER:
         return 0
     q, more = fitted(table, bin, time), samples - table.granted[bin]
-    if table.borrowed[LENT] > 0.0 and relies(table, bin, q):
-        return max(more, 0)
     if is_suspected(table) or table.suspicion[bin] > SUSPECTED:
         return 0
     if not has_proved_itself(table, bin, q):
@@ -544,12 +393,8 @@ def holds_at(table: SentinelTable, bin: int, q: float) -> bool:
     for i in range(table.outdated[0], len(table.offloads)):
         fit_bin(table, i, table.offloads[i], table.agreements[i], break_even(table, i, table.price[0]))
     table.outdated[0] = len(table.offloads)
-    relied = relies(table, bin, q)
-    if is_refuted(table, relied):
-        evidence, support = known_evidence(table, bin, q, relied)
-    else:
-        evidence, support = evidence_at(table.pooled, bin, q) if relied else evidence_at(table, bin, q)
-    return enough(table, bin, evidence, support, devices_of(table) if relied else 1.0)
+    evidence, support = evidence_alone(table, bin, q) if is_refuted(table) else evidence_at(table, bin, q)
+    return enough(table, bin, evidence, support)
 
 
 def offloads_at(table: SentinelTable, bin: int, time: int) -> bool:
@@ -557,7 +402,7 @@ def offloads_at(table: SentinelTable, bin: int, time: int) -> bool:
     q = break_even(table, bin, table.told[0])
     if not holds_at(table, bin, q):
         return True
-    return bool(q > 0.0 and table.unaudited[bin] >= longest(table, bin, q, time, relies(table, bin, q)))
+    return bool(q > 0.0 and table.unaudited[bin] >= longest(table, bin, q, time))
 
 
 def note_offload_at(table: SentinelTable, bin: int, time: int) -> None:
@@ -599,9 +444,6 @@ def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, ti
         sums[MISFIT] = step(sums[MISFIT], x, usual, believed(table, bin, q))
     sums[OFFLOADS] = min(step(sums[OFFLOADS], x, FALL * usual, usual), 2.0 * FALLEN)
     count(table, bin, x)
-    if table.borrowed[LENT] > 0.0:
-        count(table.pooled, bin, x)
-        fit_pooled(table, bin, first_of_class(table, bin) + len(offloads) // len(table.stakes), q)
     if bin < table.outdated[0]:
         table.outdated[0] = bin
     if learns_cost:
@@ -621,8 +463,7 @@ def learn_watched(table: SentinelTable, bin: int, agreed: float, cost: float, ti
 
 def compare_audit(table: SentinelTable, bin: int, x: float, q: float, usual: float) -> None:
     """Whether a bin that is accepted has come down to break-even."""
-    fit = believed(table.pooled, bin, q) if relies(table, bin, q) else believed(table, bin, q)
-    usual = min(max(fit, usual, q), 1.0 - SUREST * (1.0 - q))
+    usual = min(max(believed(table, bin, q), usual, q), 1.0 - SUREST * (1.0 - q))
     table.sums[AUDITS] = step(table.sums[AUDITS], x, q, usual)
     table.suspicion[bin] = step(table.suspicion[bin], x, q, usual)
 
@@ -638,9 +479,6 @@ def compare_offload(table: SentinelTable, bin: int, x: float, q: float, usual: f
     table.recent_agreements[bin] += x
     if rising > RISE + RISE_GROWTH * math.log(table.offloads[bin] + 1.0):
         offloads, agreements = table.recent_offloads[bin] - 1.0, table.recent_agreements[bin] - x
-        if table.borrowed[LENT] > 0.0:
-            table.pooled.offloads[bin] -= table.offloads[bin] - offloads
-            table.pooled.agreements[bin] -= table.agreements[bin] - agreements
         table.offloads[bin], table.agreements[bin] = offloads, agreements  # this one is counted with the others
         table.rising[bin] = table.recent_offloads[bin] = table.recent_agreements[bin] = table.suspicion[bin] = 0.0
         table.dropped[bin] += 1
@@ -667,7 +505,6 @@ def sound_alarm(table: SentinelTable, now: int) -> None:
         table.first[i] = i
         table.dropped[i] += 1
     table.sums[AUDITS] = table.sums[OFFLOADS] = table.sums[MISFIT] = 0.0
-    table.borrowed[LENT] = table.borrowed[VOUCHED] = table.borrowed[LENT_MISFIT] = 0.0
     table.since[0] = now
     table.noticed[ALARMS] += 1
 
@@ -677,9 +514,7 @@ def rebuild_watched(table: SentinelTable) -> None:
     table.outdated[0] = 0
     if len(table.costs) == 0:
         for i in range(len(table.offloads)):
-            q = break_even(table, i, table.price[0])
-            fit_bin(table, i, table.offloads[i], table.agreements[i], q)
-            fit_pooled(table, i, i + 1, q)
+            fit_bin(table, i, table.offloads[i], table.agreements[i], break_even(table, i, table.price[0]))
 
 
 class Sentinel(Policy):
@@ -717,19 +552,16 @@ class Sentinel(Policy):
     ) -> None:
         super().__init__(bins, offload_cost)
         self.stakes = checked_stakes(type(self).__name__, stakes, self.bins)
-        stakes_by_class, order = array("d", self.stakes or [1.0]), array("q", range(self.bins))
         table = self.blank(
             SentinelTable,
-            first=order,
+            first=array("q", range(self.bins)),
             left=quick_column(self.bins),
             sums=real_column(3),
             since=whole_column(1),
             noticed=whole_column(2),
             told=real_column(1, NOT_TOLD),
             outdated=whole_column(1),
-            stakes=stakes_by_class,
-            pooled=self.blank(Pooled, first=order[:], stakes=stakes_by_class),
-            borrowed=real_column(3),
+            stakes=array("d", self.stakes or [1.0]),
             alpha=ALPHA,
         )
         self.start(
@@ -803,68 +635,6 @@ class Sentinel(Policy):
             column[bin] = value
         return total
 
-    def borrow(self, offloads: Sequence[float], agreements: Sequence[float], devices: int) -> None:
-        lent = self._checked_lent(offloads, agreements)
-        borrow_evidence(
-            self.table, *lent, whole(type(self).__name__, "devices", devices, 0, MOST_SAMPLES), self.time + 1
-        )
-
-    def learn_reported(self, bin: int, agreed: float, accepted: int) -> None:
-        """Learn from an offload of a device that decides by a table of `countdown`, after so many samples accepted.
-
-        `accepted` are those of the same bin since its last offload; with any, the offload is an audit. Bins without a
-        licence get theirs at once, as the device cannot ask for it, and the device counts them down.
-
-        >>> policy = Sentinel(bins=4, offload_cost=0.5)
-        >>> for _ in range(3):
-        ...     policy.learn_reported(3, agreed=True, accepted=0)
-        >>> policy.time, [policy.countdown(bin)[0] for bin in range(4)]
-        (3, [0, 0, 0, 10])
-        """
-        bin, table, owner = self._checked_bin(bin), self.table, type(self).__name__
-        accepted = whole(owner, "accepted", accepted, 0, MOST_SAMPLES - self.time - 1)
-        agreed = agreement(owner, "agreed", agreed)
-        if self.offload_cost is None:
-            raise TypeError(f"{owner}: what a table's offloads cost is not reported, so that the cost must be known")
-        self.time += accepted + 1
-        table.granted[bin], table.left[bin] = accepted, 0
-        self._notes(table, bin, self.time)
-        self.learn(self._await(True, bin, self.time), agreed)
-        self._grant_all()
-
-    def revise(self, offloads: Sequence[float], agreements: Sequence[float]) -> None:
-        """Let this be the evidence, in place of what was learned and merged so far; what it does not bear out ends.
-
-        That is licences, rises, and the misfit, which starts from these counts.
-        """
-        counts, agreed = self._checked_lent(offloads, agreements)
-        table = self.table
-        table.offloads[:], table.agreements[:] = counts, agreed
-        for column in (table.rising, table.recent_offloads, table.recent_agreements):
-            column[:] = real_column(self.bins)
-        self._merged.clear()
-        self.learned = max(self.learned, math.ceil(sum(counts)))
-        self.time = max(self.time, self.learned + len(self._pending))
-        self._rebuild()
-        table.sums[MISFIT] = 0.0
-        self._recounted()
-        for bin in range(self.bins):
-            shorten(table, bin, licence(table, bin, self.time + 1))
-        self._grant_all()
-
-    def _grant_all(self) -> None:
-        """Licences that nobody asks for.
-
-        That of a bin that has proved itself grows, as in `further`: nobody would ask for more when it has run out.
-        """
-        table, now = self.table, self.time + 1
-        for bin in range(self.bins):
-            samples = licence(table, bin, now)
-            if table.granted[bin] == 0:
-                grant(table, bin, samples)
-            elif table.granted[bin] < samples < FOREVER and has_proved_itself(table, bin, fitted(table, bin, now)):
-                prolong(table, bin, samples - table.granted[bin])
-
     @property
     def alarms(self) -> dict[str, int]:
         """How often all evidence was dropped, and how often that of a bin whose agreement had risen."""
@@ -889,12 +659,10 @@ class Sentinel(Policy):
         return f"offloaded: {seen}; too little evidence that accepting is cheaper"
 
     def _seen(self, bin: int) -> str:
-        own, table = super()._seen(bin), self.table
-        if relies(table, bin, fitted(table, bin, self.time + 1)):
-            more = table.pooled.offloads[bin] - table.offloads[bin]
-            table, own = table.pooled, f"{own}, {more:.0f} seen by others"
-        if not is_refuted(self.table, table is not self.table):
-            return with_others(own, table, bin)
+        own = super()._seen(bin)
+        fitted(self.table, bin, self.time + 1)  # `countdown` has looked ahead
+        if not is_refuted(self.table):
+            return with_others(own, self.table, bin)
         if self.table.granted[bin] > 0 and not licence(self.table, bin, self.time + 1):
             return f"{own} (its licence is of when the bins below were relied on)"
         return f"{own} (by this bin alone, as bins below foretold bins above them badly)"
@@ -912,7 +680,6 @@ class Sentinel(Policy):
 
     def _recounted(self) -> None:
         recount_misfit(self.table, self.time + 1)
-        self.table.borrowed[:] = real_column(3)  # what others have seen was added to other counts: it is borrowed anew
 
     def _upgraded(self, field: str, values: list[float]) -> list[float]:
         """States of before there were cut licences, or a sum for the misfit, have none."""

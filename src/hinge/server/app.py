@@ -47,7 +47,6 @@ from hinge.server.openapi import OPERATIONS, PAGE, Operation, content_type, desc
 
 if TYPE_CHECKING:
     from hinge.server.server import BaseServer
-    from hinge.server.thin import ThinFleet
 
 LARGE_JSON_BYTES = 32 * 2**10  # reading or writing more would keep other requests waiting for milliseconds
 IN_TIME = 0.95  # of the time that a client waits: an answer at the very end of it would come too late
@@ -155,9 +154,8 @@ class App:
         services: Mapping[str, Service],
         metrics: Metrics,
         listener: Listener,
-        thin: ThinFleet | None = None,
     ) -> None:
-        self.services, self._thin = services, thin
+        self.services = services
         self.draining = False
         limits, receive_s = server.limits, server.limits.receive_s
         self.inferences = Admission(
@@ -171,8 +169,6 @@ class App:
         self._metrics, self._log, self._listener = metrics, server.log, listener
         self._reports = Reports(metrics.requests)
         metrics.registry.register(self._reports)
-        if thin is not None:
-            metrics.registry.register(thin)
         self._large = asyncio.Lock()  # one large message at a time, or reading them could take all memory
         self._openapi = msgspec.json.encode(describe(sorted(services), guarded=token is not None))
         self._paths = {
@@ -195,11 +191,9 @@ class App:
             service.batcher.abandon()
 
     async def close(self) -> None:
-        """Stop the threads that run models, and keep what was learned for thin devices."""
+        """Stop the threads that run models."""
         for service in self.services.values():
             service.batcher.close()
-        if self._thin is not None:
-            await asyncio.to_thread(self._thin.close)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = perf_counter()
@@ -373,8 +367,6 @@ class App:
                     if name not in service.model.output_names:
                         raise InvalidMessage(f"the model has no output {name!r}")
                 outputs = await self._run(service, exchange, request)
-                if self._thin is not None and request.parameters is not None and request.parameters.hinge_kind:
-                    await self._thin.report(service.name, request.parameters, outputs)
                 size = sum([tensor.nbytes for tensor in outputs.values()])
                 build = partial(messages.build_response, request, outputs, model=service.name, version=VERSION)
                 return build() if size <= LARGE_JSON_BYTES else await self._in_thread(exchange, build)

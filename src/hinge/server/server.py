@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import uvicorn
 
@@ -30,9 +30,6 @@ from hinge.server.app import App
 from hinge.server.connections import EventLoop, Limits, Listener, is_loopback
 from hinge.server.models import Model, Place, Service, Watcher, parse_places
 from hinge.server.observability import Alarms, EventLog, Metrics
-
-if TYPE_CHECKING:
-    from hinge.server.thin import ThinFleet
 
 MIN_TOKEN = 16  # characters of a token
 START_S = 30.0
@@ -196,8 +193,8 @@ class Server(BaseServer):
 
     Each of `models` is NAME=PATH, PATH, or the name of a shipped model. `threads` are those of one run of a model,
     `workers` its runs at the same time, one per core by default. Files are checked for changes every `watch_s` seconds,
-    if that is given. `thin` is a `ThinFleet` to learn for. The other settings are those of every server: `host`, `port`
-    (0 takes any that is free), `token`, `tls`, `insecure`, `limits`, `drain_s` and `log_level`.
+    if that is given. The other settings are those of every server: `host`, `port` (0 takes any that is free), `token`,
+    `tls`, `insecure`, `limits`, `drain_s` and `log_level`.
     """
 
     def __init__(
@@ -207,11 +204,9 @@ class Server(BaseServer):
         threads: int | None = None,
         workers: int | None = None,
         watch_s: float | None = None,
-        thin: ThinFleet | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
-        self._thin = thin
         self.places = parse_places(models)
         self._models: dict[Place, Model] = {}
         self._threads = None if threads is None else whole("Server", "threads", threads, 0, 1024)
@@ -230,9 +225,7 @@ class Server(BaseServer):
             place.name: Service(place, model, workers=workers, limits=self.limits, metrics=metrics)
             for place, model in self._models.items()
         }
-        if self._thin is not None:
-            self._thin.start(self.log)
-        return App(self, services, metrics, listener, self._thin)
+        return App(self, services, metrics, listener)
 
     async def watch(self, app: App, metrics: Metrics) -> None:
         if self._watch_s is not None:

@@ -155,12 +155,11 @@ def pays(samples: int, *loop: Any) -> bool:
     """Whether to play so many samples by compiled loops: if they are many, or this process has compiled the loop.
 
     Measured in processes of their own, in CPU seconds, with 16 bins: compiling takes HILCB 1.2, Isotonic 1.8, Sentinel
-    8.5, a budget around Sentinel 8.8 and a fleet 11 s, once, and reading the outcome from disk 0.3 s, with numba's
-    import. Python plays `MANY` samples of any of these policies in 0.1 s, and of a sliding window, the slowest, in 0.8;
-    of a fleet of 8 it plays 2 500, which count as many, in 1.3. A first run of a little more than `MANY` samples would
-    be sooner done in Python. But where they are that many there will be more: `hinge evaluate` plays a log in 20 orders
-    and at 20 prices. Of 800 rows it takes 4 s and compiles nothing; of 2 500 rows it takes 27 s the first time, and 2 s
-    from then on, where Python would take 9 s each time.
+    8.5 and a budget around Sentinel 8.8 s, once, and reading the outcome from disk 0.3 s, with numba's import. Python
+    plays `MANY` samples of any of these policies in 0.1 s, and of a sliding window, the slowest, in 0.8. A first run of
+    a little more than `MANY` samples would be sooner done in Python. But where they are that many there will be more:
+    `hinge evaluate` plays a log in 20 orders and at 20 prices. Of 800 rows it takes 4 s and compiles nothing; of 2 500
+    rows it takes 27 s the first time, and 2 s from then on, where Python would take 9 s each time.
     """
     return numba_installed() and (samples > MANY or loop in _compiled)
 

@@ -18,8 +18,6 @@
      HINGE_BREAK_EVEN    one minus the offload cost, a double between 0 and 1
      HINGE_TABLE_ONLY    if defined: no learning, as expiries, or Sentinel's licences, are found elsewhere; of the
                          others HINGE_BINS is needed, and HINGE_SENTINEL
-     HINGE_THIN          if defined: no learning, as a server sends Sentinel's licences in messages; of the others
-                         HINGE_BINS is needed
 
    A bin is accepted until its expiry, a time counted in samples, and only an offload moves it. All arithmetic is in
    whole numbers: no floating point, no division, no memory but the state, which is the caller's. A state of zeros has
@@ -29,9 +27,6 @@
    the licence begins again, without learning with the length `granted`; a bin that has none is offloaded. To learn it
    needs doubles of 64 bits, by hardware or by the compiler's library, and no other function. To decide bit for bit as
    its twin in Python, it must be compiled without fused operations (-ffp-contract=off).
-
-   A thin device gives each message of its table topic to hinge_take. After an audit, and until the next table has come,
-   the licence begins again with half its length: a table that is lost or stale ends by itself.
 
    At the limits:
      a bin too high    is offloaded, as one never seen; to learn about it changes nothing.
@@ -68,62 +63,23 @@ extern "C" {
 
 /* What the bytes of a state mean; the first number goes up when that changes with this file. */
 #define HINGE_LAYOUT (0x00010000u | HINGE_POLICY << 8 | HINGE_BINS)
-#if defined(HINGE_THIN)
+#if defined(HINGE_SENTINEL) && defined(HINGE_TABLE_ONLY)
 #define HINGE_POLICY 1u
-#elif defined(HINGE_SENTINEL) && defined(HINGE_TABLE_ONLY)
+#elif defined(HINGE_SENTINEL)
 #define HINGE_POLICY 2u
-#elif defined(HINGE_SENTINEL)
-#define HINGE_POLICY 3u
 #elif defined(HINGE_TABLE_ONLY)
-#define HINGE_POLICY 4u
+#define HINGE_POLICY 3u
 #elif defined(HINGE_LEARNED_COST) && defined(HINGE_MONOTONE)
-#define HINGE_POLICY 5u
+#define HINGE_POLICY 4u
 #elif defined(HINGE_LEARNED_COST)
-#define HINGE_POLICY 6u
+#define HINGE_POLICY 5u
 #elif defined(HINGE_MONOTONE)
-#define HINGE_POLICY 7u
+#define HINGE_POLICY 6u
 #else
-#define HINGE_POLICY 8u
+#define HINGE_POLICY 7u
 #endif
 
-#ifdef HINGE_THIN
-
-#ifndef HINGE_TABLE_ONLY
-#define HINGE_TABLE_ONLY
-#endif
-#define HINGE_TABLE_BYTES (12u + 2u * HINGE_BINS)
-
-struct hinge_bin {
-    uint16_t left, granted; /* samples that the licence has left, and how long it is */
-};
-
-struct hinge {
-    uint32_t counter;  /* of the table */
-    uint16_t accepted; /* samples of its bin before the last offload: the server is to be told */
-    struct hinge_bin bins[HINGE_BINS];
-};
-
-/* Take a message with a table. False, and nothing is changed, if it is none, or no later one. */
-bool hinge_take(struct hinge *state, const uint8_t *message, uint32_t length);
-
-/* Whether to offload the next sample, whose confidence lies in `bin`. */
-static inline bool hinge_decide(struct hinge *state, uint8_t bin)
-{
-    struct hinge_bin *of;
-    state->accepted = 0;
-    if (bin >= HINGE_BINS)
-        return true;
-    of = &state->bins[bin];
-    if (of->left) {
-        of->left--;
-        return false;
-    }
-    state->accepted = of->granted;
-    of->left = of->granted = of->granted >> 1;
-    return true;
-}
-
-#elif defined(HINGE_SENTINEL)
+#ifdef HINGE_SENTINEL
 
 struct hinge_bin {
     uint32_t left, granted; /* samples that the licence has left, and how long it is */
@@ -275,35 +231,7 @@ static inline bool hinge_is_sound(const struct hinge *state, uint32_t seal)
 #if defined(HINGE_IMPLEMENTATION) && !defined(HINGE_IMPLEMENTED)
 #define HINGE_IMPLEMENTED
 
-#ifdef HINGE_THIN
-
-#define HINGE_WHOLE 0x2144DF1Cu /* the CRC of any message that ends with its own */
-
-bool hinge_take(struct hinge *state, const uint8_t *message, uint32_t length)
-{
-    uint32_t counter;
-    uint_fast8_t i;
-    if (length != HINGE_TABLE_BYTES || message[0] != 'h' || message[1] != 'T' || message[2] != 1 ||
-        message[3] != HINGE_BINS || hinge_crc(0, message, length) != HINGE_WHOLE)
-        return false;
-    counter = message[4] | (uint32_t)message[5] << 8 | (uint32_t)message[6] << 16 | (uint32_t)message[7] << 24;
-    if (counter <= state->counter)
-        return false;
-    state->counter = counter;
-    for (i = 0; i < HINGE_BINS; i++) {
-        struct hinge_bin *const of = &state->bins[i];
-        const uint16_t licence = (uint16_t)((uint16_t)message[9 + 2 * i] << 8 | message[8 + 2 * i]);
-        const uint16_t used = (uint16_t)(of->granted - of->left); /* since the last audit */
-        if (licence >= of->granted)
-            of->left = (uint16_t)(licence - used);
-        else if (of->left > licence)
-            of->left = licence;
-        of->granted = (uint16_t)(used + of->left);
-    }
-    return true;
-}
-
-#elif !defined(HINGE_TABLE_ONLY)
+#ifndef HINGE_TABLE_ONLY
 
 #ifdef HINGE_SENTINEL
 

@@ -1,6 +1,6 @@
 /* An example: bring your own local model in place of the made-up function below. The table comes from elsewhere;
    to renew it, write to gate.bins[].left and .granted where licences are counted down; else to gate.bins[].expiry and,
-   if the clock it was made for is another, to gate.time. A thin device gives messages to hinge_take: see mqtt/main.c. */
+   if the clock it was made for is another, to gate.time. */
 #include <stdio.h>
 
 #include "hinge.h"
