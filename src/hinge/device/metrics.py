@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import BoundedSemaphore, Thread
 from typing import Any, Self
-from zlib import crc32
 
 from hinge.device.device import BaseDevice
 from hinge.errors import RemoteFailed
@@ -112,8 +111,8 @@ class DeviceCollector(Collector):
         return []
 
 
-class LoopbackServer(ThreadingHTTPServer):
-    """Serves the figures of a collector on this machine's own address, while a `with` block runs.
+class MetricsServer(ThreadingHTTPServer):
+    """Serves a device's figures on this machine's own address, while a `with` block runs.
 
     Pages of other sites, which reach it by a name of theirs for this address, are refused by the `Host` they send.
     """
@@ -121,16 +120,12 @@ class LoopbackServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = AT_ONCE
 
-    def __init__(self, port: int, collector: Collector) -> None:
-        self._free, self._registry = BoundedSemaphore(AT_ONCE), CollectorRegistry()
-        self._registry.register(collector)
+    def __init__(self, device: BaseDevice, port: int) -> None:
+        self._free, self.registry = BoundedSemaphore(AT_ONCE), CollectorRegistry()
+        self.registry.register(DeviceCollector(device))
         super().__init__((HOST, port), _Request)
-        self.url = f"http://{HOST}:{self.server_port}"
+        self.url = f"http://{HOST}:{self.server_port}/metrics"
         self._thread = Thread(target=self.serve_forever, args=(0.1,), name="hinge-http", daemon=True)
-
-    def document(self, path: str) -> tuple[str, bytes] | None:
-        """The type and the content of what is there, if anything is: here the figures, whatever the path."""
-        return CONTENT_TYPE_LATEST, generate_latest(self._registry)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread, if one is free; clients beyond that are hung up on."""
@@ -166,34 +161,19 @@ class _Request(BaseHTTPRequestHandler):
     """One request; its connection is closed after it."""
 
     timeout = PATIENCE_S
-    server: LoopbackServer
+    server: MetricsServer
 
     def do_GET(self) -> None:  # the name that http.server calls
         host = (self.headers.get("Host") or "").lower().rsplit(":", 1)[0]
         if host not in (HOST, "localhost"):
             self.send_error(403, "the Host must be this machine")
             return
-        found = self.server.document(self.path.partition("?")[0])
-        if found is None:
-            self.send_error(404)
-            return
-        kind, body = found
-        tag = f'"{crc32(body):08x}-{len(body)}"'
-        known = self.headers.get("If-None-Match") == tag
-        self.send_response(304 if known else 200)
-        headers = {"Content-Type": kind, "Content-Length": str(len(body))}
-        for name, value in ({} if known else headers | SAFE | {"ETag": tag}).items():
+        body = generate_latest(self.server.registry)
+        self.send_response(200)
+        for name, value in {"Content-Type": CONTENT_TYPE_LATEST, "Content-Length": str(len(body)), **SAFE}.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(b"" if known else body)
+        self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
         """Requests are not logged."""
-
-
-class MetricsServer(LoopbackServer):
-    """Serves a device's figures."""
-
-    def __init__(self, device: BaseDevice, port: int) -> None:
-        super().__init__(port, DeviceCollector(device))
-        self.url += "/metrics"

@@ -124,13 +124,12 @@ class MemoryStore:
     def _save(self, version: int) -> None:
         """Write that version of the policy, or a later one, where there is a disk."""
 
-    def apply(self, change: Callable[[Policy], T]) -> T:
-        """What a function returns that changes the policy as `learn` does; written down as that is."""
+    def apply(self, change: Callable[[Policy], None]) -> None:
+        """Change the policy by a function, and write that down as what `learn` learns is."""
         with self.lock:
-            found = change(self.policy)
+            change(self.policy)
             version = self._changed()
         self._save(version)
-        return found
 
     def locked(self, function: Callable[[Policy], T]) -> T:
         """What the function returns for the policy, while no other thread decides or learns."""
@@ -141,12 +140,6 @@ class MemoryStore:
         """Why the next sample of a bin would be accepted or offloaded, as the policy says it."""
         with self.lock:
             return self.policy.explain(bin)
-
-    def update(self, function: Callable[[Policy], None]) -> None:
-        """Let the function change the policy, while no other thread decides or learns; written down by `sync`."""
-        with self.lock:
-            function(self.policy)
-            self._changed()
 
     def merge(self, *other_states: Mapping[str, Any]) -> None:
         """Add the evidence in other devices' states, of gates or policies; if one is refused, none is added.
@@ -186,10 +179,6 @@ class MemoryStore:
 
     def learns_from(self, local: str | None) -> None:
         """From now on another local model's answers are learned from, whose file has this digest; None: not known."""
-
-    def sync(self) -> bool:
-        """Bring what was learned to the disk; returns whether it is there."""
-        return False
 
     def close(self) -> None:
         """Release what the store holds."""

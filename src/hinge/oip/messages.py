@@ -335,7 +335,6 @@ class InferenceRequest:
     outputs: Mapping[str, bool] = field(default_factory=dict)  # those asked for, and if as binary; empty: all of them
     binary: bool = False  # whether outputs that are not named are wanted as binary
     timeout_s: float | None = None  # in which the client wants its answer
-    parameters: RequestParameters | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -399,7 +398,7 @@ def parse_request(
     inputs = _read_tensors("inputs", request.inputs, data, expected, others=not expected)
     timeout_us = None if request.parameters is None else request.parameters.timeout
     timeout_s = timeout_us / 1e6 if timeout_us else None  # 0, of clients that set it always: no timeout
-    return InferenceRequest(inputs, id, outputs, binary, timeout_s, request.parameters)
+    return InferenceRequest(inputs, id, outputs, binary, timeout_s)
 
 
 def build_response(

@@ -178,7 +178,7 @@ def _loop(make: Callable[[Functions], Loop], functions: Functions, machine_code:
     return compiled(made) if machine_code and isinstance(made, FunctionType) else made
 
 
-def compiled(made: Any, *, allocates: bool = False) -> Loop:
+def compiled(made: Any) -> Loop:
     """A loop as machine code, cached on disk if a folder for it can be written."""
     import numba
 
@@ -186,8 +186,8 @@ def compiled(made: Any, *, allocates: bool = False) -> Loop:
     for function in contained[1:]:
         _register(function)
     made.__qualname__ = f"{made.__name__}_{digest(contained)}"
-    # Where nothing is allocated, references need no counting: it would double the time of a decision.
-    options: dict[str, Any] = {"nogil": True, "_nrt": allocates}
+    # Nothing is allocated in there, so references need no counting: it would double the time of a decision.
+    options: dict[str, Any] = {"nogil": True, "_nrt": False}
     machine: Any = numba.njit(**options)(made)
     with suppress(RuntimeError):  # numba finds no folder, as in a read-only container: every process compiles anew
         machine.enable_caching()
