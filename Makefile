@@ -15,7 +15,7 @@ EXTRAS = test,sim,parquet,cli,report,plot,device,litert,openvino,images,server
 # The unit tests: the rest starts processes, needs other programs or takes long.
 QUICK = not medium and not slow and not server and not docs and not embedded and not peers
 
-.PHONY: help venv demo test quick lint types imports pytest coverage test-random test-interop test-faults test-fuzz test-attacks test-embedded test-browser test-pythons pictures bench bench-regret bench-gate docs clean
+.PHONY: help venv demo test quick lint types imports pytest coverage test-random test-interop test-faults test-fuzz test-embedded test-browser test-pythons pictures bench bench-regret bench-gate docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -82,9 +82,6 @@ test-faults: $(VENV)/.installed ## Break the network, the disk and the process i
 
 test-fuzz: $(VENV)/.installed ## Feed a million damaged messages, states and models to everything that reads them
 	HINGE_FUZZ=1000000 $(BIN)/pytest tests/fuzz
-
-test-attacks: $(VENV)/.installed ## Attack the device, the server, the store and the parsers, in full (docs/attacks.md)
-	HINGE_FULL=1 HINGE_FUZZ=1000000 $(BIN)/pytest -n auto $$($(BIN)/python tools/attacks.py --tests)
 
 test-embedded: $(VENV)/.installed ## Test the C library with every compiler and emulator (docs/microcontrollers.md lists them)
 	HINGE_TOOLCHAINS=all $(BIN)/pytest tests/embedded

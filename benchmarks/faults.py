@@ -30,7 +30,6 @@ from benchmarks.report import Table, ratio
 from hinge import AsyncDevice, Breaker, Device, FixedCost, OnnxModel, OpenInference, fashion
 from hinge.oip.tensors import TensorSpec
 from hinge.policies import AlwaysRemote
-from tests.faults.figures import note
 from tests.faults.hanging import full_port
 from tests.faults.setting import tireless
 from tests.support.chaos import ChaosProxy, Fault
@@ -136,7 +135,6 @@ def stalled_row(name: str, times: Times) -> list[str]:
     noise = p99(times.alone) / median(times.alone)
     over = found - local - DEADLINE_S
     cells = [str(len(times.device)), ms(local), ms(median(times.device)), ms(found), ms(over), ratio(noise)]
-    note("R2 stalled", name, samples=len(times.device), over_ms=1e3 * over, held=over <= SLACK_S)
     return [name, *cells, held(over <= SLACK_S)]
 
 
@@ -181,7 +179,6 @@ def open_row(name: str, found: list[Times]) -> list[str]:
     locals_, devices = [p99(times.alone) for times in found], [p99(times.device) for times in found]
     added = median(median(times.device) - median(times.alone) for times in found)
     samples = sum(len(times.device) for times in found)
-    note("R2 open", name, samples=samples, over_local=median(shares), added_us=1e6 * added)
     spread = f"{ratio(median(shares))} ({shares[0]:.2f}–{shares[-1]:.2f})"
     cells = [str(samples), ms(median(locals_)), ms(median(devices)), spread, ms(added)]
     return [name, *cells, ratio(max(locals_) / min(locals_)), held(median(shares) <= 1.1)]

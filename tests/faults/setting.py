@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import Answer, Breaker, OpenInference
+from hinge import Answer, Breaker, FixedCost, OpenInference
+from hinge.policies import AlwaysRemote
 from hinge.remotes import Deadline
 from tests.device.worlds import KINDS, LOCAL, REMOTE, policy
 from tests.support.chaos import ChaosProxy, Fault
@@ -58,6 +59,12 @@ def introduced(proxy: ChaosProxy) -> OpenInference:
 def made(kind: Any, remote: Any, *, deadline_s: float = LONG_S, **settings: Any) -> Any:
     """A device whose policy offloads everything, as long as nobody teaches it better."""
     return kind(LOCAL, remote, settings.pop("policy", None) or policy(), deadline_s=deadline_s, **settings)
+
+
+def always(kind: Any, remote: Any, **settings: Any) -> Any:
+    """A device that offloads every sample, and never leaves its remote alone."""
+    terms = {"price": FixedCost(0.5), "breaker": tireless(), **settings}
+    return kind(lambda _: [0.0, 0.1], remote, AlwaysRemote(bins=16), **terms)
 
 
 def check_local(answers: Iterable[Answer], samples: list[Any]) -> None:

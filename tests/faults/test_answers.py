@@ -15,11 +15,9 @@ from hinge import Answer, Breaker, Device, FixedCost, OpenInference
 from hinge.policies import AlwaysRemote
 from tests.device.worlds import KINDS, LOCAL, true_label
 from tests.faults.counts import SENT, SENT_AS_JSON, SENT_BY_LOOP, SHIELDED, SWITCHED
-from tests.faults.figures import note
 from tests.faults.setting import (
     FAULTS,
     LONG_S,
-    NAMES,
     SHORT_S,
     WAITING,
     check_local,
@@ -50,7 +48,6 @@ def test_r1_behind_a_breaker(kind: Any, fault: Fault) -> None:
     assert status.samples == sum(status.fell_back.values()) == len(samples)
     assert (status.answered_by_remote, status.attempts.under_way) == (0, 0)
     assert device.policy.learned == 0
-    note("R1 shielded", f"{fault.name}, {NAMES[kind]}", samples=len(samples), attempts=status.attempts.attempts)
 
 
 def infer_all(kind: Any, device: Any, samples: list[Any]) -> list[Answer]:
@@ -81,9 +78,6 @@ def test_r1_every_sample_is_really_sent(kind: Any, fault: Fault, binary: bool) -
     assert ("late" in status.fell_back) == (fault in WAITING)
     if fault not in {*WAITING, Fault.REFUSE}:
         assert len(proxy.attempts) == status.attempts.attempts
-    case = f"{fault.name}, {NAMES[kind]}, {'binary' if binary else 'JSON'}"
-    seen = len(proxy.attempts)
-    note("R1 sent", case, samples=len(samples), attempts=status.attempts.attempts, seen=seen, ends=status.fell_back)
 
 
 @contextmanager
@@ -118,7 +112,7 @@ def test_r1_faults_come_and_go_under_eight_threads(opens: bool) -> None:
     with proxied() as proxy:
         remote = introduced(proxy)
         always: dict[str, Any] = {"policy": AlwaysRemote(bins=16), "price": FixedCost(0.5), "breaker": breaker}
-        with made(Device, remote, deadline_s=0.015, **always) as device, weather(proxy, seed=1 + opens) as seen:
+        with made(Device, remote, deadline_s=0.015, **always) as device, weather(proxy, seed=1 + opens):
             with ThreadPoolExecutor(THREADS) as pool:
                 answers = list(pool.map(infer, samples))
             status = device.status
@@ -129,6 +123,3 @@ def test_r1_faults_come_and_go_under_eight_threads(opens: bool) -> None:
     assert status.answered_by_remote == sources["remote"] == device.policy.learned
     assert sources["remote"] + sum(status.fell_back.values()) == len(samples) == status.samples
     assert device.policy.state()["pending"] == []
-    figures = {"switches": len(seen), "attempts": status.attempts.attempts, "ends": status.fell_back}
-    case, remote_answers = "with a breaker" if opens else "sent", sources["remote"]
-    note("R1 switched", case, samples=len(samples), answered_by_remote=remote_answers, **figures)

@@ -24,7 +24,6 @@ from tests.device.pasts import Pasts
 from tests.device.streams import knowledge
 from tests.device.worlds import LOCAL, Scripted, policy, true_label
 from tests.faults.counts import either
-from tests.faults.figures import note
 
 OUTCOMES = [
     None,  # the truth
@@ -146,7 +145,6 @@ class Lived(RuleBasedStateMachine):
             self.device.close()
             self.folder.cleanup()
             LIVED["lives"] += 1
-            note("R8", "device", **LIVED)
 
 
 TestR8InAnyOrder = Lived.TestCase

@@ -13,7 +13,6 @@ from hinge import Device, FixedCost, Isotonic, Policy, at_most, on_budget
 from hinge.policies import AlwaysRemote
 from hinge.remotes import Deadline, Reply
 from tests.faults.counts import LIES
-from tests.faults.figures import note
 
 WINDOW, SHARE = 1000, 0.2
 MOST = round(WINDOW * SHARE)
@@ -110,7 +109,6 @@ def test_s5_no_window_holds_more_than_the_budget(kept: str, lies: str, inputs: A
         assert alarms.get(ALARM, 0) > 0
     if lies == "always disagrees" and kept != "limit and price":
         assert most == MOST
-    note("S5", f"{kept}; {lies}; {inputs.__name__}", samples=len(offloads), fullest=most, alarms=alarms.get(ALARM, 0))
 
 
 def test_s5_nor_with_batches_and_threads() -> None:
@@ -132,4 +130,3 @@ def test_s5_nor_by_restarting_the_device(tmp_path: Path) -> None:
             alarms += device.status.alarms.get(ALARM, 0)
     assert fullest(offloads) == MOST
     assert alarms > 0
-    note("S5", "restarted every 333 samples", samples=len(offloads), fullest=fullest(offloads), alarms=alarms)

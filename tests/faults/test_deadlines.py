@@ -8,9 +8,8 @@ import pytest
 from hinge import Answer, OpenInference
 from tests.device.worlds import REMOTE
 from tests.faults.counts import STALLED
-from tests.faults.figures import note
 from tests.faults.hanging import full_port
-from tests.faults.setting import NAMES, SHORT_S, check_local, each_kind, introduced, made, proxied, rows, tireless
+from tests.faults.setting import SHORT_S, check_local, each_kind, introduced, made, proxied, rows, tireless
 from tests.support.chaos import Fault
 from tests.support.loopback import OipServer
 
@@ -37,7 +36,6 @@ def test_r2_a_stalled_remote_is_left_at_the_deadline(kind: Any, fault: Fault) ->
         with made(kind, remote, deadline_s=SHORT_S, breaker=tireless()) as device:
             check_local(timed(device, samples), samples)
             assert device.status.fell_back == {"late": len(samples)}
-    note("R2", f"{fault.name}, {NAMES[kind]}", samples=len(samples))
 
 
 @each_kind
@@ -48,7 +46,6 @@ def test_r2_connecting_is_part_of_the_deadline(kind: Any) -> None:
         with made(kind, remote, deadline_s=SHORT_S, breaker=tireless()) as device:
             check_local(timed(device, samples), samples)
             assert device.status.fell_back == {"late": len(samples)}
-    note("R2", f"connecting hangs, {NAMES[kind]}", samples=len(samples))
 
 
 @each_kind

@@ -13,8 +13,7 @@ from hinge.device.database import read
 from tests.device.disks import PROBLEMS, FailingDisk, stores_of_devices
 from tests.device.worlds import LOCAL, Scripted, policy, true_label
 from tests.faults.counts import FAILURES
-from tests.faults.figures import note
-from tests.faults.setting import NAMES, each_kind
+from tests.faults.setting import each_kind
 
 
 def text(state: Any) -> str:
@@ -62,7 +61,6 @@ def test_r7_a_device_answers_and_learns_on_while_its_disk_fails(
         infer(device, 0, FAILURES)
         state = text(device.policy.state())
     assert text(read(tmp_path).policy.state()) == state
-    note("R7", f"{what} fails, {problem}, {NAMES[kind]}", answered=answered)
 
 
 @pytest.mark.parametrize("limit", [40_000, 0], ids=["after a while", "from the start"])
@@ -77,7 +75,6 @@ def test_r7_files_that_may_not_grow(limit: int, tmp_path: Path) -> None:
     assert seen["alarms"]["what is learned is not durable"] >= 1
     assert seen["durable_after"] is None
     assert text(read(tmp_path / "kept").policy.state()) == text(seen["state"])
-    note("R7", f"files end at {limit} bytes", answered=seen["while_limited"])
 
 
 @pytest.mark.parametrize("damage", ["cut short", "one bit", "emptied", "no database"])
@@ -104,4 +101,3 @@ def test_r10_a_broken_state_file_leaves_the_one_before_it_serving(
         infer(device, 0, 50)
         assert device.status.not_durable is None
     assert newest.with_name("state.db.damaged").read_bytes() == broken
-    note("R10", damage, restarted_from_the_backup=True)

@@ -17,11 +17,9 @@ from hinge.device.store import SqliteStore
 from hinge.policies.policy import restore
 from tests.device.worlds import KINDS, LOCAL, policy, true_label
 from tests.faults.counts import FAULTY, LATE
-from tests.faults.figures import note
 from tests.faults.setting import (
     FAULTS,
     LONG_S,
-    NAMES,
     SHORT_S,
     WAITING,
     each_kind,
@@ -82,7 +80,6 @@ def test_r4_the_state_is_bit_identical_after_faulty_replies(kind: Any, on_disk: 
     if on_disk:
         with SqliteStore(tmp_path) as store:
             assert text(store.policy) == text(device.policy)
-    note("R4", f"{NAMES[kind]}, {'on disk' if on_disk else 'in memory'}", replies=len(answers), faults=len(REPLIES))
 
 
 @each_kind
@@ -132,7 +129,6 @@ def test_r4_a_reply_after_the_deadline_teaches_nothing(kind: Any) -> None:
         assert came[0] == len(samples)  # they have all come by now, too late
         assert {(answer.source, answer.fault) for answer in answers} == {("local", "no answer in time")}
         assert text(device.policy) == text(only_waited(before, answers))
-    note("R4", f"late replies of a function, {NAMES[kind]}", replies=came[0])
 
 
 @each_kind
@@ -148,4 +144,3 @@ def test_r4_a_response_that_is_whole_after_the_deadline_teaches_nothing(kind: An
             assert text(device.policy) == text(only_waited(before, answers))
             proxy.fault = Fault.NONE
             assert device.policy.learned == 0
-    note("R4", f"late responses, {NAMES[kind]}", replies=len(samples))

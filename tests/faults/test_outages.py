@@ -12,7 +12,6 @@ from hinge import Answer, Breaker, Device, FixedCost
 from hinge.device.resilience import Attempt
 from hinge.policies import AlwaysRemote
 from tests.faults.counts import FULL, OUTAGE_S
-from tests.faults.figures import note
 from tests.faults.setting import each_kind, introduced, made, proxied, row
 from tests.support.chaos import ChaosProxy, Fault
 
@@ -97,11 +96,10 @@ def test_r3_an_outage_at_10_samples_per_second_costs_at_most_10_attempts() -> No
     breakers = [Watched(interval_s=10.0 if FULL else 0.5, at_once=8) for _ in faults]
     with ThreadPoolExecutor(len(faults)) as pool:  # they mostly wait
         found = list(pool.map(outage, faults, breakers, [OUTAGE_S] * len(faults)))
-    for fault, breaker, (begins, ends, answers) in zip(faults, breakers, found, strict=True):
+    for breaker, (begins, ends, answers) in zip(breakers, found, strict=True):
         cost = sum(begins <= attempt.began < ends for attempt in breaker.allowed)
         assert cost <= 10
         back = min((at for at, answer in answers if at >= ends and answer.source == "remote"), default=None)
         if FULL:
             assert back is not None
             assert back - ends <= breaker.interval_s + 0.2  # the first sample that comes an interval later
-        note("R3", fault.name, outage_s=OUTAGE_S, samples=len(answers), attempts=cost, back_s=back and back - ends)

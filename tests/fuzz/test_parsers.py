@@ -11,12 +11,10 @@ import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from time import perf_counter
 
 import pytest
 
 from hinge.errors import InvalidState
-from tests.faults.figures import note
 from tests.fuzz import answers, subjects
 from tests.fuzz.mutations import mutated
 from tests.fuzz.subjects import Subject, Unfit
@@ -80,7 +78,6 @@ def check(name: str, subject: Subject) -> None:
             known += subject.feed(seed) is not None
     assert known > 0.7 * len(subject.seeds)
     inputs = max(200, round(INPUTS * subject.share))
-    began = perf_counter()
     with room(ROOM_BYTES):
         read = fed(subject, inputs // 10, seed=1)
         before = resident()
@@ -88,8 +85,6 @@ def check(name: str, subject: Subject) -> None:
         grown = resident() - before
     assert read < inputs
     assert grown < GROWTH_BYTES
-    seconds = perf_counter() - began
-    note("R9", name, inputs=inputs, read=read, refused=inputs - read, grown_kib=grown // 1024, seconds=seconds)
 
 
 SUBJECTS: dict[str, Callable[[], Subject]] = {
