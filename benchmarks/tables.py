@@ -23,9 +23,9 @@ def accepted_table(plan: Plan) -> Table:
         notes=[
             "Bins drawn from the highest quarter, all licensed by restored evidence; shortest of many batches.",
             "Empty calls: at 16 bins, in units of the first row. Growth: most bins against 16.",
-            "Hedge-G, AdaHedge-G and HIL-F must be told about accepted samples too: decide + learn. Other randomised",
-            "policies: decide alone, though some of these samples are offloaded by chance. Literal: the paper's",
-            "formulas, computed anew for every sample (tests/policies/literal.py).",
+            "HIL-F must be told about accepted samples too: decide + learn. Other randomised policies: decide alone,",
+            "though some of these samples are offloaded by chance. Literal: the paper's formulas, computed anew for",
+            "every sample (tests/policies/literal.py).",
             "Bytes per bin: tracemalloc, 8192 bins against 4096; decide_many adds a copy of the expiries, 8 bytes.",
         ],
     )

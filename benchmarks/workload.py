@@ -136,5 +136,4 @@ def charged(bins: int) -> dict[str, Sequence[float]]:
     seen = HORIZON / bins
     below = np.arange(bins + 1) * seen * COST
     errors = np.append(np.cumsum((1.0 - agreement_curve(bins))[::-1])[::-1], 0.0) * seen
-    gap = float(np.sqrt(HORIZON * np.log(bins + 1) / 8.0))  # AdaHedge-G then learns at Hedge-G's rate
-    return {"losses": (below + errors).tolist(), "seen": [seen] * bins, "gap": [gap]}
+    return {"losses": (below + errors).tolist()}

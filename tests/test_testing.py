@@ -1,11 +1,10 @@
 """Every registered policy keeps every clause; broken ones do not."""
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from hinge import DiscountedIsotonic, Isotonic, at_most, build, on_budget
 from hinge.policies import Decision, HILCBLite, Policy, policy_names
-from hinge.testing import CLAUSES, Clause, NotConforming, check_policy
+from hinge.testing import CLAUSES, NotConforming, check_policy
 
 HISTORY = [0, 1, 2, 3, 4, 5, 6, 7] * 4
 SETTINGS = {
@@ -17,57 +16,28 @@ SETTINGS = {
     "history": HISTORY,
     "agreed": [bin > 3 for bin in HISTORY],
 }
-PRICED = ("isotonic", "hi-lcb", "hi-lcb-lite", "kl", "pooled-kl", "discounted-isotonic", "sliding-window-hi-lcb")
-FIXED_COST = {"offline", "logistic", "oracle", "static"}  # they weigh a cost that they cannot learn
+FIXED_COST = {"offline", "oracle", "static"}  # they weigh a cost that they cannot learn
 
 
-def prototypes() -> list[Policy]:
-    """Every policy with a known cost and, where it can do without, with a learned one."""
+def prototypes() -> dict[str, Policy]:
+    """Every policy with a known cost and, where it can do without, with a learned one; and budgets of each kind."""
     names = policy_names()
-    known = [build(name, offload_cost=0.5, **SETTINGS) for name in names]
-    learned = [build(name, offload_cost=None, **SETTINGS) for name in names if name not in FIXED_COST]
-    return known + [policy for policy in learned if "offload_cost" in policy.parameters] + budgeted()
+    known = {name: build(name, offload_cost=0.5, **SETTINGS) for name in names}
+    learned = {f"{name}-learned": build(name, **SETTINGS) for name in names if name not in FIXED_COST}
+    return {
+        **known,
+        **{name: policy for name, policy in learned.items() if "offload_cost" in policy.parameters},
+        "limit": at_most(build("thompson", offload_cost=0.5, **SETTINGS), 0.3, 50),
+        "price": on_budget(build("hi-lcb", offload_cost=0.1, **SETTINGS), 0.2),
+        "price-learned": on_budget(Isotonic(8), cost=0.05),
+        "nested": at_most(at_most(on_budget(DiscountedIsotonic(8, offload_cost=0.1), 0.3), 0.3, 40), 0.5, 4),
+    }
 
 
-def budgeted() -> list[Policy]:
-    """Every kind of policy within a limit and at a price, and one budget within another."""
-    inner = [build(name, offload_cost=0.5, **SETTINGS) for name in ("isotonic", "thompson", "sliding-window-hi-lcb")]
-    priced = [build(name, offload_cost=cost, **SETTINGS) for name in PRICED for cost in (0.1, None)]
-    nested = at_most(at_most(on_budget(DiscountedIsotonic(8, offload_cost=0.1), 0.3), 0.3, 40), 0.5, 4)
-    limited = [at_most(policy, 0.3, 50) for policy in inner]
-    dear = at_most(on_budget(Isotonic(8, offload_cost=0.05), 0.1), 0.9, 1000)
-    others = [on_budget(Isotonic(8), cost=0.05), nested, dear]
-    return [*limited, *(on_budget(policy, 0.2) for policy in priced), *others]
-
-
-def label(policy: Policy) -> str:
-    inside = getattr(policy, "policy", None)
-    return f"{policy.name}-{inside['policy'] + '-' if inside else ''}{policy.offload_cost}"
-
-
-def slow_variants(policies: list[Policy]) -> list[ParameterSet]:
-    """The policies as parameters; beyond the first of each name they are marked slow."""
-    first = {policy.name: policy for policy in reversed(policies)}
-    return [
-        pytest.param(policy, id=label(policy), marks=() if first[policy.name] is policy else pytest.mark.slow)
-        for policy in policies
-    ]
-
-
-def slow_clauses() -> list[ParameterSet]:
-    """The clauses as parameters; the one that makes 65 536 decisions is marked slow."""
-    bounded = "missing_feedback_is_bounded"
-    return [pytest.param(c, id=c.__name__, marks=pytest.mark.slow if c.__name__ == bounded else ()) for c in CLAUSES]
-
-
-@pytest.mark.parametrize("clause", slow_clauses())
-@pytest.mark.parametrize("policy", slow_variants(prototypes()))
-def test_clause(policy: Policy, clause: Clause) -> None:
-    clause(policy)
-
-
-def test_all_policies_are_found() -> None:
-    assert len({policy.name for policy in prototypes()}) == 28
+@pytest.mark.medium
+@pytest.mark.parametrize("policy", prototypes().values(), ids=prototypes())
+def test_every_policy_conforms(policy: Policy) -> None:
+    check_policy(policy)
 
 
 class LastDecision(HILCBLite):

@@ -26,8 +26,8 @@ HELD_OUT = ("cifar10-vgg16-calibrated", "cifar100-resnet18-calibrated", "imagene
 COSTS = (0.1, 0.3, 0.5)
 DEFAULT, FIRST = "sentinel", "isotonic"
 POLICIES = (
-    *(DEFAULT, FIRST, "discounted-isotonic", "sliding-window-isotonic", "hi-lcb", "hi-lcb-lite", "kl", "thompson"),
-    *("discounted-hi-lcb", "sliding-window-hi-lcb", "hedge-hi"),
+    *(DEFAULT, FIRST, "discounted-isotonic", "hi-lcb", "hi-lcb-lite", "kl", "thompson"),
+    *("discounted-hi-lcb", "hedge-hi"),
 )
 Reals = NDArray[np.float64]
 

@@ -1,7 +1,7 @@
 """Costs per class: what is gained by judging each class at its own stake, where mistakes have different prices.
 
 On CIFAR-10, to take a vehicle for something else (a missed alarm) costs 1, and every other mistake 0.1. First with all
-ten classes; then with two, vehicle or not, the setting of H2T2.
+ten classes; then with two, vehicle or not.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,6 @@ import numpy as np
 
 from benchmarks.report import SPREAD, spread
 from hinge import ClassBins, CostMatrix, HILCBLite, Isotonic, Policy, Sentinel, Trace, UniformBins, load_trace, simulate
-from hinge.policies import H2T2
 from hinge.simulation.sources import ConstantPrice, Resampled
 
 HORIZON, CLASSES = 100_000, 10
@@ -63,7 +62,6 @@ CONTESTANTS: dict[str, tuple[bool, Callable[[int, float], Policy]]] = {  # wheth
     "isotonic, own stakes": (True, lambda bins, cost: Isotonic(bins, offload_cost=cost, stakes=ALARM.stakes)),
     "sentinel, own stakes": (True, lambda bins, cost: Sentinel(bins, offload_cost=cost, stakes=ALARM.stakes)),
     "hi-lcb-lite, bins by class": (True, lambda bins, cost: HILCBLite(bins, 0.52, cost)),
-    "h2t2": (True, lambda bins, cost: H2T2(HORIZON, bins, cost)),
 }
 
 

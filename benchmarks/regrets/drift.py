@@ -29,11 +29,8 @@ SEED = 4711  # not the one with which memory, audits and alarm were chosen
 AGREEMENT = np.linspace(0.15, 0.97, BINS)
 LOW, HIGH = np.linspace(2.0, 0.2, BINS), np.linspace(0.2, 2.0, BINS)
 CHANGES: dict[str, Change] = {"sudden": Sudden(0.5), "gradual": Gradual(0.25, 0.75), "periodic": Periodic(2)}
-LASTING = ("hi-lcb", "hi-lcb-lite", "kl", "pooled-kl", "isotonic", "thompson", "hedge-hi", "hil-n")
-FORGETTING = (
-    *("sentinel", "discounted-isotonic", "sliding-window-isotonic"),
-    *("discounted-hi-lcb", "sliding-window-hi-lcb"),
-)
+LASTING = ("hi-lcb", "hi-lcb-lite", "kl", "isotonic", "thompson", "hedge-hi")
+FORGETTING = ("sentinel", "discounted-isotonic", "discounted-hi-lcb")
 Halves = dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]  # of each run, before and after
 
 

@@ -8,7 +8,7 @@ The other traces of images are held out; the row of bins 0.02 below break-even i
 from benchmarks.regrets.changes import CHOSEN_ON, COSTS, DEFAULT, HELD_OUT, HORIZON, table
 
 RUNS = 18
-POLICIES = (DEFAULT, "isotonic", "discounted-isotonic", "sliding-window-isotonic", "kl", "thompson")
+POLICIES = (DEFAULT, "isotonic", "discounted-isotonic", "kl", "thompson")
 TABLES = ((64, CHOSEN_ON), (32, HELD_OUT), (64, HELD_OUT), (128, HELD_OUT))
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from benchmarks.report import SPREAD, spread
 from hinge import HILCB, Isotonic, Policy, Sentinel, Thompson, build, simulate
 from hinge.policies import KL
-from hinge.policies.kl import divergence
+from hinge.policies.isotonic import divergence
 from hinge.policies.policy import Functions
 from hinge.policies.random import uniform
 from hinge.simulation.kernel import Loop, loop, machine_table

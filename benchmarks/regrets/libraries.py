@@ -24,7 +24,7 @@ from benchmarks.probes import timed_samples
 from benchmarks.report import SPREAD, spread
 from benchmarks.timing import Probe, Reading, clock
 from hinge import HILCB, Isotonic, Policy, Sentinel, Thompson, UniformBins, load_trace, simulate
-from hinge.policies import HILN, HedgeHI
+from hinge.policies import HedgeHI
 from hinge.simulation import run_seeds
 from hinge.simulation.sources import ConstantPrice, Resampled
 
@@ -326,7 +326,6 @@ def policies(cost: float, horizon: int) -> dict[str, Policy]:
         "HI-LCB": HILCB(BINS, ALPHA, cost),
         "Thompson": Thompson(BINS, cost),
         "Hedge-HI": HedgeHI(horizon, BINS, cost),
-        "HIL-N": HILN(horizon, BINS, cost),
     }
 
 
@@ -416,7 +415,7 @@ def preface(horizons: tuple[int, int]) -> list[str]:
         "library is fed it *as is* (only the arm pulled, offload, is updated) or *told both* (both are), whichever",
         f"regrets less at {near}. Where a library breaks ties by order, offload comes first. Vowpal Wabbit's labels",
         "carry the chance with which they were revealed; of twelve settings of its explorers, tried in two runs, rnd",
-        f"regretted least at 10000, all four tables together. Hedge-HI and HIL-N know the horizon, {far}.",
+        f"regretted least at 10000, all four tables together. Hedge-HI knows the horizon, {far}.",
         "",
         f"Time: to decide and to learn, one sample at a time, over the first {near} samples of the first run, CPU time",
         f"in the shortest of {REPEATS} batches that all start afresh. Who seldom offloads seldom learns, and it shows.",

@@ -212,7 +212,7 @@ def finer_row(name: str, cells: Sequence[Cell]) -> str:
 
 def mark(name: str) -> str:
     """A dagger for what knows more than a device can."""
-    hindsight = name == "oracle" or name in FITTED
+    hindsight = name == "oracle" or name == FITTED
     return " †" if hindsight or Need.AGREEMENT in policy_class(name).needs else ""
 
 

@@ -1,14 +1,14 @@
 """What true labels are worth: costs by the truth with γ, and with the shifted γ′ fitted on labels of other samples.
 
 A rule "by truth" offloads the bins in which that pays by the labels themselves: what γ′, one number for all bins, can
-save at most. Online, labels come for some of the offloads alone, and the policy starts from nothing.
+save at most.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.workload import image_traces
-from hinge import Policy, Trace, UniformBins, load_trace, simulate
+from hinge import Trace, UniformBins, load_trace, simulate
 from hinge.costs import SURE
 from hinge.gate import DEFAULT_POLICY
 from hinge.simulation import interval
@@ -19,7 +19,6 @@ BINS, HORIZON = 16, 20_000
 COSTS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
 LABELS = (3, 10, 30, 100, 300)  # disagreements with a true label
 PRIORS = (0.0, 2.0, 5.0, SURE, 20.0, 50.0)
-SHARE = 0.1  # of the offloads that get a label, online
 SEED = 911
 Reals = NDArray[np.float64]
 
@@ -99,42 +98,9 @@ def few_labels(draws: int) -> list[str]:
     return [*lines, ""]
 
 
-# -- online -----------------------------------------------------------------------------------------------------------
-
-
-def play(policy: Policy, trace: Trace, cost: float, share: float, seed: int) -> float:
-    """The true cost of a sample, where a share of the offloads is labelled."""
-    chance = np.random.default_rng(seed)
-    rows, lucky = chance.integers(len(trace), size=HORIZON), chance.random(HORIZON) < share
-    columns = (trace.bins_by(UniformBins(BINS)), trace.agreed, gains(trace))
-    paid = HORIZON - float(np.sum(trace.local_right[rows])) if trace.local_right is not None else 0.0
-    samples = zip(*(column[rows].tolist() for column in columns), lucky.tolist(), strict=True)
-    for bin, agreed, gain, labelled in samples:
-        decision = policy.decide(bin)
-        if decision.offload:
-            paid += cost - gain
-            policy.learn(decision, agreed)
-            if labelled:
-                policy.learn_truth(float(not agreed), gain)
-    return paid / HORIZON
-
-
-def online_row(trace: Trace, cost: float, runs: int) -> str:
-    told = fitted_cost(trace, cost)
-    kinds = ((cost, 0.0), (cost, SHARE), (told, 0.0))
-
-    def one(known: float, share: float, run: int) -> float:
-        return play(DEFAULT_POLICY(bins=BINS, offload_cost=known), trace, cost, share, SEED + run)
-
-    paid = np.array([[one(known, share, run) for known, share in kinds] for run in range(runs)])
-    saved, half = interval(100.0 * (1.0 - paid[:, 1] / paid[:, 0]))
-    figures = " | ".join(f"{each:.4f}" for each in paid.mean(axis=0))
-    return f"| {trace.name} | {cost:g} | {figures} | {saved:.1f} ± {half:.1f} % |"
-
-
 def report(quick: bool) -> list[str]:
     """The tables as Markdown."""
-    splits, draws, runs = (1, 5, 2) if quick else (10, 100, 5)
+    splits, draws = (1, 5) if quick else (10, 100)
     costs = (0.3,) if quick else COSTS
     traces = [load_trace(name) for name in image_traces(synthetic=True)[: 2 if quick else None]]
     rows = [offline_row(trace, cost, splits) for trace in traces for cost in costs]
@@ -163,15 +129,6 @@ def report(quick: bool) -> list[str]:
         f"{SURE:g} gives up little of the mean, and does less harm than weaker ones.",
         "",
         *few_labels(draws),
-        "### Online: labels for some offloads, from nothing",
-        "",
-        f"{default}, {HORIZON} samples, {runs} runs; {100 * SHARE:g} % of the offloads get a true label. Known γ′: by",
-        "all labels of the trace, told to the policy beforehand.",
-        "",
-        "| trace | γ | cost without labels | with labels | with known γ′ | labels save |",
-        "|---" * 6 + "|",
-        *(online_row(trace, cost, runs) for trace in traces for cost in ((0.3,) if quick else (0.1, 0.3, 0.5))),
-        "",
     ]
 
 

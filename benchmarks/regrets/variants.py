@@ -24,7 +24,7 @@ from benchmarks.workload import image_traces
 from hinge import HILCB, Policy, UniformBins, load_trace, simulate
 from hinge.policies import FOREVER, ExpiryPolicy, Reals, Wholes, has_expired, real_column, whole_column
 from hinge.policies.expiry import count
-from hinge.policies.kl import divergence
+from hinge.policies.isotonic import divergence
 from hinge.simulation.sources import ConstantPrice, Resampled, Synthetic
 
 HORIZON, LONG = 100_000, 1_000_000

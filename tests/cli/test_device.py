@@ -310,7 +310,7 @@ def test_the_summary_of_a_shadow_says_who_was_not_asked_for(capsys: Captured) ->
         (["--policy", "isotnic"], "did you mean 'isotonic'"),
         (["--policy", "hil-f"], "hil-f cannot run on a device: it must be told"),
         (["--policy", "oracle"], "oracle cannot run on a device: it must be told how often local agrees"),
-        (["--policy", "logistic"], "logistic cannot run on a device: it must be told what was fitted"),
+        (["--policy", "offline"], "offline cannot run on a device: it must be told what was fitted"),
         (["--policy", "hedge-hi", "--at-most", "0.1"], "--at-most cannot be used with hedge-hi, which learns by"),
         (["--model", "remote"], "--model needs --remote"),
         (["--state", __file__], "test_device.py is not a folder"),
@@ -528,21 +528,6 @@ def test_settings_of_the_policy_are_its_own(capsys: Captured) -> None:
     problem = refused(capsys, "--set", "audit=0.05")
     assert problem.startswith("hinge: --audit must be left out: it is no setting of sentinel, but of discounted-hi-lcb")
     assert "NAME=VALUE, got 'audit'" in refused(capsys, "--set", "audit")
-
-
-@pytest.mark.medium
-def test_true_labels_are_learned_if_asked_for(capsys: Captured) -> None:
-    run_of = ["cifar100-resnet18-calibrated", "--limit", "4000", "--policy", "isotonic", "--offload-cost", "0.4"]
-    blind, told = (device(capsys, *run_of, *more)[1] for more in ([], ["--truth"]))
-    assert told["offloads"] < blind["offloads"], "the remote is hardly better there"
-    assert told["true_cost_per_sample"] < blind["true_cost_per_sample"]
-
-
-def test_true_labels_that_are_missing_are_missed(capsys: Captured, tmp_path: Path) -> None:
-    np.save(tmp_path / "images.npy", IMAGES[:3])
-    with served() as server:
-        _, _, err = device(capsys, str(tmp_path / "images.npy"), *own_models(server), "--truth")
-    assert "--truth: these samples have no true labels" in err
 
 
 # -- certificates -----------------------------------------------------------------------------------------------------

@@ -399,7 +399,7 @@ def test_labels_that_are_none_of_the_models_own_are_refused(command: str, tmp_pa
 def test_labels_below_zero_are_those_of_a_model_that_gives_them(tmp_path: Path, capsys: Captured) -> None:
     path = str(linear_classifier(tmp_path / "m.onnx", False, {"classlabels_ints": [-1, 0, 1]}).path)
     labels = PROBABILITIES.argmax(axis=1) - 1
-    answers = summary(capsys, "--local", path, "--remote", path, "--truth", digits(tmp_path, labels))
+    answers = summary(capsys, "--local", path, "--remote", path, digits(tmp_path, labels))
     assert answers[-1]["summary"]["true_accuracy"] == 1.0
 
 

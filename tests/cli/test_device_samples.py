@@ -169,8 +169,6 @@ def test_folders_that_are_not_the_classes_of_the_model(capsys: Captured, tmp_pat
     assert "2 folders do not fit the 10 classes" in refused(capsys, str(tmp_path), *LOCAL)
 
 
-
-
 def test_a_file_that_holds_no_samples_is_told_what_does(tmp_path: Path, capsys: Captured) -> None:
     (tmp_path / "train.py").write_text("import torch")
     said = refused(capsys, *LOCAL, str(tmp_path / "train.py"))

@@ -134,12 +134,12 @@ def test_evaluate_warns_where_agreement_falls_with_confidence(log: Log, capsys: 
     assert (warning["below_bin"], warning["below_last_bin"], warning["below_rows"]) == (1, 1, 500)
     assert (warning["agreement"], warning["below_agreement"], warning["crosses"]) == (0.4, 0.9, True)
     assert warning["price"] == pytest.approx(0.1)
-    assert run(["evaluate", path, *BRIEF, "hi-lcb,kl,pooled-kl"]) == 0
+    assert run(["evaluate", path, *BRIEF, "hi-lcb,kl,isotonic"]) == 0
     *lines, last = capsys.readouterr().err.splitlines()
     assert lines == [
         "Warning: agreement falls with confidence, most clearly in bin 3 (confidence 0.75 to 1): 40.0 % of 250 rows "
         "agree there, but 90.0 % of 500 in bin 1 (confidence 0.25 to 0.5).",
-        "hi-lcb and pooled-kl assume that it never falls, and may accept such samples wrongly, at 0.1 each: compare "
+        "hi-lcb and isotonic assume that it never falls, and may accept such samples wrongly, at 0.1 each: compare "
         "the costs above.",
     ]
     assert last.startswith("hi-lcb-lite, kl and thompson judge each bin by itself; sentinel does, too, once")

@@ -120,9 +120,7 @@ def test_one_policy_at_a_time_is_simulated(capsys: Captured) -> None:
 
 @pytest.mark.parametrize("command", ["simulate", "device"])
 @pytest.mark.parametrize("setting", ["bins", "offload-cost", "seed", "horizon"])
-def test_what_has_an_option_of_its_own_is_not_set_behind_its_back(
-    command: str, setting: str, capsys: Captured
-) -> None:
+def test_what_has_an_option_of_its_own_is_not_set_behind_its_back(command: str, setting: str, capsys: Captured) -> None:
     said = refusal(capsys, command, "--set", f"{setting}=4")
     assert said == f"hinge: --set {setting.replace('-', '_')}=…: it has an option of its own"
 

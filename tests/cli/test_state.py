@@ -360,9 +360,7 @@ def test_set_makes_no_folder(capsys: Captured, tmp_path: Path) -> None:
 
 
 @pytest.mark.medium
-def test_the_state_of_a_policy_of_ones_own(
-    capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_state_of_a_policy_of_ones_own(capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr("hinge.policies.policy._registry", dict(registering._registry))  # Mine is forgotten afterwards

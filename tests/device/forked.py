@@ -1,6 +1,6 @@
 """A process that opens a store and forks; both go on. Prints what each knows, and whether it is durable.
 
-    python forked.py FOLDER HOW
+python forked.py FOLDER HOW
 """
 
 import json

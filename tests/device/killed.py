@@ -1,6 +1,6 @@
 """A process whose children keep a store each until they are killed. Prints how much each had learned.
 
-    python killed.py FOLDER TIMES
+python killed.py FOLDER TIMES
 """
 
 import os

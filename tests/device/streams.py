@@ -7,7 +7,7 @@ from typing import Any
 
 from hinge import Decision, DiscountedIsotonic, Isotonic, Policy, Thompson, at_most, on_budget
 from hinge.device.store import MemoryStore
-from hinge.policies import HILF, AdaHedgeG, HedgeHI, HedgeHIRestart, LyapunovEXP4, Need, SlidingWindowIsotonic
+from hinge.policies import HILF, HedgeHI, LyapunovEXP4, Need
 from hinge.policies.policy import State
 
 BINS = 6
@@ -16,7 +16,6 @@ POLICIES: dict[str, Callable[[], Policy]] = {
     "isotonic learned": lambda: Isotonic(BINS),
     "discounted": lambda: DiscountedIsotonic(BINS, offload_cost=0.4, memory=200, audit=0.05),
     "discounted learned": lambda: DiscountedIsotonic(BINS, memory=200, audit=0.05),
-    "window": lambda: SlidingWindowIsotonic(BINS, offload_cost=0.4, memory=160),
     "thompson": lambda: Thompson(BINS, offload_cost=0.4, seed=3),
     "thompson learned": lambda: Thompson(BINS, seed=3),
     "budget": lambda: at_most(on_budget(Isotonic(BINS, offload_cost=0.2), offloads=0.3), offloads=0.4, window=50),
@@ -24,9 +23,7 @@ POLICIES: dict[str, Callable[[], Policy]] = {
     "budget discounted": lambda: on_budget(DiscountedIsotonic(BINS, memory=200, offload_cost=0.2), offloads=0.3),
     "hedge-hi": lambda: HedgeHI(1000, BINS, 0.4, seed=3),
     "hedge-hi told": lambda: HedgeHI(1000, BINS, seed=3),
-    "hedge-hi-restart": lambda: HedgeHIRestart(BINS, 0.4, seed=3),
     "hil-f": lambda: HILF(1000, BINS, 0.4, seed=3),
-    "adahedge-g": lambda: AdaHedgeG(BINS, 0.4, seed=3),
     "lyapunov": lambda: LyapunovEXP4(BINS, 0.4, offloads=0.3, seed=3),
 }
 

@@ -36,7 +36,7 @@ from hinge import (
 )
 from hinge.device.store import SqliteStore
 from hinge.errors import InvalidModel, RemoteInvalid, RemoteLate, RemoteUnreachable
-from hinge.policies import AlwaysRemote, HedgeG, Sentinel
+from hinge.policies import HILF, AlwaysRemote, Sentinel
 from hinge.remotes import Reply
 from hinge.traces import read_log
 from tests.device.worlds import KINDS, LOCAL, Scripted, policy, true_label
@@ -568,7 +568,7 @@ def test_explaining_changes_nothing() -> None:
         ({"policy": None, "gate": Gate(offload_cost=0.5), "bins": 8}, "policy, bins and confidence are the gate's"),
         ({"remote": 3}, "Device: remote must be a remote or a function from sample to label, got 3"),
         ({"local": None}, "Device: local must be a model or a function from sample to scores, got None"),
-        ({"policy": HedgeG(1000, bins=16)}, "Device: policy must learn from offloads alone"),
+        ({"policy": HILF(1000, bins=16)}, "Device: policy must learn from offloads alone"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -207,18 +207,6 @@ def test_classification_is_the_task_unless_another_is_given() -> None:
     assert found[0] == found[1]
 
 
-def test_the_truth_counts_in_part_and_shifts_the_cost() -> None:
-    task, policy = Transcription(), Isotonic(16, offload_cost=0.3)
-    with Device(lambda _: "turn on", lambda _: "turn it on", policy, task=task, deadline_s=30) as device:
-        answer = device.infer(0)
-        device.truth(answer, "turn it up")
-        assert device.status.right == pytest.approx(2 / 3)
-        # Local and remote differ by 1/3 of the words; by the truth, the remote is better by 1/3.
-        assert device.policy.shifted_cost == pytest.approx(hinge.costs.shifted_cost(0.3, 1 / 3, 1 / 3))
-        with pytest.raises(ValueError, match="Device: label must be a possible answer"):
-            device.truth(answer, 7)
-
-
 # -- logs and traces --------------------------------------------------------------------------------------------------
 
 

@@ -493,7 +493,7 @@ def test_a_merge_begins_a_generation_and_what_is_refused_or_known_does_not(tmp_p
         with pytest.raises(InvalidState):
             store.merge(peer(store.policy, 2), {**other, "parameters": {**other["parameters"], "bins": BINS + 1}})
         assert (store.generation, store.policy.state()) == (generation, state)
-        store.warm_start(peer(store.policy, 2), weight=0.5)
+        store.merge(peer(store.policy, 2))
         assert store.generation == generation + 1
         state = store.policy.state()
     assert read(tmp_path).policy.state() == state

@@ -1,6 +1,6 @@
 """A device whose disk is full for a while: the system lets no file grow beyond some size. Prints what it saw.
 
-    python filling.py FOLDER SAMPLES LIMIT
+python filling.py FOLDER SAMPLES LIMIT
 """
 
 import json

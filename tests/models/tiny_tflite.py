@@ -1,7 +1,7 @@
 """LiteRT models of one dense layer, `scores = weights @ sample + bias`, written as the format's flat buffers.
 
-    path.write_bytes(tiny_tflite(weights, bias))                                                    # in floats
-    path.write_bytes(tiny_tflite(weights, bias, Quantised(np.int8, Scale(1 / 32), Scale(0.5, 7))))  # in integers
+path.write_bytes(tiny_tflite(weights, bias))                                                    # in floats
+path.write_bytes(tiny_tflite(weights, bias, Quantised(np.int8, Scale(1 / 32), Scale(0.5, 7))))  # in integers
 """
 
 from typing import Any, NamedTuple

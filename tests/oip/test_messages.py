@@ -89,11 +89,13 @@ def test_a_timeout_of_zero_is_none(timeout: int | None, seconds: float | None) -
 
 
 def test_a_flag_on_an_output_overrides_the_requests() -> None:
-    text = json.dumps({
-        "parameters": {"binary_data_output": True},
-        "inputs": [X],
-        "outputs": [{"name": "a"}, {"name": "b", "parameters": {"binary_data": False}}],
-    }).encode()
+    text = json.dumps(
+        {
+            "parameters": {"binary_data_output": True},
+            "inputs": [X],
+            "outputs": [{"name": "a"}, {"name": "b", "parameters": {"binary_data": False}}],
+        }
+    ).encode()
     assert oip.parse_request({}, text).outputs == {"a": True, "b": False}
 
 

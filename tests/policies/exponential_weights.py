@@ -5,7 +5,6 @@ two neighbouring confidences behave alike, so an `Experts` is a list of interval
 loss. Weights are recomputed from the losses whenever they are asked for, without any shift, as the runs are short.
 """
 
-import copy
 import math
 
 import numpy as np
@@ -21,17 +20,11 @@ class Experts:
         self.low, self.high = edges[:-1], edges[1:]
         self.prior, self.loss = list(prior), [0.0] * len(prior)
 
-    def copy(self) -> "Experts":
-        other = copy.copy(self)
-        other.low, other.high, other.prior, other.loss = self.low[:], self.high[:], self.prior[:], self.loss[:]
-        return other
-
-    def split(self, confidence: float, share_by_width: bool) -> None:
-        """Cut the interval around a confidence in two. Children inherit loss and prior, or their share of the prior."""
+    def split(self, confidence: float) -> None:
+        """Cut the interval around a confidence in two, which share its prior by their widths and inherit its loss."""
         for k, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
             if low < confidence < high:
-                parts = [(confidence - low) / (high - low), (high - confidence) / (high - low)]
-                priors = [self.prior[k] * (part if share_by_width else 1.0) for part in parts]
+                priors = [self.prior[k] * part / (high - low) for part in (confidence - low, high - confidence)]
                 self.low[k : k + 1], self.high[k : k + 1] = [low, confidence], [confidence, high]
                 self.prior[k : k + 1], self.loss[k : k + 1] = priors, [self.loss[k]] * 2
                 return
@@ -40,9 +33,8 @@ class Experts:
         return np.array(self.low) >= confidence
 
     def weights(self, rate: float) -> Floats:
-        """Normalised prior · exp(-rate · loss); at an infinite rate the leaders share."""
-        loss = np.array(self.loss)
-        raw = (loss == loss.min()) * 1.0 if math.isinf(rate) else np.array(self.prior) * np.exp(-rate * loss)
+        """Normalised prior · exp(-rate · loss)."""
+        raw = np.array(self.prior) * np.exp(-rate * np.array(self.loss))
         return np.asarray(raw / raw.sum())
 
     def share(self, confidence: float, rate: float) -> float:
@@ -64,10 +56,3 @@ def hedge_hi_rates(complexity: float, horizon: float) -> tuple[float, float]:
     """η = (2A²/(βT²))^(1/3) and ε = min(1, √(η/2β)), with β = 1."""
     rate = (2 * complexity**2 / horizon**2) ** (1 / 3)
     return rate, min(1.0, math.sqrt(rate / 2))
-
-
-def adahedge_gap(weights: Floats, losses: Floats, rate: float) -> float:
-    """Mean loss minus mix loss -ln(Σ w exp(-η loss)) / η; the latter tends to the leaders' least loss as η grows."""
-    if math.isinf(rate):
-        return float(weights @ losses - losses[weights > 0].min())
-    return float(weights @ losses + np.log(weights @ np.exp(-rate * losses)) / rate)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from hinge import DiscountedIsotonic, build, simulate
-from hinge.policies import DiscountedHILCB, SlidingWindowHILCB, SlidingWindowIsotonic
-from hinge.policies.drift import PANES, Forgetting
+from hinge.policies import DiscountedHILCB
+from hinge.policies.drift import Forgetting
 from hinge.policies.isotonic import doubt, lowest_cost
 from hinge.simulation.sources import ConstantPrice, Drifting, Sudden, Synthetic
 from hinge.testing import play
 
-KINDS = (DiscountedIsotonic, DiscountedHILCB, SlidingWindowIsotonic, SlidingWindowHILCB)
+KINDS = (DiscountedIsotonic, DiscountedHILCB)
 ALPHA, BINS = 0.52, 5
 
 
@@ -26,14 +26,6 @@ class Offload(NamedTuple):
     bin: int
     agreed: bool
     cost: float
-
-
-def weight(kind: type[Forgetting], memory: int, age_from: int, now: int) -> float:
-    """What an offload counts for, by its age."""
-    if kind in (DiscountedIsotonic, DiscountedHILCB):
-        return (1 - 1 / memory) ** (now - age_from)
-    pane = memory // PANES
-    return float(now // pane - age_from // pane < PANES)
 
 
 def kl(p: float, q: float) -> float:
@@ -57,9 +49,9 @@ def accepts(
     kind: type[Forgetting], memory: int, seen: list[Offload], bin: int, now: int, cost: float | None, learned_at: int
 ) -> bool:
     """The rule, from all that was ever learned: evidence is taken when something is learned, and fades as a whole."""
-    weights = [weight(kind, memory, offload.time, now) for offload in seen]
-    left = (1 - 1 / memory) ** (now - learned_at) if kind in (DiscountedIsotonic, DiscountedHILCB) else 1.0
-    reach, isotonic = min(now, memory), kind in (DiscountedIsotonic, SlidingWindowIsotonic)
+    weights = [(1 - 1 / memory) ** (now - offload.time) for offload in seen]
+    left = (1 - 1 / memory) ** (now - learned_at)
+    reach, isotonic = min(now, memory), kind is DiscountedIsotonic
     if cost is None:
         total = math.fsum(weights)
         if total == 0:
@@ -166,7 +158,7 @@ def test_bins_that_are_offloaded_anyway_do_not_use_up_the_audits() -> None:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("name", ["discounted-isotonic", "sliding-window-isotonic", "discounted-hi-lcb"])
+@pytest.mark.parametrize("name", ["discounted-isotonic", "discounted-hi-lcb"])
 def test_an_alarm_drops_the_licences_at_once(name: str) -> None:
     """All bins agree, then none: an audit in 20 notices after a few dozen audits, not after a memory."""
     policy = build(name, bins=4, offload_cost=0.5, memory=100_000, audit=0.05)
@@ -223,25 +215,21 @@ def test_after_a_change_forgetting_pays() -> None:
 
 
 def test_merging_ages_what_was_merged() -> None:
-    for kind in (DiscountedIsotonic, SlidingWindowIsotonic):
-        one, other = (kind(4, offload_cost=0.5, memory=1600, audit=0.0) for _ in range(2))
-        play(other, 400)
-        one.merge(other.state())
-        merged = [one.explain(bin).offloads or 0.0 for bin in range(4)]
-        assert merged == pytest.approx([other.explain(bin).offloads or 0.0 for bin in range(4)])
-        for _ in range(800):  # nothing is learned meanwhile
-            one.decide(3)
-        aged = [one.explain(bin).offloads or 0.0 for bin in range(4)]
-        if kind is DiscountedIsotonic:
-            assert aged == pytest.approx([(1 - 1 / 1600) ** 800 * count for count in merged])
-        else:
-            assert aged == merged  # not older than the window yet
-        for _ in range(20):
-            other.decide(3)
-        one.merge(other.state())  # newer: counts in place of what is left of the older
-        assert [one.explain(bin).offloads or 0.0 for bin in range(4)] == pytest.approx(
-            [other.explain(bin).offloads or 0.0 for bin in range(4)]
-        )
+    one, other = (DiscountedIsotonic(4, offload_cost=0.5, memory=1600, audit=0.0) for _ in range(2))
+    play(other, 400)
+    one.merge(other.state())
+    merged = [one.explain(bin).offloads or 0.0 for bin in range(4)]
+    assert merged == pytest.approx([other.explain(bin).offloads or 0.0 for bin in range(4)])
+    for _ in range(800):  # nothing is learned meanwhile
+        one.decide(3)
+    aged = [one.explain(bin).offloads or 0.0 for bin in range(4)]
+    assert aged == pytest.approx([(1 - 1 / 1600) ** 800 * count for count in merged])
+    for _ in range(20):
+        other.decide(3)
+    one.merge(other.state())  # newer: counts in place of what is left of the older
+    assert [one.explain(bin).offloads or 0.0 for bin in range(4)] == pytest.approx(
+        [other.explain(bin).offloads or 0.0 for bin in range(4)]
+    )
 
 
 def test_the_fresher_copy_of_one_state_counts_by_any_route() -> None:
@@ -258,9 +246,8 @@ def test_the_fresher_copy_of_one_state_counts_by_any_route() -> None:
         assert [device.explain(bin).offloads or 0.0 for bin in range(4)] == pytest.approx(there)
 
 
-@pytest.mark.parametrize("kind", [DiscountedIsotonic, SlidingWindowIsotonic])
-def test_an_alarm_drops_what_was_merged_and_keeps_what_came_since(kind: type[Forgetting]) -> None:
-    device, other = (kind(2, offload_cost=0.5, memory=16_000, audit=0.0) for _ in range(2))
+def test_an_alarm_drops_what_was_merged_and_keeps_what_came_since() -> None:
+    device, other = (DiscountedIsotonic(2, offload_cost=0.5, memory=16_000, audit=0.0) for _ in range(2))
     for _ in range(200):
         other.learn(other._await(True, 1, other.time + 1), agreed=True)
         other.time += 1
@@ -271,7 +258,7 @@ def test_an_alarm_drops_what_was_merged_and_keeps_what_came_since(kind: type[For
     for _ in range(300):
         device.learn(device._await(True, 1, device.time + 1), agreed=False)
         device.time += 1
-    third = kind(2, offload_cost=0.5, memory=16_000, audit=0.0)
+    third = DiscountedIsotonic(2, offload_cost=0.5, memory=16_000, audit=0.0)
     third.merge(device.state())
     assert third.explain(1).agreement == 0
     assert (third.explain(1).offloads or 0.0) == pytest.approx(device.explain(1).offloads or 0.0)
@@ -279,7 +266,7 @@ def test_an_alarm_drops_what_was_merged_and_keeps_what_came_since(kind: type[For
 
 
 def test_what_comes_too_late_raises_no_alarm() -> None:
-    policy = SlidingWindowIsotonic(2, offload_cost=0.5, memory=1600, audit=0.0)
+    policy = DiscountedIsotonic(2, offload_cost=0.5, memory=1600, audit=0.0)
     old = [policy._await(True, 1, time) for time in range(1, 400)]
     policy.time = 3_000
     for _ in range(1_000):
@@ -288,7 +275,6 @@ def test_what_comes_too_late_raises_no_alarm() -> None:
     for decision in old:
         policy.learn(decision, agreed=False)
     assert policy.table.alarms.tolist() == [0, 0]
-    assert (policy.explain(1).offloads, policy.explain(1).agreement) == (1_000, 1.0)
 
 
 @pytest.mark.slow
@@ -319,14 +305,6 @@ def test_audits_may_be_as_rare_as_one_likes(audit: float) -> None:
     assert len(play(policy, 100)) == 100
 
 
-def test_a_window_is_at_least_as_long_as_stated() -> None:
-    policy = SlidingWindowIsotonic(2, offload_cost=0.5, memory=31, audit=0.0)
-    policy.learn(policy.decide(1), agreed=True)
-    for _ in range(29):
-        policy.decide(1)
-    assert policy.explain(1).offloads == 1
-
-
 def test_an_explanation_does_not_blame_an_audit_for_a_bad_bin() -> None:
     policy = DiscountedIsotonic(4, offload_cost=0.5, memory=1000, audit=0.01)
     for _ in range(2000):
@@ -339,5 +317,5 @@ def test_an_explanation_does_not_blame_an_audit_for_a_bad_bin() -> None:
 def test_wrong_parameters_are_named() -> None:
     with pytest.raises(ValueError, match=r"DiscountedIsotonic: memory must be an integer from 16 to \d+, got 3"):
         DiscountedIsotonic(4, memory=3)
-    with pytest.raises(ValueError, match="SlidingWindowHILCB: audit must be from 0 to 1, got 2"):
-        SlidingWindowHILCB(4, audit=2)
+    with pytest.raises(ValueError, match="DiscountedHILCB: audit must be from 0 to 1, got 2"):
+        DiscountedHILCB(4, audit=2)

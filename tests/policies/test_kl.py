@@ -1,4 +1,4 @@
-"""KL and pooled KL against brute force: every group of neighbouring bins, every bound computed anew at every sample."""
+"""KL against brute force: every bound computed anew at every sample."""
 
 import json
 import math
@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hinge import Decision, HILCBLite
-from hinge.policies import KL, PooledKL
-from hinge.policies.kl import divergence
+from hinge.policies import KL
+from hinge.policies.isotonic import divergence
 
 Floats = NDArray[np.float64]
 NO_TIE = 1e-10
-every_kind = pytest.mark.parametrize("kind", [KL, PooledKL])
 every_cost = pytest.mark.parametrize("known", [True, False], ids=["known", "learned"])
 
 
@@ -36,13 +35,13 @@ def kl(p: Floats, q: float) -> Floats:
 
 
 class BruteForce:
-    """Accept iff max over groups a ≤ b ≤ i (KL: a = b = i) with mean > q of N kl(mean, q) exceeds 2α log t.
+    """Accept iff the mean exceeds q and n kl(mean, q) exceeds 2α log t.
 
     q is 1 - γ, or, where the cost is learned, 1 - (γ̂ - √(α log t / m)).
     """
 
-    def __init__(self, pooled: bool, bins: int, alpha: float, offload_cost: float | None) -> None:
-        self.pooled, self.alpha, self.offload_cost = pooled, alpha, offload_cost
+    def __init__(self, bins: int, alpha: float, offload_cost: float | None) -> None:
+        self.alpha, self.offload_cost = alpha, offload_cost
         self.offloads, self.agreements, self.costs = np.zeros(bins), np.zeros(bins), [0.0]
         self.t = 0
 
@@ -53,18 +52,9 @@ class BruteForce:
         return 1 - (sum(self.costs) / m - math.sqrt(self.alpha * math.log(self.t) / m)) if m else math.inf
 
     def evidence(self, bin: int) -> float:
-        n, a = self.groups(bin)
-        q, mean = self.q(), a[n > 0] / n[n > 0]
-        above = mean > q
-        return float((n[n > 0] * kl(mean, q))[above].max(initial=0.0)) if q < 1 else 0.0
-
-    def groups(self, bin: int) -> tuple[Floats, Floats]:
-        """Offloads and agreements of every group that may speak for this bin."""
-        if not self.pooled:
-            return self.offloads[[bin]], self.agreements[[bin]]
-        sums = [np.concatenate([[0.0], column[: bin + 1].cumsum()]) for column in (self.offloads, self.agreements)]
-        ends, starts = np.tril_indices(bin + 2, -1)
-        return sums[0][ends] - sums[0][starts], sums[1][ends] - sums[1][starts]
+        n, q = self.offloads[bin], self.q()
+        mean = self.agreements[bin] / n if n else 0.0
+        return float(n * kl(np.array(mean), q)) if mean > q else 0.0
 
     def decide(self, bin: int) -> tuple[bool, float]:
         """Whether to offload, and the margin by which the evidence exceeds what time demands.
@@ -95,13 +85,12 @@ def world(bins: int, samples: int, seed: int) -> tuple[list[int], list[bool], li
 @pytest.mark.slow
 @every_cost
 @pytest.mark.parametrize(("bins", "samples", "runs"), [(1, 1_500, 10), (2, 2_000, 10), (8, 2_500, 8), (40, 1_500, 5)])
-@every_kind
-def test_decides_as_brute_force(kind: type[KL | PooledKL], bins: int, samples: int, runs: int, known: bool) -> None:
+def test_decides_as_brute_force(bins: int, samples: int, runs: int, known: bool) -> None:
     choices = list(product([0.1, 0.52, 1.0, 3.0], [0.5, 0.2, 0.8, 0.02, 0.0, 1.0] if known else [None]))
     samples = samples if known or bins < 40 else samples // 5  # a learned cost is looked up by bisection
     for run in range(runs):
         alpha, cost = choices[(run * 5) % len(choices)]
-        policy, brute = kind(bins, alpha, cost), BruteForce(kind is PooledKL, bins, alpha, cost)
+        policy, brute = KL(bins, alpha, cost), BruteForce(bins, alpha, cost)
         for bin, agreed, price in zip(*world(bins, samples, run), strict=True):
             decision = policy.decide(bin)
             offload, margin = brute.decide(bin)
@@ -113,10 +102,9 @@ def test_decides_as_brute_force(kind: type[KL | PooledKL], bins: int, samples: i
 
 @pytest.mark.slow
 @every_cost
-@every_kind
-def test_late_and_reordered_feedback_counts_when_it_arrives(kind: type[KL | PooledKL], known: bool) -> None:
+def test_late_and_reordered_feedback_counts_when_it_arrives(known: bool) -> None:
     cost = 0.5 if known else None
-    policy, brute = kind(6, 0.52, cost), BruteForce(kind is PooledKL, 6, 0.52, cost)
+    policy, brute = KL(6, 0.52, cost), BruteForce(6, 0.52, cost)
     rng = np.random.default_rng(5)
     due: dict[int, list[tuple[Decision, int, bool, float]]] = {}
     for position, (bin, agreed, price) in enumerate(zip(*world(6, 4_000, 0), strict=True)):
@@ -131,10 +119,9 @@ def test_late_and_reordered_feedback_counts_when_it_arrives(kind: type[KL | Pool
 
 
 @every_cost
-@every_kind
-def test_a_batch_is_decided_as_one_by_one(kind: type[KL | PooledKL], known: bool) -> None:
+def test_a_batch_is_decided_as_one_by_one(known: bool) -> None:
     cost = 0.5 if known else None
-    batched, one_by_one = kind(5, 0.52, cost), kind(5, 0.52, cost)
+    batched, one_by_one = KL(5, 0.52, cost), KL(5, 0.52, cost)
     bins, answers, prices = world(5, 6_000, 1)
     for start, end in pairwise(range(0, 6_001, 150)):
         decisions = batched.decide_many(bins[start:end])
@@ -146,8 +133,8 @@ def test_a_batch_is_decided_as_one_by_one(kind: type[KL | PooledKL], known: bool
 
 
 def with_evidence(
-    policy: KL | PooledKL | HILCBLite, offloads: list[int], agreements: list[int], time: int, mean_cost: float = 0.5
-) -> KL | PooledKL | HILCBLite:
+    policy: KL | HILCBLite, offloads: list[int], agreements: list[int], time: int, mean_cost: float = 0.5
+) -> KL | HILCBLite:
     """The policy as it is at that time after these offloads, which another device may have made."""
     total = sum(offloads)
     state = policy.state() | {"time": time}
@@ -160,18 +147,17 @@ def with_evidence(
 
 @pytest.mark.medium
 @every_cost
-@every_kind
-def test_the_end_of_a_licence_is_known_exactly(kind: type[KL | PooledKL], known: bool) -> None:
+def test_the_end_of_a_licence_is_known_exactly(known: bool) -> None:
     """At the time that `explain` names, and not before, brute force, `decide` and `decide_many` offload again."""
     rng, checked = np.random.default_rng(8), 0
     for _ in range(500):
         offloads = int(rng.integers(5, 200))
         agreements = int(rng.integers(offloads // 2, offloads + 1))
-        policy = with_evidence(kind(1, 0.52, 0.5 if known else None), [offloads], [agreements], offloads)
+        policy = with_evidence(KL(1, 0.52, 0.5 if known else None), [offloads], [agreements], offloads)
         expiry = policy.explain(0).expiry
         if expiry is None or not offloads + 3 < expiry < 3 * 10**6:
             continue
-        brute = BruteForce(kind is PooledKL, 1, 0.52, 0.5 if known else None)
+        brute = BruteForce(1, 0.52, 0.5 if known else None)
         brute.offloads[0], brute.agreements[0] = offloads, agreements
         brute.costs += [0.5] * offloads
         brute.t = expiry - 3
@@ -185,20 +171,18 @@ def test_the_end_of_a_licence_is_known_exactly(kind: type[KL | PooledKL], known:
     assert checked >= 50
 
 
-@every_kind
 @pytest.mark.parametrize("cost", [0.5, 0.75])
 @pytest.mark.parametrize("alpha", [0.1, 0.25, 0.5, 1.0])
-def test_equality_offloads(kind: type[KL | PooledKL], cost: float, alpha: float) -> None:
+def test_equality_offloads(cost: float, alpha: float) -> None:
     """Where all n offloads agreed, n kl(1, q) = -n log q equals 2α log t at t = q^(-n/2α), often a whole number."""
     for offloads in range(1, 21):
         tie = (1 - cost) ** (-offloads / (2 * alpha))
         if tie == round(tie) and offloads < tie < 10**6:
-            policy = with_evidence(kind(1, alpha, cost), [offloads], [offloads], round(tie) - 2)
+            policy = with_evidence(KL(1, alpha, cost), [offloads], [offloads], round(tie) - 2)
             assert [policy.decide(0).offload, policy.decide(0).offload] == [False, True]
 
 
 @pytest.mark.slow
-@every_kind
 @settings(max_examples=300)
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=7),
@@ -206,13 +190,11 @@ def test_equality_offloads(kind: type[KL | PooledKL], cost: float, alpha: float)
     st.sampled_from([0.1, 0.52, 3.0]),
     st.integers(1, 10_000),
 )
-def test_any_evidence(
-    kind: type[KL | PooledKL], counts: list[tuple[int, int]], cost: float | None, alpha: float, time: int
-) -> None:
+def test_any_evidence(counts: list[tuple[int, int]], cost: float | None, alpha: float, time: int) -> None:
     offloads = [sum(count) for count in counts]
     agreements = [agreed for agreed, _ in counts]
-    policy = with_evidence(kind(len(counts), alpha, cost), offloads, agreements, time, mean_cost=0.4)
-    brute = BruteForce(kind is PooledKL, len(counts), alpha, cost)
+    policy = with_evidence(KL(len(counts), alpha, cost), offloads, agreements, time, mean_cost=0.4)
+    brute = BruteForce(len(counts), alpha, cost)
     brute.offloads, brute.agreements = np.array(offloads, float), np.array(agreements, float)
     brute.costs += [0.4] * sum(offloads)
     for bin in range(len(counts)):
@@ -223,12 +205,11 @@ def test_any_evidence(
             assert with_evidence(policy, offloads, agreements, time, 0.4).decide(bin).offload == offload
 
 
-@every_kind
-def test_evidence_of_another_device_counts_as_its_own(kind: type[KL | PooledKL]) -> None:
+def test_evidence_of_another_device_counts_as_its_own() -> None:
     for cost in (0.5, None):
-        policy, other = kind(4, 0.52, cost), with_evidence(kind(4, 0.52, cost), [3, 0, 30, 9], [1, 0, 27, 9], 42)
+        policy, other = KL(4, 0.52, cost), with_evidence(KL(4, 0.52, cost), [3, 0, 30, 9], [1, 0, 27, 9], 42)
         policy.merge(json.loads(json.dumps(other.state())))
-        brute = BruteForce(kind is PooledKL, 4, 0.52, cost)
+        brute = BruteForce(4, 0.52, cost)
         brute.offloads, brute.agreements = np.array([3.0, 0, 30, 9]), np.array([1.0, 0, 27, 9])
         brute.costs += [0.5] * 42
         for bin in [0, 1, 2, 3] * 50:

@@ -190,7 +190,7 @@ def test_devices_that_share_a_queue_share_one_budget() -> None:
 
 def test_an_explanation_names_the_queue() -> None:
     said = str(made("offloads").explain(0))
-    assert said.endswith("of the weight, exploration takes 0.1, and 0 is spent beyond the budget.")
+    assert said.endswith("of the weight, and exploration takes 0.1, and 0 is spent beyond the budget.")
 
 
 def test_what_makes_no_sense_is_refused() -> None:

@@ -10,19 +10,7 @@ from functools import partial
 import pytest
 
 from hinge import HILCB, HILCBLite, Policy, Thompson
-from hinge.policies import (
-    HILF,
-    HILN,
-    KL,
-    AdaHedgeG,
-    AlwaysLocal,
-    AlwaysRemote,
-    HedgeG,
-    HedgeHI,
-    HedgeHIRestart,
-    Need,
-    PooledKL,
-)
+from hinge.policies import HILF, KL, AlwaysLocal, AlwaysRemote, HedgeHI, Need
 from hinge.policies.policy import OUTSTANDING
 
 pytestmark = pytest.mark.usefixtures("frozen")
@@ -35,8 +23,6 @@ LICENSED: dict[str, Callable[[], Policy]] = {
     "lite learned": lambda: HILCBLite(2, 0.001),
     "kl": lambda: KL(2, 0.001, 0.5),
     "kl learned": lambda: KL(2, 0.001),
-    "pooled-kl": lambda: PooledKL(2, 0.001, 0.5),
-    "pooled-kl learned": lambda: PooledKL(2, 0.001),
     "always-local": lambda: AlwaysLocal(2),
 }
 RANDOMISED: dict[str, Callable[[], Policy]] = {
@@ -44,11 +30,7 @@ RANDOMISED: dict[str, Callable[[], Policy]] = {
     "thompson learned": lambda: Thompson(2),
     "hedge-hi": lambda: HedgeHI(10**6, 2, 0.5),
     "hedge-hi told": lambda: HedgeHI(10**6, 2),
-    "hedge-hi-restart": lambda: HedgeHIRestart(2, 0.5),
     "hil-f": lambda: HILF(10**6, 2, 0.5),
-    "hil-n": lambda: HILN(10**6, 2, 0.5),
-    "hedge-g": lambda: HedgeG(10**6, 2, 0.5),
-    "adahedge-g": lambda: AdaHedgeG(2, 0.5),
 }
 
 

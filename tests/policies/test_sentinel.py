@@ -20,7 +20,6 @@ from hinge.policies.sentinel import (
     FALLEN,
     HURRY,
     MISFIT,
-    OFFLOADS,
     PARTS,
     PROVEN,
     REFUTED,
@@ -252,24 +251,6 @@ def test_a_licence_that_was_cut_short_goes_on_once_the_suspicion_has_passed() ->
     for _ in range(3):
         audited(policy, 60, agreed=True)
     assert audited(policy, 50, agreed=True) >= long
-
-
-def test_a_state_of_before_licences_were_cut_is_read() -> None:
-    policy = Sentinel(64, offload_cost=0.5)
-    for _ in range(4):
-        audited(policy, 60, agreed=True)
-    state = policy.state()
-    del state["carried"]["cut"]
-    assert restore(state).state() == policy.state()
-
-
-def test_a_state_of_before_there_was_a_misfit_is_read() -> None:
-    policy = Sentinel(4, offload_cost=0.5)
-    report(policy, 0, 30, 1)
-    assert policy.table.sums[OFFLOADS] > 0.0
-    state = policy.state()
-    state["carried"]["sums"] = state["carried"]["sums"][:2]
-    assert restore(state).state() == policy.state()
 
 
 def test_no_reason_names_an_agreement_above_one_while_the_cost_is_learned() -> None:
@@ -530,14 +511,6 @@ def test_on_a_budget_explaining_changes_nothing_and_a_restored_one_is_the_same()
             assert restore(asked.state()).state() == asked.state()
 
 
-def test_a_budget_keeps_the_labels_that_a_policy_has() -> None:
-    policy = Sentinel(16, offload_cost=0.3)
-    for _ in range(40):
-        policy.learn_truth(1, 0)
-    assert policy.shifted_cost == 1.0
-    assert run(on_budget(policy, offloads=0.5), 1_000, lambda _: True) == 0
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("cost", [0.3, 0.5])
 def test_an_overconfident_bin_is_found_though_the_bins_below_testify_for_it(cost: float) -> None:
@@ -604,30 +577,15 @@ def falling() -> Sentinel:
     return kind
 
 
-def of_before(policy: Policy) -> Policy:
-    """As a version knew it that kept no sum for the misfit."""
-    state = policy.state()
-    state["carried"] = {
-        field: values[:MISFIT] if field.endswith("sums") else values for field, values in state["carried"].items()
-    }
-    return restore(state)
-
-
-@pytest.mark.parametrize(
-    ("way", "wrapped"), [*product(["merged", "from a log", "of before"], [False, True])]
-)
+@pytest.mark.parametrize(("way", "wrapped"), product(["merged", "from a log"], [False, True]))
 def test_counts_alone_refute_the_fit(way: str, wrapped: bool) -> None:
     source, policy = falling(), Sentinel(16, offload_cost=0.5)
     outer = at_most(policy) if wrapped else policy
     if way == "merged":
         outer.merge((at_most(source) if wrapped else source).state())
-    elif way == "from a log":
+    else:
         rows = [(bin, k < (190 if bin < 15 else 10)) for k in range(200) for bin in range(16)]
         outer.learn_log([bin for bin, _ in rows], [agreed for _, agreed in rows], weight=1.0)
-    else:
-        older = of_before(at_most(source) if wrapped else source).unlimited
-        assert isinstance(older, Sentinel)
-        policy = older
     assert policy.table.sums[MISFIT] > REFUTED
     assert policy.countdown(15)[1] == 0
     assert policy.countdown(14)[1] > 0
@@ -770,21 +728,6 @@ def test_a_bin_that_is_accepted_for_good_says_so_also_where_it_has_a_licence() -
         if decision.offload:
             policy.learn(decision, chance.random() < 0.5)
     assert free > 0
-
-
-@pytest.mark.parametrize("weight", [1e17, 1.1e6])
-def test_weights_beyond_what_can_be_counted_are_refused(weight: float) -> None:
-    source = Sentinel(2, offload_cost=0.5)
-    report(source, 1, 5, 0)
-    with pytest.raises(ValueError, match="weight must be at most 1000000"):
-        Sentinel(2, offload_cost=0.5).warm_start(source.state(), weight)
-
-
-def test_evidence_next_to_nothing_licenses_nothing() -> None:
-    policy, source = Sentinel(2, offload_cost=0.5), Sentinel(2, offload_cost=0.5)
-    report(source, 1, 5, 0)
-    policy.warm_start(source.state(), 1e-310)
-    assert policy.decide(1).offload
 
 
 def test_counts_alone_do_not_refute_a_fit_that_is_right() -> None:

@@ -1,15 +1,13 @@
 """The policies that never learn, against brute force over all they could have chosen."""
 
 from fractions import Fraction
-from itertools import product
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hinge import Policy, build
-from hinge.policies import AlwaysLocal, AlwaysRemote, Logistic, Offline, Oracle, Static
+from hinge.policies import AlwaysLocal, AlwaysRemote, Offline, Oracle, Static
 
 COSTS = [0.0, 0.1, 0.25, 0.3, 0.5, 0.7, 0.9, 1.0]
 histories = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=40)
@@ -103,59 +101,8 @@ def test_of_equally_cheap_thresholds_offline_takes_the_highest(history: list[tup
     assert Offline.fit(bins, agreed, bins=6, offload_cost=cost).threshold == cheapest
 
 
-# -- the logistic module ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("intercept", "slope"), [(-4.0, 8.0), (2.0, 0.0), (3.0, -5.0), (-900.0, 1800.0)])
-@pytest.mark.parametrize("cost", COSTS)
-def test_logistic_accepts_where_its_chance_of_agreement_makes_that_cheaper(
-    intercept: float, slope: float, cost: float
-) -> None:
-    x = intercept + slope * (np.arange(10) + 0.5) / 10
-    error = np.exp(-np.logaddexp(0, x))  # 1 - σ(x)
-    clear = np.abs(error - cost) > 1e-12
-    decisions = np.array(offloaded(Logistic(intercept, slope, 10, cost)))
-    assert (decisions == (error >= cost))[clear].all()
-    assert cost > 0 or decisions.all()
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_logistic_maximises_the_likelihood(seed: int) -> None:
-    """No point of a grid around the fit is likelier, and the gradient vanishes there; the ridge of 1e-3 included."""
-    rng = np.random.default_rng(seed)
-    bins = rng.integers(0, 12, [20, 200, 2_000][seed % 3])
-    centres = (bins + 0.5) / 12
-    agreed = rng.random(len(bins)) < 1 / (1 + np.exp(-(rng.normal(-1, 2) + rng.normal(4, 4) * centres)))
-    policy = Logistic.fit(bins.tolist(), agreed.tolist(), bins=12)
-
-    def loss(intercept: float, slope: float) -> float:
-        x = intercept + slope * centres
-        return float((np.logaddexp(0, x) - agreed * x).sum() + 1e-3 / 2 * (intercept**2 + slope**2))
-
-    best = loss(policy.intercept, policy.slope)
-    for down, across in product(np.linspace(-1, 1, 21), repeat=2):
-        assert loss(policy.intercept + down, policy.slope + across) >= best - 1e-9
-    for direction in ((1e-5, 0.0), (0.0, 1e-5)):
-        up = loss(policy.intercept + direction[0], policy.slope + direction[1])
-        down = loss(policy.intercept - direction[0], policy.slope - direction[1])
-        assert abs(up - down) / 2e-5 < 1e-4
-
-
-@pytest.mark.parametrize("agreed", [True, False])
-@pytest.mark.parametrize("samples", [1, 100_000])
-def test_a_history_without_contrast_still_gives_a_finite_fit(agreed: bool, samples: int) -> None:
-    policy = Logistic.fit([3, 5] * samples, [agreed] * (2 * samples), bins=8, offload_cost=0.5)
-    assert np.isfinite([policy.intercept, policy.slope]).all()
-    assert policy.decide(4).offload != agreed
-
-
-def test_a_separable_history_is_separated() -> None:
-    policy = Logistic.fit([0, 1, 2, 5, 6, 7] * 50, ([False] * 3 + [True] * 3) * 50, bins=8)
-    assert offloaded(policy)[:3] == [True] * 3
-    assert offloaded(policy)[5:] == [False] * 3
-
-
-@pytest.mark.parametrize("name", ["offline", "logistic"])
-def test_fitted_policies_are_built_from_history(name: str) -> None:
-    policy = build(name, history=[0, 1, 2, 3] * 20, agreed=[False, False, True, True] * 20, bins=4, offload_cost=0.5)
+def test_offline_is_built_from_history() -> None:
+    policy = build(
+        "offline", history=[0, 1, 2, 3] * 20, agreed=[False, False, True, True] * 20, bins=4, offload_cost=0.5
+    )
     assert offloaded(policy) == [True, True, False, False]

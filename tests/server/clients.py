@@ -30,9 +30,7 @@ class Reply:
         return json.loads(self.body)
 
 
-def ask(
-    url: str, path: str, method: str = "GET", body: bytes = b"", headers: Mapping[str, str] | None = None
-) -> Reply:
+def ask(url: str, path: str, method: str = "GET", body: bytes = b"", headers: Mapping[str, str] | None = None) -> Reply:
     """A request as any client sends it."""
     place = urlsplit(url)
     connection = HTTPConnection(place.hostname or "", place.port, timeout=TIMEOUT_S)

@@ -34,8 +34,9 @@ def test_s1_binds_to_this_machine_by_default() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_s1_another_address_needs_a_token_or_mutual_tls(host: str) -> None:
-    with pytest.raises(ValueError, match="lets others in: give --token-file, HINGE_TOKEN or --client-ca"), Server(
-        ["fashion-local"], host=host
+    with (
+        pytest.raises(ValueError, match="lets others in: give --token-file, HINGE_TOKEN or --client-ca"),
+        Server(["fashion-local"], host=host),
     ):
         pass
 

@@ -13,7 +13,7 @@ from hinge.simulation.sources import ConstantPrice, Synthetic
 HORIZON = 10_000_000
 
 
-@pytest.mark.parametrize("name", ["hedge-hi", "hedge-hi-restart", "hil-f", "hil-n", "hedge-g", "adahedge-g"])
+@pytest.mark.parametrize("name", ["hedge-hi", "hil-f"])
 def test_weights_stay_weights_over_ten_million_samples(name: str) -> None:
     source = Synthetic([0.2, 0.9], ConstantPrice(0.5))
     policy = build(name, bins=2, offload_cost=0.5, horizon=HORIZON, seed=3)

@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hinge import theory
-from hinge.policies.kl import divergence
+from hinge.policies.isotonic import divergence
 from hinge.theory import Problem
 
 # Three bins, γ = ½: accepting costs ¾, ¼, ⅛, so Δ = ¼, ¼, ⅜, Φ_L = {0}, Φ_H = {1, 2}.

@@ -51,9 +51,6 @@ def device_command(
         "Serve metrics for Prometheus at this port of 127.0.0.1; 0 takes any that is free.", min=0, max=65_535
     ),
     report: str | None = option("Show this device, under this name, on the live page of the remote's server."),
-    truth: bool = option(
-        "Learn what the remote's answers are worth, by the true labels of the samples.", default=False
-    ),
     json: bool = option("Print a JSON object for every answer, and then the summary.", default=False),
     config: options.Config = None,
 ) -> None:
@@ -101,7 +98,7 @@ def device_command(
             reporter = Reporter(device, url, report, token=models.token, tls=certificates.context())
             stack.enter_context(reporter)
             console.note(f"Reporting to the live page at {url.rstrip('/')}/")
-        run = DeviceRun(device, setup.fit, reporter, batch, truth, priced=price is not None)
+        run = DeviceRun(device, setup.fit, reporter, batch, priced=price is not None)
         title = f"hinge device {samples}, {deciding.name}, remote {setup.where}"
         shown = JsonLines() if json else View(device, run.figures, title, horizon).display()
         run.answer_all(islice(setup.stream.cases, limit), shown)
@@ -117,11 +114,9 @@ class DeviceRun:
         fit: Fit | None,
         reporter: Reporter | None,
         batch: int,
-        learns_truth: bool = False,
         priced: bool = True,
     ) -> None:
         self._device, self._fit, self._reporter, self._batch = device, fit, reporter, batch
-        self._learns_truth = learns_truth
         self.figures = Figures(device.policy.bins, priced)
         self._signals = StopSignals()
         self._ended_by: HingeError | None = None
@@ -156,8 +151,6 @@ class DeviceRun:
         latency_ms = 1000 * (time.perf_counter() - began)
         for case, answer in zip(part, answers, strict=True):
             output.show(self.figures.add(case, answer, latency_ms))
-            if self._learns_truth and case.truth is not None:
-                self._device.truth(answer, case.truth)
             if self._reporter is not None:
                 self._reporter.saw(answer, picture=case.sample, truth=case.truth)
         self._warn_of_reports()
@@ -182,8 +175,6 @@ class DeviceRun:
         """Print the summary; raise what ended the run early."""
         self._warn_of_reports()
         status, stopped_by = self._device.status, self._signals.stopped_by
-        if self._learns_truth and not status.labelled:
-            console.warn("--truth: these samples have no true labels")
         if status.not_durable == CLOSED:
             status = replace(status, not_durable=None)
         figures = self.figures.as_dict(status, self._seconds)

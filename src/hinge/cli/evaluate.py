@@ -79,7 +79,7 @@ def evaluate_command(
     ),
 ) -> None:
     """Without --horizon the log is replayed once, in its own order, and then in shuffled orders to show how much the
-    order matters. With --horizon samples are drawn from it with replacement. The offline and logistic modules are
+    order matters. With --horizon samples are drawn from it with replacement. The offline threshold is
     fitted on the log itself, in hindsight. A warning says where agreement falls with confidence, which misleads some
     policies. The end is a recommendation: a policy, bins and a price, chosen on one half of the log and measured on the
     other. Where the log has true labels and the price is known, it says by which offload cost to decide instead, and

@@ -24,7 +24,7 @@ class _Fields(NamedTuple):
     local: Any  # the local model's label, whoever answered
     agreed: float | None  # how far that agrees with the remote's, from 0 to 1; None where the remote did not answer
     audit: bool  # whether the remote only checked what is accepted otherwise: by schedule, or in shadow
-    explains: Callable[[int], Explanation]  # an object of this answer alone, by which `Device.truth` knows it again
+    explains: Callable[[int], Explanation]
 
 
 class Answer(_Fields):

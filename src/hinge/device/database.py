@@ -205,7 +205,7 @@ def _fill(connection: sqlite3.Connection, rows: Mapping[int, Row]) -> None:
 
 def content_of(gate: State | None, state: State, past: Past, aside: int | None, local: str | None = None) -> bytes:
     """The row of a generation that stays the same; see `Held` for its parts."""
-    changing = {"time", "learned", "as_of", "alarms", "evidence", "carried", "pending", "truths", "owed"}
+    changing = {"time", "learned", "as_of", "alarms", "evidence", "carried", "pending", "owed"}
     fixed = {key: value for key, value in state.items() if key not in changing}
     known = {} if local is None else {"local": local}  # versions that do not know it pass it over
     return encode({"gate": gate, "policy": fixed, "past": past, "aside": aside, **known})

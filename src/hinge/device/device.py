@@ -157,21 +157,6 @@ class BaseDevice(ABC):
         """A true label in the form of the answer's: the name of a class, where there are `labels`, for its number."""
         return _checked_truth(answer, label, self.task, self._local)
 
-    def truth(self, answer: Answer, label: Any) -> None:
-        """Tell the device the true label of a sample that it answered, once for each answer. Thread-safe.
-
-        Where the remote answered, this shows what its answers are worth, and the policy decides by the shifted cost γ′
-        (docs/costs.md). Of a sample that was accepted the remote's answer is not known: it only counts in the `status`,
-        as all labels do for a policy that cannot use them (`policy.takes_labels`). An answer that was told before is
-        refused; a copy of it is another one.
-        """
-        true, agreed = self.true_label(answer, label), self._agreed
-        gain = agreed(answer.label, true) - agreed(answer.local, true)  # 0 if accepted; refuses labels without a price
-        self._status.labelled(answer, self.task.agreement(answer.label, true))
-        if answer.source == "remote" and self._store.locked(lambda policy: policy.takes_labels):
-            disagreement = 1.0 - agreed(answer.local, answer.label)
-            self._store.apply(lambda policy: policy.learn_truth(disagreement, gain))
-
     def local_failed(self, samples: int, problem: str | None) -> None:
         """Count samples that the remote alone has answered, as the local model failed. Thread-safe.
 

@@ -279,7 +279,7 @@ class Offloader:
         answers: list[Answer] = []
         for label, confidence, bin, decision, _ in judged:
             self._forget(decision, cost)
-            explain = self._store.explain  # one of each answer's own
+            explain = self._store.explain
             fields = label, "local", confidence, bin, asked, cost, decision, failure, label, None, False, explain
             answers.append(_new(Answer, fields))
         return answers

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Literal
-from weakref import WeakValueDictionary
 
 from hinge._fork import renew_after_fork
 from hinge.device.answer import Answer
 from hinge.device.resilience import Breaker, Counts
 from hinge.device.store import MemoryStore
-from hinge.errors import BreakerOpen, InvalidValue, PolicyFailed, QueueTimeout, RemoteFailed
+from hinge.errors import BreakerOpen, PolicyFailed, QueueTimeout, RemoteFailed
 
 log = logging.getLogger("hinge")
 
@@ -25,8 +24,8 @@ FIRST = 10  # answers that cost nothing, after which there is something wrong
 _PART = 0.25  # of the agreements that confidences promise: honest models keep more than that, however weak
 _ALL = 0.9  # of the samples
 _SURE = math.log(100)  # that a model keeps less: one in a hundred that keep as much is wrongly accused, ever
-_COUNTS = ("answered_by_remote", "compared", "dropped", "local_failed", "labelled")  # of a `Status`
-_SUMS = ("agreed", "offload_cost", "right")
+_COUNTS = ("answered_by_remote", "compared", "dropped", "local_failed")  # of a `Status`
+_SUMS = ("agreed", "offload_cost")
 _OPENED, _NOT_DURABLE = "the breaker opened", "what is learned is not durable"  # whose end is seen at once
 
 
@@ -42,8 +41,6 @@ class Status:
     dropped: int  # offloads that were cancelled, or too many at once in the shadow of local
     local_failed: int  # answered by the remote alone, as the local model failed: not among the samples
     offload_cost: float  # what asking has cost, whether or not an answer came
-    labelled: int  # answers whose true label was told (`Device.truth`)
-    right: float  # how many of them were right; one may be in part, where agreement is a fraction
     last_fault: str | None  # how the remote failed last
     breaker: Literal["closed", "open", "probing"]
     attempts: Counts
@@ -78,7 +75,6 @@ class StatusTracker:
         self._began = store.policy.time
         self._counted: dict[str, Any] = dict.fromkeys(_COUNTS, 0) | dict.fromkeys(_SUMS, 0.0)
         self._promised = 0.0  # agreements, by the confidences of what the remote answered
-        self._told: WeakValueDictionary[int, Any] = WeakValueDictionary()  # of answers that somebody still holds
         self._behind: dict[int, tuple[int, float]] = {}
         self._fell_back: Counter[str] = Counter()
         self._alarms: Counter[str] = Counter()
@@ -167,16 +163,6 @@ class StatusTracker:
         failure = PolicyFailed(f"{name}.{method} raised {type(error).__name__}: {error}")
         self.alarm("the policy failed", str(failure))
         return failure
-
-    def labelled(self, answer: Answer, right: float) -> None:
-        """The true label of an answer was told, by which it is right; an answer counts once."""
-        own = answer.explains
-        with self._lock:
-            if self._told.get(id(own)) is not None:
-                raise InvalidValue("Device", "answer", f"must be told its true label once, got again {answer!r:.200}")
-            self._told[id(own)] = own
-            self._counted["labelled"] += 1
-            self._counted["right"] += right
 
     def _watch(self) -> None:
         try:

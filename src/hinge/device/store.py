@@ -38,7 +38,7 @@ from hinge._fork import renew_after_fork
 from hinge.device.database import Connect, Files, Held, Past, Row, content_of, encode, newest, parse, read_rows
 from hinge.errors import InvalidState
 from hinge.gate import Gate, policy_state, unsealed
-from hinge.policies.policy import TRUTHS, Decision, Decisions, Explanation, Policy, State, restore
+from hinge.policies.policy import Decision, Decisions, Explanation, Policy, State, restore
 
 if TYPE_CHECKING:
     import numpy as np
@@ -437,11 +437,6 @@ class SqliteStore(MemoryStore):
         """How the present generation ends. Needs `lock`."""
         return Row(self._content, encode(self.policy.progress()))
 
-    def warm_start(self, state: Mapping[str, Any], weight: float) -> None:
-        """Start the policy from what another knows; see `Policy.warm_start`."""
-        fitting = self.fitting(state)
-        self._change(lambda policy: policy.warm_start(fitting, weight))
-
     def _change(self, change: Callable[[Policy], None]) -> None:
         before = self.locked(lambda policy: policy.state())
         trial = restore(before)
@@ -548,9 +543,8 @@ def remember(past: Past, number: int, why: str) -> Past:
 def _knowledge(state: State, spent: tuple[str, ...]) -> Any:
     """What a rollback takes back."""
     carried = {field: values for field, values in state["carried"].items() if field not in spent}
-    truths = state.get("truths", [0.0] * TRUTHS)  # which older versions do not have
     known = [state[field] for field in ("parameters", "learned", "alarms", "evidence", "merged")]
-    return json.loads(encode([*known, carried, truths]))
+    return json.loads(encode([*known, carried]))
 
 
 def _resumed(folder: Path, gate: Gate, state: State) -> Policy:

@@ -352,7 +352,7 @@ def twin_of(source: Policy | Gate) -> Twin:
     if isinstance(policy, HILCB) and not policy.offload_unseen:
         raise InvalidValue(policy.name, "offload_unseen", "must be True: a microcontroller offloads every bin once")
     kind = MonotoneTwin if isinstance(policy, HILCB) else LiteTwin
-    twin: LiteTwin | MonotoneTwin = kind(policy.bins, policy.alpha, policy.shifted_cost)
+    twin: LiteTwin | MonotoneTwin = kind(policy.bins, policy.alpha, policy.offload_cost)
     twin.time, twin.learned = policy.time, policy.learned
     for bin in range(policy.bins):
         counts = _whole_counts(policy.table.offloads[bin], policy.table.agreements[bin])
@@ -367,7 +367,7 @@ def twin_of(source: Policy | Gate) -> Twin:
 def _sentinel_twin(policy: Sentinel) -> SentinelTwin:
     if policy.stakes is not None:
         raise InvalidValue(policy.name, "stakes", "must be None: on a device every wrong answer costs the same")
-    twin = SentinelTwin(policy.bins, policy.shifted_cost)
+    twin = SentinelTwin(policy.bins, policy.offload_cost)
     twin.time, twin.learned, table, known = policy.time, policy.learned, twin.table, policy.table
     for field in policy.carried:
         getattr(table, field)[:] = getattr(known, field)

@@ -64,7 +64,7 @@ class Budgeted(Policy):
         super().__init__(inner.bins, inner.offload_cost)
         self.policy, self._inner = {"policy": inner.name, "parameters": inner.parameters}, inner
         self.id, self.time, self.learned = inner.id, inner.time, inner.learned
-        self._pending, self._merged, self._truths = inner._pending, inner._merged, inner._truths
+        self._pending, self._merged = inner._pending, inner._merged
         self._owed, self._charged = inner._owed, inner._charged
         self.weighs_cost, self.assumes_monotone = inner.weighs_cost, inner.assumes_monotone
         self.charges_failures = inner.charges_failures
@@ -150,14 +150,8 @@ class Budgeted(Policy):
             return getattr(self.table, field)
         return self._inner._column(field.removeprefix("inner."))
 
-    def _upgraded(self, field: str, values: list[float]) -> list[float]:
-        return values if field in self._own else self._inner._upgraded(field.removeprefix("inner."), values)
-
     def _rebuild(self) -> None:
         self._inner._rebuild()
-
-    def _weigh(self, offload_cost: float | None) -> None:
-        self._inner._weigh(offload_cost)
 
     def _refresh(self) -> None:
         self._now()._refresh()
@@ -394,7 +388,7 @@ class OnBudget(Budgeted):
             inner=inner.table,
             reviewed=whole_column(1, self.time),
             charged=self._charged,
-            known_cost=real_column(1, inner.shifted_cost or 0.0),
+            known_cost=real_column(1, inner.offload_cost or 0.0),
             books=known if self.cost is not None and known is not None else 1.0,
             refunds=self.cost is not None and known is None,
             target=self.offloads or self.cost or 0.0,
@@ -452,11 +446,6 @@ class OnBudget(Budgeted):
         super()._refresh()
         if self.table.reviewed[0] > self.time:
             raise InvalidState(f"{type(self).__name__}: state has a review from the future")
-        self._set_price(self.table)
-
-    def _weigh(self, offload_cost: float | None) -> None:
-        self.table.known_cost[0] = offload_cost or 0.0
-        self._inner._rebuild()
         self._set_price(self.table)
 
     def _refuses(self) -> bool:

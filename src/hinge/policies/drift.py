@@ -2,13 +2,9 @@
 here.
 
 **Ageing.** While a policy accepts it learns nothing, so that after a change its licences would be wrong for as long as
-they last. Evidence that ages while the clock runs makes licences end by themselves:
-
-    discounted       an offload counts (1 - 1/memory)^age
-    sliding window   an offload counts 1 until it is `memory` samples old; forgotten in sixteenths (panes) of that
-
-and the time in the doubt is `memory` at most, not `t`. Within a pane evidence only fades and doubt only grows, so that
-they cross at most once, which is found by bisection; a licence is checked again at the next pane.
+they last. Evidence that ages while the clock runs makes licences end by themselves: an offload counts
+(1 - 1/memory)^age, and the time in the doubt is `memory` at most, not `t`. Evidence only fades and doubt only grows, so
+that they cross at most once, which is found by bisection, a sixteenth of the memory at a time.
 
 **Audits.** When an audit is due, the next sample that would be accepted is offloaded all the same, whichever bin it
 lies in; from one audit to the next are 1/audit samples at least, whether feedback arrives or not.
@@ -40,7 +36,6 @@ from hinge.policies.isotonic import (
     with_others,
 )
 from hinge.policies.policy import (
-    COST_SUMS,
     COUNT,
     SQUARES,
     SUM,
@@ -55,7 +50,7 @@ from hinge.policies.policy import (
 
 MEMORY = 50_000
 AUDIT = 0.001
-PANES = 16  # parts in which a window is forgotten
+PANES = 16  # parts of the memory: in each the end of a licence is looked for, and feedback older than one is late
 LASTS = 64  # memories after which no evidence is left: a licence that still holds needs none
 EDGE = 0.01  # means nearer to 0 or 1 than this count as this
 SURE = 10.0  # no false alarm in so many memories, at least
@@ -68,14 +63,10 @@ BREAK_EVEN, LOWEST = 0, 1  # for which q, and from which bin on, the isotonic fi
 class AgeingTable(NamedTuple):
     """Evidence, what is derived from it, and the parameters."""
 
-    offloads: Reals  # n_i as of `clock` (discounted), or as of the pane `viewed` (window)
+    offloads: Reals  # n_i as of `clock`
     agreements: Reals
     costs: Reals
-    pane_offloads: Reals  # the same by age in panes, the newest first (window)
-    pane_agreements: Reals
-    pane_costs: Reals
-    clock: Annotated[Wholes, 1]  # the time (discounted) or the pane (window) that the evidence is as of
-    viewed: Wholes  # the pane for which the sums were last taken (window)
+    clock: Annotated[Wholes, 1]  # the time that the evidence is as of
     due: Wholes  # the time from which the next sample that would be accepted is audited
     forgotten: Annotated[Wholes, 2]  # when an alarm last dropped the evidence, of AGREEMENT and of COST
     alarms: Annotated[Wholes, 2]  # how often
@@ -93,7 +84,6 @@ class AgeingTable(NamedTuple):
     stakes: Reals
     alpha: float
     memory: int
-    pane: int  # samples in a pane; 0: discounted
     interval: int  # samples from one audit to the next; 0: never
     isotonic: bool
 
@@ -107,7 +97,7 @@ def left_after(table: AgeingTable, samples: int) -> float:
 
 
 def fade(table: AgeingTable, now: int) -> None:
-    """Discounted: bring the evidence to the present."""
+    """Bring the evidence to the present."""
     left = left_after(table, now - table.clock[0])
     for i in range(len(table.offloads)):
         table.offloads[i] *= left
@@ -115,50 +105,6 @@ def fade(table: AgeingTable, now: int) -> None:
     for i in range(len(table.costs)):
         table.costs[i] *= left
     table.clock[0], table.fitted[BREAK_EVEN] = now, -1.0
-
-
-def shift(column: Reals, panes: int) -> None:
-    """Make the entries of a column older by a number of panes; what is too old falls out."""
-    width = len(column) // PANES
-    kept = max(0, PANES - panes) * width
-    for i in range(kept - 1, -1, -1):
-        column[i + panes * width] = column[i]
-    for i in range(min(panes, PANES) * width):
-        column[i] = 0.0
-
-
-def roll(table: AgeingTable, now: int) -> None:
-    """Window: bring the panes to the present."""
-    passed = now // table.pane - table.clock[0]
-    if passed > 0:
-        shift(table.pane_offloads, passed)
-        shift(table.pane_agreements, passed)
-        shift(table.pane_costs, passed)
-        table.clock[0] = now // table.pane
-
-
-def view(table: AgeingTable, time: int) -> float:
-    """Bring the sums in line with a time, now or later; returns the share of them that counts then."""
-    if table.pane == 0:
-        return left_after(table, time - table.clock[0])
-    pane = time // table.pane
-    if table.viewed[0] != pane:
-        panes = max(0, PANES - (pane - table.clock[0]))
-        add_panes(table.pane_offloads, panes, table.offloads)
-        add_panes(table.pane_agreements, panes, table.agreements)
-        add_panes(table.pane_costs, panes, table.costs)
-        table.viewed[0] = pane
-        table.fitted[BREAK_EVEN] = -1.0
-    return 1.0
-
-
-def add_panes(column: Reals, panes: int, sums: Reals) -> None:
-    """The sums over the newest panes."""
-    width = len(sums)
-    for i in range(width):
-        sums[i] = 0.0
-        for pane in range(panes):
-            sums[i] += column[pane * width + i]
 
 
 # -- evidence ---------------------------------------------------------------------------------------------------------
@@ -203,12 +149,13 @@ def cost_at(table: AgeingTable, left: float, reach: int) -> float:
 
 def worth_nothing(table: AgeingTable, bin: int, time: int) -> bool:
     """Whether a wrong answer in this bin costs no more than an offload, so that there is nothing to check."""
-    return break_even(table, bin, cost_at(table, view(table, time), min(time, table.memory))) <= 0.0
+    left = left_after(table, time - table.clock[0])
+    return break_even(table, bin, cost_at(table, left, min(time, table.memory))) <= 0.0
 
 
 def holds(table: AgeingTable, bin: int, time: int) -> bool:
     """Whether the evidence that is left at a time, now or later, licenses a bin."""
-    left = view(table, time)
+    left = left_after(table, time - table.clock[0])
     reach = min(time, table.memory)
     q = break_even(table, bin, cost_at(table, left, reach))
     if q <= 0.0 or q >= 1.0:
@@ -223,8 +170,8 @@ def holds(table: AgeingTable, bin: int, time: int) -> bool:
 
 
 def good_until(table: AgeingTable, bin: int, time: int) -> int:
-    """When the licence of a bin, good at `time`, ends or must be checked again: at the next pane at the latest."""
-    pane = table.pane if table.pane > 0 else table.memory // PANES
+    """When the licence of a bin, good at `time`, ends or must be checked again: in a sixteenth of the memory."""
+    pane = table.memory // PANES
     last = time - time % pane + pane - 1
     if holds(table, bin, last):
         return last + 1
@@ -253,7 +200,6 @@ def licence_end(table: AgeingTable, bin: int, time: int) -> int:
 
 def watch(table: AgeingTable, bin: int, agreed: float, cost: float, now: int) -> None:
     """Page's test: has the agreement of a bin come to break-even, from above or from below; has the mean cost moved?"""
-    view(table, now)
     price = table.price[0]
     if len(table.costs) > 0:
         if table.costs[COUNT] <= 0.0:
@@ -291,12 +237,9 @@ def forget(table: AgeingTable, what: int, now: int) -> None:
     if what == AGREEMENT:
         clear(table.offloads)
         clear(table.agreements)
-        clear(table.pane_offloads)
-        clear(table.pane_agreements)
         table.alarm[FELL] = table.alarm[ROSE] = 0.0
     else:
         clear(table.costs)
-        clear(table.pane_costs)
         table.alarm[CHEAPER] = table.alarm[DEARER] = 0.0
     table.forgotten[what] = now
     table.alarms[what] += 1
@@ -347,10 +290,7 @@ def learn_ageing(table: AgeingTable, bin: int, agreed: float, cost: float, time:
     since.
     """
     agreed = on_scale(table, bin, agreed)
-    if table.pane == 0:
-        fade(table, now)
-    else:
-        roll(table, now)
+    fade(table, now)
     if now - time <= table.memory // PANES:
         watch(table, bin, agreed, cost, now)
     if time > max(table.forgotten[AGREEMENT], table.forgotten[COST]):
@@ -360,37 +300,28 @@ def learn_ageing(table: AgeingTable, bin: int, agreed: float, cost: float, time:
 
 def count_aged(table: AgeingTable, bin: int, agreed: float, cost: float, time: int, now: int) -> None:
     """Count an offload as what it is worth at its age."""
-    offloads, agreements, costs, at, costs_at, weight = table.offloads, table.agreements, table.costs, bin, 0, 1.0
-    if table.pane == 0:
-        weight = left_after(table, now - time)
-    else:
-        table.viewed[0] = -1
-        age = table.clock[0] - time // table.pane
-        if age >= PANES:
-            return
-        at, costs_at = age * len(table.expiry) + bin, age * len(table.costs)
-        offloads, agreements, costs = table.pane_offloads, table.pane_agreements, table.pane_costs
-    offloads[at] += weight
-    agreements[at] += weight * agreed
+    weight, costs = left_after(table, now - time), table.costs
+    table.offloads[bin] += weight
+    table.agreements[bin] += weight * agreed
     if len(costs) > 0:
-        costs[costs_at + COUNT] += weight
-        costs[costs_at + SUM] += weight * cost
-        costs[costs_at + SQUARES] += weight * cost * cost
+        costs[COUNT] += weight
+        costs[SUM] += weight * cost
+        costs[SQUARES] += weight * cost * cost
 
 
 def rebuild_ageing(table: AgeingTable) -> None:
     """Forget all that is derived from the evidence."""
     drop_all(table)
-    table.fitted[BREAK_EVEN], table.viewed[0] = -1.0, -1
+    table.fitted[BREAK_EVEN] = -1.0
 
 
 class Forgetting(ExpiryPolicy):
-    """A memory, audits and an alarm: discounted or in a window, with the bounds of HI-LCB or those of Isotonic."""
+    """A memory, audits and an alarm, with the bounds of HI-LCB or those of Isotonic."""
 
+    evidence = ("offloads", "agreements", "costs")
     carried: tuple[str, ...] = ("clock", "due", "forgotten", "alarms", "alarm")
     merges_on: tuple[str, ...] = ("bins", "memory", "stakes")
     assumes_monotone = True
-    _windowed: ClassVar[bool]
     _isotonic: ClassVar[bool]
 
     def __init__(
@@ -408,21 +339,13 @@ class Forgetting(ExpiryPolicy):
         self.memory = whole(owner, "memory", memory, PANES, FOREVER)
         self.audit = real(owner, "audit", audit, 0, 1)
         self.stakes = checked_stakes(owner, stakes, self.bins)
-        prefix = "pane_" if self._windowed else ""
-        self.evidence = tuple(f"{prefix}{field}" for field in ("offloads", "agreements", "costs"))
-        costs, panes = 0 if self.offload_cost is not None else COST_SUMS, PANES if self._windowed else 0
         interval = math.ceil(min(1.0 / self.audit, FOREVER)) if self.audit else 0
         table = self.blank(
             AgeingTable,
-            pane_offloads=real_column(panes * self.bins),
-            pane_agreements=real_column(panes * self.bins),
-            pane_costs=real_column(panes * costs),
-            viewed=whole_column(1, -1),
             due=whole_column(1, interval or FOREVER),
             filled=whole_column(self.bins + 1),
             fitted=real_column(2, -1.0),
             stakes=array("d", self.stakes or [1.0]),
-            pane=-(-self.memory // PANES) if self._windowed else 0,
             interval=interval,
             isotonic=self._isotonic,
         )
@@ -466,27 +389,18 @@ class Forgetting(ExpiryPolicy):
             raise InvalidState(f"{type(self).__name__}: state has merged evidence without its two counts of alarms")
 
     def _as_of(self) -> int:
-        return int(self.table.clock[0] * max(self.table.pane, 1))
+        return int(self.table.clock[0])
 
     def _catch_up(self) -> int:
-        if self._windowed:
-            roll(self.table, self.time)
-        else:
-            fade(self.table, self.time)
+        fade(self.table, self.time)
         return self.time
 
     def _aged(self, evidence: Evidence, since: int) -> Evidence:
-        if not self._windowed:
-            left = left_after(self.table, self.time - since)
-            return {field: [value * left for value in values] for field, values in evidence.items()}
-        panes = self.time // self.table.pane - since // self.table.pane
-        aged = {field: array("d", values) for field, values in evidence.items()}
-        for column in aged.values():
-            shift(column, panes)
-        return {field: list(column) for field, column in aged.items()}
+        left = left_after(self.table, self.time - since)
+        return {field: [value * left for value in values] for field, values in evidence.items()}
 
     def _counts(self, bin: int) -> tuple[float, float]:
-        left = view(self.table, self.time)
+        left = left_after(self.table, self.time - self.table.clock[0])
         return self.table.offloads[bin] * left, self.table.agreements[bin] * left
 
     def _sentence(self, bin: int, left: int | None) -> str:
@@ -505,7 +419,7 @@ class Forgetting(ExpiryPolicy):
         offloads, agreements = self._counts(bin)
         own = f"{agreements:.1f} of {offloads:.1f} recent offloads agreed" if offloads >= 0.05 else "nothing recent"
         time = self.time + 1
-        left = view(self.table, time)
+        left = left_after(self.table, time - self.table.clock[0])
         q = break_even(self.table, bin, cost_at(self.table, left, min(time, self.memory)))
         if not self._isotonic or not 0.0 < q < 1.0:
             return own
@@ -538,7 +452,7 @@ class DiscountedIsotonic(Forgetting):
     """
 
     name = "discounted-isotonic"
-    _windowed, _isotonic = False, True
+    _isotonic = True
 
 
 class DiscountedHILCB(Forgetting):
@@ -549,26 +463,4 @@ class DiscountedHILCB(Forgetting):
     """
 
     name = "discounted-hi-lcb"
-    _windowed, _isotonic = False, False
-
-
-class SlidingWindowIsotonic(Forgetting):
-    """Isotonic on the offloads of the last `memory` samples.
-
-    >>> SlidingWindowIsotonic(bins=16, offload_cost=0.5, memory=5000).decide(3).offload
-    True
-    """
-
-    name = "sliding-window-isotonic"
-    _windowed, _isotonic = True, True
-
-
-class SlidingWindowHILCB(Forgetting):
-    """HI-LCB on the offloads of the last `memory` samples, without its forced offload of bins that were never seen.
-
-    >>> SlidingWindowHILCB(bins=16, offload_cost=0.5, memory=5000).decide(3).offload
-    True
-    """
-
-    name = "sliding-window-hi-lcb"
-    _windowed, _isotonic = True, False
+    _isotonic = False

@@ -216,7 +216,7 @@ class ExpiryPolicy(Policy):
     def _lacking(self, bin: int) -> str:
         """Why a bin has no licence."""
         offloads, agreements = self._counts(bin) or (0.0, 0.0)
-        cost = self.shifted_cost
+        cost = self.offload_cost
         if cost is not None and offloads and agreements <= (1.0 - cost) * offloads:
             return f"accepting would be cheaper above {1.0 - cost:.3g} of them"
         return "too little evidence that accepting is cheaper"

@@ -30,7 +30,6 @@ from hinge.policies.hedge import (
     charge_offloading,
     reweigh,
     share_offloading,
-    share_offloading_from_losses,
 )
 from hinge.policies.policy import MOST_SIZE, Reals, Wholes, real_column
 from hinge.policies.random import uniform
@@ -140,7 +139,7 @@ class LyapunovEXP4(ThresholdPolicy):
         self.queue_limit = usual if queue_limit is None else real(owner, "queue_limit", queue_limit, 0)
         table = self.blank(
             LyapunovTable,
-            experts=self._table((self.learning_rate, self.exploration)),
+            experts=self._table(),
             chances=real_column(self.memory, 1.0),
             spends=spends,
             budget=budget,
@@ -170,12 +169,11 @@ class LyapunovEXP4(ThresholdPolicy):
         self.table = self.table._replace(queue=other.table.queue)
 
     def _ground(self, bin: int) -> str:
-        share = share_offloading_from_losses(self.table.experts, bin)
-        held = f"thresholds above it hold {share:.3g} of the weight, exploration takes {self.exploration:.3g}"
-        return f"{held}, and {self.queue:.3g} is spent beyond the budget"
+        return f"{super()._ground(bin)}, and {self.queue:.3g} is spent beyond the budget"
 
-    def _experts(self, bin: int) -> tuple[ThresholdTable, int]:
-        return self.table.experts, bin
+    @property
+    def _experts(self) -> ThresholdTable:
+        return self.table.experts  # type: ignore[no-any-return]
 
     def _column(self, field: str) -> Any:
         return getattr(self.table if hasattr(self.table, field) else self.table.experts, field)

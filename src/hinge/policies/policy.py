@@ -34,7 +34,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, get_type_hints
 
 from hinge._checks import agreement, did_you_mean, positive, real, share, shown, whole
-from hinge.costs import shifted_cost
 from hinge.errors import HingeError, InvalidDecision, InvalidState, InvalidType, InvalidValue, UnknownName
 
 if TYPE_CHECKING:
@@ -185,14 +184,11 @@ class Functions(NamedTuple):
     expects: Callable[..., None] = expect_nothing
 
 
-LABELS, DISAGREEMENT, GAIN = 0, 1, 2  # what true labels have taught: their number, and two sums (`shifted_cost`)
-TRUTHS = 3
-
 CHANGEABLE = ("offload_cost", "alpha")  # of a policy that has learned, where its evidence does not depend on them
 STATE_VERSION = 1
 OUTSTANDING = 65_536  # decisions that may wait for feedback at once; beyond that the oldest are dropped
 MOST_SAMPLES = 2**53  # that a state may speak of: larger counts are not exact in a float, and nothing lives so long
-HEAVIEST = 1e6  # that an offload of another policy, or of a log, may count as
+HEAVIEST = 1e6  # that an offload of a log may count as
 MOST_SIZE = 2**20  # of anything that parameters size: a state of a few bytes must not ask for gigabytes
 _ROUNDING = 1e-6  # agreements may be sums of prices
 _LARGEST = 1e300  # a number in a state: sums of a few of them are finite still
@@ -250,7 +246,6 @@ class Policy(ABC):
         self._merged: dict[str, State] = {}
         self._owed = 0.0  # what failed offloads have cost that no answer was charged for yet
         self._charged = real_column(1)  # what the answer at hand counts beyond what it cost itself
-        self._truths = real_column(TRUTHS)
         self._enclosed = False  # whether a budget has taken over its clock and its open decisions
 
     def start(
@@ -297,11 +292,6 @@ class Policy(ABC):
     def takes_cost(self) -> bool:
         """Whether `decide` can be told what offloading the very sample costs."""
         return self.functions.expects is not expect_nothing
-
-    @property
-    def takes_labels(self) -> bool:
-        """Whether `learn_truth` can shift its cost: one that is known, weighed at a price that can be moved."""
-        return self.offload_cost is not None and self.unlimited.price_column is not None
 
     # -- being built --------------------------------------------------------------------------------------------------
 
@@ -383,7 +373,7 @@ class Policy(ABC):
 
     def _decide_at(self, bin: int, cost: float) -> Decision:
         bin, cost = self._checked_bin(bin), self._checked_told(cost)
-        self.functions.expects(self.table, self._shifted(cost))
+        self.functions.expects(self.table, cost)
         try:
             return Policy.decide(self, bin)
         finally:
@@ -463,44 +453,6 @@ class Policy(ABC):
         self._charged[0] = price - own
         self._learns(self.table, decision.bin, share_agreed, price, time, self.time)
 
-    def learn_truth(self, disagreement: float, gain: float) -> None:
-        """Learn, from the true label of an offloaded sample, what the remote's answer was worth (docs/costs.md).
-
-        `disagreement` is what the local answer costs by the remote's (`1 - agreed`), `gain` what it costs more than the
-        remote's by the truth. From now on the policy decides by the shifted cost γ′. Where `takes_labels` is false, as
-        where the cost is learned, this raises `TypeError`.
-
-        >>> from hinge import Isotonic
-        >>> policy = Isotonic(bins=16, offload_cost=0.3)
-        >>> for _ in range(30):  # on which local and remote disagree, and both are wrong
-        ...     policy.learn_truth(disagreement=1, gain=0)
-        >>> policy.offload_cost, policy.shifted_cost
-        (0.3, 1.0)
-        """
-        owner = type(self).__name__
-        disagreement, gain = share(owner, "disagreement", disagreement), real(owner, "gain", gain, -1, 1)
-        if not self.takes_labels:
-            wanted = f"{type(self.unlimited).__name__}: true labels need a known offload cost and a price"
-            raise TypeError(f"{wanted} that can be moved, as hi-lcb's and isotonic's can, got {self.unlimited!r}")
-        before = self.shifted_cost
-        _add(self._truths, (1.0, disagreement, gain))
-        if self.shifted_cost != before:
-            self._weigh(self.shifted_cost)
-
-    @property
-    def shifted_cost(self) -> float | None:
-        """γ′, by which the policy decides: the offload cost, until true labels say what the remote is worth."""
-        return None if self.offload_cost is None else self._shifted(self.offload_cost)
-
-    def _shifted(self, cost: float) -> float:
-        return shifted_cost(cost, self._truths[DISAGREEMENT], self._truths[GAIN])
-
-    def _weigh(self, offload_cost: float | None) -> None:
-        """Decide by another offload cost from now on, where it is not learned."""
-        if offload_cost is not None and self.price_column is not None:
-            self.price_column[0] = offload_cost
-        self._rebuild()
-
     def forget(self, decision: Decision, cost: float = 0.0) -> None:
         """Stop waiting for the feedback of a decision; nothing is learned from it about agreement.
 
@@ -579,7 +531,7 @@ class Policy(ABC):
         (False, True)
         """
         owner = type(self).__name__
-        if not {"offloads", "pane_offloads"} & {*self.evidence}:
+        if "offloads" not in self.evidence:
             raise TypeError(f"{owner}: learn_log needs a policy that counts offloads")
         rows, agreements = list(bins), list(agreed)
         paid: list[Any] = [None] * len(rows) if costs is None else list(costs)
@@ -596,7 +548,8 @@ class Policy(ABC):
                 kind = TypeError if isinstance(error, TypeError) else ValueError
                 raise kind(f"{error} (in row {reader.time - 1} of the log)") from None
             digest.update(f"{decision.bin} {float(agrees)!r} {None if cost is None else float(cost)!r};".encode())
-        self.warm_start({**reader.state(), "id": f"log {digest.hexdigest()[:16]}"}, weight)
+        weight = positive(owner, "weight", weight, HEAVIEST)
+        self._take_all({**reader.state(), "id": f"log {digest.hexdigest()[:16]}"}, weight)
 
     # -- what others ask ----------------------------------------------------------------------------------------------
 
@@ -677,8 +630,7 @@ class Policy(ABC):
             "evidence": {field: list(self._column(field)) for field in self.evidence},
             "carried": {field: list(self._column(field)) for field in self.carried},
             "pending": [[decision.time, decision.bin, decision.offload] for decision in self._pending.values()],
-            **({"owed": self._owed} if self._owed else {}),
-            "truths": list(self._truths),
+            "owed": self._owed,
         }
 
     @classmethod
@@ -725,17 +677,16 @@ class Policy(ABC):
         for field, values in evidence.items():
             column = self._column(field)
             column[:] = array("q" if is_whole(column) else "d", values)
-        owed = state.get("owed", 0.0)
+        owed: Any = state.get("owed")
         if type(owed) not in (int, float) or not 0 <= owed <= self.time:  # every sample so far may have failed, at 1
             raise InvalidState(f"{type(self).__name__}: state owes {shown(owed)} for offloads that failed")
         self._owed = float(owed)
-        pending = state.get("pending", [])
+        pending = state.get("pending")
         if not isinstance(pending, list):
             raise InvalidState(f"{type(self).__name__}: pending must be a list, got {shown(pending)}")
         for entry in pending:
             self._restore_pending(entry)
-        self._restore_truths(state.get("truths", [0.0] * TRUTHS))
-        self._weigh(self.shifted_cost)
+        self._rebuild()
         for field in self.carried:
             column = self._column(field)
             column[:] = array("q" if is_whole(column) else "d", self._checked_field(_mapping(state, "carried"), field))
@@ -756,15 +707,6 @@ class Policy(ABC):
             raise InvalidState(f"{type(self).__name__}: state has an impossible pending decision: {error}") from error
         self._await(entry[2], bin, time)
 
-    def _restore_truths(self, truths: object) -> None:
-        numbers = truths if isinstance(truths, list) and {*map(type, truths)} <= {int, float} else []
-        if len(numbers) == TRUTHS:
-            labels, disagreement, gain = numbers
-            if 0 <= disagreement <= labels <= MOST_SAMPLES and abs(gain) <= labels:
-                self._truths[:] = array("d", numbers)
-                return
-        raise InvalidState(f"{type(self).__name__}: state has impossible true labels: {shown(truths)}")
-
     def _snapshot(self, state: Mapping[str, Any]) -> State:
         """The evidence in a state or in one source's part of it, checked and copied."""
         if not isinstance(state, Mapping):
@@ -777,27 +719,21 @@ class Policy(ABC):
             problem = f"{learned} learned of {time} samples"
         if problem:
             raise InvalidState(f"{type(self).__name__}: state has {problem}")
-        as_of = _count(state, "as_of") if "as_of" in state else time
-        alarms = state.get("alarms", [])
+        as_of, alarms = _count(state, "as_of"), state.get("alarms")
         if not isinstance(alarms, list) or not all(type(count) is int and 0 <= count <= self.time for count in alarms):
             raise InvalidState(f"{type(self).__name__}: alarms must be a list of counts, got {shown(alarms)}")
         return {"time": time, "learned": learned, "as_of": as_of, "alarms": list(alarms), "evidence": checked}
 
     def _checked_field(self, evidence: Mapping[str, Any], field: str) -> list[float]:
         column = self._column(field)
-        values = evidence[field] if field in evidence else self._upgraded(field, []) or None
+        values = evidence.get(field)
+        if not isinstance(values, list) or len(values) != len(column):
+            raise InvalidState(f"{type(self).__name__}: state needs {len(column)} numbers as {field!r}")
         kinds, limit = ((int,), 2**62) if is_whole(column) else ((int, float), _LARGEST)
-        for value in values if isinstance(values, list) else []:
+        for value in values:
             if type(value) not in kinds or not 0 <= value <= limit:  # nor NaN
                 raise InvalidState(f"{type(self).__name__}: state has {shown(value)} in {field!r}")
-        checked = self._upgraded(field, list(values)) if isinstance(values, list) else None
-        if checked is None or len(checked) != len(column):
-            raise InvalidState(f"{type(self).__name__}: state needs {len(column)} numbers as {field!r}")
-        return checked
-
-    def _upgraded(self, field: str, values: list[float]) -> list[float]:
-        """A column that an older version has saved, as this one would; empty where it had none."""
-        return values
+        return list(values)
 
     def _check_amount(self, evidence: Evidence, learned: float, source: str = "") -> None:
         """Evidence cannot count more offloads than were learned from."""
@@ -836,21 +772,6 @@ class Policy(ABC):
         """
         self._take_all(other_state, 1.0)
 
-    def warm_start(self, state: Mapping[str, Any], weight: float) -> None:
-        """Start from what another policy knows: each of its offloads counts as `weight` of one.
-
-        A weight of 1 trusts it like one's own; the less alike the two streams are, the smaller the weight should be. It
-        gives way to the other's evidence itself, should that be merged later.
-
-        >>> from hinge import HILCBLite
-        >>> veteran, novice = HILCBLite(bins=2, offload_cost=0.5), HILCBLite(bins=2, offload_cost=0.5)
-        >>> for decision in veteran.decide_many([1] * 20):
-        ...     veteran.learn(decision, agreed=True)
-        >>> novice.warm_start(veteran.state(), weight=0.5)
-        >>> print(novice.explain(1))
-        Bin 1 is accepted: local agreed in 10 of 10 offloads; checked again in 122 samples.
-        """
-        self._take_all(state, positive(type(self).__name__, "weight", weight, HEAVIEST))
 
     def _take_all(self, state: Mapping[str, Any], weight: float) -> None:
         self._check_like(type(self)._checked_header(state)["parameters"])
@@ -944,20 +865,19 @@ def _amount(evidence: Evidence) -> float:
 
 def _offloads_in(evidence: Evidence) -> float:
     """The offloads that evidence counts; 0 where a policy does not count them."""
-    return max(sum(evidence.get("offloads", ())), sum(evidence.get("pane_offloads", ())))
+    return sum(evidence.get("offloads", ()))
 
 
 def _contradiction(evidence: Evidence) -> str | None:
     """What no feedback can have added up to: agreements ≤ offloads, and 0 ≤ cost² ≤ cost ≤ 1 for each cost."""
-    for pane in ("", "pane_"):
-        offloads, agreements = evidence.get(f"{pane}offloads", []), evidence.get(f"{pane}agreements", [])
-        for position, (agreed, seen) in enumerate(zip(agreements, offloads, strict=False)):
-            if agreed > seen * (1.0 + 1e-9) + _ROUNDING:
-                return f"{agreed} agreements of {seen} at {position}"
-        costs = evidence.get(f"{pane}costs", [])
-        for sums in zip(costs[::3], costs[1::3], costs[2::3], strict=False):  # number, sum, sum of squares
-            if any(less > more * (1.0 + 1e-9) + _ROUNDING for more, less in pairwise(sums)):
-                return f"impossible sums of costs: {sums}"
+    offloads, agreements = evidence.get("offloads", []), evidence.get("agreements", [])
+    for position, (agreed, seen) in enumerate(zip(agreements, offloads, strict=False)):
+        if agreed > seen * (1.0 + 1e-9) + _ROUNDING:
+            return f"{agreed} agreements of {seen} at {position}"
+    costs = evidence.get("costs", [])
+    for sums in zip(costs[::3], costs[1::3], costs[2::3], strict=False):  # number, sum, sum of squares
+        if any(less > more * (1.0 + 1e-9) + _ROUNDING for more, less in pairwise(sums)):
+            return f"impossible sums of costs: {sums}"
     return None
 
 

@@ -125,7 +125,6 @@ PROVEN = 1.0  # evidence of a bin's own offloads above which it is audited by wh
 SUREST = 0.02  # a believed agreement is at least so far from 1, in parts of 1 - q: one disagreement is no alarm
 
 AUDITS, OFFLOADS, MISFIT = 0, 1, 2  # Page's sums over all audits, all offloads, and those that the fit is tried by
-UNKNOWN = -1.0  # the misfit in a state of before there was one
 ALARMS, RISES = 0, 1  # what was noticed, counted
 
 
@@ -681,17 +680,9 @@ class Sentinel(Policy):
     def _recounted(self) -> None:
         recount_misfit(self.table, self.time + 1)
 
-    def _upgraded(self, field: str, values: list[float]) -> list[float]:
-        """States of before there were cut licences, or a sum for the misfit, have none."""
-        if field == "sums" and len(values) == MISFIT:
-            return [*values, UNKNOWN]
-        return values or [0] * self.bins if field == "cut" else values
-
     def _refresh(self) -> None:
         super()._refresh()
         table, owner = self.table, type(self).__name__
-        if table.sums[MISFIT] == UNKNOWN:
-            self._recounted()
         for bin in range(self.bins):
             past = max(table.arrivals[bin], table.audited[bin], table.unaudited[bin])
             if table.left[bin] > table.granted[bin] or past > self.time or table.audited_at[bin] >= 1.0:

@@ -1,11 +1,9 @@
 """Policies that never learn. Grade A.
 
-A fixed threshold, the two extremes, the oracle π* (Lemma 1 of the paper), and two decision modules that are fitted once
-on labelled history (`FittedPolicy`).
+A fixed threshold, the two extremes, the oracle π* (Lemma 1 of the paper), and a threshold that is fitted once on
+labelled history.
 """
 
-import math
-from abc import abstractmethod
 from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
@@ -128,32 +126,46 @@ class Oracle(FixedPolicy):
         return "accepting is cheaper where 1 - agreement < offload cost"
 
 
-class FittedPolicy(FixedPolicy):
-    """A decision module that is fitted once on labelled history from the same stream, which HI-LCB does without."""
+class Offline(FixedPolicy):
+    """The threshold that costs least on labelled history (arXiv 2304.11763): bins below it are offloaded.
 
+    The history must be of the same stream; HI-LCB does without.
+
+    >>> policy = Offline.fit([0, 1, 2, 3, 3], [False, False, True, True, True], bins=4, offload_cost=0.5)
+    >>> policy.threshold
+    2
+    """
+
+    name = "offline"
     assumes_monotone = True
+
+    def __init__(self, threshold: int, bins: int = 16, offload_cost: float | None = None) -> None:
+        super().__init__(bins, offload_cost)
+        self.threshold = whole(type(self).__name__, "threshold", threshold, 0, self.bins)
+        self._settle([bin >= self.threshold for bin in range(self.bins)])
 
     @classmethod
     def fit(cls, history: Sequence[int], agreed: Sequence[float], bins: int = 16, offload_cost: float = 0.5) -> Self:
-        """The policy for a history: the bins of its samples, and whether local agreed with remote in each."""
+        """Scan every threshold over past samples; of equally cheap ones take the highest, as a tie offloads."""
         owner = cls.__name__
         bins, cost = whole(owner, "bins", bins, 1), real(owner, "offload_cost", offload_cost, 0, 1)
         if len(history) != len(agreed):
             raise ValueError(f"{owner}: agreed must have the {len(history)} entries of history, got {len(agreed)}")
         if len(history) == 0:
             raise ValueError(f"{owner}: history must have at least one sample, got none")
-        samples, agreements = [0] * bins, [0.0] * bins
+        samples, errors = [0] * bins, [0.0] * bins
         for position, (entry, answer) in enumerate(zip(history, agreed, strict=True)):
             bin = whole(owner, f"history[{position}]", entry, 0, bins - 1)
             samples[bin] += 1
             agreed_here = float(answer) if isinstance(answer, bool) else answer
-            agreements[bin] += real(owner, f"agreed[{position}]", agreed_here, 0, 1)
-        return cls._fitted(samples, agreements, cost)
-
-    @classmethod
-    @abstractmethod
-    def _fitted(cls, samples: Sequence[int], agreements: Sequence[float], cost: float) -> Self:
-        """The policy for so many samples and agreements in each bin."""
+            errors[bin] += 1.0 - real(owner, f"agreed[{position}]", agreed_here, 0, 1)
+        best = total = sum(errors)  # threshold 0: accept everything
+        threshold = 0
+        for bin in range(bins):
+            total += samples[bin] * cost - errors[bin]
+            if total <= best:
+                best, threshold = total, bin + 1
+        return cls(threshold, bins, cost)
 
     @classmethod
     def settings(cls) -> frozenset[str]:
@@ -164,77 +176,5 @@ class FittedPolicy(FixedPolicy):
         maker: Any = cls.fit if "history" in settings else cls
         return made(cls, maker, settings, hint="; it is fitted on labelled history")
 
-
-class Offline(FittedPolicy):
-    """The threshold that costs least on labelled history (arXiv 2304.11763): bins below it are offloaded.
-
-    >>> policy = Offline.fit([0, 1, 2, 3, 3], [False, False, True, True, True], bins=4, offload_cost=0.5)
-    >>> policy.threshold
-    2
-    """
-
-    name = "offline"
-
-    def __init__(self, threshold: int, bins: int = 16, offload_cost: float | None = None) -> None:
-        super().__init__(bins, offload_cost)
-        self.threshold = whole(type(self).__name__, "threshold", threshold, 0, self.bins)
-        self._settle([bin >= self.threshold for bin in range(self.bins)])
-
-    @classmethod
-    def _fitted(cls, samples: Sequence[int], agreements: Sequence[float], cost: float) -> Self:
-        """Scan every threshold; of equally cheap ones take the highest, as a tie offloads."""
-        total = sum(samples) - sum(agreements)  # threshold 0: accept everything
-        best, threshold = total, 0
-        for bin in range(len(samples)):
-            total += samples[bin] * cost - (samples[bin] - agreements[bin])
-            if total <= best:
-                best, threshold = total, bin + 1
-        return cls(threshold, len(samples), cost)
-
     def _rule(self) -> str:
         return f"threshold {self.threshold} was cheapest on the history"
-
-
-class Logistic(FittedPolicy):
-    """The logistic decision module (arXiv 2407.11061) on bins: accept iff σ(intercept + slope · φ) > 1 - offload cost.
-
-    φ is the centre of the bin. On the raw scores, with its two published features, the module is
-    `hinge.confidence.logistic`, to be used as the confidence measure of a `Static` policy.
-
-    >>> policy = Logistic(intercept=-4.0, slope=8.0, bins=4, offload_cost=0.5)
-    >>> [policy.decide(bin).offload for bin in range(4)]
-    [True, True, False, False]
-    """
-
-    name = "logistic"
-
-    def __init__(self, intercept: float, slope: float, bins: int = 16, offload_cost: float = 0.5) -> None:
-        owner = type(self).__name__
-        super().__init__(bins, real(owner, "offload_cost", offload_cost, 0, 1))
-        self.intercept, self.slope = real(owner, "intercept", intercept), real(owner, "slope", slope)
-        margins = [self.intercept + self.slope * (bin + 0.5) / self.bins for bin in range(self.bins)]
-        self._settle([1.0 - sigmoid(margin) < offload_cost for margin in margins])
-
-    @classmethod
-    def _fitted(cls, samples: Sequence[int], agreements: Sequence[float], cost: float) -> Self:
-        """Maximum likelihood, slightly regularised for histories without any error."""
-        import numpy as np  # deciding needs no more than the standard library
-
-        from hinge.confidence import fitted_weights
-
-        centres = (np.arange(len(samples)) + 0.5) / len(samples)
-        features = np.column_stack([np.ones_like(centres), centres])
-        intercept, slope = fitted_weights(features, np.array(samples, float), np.array(agreements, float)).tolist()
-        return cls(intercept, slope, len(samples), cost)
-
-    def _rule(self) -> str:
-        return f"the fitted agreement is σ({self.intercept:.3g} + {self.slope:.3g} · confidence)"
-
-
-def sigmoid(x: float) -> float:
-    """σ(x) = 1 / (1 + exp(-x)), without overflow.
-
-    >>> sigmoid(0.0), sigmoid(-1000.0)
-    (0.5, 0.0)
-    """
-    return 1.0 / (1.0 + math.exp(-x)) if x >= 0 else math.exp(x) / (1.0 + math.exp(x))

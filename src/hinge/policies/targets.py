@@ -40,8 +40,6 @@ leaves fewer nats than a reserve. What luck leaves above the reserve is not spen
 An offload is charged as a disagreement, and as an error, until its feedback arrives, and so is one that a budget
 around this policy refused. So a remote that fails, or a budget that is too small, makes (1) false: `warning` says so.
 
-A state from before the sixth λ has used up its δ by five equal parts, and goes on with those: its sixth is never taken.
-
 The constants of the plan were chosen by simulation on four of the shipped traces. A wrong plan costs offloads, not the
 target.
 """
@@ -57,8 +55,6 @@ from hinge.policies.random import RandomisedPolicy, uniform
 
 RATES = (0.2, 0.08, 0.03, 0.01, 0.004, 0.001)  # λ
 PARTS = (4 / 19, 4 / 19, 4 / 19, 4 / 19, 2 / 19, 1 / 19)  # w
-FORMER = 5  # λ, with equal parts, in states of an older version
-NEVER = 1e300  # a charge with which a λ is not taken
 ENOUGH = 1.0  # nats that (1) must leave for the next λ to be taken
 RESERVE = 2.0  # nats that (1) is to leave: with fewer, less is used up than is allowed
 RAREST = 1.2  # the smallest p that is planned, in parts of λ
@@ -243,12 +239,6 @@ class Target(RandomisedPolicy):
         if self.table.multiplier[0] < 0.5:  # the threshold is beyond any disagreement
             return f"{known}, so that nothing needs to be offloaded but audits"
         return known
-
-    def _upgraded(self, field: str, values: list[float]) -> list[float]:
-        if field != "charges" or len(values) != FORMER:
-            return values
-        entries = (math.log(FORMER * part) for part in PARTS)  # by so much log(1 / wδ) was more
-        return [*(max(0.0, value + more) for value, more in zip(values, entries, strict=False)), NEVER]
 
     def _refresh(self) -> None:
         super()._refresh()

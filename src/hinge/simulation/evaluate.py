@@ -36,8 +36,8 @@ from hinge.theory import Dip, Estimate, significant_dips
 from hinge.traces import Log, Trace, load_trace, read_recorded, trace_names
 
 LEARNED = "learned"  # an offload cost that the policies are not told
-FITTED = ("offline", "logistic")  # fitted in hindsight, on the very samples they are then tried on
-INFORMED = ("oracle", "static", *FITTED)  # need a number for the cost, and cannot learn it
+FITTED = "offline"  # fitted in hindsight, on the very samples it is then tried on
+INFORMED = ("oracle", "static", FITTED)  # need a number for the cost, and cannot learn it
 CLOSEST = 0.0005  # costs per sample that simulated runs cannot tell apart
 
 
@@ -121,7 +121,7 @@ def evaluate(
     random, and they have to learn it. Without it, it is learned where the trace has costs, else 0.5.
 
     Without `horizon` the log is replayed once, in its own order, and then in `runs` shuffled orders. With it, `runs`
-    times that many samples are drawn with replacement. The offline and logistic modules are fitted on the log itself.
+    times that many samples are drawn with replacement. The offline threshold is fitted on the log itself.
 
     A `Log`, in which the remote answered only what was offloaded, is not replayed: agreement is estimated from what was
     offloaded (`hinge.theory.Estimate`), policies run on `runs` streams of that agreement, as long as the log or
@@ -347,8 +347,8 @@ def lineup(
 ) -> dict[str, Policy]:
     """The policies of these names for a source; `all` stands for every policy that is free to offload at its cost.
 
-    The oracle is told the agreement and the mean cost of every bin. The modules that are fitted on labelled history
-    (offline, logistic) are fitted on the source's own bins, in hindsight: they show the best that such a module can do.
+    The oracle is told the agreement and the mean cost of every bin. The offline threshold is fitted on the source's own
+    bins, in hindsight: it shows the best that a threshold can do.
     `more` are other settings, for the policies that have them.
 
     >>> from hinge.simulation.sources import ConstantPrice
@@ -372,6 +372,6 @@ def lineup(
     ready = {}
     for name in wanted:
         told = source.mean_offload_cost if offload_cost is None and name in INFORMED else offload_cost
-        fitted = dict(zip(("history", "agreed"), source.history(), strict=True)) if name in FITTED else {}
+        fitted = dict(zip(("history", "agreed"), source.history(), strict=True)) if name == FITTED else {}
         ready[name] = build(name, **settings, **fitted, offload_cost=told)
     return ready
