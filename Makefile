@@ -100,7 +100,7 @@ bench: $(VENV)/.installed-bench ## Measure decisions and the simulator, against 
 	$(BIN)/python benchmarks/decide.py
 	$(BIN)/python benchmarks/simulate.py
 
-bench-regret: $(VENV)/.installed-bench ## Measure regret: traces, floor, adversaries, drift, budgets, other libraries (half an hour)
+bench-regret: $(VENV)/.installed-bench ## Measure regret: traces, floor, drift, budgets, other libraries (half an hour)
 	$(BIN)/python benchmarks/regret.py --results benchmarks/results
 
 bench-gate: $(VENV)/.installed-bench ## Measure the device and the server, beside Triton, KServe and MLServer

@@ -21,7 +21,7 @@ from hinge.policies import KL
 from hinge.policies.isotonic import divergence
 from hinge.policies.policy import Functions
 from hinge.policies.random import uniform
-from hinge.simulation.kernel import Loop, loop, machine_table
+from hinge.simulation.kernel import Loop, compiled, machine_table
 from hinge.simulation.sources import ConstantPrice, Synthetic
 from hinge.theory import stopping_floor
 
@@ -95,7 +95,7 @@ def bayes_regret(
 
     The coins are the same for all policies.
     """
-    play, stops = loop(prior_player, policy.functions, machine_code=True), np.array(horizons)
+    play, stops = compiled(prior_player(policy.functions)), np.array(horizons)
     regrets, checks = np.zeros((2, draws, len(horizons)))
     for draw in range(draws):
         table = machine_table(policy.fresh(seed=draw).table)

@@ -1,4 +1,4 @@
-"""Isotonic where it might be hurt: random monotone settings, and every adversary; and how near it comes to the bound.
+"""Isotonic where it might be hurt: random monotone settings; and how near it comes to the bound.
 
 The settings are drawn from the curves that a calibrated, an overconfident or a poor local model may have: rising at
 random, flat just below or above break-even, a step, or crowded near 1; with even or with uneven arrivals.
@@ -11,16 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks.report import SPREAD, spread
 from hinge import HILCB, Isotonic, simulate
-from hinge.simulation.sources import (
-    Adaptive,
-    ConstantPrice,
-    Source,
-    Synthetic,
-    blocks,
-    rare_first,
-    sorted_down,
-    sorted_up,
-)
+from hinge.simulation.sources import ConstantPrice, Source, Synthetic
 from hinge.theory import Problem, structured_lower_bound
 
 HORIZON, BINS = 100_000, 16
@@ -51,10 +42,9 @@ def random_setting(seed: int) -> tuple[Synthetic, float]:
 
 
 def both(source: Source, cost: float, runs: int) -> tuple[Reals, Reals]:
-    """The regret of HI-LCB and of Isotonic, run by run; an adversary plays against one at a time."""
-    policies = [HILCB(BINS, 0.52, cost), Isotonic(BINS, offload_cost=cost)]
-    regrets = [simulate([policy], source, HORIZON, runs, seed=9)[policy.name].regret[:, -1] for policy in policies]
-    return regrets[0], regrets[1]
+    """The regret of HI-LCB and of Isotonic, run by run."""
+    results = simulate([HILCB(BINS, 0.52, cost), Isotonic(BINS, offload_cost=cost)], source, HORIZON, runs, seed=9)
+    return results["hi-lcb"].regret[:, -1], results["isotonic"].regret[:, -1]
 
 
 def in_random_settings(count: int, runs: int) -> list[str]:
@@ -92,31 +82,6 @@ def in_random_settings(count: int, runs: int) -> list[str]:
     ]
 
 
-def adversaries(cost: float) -> dict[str, Source]:
-    """Arrivals in the worst orders, and an adversary who sees what the policy would do."""
-    curve, costs = np.linspace(0.05, 0.98, BINS), ConstantPrice(cost)
-    weights = np.linspace(3.0, 1.0, BINS)
-    near = np.full(BINS, 1.0 - cost - 0.01)
-    return {
-        "sorted up": sorted_up(curve, costs, weights),
-        "sorted down": sorted_down(curve, costs, weights),
-        "rare first": rare_first(curve, costs, weights),
-        "blocks": blocks(curve, costs, weights),
-        "adaptive": Adaptive(curve, costs),
-        "adaptive, all just below break-even": Adaptive(near, costs),
-    }
-
-
-def against_adversaries(runs: int) -> list[str]:
-    lines = ["| adversary | cost | HI-LCB | Isotonic | excess |", "|---|---|---|---|---|"]
-    for cost in (0.1, 0.3, 0.5, 0.7, 0.9):
-        for name, source in adversaries(cost).items():
-            theirs, ours = both(source, cost, runs)
-            figures = " | ".join(spread(values, 1) for values in (theirs, ours))
-            lines.append(f"| {name} | {cost} | {figures} | {ours.mean() - theirs.mean():.1f} |")
-    return [*lines, ""]
-
-
 def growth(runs: int) -> list[str]:
     """What wrong licences cost where every licence is wrong, decade by decade."""
     horizons = [10**power for power in range(3, 7)]
@@ -135,12 +100,11 @@ def growth(runs: int) -> list[str]:
 def report(quick: bool) -> list[str]:
     count, runs = (30, 3) if quick else (1000, 20)
     return [
-        "## Random settings and adversaries",
+        "## Random settings",
         "",
         f"T = {HORIZON}, {BINS} bins, known cost; HI-LCB with α = 0.52. {SPREAD.capitalize()}.",
         "",
         *in_random_settings(count, runs),
-        *against_adversaries(3 if quick else 50),
         "Where every licence is wrong:",
         "",
         *growth(3 if quick else 50),

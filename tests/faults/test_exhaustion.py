@@ -180,9 +180,7 @@ device.close()
     assert out.splitlines() == ["True {'remote'} True"]
 
 
-def test_hung_lookups_share_one_thread_and_keep_no_event_loop(
-    monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hung_lookups_share_one_thread_and_keep_no_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     answer, over = socket.getaddrinfo, threading.Event()
 
     def hangs(*arguments: Any, **options: Any) -> Any:

@@ -46,9 +46,7 @@ def padded(response: Http) -> bytes:
 
 
 @each_kind
-def test_a_reply_far_larger_than_the_answer_is_refused_unread_and_in_time(
-    kind: Any
-) -> None:
+def test_a_reply_far_larger_than_the_answer_is_refused_unread_and_in_time(kind: Any) -> None:
     with Lying(padded) as server, always(kind, OpenInference(server.url, "remote"), deadline_s=0.2) as device:
         device.infer(SAMPLE)  # the metadata
         took, answers = list[float](), list[Any]()
@@ -65,9 +63,7 @@ def test_a_reply_far_larger_than_the_answer_is_refused_unread_and_in_time(
 
 @each_kind
 @pytest.mark.parametrize("start", ["HTTP/1.1 500 \x1b]0;owned\x07\x1b[2J", "HTTP/1.1 \x1b[2J" + "x" * 60_000])
-def test_a_status_line_reaches_nobody_raw_or_at_length(
-    kind: Any, start: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_status_line_reaches_nobody_raw_or_at_length(kind: Any, start: str, caplog: pytest.LogCaptureFixture) -> None:
     with Lying(lambda response: response._replace(start=start).raw) as server:
         breaker = Breaker(failures=2, interval_s=60)
         remote = OpenInference(server.url, "remote")

@@ -5,11 +5,10 @@ from functools import cache
 import numpy as np
 
 from hinge import Policy, UniformBins
-from hinge.policies import ExpiryPolicy, policy_class, policy_names
+from hinge.policies import policy_names
 from hinge.simulation import lineup, run_seeds
 from hinge.simulation.evaluate import INFORMED
 from hinge.simulation.sources import (
-    Adaptive,
     BimodalPrice,
     ConstantPrice,
     Drifting,
@@ -20,18 +19,14 @@ from hinge.simulation.sources import (
     Replay,
     Resampled,
     Samples,
+    Scheduled,
     Shuffled,
     Source,
     Sudden,
     Synthetic,
-    blocks,
-    rare_first,
-    sorted_down,
-    sorted_up,
 )
 from hinge.traces import Trace, load_trace
 
-ADAPTIVE = "adaptive"
 LATENCY = LognormalPrice(median=0.45, spread=0.4)
 
 
@@ -72,14 +67,11 @@ def sources(bins: int) -> dict[str, Source]:
         "fractions": Resampled(trace_of_fractions(), binning, BimodalPrice()),
         "synthetic": Synthetic(rising, BimodalPrice(), weights),
         "synthetic, lognormal costs": Synthetic(rising**2, LATENCY),
-        "sorted up": sorted_up(rising, ConstantPrice(0.5), weights),
-        "sorted down": sorted_down(rising, BimodalPrice(), weights),
-        "rare first": rare_first(rising, LATENCY, weights),
-        "blocks": blocks(rising, BimodalPrice(0.1, 0.9), weights),
+        "in a bad order": Scheduled(rising, LATENCY, weights, order=range(bins - 1, -1, -1)),
+        "blocks": Scheduled(rising, BimodalPrice(0.1, 0.9), weights, order=range(bins), period=50 * bins),
         "sudden drift": Drifting(before, after, Sudden(at=0.4)),
         "gradual drift": Drifting(before, after, Gradual()),
         "periodic drift": Drifting(before, after, Periodic(cycles=3)),
-        ADAPTIVE: Adaptive(rising, BimodalPrice()),
     }
 
 
@@ -87,11 +79,6 @@ def variants() -> list[tuple[str, bool]]:
     """Every policy by name, with a known cost (False) and, where it can do without, with a learned one (True)."""
     learning = [name for name in policy_names() if name not in INFORMED and _takes_a_cost(name)]
     return [(name, False) for name in policy_names()] + [(name, True) for name in learning]
-
-
-def deterministic(name: str) -> bool:
-    """Whether a policy decides by expiry, as an adaptive adversary needs."""
-    return issubclass(policy_class(name), ExpiryPolicy)
 
 
 def policy_for(name: str, learned: bool, source: Source, horizon: int) -> Policy:

@@ -13,7 +13,6 @@ from hinge.policies import AlwaysLocal, HedgeHI
 from hinge.simulation import Record, Results, Run, Threads, lineup, run_seeds, simulate
 from hinge.simulation.sources import (
     CHUNK,
-    Adaptive,
     BimodalPrice,
     ConstantPrice,
     Drifting,
@@ -232,23 +231,6 @@ def test_arguments_that_make_no_sense_are_named() -> None:
 def test_two_policies_of_one_name_are_refused_rather_than_one_of_them_lost() -> None:
     with pytest.raises(ValueError, match="hi-lcb"):
         simulate([HILCB(BINS, alpha=0.52), HILCB(BINS, alpha=1.0)], SOURCE, 10)
-
-
-def test_an_adaptive_adversary_plays_against_one_deterministic_policy() -> None:
-    adversary = Adaptive(np.linspace(0.1, 0.95, BINS), ConstantPrice(0.5))
-    with pytest.raises(TypeError, match="needs policies that decide by expiry, got 'thompson'"):
-        simulate([Thompson(BINS)], adversary, 10)
-    with pytest.raises(ValueError, match="one policy at a time"):
-        simulate([HILCB(BINS), HILCBLite(BINS)], adversary, 10)
-
-
-def test_the_adversary_hurts_sooner_than_chance() -> None:
-    adversary = Adaptive(SOURCE.agreement, SOURCE.costs)
-    policy = HILCB(BINS, offload_cost=0.5)
-    attacked, spared = (simulate([policy], source, 100, runs=20)["hi-lcb"] for source in (adversary, SOURCE))
-    assert attacked.regret[:, 0] == pytest.approx(-SOURCE.gaps.min())  # nothing is licensed: the best bin hurts
-    early = attacked.times <= 20
-    assert (attacked.regret.mean(axis=0) > 1.5 * spared.regret.mean(axis=0))[early].all()
 
 
 def test_sums_are_written_down_at_the_times_asked_for() -> None:

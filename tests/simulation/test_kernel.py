@@ -55,16 +55,16 @@ def test_no_thread_gets_a_loop_before_its_functions_are_registered(monkeypatch: 
         return register
 
     monkeypatch.setattr("numba.extending.register_jitable", slowly)
-    other = threading.Thread(target=loop, args=(player, FUNCTIONS, True))
+    other = threading.Thread(target=loop, args=(FUNCTIONS, True))
     other.start()
     assert begun.wait(60)
-    loop(player, FUNCTIONS, True)
+    loop(FUNCTIONS, True)
     assert expires in registered  # else compiling it fails: the other thread has only announced it
     other.join()
 
 
 def test_the_same_functions_have_one_loop() -> None:
-    assert loop(player, FUNCTIONS, False) is loop(player, FUNCTIONS, False)
+    assert loop(FUNCTIONS, False) is loop(FUNCTIONS, False)
 
 
 def with_global(number: float) -> Any:
@@ -108,7 +108,7 @@ def test_the_digest_changes_with_the_module_of_a_record(record: type, monkeypatc
 
 def test_the_digest_changes_with_a_function_inside() -> None:
     names = [
-        getattr(loop(player, FUNCTIONS._replace(learns=learns), True), "__qualname__", "")
+        getattr(loop(FUNCTIONS._replace(learns=learns), True), "__qualname__", "")
         for learns in (learns_nothing, spends)
     ]
     assert names[0].startswith("play_")
@@ -124,42 +124,24 @@ def test_a_compiled_loop_is_read_from_disk_by_the_next_process(tmp_path: Path) -
     """Also one around nested closures, as budgets have them."""
     script = """
 from hinge import Isotonic, at_most, simulate
-from hinge.simulation.kernel import loop, player
+from hinge.simulation.kernel import loop
 from hinge.simulation.sources import ConstantPrice, Synthetic
 policy = at_most(at_most(Isotonic(2, offload_cost=0.5), 0.4, 50), 0.3, 200)
 simulate([policy], Synthetic([0.2, 0.9], ConstantPrice(0.5)), 1000, machine_code=True)
-print(sum(loop(player, policy.fresh().functions, True).stats.cache_hits.values()))
+print(sum(loop(policy.fresh().functions, True).stats.cache_hits.values()))
 """
     seeds = [{"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "2"}]
     assert cache_hits(script, {"NUMBA_CACHE_DIR": str(tmp_path)}, seeds) == [0, 1]
 
 
-@pytest.mark.slow
-def test_a_loop_against_an_adversary_is_read_from_disk_whether_its_module_was_compiled_or_read(tmp_path: Path) -> None:
-    script = """
-import os, sys
-import numba
-sys.pycache_prefix = os.environ["BYTECODE"]  # of Hinge alone: it is written by one process, and read by the next
-from hinge import HILCBLite, simulate
-from hinge.simulation.kernel import loop, player_against
-from hinge.simulation.sources import Adaptive, ConstantPrice
-policy = HILCBLite(2, offload_cost=0.5)
-simulate([policy], Adaptive([0.2, 0.9], ConstantPrice(0.5)), 1000, machine_code=True)
-print(sum(loop(player_against, policy.fresh().functions, True).stats.cache_hits.values()))
-"""
-    places = {"NUMBA_CACHE_DIR": str(tmp_path / "numba"), "BYTECODE": str(tmp_path / "bytecode")}
-    assert cache_hits(script, {**places, "PYTHONDONTWRITEBYTECODE": ""}, [{}, {}]) == [0, 1]
-    assert any(tmp_path.glob("bytecode/**/kernel.*.pyc"))
-
-
 def test_samples_are_compiled_if_they_are_many_or_the_loop_is_compiled_already() -> None:
     functions = FUNCTIONS._replace(learns=with_closure(3.0))
-    assert [pays(samples, player, functions) for samples in (1, MANY, MANY + 1)] == [False, False, True]
-    loop(player, functions, False)
-    assert not pays(1, player, functions)
-    loop(player, functions, True)
-    assert pays(1, player, functions)
-    assert not pays(1, player, functions._replace(learns=with_closure(4.0)))
+    assert [pays(samples, functions) for samples in (1, MANY, MANY + 1)] == [False, False, True]
+    loop(functions, False)
+    assert not pays(1, functions)
+    loop(functions, True)
+    assert pays(1, functions)
+    assert not pays(1, functions._replace(learns=with_closure(4.0)))
 
 
 def test_without_numba_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from hinge import Isotonic, Policy, at_most, on_budget
-from hinge.policies import ExpiryPolicy, Need, Sentinel, policy_names
+from hinge.policies import Need, Sentinel, policy_names
 from hinge.simulation import Run, run_seeds, simulate
 from hinge.simulation.engine import policy_seed
-from hinge.simulation.sources import Adaptive, BimodalPrice, ConstantPrice, Samples, Source, Synthetic
+from hinge.simulation.sources import BimodalPrice, ConstantPrice, Samples, Source, Synthetic
 from hinge.testing import tell
-from tests.simulation.streams import ADAPTIVE, deterministic, policy_for, sources, variants
+from tests.simulation.streams import policy_for, sources, variants
 
 SEED = 20
 ENOUGH = 100_000  # samples of each of these policies on every single source, and of the others over all sources
@@ -25,12 +25,11 @@ BIT_LENGTH = 5_000
 
 def lengths(name: str, learned: bool) -> dict[str, int]:
     """How many samples of each source a policy decides; known and learned cost share ENOUGH where it is thorough."""
-    kinds = [kind for kind in sources(6) if deterministic(name) or kind != ADAPTIVE]
+    kinds = sources(6)
     if name in THOROUGH:
         shares = 1 + ((name, True) in variants())
         return dict.fromkeys(kinds, ENOUGH // shares)
-    others = len(kinds) - (ADAPTIVE in kinds)  # against an adversary, policies in Python look at every bin every time
-    return {kind: 1_000 if kind == ADAPTIVE else math.ceil(ENOUGH / others) for kind in kinds}
+    return dict.fromkeys(kinds, math.ceil(ENOUGH / len(kinds)))
 
 
 def drive(policy: Policy, source: Source, run_seed: int, horizon: int) -> tuple[list[bool], Samples]:
@@ -39,53 +38,24 @@ def drive(policy: Policy, source: Source, run_seed: int, horizon: int) -> tuple[
     seen: list[Samples] = []
     hears_all, pays_all = Need.AGREEMENT in policy.needs, bool(policy.needs)
     for chunk in source.stream(run_seed, horizon):
-        if isinstance(source, Adaptive):
-            chunk = attack(source, policy, chunk, decisions)
-        else:
-            columns = (chunk.bins.tolist(), chunk.agreed.tolist(), chunk.costs.tolist())
-            for bin, agreed, cost in zip(*columns, strict=True):
-                decision = policy.decide(bin)
-                decisions.append(decision.offload)
-                if decision.offload or hears_all:  # as `hinge.testing.tell` does, millions of times
-                    policy.learn(decision, agreed, cost)
-                elif pays_all:
-                    policy.learn(decision, cost=cost)
+        columns = (chunk.bins.tolist(), chunk.agreed.tolist(), chunk.costs.tolist())
+        for bin, agreed, cost in zip(*columns, strict=True):
+            decision = policy.decide(bin)
+            decisions.append(decision.offload)
+            if decision.offload or hears_all:  # as `hinge.testing.tell` does, millions of times
+                policy.learn(decision, agreed, cost)
+            elif pays_all:
+                policy.learn(decision, cost=cost)
         seen.append(chunk)
     agreed, costs, gaps = (np.concatenate([np.asarray(chunk[i]) for chunk in seen]) for i in (1, 2, 3))
     return decisions, Samples(np.concatenate([chunk.bins for chunk in seen]), agreed, costs, gaps)
 
 
-def attack(source: Adaptive, policy: Policy, chunk: Samples, decisions: list[bool]) -> Samples:
-    """Send the bin of the largest expected regret, the lowest of equals, as the adversary's definition says."""
-    assert isinstance(policy, ExpiryPolicy)
-    agreement, mean_cost, bins = source.agreement.tolist(), source.mean_offload_cost, []
-    would_offload = policy.functions.offloads
-    for uniform, cost in zip(chunk.agreed.tolist(), chunk.costs.tolist(), strict=True):
-        losses: list[float] = []
-        for f in agreement:
-            gap = 1.0 - f - mean_cost
-            offloads = would_offload(policy.table, len(losses), policy.time + 1)
-            losses.append(max(0.0, -gap if offloads else gap))
-        bin = losses.index(max(losses))
-        decision = policy.decide(bin)
-        decisions.append(decision.offload)
-        tell(policy, decision, (bin, uniform < agreement[bin], cost))
-        bins.append(bin)
-    sent = np.array(bins)
-    agreed = (chunk.agreed < source.agreement[sent]).astype(np.float64)
-    return Samples(sent, agreed, chunk.costs, 1.0 - source.agreement[sent] - mean_cost)
-
-
 def compare(name: str, learned: bool, kind: str, horizon: int) -> int:
-    """Run a policy in the simulator and as an object; returns how many decisions were compared.
-
-    The loop is compiled, but for that against an adversary, which takes as long to compile as all the rest: it is
-    compiled for the policies that are thorough.
-    """
+    """Run a policy in the simulator and as an object; returns how many decisions were compared."""
     source = sources(6)[kind]
     policy = policy_for(name, learned, source, horizon)
-    compiled = kind != ADAPTIVE or name in THOROUGH
-    settings: dict[str, Any] = {"seed": SEED, "record_decisions": True, "machine_code": compiled}
+    settings: dict[str, Any] = {"seed": SEED, "record_decisions": True, "machine_code": True}
     run = simulate({name: policy}, source, horizon, **settings)[name].runs[0]
     run_seed = run_seeds(SEED, 1)[0]
     decisions, samples = drive(policy.fresh(policy_seed(run_seed)), source, run_seed, horizon)
@@ -114,11 +84,11 @@ def test_kernel_and_object_decide_alike(variant: tuple[str, bool]) -> None:
     if name in THOROUGH:
         share = 0.5 if {(name, False), (name, True)} <= {*variants()} else 1.0
         assert min(compared.values()) >= share * ENOUGH
-        assert len(compared) == len(sources(6)) - (not deterministic(name))
+        assert len(compared) == len(sources(6))
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("kind", ["resampled, recorded costs", "gradual drift", ADAPTIVE])
+@pytest.mark.parametrize("kind", ["resampled, recorded costs", "gradual drift", "in a bad order"])
 @pytest.mark.parametrize("name", ["hi-lcb", "isotonic"])
 def test_kernel_and_object_decide_alike_in_short(name: str, kind: str) -> None:
     assert compare(name, True, kind, 2_000) == 2_000
@@ -157,9 +127,8 @@ def bitwise(name: str) -> Iterator[tuple[bool, str]]:
     for learned in [learned for known, learned in variants() if known == name]:
         yield learned, "resampled"
         if name in BITWISE:
-            for kind in ("in order", "shuffled", "blocks", "gradual drift", ADAPTIVE):
-                if deterministic(name) or kind != ADAPTIVE:
-                    yield learned, kind
+            for kind in ("in order", "shuffled", "blocks", "gradual drift"):
+                yield learned, kind
 
 
 @pytest.mark.slow

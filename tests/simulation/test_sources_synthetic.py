@@ -11,18 +11,13 @@ from hypothesis import strategies as st
 
 from hinge.simulation.sources import (
     CHUNK,
-    Adaptive,
     BimodalPrice,
     ConstantPrice,
     LognormalPrice,
     Scheduled,
     Source,
     Synthetic,
-    blocks,
     draw_bins,
-    rare_first,
-    sorted_down,
-    sorted_up,
 )
 from tests.simulation.laws import agreement_follows, arrivals_follow, mean_follows, whole
 
@@ -31,10 +26,8 @@ WEIGHTS = np.array([3.0, 0.0, 1.0, 4.0, 2.0])
 COSTS = ConstantPrice(0.4)
 MAKERS: dict[str, Callable[[], Synthetic]] = {
     "synthetic": lambda: Synthetic(AGREEMENT, BimodalPrice(), WEIGHTS),
-    "sorted up": lambda: sorted_up(AGREEMENT, BimodalPrice(), WEIGHTS),
-    "sorted down": lambda: sorted_down(AGREEMENT, BimodalPrice(), WEIGHTS),
-    "rare first": lambda: rare_first(AGREEMENT, BimodalPrice(), WEIGHTS),
-    "blocks": lambda: blocks(AGREEMENT, BimodalPrice(), WEIGHTS),
+    "scheduled": lambda: Scheduled(AGREEMENT, BimodalPrice(), WEIGHTS, order=[4, 0, 1, 3, 2]),
+    "blocks": lambda: Scheduled(AGREEMENT, BimodalPrice(), WEIGHTS, order=range(5), period=250),
 }
 every_source = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
@@ -78,19 +71,16 @@ def runs_of(bins: list[int]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("horizon", [10, 1000, 100_000])
-def test_sorted_streams_send_each_bin_for_its_share(horizon: int) -> None:
-    shares = [(0, 3), (2, 1), (3, 4), (4, 2)]
-    expected = [(bin, tenths * horizon // 10) for bin, tenths in shares]
-    assert runs_of(whole(sorted_up(AGREEMENT, COSTS, WEIGHTS), horizon).bins.tolist()) == expected
-    assert runs_of(whole(sorted_down(AGREEMENT, COSTS, WEIGHTS), horizon).bins.tolist()) == expected[::-1]
-    rarest = sorted(expected, key=lambda run: run[1])
-    assert runs_of(whole(rare_first(AGREEMENT, COSTS, WEIGHTS), horizon).bins.tolist()) == rarest
+def test_a_schedule_sends_each_bin_for_its_share(horizon: int) -> None:
+    shares = [(3, 4), (0, 3), (2, 1), (4, 2)]
+    source = Scheduled(AGREEMENT, COSTS, WEIGHTS, order=[3, 0, 1, 2, 4])
+    assert runs_of(whole(source, horizon).bins.tolist()) == [(bin, tenths * horizon // 10) for bin, tenths in shares]
 
 
-def test_blocks_go_round_and_round() -> None:
-    bins = whole(blocks(AGREEMENT, COSTS, length=30), 40_000).bins.tolist()
+def test_periods_go_round_and_round() -> None:
+    bins = whole(Scheduled(AGREEMENT, COSTS, order=range(5), period=150), 40_000).bins.tolist()
     assert bins == [bin for _ in range(267) for bin in range(5) for _ in range(30)][:40_000]
-    weighted = whole(blocks(AGREEMENT, COSTS, WEIGHTS, length=20), 300).bins.tolist()
+    weighted = whole(Scheduled(AGREEMENT, COSTS, WEIGHTS, order=range(5), period=100), 300).bins.tolist()
     assert runs_of(weighted) == [(0, 30), (2, 10), (3, 40), (4, 20)] * 3
 
 
@@ -110,16 +100,6 @@ def test_a_schedule_is_off_by_at_most_one_sample(weights: list[float], horizon: 
     assert (np.diff(places) >= 0).all()  # each bin once, in the order given
     counts = np.bincount(bins, minlength=len(weights))
     assert (np.abs(counts - np.array(weights) / sum(weights) * horizon) <= 1 + 1e-6).all()
-
-
-# -- the adversary ----------------------------------------------------------------------------------------------------
-
-
-def test_the_adversary_is_given_uniform_draws_and_costs() -> None:
-    samples = whole(Adaptive(AGREEMENT, BimodalPrice()), 100_000)
-    counts = np.histogram(samples.agreed, 20, (0, 1))[0]
-    assert ((counts - 5000) ** 2 / 5000).sum() < 19 + 5 * np.sqrt(2 * 19)
-    assert mean_follows(samples.costs, 0.5)
 
 
 # -- drawing ----------------------------------------------------------------------------------------------------------
@@ -195,9 +175,6 @@ def test_a_stream_has_as_many_samples_as_the_horizon(make: Callable[[], Source],
         (lambda: Synthetic([0.1, 0.2], COSTS, [0, 0]), "Synthetic: weights must be 2 numbers, not all 0"),
         (lambda: Scheduled([0.1, 0.2], COSTS, order=[0, 0]), "Scheduled: order must hold each of 2 bins once"),
         (lambda: Scheduled([0.1, 0.2], COSTS, order=[0, 1], period=0), "Scheduled: period must be an integer >= 1"),
-        (lambda: blocks([0.1, 0.2], COSTS, length=0), "blocks: length must be an integer >= 1, got 0"),
-        (lambda: rare_first([0.1, 0.2], COSTS, [1]), "weights must be 2 numbers"),
-        (lambda: Adaptive([0.1, 2.0], COSTS), r"Adaptive: agreement\[1\] must be from 0 to 1"),
     ],
 )
 def test_impossible_arguments_are_refused_by_name(make: Callable[[], Synthetic], message: str) -> None:

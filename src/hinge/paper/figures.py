@@ -18,7 +18,7 @@ from hinge._files import write_csv
 from hinge._html import Curve, Panel
 from hinge.bins import UniformBins
 from hinge.policies import HILCB, HedgeHI, HILCBLite, Policy
-from hinge.simulation import Results, interval, simulate, sources
+from hinge.simulation import Results, interval, simulate
 from hinge.simulation.kernel import numba_installed
 from hinge.simulation.sources import BimodalPrice, ConstantPrice, PriceProcess, Replay, Resampled, Source, Synthetic
 from hinge.traces import load_trace
@@ -100,10 +100,6 @@ class Lab:
         scale = self.scale
         policies = paper_policies(16, COST, scale.long_horizon)
         return self._run(("long", trace), policies, self.source(trace), scale.long_horizon, scale.long_runs)
-
-    def on(self, name: str, source: Source, policies: dict[str, Policy]) -> Results:
-        """Any other comparison."""
-        return self._run(("on", name), policies, source)
 
     @cached_property
     def run_times(self) -> list[Curve]:
@@ -278,21 +274,6 @@ def bounds(lab: Lab) -> Figure:
     return Figure(panels)
 
 
-def adversaries(lab: Lab) -> Figure:
-    """Regret under arrivals that an adversary chose."""
-    source = lab.source(PAPER_TRACES["CIFAR-10"])
-    setting = (np.maximum.accumulate(source.agreement), ConstantPrice(COST), np.maximum(source.weights, 1e-4))
-    policies: dict[str, Policy] = {"HI-LCB": HILCB(16, ALPHA, COST), "HI-LCB-lite": HILCBLite(16, ALPHA, COST)}
-    orders: dict[str, Callable[..., Source]] = {"sorted up": sources.sorted_up, "sorted down": sources.sorted_down}
-    orders |= {"rare bins first": sources.rare_first, "blocks of 50": sources.blocks}
-    found = {name: [lab.on(name, make(*setting), policies)] for name, make in orders.items()}
-    found["adaptive adversary"] = [
-        lab.on(f"adaptive {name}", sources.Adaptive(*setting), {name: policy}) for name, policy in policies.items()
-    ]
-    curves = {name: [curve for each in all for curve in over_time(each, "regret")] for name, all in found.items()}
-    return Figure([Panel(name, "time", "regret", drawn) for name, drawn in curves.items()])
-
-
 PAPER_HEDGE = {"ImageNet1k": (0.361, 86.38), "CIFAR-10": (0.325, 89.63), "CIFAR-100": (0.493, 85.42)}
 PAPER_TABLES = {  # offloaded share and accuracy in per cent, as printed in Tables I and II
     ("ImageNet1k", "HI-LCB, α = 0.52"): (0.450, 91.14),
@@ -364,5 +345,4 @@ EXPERIMENTS = (
     Experiment(
         "many-bins", "256 bins", "Ours.", regrets(lambda lab, trace: lab.known(trace, bins=256), suffix=", 256 bins")
     ),
-    Experiment("adversaries", "Adversarial arrivals", "Ours. The agreement of CIFAR-10, made monotone.", adversaries),
 )

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from hinge._checks import whole
 from hinge.gate import Gate
 from hinge.ledger import ERRORS, OFFLOAD_COST, OFFLOADS, REGRET, RIGHT, SUMS
-from hinge.policies import ExpiryPolicy, Need, Policy
+from hinge.policies import Need, Policy
 from hinge.policies.expiry import FOREVER
 from hinge.policies.policy import Functions, note_nothing
 from hinge.policies.random import SEED_LIMIT
 from hinge.simulation import kernel
 from hinge.simulation.results import Record, Results, Run, Wholes, checkpoints
-from hinge.simulation.sources import Adaptive, Samples, Source
+from hinge.simulation.sources import Samples, Source
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
@@ -124,10 +124,7 @@ class Job:
                 priced = samples._replace(gaps=told_gaps(self.source, samples))
                 told.pay(priced)
             for each in playing.values():
-                if each.told.beforehand:
-                    each.play(priced)
-                else:
-                    samples = each.play(samples)  # an adversary fills in its bins
+                each.play(priced if each.told.beforehand else samples)
             usual.pay(samples)
             time += len(samples.bins)
         if time < self.horizon:
@@ -205,11 +202,6 @@ def told_gaps(source: Source, samples: Samples) -> NDArray[np.float64]:
     return np.asarray(1.0 - np.asarray(agreement)[samples.bins] - samples.costs)
 
 
-def maker(source: Source) -> Callable[[Functions], kernel.Loop]:
-    """What makes the loop for a source."""
-    return kernel.player_against if isinstance(source, Adaptive) else kernel.player
-
-
 class Player:
     """A policy in a run: its table, its loop, and its sums."""
 
@@ -225,8 +217,7 @@ class Player:
         self.machine_code = machine_code
         self.table: Any = kernel.machine_table(policy.table) if machine_code else policy.table
         self.told = kernel.Told(Need.COST in policy.needs, Need.AGREEMENT in policy.needs, told_cost)
-        self.adversary = source if isinstance(source, Adaptive) else None
-        self.loop = kernel.loop(maker(source), policy.functions, machine_code)
+        self.loop = kernel.loop(policy.functions, machine_code)
         self.time = 0
         self.book = kernel.Book(
             sums=np.zeros(SUMS) if machine_code else [0.0] * SUMS,  # Python is faster on lists
@@ -238,22 +229,15 @@ class Player:
         )
         self.has_truth, self._knows = False, True
 
-    def play(self, samples: Samples) -> Samples:
-        """Run over the next samples; returns them, with the bins that the adversary chose if there is one."""
+    def play(self, samples: Samples) -> None:
+        """Run over the next samples."""
         self.has_truth = samples.local_right is not None
         self._knows = self._knows and not np.isnan(samples.gaps).any()
         length, nothing = len(samples.bins), np.zeros(0)
         columns = Samples(*(self._native(nothing if column is None else column) for column in samples))
         book = self.book._replace(decisions=self.book.decisions[self.time : self.time + length])
-        if self.adversary is None:
-            self.loop(self.table, self.time, columns, self.told, book)
-        else:
-            agreement, gaps = self._native(self.adversary.agreement), self._native(self.adversary.gaps)
-            self.loop(self.table, self.time, columns, agreement, gaps, book)
-            bins = np.asarray(columns.bins)
-            samples = Samples(bins, np.asarray(columns.agreed), samples.costs, self.adversary.gaps[bins])
+        self.loop(self.table, self.time, columns, self.told, book)
         self.time += length
-        return samples
 
     def _native(self, column: NDArray[Any]) -> Any:
         return column if self.machine_code else column.tolist()
@@ -326,7 +310,7 @@ def simulate(
             return False
         if machine_code is not None:
             return machine_code
-        return kernel.pays(horizon * runs, maker(source), policy.functions)
+        return kernel.pays(horizon * runs, policy.functions)
 
     compiled = frozenset(name for name, policy in named.items() if compiles(policy))
     marks = checkpoints(horizon)
@@ -397,13 +381,8 @@ def _playable(policy: Any, source: Source) -> Policy | PlainPolicy:
 def _check(policies: Mapping[str, Policy | PlainPolicy], source: Source, told_costs: Collection[str]) -> None:
     for name in told_costs:
         policy = policies.get(name)
-        if not isinstance(policy, Policy) or not policy.takes_cost or isinstance(source, Adaptive):
+        if not isinstance(policy, Policy) or not policy.takes_cost:
             raise TypeError(f"simulate: told_costs must name policies whose decide takes a cost, got {name!r}")
     for name, policy in policies.items():
         if policy.bins is not None and policy.bins != source.bins:
             raise ValueError(f"simulate: policy {name!r} has {policy.bins} bins, but the source has {source.bins}")
-        if isinstance(source, Adaptive):
-            if not isinstance(policy, ExpiryPolicy):
-                raise TypeError(f"simulate: an adaptive adversary needs policies that decide by expiry, got {name!r}")
-            if len(policies) > 1:
-                raise ValueError("simulate: an adaptive adversary plays against one policy at a time")

@@ -1,6 +1,6 @@
 """The loops of the simulator: decide; if offloaded, learn; add to the sums. Compiled by numba where it is installed.
 
-`player` and `player_against` make a loop around a policy's functions (see `hinge.policies.policy`). `loop` compiles it,
+`player` makes a loop around a policy's functions (see `hinge.policies.policy`). `loop` compiles it,
 or leaves it as Python. Both give the same bits: numba compiles the functions that the policy objects call, and may not
 reorder arithmetic. Compiled loops are cached on disk under a name that holds a digest of all the code they contain.
 """
@@ -90,43 +90,6 @@ def player(functions: Functions) -> Loop:
     return play
 
 
-def player_against(functions: Functions) -> Loop:
-    """The loop for a policy against an adversary who sees what the policy would do in every bin."""
-    offloads, notes, learns, accepts, _ = functions
-
-    def play_against(table: Any, time: int, samples: Samples, agreement: Any, gaps: Any, book: Book) -> None:
-        """As `play`; `gaps` is by bin, `samples.agreed` holds uniform draws, and the bins sent are written to it."""
-        bins, agreed, costs, _, _, _ = samples
-        sums, stops, _, wrong_accepts, wrong_offloads, decisions = book
-        stop = first_after(stops, time)
-        for i in range(len(bins)):
-            time += 1
-            bin, loss = 0, -1.0  # the bin of the largest expected regret, the lowest of equals
-            for each in range(len(gaps)):
-                pays = max(0.0, -gaps[each]) if offloads(table, each, time) else max(0.0, gaps[each])
-                if pays > loss:
-                    bin, loss = each, pays
-            gap = gaps[bin]
-            bins[i], agreed[i] = bin, 1.0 if agreed[i] < agreement[bin] else 0.0
-            offloaded = offloads(table, bin, time)
-            if offloaded:
-                notes(table, bin, time)
-                learns(table, bin, agreed[i], costs[i], time, time)
-                offload(sums, costs[i], gap)
-                wrong_offloads[bin] += 1 if gap < 0.0 else 0
-            else:
-                accepts(table, bin, time)
-                accept(sums, agreed[i], gap)
-                wrong_accepts[bin] += 1 if gap > 0.0 else 0
-            if len(decisions) > 0:
-                decisions[i] = offloaded
-            if stop < len(stops) and time == stops[stop]:
-                mark(book, stop)
-                stop += 1
-
-    return play_against
-
-
 def first_after(stops: Any, time: int) -> int:
     """The position of the first stop that is still to come."""
     stop = 0
@@ -148,34 +111,34 @@ def numba_installed() -> bool:
 
 MANY = 20_000  # samples, above which loops are compiled
 _compiling = threading.Lock()  # numba's registry: a thread must not compile what another has only begun to register
-_compiled = set[tuple[Any, ...]]()  # what this process has compiled
+_compiled = set[Functions]()  # for which this process has compiled the loop
 
 
-def pays(samples: int, *loop: Any) -> bool:
-    """Whether to play so many samples by compiled loops: if they are many, or this process has compiled the loop.
+def pays(samples: int, functions: Functions | None = None) -> bool:
+    """Whether to play so many samples by a compiled loop: if they are many, or this process has compiled it already.
 
     Measured in processes of their own, in CPU seconds, with 16 bins: compiling takes HILCB 1.2, Isotonic 1.8, Sentinel
     8.5 and a budget around Sentinel 8.8 s, once, and reading the outcome from disk 0.3 s, with numba's import. Python
-    plays `MANY` samples of any of these policies in 0.1 s, and of a sliding window, the slowest, in 0.8. A first run of
-    a little more than `MANY` samples would be sooner done in Python. But where they are that many there will be more:
-    `hinge evaluate` plays a log in 20 orders and at 20 prices. Of 800 rows it takes 4 s and compiles nothing; of 2 500
-    rows it takes 27 s the first time, and 2 s from then on, where Python would take 9 s each time.
+    plays `MANY` samples of any of these policies in 0.1 s. A first run of a little more than `MANY` samples would be
+    sooner done in Python. But where they are that many there will be more: `hinge evaluate` plays a log in 20 orders
+    and at 20 prices. Of 800 rows it takes 4 s and compiles nothing; of 2 500 rows it takes 27 s the first time, and 2 s
+    from then on, where Python would take 9 s each time.
     """
-    return numba_installed() and (samples > MANY or loop in _compiled)
+    return numba_installed() and (samples > MANY or functions in _compiled)
 
 
-def loop(make: Callable[[Functions], Loop], functions: Functions, machine_code: bool) -> Loop:
-    """The loop that `make` builds around a policy's functions, compiled or not; the same one for the same functions."""
+def loop(functions: Functions, machine_code: bool) -> Loop:
+    """The loop around a policy's functions, compiled or not; the same one for the same functions."""
     with _compiling:
         if machine_code:
-            _compiled.add((make, functions))
-        return _loop(make, functions, machine_code)
+            _compiled.add(functions)
+        return _loop(functions, machine_code)
 
 
 @cache
-def _loop(make: Callable[[Functions], Loop], functions: Functions, machine_code: bool) -> Loop:
-    made = make(functions)
-    return compiled(made) if machine_code and isinstance(made, FunctionType) else made
+def _loop(functions: Functions, machine_code: bool) -> Loop:
+    made = player(functions)
+    return compiled(made) if machine_code else made
 
 
 def compiled(made: Any) -> Loop:

@@ -1,10 +1,9 @@
-"""Where samples come from: synthetic curves, traces, adversaries, and settings that change over time.
+"""Where samples come from: synthetic curves, traces, and settings that change over time.
 
 A source yields chunks of `Samples`, the same for the same seed. What offloads cost is an `PriceProcess`: fixed,
 bimodal, of lognormal latency, or as recorded in a trace.
 
 - `Synthetic`: any agreement curve, arrivals drawn by weight; `Scheduled`: in a given order.
-- `Adaptive`: an adversary sends the bin that costs the policy most.
 - `Resampled`, `InOrder`, `Shuffled`: the rows of a trace. The agreement and the mean offload cost of a bin are those of
   its rows.
 - `Drifting`: from one synthetic setting to another, by a share that changes over time: a sample arrives, and costs, as
@@ -27,8 +26,8 @@ from hinge.costs import WrongCost
 from hinge.traces import Trace
 
 __all__ = [
-    *("Adaptive", "Change", "Drifting", "Gradual", "InOrder", "Periodic", "Replay", "Resampled", "Samples"),
-    *("Scheduled", "Shuffled", "Source", "Sudden", "Synthetic", "blocks", "rare_first", "sorted_down", "sorted_up"),
+    *("Change", "Drifting", "Gradual", "InOrder", "Periodic", "Replay", "Resampled", "Samples"),
+    *("Scheduled", "Shuffled", "Source", "Sudden", "Synthetic"),
     *("BimodalPrice", "ConstantPrice", "LognormalPrice", "PriceProcess", "RecordedPrice"),
 ]
 
@@ -266,42 +265,6 @@ class Scheduled(Synthetic):
         for first, length in chunk_lengths(horizon):
             times = np.arange(first - 1, first - 1 + length) % period
             yield self.order[np.searchsorted(ends, times, side="right")]
-
-
-def sorted_up(agreement: ArrayLike, costs: PriceProcess, weights: ArrayLike | None = None) -> Scheduled:
-    """The least confident samples first."""
-    return Scheduled(agreement, costs, weights, order=range(np.size(agreement)))
-
-
-def sorted_down(agreement: ArrayLike, costs: PriceProcess, weights: ArrayLike | None = None) -> Scheduled:
-    """The most confident samples first."""
-    return Scheduled(agreement, costs, weights, order=range(np.size(agreement) - 1, -1, -1))
-
-
-def rare_first(agreement: ArrayLike, costs: PriceProcess, weights: ArrayLike) -> Scheduled:
-    """The rarest bins first, when the least is known."""
-    return Scheduled(agreement, costs, weights, order=np.argsort(np.asarray(weights), kind="stable").tolist())
-
-
-def blocks(agreement: ArrayLike, costs: PriceProcess, weights: ArrayLike | None = None, length: int = 50) -> Scheduled:
-    """Runs of one bin, `length` samples each on average, round and round."""
-    bins = np.size(agreement)
-    return Scheduled(agreement, costs, weights, order=range(bins), period=whole("blocks", "length", length, 1) * bins)
-
-
-class Adaptive(Synthetic):
-    """An adversary who sees the policy's expiries and always sends the bin that hurts most.
-
-    At every sample it computes what the policy would do with each bin, and sends the one whose expected regret is
-    largest (the lowest of equals). It can play against deterministic policies alone.
-    """
-
-    def stream(self, seed: int, horizon: int) -> Iterator[Samples]:
-        """Chunks in which `agreed` holds uniform draws; which bin they are compared with is the adversary's choice."""
-        _, agreement, costs = generators(seed)
-        for _, length in chunk_lengths(horizon):
-            bins, gaps = np.zeros(length, np.int64), np.zeros(length)
-            yield Samples(bins, agreement.random(length), self.costs.draw(costs, length, None), gaps)
 
 
 def draw_bins(weights: Reals, uniforms: Reals) -> Wholes:
