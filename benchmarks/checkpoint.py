@@ -40,7 +40,7 @@ def measured(
     if left:
         ignored = (signal.signal, (signal.SIGINT, signal.SIG_IGN))  # Ctrl-C is for the one that writes
         try:
-            with get_context("fork").Pool(len(os.sched_getaffinity(0)), *ignored) as pool, file.open("a") as log:
+            with get_context("spawn").Pool(len(os.sched_getaffinity(0)), *ignored) as pool, file.open("a") as log:
                 for done, _ in enumerate(pool.imap_unordered(_call, prepare), 1):
                     print(f"\rprepared: {done}", end="", file=sys.stderr)
                 begun = time.monotonic()

@@ -14,7 +14,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter_ns, sleep
 
 from hinge import Gate, Isotonic, Policy, Thompson, at_most, on_budget
-from hinge.device.store import MemoryStore, SqliteStore
+from hinge.device.locked import LockedPolicy
+from hinge.device.store import Store
 
 ROUNDS = 5
 PAUSE_S = 0.0003  # between two updates: an offload takes longer than that
@@ -29,7 +30,7 @@ def policies() -> dict[str, Policy]:
     }
 
 
-def times_ns(store: MemoryStore, updates: int) -> tuple[list[int], list[int]]:
+def times_ns(store: LockedPolicy, updates: int) -> tuple[list[int], list[int]]:
     """Nanoseconds of each offload's decision, and of each update."""
     deciding, learning, bin = list[int](), list[int](), 0
     while len(learning) < updates:
@@ -58,10 +59,10 @@ def compare(name: str, policy: Policy, updates: int, folder: Path) -> None:
     plain: tuple[list[int], list[int]] = [], []
     kept: tuple[list[int], list[int]] = [], []
     behind: tuple[list[int], list[int]] = [], []
-    memory = MemoryStore(Gate(policy.fresh()))
+    memory = LockedPolicy(Gate(policy.fresh()))
     with (
-        SqliteStore(folder / "disk", Gate(policy.fresh())) as disk,
-        SqliteStore(folder / "thread", Gate(policy.fresh()), background=True) as thread,
+        Store(folder / "disk", Gate(policy.fresh())) as disk,
+        Store(folder / "thread", Gate(policy.fresh()), background=True) as thread,
     ):
         for _ in range(ROUNDS):
             for store, all_times in ((memory, plain), (disk, kept), (thread, behind)):

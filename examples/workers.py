@@ -30,7 +30,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from hinge import AsyncDevice, Gate, OnnxModel, fashion
-from hinge.device.database import read
+from hinge.device.store import read
 from hinge.errors import StateInUse
 
 FOLDER = Path(os.environ.get("WORKERS_STATE", "state"))

@@ -144,7 +144,7 @@ class Gate:
         if confidence is None:
             confidence = restore_measure(state["confidence"])
         _check_same("bins", state["bins"], bins.state())
-        _check_measure(state["confidence"], measure_state(confidence))
+        _check_same("confidence", state["confidence"], measure_state(confidence))
         return cls(_restored(state["policy"]), bins=bins, confidence=confidence)
 
     def resume(self, state: Mapping[str, Any]) -> Gate:
@@ -164,7 +164,7 @@ class Gate:
             _check_header(state)
             held, mine = state["policy"], self.description()
             _check_same("bins", state["bins"], mine["bins"])
-            _check_measure(state["confidence"], mine["confidence"])
+            _check_same("confidence", state["confidence"], mine["confidence"])
         policy = _restored(held)
         _check_alike(policy, self.policy)
         return Gate(policy, bins=self.bins, confidence=self.confidence)
@@ -189,10 +189,10 @@ def restore(state: Mapping[str, Any]) -> Any:
 def policy_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """The state of the policy in a gate's state, or in a policy's own, its checksum verified."""
     whole = unsealed(state)
-    held = whole.get("policy") if "hinge_gate" in whole else whole
-    if not isinstance(held, Mapping):
-        raise InvalidState(f"Gate: state must hold that of a policy, got {held!r:.200}")
-    return held
+    if "hinge_gate" not in whole:
+        return whole
+    _check_header(whole)
+    return dict(whole["policy"])
 
 
 def sealed(state: Mapping[str, Any]) -> State:
@@ -241,15 +241,6 @@ def _check_same(what: str, held: object, mine: object, change: str = "") -> None
             f"Gate: the state was made with {what} {held}, and this gate has {mine}{change}: "
             "give the gate the same, or use another folder or file for its state"
         )
-
-
-def _check_measure(held: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
-    if "settings" in mine and _plain(held) == {"function": mine["function"]}:  # of before states named it
-        raise InvalidState(
-            f"Gate: the state names no measure of {mine['function'].rpartition(':')[2]}, and this gate has "
-            f"{mine['settings']!r}: use another folder or file for its state"
-        )
-    _check_same("confidence", held, mine)
 
 
 def _check_header(state: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ from tests.support.commands import FIGURES, SHORT, TRUE_FIGURES, Captured, refus
 HEAVY = ["numpy", "numba", "onnxruntime", "plotly", "uvicorn"]
 ALL = [
     *("demo", "list", "record", "evaluate", "simulate", "reproduce", "new", "device", "serve", "gateway"),
-    *("state show", "state set", "state rollback", "state export", "state merge"),
+    *("state show", "state set", "state export", "state merge"),
     *("export c", "export table"),
 ]
 WITHOUT_FIGURES = ["new", "serve", "gateway", "state export"]  # the last writes nothing but JSON
@@ -117,7 +117,7 @@ def test_the_shell_is_offered_commands_options_policies_and_traces(
         return offered(monkeypatch, capsys, typed)
 
     assert completed("hinge ") == list(COMMANDS)
-    assert completed("hinge state ro") == ["rollback"]
+    assert completed("hinge state ex") == ["export"]
     assert completed("hinge simulate --tr") == ["--trace"]
     assert completed("hinge device --policy ") == policy_names()
     assert completed("hinge evaluate --policies kl,hi-lcb-l") == ["kl,hi-lcb-lite"]

@@ -21,7 +21,7 @@ from hinge.cli.app import run
 from hinge.cli.device import DeviceRun
 from hinge.cli.device_samples import Case
 from hinge.cli.device_view import Display
-from hinge.device.store import SqliteStore
+from hinge.device.store import Store
 from hinge.oip.tensors import TensorSpec
 from hinge.policies import AlwaysLocal
 from hinge.server import Server, Tls
@@ -344,8 +344,8 @@ def test_a_measure_that_does_not_fit_the_scores_is_no_bug(capsys: Captured) -> N
 
 
 def test_a_state_of_another_policy_or_in_use(capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hinge.device.database.BUSY_S", 0.1)
-    with SqliteStore(tmp_path, Gate(Isotonic(bins=8, offload_cost=0.5)), seconds=None):
+    monkeypatch.setattr("hinge.device.store.BUSY_S", 0.1)
+    with Store(tmp_path, Gate(Isotonic(bins=8, offload_cost=0.5)), seconds=None):
         assert "in use by process" in refused(capsys, "--state", str(tmp_path), "--bins", "8")
     assert "or use another folder" in refused(capsys, "--state", str(tmp_path), "--bins", "16")
 
@@ -419,7 +419,7 @@ def test_a_device_that_waits_is_ended_cleanly(
     assert (summary["samples"], summary["complete"], summary["not_durable"]) == (20, False, None)
     assert run(["state", "show", str(tmp_path / "state"), "--json"]) == 0
     state = json.loads(capsys.readouterr().out)
-    assert (state["time"], state["notes"], state["in_use_by"]) == (20, [], None)
+    assert (state["time"], state["in_use_by"]) == (20, None)
 
 
 @pytest.mark.server

@@ -9,9 +9,9 @@ import pytest
 
 from hinge import Gate
 from hinge.device import async_device, device
-from hinge.device.store import SqliteStore
+from hinge.device.store import Store
 
-SYNCS, WRITES = ("PRAGMA wal_checkpoint",), ("UPDATE", "INSERT", "DELETE", "COMMIT", "BEGIN IMMEDIATE", "BEGIN; ")
+SYNCS, WRITES = ("PRAGMA wal_checkpoint",), ("UPDATE", "INSERT", "DELETE", "COMMIT", "BEGIN IMMEDIATE")
 PROBLEMS = {"full": "database or disk is full", "I/O": "disk I/O error"}
 
 
@@ -54,22 +54,22 @@ class _Connection(sqlite3.Connection):
         return super().executescript(sql)
 
 
-def stores_of_devices(patch: pytest.MonkeyPatch, **options: Any) -> list[SqliteStore]:
+def stores_of_devices(patch: pytest.MonkeyPatch, **options: Any) -> list[Store]:
     """The stores of the devices that are made from now on, with these options and without a thread."""
-    made = list[SqliteStore]()
+    made = list[Store]()
 
-    def make(folder: Path, gate: Gate, background: bool = False, local: str | None = None) -> SqliteStore:
-        made.append(SqliteStore(folder, gate, seconds=None, local=local, **options))
+    def make(folder: Path, gate: Gate, background: bool = False, local: str | None = None) -> Store:
+        made.append(Store(folder, gate, seconds=None, local=local, **options))
         return made[-1]
 
     for module in (device, async_device):
-        patch.setattr(module, "SqliteStore", make)
+        patch.setattr(module, "Store", make)
     return made
 
 
 def image(folder: Path) -> dict[str, bytes]:
     """The files of a state, as a process that is killed now leaves them."""
-    names = ("state.db", "state.db-wal", "backup.db")
+    names = ("state.db", "state.db-wal")
     return {name: (folder / name).read_bytes() for name in names if (folder / name).exists()}
 
 

@@ -3,10 +3,9 @@
 import json
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any
 
 from hinge import Decision, DiscountedIsotonic, Isotonic, Policy, Thompson, at_most, on_budget
-from hinge.device.store import MemoryStore
+from hinge.device.locked import LockedPolicy
 from hinge.policies import HILF, HedgeHI, LyapunovEXP4, Need
 from hinge.policies.policy import State
 
@@ -28,9 +27,9 @@ POLICIES: dict[str, Callable[[], Policy]] = {
 }
 
 
-def play(decider: Policy | MemoryStore, samples: int, seed: int = 0) -> Iterator[bool]:
+def play(decider: Policy | LockedPolicy, samples: int, seed: int = 0) -> Iterator[bool]:
     """Decide and learn; yields False after every decision, and True after everything that is learned."""
-    policy = decider.policy if isinstance(decider, MemoryStore) else decider
+    policy = decider.policy if isinstance(decider, LockedPolicy) else decider
     random, waiting = Random(seed), list[Decision]()
     for _ in range(samples):
         decision = decider.decide(random.randrange(BINS))
@@ -50,13 +49,6 @@ def play(decider: Policy | MemoryStore, samples: int, seed: int = 0) -> Iterator
 def text(state: State) -> str:
     """A state in a form in which equal texts are equal bits: floats are written in full."""
     return json.dumps(state, sort_keys=True)
-
-
-def knowledge(policy: Policy) -> Any:
-    """What was learned, without the clock, pending decisions and what a budget has spent."""
-    state = json.loads(text(policy.state()))
-    carried = {field: values for field, values in state["carried"].items() if field not in policy.spent}
-    return [state[key] for key in ("policy", "id", "learned", "evidence", "merged", "parameters")], carried
 
 
 def peer(policy: Policy, seed: int) -> State:

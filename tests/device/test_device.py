@@ -34,7 +34,7 @@ from hinge import (
     at_most,
     fashion,
 )
-from hinge.device.store import SqliteStore
+from hinge.device.store import Store
 from hinge.errors import InvalidModel, RemoteInvalid, RemoteLate, RemoteUnreachable
 from hinge.policies import HILF, AlwaysRemote, Sentinel
 from hinge.remotes import Reply
@@ -652,5 +652,5 @@ def test_closing_waits_for_what_other_threads_have_in_flight(tmp_path: Path) -> 
     answer.set()
     closing.join(30)
     thread.join(30)
-    with SqliteStore(tmp_path) as kept:
+    with Store(tmp_path) as kept:
         assert kept.policy.learned == 1

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import gc
 import json
+import os
 import pickle
 import socket
 import time
@@ -19,7 +20,7 @@ import pytest
 
 from hinge import AsyncDevice, Breaker, Device, Gate, Isotonic, MeasuredCost, OpenInference
 from hinge.costs import FixedCost
-from hinge.device.store import SqliteStore
+from hinge.device.store import Store, read
 from hinge.errors import RemoteLate, RemoteUnreachable
 from hinge.oip.tensors import TensorSpec
 from hinge.policies.policy import Decision, Decisions, Explanation
@@ -361,7 +362,7 @@ def test_closing_lets_go_of_the_folder_whatever_happens(tmp_path: Path) -> None:
     device = patient(LOCAL, Stubborn(), policy(), state=tmp_path)
     with pytest.raises(OSError, match="cannot close"):
         device.close()
-    SqliteStore(tmp_path, Gate(policy())).close()
+    Store(tmp_path, Gate(policy())).close()
 
 
 def test_a_closed_device_says_so() -> None:
@@ -371,6 +372,51 @@ def test_a_closed_device_says_so() -> None:
         device.infer(0)
     with pytest.raises(RuntimeError, match="Device: it is closed"):
         device.infer_many([0])
+
+
+async def _infer(device: Any, samples: list[int] | int) -> Any:
+    found = device.infer_many(samples) if isinstance(samples, list) else device.infer(samples)
+    return found if isinstance(device, Device) else await found
+
+
+async def _close(device: Any) -> None:
+    closed = device.close()
+    if closed is not None:
+        await closed
+
+
+async def _is_refused_in_a_child(device: Any) -> bool:
+    """Whether a forked child is told where to make the device; it closes it, and drops it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            for samples in (0, [0, 1]):
+                with pytest.raises(RuntimeError, match="another process; make it in the worker, after the fork"):
+                    await _infer(device, samples)
+            await _close(device)
+            del device
+            gc.collect()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("kind", [Device, AsyncDevice])
+def test_a_device_of_another_process_says_so_and_its_own_goes_on(kind: Any, tmp_path: Path) -> None:
+    async def main() -> None:
+        device = kind(LOCAL, true_label, policy(), state=tmp_path, deadline_s=30)
+        await _infer(device, list(range(20)))
+        assert await _is_refused_in_a_child(device)
+        await _infer(device, list(range(20, 60)))
+        learned, problem = device.policy.learned, device.status.not_durable
+        assert (learned > 10, problem) == (True, None)
+        await _close(device)
+        assert read(tmp_path).policy.learned == learned
+
+    asyncio.run(main())
 
 
 def test_a_closed_device_of_an_event_loop_says_so() -> None:

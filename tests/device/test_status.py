@@ -11,8 +11,8 @@ import pytest
 
 from hinge import HILCB, Breaker, CostMatrix, Device, Gate, MeasuredCost, OnnxModel, RetryBudget, Sentinel
 from hinge.costs import FixedCost, ForecastCost
+from hinge.device.locked import LockedPolicy
 from hinge.device.status import QUIET, StatusTracker
-from hinge.device.store import MemoryStore
 from hinge.errors import InvalidModel, RemoteUnreachable
 from hinge.policies import AlwaysRemote
 from tests.device.worlds import KINDS, LOCAL, Scripted, policy
@@ -154,7 +154,7 @@ def test_a_bin_that_never_agrees_is_no_fault_where_others_are_accepted() -> None
 
 def agreeing(share: float, confidence: float, answers: int, seed: int) -> StatusTracker:
     """What a device knows after answers of the remote in which a local model so sure agrees so often."""
-    drawn, tracker = random.Random(seed), StatusTracker(MemoryStore(Gate(AlwaysRemote(16))), Breaker())
+    drawn, tracker = random.Random(seed), StatusTracker(LockedPolicy(Gate(AlwaysRemote(16))), Breaker())
     for _ in range(answers):
         tracker.answered([confidence], [float(drawn.random() < share)], 0.5)
     return tracker

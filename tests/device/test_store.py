@@ -1,14 +1,15 @@
-"""What a gate has learned survives crashes, full disks, forks and rollbacks, exactly; and it never stops the gate."""
+"""What a gate has learned survives crashes, power losses and full disks, exactly; and it never stops the gate."""
 
-import gc
-import json
 import os
+import random
+import re
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+import zlib
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,28 +18,25 @@ import pytest
 
 from hinge import HILCB, Gate, InvalidState, Isotonic, Policy, QuantileBins, at_most, margin, on_budget
 from hinge.device import store as stores
-from hinge.device.database import read
-from hinge.device.store import FORKED, GONE, MemoryStore, SqliteStore
+from hinge.device.locked import LockedPolicy
+from hinge.device.store import GONE, Store, read
 from hinge.policies import AlwaysRemote
-from hinge.policies.policy import State
-from tests.device.disks import PROBLEMS, FailingDisk, image, lay
-from tests.device.streams import BINS, POLICIES, knowledge, peer, play, text
-
-HERE = Path(__file__).parent
+from tests.device.disks import PROBLEMS, FailingDisk, image, lay, torn
+from tests.device.streams import BINS, POLICIES, peer, play, text
 
 
 def isotonic() -> Gate:
     return Gate(Isotonic(BINS, offload_cost=0.4))
 
 
-def learn(folder: Path, offloads: int = 3, gate: Gate | None = None) -> SqliteStore:
+def learn(folder: Path, offloads: int = 3, gate: Gate | None = None) -> Store:
     """A device runs for a while with a remote that disagrees, and ends."""
-    with SqliteStore(folder, gate or isotonic(), seconds=None) as store:
+    with Store(folder, gate or isotonic(), seconds=None) as store:
         lied_to(store, offloads)
     return store
 
 
-def lied_to(store: MemoryStore, offloads: int) -> None:
+def lied_to(store: LockedPolicy, offloads: int) -> None:
     for _ in range(offloads):
         store.learn(store.decide(0), agreed=False)
 
@@ -53,12 +51,13 @@ def test_a_folder_may_start_from_the_home_folder(tmp_path: Path, monkeypatch: py
 
 def taught(folder: Path, local: str | None, offloads: int = 1) -> bool:
     """A device with that local model learns so much; returns whether it found another's state."""
-    with SqliteStore(folder, isotonic(), seconds=None, local=local) as store:
+    with Store(folder, isotonic(), seconds=None, local=local) as store:
         lied_to(store, offloads)
         return store.another_local
 
 
 def test_the_local_model_that_taught_a_state_is_kept_with_it(tmp_path: Path) -> None:
+    assert not taught(tmp_path, None)
     assert not taught(tmp_path, "one")
     assert not taught(tmp_path, "one")
     assert taught(tmp_path, "two", offloads=0)
@@ -66,29 +65,16 @@ def test_the_local_model_that_taught_a_state_is_kept_with_it(tmp_path: Path) -> 
     assert not taught(tmp_path, "two")
     assert not taught(tmp_path, None)  # not known
     assert taught(tmp_path, "one")
-    with SqliteStore(tmp_path) as store:
-        store.rollback()  # to what two knew
-    assert not taught(tmp_path, "two")
 
 
-def test_a_state_from_before_models_were_kept_is_anybodys(tmp_path: Path) -> None:
-    learn(tmp_path)
-    assert not taught(tmp_path, "one")
-    assert taught(tmp_path, "two")
-
-
-def test_a_model_that_is_replaced_while_it_runs_begins_a_generation(tmp_path: Path) -> None:
-    with SqliteStore(tmp_path, isotonic(), seconds=None, local="one") as store:
+def test_a_model_that_is_replaced_while_it_runs_is_named_by_what_is_learned_next(tmp_path: Path) -> None:
+    with Store(tmp_path, isotonic(), seconds=None, local="one") as store:
         lied_to(store, 1)
-        store.learns_from("one")
         store.learns_from(None)
-        assert read(tmp_path).newest.local == "one"
-        before = read(tmp_path).newest.number
+        assert read(tmp_path).local == "one"
         store.learns_from("two")
         lied_to(store, 1)
-        assert (read(tmp_path).newest.local, read(tmp_path).newest.number) == ("two", before + 1)
-        assert [each.learned for each in read(tmp_path).earlier] == [1]
-    assert not taught(tmp_path, "two")
+        assert read(tmp_path).local == "two"
 
 
 # -- saving -----------------------------------------------------------------------------------------------------------
@@ -99,14 +85,14 @@ def test_a_model_that_is_replaced_while_it_runs_begins_a_generation(tmp_path: Pa
 def test_a_killed_process_leaves_the_policy_bit_by_bit_as_of_its_last_feedback(
     make: Callable[[], Policy], tmp_path: Path
 ) -> None:
-    store, state = SqliteStore(tmp_path / "run", Gate(make()), seconds=None), ""
+    store, state = Store(tmp_path / "run", Gate(make()), seconds=None), ""
     for learns in play(store, 300):
         state = text(store.policy.state()) if learns or store.policy.spent else state
     left = read(lay(tmp_path / "left", image(store.folder))).policy
     if learns or store.policy.spent:  # else the last was an accepted sample or an offload, which is in no row yet
         assert text(left.state()) == state
     store.close()
-    with SqliteStore(tmp_path / "run", seconds=None) as again:
+    with Store(tmp_path / "run", seconds=None) as again:
         assert text(again.policy.state()) == text(store.policy.state()), "a clean end loses not even the clock"
         live, copy = store.policy, again.policy
         for seed in (5, 6):  # … and it goes on as the live one would
@@ -116,7 +102,7 @@ def test_a_killed_process_leaves_the_policy_bit_by_bit_as_of_its_last_feedback(
 
 
 def test_a_batch_is_saved_with_what_was_learned_from_it(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path, isotonic(), seconds=None)
+    store = Store(tmp_path, isotonic(), seconds=None)
     for decision in store.decide_many([1, 2, 3] * 30):
         store.learn(decision, agreed=True)
     assert read(tmp_path).policy.state() == store.policy.state()
@@ -128,7 +114,7 @@ def test_a_batch_is_saved_with_what_was_learned_from_it(tmp_path: Path) -> None:
 
 def test_an_accepted_sample_does_not_touch_the_disk(tmp_path: Path) -> None:
     disk = FailingDisk("I/O")
-    with SqliteStore(tmp_path, isotonic(), seconds=None, connect=disk) as store:
+    with Store(tmp_path, isotonic(), seconds=None, connect=disk) as store:
         for decision in store.decide_many([1, 2, 3] * 30):
             store.learn(decision, agreed=True)
         disk.failing = {"write", "sync", "open"}
@@ -138,7 +124,7 @@ def test_an_accepted_sample_does_not_touch_the_disk(tmp_path: Path) -> None:
 
 
 def test_the_thread_saves_the_clock_and_syncs_by_itself(tmp_path: Path) -> None:
-    with SqliteStore(tmp_path, isotonic(), seconds=0.001) as store:
+    with Store(tmp_path, isotonic(), seconds=0.001) as store:
         for _ in play(store, 200):
             pass
         state = text(store.policy.state())
@@ -149,23 +135,17 @@ def test_the_thread_saves_the_clock_and_syncs_by_itself(tmp_path: Path) -> None:
         assert text(read(tmp_path).policy.state()) == state
 
 
-@pytest.mark.parametrize("how", ["background", "large"])
-def test_what_is_written_behind_is_written_soon_and_at_the_end(
-    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if how == "large":
-        monkeypatch.setattr(stores, "LARGE", 10)
-    for seconds in (0.005, 3600):
-        with SqliteStore(tmp_path, isotonic(), seconds=seconds, background=how == "background") as store:
-            for _ in play(store, 50):
-                pass
-            for _ in range(1000 if how == "background" or seconds < 1 else 0):
-                if read(tmp_path).policy.learned == store.policy.learned:
-                    break
-                time.sleep(0.01)
-            else:
-                assert (how, seconds) == ("large", 3600), "an hour is not over"
-        assert read(tmp_path).policy.state() == store.policy.state()
+def test_what_is_written_in_the_background_is_written_soon_and_at_the_end(tmp_path: Path) -> None:
+    with Store(tmp_path, isotonic(), seconds=3600, background=True) as store:
+        for _ in play(store, 50):
+            pass
+        for _ in range(1000):
+            if read(tmp_path).policy.learned == store.policy.learned:
+                break
+            time.sleep(0.01)
+        else:
+            raise AssertionError
+    assert read(tmp_path).policy.state() == store.policy.state()
 
 
 def test_in_the_background_learning_does_not_wait_for_a_disk_that_hangs(tmp_path: Path) -> None:
@@ -178,7 +158,7 @@ def test_in_the_background_learning_does_not_wait_for_a_disk_that_hangs(tmp_path
             execute = connection.execute
 
             def waits(sql: str, *parameters: Any) -> Any:
-                if sql.startswith("UPDATE progress") and hang.is_set():
+                if sql.startswith("UPDATE") and hang.is_set():
                     hangs.set()
                     while hang.is_set():
                         time.sleep(0.001)
@@ -187,7 +167,7 @@ def test_in_the_background_learning_does_not_wait_for_a_disk_that_hangs(tmp_path
             connection.execute = waits
             return connection
 
-    with SqliteStore(tmp_path, isotonic(), background=True, connect=Hanging("I/O")) as store:
+    with Store(tmp_path, isotonic(), background=True, connect=Hanging("I/O")) as store:
         hang.set()
         lied_to(store, 1)
         assert hangs.wait(20)
@@ -198,26 +178,6 @@ def test_in_the_background_learning_does_not_wait_for_a_disk_that_hangs(tmp_path
     assert read(tmp_path).policy.learned == 51
 
 
-@pytest.mark.slow
-def test_kill_9_at_any_instant_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    command = [sys.executable, str(HERE / "killed.py"), str(tmp_path), "32"]
-    lines = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout.splitlines()
-    assert len(lines) == 32
-    for number, line in enumerate(lines):
-        name, told = line.split("\t")
-        acknowledged, saved, reference = int(told), read(tmp_path / str(number)), POLICIES[name]()
-        reference.id, learned, possible = saved.policy.id, 0, set[str]()
-        for learns in play(reference, 3_000):
-            learned += learns
-            if learned > acknowledged + 1:  # the one that was under way may be there
-                break
-            if learned >= acknowledged:
-                possible.add(text(reference.state()))
-        assert acknowledged == 0 or text(saved.policy.state()) in possible, name
-        assert saved.policy.learned >= acknowledged
-        assert not saved.notes
-
-
 # -- a disk that fails ------------------------------------------------------------------------------------------------
 
 
@@ -225,7 +185,7 @@ def test_kill_9_at_any_instant_loses_nothing_that_was_acknowledged(tmp_path: Pat
 @pytest.mark.parametrize("what", ["write", "sync", "open"])
 def test_a_failing_disk_stops_nothing_and_is_not_trusted_again(what: str, problem: str, tmp_path: Path) -> None:
     disk = FailingDisk(problem)  # minds that no connection is used again once it failed
-    store = SqliteStore(tmp_path, isotonic(), seconds=None, connect=disk)
+    store = Store(tmp_path, isotonic(), seconds=None, connect=disk)
     run = play(store, 400)
     list(islice(run, 60))
     assert store.sync()
@@ -247,16 +207,14 @@ def test_a_failing_disk_stops_nothing_and_is_not_trusted_again(what: str, proble
     assert (tmp_path / "state.db").stat().st_ino != first, "a new database"
     list(islice(run, 40))
     store.close()
-    saved = read(tmp_path)
-    assert (text(saved.policy.state()), saved.notes) == (text(store.policy.state()), [])
-    assert [each.before for each in saved.earlier] == ["merge"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.db", "lock.db", "state.db"]
+    assert text(read(tmp_path).policy.state()) == text(store.policy.state())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lock.db", "state.db"]
 
 
 def test_a_full_disk_at_the_start_leaves_the_policy_at_work_in_memory(tmp_path: Path) -> None:
     disk = FailingDisk("full")
     disk.failing = {"write"}
-    store = SqliteStore(tmp_path, isotonic(), seconds=None, connect=disk)
+    store = Store(tmp_path, isotonic(), seconds=None, connect=disk)
     list(play(store, 50))
     assert (store.policy.learned > 10, store.problem is None) == (True, False)
     disk.failing = set()
@@ -266,7 +224,7 @@ def test_a_full_disk_at_the_start_leaves_the_policy_at_work_in_memory(tmp_path: 
 
 
 def test_a_disk_that_does_not_sync_is_not_called_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with SqliteStore(tmp_path, isotonic(), seconds=1000) as store:
+    with Store(tmp_path, isotonic(), seconds=1000) as store:
         assert store.sync()
         lied_to(store, 1)
         assert store.problem is None
@@ -281,13 +239,14 @@ def test_a_disk_that_does_not_sync_is_not_called_durable(tmp_path: Path, monkeyp
 @pytest.mark.parametrize("what", ["folder", "database", "lock", "replaced"])
 def test_files_that_vanish_are_noticed_at_the_next_sync_and_not_written_to(what: str, tmp_path: Path) -> None:
     folder = tmp_path / "state"
-    store = SqliteStore(folder, isotonic(), seconds=None)
+    store = Store(folder, isotonic(), seconds=None)
     lied_to(store, 3)
     assert store.sync()
     if what == "folder":
         folder.rename(tmp_path / "moved")
     elif what == "replaced":
-        other = learn(tmp_path / "other")
+        learn(tmp_path / "other")
+        replaced = (tmp_path / "other" / "state.db").read_bytes()
         os.replace(tmp_path / "other" / "state.db", folder / "state.db")
     else:
         (folder / {"database": "state.db", "lock": "lock.db"}[what]).unlink()
@@ -299,7 +258,7 @@ def test_files_that_vanish_are_noticed_at_the_next_sync_and_not_written_to(what:
     assert store.policy.learned == 9
     store.close()
     if what == "replaced":
-        assert read(folder).policy.id == other.policy.id
+        assert (folder / "state.db").read_bytes() == replaced
     else:
         assert folder.exists() == (what != "folder"), "it is not made again"
 
@@ -309,21 +268,21 @@ def test_files_that_vanish_are_noticed_at_the_next_sync_and_not_written_to(what:
 
 @pytest.mark.medium
 def test_one_process_to_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hinge.device.database.BUSY_S", 0.1)
-    program = f"from hinge.device.store import SqliteStore; SqliteStore({str(tmp_path)!r})"
+    monkeypatch.setattr(stores, "BUSY_S", 0.1)
+    program = f"from hinge.device.store import Store; Store({str(tmp_path)!r})"
     says = f"the state is in use by process {os.getpid()}"
-    with SqliteStore(tmp_path, isotonic(), seconds=None):
+    with Store(tmp_path, isotonic(), seconds=None):
         with pytest.raises(InvalidState, match=says):
-            SqliteStore(tmp_path)
+            Store(tmp_path)
         other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
         assert (other.returncode, says in other.stderr) == (1, True)
-    SqliteStore(tmp_path).close()
+    Store(tmp_path).close()
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InvalidState, match="cannot be opened"):
-        SqliteStore(tmp_path / "file" / "state", isotonic())
+        Store(tmp_path / "file" / "state", isotonic())
 
 
 @pytest.mark.medium
@@ -336,89 +295,9 @@ def test_a_store_for_which_there_is_no_thread_left_lets_go_of_its_folder(
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", full)
         with pytest.raises(RuntimeError) as refused:
-            SqliteStore(tmp_path, Gate(offload_cost=0.5))
-    with SqliteStore(tmp_path, Gate(offload_cost=0.5)):  # while the error is there, and all that it holds
+            Store(tmp_path, Gate(offload_cost=0.5))
+    with Store(tmp_path, Gate(offload_cost=0.5)):  # while the error is there, and all that it holds
         assert refused.value
-
-
-def test_a_store_that_is_dropped_keeps_no_thread_descriptor_or_lock(tmp_path: Path) -> None:
-    def drop(folder: Path) -> None:
-        store = SqliteStore(folder, isotonic(), seconds=0.01)
-        lied_to(store, 2)
-
-    def open_files() -> list[str]:
-        links = [os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
-        return [os.readlink(link) for link in links if os.path.exists(link) and str(tmp_path) in os.readlink(link)]
-
-    threads = threading.active_count()
-    for number in range(20):
-        drop(tmp_path / str(number))
-    for _ in range(500):
-        gc.collect()
-        if threading.active_count() <= threads and not open_files():
-            break
-        time.sleep(0.01)
-    assert (threading.active_count(), open_files()) == (threads, [])
-    for number in range(20):
-        with SqliteStore(tmp_path / str(number), seconds=None) as store:
-            assert store.policy.learned == 2
-
-
-FORK_DURING_A_CHANGE = """
-import os, sys, threading, time
-from hinge import Gate, Isotonic
-from hinge.device.store import MemoryStore
-
-store, halves, going = MemoryStore(Gate(Isotonic(bins=4, offload_cost=0.5))), [0, 0], True
-
-def change(policy):
-    halves[0] += 1
-    time.sleep(0.01)
-    halves[1] += 1
-
-def work():
-    while going:
-        store.locked(change)
-        time.sleep(0.005)  # locks are not fair: without it no other thread would get a turn
-
-thread = threading.Thread(target=work)
-thread.start()
-while not halves[1]:
-    time.sleep(0.001)
-torn = 0
-for _ in range(10):
-    child = os.fork()
-    if child == 0:
-        store.learn(store.decide(1), agreed=True)
-        os._exit(halves[0] != halves[1])
-    torn += os.waitpid(child, 0)[1] != 0
-    time.sleep(0.003)
-going = False
-thread.join()
-print(torn, store.learn(store.decide(1), agreed=True))
-"""
-
-
-@pytest.mark.medium
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_fork_waits_for_a_change_of_the_policy_to_be_whole() -> None:
-    command = [sys.executable, "-W", "ignore", "-c", FORK_DURING_A_CHANGE]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.stdout, done.stderr) == ("0 None\n", "")
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize("how", ["plain", "held", "alive"])
-def test_after_a_fork_the_parent_goes_on_and_the_child_writes_nothing(how: str, tmp_path: Path) -> None:
-    command = [sys.executable, str(HERE / "forked.py"), str(tmp_path), how]
-    told = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
-    assert told["parent"] == {"learned": 41, "synced": True, "problem": None}
-    child = told["child"]
-    assert child["refused"].endswith(f"cannot roll back: {FORKED}")
-    assert (child["synced"], child["problem"]) == (False, FORKED)
-    assert child["learned"] >= 100, "it goes on in memory"
-    saved = read(tmp_path)
-    assert (saved.policy.learned, saved.notes) == (41, [])
 
 
 @pytest.mark.medium
@@ -433,16 +312,189 @@ for module, names in ((os, ("fdatasync", "register_at_fork", "fork", "O_DIRECTOR
         if hasattr(module, name):
             delattr(module, name)
 from hinge import Gate
-from hinge.device.store import MemoryStore, SqliteStore
+from hinge.device.store import Store
 folder = tempfile.mkdtemp()
-with SqliteStore(folder, Gate(offload_cost=0.5)) as store:
+with Store(folder, Gate(offload_cost=0.5)) as store:
     store.learn(store.decide(0), agreed=False)
     assert store.sync()
     store.merge(Gate(offload_cost=0.5).state())
-with SqliteStore(folder) as store:
+with Store(folder) as store:
     assert store.policy.learned == 1
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_reader_sees_whole_states_while_a_device_writes_and_syncs(tmp_path: Path) -> None:
+    ended = threading.Event()
+    with Store(tmp_path, isotonic(), seconds=None) as store:
+
+        def work() -> None:
+            while not ended.is_set():
+                store.learn(store.decide(0), agreed=False)
+                store.sync()
+                ended.wait(0.002)
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        try:
+            seen = [read(tmp_path) for _ in range(100)]
+        finally:
+            ended.set()
+            worker.join(10)
+        assert store.problem is None
+    learned = [saved.policy.learned for saved in seen]
+    assert learned == sorted(learned)
+    assert learned[-1] > learned[0]
+
+
+def test_reading_writes_nothing(tmp_path: Path) -> None:
+    with Store(tmp_path, isotonic(), seconds=None) as store:
+        store.learn(store.decide(0), agreed=False)
+        before = image(tmp_path)
+        assert read(tmp_path).policy.learned == 1
+        assert image(tmp_path) == before
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert read(tmp_path).policy.learned == 1
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_folder_without_a_state_is_refused_and_not_made(tmp_path: Path) -> None:
+    with pytest.raises(InvalidState, match="nowhere: cannot be read: No such file"):
+        read(tmp_path / "nowhere")
+    with pytest.raises(InvalidState, match="holds no state"):
+        read(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+# -- power loss -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["isotonic learned", "budget"])
+def test_after_a_power_loss_at_any_write_no_more_is_lost_than_was_not_synced(name: str, tmp_path: Path) -> None:
+    policy = POLICIES[name]()
+    store = Store(tmp_path / "run", Gate(policy), seconds=None)
+    assert store.sync()
+    states, safe, losses = [text(policy.state())], 0, 0
+    before = image(store.folder)
+    for number, _ in enumerate(play(store, 40), 1):
+        states.append(text(store.policy.state()))
+        if number in (31, 57):
+            store.merge(peer(store.policy, number))
+            states.append(text(store.policy.state()))
+        synced = number % 9 == 0 and store.sync()
+        after = image(store.folder)
+        for files in torn(before, after, step=509):
+            losses += 1
+            saved = read(lay(tmp_path / "laid", files))
+            assert states.index(text(saved.policy.state())) >= safe, (number, losses)
+        safe, before = (len(states) - 1, after) if synced else (safe, after)
+    store.close()
+    assert losses > 500
+
+
+# -- damage -----------------------------------------------------------------------------------------------------------
+
+
+def damages(data: bytes) -> Iterator[bytes]:
+    chance = random.Random(5)
+    for position in chance.sample(range(len(data)), min(len(data), 1_500)):
+        yield data[:position] + bytes([data[position] ^ (1 << position % 8)]) + data[position + 1 :]
+    for length in range(0, len(data), 53):
+        yield data[:length]
+        yield data[:length] + bytes(len(data) - length)
+    yield data + b"more"
+    yield data[:-100] + data[:100]
+
+
+@pytest.mark.slow
+def test_damage_anywhere_in_the_database_is_harmless_or_said_and_the_file_is_kept(tmp_path: Path) -> None:
+    state, lost = text(learn(tmp_path / "run").policy.state()), 0
+    for number, damaged in enumerate(damages((tmp_path / "run" / "state.db").read_bytes())):
+        folder = lay(tmp_path / "laid", {"state.db": damaged})
+        problem = ""
+        try:
+            assert text(read(folder).policy.state()) == state
+        except InvalidState as error:
+            problem = str(error)
+        assert not problem or re.search(r"state.db is damaged: .*; a device that is given the folder puts", problem)
+        lost += bool(problem)
+        if number % 20 == 0:
+            with Store(folder, isotonic(), seconds=None) as store:
+                assert store.policy.learned == (0 if problem else 3)
+                assert store.problem is None
+                assert store.damage or not problem
+            assert not store.damage or (folder / "state.db.damaged").read_bytes() == damaged
+            assert read(folder).policy.learned == store.policy.learned
+    assert lost > 100
+
+
+@pytest.mark.slow
+def test_damage_anywhere_in_the_log_costs_what_follows_it(tmp_path: Path) -> None:
+    store = Store(tmp_path / "run", isotonic(), seconds=None)
+    assert store.sync()
+    states = [text(store.policy.state())]
+    for _ in play(store, 12):
+        states.append(text(store.policy.state()))
+    files, lost = image(store.folder), 0
+    for damaged in damages(files["state.db-wal"]):
+        saved = read(lay(tmp_path / "laid", {**files, "state.db-wal": damaged}))
+        lost += states.index(text(saved.policy.state())) < len(states) - 1
+    store.close()
+    assert lost > 100
+
+
+def test_a_damaged_database_is_put_aside_and_without_a_gate_refused(tmp_path: Path) -> None:
+    (tmp_path / "state.db").write_bytes(b"not a database" * 100)
+    with pytest.raises(InvalidState, match=r"state.db is damaged: file is not a database, and no gate was given"):
+        Store(tmp_path)
+    with Store(tmp_path, isotonic(), seconds=None) as store:
+        assert str(store.damage).endswith("is kept as state.db.damaged, and the policy starts anew")
+        assert (store.policy.learned, store.problem) == (0, None)
+    assert (tmp_path / "state.db.damaged").read_bytes() == b"not a database" * 100
+
+
+def test_a_crash_while_a_new_database_takes_the_place_of_the_old_one_loses_nothing(tmp_path: Path) -> None:
+    """The new one is complete before the old one and its log go, in whatever order."""
+    old, new = learn(tmp_path / "old", 2), learn(tmp_path / "new", 5)
+    database, fresh = ((store.folder / "state.db").read_bytes() for store in (old, new))
+    for left in ({}, {"state.db": database}, {"state.db": database[:5000]}, {"state.db-wal": b"of another" * 99}):
+        folder = lay(tmp_path / "laid", {**left, "state.db.new": fresh})
+        assert read(folder).policy.state() == new.policy.state()
+        with Store(folder, isotonic(), seconds=None) as store:
+            assert (store.policy.state(), store.damage) == (new.policy.state(), None)
+        assert read(folder).policy.state() == new.policy.state()
+        assert {path.name for path in folder.iterdir()} == {"lock.db", "state.db"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "version", "says"),
+    [
+        (b"", b"", 2, "is of format 2; this Hinge reads 1"),
+        (b'"hinge_gate":1', b'"hinge_gate":2', 1, "of version 2; this Hinge reads up to 1"),
+        (b'"hinge_state":1', b'"hinge_state":9', 1, "of version 9; this Hinge reads up to 1"),
+        (b'"sentinel"', b'"unheard-of"', 1, "no policy is called 'unheard-of'"),
+        (b'"time":0', b'"time":-1', 1, "the state cannot be used, and was left alone"),
+    ],
+)
+def test_what_another_version_wrote_is_refused_and_left_alone(
+    old: bytes, new: bytes, version: int, says: str, tmp_path: Path
+) -> None:
+    with Store(tmp_path, Gate(offload_cost=0.5), seconds=None):
+        pass
+    connection = sqlite3.connect(tmp_path / "state.db")
+    body = connection.execute("SELECT content FROM state").fetchone()[0].replace(old, new)
+    connection.execute("UPDATE state SET format=?, content=?, crc=?", (version, body, zlib.crc32(body)))
+    connection.commit()
+    connection.close()
+    before = (tmp_path / "state.db").read_bytes()
+    for opened in (Store, read, lambda folder: Store(folder, Gate(offload_cost=0.5))):
+        with pytest.raises(InvalidState, match=says):
+            opened(tmp_path)
+    assert (tmp_path / "state.db").read_bytes() == before
 
 
 # -- what fits --------------------------------------------------------------------------------------------------------
@@ -463,8 +515,8 @@ def test_a_state_made_with_other_bins_measure_or_policy_is_refused(
 ) -> None:
     before = learn(tmp_path).policy.state()
     with pytest.raises(InvalidState, match=says):
-        SqliteStore(tmp_path, other())
-    with SqliteStore(tmp_path, isotonic()) as store:
+        Store(tmp_path, other())
+    with Store(tmp_path, isotonic()) as store:
         assert store.policy.state() == before
         if "offload_cost" not in says:  # devices may differ in what an offload costs
             with pytest.raises(InvalidState, match=r"made with|state must be of policy 'isotonic'"):
@@ -475,137 +527,26 @@ def test_a_state_made_with_other_bins_measure_or_policy_is_refused(
 def test_the_gate_continues_from_the_folder(tmp_path: Path) -> None:
     learn(tmp_path)
     gate = isotonic()
-    with SqliteStore(tmp_path, gate) as store:
+    with Store(tmp_path, gate) as store:
         assert gate.policy is store.policy
         assert gate.policy.learned == 3
         lied_to(store, 2)
-        store.rollback()
+        store.change(offload_cost=0.3)
         assert gate.policy is store.policy
+        assert (gate.policy.learned, gate.policy.offload_cost) == (5, 0.3)
+        assert read(tmp_path).policy.state() == gate.policy.state()
 
 
-def test_a_merge_begins_a_generation_and_what_is_refused_or_known_does_not(tmp_path: Path) -> None:
-    with SqliteStore(tmp_path, isotonic(), seconds=None) as store:
+def test_a_merge_is_written_and_what_is_refused_changes_nothing(tmp_path: Path) -> None:
+    with Store(tmp_path, isotonic(), seconds=None) as store:
         list(play(store, 50))
         other = peer(store.policy, 1)
         store.merge(other)
-        generation, state = store.generation, store.policy.state()
+        state = store.policy.state()
         store.merge(other)
         with pytest.raises(InvalidState):
             store.merge(peer(store.policy, 2), {**other, "parameters": {**other["parameters"], "bins": BINS + 1}})
-        assert (store.generation, store.policy.state()) == (generation, state)
-        store.merge(peer(store.policy, 2))
-        assert store.generation == generation + 1
-        state = store.policy.state()
-    assert read(tmp_path).policy.state() == state
-
-
-# -- going back -------------------------------------------------------------------------------------------------------
-
-
-def roll_back(folder: Path, to: int | None = None) -> int:
-    with SqliteStore(folder, seconds=None) as store:
-        return store.rollback(to)
-
-
-def known(folder: Path) -> Any:
-    return knowledge(read(folder).policy)
-
-
-def test_all_that_a_run_has_learned_is_taken_back_at_once(tmp_path: Path) -> None:
-    learn(tmp_path)
-    good = known(tmp_path)
-    learn(tmp_path, 500)
-    time = read(tmp_path).policy.time
-    roll_back(tmp_path)
-    assert known(tmp_path) == good
-    assert read(tmp_path).policy.time == time, "the clock is not taken back"
-
-
-def test_a_store_takes_back_what_it_has_learned_since_the_start_or_the_merge(tmp_path: Path) -> None:
-    learn(tmp_path)
-    other = learn(tmp_path / "other").policy.state()
-    with SqliteStore(tmp_path, isotonic(), seconds=None) as store:
-        good = knowledge(store.policy)
-        store.merge(other)
-        merged = knowledge(store.policy)
-        lied_to(store, 100)
-        store.rollback()
-        assert knowledge(store.policy) == good
-        lied_to(store, 100)
-        store.rollback()
-        assert knowledge(store.policy) == good, "a rollback is a start, too"
-        assert merged != good
-    assert known(tmp_path) == good
-
-
-def test_a_restart_before_the_rollback_does_no_harm(tmp_path: Path) -> None:
-    learn(tmp_path)
-    good = known(tmp_path)
-    learn(tmp_path, 500)
-    bad = known(tmp_path)
-    for _ in range(5):
-        learn(tmp_path, 0)  # started again, and again, in the hope that it helps
-    learn(tmp_path, 1)
-    roll_back(tmp_path)
-    assert known(tmp_path) == bad
-    roll_back(tmp_path)
-    assert known(tmp_path) == good
-    with pytest.raises(InvalidState, match="there is no previous generation"):
-        roll_back(tmp_path)
-    assert known(tmp_path) == good
-
-
-def test_what_is_merged_at_rest_stays_when_the_run_after_it_is_taken_back(tmp_path: Path) -> None:
-    learn(tmp_path)
-    before = known(tmp_path)
-    with SqliteStore(tmp_path, seconds=None) as store:
-        store.merge(learn(tmp_path / "other").policy.state())
-    merged = known(tmp_path)
-    learn(tmp_path, 500)
-    roll_back(tmp_path)
-    assert known(tmp_path) == merged
-    roll_back(tmp_path)
-    assert known(tmp_path) == before
-
-
-def test_any_generation_that_is_listed_can_be_gone_back_to(tmp_path: Path) -> None:
-    for _ in range(9):
-        learn(tmp_path, 30)
-    listed = read(tmp_path).earlier
-    assert [each.learned for each in listed] == [240, 210, 180]
-    assert [each.before for each in listed] == ["start"] * 3
-    for each in listed:
-        assert roll_back(tmp_path, each.generation) == each.generation
-        assert read(tmp_path).policy.learned == each.learned
-    with pytest.raises(InvalidState, match=r"cannot roll back to generation 99; there are: \d"):
-        roll_back(tmp_path, 99)
-
-
-def test_a_rollback_can_be_undone_until_the_next(tmp_path: Path) -> None:
-    for _ in range(2):
-        learn(tmp_path, 30)
-    learned, present = known(tmp_path), read(tmp_path).newest.number
-    roll_back(tmp_path)
-    learn(tmp_path, 1)
-    assert [(each.generation, each.before) for each in read(tmp_path).earlier][-2:] == [(2, "rollback"), (1, "start")]
-    roll_back(tmp_path, present)
-    assert known(tmp_path) == learned
-
-
-def test_a_rollback_that_cannot_be_written_holds_in_memory(tmp_path: Path) -> None:
-    learn(tmp_path)
-    good, disk = known(tmp_path), FailingDisk("full")
-    store = SqliteStore(tmp_path, isotonic(), seconds=None, connect=disk)
-    lied_to(store, 5)
-    bad = knowledge(store.policy)
-    disk.failing = {"write"}
-    store.rollback()
-    assert (knowledge(store.policy), store.problem is None) == (good, False)
-    assert known(tmp_path) == bad
-    disk.failing = set()
-    assert store.sync()
-    assert known(tmp_path) == good
-    store.close()
+        assert read(tmp_path).policy.state() == store.policy.state() == state
 
 
 BUDGETS: dict[str, Callable[[], Policy]] = {
@@ -617,44 +558,35 @@ BUDGETS: dict[str, Callable[[], Policy]] = {
 
 @pytest.mark.medium
 @pytest.mark.parametrize("name", BUDGETS)
-def test_rollbacks_and_crashes_do_not_refund_a_budget(name: str, tmp_path: Path) -> None:
+def test_crashes_do_not_refund_a_budget(name: str, tmp_path: Path) -> None:
     folder, offloads = tmp_path / "0", list[bool]()
-    store, rollbacks = SqliteStore(folder, Gate(BUDGETS[name]()), seconds=None), 0
+    store = Store(folder, Gate(BUDGETS[name]()), seconds=None)
     for number in range(3_000):
         decision = store.decide(0)
         offloads.append(decision.offload)
         if decision.offload and number % 3:
             store.learn(decision, agreed=False)
-        if number % 50 == 20 and number > 50:
-            with suppress(InvalidState):  # nothing to go back to
-                store.rollback()
-                rollbacks += 1
-        if number % 210 == 0:  # killed, and started again
-            folder = lay(tmp_path / str(number), image(store.folder))
-            store = SqliteStore(folder, Gate(BUDGETS[name]()), seconds=None)
         if number % 70 == 0:
             store.merge(peer(store.policy, number))
+        if number % 70 == 35 or (decision.offload and number % 9 == 0):  # killed, and started again
+            folder = lay(tmp_path / str(number), image(store.folder))
+            store = Store(folder, Gate(BUDGETS[name]()), seconds=None)
     store.close()
-    assert rollbacks > 20
     if name == "price":
         assert sum(offloads) <= 0.23 * len(offloads)
     else:
-        assert max(sum(offloads[first : first + 100]) for first in range(len(offloads) - 100)) == 20
-
-
-def state_of(folder: Path) -> State:
-    return read(folder).newest.state()
+        assert max(sum(offloads[first : first + 100]) for first in range(len(offloads) - 100)) <= 20
 
 
 def test_a_saved_state_is_that_of_the_gate(tmp_path: Path) -> None:
     store = learn(tmp_path, gate=Gate(offload_cost=0.5, confidence=margin))
-    gate = Gate.restore(state_of(tmp_path))
+    gate = Gate.restore(read(tmp_path).gate)
     assert gate.confidence is margin
     assert gate.policy.state() == store.policy.state()
 
 
 def test_threads_learn_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
-    with SqliteStore(tmp_path, Gate(AlwaysRemote(BINS)), seconds=0.001) as store:
+    with Store(tmp_path, Gate(AlwaysRemote(BINS)), seconds=0.001) as store:
         workers = [threading.Thread(target=lied_to, args=(store, 200)) for _ in range(8)]
         for worker in workers:
             worker.start()
@@ -665,23 +597,23 @@ def test_threads_learn_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
 
 
 def test_a_gate_that_has_learned_elsewhere_does_not_lose_it_to_a_folder(tmp_path: Path) -> None:
-    with SqliteStore(tmp_path, Gate(offload_cost=0.5)) as store:
+    with Store(tmp_path, Gate(offload_cost=0.5)) as store:
         store.learn(store.decide(0), agreed=True)
         same = store.gate
-    with SqliteStore(tmp_path, same) as store:  # its own folder is continued
+    with Store(tmp_path, same) as store:  # its own folder is continued
         assert store.policy.learned == 1
     warm = Gate(offload_cost=0.5)
     for _ in range(3):
         warm.learn(warm.decide(confidence=0.0), agreed=False)
     with pytest.raises(InvalidState, match=r"learned from 3 offloads, and the folder holds another's state: give"):
-        SqliteStore(tmp_path, warm)
+        Store(tmp_path, warm)
     assert warm.policy.learned == 3
 
 
 def test_in_memory_what_is_refused_is_not_merged_in_part() -> None:
-    other, wrong = (MemoryStore(Gate(HILCB(bins=4, offload_cost=0.5))) for _ in range(2))
+    other, wrong = (LockedPolicy(Gate(HILCB(bins=4, offload_cost=0.5))) for _ in range(2))
     other.learn(other.decide(3), agreed=True)
-    store = MemoryStore(Gate(HILCB(bins=4, offload_cost=0.5)))
+    store = LockedPolicy(Gate(HILCB(bins=4, offload_cost=0.5)))
     good, bad = (each.locked(lambda policy: policy.state()) for each in (other, wrong))
     with pytest.raises(InvalidState):
         store.merge(good, {**bad, "parameters": {**bad["parameters"], "bins": 5}})

@@ -1,27 +1,19 @@
-"""Decide, learn, late, twice, crash, reload, merge, roll back, in any order, beside a model that remembers states."""
+"""R8: decide, learn, late, twice, crash, reload, merge, in any order, beside a model that remembers states."""
 
-import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hinge import Decision, Gate, InvalidState
-from hinge.device.database import read
-from hinge.device.store import KEPT, SqliteStore
+from hinge import Decision, Gate
+from hinge.device.store import Store, read
 from hinge.errors import InvalidDecision
 from hinge.policies import Need
 from tests.device.disks import image, lay
-from tests.device.pasts import Pasts
-from tests.device.streams import BINS, POLICIES, knowledge, peer, text
-
-
-def known(store: SqliteStore) -> str:
-    return json.dumps(knowledge(store.policy), sort_keys=True)
+from tests.device.streams import BINS, POLICIES, peer, text
 
 
 class Kept(RuleBasedStateMachine):
@@ -30,30 +22,20 @@ class Kept(RuleBasedStateMachine):
     @initialize(name=st.sampled_from(list(POLICIES)))
     def start(self, name: str) -> None:
         self.folder, self.name, self.lives = TemporaryDirectory(), name, 0
-        self.store = SqliteStore(Path(self.folder.name) / "0", Gate(POLICIES[name]()), seconds=None)
+        self.store = Store(Path(self.folder.name) / "0", Gate(POLICIES[name]()), seconds=None)
         self.waiting: list[Decision] = []
         self.told: list[Decision] = []
-        self.pasts, self.begun, self.began = Pasts(self.store.generation), True, known(self.store)
         self.remember()
 
     def remember(self) -> None:
         """The state is written."""
         self.last = text(self.store.policy.state())
 
-    def changed(self) -> None:
-        """Something was written: the first time after a start, that begins a generation."""
-        if not self.begun:
-            self.pasts.begin(self.store.generation, self.began, "start")
-            self.begun = True
-        self.remember()
-
     @rule(bins=st.lists(st.integers(0, BINS - 1), min_size=1, max_size=12), batch=st.booleans())
     def decide(self, bins: list[int], batch: bool) -> None:
         decisions = list(self.store.decide_many(bins)) if batch else [self.store.decide(bin) for bin in bins]
         self.waiting += [decision for decision in decisions if decision.time is not None]
         assert self.store.sync()
-        if any(decision.time is not None for decision in decisions):
-            self.changed()
         self.remember()
 
     @precondition(lambda self: self.waiting)
@@ -63,7 +45,7 @@ class Kept(RuleBasedStateMachine):
         told = decision.offload or Need.AGREEMENT in self.store.policy.needs
         self.store.learn(decision, agreed if told else None, cost)
         self.told.append(decision)
-        self.changed()
+        self.remember()
 
     @precondition(lambda self: self.waiting)
     @rule(which=st.integers(0, 10**6))
@@ -72,7 +54,7 @@ class Kept(RuleBasedStateMachine):
         self.store.forget(decision)
         self.told.append(decision)
         assert self.store.sync()
-        self.changed()
+        self.remember()
 
     @precondition(lambda self: self.told)
     @rule(which=st.integers(0, 10**6))
@@ -82,12 +64,8 @@ class Kept(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 3))
     def merge(self, seed: int) -> None:
-        before, end = self.store.generation, known(self.store)
         self.store.merge(peer(self.store.policy, seed))
-        if self.store.generation != before:
-            self.pasts.begin(self.store.generation, end, "merge")
-            self.begun = True
-            self.remember()
+        self.remember()
 
     @rule()
     def crash(self) -> None:
@@ -101,43 +79,15 @@ class Kept(RuleBasedStateMachine):
         self.open(self.store.folder)
 
     def open(self, folder: Path) -> None:
-        self.store = SqliteStore(folder, Gate(POLICIES[self.name]()), seconds=None)
+        self.store = Store(folder, Gate(POLICIES[self.name]()), seconds=None)
         assert text(self.store.policy.state()) == self.last
-        assert not self.store.notes
-        self.begun, self.began = False, known(self.store)
-
-    @rule()
-    def roll_back(self) -> None:
-        earlier = self.pasts.earlier(known(self.store))
-        if earlier is None:
-            with pytest.raises(InvalidState):
-                self.store.rollback()
-            return
-        time, left, end = self.store.policy.time, self.store.generation, known(self.store)
-        spent = {field: self.carried()[field] for field in self.store.policy.spent}
-        assert self.store.rollback() == earlier
-        assert known(self.store) == self.pasts.ends[earlier]
-        assert (self.store.policy.time, {field: self.carried()[field] for field in spent}) == (time, spent)
-        self.pasts.go_back(earlier, self.store.generation, left, end)
-        self.begun = True
-        self.waiting, self.told = [], []  # of another past
-        self.remember()
-
-    def carried(self) -> Any:
-        return self.store.policy.state()["carried"]
+        assert self.store.damage is None
 
     @invariant()
     def is_durable(self) -> None:
         if hasattr(self, "store"):
             assert self.store.sync()
             assert text(read(self.store.folder).policy.state()) == self.last
-
-    @invariant()
-    def keeps_what_may_be_gone_back_to(self) -> None:
-        if hasattr(self, "store"):
-            held = {each.generation for each in read(self.store.folder).earlier}
-            assert held == {*self.pasts.ends}
-            assert len(held) <= 1 + 2 * KEPT
 
     def teardown(self) -> None:
         if hasattr(self, "store"):

@@ -10,7 +10,7 @@ import pytest
 from hinge import HILCB, ClassBins, Gate, HILCBLite, Isotonic, Policy, Thompson, UniformBins
 from hinge.cli.app import load
 from hinge.cli.options import UsageError
-from hinge.device.store import SqliteStore
+from hinge.device.store import Store
 from hinge.embedded import export_c, export_table
 from hinge.embedded.twin import LiteTwin, twin_of
 from hinge.errors import HingeError, InvalidState, InvalidValue
@@ -289,7 +289,7 @@ def test_a_policy_that_is_not_known_here_is_told_what_writes_its_table(
         class Mine(HILCB):
             name = "mine"
 
-        with SqliteStore(tmp_path / "state", Gate(Mine(4, offload_cost=0.5))) as store:
+        with Store(tmp_path / "state", Gate(Mine(4, offload_cost=0.5))) as store:
             store.sync()
         path = str(tmp_path / "state") if folder else saved(Mine(4, offload_cost=0.5), tmp_path)
     with pytest.raises(InvalidState, match=r"'mine'.*your own is written in Python, by hinge\.embedded") as caught:
@@ -313,7 +313,7 @@ def test_what_may_have_been_edited_is_not_replaced_in_silence(tmp_path: Path) ->
 
 def test_a_table_comes_from_the_folder_of_a_device_too(tmp_path: Path) -> None:
     policy = learned(HILCB(bins=6, offload_cost=0.45))
-    with SqliteStore(tmp_path / "state", Gate(policy)) as store:
+    with Store(tmp_path / "state", Gate(policy)) as store:
         store.sync()
     for source, out in ((str(tmp_path / "state"), "one"), (saved(policy, tmp_path), "other")):
         export("table", "--state", source, "--out", str(tmp_path / out))

@@ -1,4 +1,4 @@
-"""R8: a whole device, in any order: samples, batches, faults that come and go, crashes, restarts, rollbacks.
+"""R8: a whole device, in any order: samples, batches, faults that come and go, crashes, restarts.
 
 Beside it runs a policy that is only told what the answers say. `tests/device/test_store_stateful.py` does the same to
 the store alone, with late and double feedback and with merges, whose laws the conformance suite has for every policy.
@@ -15,13 +15,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hinge import Breaker, Device, InvalidState, Policy, at_most
+from hinge import Breaker, Device, Policy, at_most
 from hinge.errors import RemoteLate, RemoteUnreachable
 from hinge.policies.policy import restore
 from hinge.remotes import Reply
 from tests.device.disks import image, lay, stores_of_devices
-from tests.device.pasts import Pasts
-from tests.device.streams import knowledge
 from tests.device.worlds import LOCAL, Scripted, policy, true_label
 from tests.faults.counts import either
 
@@ -44,10 +42,6 @@ def text(policy: Policy) -> str:
     return json.dumps(policy.state(), sort_keys=True)
 
 
-def known(policy: Policy) -> str:
-    return json.dumps(knowledge(policy), sort_keys=True)
-
-
 class Lived(RuleBasedStateMachine):
     """A device against a policy that learns what the answers tell."""
 
@@ -55,7 +49,6 @@ class Lived(RuleBasedStateMachine):
     def start(self, name: str) -> None:
         self.name, self.folder, self.remote, self.lives = name, TemporaryDirectory(), Scripted(), 0
         self.open(Path(self.folder.name) / "0")
-        self.pasts, self.begun = Pasts(self.store.generation), True
         self.twin = restore(self.device.policy.state())
         self.remember()
 
@@ -66,7 +59,6 @@ class Lived(RuleBasedStateMachine):
             stores = stores_of_devices(patch)
             self.device = Device(LOCAL, self.remote, POLICIES[self.name](), state=folder, breaker=breaker, batch=3)
         (self.store,) = stores
-        self.begun, self.began = False, known(self.device.policy)
 
     turned: Any = None  # how the remote answers
 
@@ -99,9 +91,6 @@ class Lived(RuleBasedStateMachine):
                 self.twin.learn(decision, agreed=label == answer.label, cost=answer.cost)
             elif decision.offload:
                 self.twin.forget(decision)
-        if any(decision.offload for decision in decisions) and not self.begun:
-            self.pasts.begin(self.store.generation, self.began, "start")
-            self.begun = True
         self.remember()
 
     @rule()
@@ -116,29 +105,13 @@ class Lived(RuleBasedStateMachine):
         self.device.close()
         self.open(self.store.folder)
 
-    @rule()
-    def roll_back(self) -> None:
-        earlier = self.pasts.earlier(known(self.twin))
-        if earlier is None:
-            with pytest.raises(InvalidState):
-                self.store.rollback()
-            return
-        left, end, time = self.store.generation, known(self.twin), self.twin.time
-        self.store.rollback()
-        assert known(self.device.policy) == self.pasts.ends[earlier]
-        assert self.device.policy.time == time
-        self.twin = restore(self.device.policy.state())
-        self.pasts.go_back(earlier, self.store.generation, left, end)
-        self.begun = True
-        self.remember()
-
     @precondition(lambda self: hasattr(self, "device"))
     @invariant()
     def is_as_the_twin(self) -> None:
         LIVED["steps"] += 1
         assert text(self.device.policy) == text(self.twin)
         assert self.store.sync()
-        assert not self.store.notes
+        assert self.store.damage is None
 
     def teardown(self) -> None:
         if hasattr(self, "device"):

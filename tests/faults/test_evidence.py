@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hinge import Answer, FixedCost, Policy
-from hinge.device.store import SqliteStore
+from hinge.device.store import Store
 from hinge.policies.policy import restore
 from tests.device.worlds import KINDS, LOCAL, policy, true_label
 from tests.faults.counts import FAULTY, LATE
@@ -78,7 +78,7 @@ def test_r4_the_state_is_bit_identical_after_faulty_replies(kind: Any, on_disk: 
             assert (state["evidence"], state["pending"]) == (evidence, [])
             assert text(device.policy) == text(only_waited(before, answers))
     if on_disk:
-        with SqliteStore(tmp_path) as store:
+        with Store(tmp_path) as store:
             assert text(store.policy) == text(device.policy)
 
 

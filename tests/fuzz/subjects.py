@@ -1,8 +1,6 @@
 """What is fuzzed: parsers with examples of what they read, and the errors that they may raise."""
 
 import json
-import struct
-import zlib
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from io import BytesIO, StringIO
@@ -14,11 +12,10 @@ from unittest import mock
 import msgspec
 import numpy as np
 
-from hinge import Device, Isotonic, OnnxModel, OpenVINOModel
+from hinge import Device, Gate, Isotonic, OnnxModel, OpenVINOModel
 from hinge.cli.app import run
-from hinge.device.database import Row, newest
-from hinge.device.journal import read_journal, read_old, read_snapshot
 from hinge.device.reporter import Reporter
+from hinge.device.store import parse
 from hinge.errors import HingeError, InvalidMessage, InvalidModel, InvalidState, InvalidTrace
 from hinge.oip import messages as oip
 from hinge.oip.tensors import TensorSpec, from_bytes, from_json, to_bytes
@@ -26,7 +23,7 @@ from hinge.policies.policy import restore
 from hinge.server.live import read_report
 from hinge.traces import Trace, write_trace
 from hinge.traces.files import read_csv, read_jsonl, read_npz, read_parquet
-from tests.device.streams import POLICIES, play
+from tests.device.streams import BINS, POLICIES, play
 from tests.models.test_models import dense_onnx
 from tests.oip.test_messages import NUMPY
 from tests.server.models import scaling
@@ -132,9 +129,6 @@ def tensor_subject() -> Subject:
 # -- what a device keeps ----------------------------------------------------------------------------------------------
 
 
-HEADER, RECORD = struct.Struct("<8sHHIQ"), struct.Struct("<BBxxIQQddI")  # of journals of Hinge 0.1
-
-
 def _states() -> list[bytes]:
     states = []
     for make in POLICIES.values():
@@ -144,25 +138,12 @@ def _states() -> list[bytes]:
     return states
 
 
-def _snapshot(state: bytes) -> bytes:
-    body = b'{"hinge_snapshot":1,"generation":1,"state":' + state + b"}"
-    return b'{"crc32":"%08x","content":%b}\n' % (zlib.crc32(body), body)
-
-
-def snapshot_subject() -> Subject:
-    seeds = [_snapshot(state) for state in _states()]
-    return Subject(seeds, lambda data: read_snapshot("f", data), (ValueError,), 0.08)
-
-
 def row_subject() -> Subject:
-    """A row of a database whose CRC is right, whatever it holds."""
-    seeds = [b'{"gate":null,"past":[[1,"start"]],"aside":null,"policy":' + state + b"}\n\n{}" for state in _states()]
-
-    def feed(data: bytes) -> object:
-        content, _, progress = data.partition(b"\n\n")
-        return newest(Path("folder"), {1: Row(content, progress)}, [])
-
-    return Subject(seeds, feed, (InvalidState,), 0.04)
+    """The row of a database whose CRC is right, whatever it holds."""
+    gate = Gate(Isotonic(bins=BINS, offload_cost=0.4)).description()
+    head = b'{"local":null,"gate":' + json.dumps(gate).encode()[:-1]
+    seeds = [head + b',"policy":' + state + b"}}" for state in _states()]
+    return Subject(seeds, lambda data: parse(Path("folder"), data), (InvalidState,), 0.12)
 
 
 def state_subject() -> Subject:
@@ -171,37 +152,7 @@ def state_subject() -> Subject:
     def feed(data: bytes) -> object:
         return restore(_json(data)).state()
 
-    return Subject(_states(), feed, (HingeError,), 0.08)
-
-
-def folder_subject() -> Subject:
-    """A folder of Hinge 0.1 whose CRCs are right, whatever its files hold: a stranger can make them so."""
-    records = b"".join(
-        RECORD.pack(kind, 1, bin, 60 + number, 61 + number, 1.0, 0.5, number)
-        for number, (kind, bin) in enumerate([(1, 2), (2, 2), (1, 3), (4, 3), (3, 0)])
-    )
-    seeds = [state + b"\n\n" + records for state in _states()]
-    folder = Path(mkdtemp())
-
-    def feed(data: bytes) -> object:
-        content, _, rest = data.partition(b"\n\n")
-        (folder / "snapshot-00000001.json").write_bytes(_snapshot(content))
-        (folder / "journal-00000001.log").write_bytes(_sealed(rest))
-        return read_old(folder)[0]
-
-    return Subject(seeds, feed, (InvalidState,), 0.04)
-
-
-def _sealed(records: bytes) -> bytes:
-    begin = HEADER.pack(b"HINGEJNL", 1, RECORD.size + 4, 0, 1)
-    begin += zlib.crc32(begin).to_bytes(4, "little")
-    bodies = [records[start : start + RECORD.size] for start in range(0, len(records) - RECORD.size + 1, RECORD.size)]
-    return begin + b"".join(body + zlib.crc32(body, zlib.crc32(begin)).to_bytes(4, "little") for body in bodies)
-
-
-def journal_subject() -> Subject:
-    records = b"".join(RECORD.pack(1 + n % 4, n % 2, n, n, n, 1.0, 0.5, n) for n in range(5))
-    return Subject([_sealed(records)], lambda data: list(read_journal("f", data, 1)), (ValueError,), 0.02)
+    return Subject(_states(), feed, (HingeError,), 0.14)
 
 
 # -- models -----------------------------------------------------------------------------------------------------------

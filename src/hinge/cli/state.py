@@ -1,4 +1,4 @@
-"""The commands `state show`, `state set`, `state rollback`, `state export` and `state merge`."""
+"""The commands `state show`, `state set`, `state export` and `state merge`."""
 
 import json as json_format
 from collections.abc import Iterator
@@ -13,11 +13,10 @@ from hinge._files import replacing
 from hinge.bins import restore_bins
 from hinge.cli import console, options
 from hinge.cli.options import argument, option
-from hinge.device.database import Held, Saved, read
-from hinge.device.store import CLOSED, SqliteStore
-from hinge.errors import HingeError, InvalidState
-from hinge.gate import sealed, unsealed
-from hinge.policies.policy import Policy, State, restore
+from hinge.device.store import CLOSED, Store, read, restored
+from hinge.errors import InvalidState
+from hinge.gate import policy_state, sealed, unsealed
+from hinge.policies.policy import State
 
 Folder = Annotated[Path, typer.Argument(help="The folder given to a device as --state.", show_default=False)]
 Shown = Annotated[Path, typer.Argument(help="The folder given to a device as --state; or an exported file.")]
@@ -43,37 +42,29 @@ def show_command(folder: Shown, json: options.Json = False) -> None:
 
     Example: hinge state show state/
     """
-    saved = _exported(folder) if folder.is_file() else read(folder)
-    state, gate, policy = saved.newest.policy, saved.newest.gate, saved.policy
+    held, used_by = state_in(folder), None if folder.is_file() else read(folder).used_by
+    state, gate = policy_state(held), held if "hinge_gate" in held else None
+    policy = restored(folder, held)
     figures: dict[str, Any] = {
         **{key: state[key] for key in ("policy", "parameters", "id", "time", "learned")},
         "confidence": gate and gate.get("confidence"),
         "binning": gate and gate.get("bins"),
         "pending": len(state["pending"]),
         "merged": len(state["merged"]),
-        "generation": saved.newest.number or None,
-        "notes": saved.notes,
-        "in_use_by": saved.used_by,
+        "in_use_by": used_by,
         "bins": [asdict(policy.explain(bin)) for bin in range(policy.bins)],
-        "earlier": [each._asdict() for each in saved.earlier],
     }
     if json:
         console.print_json(figures)
         return
     console.say(f"{policy!r}")
+    if used_by:
+        console.say(f"in use by process {used_by}; as of its last write")
     if gate is not None:
         console.say(f"confidence {json_format.dumps(gate['confidence']):.200}")
-    if saved.used_by:
-        console.say(f"in use by process {saved.used_by}; as of its last write")
+    seen = f"{console.counted(policy.time, 'sample')}, {console.counted(policy.learned, 'offload')} learned from"
     others = console.counted(figures["merged"], "other device")
-    console.say(f"{_seen(policy)}, {figures['pending']} waiting for feedback; evidence of {others}")
-    number = saved.newest.number
-    found = f"Generation {number} was found." if number else "An exported state, of no folder."
-    console.say(" ".join([found, *saved.notes]), style="yellow" if saved.notes else None)
-    for each in saved.earlier:
-        price = "".join(f"; {name} {value}" for name, value in _settings(each.parameters) if name == "offload_cost")
-        has = f"{price}; evidence of {console.counted(each.merged, 'other device')}"
-        console.say(f"--to {each.generation} goes back to {_seen(each)}, before a {each.before}{has}")
+    console.say(f"{seen}, {figures['pending']} waiting for feedback; evidence of {others}")
     rows, spans = [], _spans(gate)
     for bin in figures["bins"]:
         agreement = "" if bin["agreement"] is None else f"{bin['agreement']:.4f}"
@@ -94,31 +85,6 @@ def _spans(gate: State | None) -> dict[int, str]:
     return {k: f"{f'{name}: ' if name else ''}{low:.9g} to {high:.9g}" for k, (name, low, high) in enumerate(found)}
 
 
-def _exported(path: Path) -> Saved:
-    """What a file by 'hinge state export' holds."""
-    state = state_in(path)
-    gate = state if "hinge_gate" in state else None
-    policy = state["policy"] if gate else state
-    try:
-        restore(policy)
-    except (HingeError, TypeError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
-        raise InvalidState(f"{path}: holds no state: {error}") from error
-    return Saved(Held(0, gate, policy, [], None), [], [], None)
-
-
-def _settings(parameters: State) -> Iterator[tuple[str, Any]]:
-    """The parameters of a policy and of those inside it, by name."""
-    for name, value in parameters.items():
-        if name == "policy" and isinstance(value, dict):
-            yield from _settings(value["parameters"])
-        else:
-            yield name, value
-
-
-def _seen(known: Any) -> str:
-    return f"{console.counted(known.time, 'sample')}, {console.counted(known.learned, 'offload')} learned from"
-
-
 @state_command.command("set")
 @options.grouped
 def set_command(
@@ -135,44 +101,8 @@ def set_command(
     """
     changes = options.assignments(settings)
     with _opened(folder) as store:
-        before = store.generation
         store.change(**changes)
-        figures = {"from": before, "to": store.generation, "parameters": store.policy.parameters}
-    told = f"{folder}: generation {before} became {store.generation}; {store.policy!r}"
-    console.print_either(json, figures, told)
-
-
-@state_command.command("rollback")
-@options.grouped
-def rollback_command(
-    folder: Folder,
-    to: int | None = option("The generation to go back to, of those that 'hinge state show' lists."),
-    json: options.Json = False,
-) -> None:
-    """Go back to before the last start or merge that changed anything.
-
-    What was learned since is taken back, and what was set or merged; the clock and what a budget has spent are not.
-    Undo it with --to and the generation that was left, until the next rollback.
-
-    Example: hinge state rollback state/
-    """
-    with _opened(folder) as store:
-        left, before = store.generation, store.policy
-        reached, notes, changed = store.rollback(to), store.notes, _changed(before, store.policy)
-    told = [f"From generation {left} back to how generation {reached} ended.", *notes]
-    for name, (old, new) in changed.items():
-        if name == "merged":
-            told.append(f"It has evidence of {console.counted(new, 'other device')}; it was of {old}.")
-        else:
-            told.append(f"{name} is {new} again; it was {old}: give the device the same.")
-    console.print_either(json, {"from": left, "to": reached, "notes": notes, "changed": changed}, " ".join(told))
-
-
-def _changed(one: Policy, other: Policy) -> dict[str, tuple[Any, Any]]:
-    """What differs beside what was learned: settings, and how many other devices there is evidence of."""
-    states = one.state(), other.state()
-    before, after = ({**dict(_settings(each["parameters"])), "merged": len(each["merged"])} for each in states)
-    return {name: (before[name], value) for name, value in after.items() if before.get(name) != value}
+    console.print_either(json, {"parameters": store.policy.parameters}, f"{folder}: {store.policy!r}")
 
 
 @state_command.command("export")
@@ -185,7 +115,7 @@ def export_command(
 
     Example: hinge state export state/ --out state.json
     """
-    text = json_format.dumps(sealed(read(folder).newest.state()), allow_nan=False) + "\n"
+    text = json_format.dumps(sealed(read(folder).gate), allow_nan=False) + "\n"
     if out is None:
         print(text, end="")
         return
@@ -207,7 +137,7 @@ def merge_command(
     Example: hinge state merge state/ kitchen.json hall.json
     """
     with _opened(folder) as store:
-        given, before = {path: state_in(path) for path in others}, store.generation
+        given = {path: state_in(path) for path in others}
         trial = type(store.policy).restore(store.policy.state())  # a copy first, so that a refusal names its file
         for path, state in given.items():
             try:
@@ -216,28 +146,26 @@ def merge_command(
                 raise InvalidState(f"{path}: {error}") from error
         store.merge(*given.values())
         sources = sorted(store.policy.state()["merged"])
-        figures = {"from": before, "to": store.generation, "sources": sources}
-    changed = f"generation {before} became {store.generation}" if before != store.generation else "nothing was new"
     devices = console.counted(len(sources), "other device")
-    console.print_either(json, figures, f"{folder}: {changed}; evidence of {devices}")
+    console.print_either(json, {"sources": sources}, f"{folder}: evidence of {devices}")
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[SqliteStore]:
+def _opened(folder: Path) -> Iterator[Store]:
     """The store of a folder, to be changed; raises `InvalidState` if the change has not reached the disk."""
     if folder.is_file():
         raise InvalidState(f"{folder}: is a file, and no folder; 'hinge state merge FOLDER FILE' takes an exported one")
     read(folder)  # to open a folder that is not there would make it
-    with SqliteStore(folder, seconds=None) as store:
+    with Store(folder, seconds=None) as store:
         yield store
     if store.problem != CLOSED:
         raise InvalidState(f"{folder}: {store.problem}: what was to be changed is not on the disk")
 
 
 def state_in(path: Path) -> State:
-    """The state in a file or in another folder."""
+    """The state in a folder, or in a file by 'hinge state export'."""
     if path.is_dir():
-        return read(path).newest.state()
+        return read(path).gate
     content = path.read_bytes()
     try:
         state = json_format.loads(content)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hinge.device.answer import Answer
-from hinge.device.device import BaseDevice, Part, closed
+from hinge.device.device import BaseDevice, Part
 from hinge.device.offload import Judged
-from hinge.device.store import SqliteStore
+from hinge.device.store import Store
 from hinge.models import digest_of_local
 from hinge.remotes import Deadline, for_event_loop
 
@@ -41,24 +41,20 @@ class AsyncDevice(BaseDevice):
     """
 
     _remote: Any
+    _local_s: float | None = None  # how long the local model takes for one sample
+    _workers: ThreadPoolExecutor | None = None
 
     def _keeping_the_deadline(self, remote: Any) -> Any:
         return for_event_loop(remote, self._in_flight)
 
-    def _store_in(self, folder: str | Path) -> SqliteStore:
+    def _store_in(self, folder: str | Path) -> Store:
         # No disk is waited for in the event loop.
-        return SqliteStore(folder, self.gate, background=True, local=digest_of_local(self._local))
-
-    def after_fork(self) -> None:
-        """The parent's threads and tasks are not the child's."""
-        self._local_s: float | None = None  # how long the local model takes for one sample
-        self._workers: ThreadPoolExecutor | None = None
-        self._background: set[asyncio.Task[None]] = set()
+        return Store(folder, self.gate, background=True, local=digest_of_local(self._local))
 
     async def infer(self, sample: Any, deadline: Deadline | None = None) -> Answer:
         """The answer to one sample; by an earlier deadline than the device's own, if one is given."""
-        if self._closed:
-            raise closed()
+        if self._closed or self._process != self._made_in:
+            raise self._unusable()
         label, confidence = await self._run_local(self._local.answer, sample, 1)
         bin = self._bin(confidence, label)
         try:
@@ -78,8 +74,8 @@ class AsyncDevice(BaseDevice):
         self, samples: Iterable[Any], *, together: bool = False, deadline: Deadline | None = None
     ) -> list[Answer]:
         """The answers to many samples, in their order and in rounds, as `Device.infer_many` gives them."""
-        if self._closed:
-            raise closed()
+        if self._closed or self._process != self._made_in:
+            raise self._unusable()
         everything, answers = list(samples), list[Answer]()
         found = await self._run_local(self._local.answer_many, everything, len(everything))
         for part, judged in self._rounds(everything, found, together):
@@ -93,6 +89,8 @@ class AsyncDevice(BaseDevice):
     async def close(self) -> None:
         """Wait for requests in flight, a deadline at most, then close the remote and the state."""
         self._closed = True
+        if self._process != self._made_in:
+            return  # all that there is to close belongs to the process that made it
         try:
             await asyncio.gather(*self._tasks_here(), return_exceptions=True)
             await self._offloader.drain_async()

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,17 +19,16 @@ from threading import Thread
 from typing import Any, Literal
 
 from hinge._checks import real, seconds, whole
-from hinge._fork import renew_after_fork
 from hinge.bins import Bins
 from hinge.confidence import ConfidenceMeasure, max_softmax
 from hinge.costs import FixedCost, OffloadCost, WrongCost
 from hinge.device.answer import Answer
-from hinge.device.database import read
+from hinge.device.locked import LockedPolicy
 from hinge.device.offload import Judged, Offloader
 from hinge.device.record import record
 from hinge.device.resilience import Breaker, RetryBudget
 from hinge.device.status import Status, StatusTracker
-from hinge.device.store import MemoryStore, SqliteStore
+from hinge.device.store import Store, read
 from hinge.gate import Gate
 from hinge.models import Classifier, LocalModel, OwnModel, as_local, digest_of_local
 from hinge.policies.policy import ACCEPTED, Explanation, Policy, State
@@ -43,6 +43,8 @@ Part = tuple[list[int], list[Any], list[Judged]]  # of a batch: the places of it
 
 class BaseDevice(ABC):
     """What `Device` and `AsyncDevice` have in common; see `Device` for the parameters."""
+
+    _process = os.getpid()  # kept up to date below: to ask the system at every sample takes a tenth of its time
 
     def __init__(
         self,
@@ -79,9 +81,11 @@ class BaseDevice(ABC):
         self.breaker = _checked_breaker(breaker, deadline_s, self._in_flight)
         self._given, self._remote = remote, self._keeping_the_deadline(remote)
         self._bin = self.gate.bins.bin
-        self._store = MemoryStore(self.gate) if state is None else self._store_in(state)
+        self._store = LockedPolicy(self.gate) if state is None else self._store_in(state)
         self._status = StatusTracker(self._store, self.breaker)
         self._agreed = self.task.agreement if wrong is None else wrong.agreed
+        if self._store.damage is not None:
+            self._status.alarm("the state was damaged", self._store.damage)
         if self._store.another_local:
             self._status.alarm(
                 "the state was learned with another local model",
@@ -106,21 +110,16 @@ class BaseDevice(ABC):
             deadline_s=deadline_s,
             in_flight=self._in_flight,
         )
-        self._closed = False
-        self.after_fork()
-        renew_after_fork(self)
+        self._made_in, self._closed = self._process, False
+        self._background = set[Any]()  # threads or tasks that ask for nobody who waits
 
     @abstractmethod
     def _keeping_the_deadline(self, remote: Any) -> Any:
         """The remote in the form in which this kind of device asks it."""
 
     @abstractmethod
-    def _store_in(self, folder: str | Path) -> SqliteStore:
+    def _store_in(self, folder: str | Path) -> Store:
         """The state in a folder, written in a way that suits this kind of device."""
-
-    @abstractmethod
-    def after_fork(self) -> None:
-        """Make threads and tasks anew."""
 
     @property
     def local(self) -> LocalModel:
@@ -174,7 +173,15 @@ class BaseDevice(ABC):
 
         Each device counts once, by the latest of its states, and this one not again; if one is refused, none is added.
         """
-        self._store.merge(*(each if isinstance(each, dict) else read(Path(each)).newest.state() for each in others))
+        self._store.merge(*(each if isinstance(each, dict) else read(Path(each)).gate for each in others))
+
+    def _unusable(self) -> RuntimeError:
+        """The error to raise where a device is asked that is closed, or belongs to another process."""
+        if self._closed:
+            return RuntimeError("Device: it is closed")
+        return RuntimeError(
+            "Device: it was made in another process; make it in the worker, after the fork, or start workers by spawn"
+        )
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
@@ -257,6 +264,10 @@ class BaseDevice(ABC):
         return answers
 
 
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=lambda: setattr(BaseDevice, "_process", os.getpid()))
+
+
 class Device(BaseDevice):
     """A local model, a gate and a remote: answers every sample, and asks the remote where that is worth its cost.
 
@@ -285,7 +296,7 @@ class Device(BaseDevice):
     `breaker` and `retries` limit the requests to a failing remote. `infer_many` asks for `batch` samples at once.
     No more than `in_flight` requests are in flight at once, from all threads together; others wait.
 
-    Thread-safe. In a forked child, it has connections, threads and locks of its own, and what it learns is not saved.
+    Thread-safe. A device belongs to the process that made it; in a forked one it raises `RuntimeError`.
     """
 
     _remote: Any
@@ -293,17 +304,13 @@ class Device(BaseDevice):
     def _keeping_the_deadline(self, remote: Any) -> Any:
         return for_threads(remote, self._in_flight)
 
-    def _store_in(self, folder: str | Path) -> SqliteStore:
-        return SqliteStore(folder, self.gate, local=digest_of_local(self._local))
-
-    def after_fork(self) -> None:
-        """The parent's threads are not in the child."""
-        self._background: set[Thread] = set()
+    def _store_in(self, folder: str | Path) -> Store:
+        return Store(folder, self.gate, local=digest_of_local(self._local))
 
     def infer(self, sample: Any) -> Answer:
         """The answer to one sample."""
-        if self._closed:
-            raise closed()
+        if self._closed or self._process != self._made_in:
+            raise self._unusable()
         label, confidence = self._local.answer(sample)
         bin = self._bin(confidence, label)
         try:
@@ -328,8 +335,8 @@ class Device(BaseDevice):
         samples first: what it refuses is refused before anything is asked. What a round has taught stays learned if a
         later one is interrupted.
         """
-        if self._closed:
-            raise closed()
+        if self._closed or self._process != self._made_in:
+            raise self._unusable()
         everything, answers = list(samples), list[Answer]()
         for part, judged in self._rounds(everything, self._local.answer_many(everything), together):
             requests = self._parts(part, judged)
@@ -351,8 +358,8 @@ class Device(BaseDevice):
 
         See `hinge.record`, which needs no device.
         """
-        if self._closed:
-            raise closed()
+        if self._closed or self._process != self._made_in:
+            raise self._unusable()
         return record(
             self.local, self._given, samples, truth, task=self.task, batch=self._batch, out=out, progress=progress
         )
@@ -360,6 +367,8 @@ class Device(BaseDevice):
     def close(self) -> None:
         """Wait for requests in flight, a deadline at most, then close the remote and the state."""
         self._closed = True
+        if self._process != self._made_in:
+            return  # all that there is to close belongs to the process that made it
         try:
             for thread in list(self._background):
                 with suppress(RuntimeError):  # it is not started yet
@@ -426,11 +435,6 @@ class Device(BaseDevice):
             except RuntimeError:  # the system has no thread left
                 self._background.discard(thread)
         self._offloader.cancel([judged])
-
-
-def closed() -> RuntimeError:
-    """What to raise where a closed device is asked."""
-    return RuntimeError("Device: it is closed")
 
 
 def _checked_gate(

@@ -20,12 +20,11 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from hinge._checks import agreement, real, share
-from hinge._fork import renew_after_fork
 from hinge.costs import OffloadCost
 from hinge.device.answer import Answer
+from hinge.device.locked import LockedPolicy
 from hinge.device.resilience import Attempt, Breaker, RetryBudget
 from hinge.device.status import StatusTracker
-from hinge.device.store import MemoryStore
 from hinge.errors import (
     BreakerOpen,
     InvalidDecision,
@@ -76,7 +75,7 @@ class Offloader:
     def __init__(
         self,
         *,
-        store: MemoryStore,
+        store: LockedPolicy,
         status: StatusTracker,
         breaker: Breaker,
         retries: RetryBudget,
@@ -89,14 +88,9 @@ class Offloader:
         self._store, self._status, self._price = store, status, price
         self._breaker, self._retries = breaker, retries
         self._task, self._agreed, self._deadline_s, self._in_flight = task, agreed, deadline_s, in_flight
-        self.after_fork()
-        renew_after_fork(self)
-
-    def after_fork(self) -> None:
-        """The offloads of the parent's threads are not the child's."""
         # A queue, not a semaphore: that is Python code, which Ctrl-C may leave with its lock held.
         self._permits: SimpleQueue[None] = SimpleQueue()
-        for _ in range(self._in_flight):
+        for _ in range(in_flight):
             self._permits.put(None)
         self._permits_of: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 

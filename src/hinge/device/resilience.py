@@ -40,7 +40,6 @@ from threading import Lock
 from typing import Literal, NamedTuple
 
 from hinge._checks import positive, real, whole
-from hinge._fork import renew_after_fork
 
 _new = tuple.__new__  # makes a Situation in half the time of Situation(…), for every offload of an outage
 _TOKEN = 1_000_000  # tokens are counted in millionths: ten times 0.1 is less than 1 in floats
@@ -64,14 +63,9 @@ class RetryBudget:
     def __init__(self, share: float = 0.1, reserve: int = 5) -> None:
         self.share = real("RetryBudget", "share", share, 0, 1)
         self.reserve = whole("RetryBudget", "reserve", reserve, 0)
-        self.after_fork()
-        renew_after_fork(self)
+        self._lock = Lock()
         self._pays = round(self.share * _TOKEN)
         self._holds = self._level = self.reserve * _TOKEN
-
-    def after_fork(self) -> None:
-        """Another thread of the parent may hold the lock."""
-        self._lock = Lock()
 
     def attempted(self) -> None:
         """A first attempt is made. Retries are not reported here: they would earn further ones."""
@@ -179,11 +173,6 @@ class Breaker:
         self.at_once = self.failures if at_once is None else whole("Breaker", "at_once", at_once, self.failures)
         self._name = name
         self._counted = dict.fromkeys(Counts.__slots__, 0)
-        self.after_fork()
-        renew_after_fork(self)
-
-    def after_fork(self) -> None:
-        """A forked child begins with a closed breaker: the attempts of other threads are none of its own."""
         self._lock = Lock()
         self._under_way: dict[Attempt, None] = {}  # in the order they began, which is that of giving them up
         self._epoch = 0

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Literal
 
-from hinge._fork import renew_after_fork
 from hinge.device.answer import Answer
+from hinge.device.locked import LockedPolicy
 from hinge.device.resilience import Breaker, Counts
-from hinge.device.store import MemoryStore
 from hinge.errors import BreakerOpen, PolicyFailed, QueueTimeout, RemoteFailed
 
 log = logging.getLogger("hinge")
@@ -70,7 +69,7 @@ def hardly_any(agreed: float, promised: float) -> bool:
 class StatusTracker:
     """Counts the outcomes of offloads. Accepted samples are counted by the policy's clock alone. Thread-safe."""
 
-    def __init__(self, store: MemoryStore, breaker: Breaker) -> None:
+    def __init__(self, store: LockedPolicy, breaker: Breaker) -> None:
         self._store, self._breaker = store, breaker
         self._began = store.policy.time
         self._counted: dict[str, Any] = dict.fromkeys(_COUNTS, 0) | dict.fromkeys(_SUMS, 0.0)
@@ -83,11 +82,6 @@ class StatusTracker:
         self.last_failure: RemoteFailed | None = None  # of the remote itself, and not that it was not asked
         self._changes = sum(store.policy.alarms.values())
         self._is_open = False
-        self.after_fork()
-        renew_after_fork(self)
-
-    def after_fork(self) -> None:
-        """Another thread of the parent may hold the lock."""
         self._lock = Lock()
 
     def answered(self, confidences: Sequence[float], agreed: Sequence[float | None], cost: float | None) -> None:

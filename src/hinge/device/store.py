@@ -1,23 +1,19 @@
-"""Where a gate's policy lives: in memory, or in a folder that survives crashes, power losses and failing disks.
+"""A device's policy in a folder, which survives crashes, power losses and failing disks.
 
-The state is written as state, not as history: a later version of Hinge reads it and re-executes nothing. The files are
-described in `hinge.device.database`.
+    state.db    SQLite, WAL, synchronous=NORMAL: one row with the gate's state as JSON, a format version and a CRC
+    lock.db     held with an exclusive SQLite lock by the process that uses the folder
 
-*What a crash costs.* `learn` writes its change before it returns, so that a killed process loses nothing that was
-learned. A power loss costs what was learned in the last `seconds`, plus the time that the disk takes to sync. Accepted
-samples never touch the disk: the clock is written every `seconds`. Two cases write behind: a store with `background`
-(for an event loop) leaves all writes to its thread, and a state of more than 64 KiB is written once in `seconds`. A
-killed process then loses what was not written yet. All this holds while `problem` is None.
+*What a crash costs.* `learn` writes before it returns, so that a killed process loses nothing that was learned; under a
+budget, `decide` writes before the remote is asked. A power loss costs what was learned in the last `seconds`, plus the
+time that the disk takes to sync. Accepted samples never touch the disk: the clock is written every `seconds`. A store
+with `background` (for an event loop) leaves all writes to its thread. All this holds while `problem` is None.
 
 *A disk that fails.* The policy goes on in memory, and `problem` says why. A file whose write or sync failed is not
 trusted again: the next `sync` writes a whole new database in its place. If the folder or its files are deleted or
-replaced, nothing is written any more. A database that is damaged is set aside, and the backup goes on in its place.
+replaced, nothing is written any more. A damaged database is put aside, and the policy starts anew.
 
-*Fork.* A child goes on in memory, writes nothing and says so in `problem`; the parent goes on.
-
-*Generations.* Every start, merge and rollback begins a generation. How those before it ended is kept for `rollback`:
-three before a start, three before a merge, three before a change of settings. A rollback takes back what was learned,
-not the clock, nor what a budget has spent. The generation that it leaves is kept until the next rollback.
+Closing any descriptor of a file drops the POSIX locks of a process on it: do not copy the files inside the process that
+uses them; `hinge state export` is for that.
 """
 
 from __future__ import annotations
@@ -26,181 +22,44 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+import zlib
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, NamedTuple
 from weakref import finalize, ref
 
+import msgspec
+
 from hinge._checks import positive
-from hinge._fork import renew_after_fork
-from hinge.device.database import Connect, Files, Held, Past, Row, content_of, encode, newest, parse, read_rows
-from hinge.errors import InvalidState
-from hinge.gate import Gate, policy_state, unsealed
-from hinge.policies.policy import Decision, Decisions, Explanation, Policy, State, restore
+from hinge.device.locked import LockedPolicy
+from hinge.errors import HingeError, InvalidState, StateInUse, UnknownName
+from hinge.gate import Gate, policy_state
+from hinge.policies.policy import Policy, State, restore
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-
-T = TypeVar("T")
-
-KEPT = 3  # earlier generations before a start, and before a merge or a change, that can be gone back to
-START, MERGE, CHANGE = "start", "merge", "change"  # why a generation begins; a rollback is a start, too
-LARGE = 65_536  # bytes of what learning changes, above which it is written once in `seconds`
-CHECKPOINT = 1_000  # writes, after which the thread syncs at once: keeps the log at about 4 MB
+FORMAT = 1  # of the row
 LATE_S = 10.0  # without a sync, after which there is a problem
-BACKUP_S = 600.0  # between two backups
-
+BUSY_S = 1.0  # how long to wait for a process that only looks at the folder
 CLOSED = "the store is closed"
-FORKED = "this process is a fork of the one that opened the state: what it learns is not saved"
 GONE = "was deleted or replaced while in use: nothing is saved until a restart"
 
-
-class MemoryStore:
-    """A gate in memory. Thread-safe; what is learned is gone with the process.
-
-    >>> from hinge import Gate
-    >>> store = MemoryStore(Gate(offload_cost=0.5))
-    >>> store.learn(store.decide(12), agreed=True)
-    >>> store.locked(lambda policy: policy.learned)
-    1
-    """
-
-    on_disk = another_local = False
-
-    def __init__(self, gate: Gate) -> None:
-        self.lock = Lock()  # of the policy; held during a fork, so that the child inherits no half of a change
-        self.gate: Gate | None = gate
-        self.policy: Policy = gate.policy
-        self._described: State | None = gate.description()  # of bins and confidence measure
-        renew_after_fork(self)
-
-    @property
-    def problem(self) -> str | None:
-        """Why what is learned now may be lost, though it should be on disk; None: all is well."""
-        return None
-
-    def decide(self, bin: int, cost: float | None = None) -> Decision:
-        """Decide as the policy does; an offload under a budget is written down before it can be made."""
-        with self.lock:
-            decision = self.policy.decide(bin) if cost is None else self.policy.decide(bin, cost)
-            if decision.time is None:  # accepted
-                return decision
-            version = self._changed()
-        if self.policy.spent:
-            self._save(version)
-        return decision
-
-    def decide_many(
-        self, bins: Iterable[int] | NDArray[np.integer[Any]], costs: Iterable[float | None] | None = None
-    ) -> Decisions:
-        """Decide for a batch at once, as the policy does."""
-        with self.lock:
-            batch = self.policy.decide_many(bins) if costs is None else self.policy.decide_many(bins, costs)
-            if not (batch.offload.any() or (batch.accepted_wait and len(batch))):
-                return batch
-            version = self._changed()
-        if self.policy.spent:
-            self._save(version)
-        return batch
-
-    def learn(self, decision: Decision, agreed: float | None = None, cost: float | None = None) -> None:
-        """Learn as the policy does, and write it down; `benchmarks/store.py` measures what that adds."""
-        self.apply(lambda policy: policy.learn(decision, agreed, cost))
-
-    def forget(self, decision: Decision, cost: float = 0.0) -> None:
-        """Expect no feedback for a decision any more; written down with what comes next."""
-        with self.lock:
-            self.policy.forget(decision, cost)
-            self._changed()
-
-    def _changed(self) -> int:
-        """The policy was changed; returns how often it was. Needs `lock`."""
-        return 0
-
-    def _save(self, version: int) -> None:
-        """Write that version of the policy, or a later one, where there is a disk."""
-
-    def apply(self, change: Callable[[Policy], None]) -> None:
-        """Change the policy by a function, and write that down as what `learn` learns is."""
-        with self.lock:
-            change(self.policy)
-            version = self._changed()
-        self._save(version)
-
-    def locked(self, function: Callable[[Policy], T]) -> T:
-        """What the function returns for the policy, while no other thread decides or learns."""
-        with self.lock:
-            return function(self.policy)
-
-    def explain(self, bin: int) -> Explanation:
-        """Why the next sample of a bin would be accepted or offloaded, as the policy says it."""
-        with self.lock:
-            return self.policy.explain(bin)
-
-    def merge(self, *other_states: Mapping[str, Any]) -> None:
-        """Add the evidence in other devices' states, of gates or policies; if one is refused, none is added.
-
-        States of gates with other bins or another confidence measure are refused.
-        """
-        states = [self.fitting(state) for state in other_states]
-
-        def merge_all(policy: Policy) -> None:
-            for state in states:
-                policy.merge(state)
-
-        self._change(merge_all)
-
-    def fitting(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The policy's state in a gate's or policy's, if it was made with these bins and this measure, or is silent."""
-        held, mine = unsealed(state), self._described
-        if "hinge_gate" in held and mine is not None:
-            for what in ("bins", "confidence"):
-                if held.get(what) != mine[what]:
-                    raise InvalidState(
-                        f"the state to merge was made with {what} {held.get(what)!r:.200}, "
-                        f"and this one with {mine[what]}: evidence cannot be added"
-                    )
-        return policy_state(held)
-
-    def _change(self, change: Callable[[Policy], None]) -> None:
-        with self.lock:
-            change(restore(self.policy.state()))  # what is refused changes nothing
-            change(self.policy)
-
-    def warnings(self) -> tuple[str | None, int, str | None]:
-        """What the policy cannot keep, how many changes of the world it has found, and `problem`."""
-        problem = self.problem
-        with self.lock:
-            return self.policy.warning, sum(self.policy.alarms.values()), problem
-
-    def learns_from(self, local: str | None) -> None:
-        """From now on another local model's answers are learned from, whose file has this digest; None: not known."""
-
-    def close(self) -> None:
-        """Release what the store holds."""
-
-    def after_fork(self) -> None:
-        """In a forked child: replace the lock, which a thread of the parent may hold still."""
-        self.lock = Lock()
+Connect = Callable[..., sqlite3.Connection]
+_encode = msgspec.json.Encoder().encode  # a tenth of the time of json's, and learning pays for it
 
 
-class SqliteStore(MemoryStore):
-    """A gate whose policy is kept in a folder. Thread-safe. One process at a time may use a folder.
+class Store(LockedPolicy):
+    """A policy that is kept in a folder. Thread-safe. One process at a time may use a folder.
 
     The gate continues from what the folder holds, if anything: `gate.policy` is then the saved policy. A state of
     another policy, or with other parameters, bins or confidence measure, is refused. Without a gate, the folder must
-    hold a state. `notes` says what was found damaged, `problem` why what is learned now may be lost.
+    hold a state. `problem` says why what is learned now may be lost, `damage` what was put aside.
 
     >>> from tempfile import TemporaryDirectory
-    >>> from hinge import Gate
     >>> folder = TemporaryDirectory()
-    >>> with SqliteStore(folder.name, Gate(offload_cost=0.5)) as store:
+    >>> with Store(folder.name, Gate(offload_cost=0.5)) as store:
     ...     store.learn(store.decide(12), agreed=True)
-    >>> with SqliteStore(folder.name) as store:
+    >>> with Store(folder.name) as store:
     ...     print(store.policy.explain(12), store.problem)
     Bin 12 is offloaded: local agreed in 1 of 1 offloads; too little evidence that accepting is cheaper. None
     >>> folder.cleanup()
@@ -222,123 +81,89 @@ class SqliteStore(MemoryStore):
         local: str | None = None,
         connect: Connect = sqlite3.connect,
     ) -> None:
-        self._seconds = None if seconds is None else positive("SqliteStore", "seconds", seconds)
+        self._seconds = None if seconds is None else positive("Store", "seconds", seconds)
         self._background = background and seconds is not None
         self.folder, self.gate = Path(os.path.expanduser(folder)), gate
         # `lock` guards the policy and is never held while the disk is waited for; `_disk` guards the database,
         # `_syncing` what takes long. They are taken in the order _syncing, _disk, lock.
         self.lock, self._disk, self._syncing, self._wake = Lock(), Lock(), Lock(), Event()
-        self._version = 0  # changes in memory
+        self._changes = 0
         self._written = (0, -1)  # how many of them are in the database, and the policy's time there
-        self._whole = False  # whether the present generation is new, so that all rows have to be written
-        self._writes, self._large = 0, False  # since the last sync; whether the last progress row was large
         self._behind: float | None = None  # since when there is something to sync
-        self._backed_up = (0.0, 0)  # when, and which version
         self._failure: str | None = None
-        self._closed = False
-        self._files = Files(self.folder, connect)
-        self._finalizer = finalize(self, _release, self._files, self._wake)
+        self._files = _Files(self.folder, connect)
+        self._release = finalize(self, _release, self._files, self._wake)
         self._thread: Thread | None = None
         try:
             self._files.lock()
             self._open(gate, local)
-            renew_after_fork(self)
             if self._seconds is not None:
                 arguments = (ref(self), self._wake, self._seconds)
                 self._thread = Thread(target=_sync_regularly, args=arguments, name="hinge-store", daemon=True)
                 self._thread.start()
         except BaseException:
-            self._finalizer()
+            self._release()
             raise
 
     def _open(self, gate: Gate | None, local: str | None) -> None:
-        rows, self.notes = read_rows(self.folder, self._files.connect, "rw")
-        held = newest(self.folder, rows, self.notes)
-        self._start: Row | None = None  # what was opened, until the first change begins a generation
-        self._next = max(rows, default=0) + 1
-        if held is None and gate is None:
-            raise InvalidState(" ".join([f"{self.folder}: holds no state, and no gate was given.", *self.notes]))
-        if held is not None:
-            self.generation, self._past, self._aside = held.number, held.past, held.aside
-            if gate is None:
-                self.policy, self._described = restore(held.policy), held.gate
-            else:
-                gate.policy = self.policy = _resumed(self.folder, gate, held.state())
+        saved, damage = _found(self.folder, self._files.connect, "rw")
+        if saved is None and gate is None:
+            raise InvalidState(f"{self.folder}: {damage or 'holds no state'}, and no gate was given")
+        if damage is not None:
+            then = "the policy starts anew" if saved is None else "the state in it is whole and goes on"
+            self.damage = f"{self.folder}: {damage}; it is kept as state.db.damaged, and {then}"
+        self._local = local
+        if saved is not None:
+            self.policy, self._described, self._local = saved.policy, saved.gate, local or saved.local
+            self.another_local = None not in (local, saved.local) and local != saved.local
+            if gate is not None:
+                gate.policy = _resumed(self.folder, gate, saved)
         if gate is not None:
             self.policy, self._described = gate.policy, gate.description()
-        self._damaged = bool(self.notes)
-        self._local = local
-        if held is None:
-            if self.notes:
-                self.notes.append("Nothing usable was found: the policy starts anew.")
-            self.generation, self._past, self._aside, self._rows = 0, [], None, {}
-            self._begin(START, None)
+        if saved is None or damage is not None or not self._files.whole():
+            self._attempt(lambda: self._rebuild(keep_old=damage is not None))
         else:
-            self.another_local = None not in (local, held.local) and local != held.local
-            self._local = local or held.local
-            self._content = content_of(self._described, held.policy, self._past, self._aside, held.local)
-            self._start, self._written = self._end(), (0, self.policy.time)
-            self._rows = self._kept(rows)
-        sound = held is not None and not self.notes and self._files.database.exists()
-        self._attempt(self._files.open if sound else lambda: self._write(rebuild=True), self._back_up)
+            self._written = (0, self.policy.time)
+            self._attempt(self._files.open)
 
-    # -- the disk -----------------------------------------------------------------------------------------------------
+    # -- writing ------------------------------------------------------------------------------------------------------
 
     def _changed(self) -> int:
         if self._behind is None:
             self._behind = time.monotonic()
-        self._version += 1
-        return self._version
+        self._changes += 1
+        return self._changes
 
-    def _save(self, version: int) -> None:
-        if self._large:
-            return
+    def _save(self, change: int) -> None:
         if self._background:
             self._wake.set()
         else:
-            self._flush(version)
+            self._flush(change)
 
-    def _flush(self, version: int) -> None:
+    def _flush(self, change: int) -> None:
         with self._disk:
-            if self._written[0] < version and self._failure is None:  # else another thread was faster
-                self._attempt(self._write)
+            if self._written[0] < change and self._failure is None:  # else another thread was faster
+                self._attempt(lambda: self._files.write(self._content()))
 
-    def _write(self, rebuild: bool = False) -> None:
-        """Write what learning changes, or all of a new generation; unsynced, or to a new database. Needs `_disk`."""
+    def _rebuild(self, keep_old: bool = False) -> None:
+        self._files.rebuild(self._content(), keep_old)
+        self._failure = None
+
+    def _content(self) -> bytes:
+        """The state as it is now, to be written. Needs `_disk`."""
         with self.lock:
-            if self._start is not None and self._version:
-                self._begin(START, self._start)
-            written, progress = (self._version, self.policy.time), self.policy.progress()
-        row = Row(self._content, encode(progress))
-        if rebuild:
-            self._files.rebuild({**self._rows, self.generation: row}, keep_old=self._damaged)
-            self._failure, self._damaged = None, False
-        elif self._whole:
-            self._files.replace_rows({**self._rows, self.generation: row})
-        else:
-            self._files.update(self.generation, row.progress)
-        self._written, self._whole, self._large = written, False, len(row.progress) > LARGE
-        self._writes += 1
-        if self._writes == CHECKPOINT:
-            self._wake.set()
+            state, self._written = self.policy.state(), (self._changes, self.policy.time)
+        return _encode({"gate": {**self._described, "policy": state}, "local": self._local})
 
-    def _back_up(self) -> None:
-        with self.lock:
-            version, rows = self._version, {**self._rows, self.generation: self._end()}
-        self._files.back_up(rows)
-        self._backed_up = (time.monotonic(), version)
-
-    def _attempt(self, *steps: Callable[[], None]) -> None:
+    def _attempt(self, step: Callable[[], None]) -> None:
         """Go on in memory if the disk fails. What was half written is not trusted, whatever a second try says."""
         try:
-            for step in steps:
-                step()
+            step()
         except (OSError, sqlite3.Error) as error:
             self._failure = f"the disk failed: {error}"
 
     @property
     def problem(self) -> str | None:
-        """Why what is learned now may be lost; None: a crash costs no more than the module says."""
         if self._failure is None and self._behind is not None and self._seconds is not None:
             late = time.monotonic() - self._behind
             if late > max(LATE_S, 10 * self._seconds):
@@ -351,205 +176,67 @@ class SqliteStore(MemoryStore):
         After a failure a whole new database is written.
         """
         with self._syncing:
-            if self._closed or self._failure == FORKED:
+            if self.closed:
                 return False
             with self._disk:
                 if self._files.gone():
                     self._failure = f"{self.folder}: {GONE}"
                     return False
-                self._behind, self._writes = None, 0
+                self._behind = None
                 if self._failure is not None:
-                    self._attempt(lambda: self._write(rebuild=True))
-                elif self._written != (self._version, self.policy.time):
-                    self._attempt(self._write)
+                    self._attempt(self._rebuild)
+                elif self._written != (self._changes, self.policy.time):
+                    self._attempt(lambda: self._files.write(self._content()))
             if self._failure is None:
                 self._attempt(self._files.checkpoint)  # learning goes on meanwhile
-            when, version = self._backed_up
-            if self._failure is None and time.monotonic() - when > BACKUP_S and version != self._version:
-                self._attempt(self._back_up)
         return self.problem is None
 
-    def tick(self, due: bool) -> bool:
-        """What the thread does when it wakes: sync if that is due, else write what waits; False: no more."""
-        if self._closed:
-            return False
-        if due or self._writes >= CHECKPOINT:
+    @property
+    def closed(self) -> bool:
+        return not self._release.alive
+
+    def tick(self, due: bool) -> None:
+        """What the thread does when it wakes: sync if that is due, else write what waits."""
+        if due:
             self.sync()
         else:
-            self._flush(self._version)
-        return True
+            self._flush(self._changes)
 
     def close(self) -> None:
         """Write down the clock, sync, and let other processes use the folder."""
-        safe = self.sync()
-        with self._syncing:
-            if self._closed:
-                return
-            self._closed = True
-            with self._disk:
-                if safe:
-                    with suppress(OSError, sqlite3.Error):  # the state itself is on the disk
-                        self._back_up()
-                self._failure = self._failure or CLOSED
-                self._finalizer()
+        self.sync()
+        with self._syncing, self._disk:
+            self._failure = self._failure or CLOSED
+            self._release()
         if self._thread is not None:
             self._thread.join(10)
 
-    def __enter__(self) -> SqliteStore:
+    def __enter__(self) -> Store:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def after_fork(self) -> None:
-        """In a forked child: go on in memory, and leave the parent's files alone."""
-        self.lock, self._disk, self._syncing, self._wake = Lock(), Lock(), Lock(), Event()
-        if not self._closed:
-            self._failure, self._thread = FORKED, None
-            self._finalizer.detach()
-            _INHERITED.append(self._files)  # to close SQLite's connections here would remove the parent's WAL
-            self._files = Files(self.folder, self._files.connect)
-
     def learns_from(self, local: str | None) -> None:
-        """The next change begins a generation, which names the new model."""
-        with self.lock:
-            if local not in (None, self._local):
-                self._start = self._start or self._end()
-                self._local = local
-
-    # -- generations --------------------------------------------------------------------------------------------------
-
-    def _begin(self, why: str, end: Row | None) -> None:
-        """Begin a generation with the policy as it is, in memory; `end` is how the one before it ended."""
-        if end is not None:
-            self._rows[self.generation] = end
-            self._past = remember(self._past, self.generation, why)
-        self.generation, self._next = self._next, self._next + 1
-        self._rows = self._kept(self._rows)
-        self._content = content_of(self._described, self.policy.state(), self._past, self._aside, self._local)
-        self._start, self._whole = None, True
-
-    def _kept(self, rows: dict[int, Row]) -> dict[int, Row]:
-        kept = {self._aside, *(number for number, _ in self._past)}
-        return {number: row for number, row in rows.items() if number in kept}
-
-    def _end(self) -> Row:
-        """How the present generation ends. Needs `lock`."""
-        return Row(self._content, encode(self.policy.progress()))
-
-    def _change(self, change: Callable[[Policy], None]) -> None:
-        before = self.locked(lambda policy: policy.state())
-        trial = restore(before)
-        change(trial)
-        if trial.state() != before:  # else it is known already
-            self._begin_with(MERGE, lambda: change(self.policy))
+        """From now on the state names another local model."""
+        self._local = local or self._local
 
     def change(self, **settings: Any) -> None:
         """Change settings of the policy, and keep what it has learned; see `Policy.changed`.
 
         `policy` is another object afterwards.
         """
-        self._begin_with(CHANGE, lambda: self._replace(self.policy.changed(**settings)))
-
-    def _begin_with(self, why: str, change: Callable[[], None]) -> None:
-        """Begin a generation with a change of the policy, and write it down."""
-        with self._syncing, self._disk:
-            with self.lock:
-                end = self._end()
-                change()
-                self._begin(why, end)
-                self._changed()
-            if self._failure is None:
-                self._attempt(self._write, self._back_up)
-
-    def _replace(self, policy: Policy) -> None:
-        self.policy = policy
-        if self.gate is not None:
-            self.gate.policy = policy
-
-    def rollback(self, to: int | None = None) -> int:
-        """Go back to before the last start or merge that changed anything, or to how the generation `to` ended.
-
-        Returns that generation. What was learned since is taken back; the clock and what a budget has spent are not.
-        `policy` is another object afterwards.
-        """
-        with self._syncing, self._disk:
-            if self._failure in (FORKED, CLOSED):
-                raise InvalidState(f"{self.folder}: cannot roll back: {self._failure}")
-            with self.lock:
-                present = self.policy.state()
-                target = self._earlier(present, to)
-                spent = {field: present["carried"][field] for field in self.policy.spent}
-                carried = {**target.policy["carried"], **spent}
-                policy = restore({**target.policy, "time": present["time"], "carried": carried, "pending": []})
-                self._rows[self.generation], self._local = self._end(), target.local
-                self._past, self._aside = remember(target.past, target.number, START), self.generation
-                self._replace(policy)
-                self._begin(START, None)
-                self._changed()
-            if self._failure is None:
-                self._attempt(self._write, self._back_up)
-        return target.number
-
-    def _earlier(self, present: State, to: int | None) -> Held:
-        """The generation to go back to. A start that nothing followed is passed over: it would change nothing."""
-        if to is not None:
-            if to not in self._rows:
-                known = ", ".join(map(str, sorted(self._rows, reverse=True))) or "none"
-                raise InvalidState(f"{self.folder}: cannot roll back to generation {to}; there are: {known}")
-            return parse(to, self._rows[to])
-        for number, _ in self._past:
-            if number in self._rows:
-                held = parse(number, self._rows[number])
-                if _knowledge(held.policy, self.policy.spent) != _knowledge(present, self.policy.spent):
-                    return held
-        differs = " that differs" if self._past else ""
-        raise InvalidState(f"{self.folder}: cannot roll back: there is no previous generation{differs}")
+        with self.lock:
+            self.policy = self.policy.changed(**settings)
+            if self.gate is not None:
+                self.gate.policy = self.policy
+            change = self._changed()
+        self._save(change)
 
 
-def _release(files: Files, wake: Event) -> None:
-    """What is left to do once a store is closed, or was dropped without that."""
-    files.close(lock=True)
-    wake.set()
-
-
-def _sync_regularly(store: ref[SqliteStore], wake: Event, seconds: float) -> None:
-    """The thread of a store, which it does not keep alive."""
-    due = time.monotonic() + seconds
-    while True:
-        wake.wait(max(0.0, due - time.monotonic()))
-        wake.clear()
-        kept = store()
-        if kept is None or not kept.tick(time.monotonic() >= due):
-            return
-        if time.monotonic() >= due:
-            due = time.monotonic() + seconds
-        del kept
-
-
-def remember(past: Past, number: int, why: str) -> Past:
-    """The past with one more generation, without those of its kind that are not kept any longer.
-
-    >>> remember([(4, "merge"), (3, "start"), (2, "start"), (1, "start")], 7, "start")
-    [(7, 'start'), (4, 'merge'), (3, 'start'), (2, 'start')]
-    """
-    kept: Past = []
-    for each in [(number, why), *(each for each in past if each[0] != number)]:
-        if sum(other[1] == each[1] for other in kept) < KEPT:
-            kept.append(each)
-    return kept
-
-
-def _knowledge(state: State, spent: tuple[str, ...]) -> Any:
-    """What a rollback takes back."""
-    carried = {field: values for field, values in state["carried"].items() if field not in spent}
-    known = [state[field] for field in ("parameters", "learned", "alarms", "evidence", "merged")]
-    return json.loads(encode([*known, carried]))
-
-
-def _resumed(folder: Path, gate: Gate, state: State) -> Policy:
+def _resumed(folder: Path, gate: Gate, saved: Saved) -> Policy:
     try:
-        policy = gate.resume(state).policy
+        policy = gate.resume(saved.gate).policy
     except InvalidState as error:
         raise InvalidState(f"{folder}: {str(error).removeprefix('Gate: ')}") from error
     if gate.policy.learned and gate.policy.id != policy.id:
@@ -558,4 +245,247 @@ def _resumed(folder: Path, gate: Gate, state: State) -> Policy:
     return policy
 
 
-_INHERITED: list[Files] = []  # of the parent, in a forked child
+def _sync_regularly(store: ref[Store], wake: Event, seconds: float) -> None:
+    """The thread of a store, which it does not keep alive."""
+    due = time.monotonic() + seconds
+    while True:
+        wake.wait(max(0.0, due - time.monotonic()))
+        wake.clear()
+        kept = store()
+        if kept is None or kept.closed:
+            return
+        kept.tick(time.monotonic() >= due)
+        if time.monotonic() >= due:
+            due = time.monotonic() + seconds
+        del kept
+
+
+def _release(files: _Files, wake: Event) -> None:
+    """What is left to do once a store is closed, or was dropped without that."""
+    files.close(lock=True)
+    wake.set()
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+class _Files:
+    """The files in a folder, and the connections to them."""
+
+    _writer: sqlite3.Connection  # used by one thread at a time, as is
+    _syncer: sqlite3.Connection  # which syncs what the other has written
+
+    def __init__(self, folder: Path, connect: Connect) -> None:
+        self.folder, self.connect = folder, connect
+        self._database, self._lock, self._fresh = folder / "state.db", folder / "lock.db", folder / "state.db.new"
+        self._locks, self._connections = list[sqlite3.Connection](), list[sqlite3.Connection]()
+        self._identities: dict[Path, tuple[int, int]] = {}
+
+    def lock(self) -> None:
+        """Make the folder if need be, and keep other processes out."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._locks.append(self._connection(self._lock))
+            self._locks[0].execute("PRAGMA journal_mode=MEMORY")  # nothing is ever written to it
+            self._locks[0].execute("BEGIN EXCLUSIVE")
+        except (OSError, sqlite3.Error) as error:
+            if _code(error) == sqlite3.SQLITE_BUSY:
+                raise StateInUse(f"{self.folder}: the state is in use by process {_user(self.folder)}") from error
+            raise InvalidState(f"{self.folder}: cannot be opened: {error}") from error
+        self._identities[self._lock] = _identity(self._lock)
+
+    def whole(self) -> bool:
+        """Whether there is a database, and no newer one that was to take its place."""
+        return self._database.exists() and not self._fresh.exists()
+
+    def open(self) -> None:
+        """Connect to the database, and say which process uses it."""
+        for _ in range(2):
+            connection = self._connection(self._database)
+            self._connections.append(connection)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA wal_autocheckpoint=0")  # the thread does it: learning waits for no sync
+            connection.execute("PRAGMA synchronous=NORMAL")
+        self._writer, self._syncer = self._connections
+        self._identities[self._database] = _identity(self._database)
+        self._writer.execute("UPDATE state SET process=?", (os.getpid(),))
+
+    def _connection(self, path: Path) -> sqlite3.Connection:
+        return self.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+
+    def write(self, content: bytes) -> None:
+        """Write the state, unsynced."""
+        self._writer.execute("UPDATE state SET content=?, crc=?", (content, zlib.crc32(content)))
+
+    def checkpoint(self) -> None:
+        """Return once all that was written is on the disk."""
+        _, in_log, done = self._syncer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if in_log != done:  # a reader still needs pages of the database as it was: the log has to do
+            with open(f"{self._database}-wal", "r+b") as log:
+                os.fsync(log.fileno())
+
+    def rebuild(self, content: bytes, keep_old: bool) -> None:
+        """Write a new database, synced, and put it in the place of the one that there may be."""
+        self.close()  # first, as this frees the room that the log takes
+        part = self.folder / "state.db.part"
+        part.unlink(missing_ok=True)
+        with closing(self._connection(part)) as connection:
+            connection.execute("PRAGMA journal_mode=MEMORY")  # what is half written is never read
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("CREATE TABLE state (format INTEGER, process INTEGER, content BLOB, crc INTEGER)")
+            row = FORMAT, os.getpid(), content, zlib.crc32(content)
+            connection.execute("INSERT INTO state VALUES (?, ?, ?, ?)", row)
+            connection.execute("COMMIT")
+        os.replace(part, self._fresh)
+        _sync_folder(self.folder)  # from now on a crash leaves the new one, whatever became of the old one and its log
+        for suffix in ("-shm", "-wal", ""):
+            with suppress(FileNotFoundError):
+                old = f"{self._database}{suffix}"
+                os.replace(old, f"{old}.damaged") if keep_old else os.unlink(old)
+        os.replace(self._fresh, self._database)
+        _sync_folder(self.folder)
+        self.open()
+
+    def gone(self) -> bool:
+        """Whether the database or the lock is another file than was opened, or none."""
+        for path, identity in self._identities.items():
+            try:
+                if _identity(path) != identity:
+                    return True
+            except FileNotFoundError:
+                return True
+            except OSError:
+                continue  # a disk that fails shows in other ways
+        return False
+
+    def close(self, *, lock: bool = False) -> None:
+        """Close the database, and release the lock if asked for."""
+        self._identities.pop(self._database, None)
+        for connections in (self._connections, self._locks) if lock else (self._connections,):
+            while connections:
+                with suppress(sqlite3.Error):
+                    connections.pop(0).close()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Return once names in the folder are on the disk, where the system can do that: Windows cannot, nor need it."""
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+def _code(error: Exception) -> int:
+    """SQLite's primary result code; 0 for other errors."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+class Saved(NamedTuple):
+    """What a folder holds."""
+
+    gate: State  # as `Gate.state` has it
+    policy: Policy
+    local: str | None  # the digest of the local model's file, if that was known
+    used_by: str | None = None  # the process that uses the folder
+
+
+def read(folder: str | Path) -> Saved:
+    """Read a folder, also while a device uses it. Nothing is written.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder, Store(folder, Gate(offload_cost=0.5)) as store:
+    ...     store.learn(store.decide(12), agreed=True)
+    ...     saved = read(folder)
+    >>> saved.policy.learned, saved.used_by == str(os.getpid())
+    (1, True)
+    """
+    path = Path(os.path.expanduser(folder))
+    try:
+        os.listdir(path)
+    except OSError as error:
+        raise InvalidState(f"{path}: cannot be read: {error.strerror or error}") from error
+    saved, damage = _found(path, sqlite3.connect, "ro")
+    if saved is None:
+        remedy = f"{damage}; a device that is given the folder puts it aside and starts anew"
+        raise InvalidState(f"{path}: {remedy if damage else 'holds no state'}")
+    return saved._replace(used_by=_user(path))
+
+
+def _user(folder: Path) -> str | None:
+    """The process that uses a folder; "unknown" where its database does not say."""
+    lock, database = folder / "lock.db", folder / "state.db"
+    if not lock.exists():
+        return None
+    with suppress(sqlite3.Error), closing(sqlite3.connect(lock, timeout=0)) as connection:
+        connection.execute("SELECT * FROM sqlite_master").fetchall()
+        return None
+    try:
+        with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            return str(connection.execute("SELECT process FROM state").fetchone()[0])
+    except (sqlite3.Error, TypeError):
+        return "unknown"
+
+
+def _found(folder: Path, connect: Connect, mode: str) -> tuple[Saved | None, str | None]:
+    """What a folder holds, if anything whole, and what is damaged there.
+
+    `mode` is "ro" to look at a folder that another process may be using, "rw" to recover it.
+    """
+    fresh, database = folder / "state.db.new", folder / "state.db"
+    path = fresh if fresh.exists() else database  # which a crash has left, and which is newer
+    if not path.exists():
+        return None, None
+    try:
+        content, check = _row(path, connect, mode)
+        return parse(folder, content), None if check == "ok" else f"{path.name} is damaged: {check.splitlines()[-1]}"
+    except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
+        if _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+            raise InvalidState(f"{path}: cannot be read: {error}") from error
+        return None, f"{path.name} is damaged: {error}"
+
+
+def _row(path: Path, connect: Connect, mode: str) -> tuple[bytes, str]:
+    """The state as it was written, and what SQLite says of the database around it."""
+    # Without a log nobody writes, and SQLite need not make one to read.
+    option = "immutable=1" if mode == "ro" and not Path(f"{path}-wal").exists() else f"mode={mode}"
+    uri = f"{path.absolute().as_uri()}?{option}"
+    with closing(connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)) as connection:
+        connection.execute("BEGIN")
+        rows = connection.execute("SELECT format, content, crc FROM state").fetchall()
+        (check,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if len(rows) != 1 or not isinstance(rows[0][1], bytes) or zlib.crc32(rows[0][1]) != rows[0][2]:
+        raise sqlite3.DatabaseError("the state does not match its CRC")
+    if rows[0][0] != FORMAT:
+        raise InvalidState(f"{path}: is of format {rows[0][0]}; this Hinge reads {FORMAT}, and left it alone")
+    return rows[0][1], check
+
+
+def parse(folder: Path, content: bytes) -> Saved:
+    """What was written; raises `InvalidState` if that is no state of a policy that is known here."""
+    try:
+        held = json.loads(content)
+        gate, local = held["gate"], held["local"]
+    except (TypeError, ValueError, LookupError, RecursionError) as error:
+        raise InvalidState(f"{folder}: holds no state: {error}") from error
+    return Saved(gate, restored(folder, gate), local)
+
+
+def restored(path: Path, state: State) -> Policy:
+    """The policy in a gate's or a policy's state, which was found at the path."""
+    try:
+        return restore(policy_state(state))
+    except UnknownName as error:
+        remedy = "import the module that defines it first, or: hinge state --policy MODULE:CLASS"
+        raise InvalidState(f"{path}: {error}; {remedy}") from error
+    except (HingeError, TypeError, ValueError, LookupError, ArithmeticError, MemoryError, RecursionError) as error:
+        raise InvalidState(f"{path}: the state cannot be used, and was left alone: {error}") from error

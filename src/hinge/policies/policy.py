@@ -617,12 +617,6 @@ class Policy(ABC):
             "id": self.id,
             "parameters": self.parameters,
             "merged": copy.deepcopy(self._merged),
-            **self.progress(),
-        }
-
-    def progress(self) -> State:
-        """The part of `state` that deciding and learning change; merging changes the rest, too."""
-        return {
             "time": self.time,
             "learned": self.learned,
             "as_of": self.unlimited._as_of(),

@@ -26,7 +26,6 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from hinge._fork import renew_after_fork
 from hinge.errors import RemoteError, RemoteFailed, RemoteLate, RemoteUnreachable
 
 T = TypeVar("T")
@@ -171,15 +170,10 @@ class InThreads:
     keeps_deadline = True
 
     def __init__(self, remote: Remote, at_once: int = 8) -> None:
-        self._remote, self._at_once = remote, at_once
-        self.after_fork()
-        renew_after_fork(self)
-
-    def after_fork(self) -> None:
-        """The threads of the parent's calls do not exist in a child."""
+        self._remote = remote
         # A queue, not a semaphore: that is Python code, which Ctrl-C may leave with its lock held.
         self._permits: SimpleQueue[None] = SimpleQueue()
-        for _ in range(self._at_once):
+        for _ in range(at_once):
             self._permits.put(None)
 
     def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
