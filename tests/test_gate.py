@@ -11,9 +11,7 @@ import hinge
 from hinge import HILCB, Gate, InvalidState, Isotonic, Sentinel, at_most, on_budget
 from hinge.bins import Bins, ClassBins, EdgeBins, QuantileBins, UniformBins
 from hinge.confidence import entropy, logistic, margin, max_softmax, temperature
-from hinge.gate import unsealed
 from hinge.policies.policy import State
-from hinge.tasks import ShortText
 
 SCORES = [[2.0, 1.0, 0.0], [0.1, 0.0, 0.2], [5.0, 0.0, 0.0]]
 
@@ -150,19 +148,6 @@ def test_the_state_of_another_gate_is_refused_in_one_sentence(other: Gate, says:
     assert says in str(refused.value)
     assert str(refused.value).endswith("give the gate the same, or use another folder or file for its state")
     assert "\n" not in str(refused.value)
-
-
-def test_a_state_that_names_no_measure_of_a_task_wants_another_folder() -> None:
-    gate = Gate(offload_cost=0.5, confidence=ShortText().confidence)
-    old = unsealed(gate.state())
-    old["confidence"] = {"function": old["confidence"]["function"]}
-    for read in (gate.resume, partial(Gate.restore, confidence=gate.confidence)):
-        with pytest.raises(InvalidState) as refused:
-            read(through_json(old))
-        assert str(refused.value) == (
-            "Gate: the state names no measure of ShortText.confidence, and this gate has 'product': "
-            "use another folder or file for its state"
-        )
 
 
 def test_what_differs_inside_a_budget_is_named_too() -> None:
