@@ -15,7 +15,7 @@ EXTRAS = test,sim,parquet,cli,report,plot,device,litert,openvino,images,server
 # The unit tests: the rest starts processes, needs other programs or takes long.
 QUICK = not medium and not slow and not server and not docs and not embedded and not peers
 
-.PHONY: help venv demo test quick lint types imports pytest coverage test-random test-interop test-faults test-fuzz test-embedded test-browser test-pythons pictures bench bench-regret bench-gate docs clean
+.PHONY: help venv demo test quick lint types imports pytest coverage test-random test-interop test-faults test-fuzz test-embedded test-browser test-pythons pictures bench docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -96,18 +96,9 @@ pictures: $(VENV)/.installed ## Reproduce the paper at full size; take pictures 
 	$(BIN)/python tools/pictures.py results/report.html results
 	$(BIN)/python tools/screenshots.py docs
 
-bench: $(VENV)/.installed-bench ## Measure decisions and the simulator, against other libraries too
-	$(BIN)/python benchmarks/decide.py
-	$(BIN)/python benchmarks/simulate.py
-
-bench-regret: $(VENV)/.installed-bench ## Measure regret: traces, floor, drift, budgets, other libraries (half an hour)
-	$(BIN)/python benchmarks/regret.py --results benchmarks/results
-
-bench-gate: $(VENV)/.installed-bench ## Measure the device and the server, beside Triton, KServe and MLServer
+bench: $(VENV)/.installed-bench ## Run all benchmarks, beside Triton, KServe and MLServer, and write their pages (an hour)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),bench,interop]'
-	$(BIN)/python benchmarks/gate.py --results benchmarks/results
-	$(BIN)/python benchmarks/faults.py --markdown benchmarks/results/faults.md
-	$(BIN)/python benchmarks/gateway.py --markdown benchmarks/results/gateway.md
+	$(BIN)/python -m benchmarks.run --results benchmarks/results
 
 docs: $(VENV)/.installed ## Build the documentation, strictly, in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -1,28 +1,20 @@
 """What a remote that fails costs those who wait (R2): the 99th percentile of answers, beside that of the local model.
 
-    python benchmarks/faults.py [--quick] [--markdown FILE]
-
 The local model is the larger of the two shipped ones, and where the breaker is open also the smaller, which takes so
 little time that what the device adds shows. It is timed alone and inside a device in turn, sample by sample, so that
 whatever else the machine does meets both. The remote is in a process of its own. It fails on nothing: times depend on
 the machine, and the noise is printed beside them; what is missed says so.
 """
 
-import argparse
 import asyncio
 import logging
 import multiprocessing
-import os
-import platform
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for benchmarks.… and tests.…
 
 import numpy as np
 
@@ -184,19 +176,7 @@ def open_row(name: str, found: list[Times]) -> list[str]:
     return [name, *cells, ratio(max(locals_) / min(locals_)), held(median(shares) <= 1.1)]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure what a failing remote costs those who wait.")
-    parser.add_argument("--quick", action="store_true", help="fewer samples")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the tables as a Markdown page")
-    arguments = parser.parse_args()
+def report(quick: bool) -> list[Table]:
+    """Measure what a failing remote costs those who wait."""
     logging.getLogger("hinge").setLevel(logging.ERROR)  # that the breaker opens is what we want
-    machine = f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} CPUs."
-    tables = [stalled_table(40 if arguments.quick else 400), open_table(500 if arguments.quick else 4_000, 5)]
-    print("\n\n".join([machine, *(table.text() for table in tables)]))
-    if arguments.markdown:
-        page = ["# What a failing remote costs", machine, *(table.markdown() for table in tables)]
-        arguments.markdown.write_text("\n\n".join(page) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    return [stalled_table(40 if quick else 400), open_table(500 if quick else 4_000, 5)]

@@ -1,35 +1,31 @@
 """What the gateway adds to asking the local server directly, and who answers while the remote fails.
 
-    python benchmarks/gateway.py [--quick] [--markdown FILE]
-
 The local server is a stand-in that answers at once, the gateway `hinge gateway`, each in a process of its own. A
 request goes to the one and to the other in turn, over a connection that stays open, so that whatever else the machine
-does meets both. Accepted requests are timed: the policy is 'always-local', which never asks the remote. Then the remote
-is dead, stalled, or answers garbage, every request is offloaded ('always-remote'), and answers are counted.
+does meets both. Accepted requests are timed: the policy is 'always-local', which never asks the remote. Many
+connections at once show how much it takes. Then the remote is dead, stalled, or answers garbage, every request is
+offloaded ('always-remote'), and answers are counted.
 """
 
-import argparse
 import http.client
 import json
 import multiprocessing
-import os
-import platform
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter
 from typing import Any
 from urllib.parse import urlsplit
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for benchmarks.… and tests.…
-
+from benchmarks.gates.load import http_request, seconds_each
 from benchmarks.report import Table
 from tests.support.chat_server import ChatStandIn, dead_url
 
 GOAL_MS = 1.0
+PER_SECOND = {1: 1_560, 16: 2_550}  # least, by connections: benchmarks/baseline.json
+ROUNDS = 5
 MESSAGES = [{"role": "user", "content": "Is water wet? Answer yes or no. " * 10}]
 BODY = json.dumps({"model": "any", "messages": MESSAGES, "max_tokens": 3}).encode()
 
@@ -108,6 +104,25 @@ def latencies(requests: int) -> Table:
     return table
 
 
+def rates(requests: int) -> Table:
+    """Accepted requests per second, by connections; the middle one of several rounds."""
+    table = Table("Requests per second, accepted")
+    with ExitStack() as stack:
+        local = stack.enter_context(stand_in("yes"))
+        served = stack.enter_context(gateway(local, local, "--policy", "always-local"))
+        for connections, least in PER_SECOND.items():
+            found: dict[str, list[float]] = {local: [], served: []}
+            for _ in range(ROUNDS):
+                for url, speeds in found.items():
+                    path = f"{urlsplit(url).path}/chat/completions"
+                    request = http_request(url, path, {"Content-Type": "application/json"}, BODY)
+                    speeds.append(requests / seconds_each(url, request, connections, requests)[-1])
+            speed, direct = median(found[served]), median(found[local])
+            detail = f"{min(found[served]):.0f} to {max(found[served]):.0f}; the local server directly {direct:.0f}"
+            table.goal(f"{connections} connections", f">= {least}", f"{speed:.0f}", speed >= least, detail)
+    return table
+
+
 def outages(requests: int) -> Table:
     """Requests without an answer while the remote fails."""
     table = Table("Outages", ["", "requests", "without an answer", "answered by local", "longest, ms"])
@@ -128,22 +143,7 @@ def outages(requests: int) -> Table:
     return table
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the requests")
-    parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
-    options = parser.parse_args()
-    count = 1_000 if options.quick else 10_000
-    machine = f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start."
-    tables = []
-    for measure in (latencies, outages):
-        tables.append(measure(count))
-        print(tables[-1].text(), end="\n\n", flush=True)
-    print(machine)
-    if options.markdown:
-        head = ["# The gateway", (__doc__ or "").partition("\n\n")[2], machine]
-        options.markdown.write_text("\n\n".join([*head, *(table.markdown() for table in tables)]) + "\n", "utf-8")
-
-
-if __name__ == "__main__":
-    main()
+def report(quick: bool) -> list[Table]:
+    """Measure what the gateway adds and how much it takes, and count answers while the remote fails."""
+    count = 1_000 if quick else 10_000
+    return [latencies(count), rates(count), outages(count)]

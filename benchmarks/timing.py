@@ -1,89 +1,64 @@
-"""Timing on a shared machine: every probe is measured again and again, all of them in turn.
+"""Timing on a shared machine: batches of operations, all in turn, in processor time; the shortest of each counts.
 
-A probe runs a batch of operations and says how long they took. What other programs take from the machine only ever
-adds time, so the shortest of many readings is the price; the median over the shortest is the noise beside it.
+What other programs take from the machine only adds time, and meets all operations alike where they take turns. pyperf
+times one benchmark after the other, each in processes of its own, by the mean of wall time: on a busy machine the
+ratios of its figures say more about the minute than about the code.
 """
 
 import gc
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
-from time import perf_counter, thread_time
-from typing import NamedTuple
+from time import thread_time
+from typing import Any, NamedTuple
 
-clock = perf_counter if sys.platform == "win32" else thread_time  # leaves out what other programs do; coarse on Windows
-ENOUGH = 1_000  # samples in a batch for rare and expensive ones to be in it
-GROUP = 12  # probes between two readings of the references
+Batch = Callable[[], float]  # does its operations, and says how many seconds one of them took
 
 
-class Reading(NamedTuple):
-    """A batch: its time, the operations that are counted, and the accepted samples that went along uncounted."""
+class Timed(NamedTuple):
+    """The time of an operation in its shortest batch, and the median batch over that: 1.0 on an idle machine."""
 
-    seconds: float
-    operations: int
-    accepted: int = 0
-
-
-class Probe:
-    """One operation to be timed, in batches of a size that is found at the first reading."""
-
-    def __init__(self, run: Callable[[int], Reading], least: int = 1, most: int = 20_000, longer: float = 1.0) -> None:
-        self.run, self.most, self.longer = run, most, longer
-        self.size = least
-        self.readings: list[Reading] = []
-        self.spent_s = 0.0
-
-    def calibrate(self, batch_s: float) -> None:
-        """Grow the batch until it takes long enough to be timed; the readings of this warm-up are dropped."""
-        batch_s *= self.longer
-        while True:
-            seconds = self.run(self.size).seconds
-            if seconds >= batch_s / 2 or self.size >= self.most:
-                return
-            growth = batch_s / seconds if seconds > 0 else 10.0
-            self.size = min(self.most, max(self.size + 1, int(self.size * min(10.0, growth))))
-
-    def measure(self) -> None:
-        gc.disable()  # as timeit does
-        try:
-            reading = self.run(self.size)
-        finally:
-            gc.enable()
-        self.readings.append(reading)
-        self.spent_s += reading.seconds
-
-    def _each_ns(self, accepted_ns: float) -> list[float]:
-        counted = [reading for reading in self.readings if reading.operations]
-        return [(r.seconds * 1e9 - r.accepted * accepted_ns) / r.operations for r in counted]
-
-    def best_ns(self, accepted_ns: float = 0.0) -> float:
-        """Nanoseconds per operation in the fastest batch."""
-        return min(self._each_ns(accepted_ns), default=float("nan"))
-
-    def typical_ns(self, accepted_ns: float = 0.0) -> float:
-        """The same for operations that differ: where batches are too small to be alike, the median one."""
-        each = self._each_ns(accepted_ns)
-        return median(each) if each and self.size < ENOUGH else self.best_ns(accepted_ns)
-
-    def noise(self) -> float:
-        """Median over minimum of the readings: 1.0 on an idle machine."""
-        each = self._each_ns(0.0)
-        return median(each) / min(each) if each else float("nan")
+    ns: float
+    noise: float
 
 
-def interleave(
-    references: Sequence[Probe], probes: Sequence[Probe], rounds: int, batch_s: float, most_s: float
-) -> None:
-    """Measure all probes in turn, `rounds` times, and the references between every few of them.
+def in_turn(batches: Mapping[str, Batch], rounds: int) -> dict[str, Timed]:
+    """Run all batches `rounds` times, in turn, after one round to warm up."""
+    seconds: dict[str, list[float]] = {name: [] for name in batches}
+    for _ in range(rounds + 1):
+        for name, batch in batches.items():
+            gc.disable()  # as timeit does
+            try:
+                seconds[name].append(batch())
+            finally:
+                gc.enable()
+    kept = {name: found[1:] for name, found in seconds.items()}
+    return {name: Timed(1e9 * min(found), median(found) / min(found)) for name, found in kept.items()}
 
-    A probe whose single operation is slow stops after `most_s` seconds, but not before its third reading.
-    """
-    for probe in [*references, *probes]:
-        probe.calibrate(batch_s)
-    for _ in range(rounds):
-        for start in range(0, len(probes), GROUP):
-            for probe in references:
-                probe.measure()
-            for probe in probes[start : start + GROUP]:
-                if len(probe.readings) < 3 or probe.spent_s < most_s:
-                    probe.measure()
+
+def calls(function: Callable[[Any], object], arguments: Sequence[Any]) -> Batch:
+    """Return a batch that calls a function with each of the arguments."""
+
+    def batch() -> float:
+        call = function
+        began = thread_time()
+        for argument in arguments:
+            call(argument)
+        return (thread_time() - began) / len(arguments)
+
+    return batch
+
+
+def whole(work: Callable[[], object], operations: int = 1) -> Batch:
+    """Return a batch that does some work, which is so many operations."""
+
+    def batch() -> float:
+        began = thread_time()
+        work()
+        return (thread_time() - began) / operations
+
+    return batch
+
+
+def noisiest(timed: Iterable[Timed]) -> str:
+    """Return a note on the largest noise."""
+    return f"Noise, the median batch over the shortest: {max(each.noise for each in timed):.2f} at most."

@@ -1,1 +1,1 @@
-"""The sections of `benchmarks/gate.py`."""
+"""The sections of `benchmarks/run.py` about the running system."""

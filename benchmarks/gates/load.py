@@ -7,10 +7,9 @@ shares with the server.
 import select
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
-
-from hinge.oip.messages import Message, inference_path
 
 PATIENCE_S = 30.0
 
@@ -45,11 +44,11 @@ class Client:
         return self.size is not None and len(self.received) >= self.size
 
 
-def http_request(url: str, model: str, message: Message) -> bytes:
+def http_request(url: str, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
     """The whole request, as it goes over the network."""
-    headers = {"Host": urlsplit(url).netloc, **message.headers, "Content-Length": str(len(message.body))}
-    lines = [f"POST {inference_path(model)} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-    return "\r\n".join([*lines, "", ""]).encode() + message.body
+    sent = {"Host": urlsplit(url).netloc, **headers, "Content-Length": str(len(body))}
+    lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items())]
+    return "\r\n".join([*lines, "", ""]).encode() + body
 
 
 def seconds_each(url: str, request: bytes, connections: int, requests: int) -> list[float]:

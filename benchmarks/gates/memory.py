@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.gates.resident import resident_mib
-from benchmarks.goals import add
 from benchmarks.report import Table
 from hinge import Device, DiscountedIsotonic, OnnxModel, OpenInference, fashion
 from tools.peers.hinge import hinge
@@ -25,12 +24,12 @@ def report(quick: bool) -> list[Table]:
         marks = list(_soaked(server.url, server.pid, images, samples, Path(folder)))
     table = Table("A soak", ["", "device MiB", "server MiB", "answered by remote", "fell back"])
     table.rows += [[f"{done} samples", f"{own:.1f}", f"{served:.1f}", *counts] for done, own, served, *counts in marks]
-    goals = Table("Goals", ["", "goal", "measured", "", "detail"])
+    goals = Table("Goals")
     for name, column in (("device", 1), ("server", 2)):
         grown = float(marks[-1][column]) - float(marks[0][column])
         detail = f"from a tenth of the way to its end, {samples} samples"
-        add(goals, f"{name}: growth", f"<= {FLAT_MIB:g} MiB", f"{grown:+.1f} MiB", grown <= FLAT_MIB, detail)
-    add(goals, "a process that only imports the device", "–", f"{_imported():.0f} MiB", None, "for comparison")
+        goals.goal(f"{name}: growth", f"<= {FLAT_MIB:g} MiB", f"{grown:+.1f} MiB", grown <= FLAT_MIB, detail)
+    goals.goal("a process that only imports the device", "–", f"{_imported():.0f} MiB", None, "for comparison")
     return [goals, table]
 
 

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 import httpx2
 import numpy as np
 
-from benchmarks.goals import add
 from benchmarks.report import Table, ratio, span
 from hinge import Device, FixedCost, OnnxModel, OpenInference, fashion
 from hinge.oip.messages import Message, build_request, inference_path
@@ -88,7 +87,7 @@ def _with_tritonclient(url: str, image: Any, binary: bool) -> Callable[[], Any]:
 
 
 def _table(times: dict[str, list[float]], form: str) -> Table:
-    table = Table(f"An offload over HTTP to `hinge serve`, {form}", ["", "goal", "measured", "", "detail"])
+    table = Table(f"An offload over HTTP to `hinge serve`, {form}")
     raw = median(times["httpx2, the bytes alone"])
     for name, found in times.items():
         ours = name.startswith("device")
@@ -96,7 +95,7 @@ def _table(times: dict[str, list[float]], form: str) -> Table:
         detail = f"median {span(median(found))}, half of them {span(quarters[0])} to {span(quarters[1])}"
         share = median(found) / raw
         goal = f"<= {GOAL:g}x" if ours else "–"
-        add(table, name, goal, ratio(share), share <= GOAL if ours else None, f"{detail}, p99 {span(quarters[2])}")
+        table.goal(name, goal, ratio(share), share <= GOAL if ours else None, f"{detail}, p99 {span(quarters[2])}")
     table.notes.append(
         "Against httpx2, whose request is made beforehand and whose response is not looked at; in turn, one connection."
     )

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from benchmarks.gates.load import http_request, seconds_each
 from benchmarks.gates.resident import resident_mib
-from benchmarks.goals import add
 from benchmarks.report import Table, ratio
 from hinge import OpenInference, fashion
-from hinge.oip.messages import build_request
+from hinge.oip.messages import build_request, inference_path
 from tools.peers.hinge import hinge
 from tools.peers.kserve import kserve
 from tools.peers.mlserver import mlserver
@@ -64,7 +63,8 @@ def _forms(peer: Peer, image: NDArray[np.uint8]) -> dict[str, bytes]:
     server, _ = OpenInference(peer.url, "remote").metadata()
     binaries = {"JSON": False, "binary": True} if server.binary else {"JSON": False}
     messages = {form: build_request({"image": image}, binary=binary) for form, binary in binaries.items()}
-    return {form: http_request(peer.url, "remote", message) for form, message in messages.items()}
+    path = inference_path("remote")
+    return {form: http_request(peer.url, path, dict(sent.headers), sent.body) for form, sent in messages.items()}
 
 
 def _rate(readings: list[list[float]]) -> Rate:
@@ -75,7 +75,7 @@ def _rate(readings: list[list[float]]) -> Rate:
 
 
 def _goals(rates: dict[tuple[str, str, int], Rate]) -> Table:
-    table = Table("`hinge serve` against others, in requests per second", ["", "goal", "measured", "", "detail"])
+    table = Table("`hinge serve` against others, in requests per second")
     for (name, form, connections), theirs in rates.items():
         if name == "hinge":
             continue
@@ -85,7 +85,7 @@ def _goals(rates: dict[tuple[str, str, int], Rate]) -> Table:
         goal = f">= {least:.1f}x"
         detail = f"{ours.per_second:.0f} ({ours.lowest:.0f} to {ours.highest:.0f}) against {theirs.per_second:.0f}"
         detail += f" ({theirs.lowest:.0f} to {theirs.highest:.0f})"
-        add(table, f"{name}, {form}, {connections} connections", goal, ratio(share), share >= least, detail)
+        table.goal(f"{name}, {form}, {connections} connections", goal, ratio(share), share >= least, detail)
     table.notes.append("Medians of rounds in which all servers take turns, with the slowest and the fastest round.")
     return table
 

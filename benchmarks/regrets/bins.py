@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from benchmarks.regrets import image_traces
 from benchmarks.regrets.pairs import COSTS, DEFAULT, best_threshold_cost, first_half, pairs
-from benchmarks.workload import image_traces
 from hinge import QuantileBins, Trace, UniformBins, load_trace, simulate
 from hinge.bins import Bins
 from hinge.simulation import lineup

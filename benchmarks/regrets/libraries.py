@@ -20,9 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.probes import timed_samples
 from benchmarks.report import SPREAD, spread
-from benchmarks.timing import Probe, Reading, clock
+from benchmarks.timing import in_turn, whole
 from hinge import HILCB, Isotonic, Policy, Sentinel, Thompson, UniformBins, load_trace, simulate
 from hinge.policies import HedgeHI
 from hinge.simulation import run_seeds
@@ -268,16 +267,6 @@ def play(gate: Gate, samples: Draws) -> float:
     return regret(decisions, samples.gaps)
 
 
-def timed(gate: Gate, samples: Draws) -> float:
-    """Seconds to decide all samples and to learn from those that are offloaded."""
-    offloads, learn = gate.offloads, gate.learn
-    started = clock()
-    for bin, agreed in zip(samples.bins, samples.agreed, strict=True):
-        if offloads(bin):
-            learn(bin, agreed)
-    return clock() - started
-
-
 # -- rows -------------------------------------------------------------------------------------------------------------
 
 
@@ -340,12 +329,17 @@ def policy_rows(trial: Trial, streams: list[Draws]) -> Iterator[Row]:
             assert run.decisions is not None
             early.append(regret(run.decisions[:near], samples.gaps[:near]))
             late.append(regret(run.decisions, samples.gaps))
-        yield Row(f"hinge {name}", "", early, late, policy_microseconds(policy, streams[0].part(0, near)))
+        first_part, fresh = streams[0].part(0, near), policy.fresh
+        took = microseconds(lambda fresh=fresh, part=first_part: played_by(fresh(), part), first_part)  # type: ignore[misc]  # a default binds the loop's value
+        yield Row(f"hinge {name}", "", early, late, took)
 
 
-def policy_microseconds(policy: Policy, samples: Draws) -> float:
-    plain = (samples.bins, samples.agreed, [0.0] * len(samples.bins))  # the cost is known: none is looked at
-    return microseconds(lambda: timed_samples(policy.fresh(), plain).seconds, samples)
+def played_by(policy: Policy, samples: Draws) -> None:
+    """Let one of Hinge's policies decide all samples, one at a time, and learn from those that are offloaded."""
+    for bin, agreed in zip(samples.bins, samples.agreed, strict=True):
+        decision = policy.decide(bin)
+        if decision.offload or policy.needs:
+            policy.learn(decision, agreed)
 
 
 def library_row(entry: Entry, trial: Trial, streams: list[Draws]) -> Row:
@@ -359,7 +353,7 @@ def library_row(entry: Entry, trial: Trial, streams: list[Draws]) -> Row:
         later = played(told[both], streams, near, far)
         late = [first + then for first, then in zip(regrets[both], later, strict=True)]
     first_part = streams[0].part(0, near)
-    took = microseconds(lambda: timed(entry.make(trial.cost, both, 0), first_part), first_part)
+    took = microseconds(lambda: play(entry.make(trial.cost, both, 0), first_part), first_part)
     return Row(entry.label, "told both" if both else "as is", regrets[both], late, took)
 
 
@@ -367,12 +361,9 @@ def played(gates: list[Gate], streams: list[Draws], start: int, stop: int) -> li
     return [play(gate, samples.part(start, stop)) for gate, samples in zip(gates, streams, strict=True)]
 
 
-def microseconds(once: Callable[[], float], samples: Draws) -> float:
-    """The time of a sample in the shortest of several batches, each the same samples seen anew."""
-    probe = Probe(lambda _: Reading(once(), len(samples.bins)))
-    for _ in range(REPEATS):
-        probe.measure()
-    return probe.best_ns() / 1000
+def microseconds(once: Callable[[], object], samples: Draws) -> float:
+    """Return the time of a sample in the shortest of several batches, each the same samples seen anew."""
+    return in_turn({"": whole(once, len(samples.bins))}, REPEATS)[""].ns / 1000
 
 
 # -- the report -------------------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.regrets import image_traces
 from benchmarks.report import SPREAD, spread
-from benchmarks.workload import image_traces
 from hinge import HILCB, Isotonic, UniformBins, load_trace, simulate
 from hinge.simulation.sources import BimodalPrice, ConstantPrice, Resampled
 from hinge.theory import Problem, best_threshold, oracle_cost, structured_lower_bound, threshold_costs
