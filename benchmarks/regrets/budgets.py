@@ -1,9 +1,9 @@
-"""How well budgets are met, and what is made of them: by one device, and by several that share one.
+"""How well budgets are met, and what is made of them.
 
 All policies see the same samples; the best static threshold is that of the very samples of a run, in hindsight.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks.report import spread
 from hinge import HILCB, Isotonic, Policy, UniformBins, at_most, load_trace, on_budget, simulate
-from hinge.policies import LyapunovEXP4, OnBudget
+from hinge.policies import LyapunovEXP4
 from hinge.simulation import Record, Results, interval, run_seeds
 from hinge.simulation.sources import ConstantPrice, Resampled
 
@@ -22,11 +22,8 @@ TRACES = ("cifar10-vgg16", "fashion")
 WINDOW = 1000
 SLACK = 0.9  # a price moves only where the limit around it leaves room to overspend
 EARLY = HORIZON // 10
-DEVICES = ("cifar10-vgg16", "cifar100-resnet50", "imagenet-mobilenet", "imagenet-mobilenetv2", "fashion")
-EACH = 20_000  # samples of each device: objects are slower than the simulator
 SEED = 4712  # not the one with which the price's steps were chosen
 Reals = NDArray[np.float64]
-Maker = Callable[[float, int], OnBudget | LyapunovEXP4]  # for a target rate and a seed
 
 
 def through(trace: str) -> Resampled:
@@ -130,7 +127,7 @@ def one_device(trace: str, rates: Sequence[float], count: int) -> list[str]:
     columns: tuple[str, ...] = ("budget", "policy", "offloads", "cost", "error", "cost beyond the best at that rate")
     columns += (f"offloads by {EARLY}", f"fullest {WINDOW}")
     lines = [
-        f"### One device, {trace}",
+        f"### {trace}",
         "",
         f"Without a budget, Isotonic offloads {unbound:.3f} of the samples.",
         "",
@@ -140,96 +137,6 @@ def one_device(trace: str, rates: Sequence[float], count: int) -> list[str]:
     for rate in rates:
         results = simulate(contestants(rate), source, HORIZON, count, SEED, record_decisions=True)
         lines += rows(rate, results, runs)
-    return [*lines, ""]
-
-
-# -- several devices --------------------------------------------------------------------------------------------------
-
-
-def priced(rate: float, seed: int) -> OnBudget:
-    return on_budget(Isotonic(BINS, offload_cost=COST), rate)
-
-
-def queued(rate: float, seed: int) -> LyapunovEXP4:
-    return LyapunovEXP4(BINS, COST, offloads=rate, seed=seed)
-
-
-def devices_with(make: Maker, rate: float, seed: int, shared: bool) -> list[OnBudget | LyapunovEXP4]:
-    """A policy for each device; one budget for all, or an equal part for each."""
-    first, *others = devices = [make(rate, seed + device) for device in range(len(DEVICES))]
-    for other in others if shared else ():
-        other.share(first)  # type: ignore[arg-type]  # of one kind: the same maker made both
-    return devices
-
-
-class Streams(NamedTuple):
-    """The samples of every device in one run, and what they turned out to hold."""
-
-    bins: list[list[int]]
-    agreed: list[list[bool]]
-    devices: list[Seen]
-
-
-def streams(sources: Sequence[Resampled], seed: int, each: int) -> Streams:
-    bins, agreed = [], []
-    seeds = run_seeds(seed, len(sources))
-    for source, run_seed in zip(sources, seeds, strict=True):
-        chunks = list(source.stream(run_seed, each))
-        bins.append(np.concatenate([chunk.bins for chunk in chunks]).tolist())
-        agreed.append((np.concatenate([chunk.agreed for chunk in chunks]) == 1.0).tolist())
-    return Streams(bins, agreed, [seen(*pair, each) for pair in zip(sources, seeds, strict=True)])
-
-
-def round_robin(policies: Sequence[Policy], samples: Streams) -> tuple[list[float], float, float]:
-    """Offloads of each device, cost and error of all, a sample."""
-    offloads, errors, each = [0] * len(policies), 0, len(samples.bins[0])
-    turns = list(enumerate(zip(policies, samples.bins, samples.agreed, strict=True)))
-    for time in range(each):
-        for device, (policy, bins, agreed) in turns:
-            decision = policy.decide(bins[time])
-            if decision.offload:
-                offloads[device] += 1
-                policy.learn(decision, agreed[time])
-            else:
-                errors += not agreed[time]
-    total = each * len(policies)
-    return [count / each for count in offloads], (COST * sum(offloads) + errors) / total, errors / total
-
-
-def devices_row(label: str, outcomes: Sequence[tuple[list[float], float, float]], runs: Sequence[Streams]) -> str:
-    shares, costs = np.array([rates for rates, _, _ in outcomes]), np.array([cost for _, cost, _ in outcomes])
-    shown = figures([shares.mean(axis=1), costs, [error for _, _, error in outcomes]])
-    beyond = excess(costs, shares.mean(axis=1), [run.devices for run in runs])
-    return f"| {label} | {shown} | {beyond} | {' '.join(f'{share:.2f}' for share in shares.mean(axis=0))} |"
-
-
-def static_row(label: str, outcomes: Sequence[Sequence[tuple[float, float, float]]]) -> str:
-    """Of the best static mixtures of each run, one for all devices together or one for each."""
-    means = np.array(outcomes).mean(axis=1)
-    return f"| {label} | {figures(list(means.T))} | | |"
-
-
-def several_devices(rates: Sequence[float], count: int, each: int) -> list[str]:
-    sources = [through(trace) for trace in DEVICES]
-    lines = [
-        f"### {len(DEVICES)} devices, one after the other",
-        "",
-        f"The devices see {', '.join(DEVICES)}; {each} samples each, {count} runs, by objects.",
-        "",
-        "| budget | policy | offloads | cost | error | cost beyond the best shared one at that rate | of each device |",
-        "|---" * 7 + "|",
-    ]
-    for rate in rates:
-        runs = [streams(sources, SEED + run, each) for run in range(count)]
-        best = [[best_static(run.devices, rate)] for run in runs]
-        apart = [[best_static([device], rate) for device in run.devices] for run in runs]
-        lines += [static_row(f"{rate:g} | best static, shared", best)]
-        lines += [static_row(f"{rate:g} | best static, each its own", apart)]
-        makers: tuple[tuple[str, Maker], ...] = (("on_budget(Isotonic)", priced), ("lyapunov-exp4", queued))
-        for name, make in makers:
-            for shared, said in ((True, "shared"), (False, "each its own")):
-                plays = [round_robin(devices_with(make, rate, 10 * run, shared), runs[run]) for run in range(count)]
-                lines.append(devices_row(f"{rate:g} | {name}, {said}", plays, runs))
     return [*lines, ""]
 
 
@@ -248,7 +155,7 @@ def report(quick: bool) -> list[str]:
     ]
     for trace in TRACES:
         lines += one_device(trace, rates, runs)
-    return [*lines, *several_devices((0.2,) if quick else (0.05, 0.2), 2 if quick else 10, 4000 if quick else EACH)]
+    return lines
 
 
 if __name__ == "__main__":

@@ -186,38 +186,6 @@ def test_without_need_the_price_is_nothing() -> None:
     assert free[500:].mean() == pytest.approx(budget[500:].mean(), abs=0.01)
 
 
-@pytest.mark.medium
-def test_devices_that_share_a_ledger_share_one_budget() -> None:
-    """One device needs the remote far more than the other: the share is of both together, at one price."""
-    chance = random.Random(1)
-    weak, strong = (on_budget(Isotonic(8, offload_cost=0.05), 0.25) for _ in range(2))
-    strong.share(weak)
-    counts = {"weak": 0, "strong": 0}
-    for _ in range(60_000):
-        for name, policy, lift in (("weak", weak, 0.0), ("strong", strong, 0.4)):
-            bin = chance.randrange(8)
-            decision = policy.decide(bin)
-            if decision.offload:
-                counts[name] += 1
-                policy.learn(decision, agreed=chance.random() < min(1.0, RISING[bin] + lift))
-    assert weak.price == strong.price > 0
-    assert sum(counts.values()) / 120_000 == pytest.approx(0.25, abs=0.01)
-    assert counts["weak"] > 3 * counts["strong"]
-
-
-def test_a_budget_inside_a_limit_can_be_shared_also_after_restoring() -> None:
-    one, other = (at_most(on_budget(Isotonic(8, offload_cost=0.05), 0.2), 0.3) for _ in range(2))
-    copies = [type(policy).restore(policy.state()) for policy in (one, other)]
-    copies[1].share(copies[0])
-    for _ in range(500):
-        copies[0].decide(0)
-    copies[1].decide(0)
-    assert copies[1].table.inner.ledger is copies[0].table.inner.ledger
-    assert copies[1].inside.price == copies[0].inside.price > 0  # type: ignore[attr-defined]  # both are on a budget
-    with pytest.raises(TypeError, match="AtMost: other must be around a budget as this one is"):
-        at_most(Isotonic(8)).share(at_most(Isotonic(8)))
-
-
 def test_a_policy_goes_on_under_its_budget() -> None:
     policy = Isotonic(8, offload_cost=0.5)
     waiting = [policy.decide(7) for _ in range(20)]
@@ -237,12 +205,6 @@ def test_what_cannot_be_put_on_a_budget_is_refused() -> None:
     at_most(inside)
     with pytest.raises(ValueError, match="AtMost: policy must not be inside another already"):
         at_most(inside)
-    one, other = on_budget(Isotonic(4), 0.2), on_budget(Isotonic(4), cost=0.2)
-    with pytest.raises(ValueError, match=r"OnBudget: other must have offloads=0\.2, cost=None too, got .*cost=0\.2"):
-        one.share(other)
-    at_most(one)
-    with pytest.raises(ValueError, match="OnBudget: the policy around this one has to share"):
-        one.share(on_budget(Isotonic(4), 0.2))
     with pytest.raises(TypeError, match="OnBudget: policy must weigh a price that can be moved"):
         on_budget(AlwaysRemote(4), 0.2)
     with pytest.raises(TypeError, match="OnBudget: offloads or cost must be given, and not both"):

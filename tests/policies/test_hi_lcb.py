@@ -175,10 +175,6 @@ def compare(variant: Variant, bins: int, lengths: list[int], delays: Callable[[i
         assert margin > NO_TIE, f"a decision hung on rounding: alpha={alpha}, cost={cost}, {agreement}, {arrivals}"
 
 
-def test_each_variant_is_compared_on_a_million_samples() -> None:
-    assert min(sum(map(sum, lengths.values())) for lengths in (SIZES, SLOWER)) >= 10**6
-
-
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
 def test_decides_as_the_paper_in_short(variant: Variant) -> None:
     compare(variant, 16, [2_000] * 6)
@@ -223,30 +219,6 @@ def test_prices_of_wrong_answers_are_averaged(variant: Variant) -> None:
                 agreed, cost = 1 - float(rng.random()) ** 3, float(rng.uniform(0.3, 0.5))
                 policy.learn(decision, agreed, cost)
                 literal.learn(bin, agreed, cost)
-
-
-@pytest.mark.slow
-@every_variant
-def test_a_batch_is_decided_as_one_by_one(variant: Variant) -> None:
-    for bins, (alpha, cost, agreement, arrivals) in zip([1, 2, 16, 64] * 3, settings_of(variant, 7), strict=False):
-        world = World(bins, 3_000, cost, agreement, arrivals, np.random.default_rng(bins))
-        known = None if isinstance(cost, str) else cost
-        one_by_one, batched = variant.policy(bins, alpha, known), variant.policy(bins, alpha, known)
-        literal = variant.literal(bins, alpha, known)
-        sizes = np.random.default_rng(bins).integers(0, 300, 20)
-        for start, end in zip(sizes.cumsum() - sizes, sizes.cumsum(), strict=True):
-            batch = world.bins[start:end]
-            decisions = batched.decide_many(batch)
-            expected = [one_by_one.decide(bin) for bin in batch]
-            assert decisions.offload.tolist() == [decision.offload for decision in expected]
-            assert decisions.offload.tolist() == [literal.decide(bin)[0] for bin in batch]
-            assert len(decisions) == len(batch)
-            assert batched.time == one_by_one.time
-            for place in np.flatnonzero(decisions.offload).tolist():
-                agreed, price = world.agreed(start + place), world.costs[start + place]
-                batched.learn(decisions[place], agreed, price)
-                one_by_one.learn(expected[place], agreed, price)
-                literal.learn(batch[place], agreed, price)
 
 
 @pytest.mark.slow

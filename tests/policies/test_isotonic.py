@@ -72,33 +72,6 @@ def test_every_decision_follows_the_formula(bins: int, cost: Fraction) -> None:
             agreements[bin] += agreed
 
 
-@pytest.mark.medium
-@settings(max_examples=150)
-@given(
-    counts=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=7),
-    order=st.randoms(use_true_random=False),
-    percent=st.integers(1, 99),
-)
-def test_the_incremental_fit_is_the_fit_from_scratch(
-    counts: list[tuple[int, int]], order: random.Random, percent: int
-) -> None:
-    """Whatever the order of the feedback, the licences are those that the counts alone give."""
-    cost = Fraction(percent, 100)
-    policy = Isotonic(len(counts), ALPHA, float(cost))
-    feedback = [(bin, won) for bin, (wins, losses) in enumerate(counts) for won in [True] * wins + [False] * losses]
-    waiting = [(policy._await(True, bin, time), won) for time, (bin, won) in enumerate(feedback, start=1)]
-    policy.time = len(feedback)
-    order.shuffle(waiting)
-    for decision, won in waiting:
-        policy.learn(decision, agreed=won)
-    again = Isotonic.restore(policy.state())
-    assert list(again.table.expiry) == list(policy.table.expiry)
-    offloads, agreements = [wins + losses for wins, losses in counts], [wins for wins, _ in counts]
-    for bin in range(len(counts)):
-        expected = offloads_by_formula(offloads, agreements, bin, cost, policy.time + 1)
-        assert (policy.expiry(bin) <= policy.time + 1) == expected
-
-
 STALE = (  # (bin, agreed) of 4 bins at cost 0.3: a refit that stopped at the first fit without a change kept old sums
     "01 11 31 01 31 20 01 21 01 20 00 31 31 31 31 11 31 11 21 01 11 31 01 21 "
     "11 20 11 31 00 10 01 31 21 21 21 01 11 10 00 00"
@@ -160,39 +133,6 @@ def test_evidence_counts_bins_that_were_unseen_when_a_block_took_them_in(kind: t
     restored = restore(policy.state())
     assert policy.table.evidence == restored.table.evidence
     assert policy.table.support == restored.table.support
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize("kind", [Isotonic, Sentinel])
-@pytest.mark.parametrize(("bins", "runs"), [(16, 40), (100, 10)])
-def test_who_was_restored_decides_as_who_runs_on(kind: type[Isotonic | Sentinel], bins: int, runs: int) -> None:
-    """Restored after every 100th sample: fits are made anew then, and step by step in the one that runs on."""
-    for seed in range(runs):
-        chance, policy = random.Random(seed), kind(bins, offload_cost=0.5)
-        curve, again = [chance.random() for _ in range(bins)], restore(policy.state())
-        for time in range(1500):
-            bin, drawn = chance.randrange(bins), chance.random()
-            if time % 100 == 0:
-                again = restore(policy.state())
-                assert again.table.evidence == policy.table.evidence
-            for each in (policy, again):
-                decision = each.decide(bin)
-                if decision.offload:
-                    each.learn(decision, agreed=drawn < curve[bin])
-            assert again.learned == policy.learned, (seed, time)
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=60))
-def test_the_explanation_is_that_of_the_restored_policy(outcomes: list[tuple[int, bool]]) -> None:
-    """A bin may have been fitted while the bins below had seen nothing."""
-    for kind in (Isotonic, Sentinel):
-        policy = kind(6, offload_cost=0.5)
-        for bin, agreed in outcomes:
-            decision = policy.decide(bin)
-            if decision.offload:
-                policy.learn(decision, agreed)
-        restored = restore(policy.state())
-        assert [str(policy.explain(bin)) for bin in range(6)] == [str(restored.explain(bin)) for bin in range(6)]
 
 
 def test_the_explanation_says_which_bins_are_evidence() -> None:

@@ -5,7 +5,7 @@ import math
 from decimal import Decimal as Exact
 from decimal import localcontext
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -116,20 +116,6 @@ def test_late_and_reordered_feedback_counts_when_it_arrives(known: bool) -> None
         for late, where, answer, paid in due.pop(position, ()):
             policy.learn(late, answer, paid)
             brute.learn(where, float(answer), paid)
-
-
-@every_cost
-def test_a_batch_is_decided_as_one_by_one(known: bool) -> None:
-    cost = 0.5 if known else None
-    batched, one_by_one = KL(5, 0.52, cost), KL(5, 0.52, cost)
-    bins, answers, prices = world(5, 6_000, 1)
-    for start, end in pairwise(range(0, 6_001, 150)):
-        decisions = batched.decide_many(bins[start:end])
-        singles = [one_by_one.decide(bin) for bin in bins[start:end]]
-        assert decisions.offload.tolist() == [single.offload for single in singles]
-        for position in np.flatnonzero(decisions.offload).tolist():
-            for policy, decision in ((batched, decisions[position]), (one_by_one, singles[position])):
-                policy.learn(decision, answers[start + position], prices[start + position])
 
 
 def with_evidence(

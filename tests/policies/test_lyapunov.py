@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hinge import Isotonic, simulate
+from hinge import simulate
 from hinge.policies import LyapunovEXP4
 from hinge.policies.random import uniform
 from hinge.simulation.sources import BimodalPrice, ConstantPrice, Synthetic
@@ -165,26 +165,6 @@ def test_a_mean_cost_is_met(known: float | None) -> None:
     assert record.offload_fraction[:, -1].mean() * 0.2 == pytest.approx(0.05, abs=0.003)
 
 
-@pytest.mark.medium
-def test_devices_that_share_a_queue_share_one_budget() -> None:
-    chance = random.Random(1)
-    weak, strong = (LyapunovEXP4(8, offloads=0.25, seed=seed) for seed in (1, 2))
-    strong.share(weak)
-    counts, queue = {"weak": 0, "strong": 0}, 0.0
-    for _ in range(30_000):
-        for name, policy, lift in (("weak", weak, 0.0), ("strong", strong, 0.4)):
-            bin = chance.randrange(8)
-            decision = policy.decide(bin)
-            if decision.offload:
-                counts[name] += 1
-                policy.learn(decision, agreed=chance.random() < min(1.0, RISING[bin] + lift))
-            queue = max(0.0, queue - 0.25) + decision.offload
-            assert weak.queue == strong.queue
-    assert weak.queue == pytest.approx(queue)
-    assert sum(counts.values()) / 60_000 == pytest.approx(0.25, abs=0.01)
-    assert counts["weak"] > 2 * counts["strong"]
-
-
 # -- what it says -----------------------------------------------------------------------------------------------------
 
 
@@ -196,8 +176,6 @@ def test_an_explanation_names_the_queue() -> None:
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(TypeError, match="LyapunovEXP4: offloads or cost must be given, and not both"):
         LyapunovEXP4(offloads=0.2, cost=0.1)
-    with pytest.raises(TypeError, match="LyapunovEXP4: other must be of the same kind"):
-        LyapunovEXP4().share(Isotonic())  # type: ignore[arg-type]  # that is the point
 
 
 def test_a_cost_is_asked_for_only_where_the_budget_counts_it() -> None:

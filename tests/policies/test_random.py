@@ -88,35 +88,6 @@ def test_a_bin_never_seen_is_decided_by_the_probability_stated_before(name: str)
         assert decision.offload == (uniform(seed, policy.time + 1, 0) < chance)
 
 
-@every_policy
-def test_asking_for_the_probability_changes_nothing(make: Callable[[], RandomisedPolicy]) -> None:
-    asked, silent = make(), make()
-    rng = np.random.default_rng(2)
-    for _ in range(150):
-        bin, agreed = int(rng.integers(BINS)), bool(rng.random() < 0.5)
-        for other in range(BINS):
-            asked.offload_probability(other)
-            asked.explain(other)
-        decisions = asked.decide(bin), silent.decide(bin)
-        assert decisions[0].offload == decisions[1].offload
-        tell(asked, decisions[0], agreed, 0.4)
-        tell(silent, decisions[1], agreed, 0.4)
-    assert asked.state()["evidence"] == silent.state()["evidence"]
-
-
-@every_policy
-def test_seeds_differ_and_repeat(make: Callable[[], RandomisedPolicy]) -> None:
-    def offloads(policy: RandomisedPolicy) -> list[bool]:
-        made = []
-        for _ in range(200):
-            made.append(policy.decide(2))
-            tell(policy, made[-1], len(made) % 2 == 0, 0.5)
-        return [decision.offload for decision in made]
-
-    runs = [offloads(make().fresh(seed)) for seed in (3, 3, 4)]
-    assert runs[0] == runs[1] != runs[2]
-
-
 # -- pseudo-losses ----------------------------------------------------------------------------------------------------
 
 
@@ -143,19 +114,6 @@ def test_pseudo_losses_are_unbiased(name: str, told: bool, agreed: bool, slots: 
         expected, spread = (cost, 0.0) if bin < expert else (error, deviation)
         assert within(float(grown[:, expert].mean()), expected, spread)
     assert set(np.round(grown[:, 0], 9)) == ({0.0} if agreed else {0.0, round(1 / revealed, 9)})
-
-
-@pytest.mark.parametrize("make", THRESHOLDS)
-def test_losses_do_not_depend_on_the_order_of_feedback(make: Callable[[], RandomisedPolicy]) -> None:
-    losses = []
-    for reverse in (False, True):
-        policy, rng = make().fresh(seed=2), np.random.default_rng(9)
-        facts = [(policy.decide(int(rng.integers(BINS))), rng.random() < 0.5, float(rng.random())) for _ in range(50)]
-        for decision, agreed, cost in reversed(facts) if reverse else facts:
-            tell(policy, decision, bool(agreed), cost)
-        losses.append(policy.state()["evidence"]["losses"])
-    assert losses[0] == pytest.approx(losses[1], rel=1e-12)
-    assert sum(losses[0]) > 0
 
 
 # -- exponential weights, recomputed ----------------------------------------------------------------------------------
@@ -284,17 +242,6 @@ def test_far_behind_means_out_of_play(make: Callable[[], RandomisedPolicy]) -> N
         policy = type(make()).restore(state)
         least = float(policy.parameters.get("exploration", 0.0))
         assert policy.offload_probability(0) == pytest.approx(max(offloads, least), abs=1e-12)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("make", THRESHOLDS)
-def test_a_long_run_stays_a_probability(make: Callable[[], RandomisedPolicy]) -> None:
-    template = make()
-    policy = type(template)(**template.parameters | {"bins": 2})
-    for slot in range(20_000):
-        tell(policy, policy.decide(slot & 1), slot % 5 != 0, 0.3)
-        if slot % 100 == 0:
-            assert 0 <= policy.offload_probability(1) <= policy.offload_probability(0) <= 1
 
 
 # -- the source of chance ---------------------------------------------------------------------------------------------

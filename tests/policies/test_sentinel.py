@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from hinge.errors import InvalidState
 from hinge.policies import FOREVER, Isotonic, Policy, Sentinel, at_most, build, on_budget, restore
 from hinge.policies.policy import MOST_SAMPLES
 from hinge.policies.sentinel import (
@@ -259,17 +258,6 @@ def test_no_reason_names_an_agreement_above_one_while_the_cost_is_learned() -> N
     assert policy.explain(12).reason.endswith("; what an offload costs is not known well enough yet.")
 
 
-@pytest.mark.parametrize("sums", [None, [], [0.0], [0.0] * 4])
-def test_a_state_of_other_sums_is_refused(sums: list[float] | None) -> None:
-    state = Sentinel(4, offload_cost=0.5).state()
-    state["carried"]["sums"] = sums
-    with pytest.raises(InvalidState, match="needs 3 numbers as 'sums'"):
-        restore(state)
-    del state["carried"]["sums"]
-    with pytest.raises(InvalidState, match="needs 3 numbers as 'sums'"):
-        restore(state)
-
-
 def played(policy: Policy, curve: list[float], samples: int, seed: int, later: list[float] | None = None) -> float:
     """The regret of a policy of known cost; what lies above its top bin counts as that. `later`: in the last half."""
     chance, q, regret = random.Random(seed), 1.0 - (policy.offload_cost or 0.0), 0.0
@@ -431,27 +419,6 @@ def test_a_batch_is_decided_by_its_costs() -> None:
     assert 0 < batch.offload.sum() < 200
 
 
-@pytest.mark.parametrize("samples", [1, 7, 8, 60, 400])
-def test_a_batch_is_decided_as_one_by_one(samples: int) -> None:
-    batches, loop, chance = Sentinel(8, offload_cost=0.4), Sentinel(8, offload_cost=0.4), random.Random(samples)
-    for policy in (batches, loop):
-        played(policy, CURVE, 1_000, 1)
-    offloads = list[int]()
-    for _ in range(2_000 // samples + 4):
-        bins = [chance.randrange(3, 8) for _ in range(samples)]
-        batch, decisions = batches.decide_many(bins), [loop.decide(bin) for bin in bins]
-        assert batch.offload.tolist() == [decision.offload for decision in decisions]
-        assert [decision[:3] for decision in batch] == [decision[:3] for decision in decisions]
-        for policy, decided in ((batches, batch), (loop, decisions)):
-            for decision in decided:
-                if decision.offload:
-                    policy.learn(decision, agreed=True)
-        assert {**batches.state(), "id": ""} == {**loop.state(), "id": ""}
-        offloads.append(int(batch.offload.sum()))
-    assert 0 in offloads
-    assert max(offloads) > 0
-
-
 @pytest.mark.parametrize("costs", [[0.2], [0.2] * 4, [0.2, 0.2, 1.5], [0.2, None, "1"]])
 def test_a_batch_with_wrong_costs_is_refused_before_its_first_decision(costs: Any) -> None:
     for policy in (Sentinel(4, offload_cost=0.5), at_most(Sentinel(4, offload_cost=0.5), 0.5)):
@@ -493,22 +460,6 @@ def test_a_learned_cost_that_was_too_high_gives_no_endless_licence() -> None:
     run(policy, 20_000, lambda _: False)
     assert 1_500 < run(policy, 10_000, lambda _: False, seed=2) < 2_500
     assert policy.price > 0.0
-
-
-@pytest.mark.slow
-def test_on_a_budget_explaining_changes_nothing_and_a_restored_one_is_the_same() -> None:
-    for seed in range(5):
-        chance = random.Random(seed)
-        asked, other = (on_budget(Sentinel(8, offload_cost=0.3), offloads=0.2) for _ in range(2))
-        for _ in range(1_500):
-            bin, agreed = chance.randrange(8), chance.random() < 0.75
-            asked.explain(3)
-            decisions = asked.decide(bin), other.decide(bin)
-            assert decisions[0].offload == decisions[1].offload
-            for policy, decision in zip((asked, other), decisions, strict=True):
-                if decision.offload:
-                    policy.learn(decision, agreed)
-            assert restore(asked.state()).state() == asked.state()
 
 
 @pytest.mark.slow
@@ -577,7 +528,7 @@ def falling() -> Sentinel:
     return kind
 
 
-@pytest.mark.parametrize(("way", "wrapped"), product(["merged", "from a log"], [False, True]))
+@pytest.mark.parametrize(("way", "wrapped"), [*product(["merged", "from a log"], [False, True])])
 def test_counts_alone_refute_the_fit(way: str, wrapped: bool) -> None:
     source, policy = falling(), Sentinel(16, offload_cost=0.5)
     outer = at_most(policy) if wrapped else policy
@@ -646,13 +597,6 @@ def test_a_state_that_merged_after_an_alarm_opens() -> None:
         audited(policy, 1, agreed=False)
     policy.merge(Sentinel(2, offload_cost=0.5).state())
     assert restore(policy.state()).state() == policy.state()
-
-
-def test_a_licence_by_the_bin_alone_is_not_said_to_be_by_others() -> None:
-    policy = refuted_while_running()
-    report(policy, 2, 6, 0)
-    assert not policy.decide(2).offload
-    assert "6 of 6 offloads (by this bin alone, as" in policy.explain(2).reason
 
 
 def test_a_licence_of_before_the_fit_was_refuted_is_said_to_be_that() -> None:

@@ -19,8 +19,7 @@ review, and as every excess has been added to λ, at no more than its rate, what
     target × T + (1 + rate_t × review) / rate + review
 
 against any input. A cost that is not known is booked as 1 when an offload is decided, and what it was less is refunded
-when its feedback arrives, so that feedback which is late or missing cannot break the bound. Devices that share one
-ledger share one budget; the bound is then for those that start together, since rate_t must only fall.
+when its feedback arrives, so that feedback which is late or missing cannot break the bound.
 """
 
 import math
@@ -87,19 +86,6 @@ class Budgeted(Policy):
     def _as_decided_next(self) -> Iterator[None]:
         """The table as it will be when the next sample is decided, for the length of a `with` block."""
         yield
-
-    def share(self, other: "Budgeted") -> None:
-        """Let the budget inside be one with that inside another policy of the same kind; see `OnBudget.share`."""
-        if type(other) is not type(self) or not isinstance(self._inner, Budgeted):
-            raise TypeError(f"{type(self).__name__}: other must be around a budget as this one is, got {other!r}")
-        self._share(other)
-
-    def _share(self, other: "Budgeted") -> None:
-        inner, theirs = self._inner, other._inner
-        if not isinstance(inner, Budgeted) or not isinstance(theirs, Budgeted):
-            raise TypeError(f"{type(self).__name__}: only a price can be shared, got {inner!r} and {theirs!r}")
-        inner._share(theirs)
-        self.table = self.table._replace(inner=inner.table)
 
     def is_audit(self, decision: Decision) -> bool:
         return self._inner.is_audit(decision)
@@ -296,7 +282,7 @@ class PriceTable(NamedTuple):
     """The table of the policy inside, and the ledger."""
 
     inner: Any
-    ledger: Annotated[Reals, LEDGER]  # devices may share it
+    ledger: Annotated[Reals, LEDGER]
     reviewed: Wholes  # when the price was last reviewed
     charged: Reals  # what the cost at hand has beyond what the answer itself cost: failures were booked themselves
     known_cost: Reals  # what an offload costs inside, or 0 where that is learned
@@ -419,28 +405,6 @@ class OnBudget(Budgeted):
             table.ledger[:], table.reviewed[0] = ledger, reviewed
             if moved:
                 self._set_price(table)
-
-    def share(self, other: Budgeted) -> None:
-        """Spend from the ledger of another device: what both may spend is then one budget.
-
-        The ledger is shared in memory: a device that is restored from its state has one of its own again.
-
-        >>> from hinge import Isotonic
-        >>> one, other = (on_budget(Isotonic(bins=16, offload_cost=0.1), offloads=0.2) for _ in range(2))
-        >>> other.share(one)
-        """
-        owner = type(self).__name__
-        if not isinstance(other, OnBudget):
-            raise TypeError(f"{owner}: other must be on a budget, got {other!r}")
-        if (self.offloads, self.cost) != (other.offloads, other.cost):
-            goals = f"offloads={self.offloads}, cost={self.cost}"
-            raise ValueError(f"{owner}: other must have {goals} too, got offloads={other.offloads}, cost={other.cost}")
-        if self._enclosed:
-            raise ValueError(f"{owner}: the policy around this one has to share, as this one is inside it")
-        self._share(other)
-
-    def _share(self, other: Budgeted) -> None:
-        self.table = self.table._replace(ledger=other.table.ledger)
 
     def _refresh(self) -> None:
         super()._refresh()

@@ -14,7 +14,7 @@ reveals is divided by the chance p ≥ exploration of that offload:
     Q c if it offloads, else 1{offloaded} · V e / p
 
 which is unbiased. The chances of the last `memory` samples are kept; feedback that comes later than that teaches
-nothing. Devices that share one queue share one budget.
+nothing.
 """
 
 import math
@@ -39,7 +39,7 @@ class LyapunovTable(NamedTuple):
     """The experts, the queue, and the chances of offloads whose feedback may still come."""
 
     experts: ThresholdTable
-    queue: Annotated[Reals, 1]  # Q; devices may share it
+    queue: Annotated[Reals, 1]  # Q
     settled: Annotated[Wholes, 1]  # the sample before which Q was last brought up to date
     chances: Reals  # of the offload at each of the last samples
     spends: float  # what an offload spends when it is decided; NaN: what it turns out to cost
@@ -155,18 +155,6 @@ class LyapunovEXP4(ThresholdPolicy):
     def queue(self) -> float:
         """Q: what was spent beyond the budget, before the last sample."""
         return float(self.table.queue[0])
-
-    def share(self, other: "LyapunovEXP4") -> None:
-        """Take the queue of another device: what both may spend is then one budget.
-
-        >>> one, other = LyapunovEXP4(bins=16, offloads=0.2), LyapunovEXP4(bins=16, offloads=0.2)
-        >>> other.share(one)
-        """
-        if not isinstance(other, LyapunovEXP4):
-            raise TypeError(f"{type(self).__name__}: other must be of the same kind, got {other!r}")
-        if (self.offloads, self.cost) != (other.offloads, other.cost):
-            raise ValueError(f"{type(self).__name__}: other must have the same goal, got {other!r}")
-        self.table = self.table._replace(queue=other.table.queue)
 
     def _ground(self, bin: int) -> str:
         return f"{super()._ground(bin)}, and {self.queue:.3g} is spent beyond the budget"
