@@ -142,6 +142,10 @@ class QueueTimeout(RemoteFailed):
     kind = "queue"
 
 
+class CallsLeftBehind(QueueTimeout):
+    """The remote was not asked: so many calls of it have not returned that no more threads are started for now."""
+
+
 class BreakerOpen(RemoteFailed):
     """The circuit breaker is open: the remote failed too often to be asked now.
 

@@ -327,7 +327,7 @@ def test_a_missing_extra_is_named_with_its_remedy(capsys: Captured, monkeypatch:
         ("plotly", "reproduce figure-2 --quick", "report"),
         ("plotly", "demo", "cli,device,server,report"),
         ("onnxruntime", "device --limit 1", "device"),
-        ("h11", "device --remote http://127.0.0.1:9 --limit 1", "device"),
+        ("aiohttp", "device --remote http://127.0.0.1:9 --limit 1", "device"),
         ("prometheus_client", "device --limit 1 --metrics-port 0", "metrics"),
         ("starlette", "serve fashion --port 0", "server"),
         ("h11", "serve fashion --port 0", "server"),

@@ -601,18 +601,27 @@ def test_other_policies_run_as_well(chosen: Any) -> None:
 
 
 @each_kind
-def test_calls_that_hang_hold_up_others_only_until_the_deadline(kind: Any) -> None:
-    hold, calls = Event(), list[int]()
+def test_calls_that_never_return_end_neither_offloading_nor_the_process(kind: Any) -> None:
+    hold, calls, down = Event(), list[int](), [True]
 
     def stuck(sample: int) -> Any:
         calls.append(sample)
-        hold.wait(30)
+        if down[0]:
+            hold.wait(60)
+        return true_label(sample)
 
-    patient = Breaker(failures=100)
-    with kind(LOCAL, stuck, policy(), deadline_s=0.02, in_flight=2, breaker=patient) as device:
-        answers = [device.infer(sample) for sample in range(10)]
-        assert [answer.fault for answer in answers] == ["no answer in time"] * 10
-        assert calls == [0, 1]  # two hang, and no third was begun
+    patient = Breaker(failures=1000, interval_s=1000)
+    with kind(LOCAL, stuck, AlwaysRemote(16), price=FixedCost(0.5), deadline_s=0.01, breaker=patient) as device:
+        answers = [device.infer(sample) for sample in range(200)]
+        assert [answer.source for answer in answers] == ["local"] * 200
+        assert 64 <= len(calls) < 64 + 5  # beyond that, one a second at most
+        assert device.status.fell_back["queue"] >= 200 - len(calls)
+        assert [*device.status.alarms] == ["calls of the remote do not return"]
+        down[0] = False
+        end = time.monotonic() + 20
+        while device.infer(7).source == "local":
+            assert time.monotonic() < end
+            time.sleep(0.05)
         hold.set()
 
 

@@ -24,7 +24,8 @@ from hinge.device.store import Store, read
 from hinge.errors import RemoteLate, RemoteUnreachable
 from hinge.oip.tensors import TensorSpec
 from hinge.policies.policy import Decision, Decisions, Explanation
-from hinge.remotes import Deadline, FunctionRemote, InThreads, Reply
+from hinge.remotes import Deadline, Reply
+from hinge.remotes.adapters import FunctionRemote, InThreads
 from tests.device.worlds import KINDS, LOCAL, Scripted, policy, true_label
 from tests.faults.hanging import full_port
 from tests.support.loopback import OipServer
@@ -578,7 +579,7 @@ def test_a_request_that_was_made_twice_is_paid_twice() -> None:
 
 
 def test_a_thread_that_cannot_start_holds_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    called = InThreads(FunctionRemote(lambda sample: sample), at_once=1)
+    called = InThreads(FunctionRemote(lambda sample: sample))
     with monkeypatch.context() as patched:
         patched.setattr(Thread, "start", _cannot_start)
         for _ in range(3):

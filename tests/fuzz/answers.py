@@ -1,8 +1,7 @@
-"""HTTP as a device reads it: raw bytes in place of a server, without a network."""
+"""HTTP as a device reads it: raw bytes from a server that answers every inference with them."""
 
-import asyncio
-import io
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 from unittest import mock
 
 import numpy as np
@@ -11,41 +10,31 @@ from hinge.errors import RemoteFailed
 from hinge.oip import messages as oip
 from hinge.oip.tensors import TensorSpec
 from hinge.remotes import Deadline
-from hinge.remotes.open_inference import Known, OpenInference, Signature
+from hinge.remotes.open_inference import OpenInference
 from tests.fuzz.subjects import Subject
+from tests.support.loopback import Connection, Loopback, http_response
 
-SCORES = TensorSpec("scores", "FP32", (-1, 3))
-SIGNATURE = Signature((TensorSpec("sample", "FP32", (-1, 2)),), SCORES, (SCORES,))
+INPUTS, OUTPUTS = (TensorSpec("sample", "FP32", (-1, 2)),), (TensorSpec("scores", "FP32", (-1, 3)),)
 SAMPLE = np.zeros(2, np.float32)
 ID = "0" * 16  # of every request
-_RANDOM = "os.urandom"  # of which an id is made
-_STREAM, _LOOP_STREAM = "hinge.remotes.http._SocketStream", "hinge.remotes.http._LoopStream"
+_PAGES = {
+    "/v2": oip.build_server_metadata(oip.ServerMetadata("s", "1", ("binary_tensor_data",))),
+    "/v2/models/m": oip.build_model_metadata(oip.ModelMetadata("m", "", INPUTS, OUTPUTS)),
+}
 
 
-class Answering:
-    """A connection that has everything said already, in place of a socket or of asyncio's transport."""
+class Saying(Loopback):
+    """Answers an inference with these bytes, and hangs up."""
 
-    def __init__(self, said: bytes) -> None:
-        self._said = io.BytesIO(said)
+    said = b""
 
-    def write(self, data: bytes, deadline: Deadline | None = None) -> None:
-        """Nobody listens."""
-
-    def read(self, deadline: Deadline | None = None) -> bytes:
-        return self._said.read(2**16)
-
-    def is_idle(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-class AnsweringLoop(Answering):
-    """The same for an event loop."""
-
-    async def read(self, deadline: Deadline | None = None) -> bytes:  # type: ignore[override]  # awaited, as it is used
-        return super().read()
+    async def _serve(self, connection: Connection) -> None:
+        while (request := await connection.read()) is not None:
+            method, path, _ = request.start.split(" ")
+            if method == "POST":
+                await connection.send(self.said)
+                return
+            await connection.send(http_response(200, _PAGES[path]).raw)
 
 
 def _raw(head: str, body: bytes) -> bytes:
@@ -69,35 +58,15 @@ def _seeds() -> list[bytes]:
     return [*seeds, _raw(f"404 Not Found\r\nContent-Length: {len(error)}", error)]
 
 
-KNOWN = Known(True, SIGNATURE)
+@contextmanager
+def http_subject() -> Iterator[Subject]:
+    """What a device reads of a server's answers."""
+    with Saying() as server, mock.patch("os.urandom", return_value=bytes.fromhex(ID)):  # of which an id is made
+        remote = OpenInference(server.url, model="m")
 
-
-def _remote() -> OpenInference:
-    return OpenInference("http://127.0.0.1:1", model="m")
-
-
-def http_subject() -> Subject:
-    """What threads read."""
-    remote = _remote()
-
-    def feed(data: bytes) -> object:
-        remote._known = KNOWN
-        with mock.patch(_RANDOM, return_value=bytes.fromhex(ID)), mock.patch(_STREAM, return_value=Answering(data)):
+        def feed(data: bytes) -> object:
+            server.said = data
             return remote.ask([SAMPLE], Deadline.after(60)).labels
 
-    return Subject(_seeds(), feed, (RemoteFailed,), 0.09)
-
-
-def loop_subject(loop: asyncio.AbstractEventLoop) -> Subject:
-    """What an event loop reads."""
-    remote = _remote()
-
-    def feed(data: bytes) -> object:
-        async def connected(*_: Any) -> Any:
-            return AnsweringLoop(data)
-
-        remote._known = KNOWN
-        with mock.patch(_RANDOM, return_value=bytes.fromhex(ID)), mock.patch(f"{_LOOP_STREAM}.connected", connected):
-            return loop.run_until_complete(remote.ask_async([SAMPLE], Deadline.after(60))).labels
-
-    return Subject(_seeds(), feed, (RemoteFailed,), 0.03)
+        yield Subject(_seeds(), feed, (RemoteFailed,), 0.05)
+        remote.close()

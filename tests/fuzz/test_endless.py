@@ -1,42 +1,48 @@
 """R9: a response that never ends is left at the limit, whatever it says about its length."""
 
-from unittest import mock
-
 import pytest
 
 from hinge.errors import RemoteInvalid
 from hinge.remotes import Deadline
+from hinge.remotes.calls import LOOP
 from hinge.remotes.http import HttpClient, Request
-from tests.fuzz.answers import _STREAM, Answering
+from tests.support.loopback import Connection, Loopback
 
 LIMIT = 2**21
-READ = 2**16
+UNREAD = 2**23  # that may lie in the buffers of both ends
 
 
-class Endless(Answering):
-    """A connection on which zeros follow what was said, for ever."""
+class Endless(Loopback):
+    """Zeros follow what was said, for ever."""
 
-    given = 0
+    def __init__(self, said: bytes) -> None:
+        super().__init__()
+        self._said, self.given = said, 0
 
-    def read(self, deadline: Deadline | None = None) -> bytes:
-        data = super().read() or bytes(READ)
-        self.given += len(data)
-        return data
+    async def _serve(self, connection: Connection) -> None:
+        await connection.read()
+        await connection.send(self._said)
+        while True:
+            await connection.send(bytes(2**16))
+            self.given += 2**16
 
 
 @pytest.mark.parametrize(
     ("head", "most"),
     [
-        (b"Content-Length: 100000000000", READ),  # it need not even be begun
-        (b"Connection: close", LIMIT + 2 * READ),
-        (b"Transfer-Encoding: chunked\r\n\r\n-1", 2 * READ),
-        (b"Transfer-Encoding: chunked\r\n\r\nfffffffffffffff", LIMIT + 2 * READ),
-        (b"Transfer-Encoding: chunked\r\n\r\n", 2 * READ),
-        (b"Content-Length: -1", 2 * READ),
+        (b"Content-Length: 100000000000", 0),  # it need not even be begun
+        (b"Connection: close", LIMIT),
+        (b"Transfer-Encoding: chunked\r\n\r\n-1", 0),
+        (b"Transfer-Encoding: chunked\r\n\r\nfffffffffffffff", LIMIT),
+        (b"Transfer-Encoding: chunked\r\n\r\n", 0),
+        (b"Content-Length: -1", 0),
     ],
 )
 def test_r9_an_endless_response_is_left_at_the_limit(head: bytes, most: int) -> None:
-    connection = Endless(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n")
-    with mock.patch(_STREAM, return_value=connection), pytest.raises(RemoteInvalid):
-        HttpClient("http://127.0.0.1:1", {}).send(Request("GET", "/v2", limit=LIMIT), Deadline.after(60))
-    assert connection.given <= most
+    deadline = Deadline.after(60)
+    with Endless(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n") as server:
+        client = HttpClient(server.url, {})
+        with pytest.raises(RemoteInvalid):
+            LOOP.run(client.send, Request("GET", "/v2", limit=LIMIT), deadline, deadline=deadline)
+        assert server.given <= most + UNREAD
+        LOOP.run(client.close, deadline=deadline)

@@ -3,7 +3,6 @@
 HINGE_FUZZ is the number of inputs, over all parsers; a fixed seed makes them.
 """
 
-import asyncio
 import gc
 import os
 import random
@@ -25,13 +24,6 @@ INPUTS = int(os.environ.get("HINGE_FUZZ", "40000"))
 LONGEST = 1000  # characters of what is said about a message
 ROOM_BYTES = 2**29
 GROWTH_BYTES = 24 * 2**20  # what the allocator may keep back for later
-
-
-@pytest.fixture
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    made = asyncio.new_event_loop()
-    yield made
-    made.close()
 
 
 def resident() -> int:
@@ -102,7 +94,6 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "npz": subjects.npz_subject,
     "Parquet": subjects.parquet_subject,
     "TOML": subjects.toml_subject,
-    "HTTP, threads": answers.http_subject,
 }
 
 
@@ -111,5 +102,6 @@ def test_r9_fuzzed(name: str) -> None:
     check(name, SUBJECTS[name]())
 
 
-def test_r9_fuzzed_in_an_event_loop(loop: asyncio.AbstractEventLoop) -> None:
-    check("HTTP, event loop", answers.loop_subject(loop))
+def test_r9_fuzzed_over_http() -> None:
+    with answers.http_subject() as subject:
+        check("HTTP", subject)

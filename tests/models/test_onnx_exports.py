@@ -11,7 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 from hinge import Device, Gate, OnnxModel
 from hinge.errors import InvalidModel
 from hinge.models import Classifier
-from hinge.remotes import Deadline, FunctionRemote
+from hinge.remotes import Deadline
+from hinge.remotes.adapters import FunctionRemote
 from hinge.tasks import Regression
 from tests.models.exports import (
     CLASSES,

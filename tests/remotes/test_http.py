@@ -1,4 +1,4 @@
-"""The HTTP client: connections that end when they are used again, tokens in what servers say, closing, and h11 missing;
+"""The HTTP client: connections that end when they are used again, tokens in what servers say, limits, and no aiohttp;
 `test_open_inference.py` has it at work.
 """
 
@@ -6,17 +6,14 @@ import asyncio
 import json
 import subprocess
 import sys
-import time
-from threading import Event
 from typing import Any
 
 import pytest
 
-from hinge import OpenInference
 from hinge.errors import RemoteFailed
 from hinge.oip.messages import Message
-from hinge.oip.tensors import TensorSpec
 from hinge.remotes import Deadline
+from hinge.remotes.calls import LOOP
 from hinge.remotes.http import HttpClient, Request, Response
 from tests.support.loopback import Connection, Http, Loopback, OipServer
 
@@ -25,14 +22,14 @@ WAIT_S = 20.0
 
 
 @pytest.mark.medium
-def test_without_h11_the_package_is_imported_and_a_client_says_what_to_install() -> None:
+def test_without_aiohttp_the_package_is_imported_and_a_client_says_what_to_install() -> None:
     program = (
-        "import sys; sys.modules['h11'] = None\n"
+        "import sys; sys.modules['aiohttp'] = None\n"
         "from hinge import *\n"
         "try:\n    OpenInference('http://localhost:1', 'm')\nexcept ImportError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "a remote over HTTP needs h11: pip install 'hinge-gate[device]'\n"
+    assert done.stdout == "a remote over HTTP needs aiohttp: pip install 'hinge-gate[device]'\n"
 
 
 class Closing(Loopback):
@@ -53,21 +50,19 @@ class Closing(Loopback):
             await connection.send(self._last)
 
 
-def in_thread(client: HttpClient, times: int) -> list[Response]:
+async def sent_many(client: HttpClient, times: int) -> list[Response]:
     try:
-        return [client.send(ASKED, Deadline.after(WAIT_S)) for _ in range(times)]
+        return [await client.send(ASKED, Deadline.after(WAIT_S)) for _ in range(times)]
     finally:
-        client.close()
+        await client.close()
+
+
+def in_thread(client: HttpClient, times: int) -> list[Response]:
+    return LOOP.run(sent_many, client, times, deadline=Deadline.after(WAIT_S))
 
 
 def in_loop(client: HttpClient, times: int) -> list[Response]:
-    async def main() -> list[Response]:
-        try:
-            return [await client.send_async(ASKED, Deadline.after(WAIT_S)) for _ in range(times)]
-        finally:
-            await client.close_async()
-
-    return asyncio.run(main())
+    return asyncio.run(sent_many(client, times))
 
 
 both_ways = pytest.mark.parametrize("sent", [in_thread, in_loop])
@@ -109,28 +104,54 @@ def test_a_token_is_not_told_by_what_is_no_http(sent: Any) -> None:
         assert "12345" not in str(raised.value)
 
 
-def test_a_response_after_closing_leaves_no_connection_open() -> None:
-    closed = Event()
+@both_ways
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [({"content-length": str(2**20 + 1)}, b""), ({"connection": "close"}, bytes(2**20 + 1))],
+    ids=["announced", "as it comes"],
+)
+def test_a_body_beyond_the_limit_is_not_read(sent: Any, headers: dict[str, str], body: bytes) -> None:
+    too_long = pytest.raises(RemoteFailed, match="the response is longer than 1048576 bytes")
+    with Closing(answers=0, last=Http("HTTP/1.1 200 -", headers, body).raw) as server, too_long:
+        sent(HttpClient(server.url, {}), 1)
 
-    def answer(inputs: dict[str, Any]) -> dict[str, Any]:
-        assert closed.wait(10)
-        return {"scores": inputs["sample"]}
 
-    async def until(condition: Any) -> None:
-        async with asyncio.timeout(10):
-            while not condition():
-                await asyncio.sleep(0.005)
+class Tempting(Loopback):
+    """Answers with what a browser would act upon, and notes what it is asked with."""
 
-    async def main(server: OipServer) -> None:
-        remote = OpenInference(server.url, "remote")
-        asked = asyncio.create_task(remote.ask_async([[0.0, 1.0]], Deadline.after(10, time.monotonic())))
-        await until(lambda: server.inferences)
-        await remote.close_async()
-        closed.set()
-        assert (await asked).labels == [1]
-        await until(lambda: server.open_connections == 0)
-        assert (await remote.ask_async([[1.0, 0.0]], Deadline.after(10, time.monotonic()))).labels == [0]
-        await until(lambda: server.open_connections == 0)
+    asked: list[Http]
 
-    with OipServer(answer, outputs=[TensorSpec("scores", "FP32", (-1, 2))]) as server:
-        asyncio.run(main(server))
+    async def _serve(self, connection: Connection) -> None:
+        while (request := await connection.read()) is not None:
+            self.asked.append(request)
+            tempting = {"content-encoding": "gzip", "location": "/elsewhere", "set-cookie": "a=1"}
+            await connection.send(Http("HTTP/1.1 307 -", tempting | {"content-length": "2"}, b"ok").raw)
+
+
+@both_ways
+def test_nothing_is_decompressed_followed_or_remembered(sent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    with Tempting() as server:
+        server.asked = []
+        responses = sent(HttpClient(server.url, {}), 2)
+    assert [(response.status, response.body) for response in responses] == [(307, b"ok")] * 2
+    assert [request.start for request in server.asked] == ["POST / HTTP/1.1"] * 2
+    assert not any({"cookie", "accept-encoding"} & request.headers.keys() for request in server.asked)
+
+
+def test_a_client_asks_again_after_it_was_closed() -> None:
+    with Closing(answers=3) as server:
+        client = HttpClient(server.url, {})
+        assert [response.body for response in in_thread(client, 1) + in_loop(client, 2)] == [b"ok"] * 3
+
+
+def test_a_device_that_nobody_closes_ends_with_the_program_and_says_nothing() -> None:
+    program = (
+        "import sys\nfrom hinge import OpenInference\nfrom hinge.remotes import Deadline\n"
+        "remote = OpenInference(sys.argv[1], 'remote')\n"
+        "print(remote.ask([[0.0, 1.0]], Deadline.after(20)).labels)"
+    )
+    with OipServer(lambda inputs: {"scores": inputs["sample"]}) as server:
+        command = [sys.executable, "-X", "dev", "-c", program, server.url]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("[1]\n", "")

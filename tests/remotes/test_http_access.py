@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hinge.remotes.http import MAX_TOKEN, check_url, read_token
+from hinge.remotes.address import MAX_TOKEN, check_url, read_token
 
 
 def test_a_file_goes_before_the_environment_and_ends_of_lines_are_no_part(

@@ -19,6 +19,7 @@ from hinge.errors import RemoteFailed
 from hinge.oip.messages import json_message
 from hinge.oip.tensors import TensorSpec
 from hinge.remotes import Deadline, Reply
+from hinge.remotes.calls import LOOP
 from hinge.remotes.http import HttpClient, Request
 from tests.device.worlds import policy
 from tests.support.loopback import Http, OipServer, http_response
@@ -236,8 +237,8 @@ def test_an_answer_that_is_an_error_does_not_tell_the_token(asked: Any) -> None:
 
 def test_the_token_is_sent_and_a_prefix_kept(website: str) -> None:
     client = HttpClient(website + "/prefix/", {"Authorization": "Bearer secret"})
-    assert b"Bearer secret" in client.send(Request("GET", "/v2"), soon()).body
-    client.close()
+    assert b"Bearer secret" in LOOP.run(client.send, Request("GET", "/v2"), soon(), deadline=soon()).body
+    LOOP.run(client.close, deadline=soon())
     assert "secret" not in repr(OpenInference(website, "remote", token="secret"))
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from hinge.errors import RemoteError
-from hinge.remotes import Deadline, Reply, for_event_loop, for_threads
+from hinge.remotes import Deadline, Reply
+from hinge.remotes.adapters import for_event_loop, for_threads
 
 
 class AskOnly:
@@ -34,7 +35,7 @@ class ForEventLoops(AskAsyncOnly):
 )
 def test_a_remote_that_lacks_a_method_is_told_which(made: Any, remote: Any, problem: str) -> None:
     with pytest.raises(TypeError, match=problem):
-        made(remote, 1)
+        made(remote)
 
 
 class Leaving:
@@ -54,7 +55,7 @@ async def leave(sample: Any) -> Any:
 @pytest.mark.parametrize("given", [Leaving(), leave], ids=["remote", "coroutine function"])
 def test_a_remote_that_exits_fails_and_the_event_loop_goes_on(given: Any) -> None:
     async def main() -> str:
-        remote = for_event_loop(given, 1)
+        remote = for_event_loop(given)
         with pytest.raises(RemoteError, match="SystemExit: 3"):
             await remote.ask_async([1, 2], Deadline.after(30))
         await remote.close_async()

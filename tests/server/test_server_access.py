@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from hinge.fashion import local_model
-from hinge.remotes.http import read_token
+from hinge.remotes.address import read_token
 from hinge.server import Server, Tls
 from hinge.server.models import Service
 from tests.server.clients import ask, images, infer, send_raw

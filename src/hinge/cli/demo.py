@@ -55,7 +55,7 @@ BINS = 16
 OFFLOAD_COST = 0.15  # that of the headline, by the rule of `hinge.simulation.trade`
 DEADLINE_S = 5.0  # of a request: long, so that a busy machine does not spoil the comparison of policies
 
-_NEEDED = ("onnxruntime", "h11", "uvicorn", "prometheus_client", "plotly")
+_NEEDED = ("onnxruntime", "aiohttp", "h11", "uvicorn", "prometheus_client", "plotly")
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 _POINTS = 200  # of a curve
 _EXAMPLES = 13  # of each source, at most

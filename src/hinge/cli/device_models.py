@@ -31,7 +31,7 @@ from hinge.errors import (
 )
 from hinge.models import Recorded
 from hinge.remotes import Deadline, Reply
-from hinge.remotes.http import read_token, without_password
+from hinge.remotes.address import read_token, without_password
 from hinge.simulation.evaluate import as_trace
 from hinge.traces import Trace, trace_names
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from hinge.cli import options
 from hinge.cli.options import Certificates, GateOptions, UsageError, argument, option
-from hinge.remotes.http import check_url, read_token, without_password
+from hinge.remotes.address import check_url, read_token, without_password
 from hinge.tasks import ShortText
 from hinge.tasks.text import Measure
 

@@ -15,7 +15,8 @@ from hinge.device.device import BaseDevice, Part
 from hinge.device.offload import Judged
 from hinge.device.store import Store
 from hinge.models import digest_of_local
-from hinge.remotes import Deadline, for_event_loop
+from hinge.remotes import Deadline
+from hinge.remotes.adapters import for_event_loop
 
 INLINE_S = 0.002  # a local model that takes longer runs in a worker thread: handing over takes 0.1 to 0.2 ms
 _WEIGHT = 0.2  # of the last call, in the running mean of how long the local model takes
@@ -45,7 +46,7 @@ class AsyncDevice(BaseDevice):
     _workers: ThreadPoolExecutor | None = None
 
     def _keeping_the_deadline(self, remote: Any) -> Any:
-        return for_event_loop(remote, self._in_flight)
+        return for_event_loop(remote)
 
     def _store_in(self, folder: str | Path) -> Store:
         # No disk is waited for in the event loop.

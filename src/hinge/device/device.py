@@ -32,7 +32,7 @@ from hinge.device.store import Store, read
 from hinge.gate import Gate
 from hinge.models import Classifier, LocalModel, OwnModel, as_local, digest_of_local
 from hinge.policies.policy import ACCEPTED, Explanation, Policy, State
-from hinge.remotes import for_threads
+from hinge.remotes.adapters import for_threads
 from hinge.tasks import Classification, Task
 from hinge.traces import Trace
 
@@ -302,7 +302,7 @@ class Device(BaseDevice):
     _remote: Any
 
     def _keeping_the_deadline(self, remote: Any) -> Any:
-        return for_threads(remote, self._in_flight)
+        return for_threads(remote)
 
     def _store_in(self, folder: str | Path) -> Store:
         return Store(folder, self.gate, local=digest_of_local(self._local))

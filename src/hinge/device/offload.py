@@ -38,7 +38,7 @@ from hinge.errors import (
     TaskFailed,
 )
 from hinge.policies.policy import Decision
-from hinge.remotes import AsyncRemote, Deadline, Remote, Reply, failure_of
+from hinge.remotes.remote import AsyncRemote, Deadline, Remote, Reply, failure_of
 from hinge.tasks import Task
 from hinge.tasks.task import checked_answer, kind_of
 

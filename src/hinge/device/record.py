@@ -30,7 +30,8 @@ from hinge.device.offload import checked_reply
 from hinge.device.status import hardly_any
 from hinge.errors import InvalidModel, InvalidTrace, RemoteFailed, RemoteInvalid, RemoteRefused
 from hinge.models import Classifier, LocalModel, as_local, digest_of, refused_among
-from hinge.remotes import Deadline, Remote, Reply, as_remote, failure_of
+from hinge.remotes.adapters import as_remote
+from hinge.remotes.remote import Deadline, Remote, Reply, failure_of
 from hinge.tasks import Classification, Task
 from hinge.traces import Trace, write_trace
 from hinge.traces.files import writer_of

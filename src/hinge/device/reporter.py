@@ -45,7 +45,9 @@ from hinge.ledger import Ledger
 from hinge.oip.messages import json_message, model_name
 from hinge.policies.policy import Explanation, Policy
 from hinge.remotes import Deadline
-from hinge.remotes.http import HttpClient, Request, bearer, check_url
+from hinge.remotes.address import bearer, check_url
+from hinge.remotes.calls import LOOP
+from hinge.remotes.http import HttpClient, Request
 
 
 def copy_of(device: BaseDevice) -> Policy:
@@ -186,7 +188,7 @@ class Reporter:
         self._ended.set()
         if self._http is not None:
             self._thread.join(2 * _PATIENCE_S)
-            self._http.close()
+            LOOP.run(self._http.close, deadline=Deadline.after(_PATIENCE_S))
 
     def __enter__(self) -> Reporter:
         return self
@@ -205,7 +207,8 @@ class Reporter:
         """Send one report; if that goes wrong, there is the next."""
         try:
             request = Request("POST", f"/hinge/devices/{self._name}", json_message(self.report()))
-            response = http.send(request, Deadline.after(_PATIENCE_S, time.monotonic()))
+            deadline = Deadline.after(_PATIENCE_S, time.monotonic())
+            response = LOOP.run(http.send, request, deadline, deadline=deadline)
             if response.status != 200:
                 told = f"status {response.status}: {response.body.decode(errors='replace')}"
                 self.problem = _text(f"the server refused a report with {told}")

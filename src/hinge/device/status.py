@@ -14,7 +14,7 @@ from typing import Any, Literal
 from hinge.device.answer import Answer
 from hinge.device.locked import LockedPolicy
 from hinge.device.resilience import Breaker, Counts
-from hinge.errors import BreakerOpen, PolicyFailed, QueueTimeout, RemoteFailed
+from hinge.errors import BreakerOpen, CallsLeftBehind, PolicyFailed, QueueTimeout, RemoteFailed
 
 log = logging.getLogger("hinge")
 
@@ -130,6 +130,8 @@ class StatusTracker:
             self._counted["offload_cost"] += samples * cost
             if not isinstance(failure, QueueTimeout | PolicyFailed):  # which are not the remote's
                 self.last_failure = failure
+        if isinstance(failure, CallsLeftBehind):
+            self.alarm("calls of the remote do not return", str(failure))
         self._watch()
 
     def answered_behind(self, answers: Sequence[Answer]) -> None:

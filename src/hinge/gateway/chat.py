@@ -40,6 +40,8 @@ from hinge.gateway.gateway import LOCAL_SHARE, NAME, START_S, GatedApp, Gateway,
 from hinge.oip.messages import MAX_JSON_BYTES, Message, decoded
 from hinge.policies.policy import Policy
 from hinge.remotes import Deadline, Reply, http
+from hinge.remotes.address import bearer, check_url
+from hinge.remotes.calls import LOOP
 from hinge.server.app import LARGE_JSON_BYTES, App, Exchange
 from hinge.server.connections import Listener, Refusal
 from hinge.server.observability import Metrics
@@ -362,8 +364,8 @@ class ChatServer:
     def __init__(
         self, url: str, model: str | None = None, *, key: str | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
-        self.url, self._model = http.check_url("ChatServer", url), model
-        headers = {"Content-Type": "application/json", **http.bearer("ChatServer", key)}
+        self.url, self._model = check_url("ChatServer", url), model
+        headers = {"Content-Type": "application/json", **bearer("ChatServer", key)}
         self._http = http.HttpClient(self.url, headers, tls)
 
     def __repr__(self) -> str:
@@ -371,32 +373,35 @@ class ChatServer:
 
     async def ask(self, request: ChatRequest, deadline: Deadline) -> Completion:
         """The answer, by the deadline; raises `RemoteFailed`."""
-        return Completion(_admitted(await self._http.send_async(self._post(request), deadline)))
+        return Completion(_admitted(await self._http.send(self._post(request), deadline)))
 
     @asynccontextmanager
     async def stream(
         self, request: ChatRequest, deadline: Deadline
     ) -> AsyncIterator[tuple[http.Response, AsyncIterator[bytes]]]:
         """The head of the answer, and its body as it comes; the deadline is for connecting. Raises `RemoteFailed`."""
-        async with self._http.stream_async(self._post(request), deadline, STALL_S) as (head, pieces):
+        async with self._http.stream(self._post(request), deadline, STALL_S) as (head, pieces):
             if head.status != 200:  # nor is a client sent elsewhere
                 _admitted(self._http.safe(head._replace(body=await _error_of(pieces))))
             yield head, pieces
 
     async def models(self, deadline: Deadline) -> http.Response:
-        return _admitted(await self._http.send_async(http.Request("GET", MODELS), deadline))
+        return _admitted(await self._http.send(http.Request("GET", MODELS), deadline))
 
     def check(self, deadline: Deadline) -> None:
         """Raise `RemoteFailed` unless the server lists its models, and among them the one that it is asked for."""
+        LOOP.run(self._check, deadline, deadline=deadline)
+
+    async def _check(self, deadline: Deadline) -> None:
         try:
-            listed = _admitted(self._http.send(http.Request("GET", MODELS), deadline))
+            listed = await self.models(deadline)
             if self._model is not None and model_in(listed, self._model) is None:
                 raise RemoteInvalid(f"it lists no model {shown(self._model)}")
         finally:
-            self._http.close()
+            await self.close()
 
     async def close(self) -> None:
-        await self._http.close_async()
+        await self._http.close()
 
     def _post(self, request: ChatRequest) -> http.Request:
         renamed = request if self._model is None else request.changed(model=self._model)

@@ -36,7 +36,6 @@ from hinge.oip.messages import InferenceRequest, Message, ModelMetadata, build_m
 from hinge.oip.tensors import Tensor, TensorSpec
 from hinge.policies.policy import Policy
 from hinge.remotes import Deadline, Reply
-from hinge.remotes.http import Response
 from hinge.remotes.open_inference import Known, OpenInference
 from hinge.server.app import App, Exchange
 from hinge.server.connections import Listener, Refusal
@@ -55,14 +54,13 @@ class InferenceRow:
 
 
 class ServedRows(OpenInference):
-    """A model on a server, by HTTP, whose answers are a label and a row of each output."""
+    """A model on a server whose answers are a label and a row of each output."""
 
-    def _answer(self, known: Known, response: Response, id: str, samples: int) -> tuple[list[Any], int]:
-        outputs = self._outputs(known, response, id)
+    def _labels(self, known: Known, outputs: Tensors, samples: int) -> list[Any]:
         if any(len(tensor) != samples for tensor in outputs.values()):
             raise RemoteInvalid("the outputs do not have a row for each sample")
         rows = [{name: tensor[row] for name, tensor in outputs.items()} for row in range(samples)]
-        return list(zip(known.signature.labels(outputs, samples), rows, strict=True)), response.bytes
+        return list(zip(super()._labels(known, outputs, samples), rows, strict=True))
 
 
 class _RemoteRows:
@@ -74,7 +72,7 @@ class _RemoteRows:
         self._server, self._outputs = server, outputs
 
     async def ask_async(self, samples: Sequence[InferenceRow], deadline: Deadline) -> Reply:
-        reply = await self._server.ask_async([row.inputs for row in samples], deadline)
+        reply = await self._server.infer([row.inputs for row in samples], deadline)
         for row, (_, outputs) in zip(samples, reply.labels, strict=True):
             try:
                 for spec in self._outputs:
@@ -87,7 +85,7 @@ class _RemoteRows:
         return Reply([label for label, _ in reply.labels], reply.bytes)
 
     async def close_async(self) -> None:
-        await self._server.close_async()
+        await self._server.end()
 
 
 class _Forwarded:
@@ -109,11 +107,11 @@ class _Forwarded:
 
     async def ask(self, rows: Sequence[InferenceRow], deadline: Deadline) -> Tensors:
         """The outputs, by the deadline, which the server is told; raises `RemoteFailed`."""
-        reply = await self._server.ask_async([row.inputs for row in rows], deadline)
+        reply = await self._server.infer([row.inputs for row in rows], deadline)
         return _stacked([outputs for _, outputs in reply.labels])
 
     async def close_async(self) -> None:
-        await self._server.close_async()
+        await self._server.end()
 
 
 class InferenceGateway(Gateway):

@@ -1,21 +1,14 @@
-"""A remote model behind the Open Inference Protocol: Triton, KServe, MLServer, `hinge serve` and the like.
-
-    Signature       what the model takes and gives: samples to tensors, tensors to labels
-    ServedModel     asks a server for metadata and inferences, over any transport
-    OpenInference   over HTTP
-"""
+"""A remote model behind the Open Inference Protocol: Triton, KServe, MLServer, `hinge serve` and the like."""
 
 from __future__ import annotations
 
 import math
 import os
 import ssl
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -25,13 +18,17 @@ from hinge.errors import InvalidMessage, RemoteError, RemoteFailed, RemoteInvali
 from hinge.oip import messages
 from hinge.oip.messages import ModelMetadata, ServerMetadata
 from hinge.oip.tensors import MAX_BODY_BYTES, Tensor, TensorSpec, cast, dtype_of
-from hinge.remotes import Deadline, Reply
-from hinge.remotes.http import HttpClient, Request, Response, bearer, check_url, error_of
+from hinge.remotes.address import bearer, check_url
+from hinge.remotes.calls import LOOP
+from hinge.remotes.http import HttpClient, Request, Response, error_of
+from hinge.remotes.remote import Deadline, Reply
 
 _ANY_SIZE = 2**15  # taken for an axis of which the metadata says no size
 _NUMBER_BYTES = 32  # of a number as JSON, at most, with what separates it from the next
 _TEXT_BYTES = 1024  # of an element of type BYTES
 _FRAME_BYTES = 2**16  # of a reply beside its tensors
+_CLOSE_S = 1.0  # for connections to close
+_REFUSED = {400, 413, 415, 422}  # statuses by which a server refuses this sample, and not the client or all of them
 
 T = TypeVar("T")
 
@@ -178,180 +175,18 @@ class Known(NamedTuple):
     signature: Signature
 
 
-class Transport(Protocol):
-    """Sends one request to one server and returns its response by the deadline, or raises `RemoteFailed`."""
+class OpenInference:
+    """A model on a server; what it takes is asked for once, and again after a reply that cannot be used.
 
-    def send(self, request: Any, deadline: Deadline) -> Any: ...
-
-    async def send_async(self, request: Any, deadline: Deadline) -> Any: ...
-
-    def close(self) -> None: ...
-
-    async def close_async(self) -> None: ...
-
-
-Steps = Generator[Any, Any, T]  # yields requests, is sent their responses, and returns what they come to
-
-
-class ServedModel(ABC):
-    """A model on a server. Its signature is asked for once, and again after a reply that cannot be used.
-
-    Requests and responses are built and read here and in subclasses, without I/O; `ask` and `ask_async` send them.
-    """
-
-    keeps_deadline = True
-
-    _protocol: Any = messages  # how its messages are parsed
-
-    def __init__(
-        self, transport: Transport, where: str, model: str, version: str, input: str | None, output: str | None
-    ) -> None:
-        self.model, self.version = messages.model_name(model), version and messages.model_name(version, "model version")
-        self._transport, self._where, self._input, self._output = transport, where, input, output
-        self._server: ServerMetadata | None = None  # kept, so that a slow server need not tell all in one deadline
-        self._known: Known | None = None
-
-    def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
-        """The labels of the samples, by the deadline."""
-        with self._forgetting():
-            return self._sent(self._inference(samples), deadline)
-
-    async def ask_async(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
-        """The same for an event loop."""
-        with self._forgetting():
-            return await self._sent_async(self._inference(samples), deadline)
-
-    def metadata(self, deadline_s: float = 5.0) -> tuple[ServerMetadata, ModelMetadata]:
-        """What the server says of itself and of the model; raises `RemoteFailed`."""
-        self._server = None
-        return self._sent(self._introduction(), Deadline.after(deadline_s))
-
-    def check(self, sample: Any = None, deadline_s: float = 5.0) -> int | None:
-        """Check that the server speaks the protocol, has the model, and takes such samples; raises `RemoteFailed`.
-
-        Returns how many classes the model has, if it says so.
-        """
-        self._server = None
-        signature = self._sent(self._knowledge(), Deadline.after(deadline_s)).signature
-        if sample is not None:
-            signature.tensors([sample])
-        return signature.classes
-
-    def close(self) -> None:
-        """Close the connections that `ask` keeps open."""
-        self._transport.close()
-
-    async def close_async(self) -> None:
-        """Close the connections that `ask_async` keeps open."""
-        await self._transport.close_async()
-
-    # -- requests, and what their responses are read as ----------------------------------------------------------------
-
-    def _introduction(self) -> Steps[tuple[ServerMetadata, ModelMetadata]]:
-        server = self._server  # another thread may forget it meanwhile
-        if server is None:
-            response = yield self._server_question()
-            server = self._server = self._read(response, self._protocol.parse_server_metadata)
-        response = yield self._model_question()
-        if complaint := self._complaint(response):
-            raise self._failure(response)(f"{self._where} has no model {self.model!r}: {complaint}")
-        return server, self._read(response, self._protocol.parse_model_metadata)
-
-    def _knowledge(self) -> Steps[Known]:
-        server, model = yield from self._introduction()
-        self._known = known = Known(server.binary, signature_of(model, self._input, self._output))
-        return known
-
-    def _inference(self, samples: Sequence[Any]) -> Steps[Reply]:
-        known = self._known or (yield from self._knowledge())
-        labels, moved = list[Any](), 0
-        for part in known.signature.parts(samples):
-            id = os.urandom(8).hex()  # which a server cannot guess, nor another device or a forked process have
-            response = yield self._question(known, part, id)
-            found, size = self._answer(known, response, id, len(part))
-            labels += found
-            moved += size
-        return Reply(labels, moved)
-
-    def _sent(self, steps: Steps[T], deadline: Deadline) -> T:
-        """What the steps come to, whose requests are sent."""
-        try:
-            request = next(steps)
-            while True:
-                request = steps.send(self._transport.send(request, deadline))
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-    async def _sent_async(self, steps: Steps[T], deadline: Deadline) -> T:
-        try:
-            request = next(steps)
-            while True:
-                request = steps.send(await self._transport.send_async(request, deadline))
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-    def _read(self, response: Any, parse: Callable[[bytes], T]) -> T:
-        problem = f"{self._where} does not speak the Open Inference Protocol"
-        if complaint := self._complaint(response):
-            raise self._failure(response)(f"{problem}, or not to us: {complaint}")
-        try:
-            return parse(response.body)
-        except InvalidMessage as error:
-            raise self._failure(response)(f"{problem}: {error}") from error
-
-    @contextmanager
-    def _forgetting(self) -> Iterator[None]:
-        """Forget what is known of the server after a response that does not fit it: another model may run there now."""
-        try:
-            yield
-        except (RemoteInvalid, RemoteRefused):
-            self._known = self._server = None
-            raise
-        except InvalidMessage as error:
-            self._known = self._server = None
-            raise RemoteInvalid(error) from error
-
-    @abstractmethod
-    def _server_question(self) -> Any:
-        """The request for the server's metadata."""
-
-    @abstractmethod
-    def _model_question(self) -> Any:
-        """The request for the model's metadata."""
-
-    @abstractmethod
-    def _complaint(self, response: Any) -> str:
-        """What a server says is wrong; empty if nothing is."""
-
-    def _failure(self, response: Any) -> type[RemoteFailed]:
-        """The kind of failure that such a response to a request for metadata is."""
-        return RemoteInvalid
-
-    @abstractmethod
-    def _question(self, known: Known, samples: Sequence[Any], id: str) -> Any:
-        """The request for one inference."""
-
-    @abstractmethod
-    def _answer(self, known: Known, response: Any, id: str, samples: int) -> tuple[list[Any], int]:
-        """The labels in a response, and how many bytes were on the network for it."""
-
-
-_REFUSED = {400, 413, 415, 422}  # statuses by which a server refuses this sample, and not the client or all of them
-
-
-class OpenInference(ServedModel):
-    """A model on a server; its signature, and whether the server takes binary tensors, is asked for once.
-
-    `url` is `http://host:port` or `https://…`. `token` is sent
-    as a bearer token; `tls` is a context with your own certificates, where the system's are not enough. `input` and
-    `output` choose among several. `binary` says whether tensors go as binary data; None: if the server lists that
-    extension.
+    `url` is `http://host:port` or `https://…`. `token` is sent as a bearer token; `tls` is a context with your own
+    certificates, where the system's are not enough. `input` and `output` choose among several. `binary` says whether
+    tensors go as binary data; None: if the server lists that extension.
 
     >>> OpenInference("http://localhost:8080", model="fashion")
     OpenInference('http://localhost:8080', model='fashion')
     """
+
+    keeps_deadline = True
 
     def __init__(
         self,
@@ -365,28 +200,96 @@ class OpenInference(ServedModel):
         token: str | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self.url, self._binary = check_url("OpenInference", url), binary
+        self.url, self.model = check_url("OpenInference", url), messages.model_name(model)
         self._path = messages.inference_path(model, version)
+        self._input, self._output, self._binary = input, output, binary
         self._has_token = token is not None
         self._http = HttpClient(self.url, bearer("OpenInference", token), tls)
-        super().__init__(self._http, self.url, model, version, input, output)
+        self._server: ServerMetadata | None = None  # kept, so that a slow server need not tell all in one deadline
+        self._known: Known | None = None
 
     def __repr__(self) -> str:
         return f"OpenInference({self.url!r}, model={self.model!r})"
 
-    def _server_question(self) -> Request:
-        return Request("GET", "/v2")
+    def ask(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
+        """Return the labels of the samples, by the deadline."""
+        return LOOP.run(self.infer, samples, deadline, deadline=deadline)
 
-    def _model_question(self) -> Request:
-        return Request("GET", self._path.removesuffix("/infer"))
+    async def ask_async(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
+        """The same for an event loop."""
+        return await LOOP.run_async(self.infer, samples, deadline, deadline=deadline)
+
+    def metadata(self, deadline_s: float = 5.0) -> tuple[ServerMetadata, ModelMetadata]:
+        """Return what the server says of itself and of the model; raises `RemoteFailed`."""
+        self._server, deadline = None, Deadline.after(deadline_s)
+        return LOOP.run(self._introduction, deadline, deadline=deadline)
+
+    def check(self, sample: Any = None, deadline_s: float = 5.0) -> int | None:
+        """Check that the server speaks the protocol, has the model, and takes such samples; raises `RemoteFailed`.
+
+        Returns how many classes the model has, if it says so.
+        """
+        self._server, deadline = None, Deadline.after(deadline_s)
+        signature = LOOP.run(self._knowledge, deadline, deadline=deadline).signature
+        if sample is not None:
+            signature.tensors([sample])
+        return signature.classes
+
+    def close(self) -> None:
+        """Close the connections that `ask` and `ask_async` keep open."""
+        LOOP.run(self.end, deadline=Deadline.after(_CLOSE_S))
+
+    async def close_async(self) -> None:
+        """The same for an event loop."""
+        await LOOP.run_async(self.end, deadline=Deadline.after(_CLOSE_S))
+
+    # -- in the event loop that asks ----------------------------------------------------------------------------------
+
+    async def infer(self, samples: Sequence[Any], deadline: Deadline) -> Reply:
+        """Ask in this event loop, for whom has one to itself: `ask` and `ask_async` share another."""
+        try:
+            known = self._known or await self._knowledge(deadline)
+            labels, moved = list[Any](), 0
+            for part in known.signature.parts(samples):
+                id = os.urandom(8).hex()  # which a server cannot guess, nor another device have
+                response = await self._http.send(self._question(known, part, id), deadline)
+                labels += self._labels(known, self._outputs(known, response, id), len(part))
+                moved += response.bytes
+            return Reply(labels, moved)
+        except (RemoteInvalid, RemoteRefused, InvalidMessage) as error:
+            self._known = self._server = None  # another model may run there now
+            if isinstance(error, InvalidMessage):
+                raise RemoteInvalid(error) from error
+            raise
+
+    async def end(self) -> None:
+        """Close the connections that `infer` keeps open."""
+        await self._http.close()
+
+    async def _introduction(self, deadline: Deadline) -> tuple[ServerMetadata, ModelMetadata]:
+        if self._server is None:
+            response = await self._http.send(Request("GET", "/v2"), deadline)
+            self._server = self._read(response, messages.parse_server_metadata)
+        server = self._server
+        response = await self._http.send(Request("GET", self._path.removesuffix("/infer")), deadline)
+        if complaint := self._complaint(response):
+            raise _failure(response)(f"{self.url} has no model {self.model!r}: {complaint}")
+        return server, self._read(response, messages.parse_model_metadata)
+
+    async def _knowledge(self, deadline: Deadline) -> Known:
+        server, model = await self._introduction(deadline)
+        self._known = known = Known(server.binary, signature_of(model, self._input, self._output))
+        return known
+
+    # -- requests, and what their responses are read as ---------------------------------------------------------------
 
     def _question(self, known: Known, samples: Sequence[Any], id: str) -> Request:
         binary = known.binary if self._binary is None else self._binary
         message = messages.build_request(known.signature.tensors(samples), id=id, binary=binary)
         return Request("POST", self._path, message, known.signature.reply_bytes(len(samples)))
 
-    def _answer(self, known: Known, response: Response, id: str, samples: int) -> tuple[list[Any], int]:
-        return known.signature.labels(self._outputs(known, response, id), samples), response.bytes
+    def _labels(self, known: Known, outputs: Mapping[str, Tensor], samples: int) -> list[Any]:
+        return known.signature.labels(outputs, samples)
 
     def _outputs(self, known: Known, response: Response, id: str) -> Mapping[str, Tensor]:
         if response.status != 200:
@@ -399,21 +302,32 @@ class OpenInference(ServedModel):
             return messages.parse_response(response.headers, self._http.hidden(response).body, **settings).outputs
 
     def _read(self, response: Response, parse: Callable[[bytes], T]) -> T:
+        problem = f"{self.url} does not speak the Open Inference Protocol"
+        if complaint := self._complaint(response):
+            raise _failure(response)(f"{problem}, or not to us: {complaint}")
         try:
-            return super()._read(response, parse)
-        except RemoteFailed:  # likewise
-            return super()._read(self._http.hidden(response), parse)
+            return parse(response.body)
+        except InvalidMessage:
+            pass
+        try:
+            return parse(self._http.hidden(response).body)
+        except InvalidMessage as error:  # which quotes it
+            raise RemoteInvalid(f"{problem}: {error}") from error
 
     def _complaint(self, response: Response) -> str:
+        """What a server says is wrong; empty if nothing is."""
         if response.status in (401, 403) and not self._has_token:
             raise RemoteInvalid(f"{self.url} wants a token: --token-file or HINGE_TOKEN, in Python token=…")
         if response.status in (401, 403):
             raise RemoteInvalid(f"{self.url} refuses the token: {_complaint(response)}")
         return "" if response.status == 200 else _complaint(response)
 
-    def _failure(self, response: Response) -> type[RemoteFailed]:
-        """A server that is about to start, or a proxy before it, may answer otherwise soon."""
-        return RemoteError if response.status >= 500 else RemoteInvalid
+
+def _failure(response: Response) -> type[RemoteFailed]:
+    """The kind of failure that an error in place of metadata is: a server that is about to start, or a proxy before it,
+    may answer otherwise soon.
+    """
+    return RemoteError if response.status >= 500 else RemoteInvalid
 
 
 def _complaint(response: Response) -> str:

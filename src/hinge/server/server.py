@@ -25,7 +25,7 @@ import uvicorn
 
 from hinge._checks import real, whole
 from hinge.errors import InvalidValue
-from hinge.remotes.http import check_token
+from hinge.remotes.address import check_token
 from hinge.server.app import App
 from hinge.server.connections import EventLoop, Limits, Listener, is_loopback
 from hinge.server.models import Model, Place, Service, Watcher, parse_places
