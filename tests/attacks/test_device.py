@@ -371,19 +371,6 @@ def flooding(flood: bytes) -> Iterator[str]:
 
 
 @each_kind
-@pytest.mark.parametrize("status", [100, 102, 103])
-def test_m6_a_flood_of_interim_responses_is_left_in_time(kind: Any, status: int, record_property: Record) -> None:
-    with flooding(b"HTTP/1.1 %d -\r\n\r\n" % status * 2_000) as url:
-        remote = OpenInference(url, "remote")
-        with always(kind, remote, deadline_s=0.2, batch=1) as device:
-            device.infer(SAMPLE)
-            began = time.monotonic()
-            assert device.infer(SAMPLE).source == "local"
-            record_property("seconds at a deadline of 0.2", round(time.monotonic() - began, 2))
-            assert time.monotonic() - began < 0.2 + LATE_S / 2
-
-
-@each_kind
 @pytest.mark.parametrize("status", [100, 103])
 def test_m6_an_interim_response_is_not_the_final_one(kind: Any, status: int) -> None:
     interim = b"HTTP/1.1 %d -\r\nLink: </style>\r\n\r\n" % status
