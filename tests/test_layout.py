@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "hinge"
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
-ACROSS = {"support", "faults", "fuzz", "attacks", "interop", "browser", "docs"}  # folders that test many modules
+ACROSS = {"support", "faults", "fuzz", "interop", "browser", "docs"}  # folders that test many modules
 WHOLE = {"package", "layout", "examples"}  # files that test the whole
 NOUNS = {"testing", "pooling"}
 

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, sync_playwright
 from hinge import Device, Sentinel, UniformBins, fashion, trade
 from hinge._html import document, plot
 from hinge.confidence import max_softmax
-from hinge.device.reporter import Reporter
+from hinge.device.page.page import LivePage
 from hinge.models.onnx import OnnxModel
 from hinge.policies import Policy, build
 from hinge.remotes.open_inference import OpenInference
@@ -55,7 +55,7 @@ class Account:
         return {"policy": self.policy.name, **shares, "regret": self.cost - least}
 
 
-def run(device: Device, reporter: Reporter) -> None:
+def run(device: Device, live: LivePage) -> None:
     """Answer the images, and let other policies decide on the same."""
     images, labels = fashion.labelled_images()
     local, remote = (OnnxModel(path).many(images) for path in (fashion.local_model(), fashion.remote_model()))
@@ -69,8 +69,8 @@ def run(device: Device, reporter: Reporter) -> None:
         own.take(answer.bin, bool(agreed[place]), answer.source == "remote")
         for account in beside:
             account.decide(bins.bin(max_softmax(local[place])), bool(agreed[place]))
-        reporter.saw(answer, picture=images[place], truth=fashion.CLASSES[labels[place]])
-        reporter.compare([account.row() for account in (own, *beside)])
+        live.saw(answer, picture=images[place], truth=fashion.CLASSES[labels[place]])
+        live.compare([account.row() for account in (own, *beside)])
 
 
 def take(browser: Browser, url: str, out: Path) -> None:
@@ -110,16 +110,16 @@ def take_report(browser: Browser, out: Path) -> None:
 
 
 def main(out: Path) -> None:
-    """Serve, run, and take the pictures while the server is up."""
+    """Serve, run, and take the pictures while the page is up."""
     with Server(["fashion"], log_level="error") as server, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"])
         remote = OpenInference(server.url, "fashion")
         policy = Sentinel(bins=BINS, offload_cost=OFFLOAD_COST)
         local = OnnxModel(fashion.local_model())
         device = Device(local, remote, policy, labels=fashion.CLASSES, deadline_s=2.0)
-        with device, Reporter(device, server.url, "kitchen", every_s=0.1) as reporter:
-            run(device, reporter)
-            take(browser, server.url, out)
+        with device, LivePage(device) as live:
+            run(device, live)
+            take(browser, live.url, out)
         take_trade(browser, out)
         take_report(browser, out)
         browser.close()

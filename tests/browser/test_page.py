@@ -1,4 +1,4 @@
-"""The live page in a real browser: its numbers are those of the metrics, faults show, and it comes back by itself."""
+"""The live page in a real browser: its numbers are the device's, faults show, and it comes back by itself."""
 
 import re
 import time
@@ -6,22 +6,17 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from prometheus_client.parser import text_string_to_metric_families
 
 from hinge import Breaker, Device, Gate, Isotonic, fashion
-from hinge.device.report import RECENT
-from hinge.device.reporter import Reporter
+from hinge.device.page.page import LivePage
+from hinge.device.page.snapshot import RECENT
 from hinge.models.onnx import OnnxModel
-from hinge.remotes.open_inference import OpenInference
-from hinge.server import Server
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-TOKEN = "0123456789abcdef"
 IMAGES, LABELS = fashion.labelled_images()
 SOON_MS = 15_000
 
@@ -36,7 +31,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def said() -> list[str]:
-    """What the browser complained about, other than a server that is away."""
+    """What the browser complained about, other than a device that is away."""
     return []
 
 
@@ -52,7 +47,7 @@ def opened(browser: Browser, said: list[str]) -> Iterator[Callable[..., Page]]:
         page = browser.new_page(viewport={"width": width, "height": 900}, **options)
         page.on("console", lambda message: complain(message.text))
         page.on("pageerror", lambda error: complain(str(error)))
-        page.goto(url + "/")
+        page.goto(url)
         pages.append(page)
         return page
 
@@ -61,58 +56,40 @@ def opened(browser: Browser, said: list[str]) -> Iterator[Callable[..., Page]]:
         page.close()
 
 
-class Unplugged(OpenInference):
-    """A remote that can be made to fail."""
+class Watched:
+    """A device with its page, whose remote can be made to fail."""
 
-    fails = False
+    def __init__(self, port: int = 0) -> None:
+        self.fails, self._next = False, 0
+        self._remote = OnnxModel(fashion.remote_model())
+        policy, breaker = Isotonic(bins=16, offload_cost=0.3), Breaker(failures=3, interval_s=2.5)
+        local = OnnxModel(fashion.local_model())
+        self.device = Device(local, self._ask, policy, labels=fashion.CLASSES, deadline_s=2, breaker=breaker)
+        self.live = LivePage(self.device, port)
+        self.url = self.live.url
 
-    def ask(self, samples: Any, deadline: Any) -> Any:
+    def _ask(self, image: Any) -> str:
         if self.fails:
             raise ConnectionError("unplugged")
-        return super().ask(samples, deadline)
-
-
-class Watched:
-    """A device at a server."""
-
-    def __init__(self, url: str, name: str = "kitchen", token: str | None = None, every_s: float = 0.05) -> None:
-        self.remote = Unplugged(url, "fashion", token=token)
-        local = OnnxModel(fashion.local_model())
-        policy = Isotonic(bins=16, offload_cost=0.3)
-        breaker = Breaker(failures=3, interval_s=2.5)
-        self.device = Device(local, self.remote, policy, labels=fashion.CLASSES, deadline_s=2, breaker=breaker)
-        self.reporter = Reporter(self.device, url, name, token=token, every_s=every_s)
-        self._next = 0
+        return fashion.CLASSES[int(self._remote(image).argmax())]
 
     def answer(self, samples: int) -> None:
         for _ in range(samples):
             image, label = IMAGES[self._next], LABELS[self._next]
-            self.reporter.saw(self.device.infer(image), picture=image, truth=fashion.CLASSES[label])
+            self.live.saw(self.device.infer(image), picture=image, truth=fashion.CLASSES[label])
             self._next += 1
 
     def is_well_after(self, samples: int) -> bool:
         self.answer(samples)
         return self.device.status.breaker == "closed"
 
-    def close(self) -> None:
-        self.reporter.close()
-        self.device.close()
-
     def __enter__(self) -> "Watched":
+        self.live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def metrics(url: str) -> list[Any]:
-    with urlopen(url + "/metrics") as answer:
-        families = text_string_to_metric_families(answer.read().decode())
-        return [sample for family in families for sample in family.samples]
-
-
-def served(**options: Any) -> Server:
-    return Server(["fashion"], log_level="error", **options)
+        self.live.close()
+        self.device.close()
 
 
 def value(page: Page, metric: str) -> float:
@@ -127,45 +104,38 @@ def wait_until(page: Page, condition: Callable[[], Any]) -> None:
 
 
 def shows_regret(page: Page, regret: float) -> bool:
-    return value(page, "hinge_device_regret") == regret
+    return value(page, "regret") == regret
 
 
 def shows_samples(page: Page, samples: int) -> None:
-    figure = page.locator('#tiles [data-metric="hinge_device_samples"]')
-    expect(figure).to_have_attribute("data-value", str(samples), timeout=SOON_MS)
+    expect(page.locator('#tiles [data-metric="samples"]')).to_have_attribute(
+        "data-value", str(samples), timeout=SOON_MS
+    )
 
 
-def test_the_numbers_are_those_of_the_metrics(opened: Callable[..., Page], said: list[str]) -> None:
-    with served() as server:
-        page = opened(server.url)
+def test_the_numbers_are_the_devices(opened: Callable[..., Page], said: list[str]) -> None:
+    with Watched() as watched:
+        page = opened(watched.url)
         expect(page.locator("#connection")).to_have_text("connected", timeout=SOON_MS)
-        expect(page.locator("#nobody")).to_be_visible()
-        with Watched(server.url) as watched:
-            watched.answer(400)
+        watched.answer(400)
         shows_samples(page, 400)
-        known = {sample.name: sample.value for sample in metrics(server.url) if sample.name.startswith("hinge_device_")}
-        names = ("samples", "offloads", "agreed", "offload_cost", "cost_per_sample", "regret", "licensed_bins")
-        for name in (f"hinge_device_{name}" for name in (*names, "breaker_open")):
-            assert value(page, name) == known[name], name
-        tile = page.locator('#tiles [data-metric="hinge_device_samples"]')
+        status = watched.device.status
+        assert value(page, "offloads") == status.answered_by_remote
+        assert value(page, "agreed") == status.agreed
+        assert value(page, "offload_cost") == pytest.approx(status.offload_cost)
+        assert value(page, "breaker_open") == 0
+        tile = page.locator('#tiles [data-metric="samples"]')
         assert re.sub(r"\D", "", tile.inner_text().splitlines()[0]) == "400", "what is read is what is meant"
-        infers = next(
-            sample.value
-            for sample in metrics(server.url)
-            if sample.name == "hinge_requests_total" and sample.labels == {"model": "fashion", "code": "200"}
-        )
-        shown = page.locator('#requests [data-model="fashion"][data-code="200"]')
-        expect(shown).to_have_attribute("data-value", str(int(infers)), timeout=SOON_MS)
     assert said == []
 
 
 def test_charts_tables_and_pictures_are_there(opened: Callable[..., Page], said: list[str]) -> None:
-    with served() as server, Watched(server.url) as watched:
-        page = opened(server.url)
+    with Watched() as watched:
+        page = opened(watched.url)
         for part in range(10):
             watched.answer(60)
             shows_samples(page, 60 * (part + 1))
-        watched.reporter.compare([{"policy": "hi-lcb", "offload_fraction": 0.5, "cost_per_sample": 0.2, "regret": 9.0}])
+        watched.live.compare([{"policy": "hi-lcb", "offload_fraction": 0.5, "cost_per_sample": 0.2, "regret": 9.0}])
         expect(page.locator("#compared tbody tr")).to_have_count(2, timeout=SOON_MS)
         assert page.locator("#bins svg rect.licensed").count() >= 1
         assert "licensed" in (page.locator("#bins svg").get_attribute("aria-label") or "")
@@ -184,20 +154,19 @@ def test_charts_tables_and_pictures_are_there(opened: Callable[..., Page], said:
 
 
 def test_a_fault_becomes_visible_and_passes(opened: Callable[..., Page], said: list[str]) -> None:
-    with served() as server, Watched(server.url) as watched:
-        page = opened(server.url)
+    with Watched() as watched:
+        page = opened(watched.url)
         watched.answer(20)
         expect(page.locator("#faults")).to_have_text("No faults.", timeout=SOON_MS)
-        watched.remote.fails = True
+        watched.fails = True
         watched.answer(200)
         expect(page.locator("#faults")).to_contain_text("The breaker is open", timeout=SOON_MS)
         expect(page.locator("#faults")).to_contain_text("fell back to local answers")
         expect(page.locator("#faults > ul")).to_contain_text(re.compile(r"Alarm: the breaker opened, since \d?\d:\d\d"))
         expect(page.locator("#faults")).to_have_attribute("role", "status")
-        expect(page.locator('#tiles [data-metric="hinge_device_breaker_open"]')).to_contain_text("open")
-        fell_back = sum(sample.value for sample in metrics(server.url) if sample.name == "hinge_device_fell_back")
-        assert value(page, "hinge_device_fell_back") == fell_back > 0
-        watched.remote.fails = False
+        expect(page.locator('#tiles [data-metric="breaker_open"]')).to_contain_text("open")
+        assert value(page, "fell_back") == sum(watched.device.status.fell_back.values()) > 0
+        watched.fails = False
         wait_until(page, lambda: watched.is_well_after(1))
         watched.answer(RECENT)
         expect(page.locator("#faults")).not_to_contain_text("The breaker is open", timeout=SOON_MS)
@@ -215,9 +184,9 @@ def test_a_fault_becomes_visible_and_passes(opened: Callable[..., Page], said: l
 def test_a_fault_is_told_to_its_end_and_nothing_is_cut(
     opened: Callable[..., Page], said: list[str], width: int
 ) -> None:
-    with served() as server, Watched(server.url) as watched:
-        watched.remote.fails = True
-        page = opened(server.url, width)
+    with Watched() as watched:
+        watched.fails = True
+        page = opened(watched.url, width)
         watched.answer(RECENT)
         shows_samples(page, RECENT)
         expect(page.locator("#recent .why").last).to_contain_text("unplugged; the local one stands.")
@@ -229,12 +198,12 @@ def test_a_fault_is_told_to_its_end_and_nothing_is_cut(
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_true_labels_are_in_the_table(opened: Callable[..., Page], said: list[str], width: int) -> None:
-    with served() as server, Watched(server.url) as watched:
-        page = opened(server.url, width)
+    with Watched() as watched:
+        page = opened(watched.url, width)
         answer = watched.device.infer(IMAGES[0])
         other = next(name for name in fashion.CLASSES if name != answer.label)
         for truth in (answer.label, other, None):
-            watched.reporter.saw(answer, picture=IMAGES[0], truth=truth)
+            watched.live.saw(answer, picture=IMAGES[0], truth=truth)
         expect(page.locator("#recent tbody tr")).to_have_count(3, timeout=SOON_MS)
         cells = page.locator("#recent td:nth-child(2)")
         told = [f"{answer.label}", f"{answer.label} (is {other})", f"{answer.label} ✓"]  # the newest first
@@ -245,11 +214,11 @@ def test_true_labels_are_in_the_table(opened: Callable[..., Page], said: list[st
 
 
 def test_a_line_far_above_is_named_and_does_not_squash_the_others(opened: Callable[..., Page], said: list[str]) -> None:
-    with served() as server, Watched(server.url) as watched:
-        page = opened(server.url)
+    with Watched() as watched:
+        page = opened(watched.url)
         for part in range(1, 6):
             rows = [("isotonic", 2.0), ("hi-lcb", 6.0), ("always-remote", 300.0)]
-            watched.reporter.compare(
+            watched.live.compare(
                 [{"policy": name, "cost_per_sample": high / 1000, "regret": high * part / 5} for name, high in rows]
             )
             watched.answer(20)
@@ -266,46 +235,28 @@ def test_a_line_far_above_is_named_and_does_not_squash_the_others(opened: Callab
     assert said == []
 
 
-def test_nobody_reports_only_once_that_is_known(opened: Callable[..., Page], browser: Browser, said: list[str]) -> None:
-    with served() as server:
-        page = browser.new_page()
-        page.route("**/hinge/events", lambda _: None)  # which never answers
-        page.goto(server.url + "/")
-        expect(page.locator("#connection")).to_have_text("connecting …")
-        assert page.locator("#nobody").is_hidden()
-        page.close()
-        page = opened(server.url)
-        expect(page.locator("#nobody")).to_be_visible(timeout=SOON_MS)
-    expect(page.locator("#connection")).to_have_text("not connected, retrying …", timeout=SOON_MS)
-    expect(page.locator("#nobody")).to_be_hidden()
-    assert said == []
-
-
-def test_it_comes_back_after_the_server_did(opened: Callable[..., Page], said: list[str]) -> None:
-    with served() as server:
-        port, url = int(server.url.rpartition(":")[2]), server.url
-        watched = Watched(url, every_s=0.1)
+def test_it_comes_back_after_the_device_did(opened: Callable[..., Page], said: list[str]) -> None:
+    with Watched() as watched:
+        port = int(watched.url.rstrip("/").rpartition(":")[2])
         watched.answer(50)
-        page = opened(url)
+        page = opened(watched.url)
         shows_samples(page, 50)
     expect(page.locator("#connection")).to_have_text("not connected, retrying …", timeout=SOON_MS)
     assert page.locator("#watched").is_visible(), "what was known stays"
-    with served(port=port):
+    with Watched(port) as watched:
         watched.answer(30)
         expect(page.locator("#connection")).to_have_text("connected", timeout=SOON_MS)
-        shows_samples(page, 80)
-        watched.close()
+        shows_samples(page, 30)
     assert said == []
 
 
 @pytest.mark.parametrize("paused", [False, True])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_what_is_stale_looks_stale(opened: Callable[..., Page], said: list[str], scheme: str, paused: bool) -> None:
-    with served() as server:
-        port = int(server.url.rpartition(":")[2])
-        watched = Watched(server.url, every_s=0.1)
+    with Watched() as watched:
+        port = int(watched.url.rstrip("/").rpartition(":")[2])
         watched.answer(50)
-        page = opened(server.url, color_scheme=scheme)
+        page = opened(watched.url, color_scheme=scheme)
         shows_samples(page, 50)
         expect(page.locator("#faults")).to_have_text("No faults.")
         now, faults = page.locator("#now-title"), page.locator("#faults")
@@ -316,19 +267,18 @@ def test_what_is_stale_looks_stale(opened: Callable[..., Page], said: list[str],
     expect(now).to_have_text("Last known", timeout=SOON_MS)
     assert faults.evaluate(BORDER) != well
     if not paused:
-        expect(faults).to_have_text(re.compile(r"^Not connected to the server since \d?\d:\d\d"))
+        expect(faults).to_have_text(re.compile(r"^Not connected to the device since \d?\d:\d\d"))
     for part in ("now-title", "bins-title", "course-title", "recent-title"):
         section = page.locator(f"section[aria-labelledby={part}]")
         assert section.evaluate("(element) => getComputedStyle(element).filter") == "grayscale(1)", part
     for place in ("#tiles dd", "#tiles dt", "#recent td", "#faults", "h2"):
         assert page.evaluate(CONTRAST, place) > 4.5, place
-    with served(port=port):
+    with Watched(port):
         expect(now).to_have_text("Now", timeout=SOON_MS)
         if paused:
             page.locator("#pause").click()
         expect(faults).to_have_text("No faults.", timeout=SOON_MS)
         assert faults.evaluate(BORDER) == well
-        watched.close()
     assert said == []
 
 
@@ -341,8 +291,8 @@ def test_bins_that_are_licensed_by_others_say_so(opened: Callable[..., Page], sa
     seen = [(3, 1.0)] * 30 + [(5, 0.0), (5, 1.0), (2, 0.0), (2, 0.0)]
     gate.policy.learn_log(*zip(*seen, strict=True), weight=1)
     device = Device(lambda sample: [0.0, sample], lambda _: 1, gate)
-    with served() as server, device, Reporter(device, server.url, "kitchen", every_s=0.1):
-        page = opened(server.url, width)
+    with device, LivePage(device) as watched:
+        page = opened(watched.url, width)
         rows = page.locator("#bins svg > g")
         expect(rows).to_have_count(7, timeout=SOON_MS)
         words = [" ".join(row.locator("text").all_text_contents()) for row in rows.all()]
@@ -365,40 +315,13 @@ def test_bins_that_are_licensed_by_others_say_so(opened: Callable[..., Page], sa
     assert said == []
 
 
-def test_a_silent_device_is_noticed(opened: Callable[..., Page], said: list[str]) -> None:
-    with served() as server:
-        with Watched(server.url) as watched:
-            watched.answer(10)
-        page = opened(server.url)
-        expect(page.locator("#faults")).to_contain_text("has not reported for a while", timeout=SOON_MS)
-        expect(page.locator("#now-title")).to_have_text("Last known")
-    assert said == []
-
-
-def test_the_token_is_asked_for_once(opened: Callable[..., Page]) -> None:
-    with served(token=TOKEN) as server, Watched(server.url, token=TOKEN) as watched:
-        page = opened(server.url)
-        expect(page.locator("#token")).to_be_focused(timeout=SOON_MS)
-        page.keyboard.type("wrong")
-        page.keyboard.press("Enter")
-        expect(page.locator("#refused")).to_have_text("The server refuses this token.", timeout=SOON_MS)
-        page.locator("#token").fill(TOKEN)
-        page.keyboard.press("Enter")
-        watched.answer(10)
-        shows_samples(page, 10)
-        page.reload()
-        shows_samples(page, 10)
-        assert page.locator("#entry").is_hidden()
-        assert TOKEN not in page.url
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 768, 1280])
 def test_it_fits_and_can_be_read(opened: Callable[..., Page], said: list[str], width: int, scheme: str) -> None:
-    with served() as server, Watched(server.url) as watched:
-        page = opened(server.url, width, color_scheme=scheme)
+    with Watched() as watched:
+        page = opened(watched.url, width, color_scheme=scheme)
         watched.answer(300)
-        watched.reporter.compare([{"policy": "hi-lcb", "offload_fraction": 0.5, "cost_per_sample": 0.2, "regret": 9.0}])
+        watched.live.compare([{"policy": "hi-lcb", "offload_fraction": 0.5, "cost_per_sample": 0.2, "regret": 9.0}])
         shows_samples(page, 300)
         expect(page.locator("#compared tbody tr")).to_have_count(2, timeout=SOON_MS)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -413,61 +336,55 @@ def test_it_fits_and_can_be_read(opened: Callable[..., Page], said: list[str], w
 
 
 def test_it_can_be_used_from_the_keyboard(opened: Callable[..., Page], said: list[str]) -> None:
-    with served() as server, Watched(server.url, "kitchen") as watched, Watched(server.url, "hall") as other:
-        page = opened(server.url)
+    with Watched() as watched:
+        page = opened(watched.url)
         watched.answer(20)
-        other.answer(10)
-        expect(page.locator("#device option")).to_have_count(2, timeout=SOON_MS)
-        shows_samples(page, 10)
+        shows_samples(page, 20)
         order = []
-        for _ in range(5):
+        for _ in range(4):
             page.keyboard.press("Tab")
             order.append(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
             outline = page.evaluate("getComputedStyle(document.activeElement).outlineWidth")
             assert outline == "3px", order
         tables = ["Agreement and licences as a table", "The three charts as a table"]
-        assert order == ["Skip to the figures", "device", "pause", *tables]
-        page.locator("#device").focus()
-        page.keyboard.press("ArrowDown")
-        shows_samples(page, 20)
-        page.keyboard.press("Tab")
+        assert order == ["Skip to the figures", "pause", *tables]
+        page.locator("#pause").focus()
         page.keyboard.press("Space")
         expect(page.locator("#pause")).to_have_attribute("aria-pressed", "true")
         page.evaluate(HEARD)
         watched.answer(5)
         wait_until(page, lambda: page.evaluate("window.heard.includes(25)"))
         page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
-        assert value(page, "hinge_device_samples") == 20, "it stands still"
+        assert value(page, "samples") == 20, "it stands still"
         page.keyboard.press("Space")
         shows_samples(page, 25)
     assert said == []
 
 
 def test_everything_has_a_name_for_those_who_listen(opened: Callable[..., Page]) -> None:
-    with served() as server, Watched(server.url) as watched:
-        page = opened(server.url)
+    with Watched() as watched:
+        page = opened(watched.url)
         watched.answer(50)
         shows_samples(page, 50)
         assert page.evaluate("document.documentElement.lang") == "en"
         assert page.locator("h1").count() == 1
         for image in page.locator("svg[role=img], img").all()[:10]:
             assert image.get_attribute("aria-label") or image.get_attribute("alt")
-        assert page.get_by_role("combobox", name="Device").count() == 1
         assert page.get_by_role("button", name="Pause").count() == 1
-        for heading in ("Now", "Over time", "Recent samples", "The server"):
+        for heading in ("Now", "Over time", "Recent samples"):
             assert page.get_by_role("region", name=heading).count() == 1
         headed = "[...document.querySelectorAll('table')].every((t) => t.caption && t.querySelector('th[scope=col]'))"
         assert page.evaluate(headed)
-        phone = opened(server.url, 360)
+        phone = opened(watched.url, 360)
         shows_samples(phone, 50)
         assert phone.get_by_role("table", name="The newest first").get_by_role("cell").count() > 50
 
 
 def test_no_number_stops_the_page(opened: Callable[..., Page], said: list[str]) -> None:
-    with served() as server, Watched(server.url) as watched:
-        page = opened(server.url)
+    with Watched() as watched:
+        page = opened(watched.url)
         for regret in (-1e12, -1e10, -1e-9, 1e12):
-            watched.reporter.compare([{"policy": "isotonic", "cost_per_sample": regret, "regret": regret}])
+            watched.live.compare([{"policy": "isotonic", "cost_per_sample": regret, "regret": regret}])
             watched.answer(5)
             shows_samples(page, watched.device.status.samples)
             wait_until(page, partial(shows_regret, page, regret))
@@ -483,7 +400,7 @@ HEARD = """() => {
   window.heard = [];
   JSON.parse = (text) => {
     const data = parse(text);
-    if (data.report) window.heard.push(data.report.status.samples);
+    window.heard.push(data.status.samples);
     return data;
   };
 }"""

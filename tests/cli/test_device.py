@@ -16,19 +16,15 @@ from typing import IO, Any
 import numpy as np
 import pytest
 
-from hinge import Device, FixedCost, Gate, Isotonic, OnnxModel, UniformBins, fashion, load_trace, read_trace, simulate
+from hinge import Gate, Isotonic, OnnxModel, UniformBins, fashion, load_trace, read_trace, simulate
 from hinge.cli.app import run
-from hinge.cli.device import DeviceRun
-from hinge.cli.device_samples import Case
-from hinge.cli.device_view import Display
+from hinge.device.page.page import LivePage
 from hinge.device.store import Store
 from hinge.oip.tensors import TensorSpec
-from hinge.policies import AlwaysLocal
 from hinge.server import Server, Tls
 from hinge.simulation import lineup
 from hinge.simulation.sources import ConstantPrice, InOrder
 from hinge.traces import Trace, write_trace
-from tests.server.clients import ask
 from tests.support.certificates import self_signed, with_passphrase
 from tests.support.commands import INSTALLED, Captured, refusal
 from tests.support.loopback import OipServer
@@ -452,42 +448,28 @@ def test_whoever_stops_reading_ends_it_quietly() -> None:
         assert process.stderr.read() == b""
 
 
-# -- reports ----------------------------------------------------------------------------------------------------------
-
-TOKEN = "0123456789abcdef"
+# -- the page ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.server
-def test_it_reports_to_the_server_of_the_remote(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Server(["fashion"], token=TOKEN, log_level="error") as server:
-        monkeypatch.setenv("HINGE_TOKEN", TOKEN)
-        arguments = ["--remote", server.url, "--report", "hall", "--limit", "50", "--deadline-s", "5", "--json"]
-        assert run(["device", *arguments]) == 0
-        assert f"Reporting to the live page at {server.url}/" in capsys.readouterr().err
-        metrics = ask(server.url, "/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).body.decode()
-        assert 'hinge_device_samples{device="hall"} 50.0' in metrics
-        assert 'hinge_device_regret{device="hall"}' in metrics, "the labels are known"
+def test_a_port_of_the_page_that_is_taken_is_one_line(capsys: Captured) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert run(["device", "fashion", "--limit", "1", "--page", str(port)]) == 2
+    assert f"--page {port}" in capsys.readouterr().err
 
 
-def test_it_needs_a_page_to_report_to(capsys: Captured) -> None:
-    assert run(["device", "--report", "hall"]) == 2
-    assert "--report needs a --remote that begins with http" in capsys.readouterr().err
+def test_the_live_page_is_where_it_says(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = list[str]()
 
+    def close(page: LivePage) -> None:
+        with urllib.request.urlopen(page.url) as answer:
+            pages.append(answer.read().decode())
+        page.close()
 
-class Unheard:
-    """A reporter whose server went away."""
-
-    problem: str | None = None
-
-    def saw(self, *answer: Any, **known: Any) -> None:
-        self.problem = "the server went away"
-
-
-def test_it_warns_once_of_reports_that_do_not_arrive(capsys: Captured) -> None:
-    reporter: Any = Unheard()
-    with Device(lambda sample: [0.0, sample], round, AlwaysLocal(bins=4), price=FixedCost(0.5)) as device:
-        DeviceRun(device, None, reporter, 1).answer_all([Case(1.0)] * 3, Display())
-    assert capsys.readouterr().err == "hinge: --report: the server went away\n"
+    monkeypatch.setattr(LivePage, "__exit__", lambda page, *_: close(page))
+    assert run(["device", "fashion", "--limit", "5", "--page", "0", "--json"]) == 0
+    assert "The live page is at http://127.0.0.1:" in capsys.readouterr().err
+    assert "<title>Hinge</title>" in pages[0]
 
 
 # -- budgets, settings of the policy, true labels ---------------------------------------------------------------------
@@ -545,7 +527,7 @@ def test_mutual_tls(certificates: Path, capsys: Captured) -> None:
     own = ["--cert", str(certificates / "client.pem"), "--key", str(certificates / "client.key")]
     with Server(["fashion"], tls=tls, log_level="error") as server:
         remote = ["--remote", server.url, "--limit", "20", "--policy", "always-remote"]
-        assert device(capsys, *remote, *ca, *own, "--report", "hall")[1]["answered_by_remote"] == 20
+        assert device(capsys, *remote, *ca, *own)[1]["answered_by_remote"] == 20
         assert "its certificate is not trusted" in refused(capsys, *remote)
         assert "--ca names who signed it" in refused(capsys, *remote, "--ca", str(certificates / "client.pem"))
         _, summary, err = device(capsys, *remote, *ca)

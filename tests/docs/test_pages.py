@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry
 
 from hinge import Device, Isotonic, trade
 from hinge.device.metrics import DeviceCollector
-from hinge.server.live import Reports
 from hinge.server.observability import Metrics
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +23,7 @@ def exported() -> set[str]:
     registry, server = CollectorRegistry(), Metrics()
     with Device(list, max, Isotonic(bins=16, offload_cost=0.5)) as device:  # it is never asked anything
         registry.register(DeviceCollector(device))
-        found = [*registry.collect(), *server.registry.collect(), *Reports(list).collect()]
+        found = [*registry.collect(), *server.registry.collect()]
     counted = {family.name + "_total" for family in found if family.type == "counter"}
     spread = {family.name for family in found if family.type == "histogram"}
     now = {family.name for family in found if family.type == "gauge"}

@@ -9,18 +9,15 @@ from tempfile import mkdtemp
 from typing import IO, Any, NamedTuple
 from unittest import mock
 
-import msgspec
 import numpy as np
 
-from hinge import Device, Gate, Isotonic, OnnxModel, OpenVINOModel
+from hinge import Gate, Isotonic, OnnxModel, OpenVINOModel
 from hinge.cli.app import run
-from hinge.device.reporter import Reporter
 from hinge.device.store import parse
 from hinge.errors import HingeError, InvalidMessage, InvalidModel, InvalidState, InvalidTrace
 from hinge.oip import messages as oip
 from hinge.oip.tensors import TensorSpec, from_bytes, from_json, to_bytes
 from hinge.policies.policy import restore
-from hinge.server.live import read_report
 from hinge.traces import Trace, write_trace
 from hinge.traces.files import read_csv, read_jsonl, read_npz, read_parquet
 from tests.device.streams import BINS, POLICIES, play
@@ -176,18 +173,6 @@ def onnx_subject() -> Subject:
 
 def openvino_subject() -> Subject:
     return _loaded(OpenVINOModel, 0.0005)
-
-
-# -- reports of devices ---------------------------------------------------------------------------
-
-
-def report_subject() -> Subject:
-    device = Device(lambda sample: [0.0, sample], lambda _: 1, Isotonic(bins=4, offload_cost=0.5))
-    with device, Reporter(device, "http://127.0.0.1:9", "hall") as reporter:
-        reporter.saw(device.infer(3.0), truth=1)
-        reporter.compare([{"policy": "hi-lcb", "offload_fraction": 0.5, "cost_per_sample": 0.25, "regret": 1.0}])
-        report = json.dumps(msgspec.to_builtins(reporter.report())).encode()
-    return Subject([report], lambda data: read_report("hall", data), (InvalidMessage,), 0.04)
 
 
 # -- files: traces and settings ---------------------------------------------------------------------------------------

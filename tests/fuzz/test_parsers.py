@@ -88,7 +88,6 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "states": subjects.state_subject,
     "models, by onnxruntime": subjects.onnx_subject,
     "models, by OpenVINO": subjects.openvino_subject,
-    "reports": subjects.report_subject,
     "CSV": subjects.csv_subject,
     "lines of JSON": subjects.jsonl_subject,
     "npz": subjects.npz_subject,

@@ -47,7 +47,7 @@ def test_a_password_in_an_address_is_not_shown(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["http://edge", "https://edge:8443/models", "http://[::1]:8080"])
 def test_an_address_loses_the_slash_at_its_end(url: str) -> None:
-    assert check_url("Reporter", url + "/") == url
+    assert check_url("OpenInference", url + "/") == url
 
 
 def test_a_server_may_ask_for_a_longer_token(tmp_path: Path) -> None:

@@ -90,3 +90,4 @@ def wait_for(url: str, line: str) -> None:
     end = time.monotonic() + TIMEOUT_S
     while line not in ask(url, "/metrics").body.decode():
         assert time.monotonic() < end
+        time.sleep(0.01)

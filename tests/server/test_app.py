@@ -105,7 +105,7 @@ def test_text_goes_in_and_out(url: str) -> None:
         assert [element.decode() for element in answer.tolist()] == words.tolist()
     reply = infer(url, "echoing", build_request({"x": np.array([b"\xff"], object)}, binary=True))
     assert reply.status == 400
-    assert "UTF-8" in reply.json["error"]
+    assert reply.json["error"] == "the model does not take these inputs"
 
 
 def test_infinity_is_sent_as_binary_data_only(url: str) -> None:
@@ -174,7 +174,6 @@ def test_large_requests_leave_the_server_responsive(url: str) -> None:
     ("path", "method", "status"),
     [
         ("/nothing", "GET", 404),
-        ("/", "POST", 405),
         ("/v2/models", "GET", 404),
         ("/v2/models/nobody", "GET", 404),
         ("/v2/models/nobody/infer", "POST", 404),
@@ -223,8 +222,6 @@ def test_the_metrics_count(tmp_path: Path) -> None:
         'hinge_queued_requests{model="m"} 0.0',
         'hinge_refused_total{reason="invalid"} 1.0',
         'hinge_refused_total{reason="unknown"} 1.0',
-        'hinge_model_loads_total{model="m"} 1.0',
-        'hinge_model_load_failures_total{model="m"} 0.0',
         "hinge_in_flight_requests 0.0",
     ):
         assert line in page.splitlines()

@@ -34,7 +34,9 @@ from hinge.cli.device_view import Answered, Display, Figures, View
 from hinge.cli.options import option
 from hinge.device.answer import Answer
 from hinge.device.device import Device
-from hinge.device.reporter import Reporter, copy_of, data_url, licences, small
+from hinge.device.page.page import LivePage
+from hinge.device.page.pictures import data_url, small
+from hinge.device.page.snapshot import copy_of, licences
 from hinge.device.status import Status
 from hinge.errors import HingeError
 from hinge.ledger import Ledger
@@ -77,8 +79,7 @@ def demo_command(
         min=0,
         max=1,
     ),
-    port: int = option("The port of the edge server; 0 takes any that is free.", default=0, min=0, max=65_535),
-    page: bool = option("Open the live page, and keep it up after the run until Ctrl-C.", default=False),
+    page: options.PagePort = None,
     out: Path = option("The report to write, one page of HTML.", default=Path("hinge-demo.html")),
     json: options.Json = False,
 ) -> None:
@@ -99,11 +100,11 @@ def demo_command(
         raise options.UsageError(f"--out {out}: must be a file in a folder that exists")
     with console.interruptible(), ExitStack() as stack:
         with console.status("starting the edge server"):
-            url = stack.enter_context(edge_server(port))
+            url = stack.enter_context(edge_server())
         with console.status("simulating other prices"):
             prices = (*OFFLOAD_COSTS, offload_cost)
             gain = trade(MODEL, FLAGSHIP, bins=BINS, offload_costs=prices, machine_code=False)
-        source, reporter = recorded(offload_cost), None
+        source, live = recorded(offload_cost), None
         comparison = Comparison(source, samples, offload_cost)
         local, remote = OnnxModel(fashion.local_model()), OpenInference(url, model=MODEL)
         device = Device(local, remote, comparison.flagship, labels=fashion.CLASSES, deadline_s=DEADLINE_S)
@@ -111,16 +112,19 @@ def demo_command(
         with console.status("measuring both models"):
             timing = measure(device, remote, cases(source, samples), comparison)
         outcome = Outcome(samples, offload_cost, gain, comparison, Figures(BINS), timing)
-        if page:
-            reporter = stack.enter_context(Reporter(device, url, "demo"))
-            console.note(f"Live page: {url}/")
+        if page is not None:
+            try:
+                live = stack.enter_context(LivePage(device, page))
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, f"--page {page}") from error
+            console.note(f"Live page: {live.url}")
             # a browser in this terminal would be in the way
             if sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _DISPLAYS):
-                webbrowser.open(f"{url}/")
-        _print_end(outcome, out, run(device, source, outcome, reporter, json), json)
-        if page:
+                webbrowser.open(live.url)
+        _print_end(outcome, out, run(device, source, outcome, live, json), json)
+        if live is not None:
             with suppress(KeyboardInterrupt):
-                console.note(f"The live page stays at {url}/ until Ctrl-C")
+                console.note(f"The live page stays at {live.url} until Ctrl-C")
                 while True:
                     time.sleep(60)
 
@@ -147,9 +151,9 @@ _START_S, _STOP_S, _POLL_S = 60.0, 10.0, 0.02
 
 
 @contextmanager
-def edge_server(port: int) -> Iterator[str]:
+def edge_server() -> Iterator[str]:
     """Serve the remote model in a process of its own while the block runs; yields the address of the server."""
-    arguments = [sys.executable, "-m", "hinge", "serve", MODEL, "--port", str(port), "--log-level", "warning"]
+    arguments = [sys.executable, "-m", "hinge", "serve", MODEL, "--port", "0", "--log-level", "warning"]
     environment = {name: value for name, value in os.environ.items() if name != "HINGE_TOKEN"}  # the demo shows none
     with tempfile.TemporaryDirectory(prefix="hinge-demo-", ignore_cleanup_errors=True) as folder, _unwound_by_signals():
         log = Path(folder, "server.log")
@@ -429,11 +433,11 @@ class Outcome:
         }
 
 
-def run(device: Device, source: InOrder, outcome: Outcome, reporter: Reporter | None, json: bool) -> int | None:
+def run(device: Device, source: InOrder, outcome: Outcome, page: LivePage | None, json: bool) -> int | None:
     """Answer all images, or those until a signal comes, which is returned."""
     signals, wanted, comparison = StopSignals(), outcome.wanted, outcome.comparison
     stream: Iterable[tuple[RecordedSample, Case]] = zip(rows(source, wanted), cases(source, wanted), strict=True)
-    if reporter is not None or (console.out.is_terminal and not json):
+    if page is not None or (console.out.is_terminal and not json):
         stream = paced(stream)
     view = View(device, outcome.figures, f"hinge demo, {device.policy.name}", wanted, outcome.comparison)
     output = Display() if json else view.display(_PROGRESS_S)
@@ -451,13 +455,13 @@ def run(device: Device, source: InOrder, outcome: Outcome, reporter: Reporter | 
                 del due[answer.source][: len(wanted_by)]
                 outcome.examples.append((seen, answer.reason))
             output.show(seen)
-            if reporter is not None:  # the remote's label stands for the truth, as in the figures of the others
-                reporter.saw(answer, picture=case.sample, truth=case.remote)
+            if page is not None:  # the remote's label stands for the truth, as in the figures of the others
+                page.saw(answer, picture=case.sample, truth=case.remote)
                 if time.monotonic() - compared > _COMPARE_S:
                     compared = time.monotonic()
-                    reporter.compare(comparison.rows())
-    if reporter is not None:
-        reporter.compare(comparison.rows())
+                    page.compare(comparison.rows())
+    if page is not None:
+        page.compare(comparison.rows())
     outcome.seconds = time.monotonic() - began
     outcome.status, outcome.licences = device.status, licences(copy_of(device))
     return signals.stopped_by

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice, tee
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hinge.cli import console, options
 from hinge.cli.device_models import Fit, ModelOptions, set_up
@@ -18,12 +18,14 @@ from hinge.cli.options import Certificates, GateOptions, UsageError, argument, o
 from hinge.confidence import max_softmax
 from hinge.device.device import Device
 from hinge.device.record import record
-from hinge.device.reporter import Reporter
 from hinge.device.store import CLOSED
 from hinge.errors import HingeError, InvalidModel
 from hinge.models import Recorded, refused_among
 from hinge.policies.policy import MOST_SAMPLES
 from hinge.traces import trace_names
+
+if TYPE_CHECKING:
+    from hinge.device.page.page import LivePage
 
 T = TypeVar("T")
 
@@ -50,7 +52,7 @@ def device_command(
     metrics_port: int | None = option(
         "Serve metrics for Prometheus at this port of 127.0.0.1; 0 takes any that is free.", min=0, max=65_535
     ),
-    report: str | None = option("Show this device, under this name, on the live page of the remote's server."),
+    page: options.PagePort = None,
     json: bool = option("Print a JSON object for every answer, and then the summary.", default=False),
     config: options.Config = None,
 ) -> None:
@@ -89,16 +91,16 @@ def device_command(
             except OSError as error:
                 raise OSError(error.errno, error.strerror, f"--metrics-port {metrics_port}") from error
             console.note(f"Metrics at {server.url}")
-        reporter = None
-        if report is not None:
-            url = models.remote or ""
-            if not url.startswith(("http://", "https://")):
-                needed = "a --remote that begins with http:// or https://, whose page shows the device"
-                raise UsageError(f"--report needs {needed}")
-            reporter = Reporter(device, url, report, token=models.token, tls=certificates.context())
-            stack.enter_context(reporter)
-            console.note(f"Reporting to the live page at {url.rstrip('/')}/")
-        run = DeviceRun(device, setup.fit, reporter, batch, priced=price is not None)
+        live = None
+        if page is not None:
+            from hinge.device.page.page import LivePage
+
+            try:
+                live = stack.enter_context(LivePage(device, page))
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, f"--page {page}") from error
+            console.note(f"The live page is at {live.url}")
+        run = DeviceRun(device, setup.fit, live, batch, priced=price is not None)
         title = f"hinge device {samples}, {deciding.name}, remote {setup.where}"
         shown = JsonLines() if json else View(device, run.figures, title, horizon).display()
         run.answer_all(islice(setup.stream.cases, limit), shown)
@@ -112,15 +114,14 @@ class DeviceRun:
         self,
         device: Device,
         fit: Fit | None,
-        reporter: Reporter | None,
+        page: "LivePage | None",
         batch: int,
         priced: bool = True,
     ) -> None:
-        self._device, self._fit, self._reporter, self._batch = device, fit, reporter, batch
+        self._device, self._fit, self._page, self._batch = device, fit, page, batch
         self.figures = Figures(device.policy.bins, priced)
         self._signals = StopSignals()
         self._ended_by: HingeError | None = None
-        self._warned = False  # of reports that do not arrive
         self._seconds = 0.0
 
     def answer_all(self, cases: Iterable[Case], output: Display) -> None:
@@ -151,9 +152,8 @@ class DeviceRun:
         latency_ms = 1000 * (time.perf_counter() - began)
         for case, answer in zip(part, answers, strict=True):
             output.show(self.figures.add(case, answer, latency_ms))
-            if self._reporter is not None:
-                self._reporter.saw(answer, picture=case.sample, truth=case.truth)
-        self._warn_of_reports()
+            if self._page is not None:
+                self._page.saw(answer, picture=case.sample, truth=case.truth)
 
     def _named(self, part: list[Case], error: InvalidModel) -> InvalidModel:
         """The error with the sample that the local model refuses."""
@@ -164,16 +164,8 @@ class DeviceRun:
         name = f" ({part[place].name})" if part[place].name else ""
         return InvalidModel(f"sample {self.figures.samples + place}{name}: {problem}")
 
-    def _warn_of_reports(self) -> None:
-        """Say once that reports do not arrive; the answers do."""
-        problem = None if self._reporter is None else self._reporter.problem
-        if problem is not None and not self._warned:
-            self._warned = True
-            console.warn(f"--report: {problem}")
-
     def print_end(self, shadow: str | None, json: bool) -> None:
         """Print the summary; raise what ended the run early."""
-        self._warn_of_reports()
         status, stopped_by = self._device.status, self._signals.stopped_by
         if status.not_durable == CLOSED:
             status = replace(status, not_durable=None)

@@ -28,7 +28,7 @@ from hinge.cli import console
 from hinge.cli.device_samples import Case
 from hinge.device.answer import Answer
 from hinge.device.device import Device
-from hinge.device.reporter import copy_of, licences
+from hinge.device.page.snapshot import copy_of, licences
 from hinge.device.status import Status
 from hinge.errors import BreakerOpen, PolicyFailed, QueueTimeout, printable
 from hinge.ledger import Ledger, ratio

@@ -379,6 +379,12 @@ State = Annotated[Path | None, typer.Option(help="The folder in which the policy
 Shadow = Annotated[
     Literal["local", "remote"] | None, typer.Option(help="Answer always by 'local', or always by 'remote', and learn.")
 ]
+PagePort = Annotated[
+    int | None,
+    typer.Option(
+        "--page", min=0, max=65_535, help="Serve the live page at this port of 127.0.0.1; 0 takes any that is free."
+    ),
+]
 
 
 def offload_cost(text: str | None) -> float | str | None:

@@ -11,7 +11,6 @@ from hinge.tasks import ShortText
 from hinge.tasks.text import Measure
 
 _DEADLINE_S = {"openai": 30.0, "oip": 1.0}
-WATCH_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,6 @@ def serve_command(
     serving: ServerOptions,
     max_batch: int = option("Rows that a model is given at once; 1: join no requests.", default=64, min=1),
     threads: int | None = option("Threads of one run of a model; 0: one per core.", min=0),
-    watch: bool = option("Load a model again when its file changes.", default=False),
     config: options.Config = None,
 ) -> None:
     """The models are ONNX files; the protocol is the Open Inference Protocol.
@@ -71,20 +69,10 @@ def serve_command(
         models,
         limits=Limits(batch=max_batch),
         threads=threads,
-        watch_s=WATCH_S if watch else None,
         **serving.settings(),
     )
     names = ", ".join(place.name for place in server.places)
-    server.run(lambda url: print(f"Serving {names} at {url}\nThe live page is at {reachable(url)}/", flush=True))
-
-
-def reachable(url: str) -> str:
-    """The address to type into a browser, where a server listens at all addresses of this machine.
-
-    >>> reachable("http://0.0.0.0:8080")
-    'http://localhost:8080'
-    """
-    return url.replace("//0.0.0.0:", "//localhost:").replace("//[::]:", "//localhost:")
+    server.run(lambda url: print(f"Serving {names} at {url}", flush=True))
 
 
 @options.grouped
@@ -127,6 +115,7 @@ def gateway_command(
     ),
     state: options.State = None,
     shadow: options.Shadow = None,
+    page: options.PagePort = None,
     certificates: Certificates,
     serving: ServerOptions,
     config: options.Config = None,
@@ -154,6 +143,7 @@ def gateway_command(
         "device": {
             "price": price, "state": state, "shadow": shadow, "in_flight": in_flight or IN_FLIGHT,
         },
+        "page": page,
         **serving.settings(),
     }
     if protocol == "openai":
@@ -183,7 +173,9 @@ def gateway_command(
             is_away = f"does not answer yet{meanwhile}" if silent else "answers, but not as it should"
             gateway.log.write("warning", "away", problem=f"--{name} {is_away}: {failure}{hint}")
         serves = f"{url}/v1" if protocol == "openai" else url
-        print(f"Serving at {serves}\nThe live page is at {reachable(url)}/", flush=True)
+        print(f"Serving at {serves}", flush=True)
+        if gateway.page is not None:
+            print(f"The live page is at {gateway.page.url}", flush=True)
 
     gateway.run(announce)
 

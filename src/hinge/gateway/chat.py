@@ -18,12 +18,13 @@ from contextlib import asynccontextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hinge._checks import shown
@@ -36,16 +37,14 @@ from hinge.errors import (
     RemoteRefused,
 )
 from hinge.gate import Gate
-from hinge.gateway.gateway import LOCAL_SHARE, NAME, START_S, GatedApp, Gateway, because, unanswered
+from hinge.gateway.gateway import LOCAL_SHARE, NAME, START_S, GatedApp, Gateway, because, deadline_of, unanswered
 from hinge.oip.messages import MAX_JSON_BYTES, Message, decoded
 from hinge.policies.policy import Policy
 from hinge.remotes import Deadline, Reply, http
 from hinge.remotes.address import bearer, check_url
 from hinge.remotes.calls import LOOP
-from hinge.server.app import LARGE_JSON_BYTES, App, Exchange
-from hinge.server.connections import Listener, Refusal
+from hinge.server.app import App, Exchange, Refusal, exchange_of, until_gone
 from hinge.server.observability import Metrics
-from hinge.server.openapi import OPERATIONS, Operation
 from hinge.tasks import ShortText
 
 Json = dict[str, Any]
@@ -410,7 +409,6 @@ class ChatServer:
 
 Source = Literal["local", "remote"]
 _JSON = "application/json"
-_NOT_OURS = ("/v2/models", "/openapi.json")  # operations of a server of models
 
 
 @dataclass(slots=True, eq=False)
@@ -472,26 +470,30 @@ class ChatGateway(Gateway):
             except RemoteFailed as failure:
                 self.away[name] = failure
 
-    def make_app(self, metrics: Metrics, listener: Listener) -> App:
+    def make_app(self, metrics: Metrics) -> App:
         remote = _RemoteChats(self.servers["remote"], self.task)
         device = self.make_device(lambda chat: chat.local.output, remote, self.task)
-        return ChatApp(self, device, metrics, listener)
+        return ChatApp(self, device, metrics)
 
 
 class ChatApp(GatedApp):
     """Answers chat requests."""
 
     body_bytes = MAX_JSON_BYTES
-    operations: ClassVar[Sequence[Operation]] = (
-        Operation("POST", "/v1/chat/completions", "chat", "Answer a chat", _JSON),
-        Operation("GET", "/v1/models", "models", "The models of the server that answers", _JSON),
-        Operation("GET", "/v1/models/{model:path}", "models", "One of these models", _JSON),
-        *(each for each in OPERATIONS if not each.path.startswith(_NOT_OURS)),
-    )
 
-    def __init__(self, gateway: ChatGateway, device: AsyncDevice, metrics: Metrics, listener: Listener) -> None:
-        super().__init__(gateway, {}, device, metrics, listener)
+    def __init__(self, gateway: ChatGateway, device: AsyncDevice, metrics: Metrics) -> None:
+        super().__init__(gateway, {}, device, metrics)
         self._gateway, self._servers = gateway, gateway.servers
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/v1/chat/completions", self.chat, methods=["POST"]),
+            Route("/v1/models", self.models),
+            Route("/v1/models/{model:path}", self.models),
+            Route("/v2", self.server),
+            Route("/v2/", self.server),
+            *self.own_routes(),
+        ]
 
     def error_body(self, refusal: Refusal) -> bytes:
         where = "; a gateway has /v1/chat/completions and /v1/models" if refusal.reason == "unknown" else ""
@@ -503,7 +505,7 @@ class ChatApp(GatedApp):
 
     async def models(self, request: Request) -> Response:
         """The models of the first server that tells them, or the one of them that is named."""
-        exchange: Exchange = request.scope["hinge.exchange"]
+        exchange = exchange_of(request)
         order, failures = self._order()
         model: str | None = request.path_params.get("model")
         for name in order:
@@ -521,30 +523,26 @@ class ChatApp(GatedApp):
         return _unanswered(exchange, failures)
 
     async def chat(self, request: Request) -> ASGIApp:
-        return partial(self._chat, request.scope["hinge.exchange"])
+        return partial(self._chat, request)
 
-    async def _chat(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _chat(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = exchange_of(request)
         exchange.model = NAME
-        self._check_message(exchange)
-        with self.inferences.request() as exchange.body:
-            body = await exchange.body.receive(receive, exchange.declared, lambda: exchange.connection.received)
-            deadline = exchange.deadline(self._gateway.deadline_s)  # reading it takes of that
-            if len(body) <= LARGE_JSON_BYTES:
-                request = ChatRequest(body)
-            else:
-                request = await self._in_thread(exchange, partial(ChatRequest, body))
-            reason = why_not_gated(request, self._gateway.task)
+        async with self.admitted(request) as body:
+            deadline = deadline_of(exchange, self._gateway.deadline_s)  # reading it takes of that
+            chat = await self.read_large(len(body), partial(ChatRequest, body))
+            reason = why_not_gated(chat, self._gateway.task)
 
             async def answer() -> None:
                 response: Response | None
                 if reason is None:
-                    response = await self._gated(request, exchange, deadline)
+                    response = await self._gated(chat, exchange, deadline)
                 else:
-                    response = await self._pass_on(request, exchange, f"Not gated: {reason}", send)
+                    response = await self._pass_on(chat, exchange, f"Not gated: {reason}", send)
                 if response is not None:
                     await response(scope, receive, send)
 
-            await self.until_gone(exchange, answer())
+            await until_gone(request, answer())
 
     # -- gated --------------------------------------------------------------------------------------------------------
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any
 
-from hinge._checks import seconds
+from hinge._checks import seconds, whole
 from hinge.device.answer import Answer
 from hinge.device.async_device import AsyncDevice
 from hinge.device.metrics import DeviceCollector
-from hinge.device.reporter import Reporter
+from hinge.device.page.page import LivePage
 from hinge.device.resilience import Breaker
 from hinge.errors import BreakerOpen, RemoteFailed, RemoteInvalid, RemoteLate, RemoteRefused, printable
 from hinge.gate import Gate
@@ -21,22 +21,18 @@ from hinge.policies.policy import Policy
 from hinge.remotes import AsyncRemote, Deadline
 from hinge.remotes.http import Overloaded
 from hinge.server.app import App, Exchange
-from hinge.server.connections import Listener
-from hinge.server.live import figures_of
 from hinge.server.observability import Metrics
 from hinge.server.server import BaseServer
 from hinge.tasks import Task
 
-NAME = "gateway"  # on the page, and in metrics
+NAME = "gateway"  # in metrics
 IN_FLIGHT = 64  # offloads at the same time
-REPORT_S = 0.5
 CLOSE_S = 5.0  # for offloads in flight, once all requests are answered: a server has 10 to end
 START_S = 2.0  # for a server to answer at the start
 LOCAL_SHARE = 0.5  # of the time for a request, for the local model
+IN_TIME = 0.95  # of the time that a client waits: an answer at the very end of it would come too late
 _WHOLE = 0.9  # of that time: with less, the server is not to blame (a gateway before this one takes 5 %)
 _MAX_REASON = 400  # characters
-
-T = TypeVar("T")
 
 
 class Hurried(RemoteLate):
@@ -44,13 +40,24 @@ class Hurried(RemoteLate):
 
 
 class Gateway(BaseServer):
-    """A server whose answers are a device's. `away` has the servers that could not be reached at the start, and why."""
+    """A server whose answers are a device's, which is shown live at `page`, a port, if that is given.
+
+    `away` has the servers that could not be reached at the start, and why.
+    """
 
     def __init__(
-        self, gate: Gate | Policy, *, deadline_s: float, device: Mapping[str, Any] | None = None, **settings: Any
+        self,
+        gate: Gate | Policy,
+        *,
+        deadline_s: float,
+        device: Mapping[str, Any] | None = None,
+        page: int | None = None,
+        **settings: Any,
     ) -> None:
         super().__init__(**settings)
         self.deadline_s = seconds("Gateway", "deadline_s", deadline_s)
+        self._page_port = None if page is None else whole("Gateway", "page", page, 0, 65535)
+        self.page: LivePage | None = None  # while it runs
         self.away: dict[str, RemoteFailed] = {}
         self._gate, self._device = gate, dict(device or {})
 
@@ -58,18 +65,19 @@ class Gateway(BaseServer):
         settings = {"deadline_s": self.deadline_s, "in_flight": IN_FLIGHT, **self._device}
         return AsyncDevice(local, remote, self._gate, task=task, **settings)
 
-    async def watch(self, app: App, metrics: Metrics) -> None:
-        if isinstance(app, GatedApp):
-            await app.keep_page()
+    def show(self, device: AsyncDevice) -> LivePage | None:
+        """Open the live page of the device."""
+        self.page = None if self._page_port is None else LivePage(device, self._page_port).start()
+        return self.page
 
 
 class GatedApp(App):
     """An application whose answers are a device's."""
 
     def __init__(
-        self, server: Gateway, services: Mapping[str, Any], device: AsyncDevice, metrics: Metrics, listener: Listener
+        self, server: Gateway, services: Mapping[str, Any], device: AsyncDevice, metrics: Metrics
     ) -> None:
-        super().__init__(server, services, metrics, listener)
+        super().__init__(server, services, metrics)
         self.device = device
         self._deadline_s = server.deadline_s
         known = device.breaker
@@ -78,21 +86,17 @@ class GatedApp(App):
         self._local_failure: RemoteFailed | None = None  # the last
         self._refused = 0  # requests in a row that the local server refused, and the remote answered
         self._not_gated = ""  # why, as it was logged last
-        self._reporter = Reporter(device, None, NAME)
+        self._page = server.show(device)
         metrics.registry.register(DeviceCollector(device))
 
     async def close(self) -> None:
         """Wait for offloads in flight, but not for their deadline, then close the device."""
         await super().close()
+        if self._page is not None:
+            await asyncio.to_thread(self._page.close)
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 await self.device.close()
-
-    async def keep_page(self) -> None:
-        while True:
-            await asyncio.sleep(REPORT_S)
-            figures = await asyncio.to_thread(lambda: figures_of(self._reporter.report()))
-            self._reports.put(NAME, figures, "127.0.0.1")
 
     @contextmanager
     def asking_local(self, deadline: Deadline) -> Iterator[None]:
@@ -141,31 +145,29 @@ class GatedApp(App):
         """A warning where the local model fails for another reason than last time; the same again is not news."""
         before, self._not_gated = self._not_gated, self._cause(failure)
         level = "debug" if self._not_gated == before else "warning"
-        self._log.write(level, "not gated", id=exchange.id.decode(), problem=problem)
+        self._log.write(level, "not gated", id=exchange.id, problem=problem)
 
     def _cause(self, failure: RemoteFailed) -> str:
         return str(self._local_failure if isinstance(failure, BreakerOpen) else failure)
 
-    async def until_gone(self, exchange: Exchange, work: Coroutine[Any, Any, T]) -> T:
-        """Do the work of a request, which ends if the client hangs up, and with it that of the servers."""
-        working = asyncio.ensure_future(work)
-        exchange.connection.cancels(working)
-        try:
-            return await working
-        except asyncio.CancelledError:
-            exchange.connection.check()
-            raise
-
     def gated(self, answers: Sequence[Answer]) -> dict[str, str]:
         """The headers of answers that the gate decided on."""
-        for answer in answers:
-            self._reporter.saw(answer)
+        if self._page is not None:
+            for answer in answers:
+                self._page.saw(answer)
         sources = {answer.source for answer in answers}
         return {
             **because(sources.pop() if len(sources) == 1 else "both", _summed(answers)),
             "hinge-confidence": f"{min(answer.confidence for answer in answers):.4g}",
             "hinge-cost": f"{sum(answer.cost for answer in answers):.6g}",
         }
+
+
+def deadline_of(exchange: Exchange, most_s: float) -> Deadline:
+    """When the answer must leave: `most_s` after the request has come, or earlier where the client waits less."""
+    told = exchange.headers.get("x-envoy-expected-rq-timeout-ms", "")
+    left_s = IN_TIME * int(told) / 1000 if told.isdigit() and len(told) < 10 else most_s
+    return Deadline.after(min(most_s, left_s), exchange.received_s)
 
 
 def _summed(answers: Sequence[Answer]) -> str:

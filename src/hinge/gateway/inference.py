@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from starlette.types import Receive
 
 from hinge.confidence import class_scores
 from hinge.device.async_device import AsyncDevice
@@ -31,15 +30,14 @@ from hinge.errors import (
     RemoteRefused,
 )
 from hinge.gate import Gate
-from hinge.gateway.gateway import LOCAL_SHARE, START_S, GatedApp, Gateway, because, unanswered
+from hinge.gateway.gateway import LOCAL_SHARE, START_S, GatedApp, Gateway, because, deadline_of, unanswered
 from hinge.oip.messages import InferenceRequest, Message, ModelMetadata, build_model_metadata
 from hinge.oip.tensors import Tensor, TensorSpec
 from hinge.policies.policy import Policy
 from hinge.remotes import Deadline, Reply
 from hinge.remotes.open_inference import Known, OpenInference
-from hinge.server.app import App, Exchange
-from hinge.server.connections import Listener, Refusal
-from hinge.server.models import VERSION, Model, Place, Service, Tensors
+from hinge.server.app import App, Exchange, Refusal, Service
+from hinge.server.models import VERSION, Model, Place, Tensors
 from hinge.server.observability import Metrics
 
 
@@ -100,10 +98,8 @@ class _Forwarded:
     def metadata(self) -> Message:
         return build_model_metadata(replace(self.known, name=self.name, versions=(VERSION,)))
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         """Those that are in flight end by their deadline."""
-
-    close = abandon
 
     async def ask(self, rows: Sequence[InferenceRow], deadline: Deadline) -> Tensors:
         """The outputs, by the deadline, which the server is told; raises `RemoteFailed`."""
@@ -168,15 +164,15 @@ class InferenceGateway(Gateway):
         finally:
             server.close()
 
-    def make_app(self, metrics: Metrics, listener: Listener) -> App:
+    def make_app(self, metrics: Metrics) -> App:
         remote = _RemoteRows(self._remote, self._model.outputs)
         local, model = self._local, self._model
         service: Service | _Forwarded
         if isinstance(local, Place) and isinstance(model, Model):
-            service = Service(local, model, workers=os.cpu_count() or 1, limits=self.limits, metrics=metrics)
+            service = Service(local.name, model, workers=os.cpu_count() or 1, limits=self.limits, metrics=metrics)
         else:
             service = _Forwarded(local, model)  # type: ignore[arg-type]  # both of a server
-        return InferenceApp(self, service, self.make_device(lambda row: row.scores, remote), remote, metrics, listener)
+        return InferenceApp(self, service, self.make_device(lambda row: row.scores, remote), remote, metrics)
 
 
 class InferenceApp(GatedApp):
@@ -189,9 +185,8 @@ class InferenceApp(GatedApp):
         device: AsyncDevice,
         remote: _RemoteRows,
         metrics: Metrics,
-        listener: Listener,
     ) -> None:
-        super().__init__(gateway, {service.name: service}, device, metrics, listener)
+        super().__init__(gateway, {service.name: service}, device, metrics)
         self._gateway, self._remote = gateway, remote
 
     async def close(self) -> None:
@@ -200,23 +195,18 @@ class InferenceApp(GatedApp):
             if isinstance(service, _Forwarded):
                 await service.close_async()
 
-    async def _infer(self, exchange: Exchange, service: Service, receive: Receive) -> Message:
-        message = await super()._infer(exchange, service, receive)
-        return Message({**message.headers, **exchange.notes}, message.body)
-
-    async def _run(self, service: Service, exchange: Exchange, request: InferenceRequest) -> Tensors:
+    async def run(self, service: Service, exchange: Exchange, request: InferenceRequest) -> Tensors:
         most_s = self._gateway.deadline_s
-        deadline = exchange.deadline(most_s if request.timeout_s is None else min(most_s, request.timeout_s))
+        deadline = deadline_of(exchange, most_s if request.timeout_s is None else min(most_s, request.timeout_s))
         rows, half = rows_of(request.inputs), deadline.split(LOCAL_SHARE)
         if not rows:
             if isinstance(service, _Forwarded):
                 raise Refusal(400, "invalid", "the inputs have no rows")
-            return await super()._run(service, exchange, request)
+            return await super().run(service, exchange, request)
         try:
             with self.asking_local(half):
                 await self._ask_local(service, rows, exchange, request, half)
-            deciding = self.device.infer_many(rows, together=True, deadline=deadline)
-            answers = await self.until_gone(exchange, deciding)
+            answers = await self.device.infer_many(rows, together=True, deadline=deadline)
         except (RemoteFailed, ValueError) as error:  # ValueError: of scores that are none
             failure = error if isinstance(error, RemoteFailed) else RemoteInvalid(error)
         else:
@@ -227,8 +217,7 @@ class InferenceApp(GatedApp):
         self.log_not_gated(exchange, failure, _told(failures))
         again = isinstance(failure, BreakerOpen)  # it may be back: the remote must leave it time for that
         try:
-            asked = self._remote.ask_async(rows, deadline.split(0.5) if again else deadline)
-            await self.until_gone(exchange, asked)
+            await self._remote.ask_async(rows, deadline.split(0.5) if again else deadline)
             self.local_failed(len(rows), failure)
             exchange.notes = because("remote", f"Not gated: {_told(failures)}.")
             return _stacked([row.remote for row in rows])
@@ -244,7 +233,7 @@ class InferenceApp(GatedApp):
         refused = any(isinstance(each, RemoteRefused) for each in failures.values())
         status, headers = (400, {}) if refused else unanswered(failures.values())
         kind = failures["remote"].kind
-        raise Refusal(status, kind, f"no answer: {_told(failures)}", tuple(headers.items()))
+        raise Refusal(status, kind, f"no answer: {_told(failures)}", headers)
 
     async def _ask_local(
         self, service: Any, rows: list[InferenceRow], exchange: Exchange, request: InferenceRequest, deadline: Deadline
@@ -252,10 +241,10 @@ class InferenceApp(GatedApp):
         """Give each row its local outputs and its scores; a model that fails raises `RemoteFailed`."""
         try:
             if isinstance(service, _Forwarded):  # its failures are those of a server, which may be told
-                local = await self.until_gone(exchange, service.ask(rows, deadline))
+                local = await service.ask(rows, deadline)
             else:
                 async with asyncio.timeout(deadline.left()):
-                    local = await super()._run(service, exchange, request)
+                    local = await super().run(service, exchange, request)
             scores = class_scores(local[self._gateway.scores], len(rows))
         except TimeoutError:
             raise RemoteLate("no answer in time") from None

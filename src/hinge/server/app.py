@@ -1,21 +1,21 @@
-"""The server's ASGI application: access, routes, inference, and errors as JSON.
-
-Starlette routes all requests but inferences, whose paths are looked up in a table: matching patterns would cost more
-than all else that happens to a request here.
-"""
+"""The server's ASGI application: access, limits, inference, and errors as JSON."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
 import re
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from functools import cache, lru_cache, partial
-from pathlib import Path
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, MutableMapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import urlsplit
 
 import msgspec
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,67 +23,81 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hinge import __version__
-from hinge.device.metrics import SAFE
-from hinge.errors import InvalidMessage, printable
+from hinge._checks import positive, whole
+from hinge.errors import HingeError, InvalidMessage, printable
 from hinge.oip import messages
 from hinge.oip.messages import InferenceRequest, Message, ServerMetadata
 from hinge.oip.tensors import MAX_BODY_BYTES
-from hinge.remotes import Deadline
-from hinge.server.connections import (
-    MAX_HEAD_BYTES,
-    MAX_HEADERS,
-    Admission,
-    Body,
-    ClientConnection,
-    Listener,
-    Refusal,
-    is_loopback,
-    shutting_down,
-)
-from hinge.server.live import MAX_REPORT_BYTES, Reports, read_report
-from hinge.server.models import VERSION, Service, Tensors
+from hinge.server.batch import Batcher
+from hinge.server.models import VERSION, Model, Tensors, describe
 from hinge.server.observability import Metrics
-from hinge.server.openapi import OPERATIONS, PAGE, Operation, content_type, describe
 
 if TYPE_CHECKING:
     from hinge.server.server import BaseServer
 
-LARGE_JSON_BYTES = 32 * 2**10  # reading or writing more would keep other requests waiting for milliseconds
-IN_TIME = 0.95  # of the time that a client waits: an answer at the very end of it would come too late
-LARGE_BYTES = 4 * 2**20  # of binary data
-FLOW_BYTES = 2**16  # beyond which uvicorn stops reading from a connection
-DISCARDED_BYTES = 8 * 2**10  # of a body that is not read, which uvicorn may read and discard
-REPORTS = 16  # of devices, received at the same time
-
+LARGE_BYTES = 32 * 2**10  # reading or writing more would keep other requests waiting for milliseconds
+OPEN = ("/v2/health/live", "/v2/health/ready")  # need no token
 METADATA = ServerMetadata("hinge", __version__, ("binary_tensor_data",))
 
 T = TypeVar("T")
 
-_WANTED = {
-    b"authorization", b"content-encoding", b"content-length", b"content-type", b"host", b"origin", b"transfer-encoding",
-    b"inference-header-content-length", b"x-request-id", b"x-envoy-expected-rq-timeout-ms",
-}  # fmt: skip  # several to a line
-_ID = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
-_SENT = (b"application/json", b"application/octet-stream")  # types of a request
+_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_SENT = ("application/json", "application/octet-stream")  # types of a request
+
+
+class Refusal(HingeError):
+    """A request that is refused: an HTTP status, what the client is told, and the reason as the metrics' label.
+
+    The text is for strangers: it holds nothing of the server's files, models or code.
+    """
+
+    def __init__(self, status: int, reason: str, problem: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(problem)
+        self.status, self.reason, self.headers = status, reason, dict(headers or {})
+
+
+def overloaded(problem: str) -> Refusal:
+    """Return the refusal of a server that has too much to do; the client may retry in a second."""
+    return Refusal(503, "overloaded", problem, {"retry-after": "1"})
+
+
+def shutting_down() -> Refusal:
+    """Return the refusal of a server that is draining."""
+    return overloaded("the server is shutting down")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on what clients may send; beyond them they are refused.
+
+    >>> Limits(requests=0)
+    Traceback (most recent call last):
+    hinge.errors.InvalidValue: Limits: requests must be an integer >= 1, got 0
+    """
+
+    requests: int = 256  # inferences received, waiting or running
+    connections: int = 1024
+    held_bytes: int = 4 * MAX_BODY_BYTES  # bodies in memory, all together
+    receive_s: float = 30.0  # for a body to arrive
+    batch: int = 64  # rows that a model is given at once; 1: requests are never joined
+
+    def __post_init__(self) -> None:
+        for name in ("requests", "connections", "held_bytes", "batch"):
+            whole("Limits", name, getattr(self, name), 1)
+        positive("Limits", "receive_s", self.receive_s)
 
 
 class Exchange:
-    """One request and its answer: the headers that matter, and what the log and the metrics say of it."""
+    """One request and its answer: what the log and the metrics say of it."""
 
-    def __init__(self, scope: Scope, send: Send, connection: ClientConnection) -> None:
+    def __init__(self, scope: Scope, send: Send) -> None:
         self.path: str = scope["path"]
-        self.connection = connection
-        self.headers: dict[bytes, bytes] = {}
-        self.ambiguous = False  # a header that matters is there twice
-        for name, value in scope["headers"]:
-            if name in _WANTED:
-                self.ambiguous = self.ambiguous or name in self.headers
-                self.headers[name] = value
-        given = self.headers.get(b"x-request-id")  # kept if it may stand in a log
-        self.id = given if given and _ID.fullmatch(given) else connection.request_id
+        self.headers = Headers(scope=scope)
+        given = self.headers.get("x-request-id", "")  # kept if it may stand in a log
+        self.id = given if _ID.fullmatch(given) else secrets.token_hex(8)
         self.model = ""  # the one it concerns, once it is found among those that are served
-        self.body: Body | None = None
-        self.status = self.bytes_out = 0
+        self.began_s = self.received_s = monotonic()  # and when its body was there
+        self.status = self.bytes_in = self.bytes_out = 0
         self.problem = ""
         self.notes: dict[str, str] = {}  # headers for the answer to an inference
         self._send = send
@@ -91,104 +105,74 @@ class Exchange:
     async def send(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [*message["headers"], (b"x-request-id", self.id)]
+            message["headers"] = [*message["headers"], (b"x-request-id", self.id.encode("ascii"))]
         else:
             self.bytes_out += len(message.get("body", b""))
         await self._send(message)
 
-    async def answer(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        """Send all of the answer. (Starlette's `Response` takes 10 µs more.)"""
-        self.status, self.bytes_out = status, len(body)
-        raw = [(name.lower().encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
-        raw += [(b"content-length", b"%d" % len(body)), (b"x-request-id", self.id)]
-        await self._send({"type": "http.response.start", "status": status, "headers": raw})
-        await self._send({"type": "http.response.body", "body": body})
 
-    def cut_off(self, refusal: Refusal) -> None:
-        """The answer has begun and does not end: what the log and the metrics say is not the status that was sent."""
-        self.status, self.problem = refusal.status, f"cut off: {refusal}"
+def exchange_of(request: Request) -> Exchange:
+    """Return what is kept of the request."""
+    exchange: Exchange = request.scope["hinge.exchange"]
+    return exchange
 
-    def check_body(self) -> None:
-        """Refuse bodies whose headers can be read in two ways, and compressed ones, which grow when they are read."""
-        headers = self.headers
-        if self.ambiguous:
-            raise Refusal(400, "invalid", "a header is there twice")
-        if b"transfer-encoding" in headers and b"content-length" in headers:
-            raise Refusal(400, "invalid", "the body has two lengths: Transfer-Encoding and Content-Length")
-        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-            raise Refusal(415, "compressed", "compressed bodies are not taken")
 
-    @property
-    def content_type(self) -> bytes:
-        return self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+class Service:
+    """A model under its name, with its queue."""
 
-    @property
-    def declared(self) -> int | None:
-        """The length of the body, as the client declares it."""
-        length = self.headers.get(b"content-length")
-        return None if length is None or not length.isdigit() else int(length[:20])
+    def __init__(self, name: str, model: Model, *, workers: int, limits: Limits, metrics: Metrics) -> None:
+        self.name, self.model = name, model
+        observe = metrics.watch_model(name, lambda: self.batcher.queued)
+        self.batcher = Batcher(model, workers=workers, batch=limits.batch, observe=observe)
 
-    def deadline(self, most_s: float) -> Deadline:
-        """When the answer must leave: `most_s` after the request has come, or earlier where the client waits less."""
-        told = self.headers.get(b"x-envoy-expected-rq-timeout-ms", b"")
-        left_s = IN_TIME * int(told) / 1000 if told.isdigit() and len(told) < 10 else most_s
-        return Deadline.after(min(most_s, left_s), self.body.completed_s if self.body else None)
-
-    @property
-    def complete(self) -> bool:
-        """Whether all of the request has come, or as good as all."""
-        if self.body is not None:
-            return self.body.complete
-        return b"transfer-encoding" not in self.headers and (self.declared or 0) <= DISCARDED_BYTES
+    def metadata(self) -> Message:
+        return describe(self.name, self.model)
 
 
 class App:
     """Answers requests for the models that are served."""
 
-    operations: ClassVar[Sequence[Operation]] = OPERATIONS
     body_bytes = MAX_BODY_BYTES  # of a request to a model
 
-    def __init__(
-        self,
-        server: BaseServer,
-        services: Mapping[str, Service],
-        metrics: Metrics,
-        listener: Listener,
-    ) -> None:
-        self.services = services
+    def __init__(self, server: BaseServer, services: Mapping[str, Service], metrics: Metrics) -> None:
+        self.services, self.limits = services, server.limits
         self.draining = False
-        limits, receive_s = server.limits, server.limits.receive_s
-        self.inferences = Admission(
-            requests=limits.requests, held_bytes=limits.held_bytes, body_bytes=self.body_bytes, receive_s=receive_s
-        )
-        self._reporting = Admission(
-            requests=REPORTS, held_bytes=REPORTS * MAX_REPORT_BYTES, body_bytes=MAX_REPORT_BYTES, receive_s=receive_s
-        )
-        self._token = token = server.token
-        self._checks_host = token is None and not server.insecure
-        self._metrics, self._log, self._listener = metrics, server.log, listener
-        self._reports = Reports(metrics.requests)
-        metrics.registry.register(self._reports)
+        self._token, self._checks_host = server.token, not server.guarded
+        self._metrics, self._log = metrics, server.log
+        self._inferences: set[asyncio.Task[Any]] = set()  # in flight
+        self._held = 0  # bytes of their bodies
         self._large = asyncio.Lock()  # one large message at a time, or reading them could take all memory
-        self._openapi = msgspec.json.encode(describe(sorted(services), guarded=token is not None))
-        self._paths = {
-            f"/v2/models/{name}{version}/infer": service
-            for name, service in services.items()
-            for version in ("", f"/versions/{VERSION}")
-        }
-        self._open = {operation.path for operation in self.operations if operation.open}
-        routes = [Route(each.path, getattr(self, each.handler), methods=[each.method]) for each in self.operations]
-        self._router: ASGIApp = Router(routes, redirect_slashes=False)
-        metrics.watch(lambda: self.inferences.requests, lambda: len(listener.open), lambda: server.log.dropped)
+        self._router: ASGIApp = Router(self.routes(), redirect_slashes=False)
+        metrics.watch(lambda: self.in_flight)
 
-    def drain(self) -> None:
-        """Admit no more inferences, and end the event streams."""
-        self.draining = True
-        self._reports.end_pages()
+    def routes(self) -> list[Route]:
+        """Return what is served at which path."""
+        models = [f"/v2/models/{{model}}{version}" for version in ("", "/versions/{version}")]
+        return [
+            *(Route(f"{model}/infer", self.infer, methods=["POST"]) for model in models),
+            *(Route(model, self.model) for model in models),
+            *(Route(f"{model}/ready", self.model_ready) for model in models),
+            *(Route(path, self.server) for path in ("/v2", "/v2/")),
+            *self.own_routes(),
+        ]
+
+    def own_routes(self) -> list[Route]:
+        """Return what a server of any kind has."""
+        return [
+            Route("/v2/health/live", self.live),
+            Route("/v2/health/ready", self.ready),
+            Route("/metrics", self.metrics),
+        ]
+
+    @property
+    def in_flight(self) -> int:
+        """How many inferences are received, waiting or running."""
+        return len(self._inferences)
 
     def abandon(self) -> None:
-        for service in self.services.values():
-            service.batcher.abandon()
+        """Refuse the inferences in flight."""
+        for task in self._inferences:
+            task.cancel()
 
     async def close(self) -> None:
         """Stop the threads that run models."""
@@ -196,41 +180,30 @@ class App:
             service.batcher.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        start = perf_counter()
-        exchange = Exchange(scope, send, self._listener.begin(scope["client"]))
+        exchange = Exchange(scope, send)
+        scope["app"], scope["hinge.exchange"] = self, exchange
         try:
-            self._check_access(scope, exchange)
-            service = self._paths.get(exchange.path)
-            if service is not None and scope["method"] == "POST":
-                message = await self._infer(exchange, service, receive)
-                await exchange.answer(200, message.headers, message.body)
-            else:
-                scope["app"], scope["hinge.exchange"] = self, exchange
-                await self._router(scope, receive, exchange.send)
+            self._check_access(exchange)
+            await self._router(scope, receive, exchange.send)
         except asyncio.CancelledError:
             if not self.draining:
                 raise
-            if exchange.status:
-                exchange.cut_off(shutting_down())
-                raise
-            await self._refuse(exchange, shutting_down())  # the time to finish it is over
+            await self._refuse(exchange, shutting_down(), scope, receive)  # the time to finish it is over
         except Exception as error:
-            refusal = self._refusal(exchange, error)
-            if exchange.status:
-                exchange.cut_off(refusal)
-            else:
-                await self._refuse(exchange, refusal)
+            await self._refuse(exchange, self._refusal(exchange, error), scope, receive)
         finally:
-            exchange.connection.end(exchange.complete)
-            self._account(exchange, perf_counter() - start)
+            self._account(exchange)
 
-    async def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
+    async def _refuse(self, exchange: Exchange, refusal: Refusal, scope: Scope, receive: Receive) -> None:
+        if exchange.status:  # the answer has begun, and does not end
+            exchange.status, exchange.problem = refusal.status, f"cut off: {refusal}"
+            return
         exchange.problem = str(refusal)
-        headers = {"content-type": "application/json", **dict(refusal.headers)}
-        await exchange.answer(refusal.status, headers, self.error_body(refusal))
+        response = Response(self.error_body(refusal), refusal.status, refusal.headers, "application/json")
+        await response(scope, receive, exchange.send)
 
     def error_body(self, refusal: Refusal) -> bytes:
-        return refusal.body
+        return msgspec.json.encode({"error": str(refusal)})
 
     def _refusal(self, exchange: Exchange, error: Exception) -> Refusal:
         """What a client is told of an error; internals stay in the log."""
@@ -240,54 +213,43 @@ class App:
             error = _not_routed(error)
         if not isinstance(error, Refusal):
             problem = f"{type(error).__name__}: {error}"
-            self._log.write("error", "failed", id=exchange.id.decode(), model=exchange.model, problem=problem)
+            self._log.write("error", "failed", id=exchange.id, model=exchange.model, problem=problem)
             return Refusal(500, "failed", "the server could not do this; its log says why")
         self._metrics.refused(error.reason)
         return error
 
-    def _account(self, exchange: Exchange, seconds: float) -> None:
-        status = exchange.status or 499
+    def _account(self, exchange: Exchange) -> None:
+        status, seconds = exchange.status or 499, monotonic() - exchange.began_s
         self._metrics.answered(exchange.model, status, seconds)
         level = "info" if status < 400 else "warning"
         if self._log.writes(level):
+            wrong = {"path": printable(exchange.path), "error": printable(exchange.problem)} if status >= 400 else {}
             self._log.write(
                 level,
                 "request",
-                id=exchange.id.decode(),
+                id=exchange.id,
                 model=exchange.model,
                 status=status,
                 ms=round(1000 * seconds, 3),
-                bytes_in=exchange.body.bytes if exchange.body else 0,
+                bytes_in=exchange.bytes_in,
                 bytes_out=exchange.bytes_out,
-                **({"path": printable(exchange.path), "error": printable(exchange.problem)} if status >= 400 else {}),
+                **wrong,
             )
 
-    # -- access --------------------------------------------------------------------------------------------------------
-
-    def _check_access(self, scope: Scope, exchange: Exchange) -> None:
-        headers = scope["headers"]
-        if len(headers) > MAX_HEADERS or (
-            exchange.connection.received > MAX_HEAD_BYTES
-            and len(scope["raw_path"]) + sum(len(name) + len(value) for name, value in headers) > MAX_HEAD_BYTES
-        ):
-            raise Refusal(431, "too large", "the headers are too large")
-        if self._checks_host:
-            host = exchange.headers.get(b"host")
-            if host is not None and not _is_here(host, (scope.get("server") or ("",))[0]):
-                raise Refusal(421, "host", "the Host header must name this machine, such as 127.0.0.1 or localhost")
-        if self._token is not None and exchange.path not in self._open:
-            self._check_token(exchange.headers.get(b"authorization", b""))
-
-    def _check_token(self, authorization: bytes) -> None:
-        """Compare in constant time: how long that takes says nothing of where they differ."""
-        scheme, _, shown = authorization.partition(b" ")
-        same = hmac.compare_digest(shown.strip(), (self._token or "").encode("ascii"))
-        if not same or scheme.lower() != b"bearer":
-            tried = scheme.lower() == b"bearer" and bool(shown)
+    def _check_access(self, exchange: Exchange) -> None:
+        # A page elsewhere can have its own name resolve to this machine (DNS rebinding).
+        if self._checks_host and not _names_this_machine(exchange.headers.get("host", "localhost")):
+            raise Refusal(421, "host", "the Host header must name this machine, such as 127.0.0.1 or localhost")
+        if self._token is None or exchange.path in OPEN:
+            return
+        scheme, _, shown = exchange.headers.get("authorization", "").partition(" ")
+        same = hmac.compare_digest(shown.strip().encode("latin-1"), self._token.encode("ascii"))
+        if not same or scheme.lower() != "bearer":
+            tried = scheme.lower() == "bearer" and shown
             problem = "the token is wrong" if tried else "a token is needed: Authorization: Bearer <token>"
-            raise Refusal(401, "unauthorised", problem, (("www-authenticate", "Bearer"),))
+            raise Refusal(401, "unauthorised", problem, {"www-authenticate": "Bearer"})
 
-    # -- the operations that Starlette routes --------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------------------------
 
     async def server(self, _: Request) -> Response:
         return _response(messages.build_server_metadata(METADATA))
@@ -304,117 +266,125 @@ class App:
     async def model_ready(self, request: Request) -> Response:
         return _json({"name": self._service(request).name, "ready": True})
 
-    async def infer(self, request: Request) -> Response:
-        """An inference by a path that is not in the table."""
-        return _response(await self._infer(request.scope["hinge.exchange"], self._service(request), request.receive))
-
     async def metrics(self, _: Request) -> Response:
         return Response(self._metrics.page(), media_type="text/plain; version=0.0.4")
 
-    async def openapi(self, _: Request) -> Response:
-        return Response(self._openapi, media_type="application/json")
-
-    async def page(self, request: Request) -> Response:
-        """A file of the live page, which may load nothing but its own files."""
-        name = PAGE[request.scope["path"]]
-        return Response(_page_file(name), headers=SAFE, media_type=content_type(name))
-
-    async def events(self, request: Request) -> ASGIApp:
-        if self.draining:
-            raise shutting_down()
-        return Response(media_type="text/event-stream") if request.method == "HEAD" else self._reports.open_page()
-
-    async def report(self, request: Request) -> Response:
-        exchange: Exchange = request.scope["hinge.exchange"]
-        exchange.check_body()
-        if exchange.content_type != b"application/json":  # a browser sends other types for any page, without asking
-            raise Refusal(415, "no JSON", "the content type must be application/json")
-        name = messages.model_name(request.path_params["device"], "device")
-        if self.draining:
-            raise shutting_down()
-        with self._reporting.request() as exchange.body:
-            body = await exchange.body.receive(request.receive, exchange.declared, lambda: exchange.connection.received)
-            if len(body) <= LARGE_JSON_BYTES:
-                figures = read_report(name, body)
-            else:
-                figures = await asyncio.to_thread(read_report, name, body)
-            self._reports.put(name, figures, request.client.host if request.client else "")
-        return _json({"device": name})
+    async def infer(self, request: Request) -> Response:
+        service, exchange = self._service(request), exchange_of(request)
+        async with self.admitted(request) as body:
+            inference = await self._read(service, exchange, body)
+            del body
+            for name in inference.outputs:
+                if name not in service.model.output_names:
+                    raise InvalidMessage(f"the model has no output {name!r}")
+            outputs = await until_gone(request, self.run(service, exchange, inference))
+            build = partial(messages.build_response, inference, outputs, model=service.name, version=VERSION)
+            message = await self.read_large(sum(tensor.nbytes for tensor in outputs.values()), build)
+        return Response(message.body, headers={**message.headers, **exchange.notes})
 
     def _service(self, request: Request) -> Service:
         service = self.services.get(request.path_params["model"])
         if service is None:
             raise Refusal(404, "unknown", "there is no model of that name")
-        request.scope["hinge.exchange"].model = service.name
+        exchange_of(request).model = service.name
         if request.path_params.get("version", VERSION) != VERSION:
             raise Refusal(404, "unknown", f"the model has only version {VERSION}")
         return service
 
-    # -- inference -----------------------------------------------------------------------------------------------------
-
-    async def _infer(self, exchange: Exchange, service: Service, receive: Receive) -> Message:
-        exchange.model = service.name
-        self._check_message(exchange)
-        declared, reading = exchange.declared, None
-        with self.inferences.request() as exchange.body:
-            body = await exchange.body.receive(receive, declared, lambda: exchange.connection.received)
-            if len(body) > FLOW_BYTES:  # uvicorn has stopped reading; a client that hangs up is noticed if it goes on
-                reading = asyncio.ensure_future(receive())
-            try:
-                request = await self._read(service, exchange, body)
-                del body
-                for name in request.outputs:
-                    if name not in service.model.output_names:
-                        raise InvalidMessage(f"the model has no output {name!r}")
-                outputs = await self._run(service, exchange, request)
-                size = sum([tensor.nbytes for tensor in outputs.values()])
-                build = partial(messages.build_response, request, outputs, model=service.name, version=VERSION)
-                return build() if size <= LARGE_JSON_BYTES else await self._in_thread(exchange, build)
-            finally:
-                if reading is not None:
-                    reading.cancel()
-
-    def _check_message(self, exchange: Exchange) -> None:
-        exchange.check_body()
+    @asynccontextmanager
+    async def admitted(self, request: Request) -> AsyncIterator[bytes]:
+        """Yield the body of a request, which counts against the limits until the block is left."""
+        exchange, task = exchange_of(request), cast("asyncio.Task[Any]", asyncio.current_task())
+        headers = exchange.headers
+        if headers.get("content-encoding", "identity").lower() != "identity":
+            raise Refusal(415, "compressed", "compressed bodies are not taken")
         # A page of another site may have a browser send text or a form unasked, but neither JSON nor binary data.
         # Without an Origin no browser sends it, and clients such as tritonclient's name no type.
-        if b"origin" in exchange.headers and exchange.content_type not in _SENT:
+        if "origin" in headers and headers.get("content-type", "").partition(";")[0].strip().lower() not in _SENT:
             raise Refusal(415, "no JSON", "the content type must be application/json or application/octet-stream")
         if self.draining:
             raise shutting_down()
+        if self.in_flight >= self.limits.requests:
+            raise overloaded(f"{self.limits.requests} requests are in flight")
+        self._inferences.add(task)
+        try:
+            yield await self._receive(request, exchange)
+        finally:
+            self._inferences.discard(task)
+            self._held -= exchange.bytes_in
+
+    async def _receive(self, request: Request, exchange: Exchange) -> bytes:
+        length, body = exchange.headers.get("content-length", ""), bytearray()
+        self._check_size(exchange, int(length[:20]) if length.isdigit() else 0)
+        try:
+            async with asyncio.timeout(self.limits.receive_s):
+                while True:
+                    message = await request.receive()
+                    if message["type"] != "http.request":
+                        raise disconnected()
+                    piece = message.get("body", b"")
+                    self._check_size(exchange, len(piece))
+                    self._held += len(piece)
+                    exchange.bytes_in += len(piece)
+                    body += piece
+                    if not message.get("more_body", False):
+                        exchange.received_s = monotonic()
+                        return bytes(body)
+        except TimeoutError:
+            raise Refusal(408, "too slow", "the body did not arrive in time") from None
+
+    def _check_size(self, exchange: Exchange, more: int) -> None:
+        """Refuse so many more bytes of a body, if they are too many."""
+        if exchange.bytes_in + more > self.body_bytes:
+            raise Refusal(413, "too large", f"a body may have {self.body_bytes} bytes")
+        if self._held + more > self.limits.held_bytes:
+            raise overloaded(f"{self._held} bytes of requests are in memory")
 
     async def _read(self, service: Service, exchange: Exchange, body: bytes) -> InferenceRequest:
-        length = exchange.headers.get(b"inference-header-content-length")
-        headers = {} if length is None else {"Inference-Header-Content-Length": length.decode("latin-1")}
-        in_json = int(length) if length and length.isdigit() and len(length) < 10 else len(body)  # as it is declared
+        length = exchange.headers.get("inference-header-content-length")
+        headers = {} if length is None else {"Inference-Header-Content-Length": length}
         read = partial(messages.parse_request, headers, body, expected=service.model.inputs)
-        if in_json <= LARGE_JSON_BYTES and len(body) <= LARGE_BYTES:
-            return read()
-        return await self._in_thread(exchange, read)
+        return await self.read_large(len(body), read)
 
-    async def _in_thread(self, exchange: Exchange, work: Callable[[], T]) -> T:
+    async def read_large(self, size: int, work: Callable[[], T]) -> T:
+        """Read or write a message of so many bytes, beside the event loop if they are many."""
+        if size <= LARGE_BYTES:
+            return work()
         async with self._large:
-            exchange.connection.check()
             return await asyncio.to_thread(work)
 
-    async def _run(self, service: Service, exchange: Exchange, request: InferenceRequest) -> Tensors:
+    async def run(self, service: Service, exchange: Exchange, request: InferenceRequest) -> Tensors:
+        """Return the outputs of the model."""
         try:
-            alone = self.inferences.requests == 1 and not self._listener.arriving
-            result = service.batcher.run(request.inputs, alone)
-            exchange.connection.cancels(result)
-            return await result
-        except Refusal:
-            raise
-        except asyncio.CancelledError:
-            exchange.connection.check()
-            raise
+            return await service.batcher.run(request.inputs)
         except Exception as error:
             # What the runtime says may show what the model is made of, so it stays in the log.
             problem = f"{type(error).__name__}: {error}"[:500]
-            self._log.write("error", "model failed", id=exchange.id.decode(), model=service.name, problem=problem)
+            self._log.write("error", "model failed", id=exchange.id, model=service.name, problem=problem)
             if isinstance(error, InvalidMessage):
                 raise Refusal(400, "model failed", "the model does not take these inputs") from None
             raise Refusal(500, "model failed", "the model failed on these inputs") from None
+
+
+async def until_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Do the work of a request whose body is there; it is cancelled if the client hangs up."""
+    working = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(request.receive())  # nothing else is left to receive
+    try:
+        await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise disconnected()
+        return working.result()
+    finally:
+        gone.cancel()
+        if not working.done():
+            working.cancel()
+            await asyncio.wait((working,))
+
+
+def disconnected() -> Refusal:
+    """Return the refusal of a client that has hung up; its status is for the log."""
+    return Refusal(499, "disconnected", "the client closed the connection")
 
 
 def _response(message: Message) -> Response:
@@ -430,23 +400,12 @@ def _not_routed(error: HTTPException) -> Refusal:
     if error.status_code != 405:
         return Refusal(404, "unknown", "there is nothing at this path")
     allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
-    return Refusal(405, "method", f"this path takes {allowed}", (("allow", allowed),))
-
-
-@cache
-def _page_file(name: str) -> bytes:
-    return Path(__file__).with_name("page").joinpath(name).read_bytes()
+    return Refusal(405, "method", f"this path takes {allowed}", {"allow": allowed})
 
 
 @lru_cache(maxsize=64)
-def _is_here(header: bytes, bound: str) -> bool:
-    """Whether a Host header names this machine, if that is where the server is bound to.
-
-    A page elsewhere can have its own name resolve to this machine (DNS rebinding).
-    """
-    if not is_loopback(bound):
-        return True
-    host = header.decode("latin-1").strip().lower()
-    name, colon, port = host.rpartition(":")
-    host = (name if colon and port.isdigit() and (":" not in name or name.endswith("]")) else host).strip("[]")
-    return host in ("127.0.0.1", "::1", "localhost", bound)
+def _names_this_machine(host: str) -> bool:
+    try:
+        return urlsplit(f"//{host}").hostname in ("127.0.0.1", "::1", "localhost")
+    except ValueError:
+        return False

@@ -1,12 +1,13 @@
 """The server as a whole: its settings, who may reach it, and its life from loading models to draining requests.
 
-The event loop runs in a thread of its own, so that signals never wait for it, and uvicorn leaves them alone.
+uvicorn runs in a thread of its own, so that signals never wait for it. What it cannot limit is for a proxy in front.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
+import ipaddress
+import logging
 import os
 import signal
 import socket
@@ -16,7 +17,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -26,17 +26,16 @@ import uvicorn
 from hinge._checks import real, whole
 from hinge.errors import InvalidValue
 from hinge.remotes.address import check_token
-from hinge.server.app import App
-from hinge.server.connections import EventLoop, Limits, Listener, is_loopback
-from hinge.server.models import Model, Place, Service, Watcher, parse_places
-from hinge.server.observability import Alarms, EventLog, Metrics
+from hinge.server.app import App, Limits, Service
+from hinge.server.models import Model, Place, parse_places
+from hinge.server.observability import EventLog, Metrics
 
 MIN_TOKEN = 16  # characters of a token
 START_S = 30.0
 KEEP_ALIVE_S = 75  # for which a connection may be idle: devices ask seldom, and connecting takes a round trip
-MAX_HEAD_BUFFER = 64 * 2**10  # of h11; headers are refused before they reach it
+MAX_HEAD_BYTES = 16 * 2**10  # of a request's address and headers
 _LOOK_S = 0.5
-_CANCEL_S = 1.0  # for requests to end that are cancelled
+_LEAVE_S = 0.2  # for connections to be closed, once all requests are answered
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
 
 
@@ -76,7 +75,7 @@ def listen(host: str, port: int, *, guarded: bool) -> socket.socket:
         raise InvalidValue("Server", "host", f"must be an address, and there is no {host!r}") from None
     except OverflowError:
         raise InvalidValue("Server", "port", f"must be from 0 to 65535, got {port}") from None
-    if not guarded and not is_loopback(str(address[0])):
+    if not guarded and not ipaddress.ip_address(address[0]).is_loopback:
         ways = "give --token-file, HINGE_TOKEN or --client-ca, or accept it with --insecure"
         raise InvalidValue("Server", "host", f"must be local, as {host} lets others in: {ways}")
     listener = socket.socket(family, kind, protocol)
@@ -110,21 +109,19 @@ class BaseServer(ABC):
     ) -> None:
         self._host, self._port = host, whole("Server", "port", port, 0, 65535)
         self.token = None if token is None else check_token("Server", token, least=MIN_TOKEN)
-        self.tls, self.insecure = tls, insecure
+        self.tls = tls
+        self.guarded = insecure or token is not None or (tls is not None and tls.client_ca is not None)
         self.limits = limits or Limits()
         self.drain_s = real("Server", "drain_s", drain_s, 0, 3600)
         self.log = EventLog(log_level)
-        self._run: _Life | None = None
+        self._run: _Run | None = None
 
     @abstractmethod
-    def make_app(self, metrics: Metrics, listener: Listener) -> App:
-        """The application. Called in the server's event loop."""
+    def make_app(self, metrics: Metrics) -> App:
+        """Return the application. Called in the server's event loop."""
 
-    async def watch(self, app: App, metrics: Metrics) -> None:  # noqa: B027  # there need not be anything
-        """What goes on beside the requests, until it is cancelled."""
-
-    def load(self) -> None:  # noqa: B027  # likewise
-        """What has to be there before the server starts, and may fail."""
+    def load(self) -> None:  # noqa: B027  # there need not be anything
+        """Prepare what has to be there before the server starts, and may fail."""
 
     @property
     def url(self) -> str:
@@ -137,13 +134,11 @@ class BaseServer(ABC):
         """Serve in a thread; returns once requests are taken."""
         self._start()
 
-    def _start(self) -> _Life:
+    def _start(self) -> _Run:
         if self._run is not None and self._run.thread.is_alive():
             raise RuntimeError("Server: it runs already; close it before it is started again")
         self.load()
-        mutual = self.tls is not None and self.tls.client_ca is not None
-        guarded = self.insecure or mutual or self.token is not None
-        self._run = _Life(self, listen(self._host, self._port, guarded=guarded))
+        self._run = _Run(self, listen(self._host, self._port, guarded=self.guarded))
         self._run.start()
         return self._run
 
@@ -158,21 +153,23 @@ class BaseServer(ABC):
 
         A second signal ends the draining. A server that cannot end in time ends the process, with status 1.
         """
-        with Alarms(self.log):
-            run = self._start()
-            in_main = threading.current_thread() is threading.main_thread()
-            before = {number: signal.signal(number, lambda *_: run.stop()) for number in SIGNALS if in_main}
-            try:
-                announce(run.url)
-                while not run.stopping.wait(_LOOK_S):
-                    pass  # a signal that the kernel gave to another thread is handled here, and wakes nobody
-            finally:
-                if not run.stopping.is_set():  # an error
-                    run.stop()
-                if not run.join():
-                    os._exit(1)
-                for number, handler in before.items():
-                    signal.signal(number, handler)
+        alarms = logging.getLogger("hinge")  # what the package warns of, such as a device's alarms
+        alarms.addHandler(self.log.handlers[0])
+        run = self._start()
+        in_main = threading.current_thread() is threading.main_thread()
+        before = {number: signal.signal(number, lambda *_: run.stop()) for number in SIGNALS if in_main}
+        try:
+            announce(run.url)
+            while run.thread.is_alive() and not run.stops:
+                run.thread.join(_LOOK_S)  # a signal that the kernel gave to another thread is handled here
+        finally:
+            if not run.stops:  # an error
+                run.stop()
+            if not run.join():
+                os._exit(1)
+            alarms.removeHandler(self.log.handlers[0])
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def __enter__(self) -> Self:
         self.start()
@@ -192,9 +189,8 @@ class Server(BaseServer):
     b'{"name":"fashion-local","ready":true}'
 
     Each of `models` is NAME=PATH, PATH, or the name of a shipped model. `threads` are those of one run of a model,
-    `workers` its runs at the same time, one per core by default. Files are checked for changes every `watch_s` seconds,
-    if that is given. The other settings are those of every server: `host`, `port` (0 takes any that is free), `token`,
-    `tls`, `insecure`, `limits`, `drain_s` and `log_level`.
+    `workers` its runs at the same time, one per core by default. The other settings are those of every server: `host`,
+    `port` (0 takes any that is free), `token`, `tls`, `insecure`, `limits`, `drain_s` and `log_level`.
     """
 
     def __init__(
@@ -203,7 +199,6 @@ class Server(BaseServer):
         *,
         threads: int | None = None,
         workers: int | None = None,
-        watch_s: float | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
@@ -211,7 +206,6 @@ class Server(BaseServer):
         self._models: dict[Place, Model] = {}
         self._threads = None if threads is None else whole("Server", "threads", threads, 0, 1024)
         self._workers = None if workers is None else whole("Server", "workers", workers, 1, 1024)
-        self._watch_s = None if watch_s is None else real("Server", "watch_s", watch_s, 0.01, 3600)
 
     def __repr__(self) -> str:
         return f"Server({[place.name for place in self.places]}, host={self._host!r}, port={self._port})"
@@ -219,141 +213,100 @@ class Server(BaseServer):
     def load(self) -> None:
         self._models = {place: Model.load(place.path, self._threads) for place in self.places}
 
-    def make_app(self, metrics: Metrics, listener: Listener) -> App:
+    def make_app(self, metrics: Metrics) -> App:
         workers = self._workers or os.cpu_count() or 1
         services = {
-            place.name: Service(place, model, workers=workers, limits=self.limits, metrics=metrics)
+            place.name: Service(place.name, model, workers=workers, limits=self.limits, metrics=metrics)
             for place, model in self._models.items()
         }
-        return App(self, services, metrics, listener)
-
-    async def watch(self, app: App, metrics: Metrics) -> None:
-        if self._watch_s is not None:
-            await Watcher(app.services.values(), self._watch_s, self._threads, metrics, self.log).watch()
+        return App(self, services, metrics)
 
 
-class _Life:
-    """One life of a server: an event loop in a thread."""
+class _Run:
+    """A server that runs: uvicorn in a thread."""
 
     def __init__(self, server: BaseServer, listener: socket.socket) -> None:
         self._server, self._socket = server, listener
         host, port = listener.getsockname()[:2]
         self.url = f"{'https' if server.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
-        self.stopping = threading.Event()
-        self._stops = 0
+        self.stops = 0
         self._started: Future[None] = Future()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._told_to_stop: list[asyncio.Event] = []  # once, and once more
         self.thread = threading.Thread(target=self._main, name="hinge-server", daemon=True)
 
     def start(self) -> None:
-        """Returns once requests are taken; raises what keeps the server from starting."""
+        """Return once requests are taken; raise what keeps the server from starting."""
         self.thread.start()
         try:
             self._started.result(START_S)
-        except TimeoutError:
-            self.stop()
-            raise RuntimeError("Server: it did not start in time") from None
         except Exception:
-            self.join()  # its thread has nothing more to do, but may not have ended yet
+            self.stop()
+            self.join()
             raise
 
     def stop(self) -> None:
-        """Begin to drain; the second time, stop draining. Thread-safe, and safe in a signal handler."""
-        self._stops += 1
-        self.stopping.set()
-        with suppress(RuntimeError):  # the loop is closed
-            if self._loop is not None:
-                for event in self._told_to_stop[: self._stops]:
-                    self._loop.call_soon_threadsafe(event.set)
+        """Begin to drain; the second time, stop draining. Safe in any thread and in a signal handler."""
+        self.stops += 1
 
     def join(self) -> bool:
         """Wait until the server has stopped; False if it does not."""
-        if self.thread.ident is not None:
-            end = time.monotonic() + self._server.drain_s + 10
-            while self.thread.is_alive() and time.monotonic() < end:
-                self.thread.join(_LOOK_S)  # so that a signal is handled, whichever thread the kernel gave it to
+        end = time.monotonic() + self._server.drain_s + 10
+        while self.thread.is_alive() and time.monotonic() < end:
+            self.thread.join(_LOOK_S)  # so that a signal is handled, whichever thread the kernel gave it to
         return not self.thread.is_alive()
 
     def _main(self) -> None:
-        failed: BaseException | None = None
         try:
-            loop = EventLoop()
-            with asyncio.Runner(loop_factory=lambda: loop) as runner:
-                runner.run(self._serve(loop))
-        except BaseException as error:
-            failed = error
-        self._socket.close()
-        self._server.log.close()
-        self.stopping.set()
-        if failed is not None and self._started.done():
-            raise failed
-        if failed is not None:
-            self._started.set_exception(failed)
-
-    async def _serve(self, loop: EventLoop) -> None:
-        server, log, metrics = self._server, self._server.log, Metrics()
-        stop, stop_now = self._told_to_stop = [asyncio.Event(), asyncio.Event()]
-        self._loop = loop
-        limits = server.limits
-        loop.listener = Listener(limit=limits.connections, receive_s=limits.receive_s, metrics=metrics, log=log)
-        loop.set_exception_handler(lambda _, context: log.write("error", "failed", problem=str(context["message"])))
-        app = server.make_app(metrics, loop.listener)
-        config = _config(app, server.tls)
-        http = uvicorn.Server(config)
-        serving = loop.create_task(http.serve(sockets=[self._socket]))
-        tasks: list[asyncio.Task[Any]] = [serving]
-        try:
-            await _either(serving, loop.listener.started)
-            log.write("info", "started", models=sorted(app.services))
-            tasks.append(loop.create_task(server.watch(app, metrics)))
-            self._started.set_result(None)
-            await _either(serving, stop)
-            end = loop.time() + server.drain_s
-            log.write("info", "ending", in_flight=app.inferences.requests)
-            app.drain()
-            while app.inferences.requests and loop.time() < end and not stop_now.is_set():
-                await asyncio.sleep(0.02)
-            if app.inferences.requests:
-                app.abandon()
-            config.timeout_graceful_shutdown = max(1, math.ceil(end - loop.time()))
-            http.should_exit = True
-            if not await _first(serving, stop_now):
-                http.force_exit = True
-                requests = http.server_state.tasks | {serving}
-                for request in requests - {serving}:
-                    request.cancel()
-                await asyncio.wait(requests, timeout=_CANCEL_S)
+            with asyncio.Runner(loop_factory=uvicorn.Config("").get_loop_factory()) as runner:
+                runner.run(self._serve())
+        except Exception as error:
+            if self._started.done():
+                raise
+            self._started.set_exception(error)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+            self._socket.close()
+
+    async def _serve(self) -> None:
+        server, log = self._server, self._server.log
+        app = server.make_app(Metrics())
+        http = uvicorn.Server(_config(app, server))
+        serving = asyncio.create_task(http.serve(sockets=[self._socket]))
+        try:
+            while not http.started and not serving.done():
+                await asyncio.sleep(0.001)
+            log.write("info", "started", models=sorted(app.services))
+            self._started.set_result(None)
+            while not self.stops and not serving.done():
+                await asyncio.sleep(0.05)
+            log.write("info", "ending", in_flight=app.in_flight)
+            app.draining = True
+            await _drained(app, lambda: self.stops > 1, server.drain_s)
+            app.abandon()
+            await _drained(app, lambda: False, _LEAVE_S)
+            http.should_exit = True
+            await serving
+        finally:
+            unanswered = app.in_flight
             await app.close()
-            log.write("info", "ended", unanswered=app.inferences.requests)
+            log.write("info", "ended", unanswered=unanswered)
 
 
-async def _either(serving: asyncio.Task[None], event: asyncio.Event) -> None:
-    """Wait for the event; raise what ends the serving before it."""
-    if await _first(serving, event):
-        raise RuntimeError("Server: it stopped by itself")
+async def _drained(app: App, hurried: Callable[[], bool], most_s: float) -> None:
+    """Wait until no inference is in flight, for so long at most."""
+    end = time.monotonic() + most_s
+    while app.in_flight and not hurried() and time.monotonic() < end:
+        await asyncio.sleep(0.01)
 
 
-async def _first(serving: asyncio.Task[None], event: asyncio.Event) -> bool:
-    """Wait for the end of serving or for the event; whether the former came first. Raises what it ended with."""
-    waiting = asyncio.ensure_future(event.wait())
-    await asyncio.wait((serving, waiting), return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    if serving.done():
-        serving.result()
-    return serving.done()
-
-
-def _config(app: App, tls: Tls | None) -> uvicorn.Config:
+def _config(app: App, server: BaseServer) -> uvicorn.Config:
+    tls = server.tls
     mutual = tls is not None and tls.client_ca is not None
     return uvicorn.Config(
         app,
         http="h11",  # which parses the next request on a connection only when the last one is answered
-        h11_max_incomplete_event_size=MAX_HEAD_BUFFER,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        limit_concurrency=server.limits.connections,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_LEAVE_S,  # type: ignore[arg-type]  # parts of a second do as well
         ws="none",
         lifespan="off",
         interface="asgi3",
@@ -363,7 +316,6 @@ def _config(app: App, tls: Tls | None) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         date_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
         ssl_certfile=tls.cert if tls else None,
         ssl_keyfile=tls.key if tls else None,
         ssl_ca_certs=str(tls.client_ca) if tls and mutual else None,

@@ -2,22 +2,21 @@
 
 import json
 import random
+import re
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hinge.oip.messages import build_request
+from hinge.errors import InvalidMessage
+from hinge.oip.messages import parse_request
 from hinge.oip.tensors import MAX_BODY_BYTES
-from hinge.server import Limits, Server, connections
-from tests.server import models
-from tests.server.clients import HOST, Reply, ask, connect, images, infer, read_reply, send_raw, wait_for
-from tests.server.processes import memory_kib, serving
+from hinge.server import Limits, Server
+from tests.server.clients import HOST, ask, connect, images, infer, read_reply, send_raw, wait_for
+from tests.server.processes import WAIT_S, memory_kib, serving
 
 PATH = b"POST /v2/models/fashion-local/infer HTTP/1.1\r\nHost: localhost\r\n"
 CAP_KIB = MAX_BODY_BYTES // 1024
@@ -62,10 +61,6 @@ def deep_objects(chance: random.Random) -> bytes:
     return posted(b'{"a":' * depth + b"1" + b"}" * depth)
 
 
-def many_chunks(_: random.Random) -> bytes:
-    return PATH + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\n[\r\n" * 2**14
-
-
 def lying_length(chance: random.Random) -> bytes:
     return PATH + b"Content-Length: %d\r\n\r\n{}" % chance.randrange(MAX_BODY_BYTES + 1, 2**62)
 
@@ -80,10 +75,6 @@ def two_lengths(_: random.Random) -> bytes:
 
 def length_and_chunks(_: random.Random) -> bytes:
     return PATH + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-
-
-def huge_chunk(_: random.Random) -> bytes:
-    return PATH + b"Transfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFFF\r\n"
 
 
 def huge_header(chance: random.Random) -> bytes:
@@ -117,22 +108,26 @@ def bad_json_length(chance: random.Random) -> bytes:
 
 
 BOMBS: tuple[Callable[[random.Random], bytes], ...] = (
-    huge_shape, huge_binary_shape, huge_binary_size, deep_json, deep_objects, many_chunks, lying_length,
+    huge_shape, huge_binary_shape, huge_binary_size, deep_json, deep_objects, lying_length,
     endless_length, two_lengths, length_and_chunks, huge_header, many_headers, compressed, many_inputs,
     large_json, long_number, bad_json_length,
 )  # fmt: skip  # several to a line
 
 
-NO_HTTP = (endless_length, two_lengths)  # which uvicorn refuses by itself, with a text
+NO_HTTP = (endless_length, two_lengths, huge_header)  # which uvicorn refuses by itself, with a text
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_s2_a_bomb_is_refused(url: str, bomb: Callable[[random.Random], bytes]) -> None:
-    reply = send_raw(url, bomb(random.Random(1)))
+def test_s2_a_bomb_is_refused_at_once(url: str, bomb: Callable[[random.Random], bytes]) -> None:
+    request, times = bomb(random.Random(1)), []
+    for _ in range(3):
+        start = time.monotonic()
+        reply = send_raw(url, request)
+        times.append(time.monotonic() - start)
+    assert min(times) < 0.1  # the least of three: others may have the processor
     assert 400 <= reply.status < 500
     if bomb in NO_HTTP:
         assert (reply.status, reply.body) == (400, b"Invalid HTTP request received.")
-        wait_for(url, 'hinge_refused_total{reason="no HTTP"}')
     else:
         assert set(reply.json) == {"error"}
         assert reply.headers["x-request-id"]
@@ -167,64 +162,11 @@ def test_s2_the_largest_body_is_received(url: str) -> None:
     assert "JSON" in reply.json["error"]
 
 
-def drip(connection: socket.socket, done: threading.Event) -> None:
-    """Send bytes one by one, each in a packet of its own."""
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    try:
-        while not done.wait(0.001):
-            connection.sendall(b" ")
-    except OSError:
-        pass
-
-
-def dripped(url: str) -> Reply:
-    done = threading.Event()
-    with connect(url) as connection:
-        connection.sendall(PATH + b"Content-Length: 1000000\r\n\r\n")
-        thread = threading.Thread(target=drip, args=(connection, done))
-        thread.start()
-        try:
-            return read_reply(connection)
-        finally:
-            done.set()
-            thread.join()
-
-
-def test_s2_a_body_in_tiny_pieces_is_refused(url: str) -> None:
-    assert dripped(url).json == {"error": "the body comes in too many pieces that are too small"}
-
-
-def test_s2_slow_requests_are_ended() -> None:
+def test_s2_a_body_that_does_not_come_is_ended() -> None:
     with Server(["fashion-local"], limits=Limits(receive_s=0.2), log_level="error") as server:
-        assert send_raw(server.url, PATH + b"Content-Length: 10\r\n\r\n{").status == 408  # the body stops
-        assert send_raw(server.url, huge_chunk(random.Random(1))).status == 408  # a chunk does not end
-        assert send_raw(server.url, PATH + b"Content-Le").status == 408  # the headers stop
-        assert send_raw(server.url, b"").status == 408  # nothing comes
+        assert send_raw(server.url, PATH + b"Content-Length: 10\r\n\r\n{").status == 408
+        assert send_raw(server.url, PATH + b"Transfer-Encoding: chunked\r\n\r\nFFFF\r\n").status == 408
         assert infer(server.url, "fashion-local", images()).status == 200
-
-
-@pytest.mark.parametrize("complete", [1, 2])
-def test_s2_a_pipelined_request_that_stops_in_its_headers_is_ended(complete: int) -> None:
-    live = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n"
-    with (
-        Server(["fashion-local"], limits=Limits(receive_s=0.2), log_level="error") as server,
-        connect(server.url) as connection,
-    ):
-        connection.sendall((live + b"\r\n") * complete + live)
-        answers = b"".join(iter(lambda: connection.recv(65536), b""))
-        assert [line[4:7] for line in answers.split(b"HTTP/")] == [b""] + [b"200"] * complete + [b"408"]
-
-
-def test_s2_an_idle_connection_is_not_slow() -> None:
-    live = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with (
-        Server(["fashion-local"], limits=Limits(receive_s=0.2), log_level="error") as server,
-        connect(server.url) as connection,
-    ):
-        for pause_s in (3 * connections.SWEEP_S, 0):
-            connection.sendall(live)
-            assert read_reply(connection).status == 200
-            time.sleep(pause_s)
 
 
 def test_s2_requests_beyond_the_limit_are_told_to_come_back() -> None:
@@ -250,60 +192,109 @@ def test_s2_bytes_beyond_the_limit_are_told_to_come_back() -> None:
 
 
 def test_s2_connections_beyond_the_limit_are_refused() -> None:
-    limits = Limits(connections=2)
-    with Server(["fashion-local"], limits=limits, log_level="error") as server, ExitStack() as stack:
-        first = stack.enter_context(connect(server.url))
-        first.sendall(posted(images().body)[:-1])
-        wait_for(server.url, "hinge_in_flight_requests 1.0")
-        end = time.monotonic() + 20
-        while (reply := ask(server.url, "/v2")).status != 503:  # one whose request has not begun makes room
-            assert time.monotonic() < end
-            stack.enter_context(connect(server.url)).sendall(posted(images().body)[:-1])
-            time.sleep(0.05)
-        assert (reply.headers["retry-after"], reply.json) == ("1", {"error": "too many connections"})
+    with Server(["fashion-local"], limits=Limits(connections=3), log_level="error") as server, ExitStack() as stack:
+        assert ask(server.url, "/v2").status == 200
+        for _ in range(3):
+            stack.enter_context(connect(server.url))
+        assert ask(server.url, "/v2").status == 503
         stack.close()
+        end = time.monotonic() + WAIT_S
         while ask(server.url, "/v2").status != 200:  # until the server has noticed that they are gone
             assert time.monotonic() < end
-
-
-def test_s2_an_idle_connection_makes_room_for_another() -> None:
-    request = b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    limits = Limits(connections=2)
-    with (
-        Server(["fashion-local"], limits=limits, log_level="error") as server,
-        connect(server.url) as silent,
-        connect(server.url) as idle,
-    ):
-        idle.sendall(request)
-        assert read_reply(idle).status == 200
-        assert ask(server.url, "/v2").status == 200
-        with suppress(ConnectionResetError):
-            assert silent.recv(1) == b"", "the one that is idle longest"
-        idle.sendall(request)
-        assert read_reply(idle).status == 200
-
-
-def test_s2_a_pipelined_request_does_not_take_the_answer_of_another(url: str) -> None:
-    with connect(url) as connection:
-        connection.sendall(posted(images().body) + b"garbage garbage\r\n\r\n")
-        received = b""
-        while more := connection.recv(65536):
-            received += more
-    assert received.startswith(b"HTTP/1.1 200")
-    assert received.count(b"HTTP/1.1 ") <= 2
-
-
-def test_s2_a_client_that_reads_no_answers_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "STUCK_S", 0.1)
-    words = build_request({"x": np.array(["x" * 2**10] * 2**15, object)}, binary=True)  # more than a socket holds
-    head = "".join(f"{name}: {value}\r\n" for name, value in words.headers.items())
-    head = f"POST /v2/models/echo/infer HTTP/1.1\r\n{HOST}Content-Length: {len(words.body)}\r\n{head}\r\n"
-    with Server([models.echoing(tmp_path / "echo.onnx")], log_level="error") as server, connect(server.url) as client:
-        client.sendall(head.encode() + words.body)
-        wait_for(server.url, 'hinge_requests_total{code="200",model="echo"} 1.0')
-        wait_for(server.url, "hinge_connections 1.0")  # that of the metrics themselves
 
 
 def test_s2_many_rows_are_run_in_parts(url: str) -> None:
     rows = np.zeros((3000, 28, 28), np.uint8)
     assert infer(url, "fashion-local", images(rows, binary=True)).status == 200
+
+
+# -- pipelining --------------------------------------------------------------------------------------------------------
+
+
+def test_pipelined_requests_are_answered_in_order(url: str) -> None:
+    """Whatever is in their bodies, and wherever they are split."""
+    held = np.frombuffer(b"\r\n\r\n" * 196, np.uint8).reshape(1, 28, 28)
+    stream = b""
+    for number in range(12):
+        message = images(held, binary=True, id=f"n{number:02}")
+        stream += posted(message.body, *(f"{name}: {value}" for name, value in message.headers.items()))
+    for first in (0, 200, 500):
+        with connect(url) as connection:
+            connection.sendall(stream[:first])
+            time.sleep(0.01)
+            connection.sendall(stream[first:])
+            received = b""
+            while received.count(b'"id"') < 12:
+                more = connection.recv(65536)
+                assert more, received
+                received += more
+        found = re.findall(r'"id":"(n[0-9]+)"', received.decode("latin-1"))
+        assert found == [f"n{number:02}" for number in range(12)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reads", [False, True])
+def test_s2_clients_that_pipeline_much_take_neither_memory_nor_the_health_check(reads: bool) -> None:
+    """40 connections with 8 000 requests each, whose answers are read or not."""
+    requests = memoryview(f"GET /v2/health/live HTTP/1.1\r\n{HOST}\r\n".encode() * 8000)
+    with serving("fashion-local", "--log-level", "error") as (process, url), ExitStack() as stack:
+        clients = {stack.enter_context(connect(url)): 0 for _ in range(40)}
+        for client in clients:
+            client.setblocking(False)
+        slowest, answered, end = 0.0, 0, time.monotonic() + 10.0
+        while time.monotonic() < end:
+            for client, sent in clients.items():
+                with suppress(BlockingIOError):  # the server need not take all of it
+                    clients[client] += client.send(requests[sent:])
+                with suppress(BlockingIOError):
+                    answered += len(client.recv(2**20)) if reads else 0
+            start = time.monotonic()
+            assert ask(url, "/v2/health/ready").status == 200
+            slowest = max(slowest, time.monotonic() - start)
+        print(f"health in {slowest:.2f} s, {memory_kib(process, 'VmHWM') >> 10} MiB, {answered} bytes of answers")
+        assert slowest < 5
+        assert memory_kib(process, "VmHWM") < 150 * 1024
+        assert (answered > 0) == reads
+
+
+# -- clients that hang up ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_client_that_hangs_up_leaves_nothing_to_do(reset: bool) -> None:
+    many = images(np.zeros((20_000, 28, 28), np.uint8), binary=True)  # many seconds of work
+    head = "".join(f"{name}: {value}\r\n" for name, value in many.headers.items())
+    head = f"POST /v2/models/fashion/infer HTTP/1.1\r\n{HOST}Content-Length: {len(many.body)}\r\n{head}\r\n"
+    with Server(["fashion"], workers=1, threads=1, drain_s=0, log_level="error") as server:
+        connections = [connect(server.url) for _ in range(2)]
+        for connection in connections:
+            connection.sendall(head.encode() + many.body)
+        wait_for(server.url, "hinge_in_flight_requests 2.0")
+        for connection in connections:
+            if reset:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            connection.close()
+        start = time.monotonic()
+        wait_for(server.url, "hinge_in_flight_requests 0.0")
+        assert infer(server.url, "fashion", images()).status == 200
+        assert time.monotonic() - start < 5
+        assert 'hinge_requests_total{code="499",model="fashion"} 2.0' in ask(server.url, "/metrics").body.decode()
+
+
+@pytest.mark.parametrize("headers", [b"", b"Host: localhost\r\n" * 2, b"Host: h\r\nTransfer-Encoding: gzip\r\n"])
+def test_headers_that_others_may_read_in_another_way_are_refused(url: str, headers: bytes) -> None:
+    assert send_raw(url, b"POST /v2/models/fashion-local/infer HTTP/1.1\r\n" + headers + b"\r\n").status in (400, 501)
+
+
+def test_a_client_may_ask_to_upgrade(url: str) -> None:
+    """As Java's does in each request."""
+    assert send_raw(url, posted(images().body, "Connection: Upgrade", "Upgrade: h2c")).status == 200
+
+
+def test_costly_numbers_are_refused_for_little_processor_time() -> None:
+    data = b",".join([b"9" * 4000] * 4000)
+    body = b'{"inputs":[{"name":"x","shape":[4000],"datatype":"UINT64","data":[%s]}]}' % data
+    start = time.thread_time()
+    with pytest.raises(InvalidMessage, match="more than 64 characters"):
+        parse_request({}, body)
+    assert time.thread_time() - start < 0.1

@@ -10,9 +10,8 @@ import pytest
 from onnxruntime import RunOptions
 
 from hinge.oip.tensors import TensorSpec
-from hinge.server import models as served_models
-from hinge.server.connections import Refusal
-from hinge.server.models import Batcher, Model
+from hinge.server.batch import Batcher
+from hinge.server.models import Model
 
 SPECS = (TensorSpec("x", "FP32", (-1, -1)),)
 WAIT_S = 20.0
@@ -164,19 +163,6 @@ def test_a_request_that_nobody_waits_for_harms_nobody() -> None:
     drive(job)
 
 
-def test_what_is_abandoned_is_refused() -> None:
-    async def job(batcher: Batcher, gate: Gate) -> None:
-        first = await busy(batcher, gate)
-        second = batcher.run(row(2))
-        batcher.abandon()
-        with pytest.raises(Refusal, match="shutting down"):
-            await second
-        gate.open.set()
-        assert await values(first) == [2]  # it was done in time
-
-    drive(job)
-
-
 # -- large requests, and those that nobody waits for ------------------------------------------------------------------
 
 
@@ -219,32 +205,6 @@ def stepwise(job: Callable[[Batcher, Steps], Awaitable[None]], *, batchable: boo
 
     asyncio.run(main())
     return steps.seen
-
-
-def test_a_small_request_waits_for_one_slice_of_a_large_one_and_both_are_answered() -> None:
-    async def job(batcher: Batcher, steps: Steps) -> None:
-        large = batcher.run(row(*range(10)))
-        await until(lambda: steps.seen == [0])
-        small = batcher.run(row(100))
-        steps.steps.release(2)
-        assert await values(small) == [200]
-        assert not large.done()
-        steps.steps.release(4)
-        assert await values(large) == [2 * n for n in range(10)]
-
-    assert stepwise(job) == [0, 100, 2, 4, 6, 8]
-
-
-def test_large_and_small_requests_take_turns() -> None:
-    async def job(batcher: Batcher, steps: Steps) -> None:
-        large = [batcher.run(row(*range(start, start + 6))) for start in (0, 10)]
-        await until(lambda: steps.seen == [0])
-        small = [batcher.run(row(start, start)) for start in (100, 101, 102)]
-        steps.steps.release(9)
-        assert [await values(answer) for answer in small] == [[200, 200], [202, 202], [204, 204]]
-        assert [(await values(answer))[::5] for answer in large] == [[0, 10], [20, 30]]
-
-    assert stepwise(job) == [0, 10, 100, 2, 101, 12, 102, 4, 14]
 
 
 def test_a_large_request_that_is_cancelled_is_run_no_further() -> None:
@@ -292,134 +252,16 @@ def test_a_run_is_ended_once_nobody_waits_for_it(batchable: bool) -> None:
     assert stepwise(job, batchable=batchable) == [1, 5]
 
 
-def test_all_slices_of_a_request_are_run_on_one_model() -> None:
+def test_a_batcher_that_is_closed_cancels_what_waits_and_ends_what_runs() -> None:
     async def job(batcher: Batcher, steps: Steps) -> None:
-        large = batcher.run(row(*range(4)))
+        running = batcher.run(row(*range(100)))
         await until(lambda: steps.seen == [0])
-        batcher.model = Model(Gate(), SPECS, (TensorSpec("y", "FP32", (-1, -1)),), True, RunOptions)
-        steps.steps.release(2)
-        assert await values(large) == [0, 2, 4, 6]
+        waiting = batcher.run(row(1))
+        steps.steps.release(1000)
+        batcher.close()
+        await asyncio.wait((running, waiting))
+        assert running.cancelled()
+        assert waiting.cancelled()
 
-    assert stepwise(job) == [0, 2]
-
-
-def test_a_large_request_is_refused_in_the_middle_when_it_is_abandoned() -> None:
-    async def job(batcher: Batcher, steps: Steps) -> None:
-        large = batcher.run(row(*range(100)))
-        await until(lambda: steps.seen == [0])
-        batcher.abandon()
-        steps.steps.release(1)
-        with pytest.raises(Refusal, match="shutting down"):
-            await large
-        with pytest.raises(Refusal, match="shutting down"):
-            await batcher.run(row(1))
-
-    assert stepwise(job) == [0]
-
-
-# -- quick models -----------------------------------------------------------------------------------------------------
-
-
-class Burning:
-    """Stands in for a session that takes so much processor time for a run, and for each row of it."""
-
-    run_s = row_s = spent_s = 0.0
-
-    def run(self, _: Any, inputs: dict[str, Any], options: Any) -> list[Any]:
-        self.spent_s += self.run_s + self.row_s * len(inputs["x"])
-        return [2 * inputs["x"]]
-
-
-def proven(job: Callable[[Batcher, Burning], Awaitable[None]], batch: int = 64, batchable: bool = True) -> None:
-    """Let a job use a batcher whose model has been quick many times."""
-    session = Burning()
-
-    async def main() -> None:
-        inputs, outputs = (TensorSpec("x", "FP32", (-1, 1)),), (TensorSpec("y", "FP32", (-1, 1)),)
-        model = Model(session, inputs, outputs, batchable, RunOptions)
-        batcher = Batcher(model, workers=1, batch=batch, observe=lambda _: None)
-        try:
-            assert not batcher.run(row(1), alone=True).done(), "nothing is known of it yet"
-            for _ in range(64):
-                await batcher.run(row(1), alone=True)
-            await job(batcher, session)
-        finally:
-            batcher.close()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(served_models, "thread_time", lambda: session.spent_s)
-        asyncio.run(main())
-
-
-def test_a_quick_model_answers_a_lone_request_at_once() -> None:
-    async def job(batcher: Batcher, _: Burning) -> None:
-        assert await values(batcher.run(row(3), alone=True)) == [6]
-        assert batcher.run(row(3), alone=True).done()
-
-    proven(job)
-
-
-def test_requests_that_come_together_join_in_the_event_loop_only_if_that_is_quick() -> None:
-    async def job(batcher: Batcher, session: Burning) -> None:
-        assert await values(batcher.run(row(1))) == [2]
-        together = [batcher.run(row(n)) for n in range(8)]
-        assert not any(answer.done() for answer in together)
-        await asyncio.sleep(0)
-        assert [answer.result()["y"][0, 0] for answer in together] == [2 * n for n in range(8)]
-        session.row_s = 0.001
-        await batcher.run(row(1), alone=True)
-        together = [batcher.run(row(0))]
-        assert batcher.queued == 0, "it waits for no others"
-        together += [batcher.run(row(n)) for n in range(1, 8)]
-        await asyncio.sleep(0)
-        assert not any(answer.done() for answer in together), "a thread runs them"
-        assert [await values(answer) for answer in together] == [[2 * n] for n in range(8)]
-
-    proven(job)
-
-
-def test_a_batch_that_takes_long_says_nothing_against_one_row() -> None:
-    async def job(batcher: Batcher, session: Burning) -> None:
-        session.row_s = 0.0005
-        await batcher.run(row(*range(32)))
-        assert batcher.run(row(3), alone=True).done()
-
-    proven(job)
-
-
-def test_a_batch_says_nothing_for_one_row() -> None:
-    async def job(batcher: Batcher, session: Burning) -> None:
-        session.run_s = 0.05
-        await batcher.run(row(1), alone=True)  # which shows that it is slow
-        for _ in range(2000):
-            await batcher.run(row(*range(64)))
-        assert not batcher.run(row(3), alone=True).done()
-
-    proven(job)
-
-
-@pytest.mark.parametrize(("batch", "batchable"), [(1, True), (64, False)])
-def test_many_rows_are_run_in_a_thread_where_nothing_is_joined_either(batch: int, batchable: bool) -> None:
-    async def job(batcher: Batcher, _: Burning) -> None:
-        assert batcher.run(row(3), alone=True).done()
-        many = batcher.run(row(*range(100)), alone=True)
-        assert not many.done()
-        assert await values(many) == [2 * n for n in range(100)]
-
-    proven(job, batch, batchable)
-
-
-@pytest.mark.parametrize(("row_s", "quick"), [(0.0021, True), (0.05, False)])
-def test_a_run_that_is_much_too_slow_sends_the_next_to_threads_and_one_that_is_a_little_does_not(
-    row_s: float, quick: bool
-) -> None:
-    async def job(batcher: Batcher, session: Burning) -> None:
-        session.row_s = row_s
-        await batcher.run(row(1), alone=True)
-        session.row_s = 0.0
-        for _ in range(100):
-            answer = batcher.run(row(1), alone=True)
-            assert answer.done() == quick
-            await answer
-
-    proven(job)
+    seen = stepwise(job)
+    assert 1 not in seen

@@ -24,12 +24,11 @@ function span(since, until) {
 }
 
 /** What is wrong, in words that change only when it does; counts are elsewhere. What is over is folded away. */
-export function showFaults(place, report, silent, lost) {
+export function showFaults(place, report, lost) {
   const { status, recent } = report;
   const kinds = Object.keys(status.fell_back).sort();
   const now = [
-    lost !== null && `Not connected to the server since ${clock(lost)}: what is shown is of then.`,
-    silent && "The device has not reported for a while.",
+    lost !== null && `Not connected to the device since ${clock(lost)}: what is shown is of then.`,
     status.breaker === "open" && "The breaker is open: the remote is left alone, and local answers.",
     status.breaker === "probing" && "The breaker is probing whether the remote is back.",
     status.not_durable && `What is learned is not safe on disk: ${status.not_durable}`,
@@ -58,7 +57,7 @@ export function showTiles(place, report) {
   const { status, bins } = report;
   const offloads = offloadsOf(status), licensed = bins.filter((bin) => bin.licensed).length;
   const share = (part, all, words) => all ? `${percent(part / all)} ${words}` : "";
-  const agreed = share(status.agreed, status.compared ?? status.answered_by_remote, "of remote's answers");
+  const agreed = share(status.agreed, status.compared, "of remote's answers");
   const each = status.samples ? `${cost(status.offload_cost / status.samples)} per sample` : "";
   const kinds = Object.entries(status.fell_back).map(([kind, times]) => `${kind} ${count(times)}`).join(", ");
   const tiles = [
@@ -74,7 +73,7 @@ export function showTiles(place, report) {
   ];
   place.replaceChildren(...tiles.map(([name, metric, value, format, note]) => {
     const figure = make("dd", orDash(value, format), make("small", value === null ? "no true labels" : note));
-    if (value !== null) Object.assign(figure.dataset, { metric: `hinge_device_${metric}`, value });
+    if (value !== null) Object.assign(figure.dataset, { metric, value });
     return make("div", make("dt", name), figure);
   }));
 }
@@ -155,20 +154,4 @@ function roles(made) {
     if (names[element.tagName]) element.setAttribute("role", names[element.tagName]);
   }
   return made;
-}
-
-export function showRequests(place, requests) {
-  const rows = requests.map(({ model, codes, seconds, seconds_p99 }) => {
-    const all = sum(codes);
-    const counts = Object.entries(codes).sort().map(([code, times], k) => {
-      const shown = make("span", `${code}: ${count(times)}`);
-      Object.assign(shown.dataset, { metric: "hinge_requests_total", model, code, value: times });
-      return k ? make("span", ", ", shown) : shown;
-    });
-    const mean = all ? (1000 * seconds / all).toPrecision(3) : "–";
-    const most = orDash(seconds_p99, (value) => `≤ ${Number((1000 * value).toPrecision(3))}`);
-    return [model || "none, or not served", make("span", ...counts), mean, most];
-  });
-  const heads = ["model", "answers by status", "mean ms.n", "99 % within ms.n"];
-  place.replaceChildren(table("Requests by model", heads, rows));
 }

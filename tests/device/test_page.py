@@ -1,15 +1,12 @@
-"""What a device reports is what it knows, and that it reports costs its answers nothing."""
+"""What the page shows of a device is what it knows."""
 
 import base64
 import io
 import json
-import socket
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Iterator
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import msgspec
 import numpy as np
@@ -18,60 +15,13 @@ from PIL import Image
 
 from hinge import HILCB, Device, FixedCost, Isotonic, Thompson, at_most
 from hinge.bins import ClassBins, QuantileBins, UniformBins
-from hinge.device.report import RECENT, SENTENCE, SIDE
-from hinge.device.reporter import Reporter, copy_of, data_url, licences, small
+from hinge.device.page.page import LivePage
+from hinge.device.page.pictures import SIDE, data_url, small
+from hinge.device.page.snapshot import RECENT, SENTENCE, Snapshots, copy_of, licences
 from hinge.policies import AlwaysLocal, AlwaysRemote
 from hinge.tasks import Transcription
 
 WAIT_S = 20.0
-NOWHERE = "http://127.0.0.1:9"
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-class Collecting:
-    """A server that keeps what it is sent."""
-
-    def __init__(self, port: int = 0, status: int = 200, answer: bytes = b"") -> None:
-        collected = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                collected.reports.append((self.path, dict(self.headers), json.loads(body)))
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.reports: list[tuple[str, dict[str, str], Any]] = []
-        self.server = HTTPServer(("127.0.0.1", port), Handler)
-        self.port = self.server.server_address[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
-        self.thread.start()
-
-    def wait(self, reports: int) -> None:
-        wait_until(lambda: len(self.reports) >= reports)
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
-
-
-@pytest.fixture
-def server() -> Iterator[Collecting]:
-    with closing(Collecting()) as collecting:
-        yield collecting
 
 
 def scores(sample: float) -> list[float]:
@@ -84,73 +34,17 @@ def device(policy: Any = None, **options: Any) -> Device:
     return Device(scores, lambda sample: int(sample > 1), policy, **{"deadline_s": 10.0, **options})
 
 
-def told(reporter: Reporter) -> Any:
-    """The report as a message has it."""
-    return msgspec.to_builtins(reporter.report())
+def shown(snapshots: Snapshots) -> Any:
+    """What the page is told."""
+    return json.loads(msgspec.json.encode(snapshots.take()))
 
 
-def reported(watched: Device, samples: list[float], **seen: Any) -> Any:
-    """The report after these samples, whose labels are known to be 1 above 1."""
-    with Reporter(watched, NOWHERE) as reporter:
-        for sample in samples:
-            reporter.saw(watched.infer(sample), truth=int(sample > 1), **seen)
-        return told(reporter)
-
-
-def test_it_reports_again_and_again_and_once_at_the_end(server: Collecting) -> None:
-    with device() as watched:
-        with Reporter(watched, server.url, "kitchen", token="0123456789abcdef", every_s=0.02) as reporter:
-            server.wait(3)
-            reporter.saw(watched.infer(3.0))
-        path, headers, last = server.reports[-1]
-        assert path == "/hinge/devices/kitchen"
-        assert headers["Authorization"] == "Bearer 0123456789abcdef"
-        assert headers["Content-Type"] == "application/json"
-        assert last["status"]["samples"] == 1
-        assert last["recent"][0]["label"] == "1"
-
-
-def test_it_goes_on_when_the_server_comes_back() -> None:
-    first = Collecting()
-    with device() as watched, Reporter(watched, first.url, every_s=0.02):
-        first.wait(1)
-        first.close()
-        with closing(Collecting(first.port)) as again:
-            again.wait(2)
-
-
-def test_a_server_that_never_answers_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hinge.device.reporter._PATIENCE_S", 10 * WAIT_S)
-    with socket.create_server(("127.0.0.1", 0)) as silent, device() as watched:
-        silent.settimeout(WAIT_S)
-        reporter = Reporter(watched, f"http://127.0.0.1:{silent.getsockname()[1]}", every_s=0.01)
-        with silent.accept()[0]:
-            for _ in range(1000):
-                reporter.saw(watched.infer(3.0), picture=np.zeros((2000, 2000), np.uint8))
-            assert reporter.problem is None, "all were answered while one report was under way"
-            silent.close()
-        reporter.close()
-        assert not reporter._thread.is_alive()
-
-
-def test_what_went_wrong_last_is_known() -> None:
-    with closing(Collecting(status=400, answer=b'{"error":"no\nway"}')) as refusing, device() as watched:
-        with Reporter(watched, NOWHERE) as nowhere, Reporter(watched, refusing.url) as refused:
-            assert nowhere.problem is None
-        assert str(nowhere.problem).startswith("the server gives no answer: cannot be reached")
-        assert refused.problem == 'the server refused a report with status 400: {"error":"no way"}'
-
-
-def test_a_report_that_cannot_be_made_is_not_the_last(server: Collecting, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: Any) -> Any:
-        raise ZeroDivisionError("by zero")
-
-    with device() as watched, Reporter(watched, server.url, every_s=0.02) as reporter:
-        with monkeypatch.context() as broken:
-            broken.setattr("hinge.device.reporter.copy_of", fail)
-            wait_until(lambda: reporter.problem is not None)
-        assert reporter.problem == "no report could be made: ZeroDivisionError: by zero"
-        server.wait(len(server.reports) + 1)
+def reported(watched: Device, samples: list[float]) -> Any:
+    """What is shown after these samples, whose labels are known to be 1 above 1."""
+    snapshots = Snapshots(watched)
+    for sample in samples:
+        snapshots.saw(watched.infer(sample), truth=int(sample > 1))
+    return shown(snapshots)
 
 
 def test_the_status_is_the_devices() -> None:
@@ -175,7 +69,6 @@ def test_the_last_answers_are_told_with_their_reasons() -> None:
         recent = reported(watched, [3.0] * 50)["recent"]
         assert [each["number"] for each in recent] == list(range(50 - RECENT, 50))
         assert recent[-1]["source"] == "local"
-        assert recent[-1]["decision"] == "accept"
         assert recent[-1]["reason"].startswith("Bin 15 is accepted: local agreed in")
         assert recent[-1]["truth"] == "1"
 
@@ -239,16 +132,17 @@ def test_too_many_bins_are_not_told() -> None:
 def test_regret_is_what_was_paid_above_the_cheapest_rule(policy: Any, offload_cost: float) -> None:
     samples = np.random.default_rng(0).uniform(0.0, 2.0, 500).tolist()  # local says 1 of all, and is right above 1
     chosen = AlwaysLocal(16) if policy is AlwaysLocal else policy(bins=16, offload_cost=offload_cost)
-    with device(chosen, price=FixedCost(offload_cost)) as watched, Reporter(watched, NOWHERE) as reporter:
+    with device(chosen, price=FixedCost(offload_cost)) as watched:
+        snapshots = Snapshots(watched)
         paid, wrong, in_bin = 0.0, [0] * 16, [0] * 16
         for sample in samples:
             answer = watched.infer(sample)
-            reporter.saw(answer, truth=int(sample > 1))
+            snapshots.saw(answer, truth=int(sample > 1))
             paid += offload_cost if answer.source == "remote" else sample <= 1
             wrong[answer.bin] += sample <= 1
             in_bin[answer.bin] += 1
         least = sum(min(errors, offload_cost * count) for errors, count in zip(wrong, in_bin, strict=True))
-        report = told(reporter)
+        report = shown(snapshots)
         assert report["cost_per_sample"] == pytest.approx(paid / 500)
         expected = paid - least if watched.policy.offload_cost is not None else None
         assert report["regret"] == (None if expected is None else pytest.approx(expected))
@@ -262,26 +156,24 @@ def test_without_counts_of_agreement_there_is_no_regret() -> None:
 
 
 def test_without_labels_there_is_no_regret() -> None:
-    with device() as watched, Reporter(watched, NOWHERE) as reporter:
-        reporter.saw(watched.infer(3.0))
-        report = told(reporter)
+    with device() as watched:
+        snapshots = Snapshots(watched)
+        snapshots.saw(watched.infer(3.0))
+        report = shown(snapshots)
         assert report["regret"] is None
         assert report["cost_per_sample"] is None
 
 
 def test_who_compares_knows_more() -> None:
-    with device() as watched, Reporter(watched, NOWHERE) as reporter:
+    with device() as watched:
+        snapshots = Snapshots(watched)
         rows = [{"policy": name, "cost_per_sample": 0.1, "regret": 7, "extra": 1} for name in ("isotonic", "hi-lcb")]
-        reporter.compare(rows)
-        report = told(reporter)
+        snapshots.compare(rows)
+        report = shown(snapshots)
         assert (report["cost_per_sample"], report["regret"]) == (0.1, 7.0)
         assert report["compare"] == [
             {"policy": "hi-lcb", "offload_fraction": None, "cost_per_sample": 0.1, "regret": 7.0}
         ]
-        with pytest.raises(ValueError, match="regret must be a finite number"):
-            reporter.compare([{"policy": "x", "regret": float("nan")}])
-        with pytest.raises(ValueError, match="8 at most"):
-            reporter.compare([{"policy": str(k)} for k in range(9)])
 
 
 @pytest.mark.parametrize("shape", [(28, 28), (28, 28, 1), (1, 28, 28), (28, 28, 3), (3, 30, 20)])
@@ -304,37 +196,87 @@ def test_large_pictures_shrink_and_floats_are_scaled() -> None:
         assert small(sample) is None
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [({"name": "../x"}, "name must be"), ({"url": "ftp://x"}, "url must start"), ({"every_s": 0}, "every_s must be")],
-)
-def test_what_makes_no_sense_is_refused(change: dict[str, Any], problem: str) -> None:
-    with device() as watched, pytest.raises(ValueError, match=problem):
-        Reporter(watched, **{"url": NOWHERE, **change})
-
-
 def test_a_true_label_is_a_name_or_the_number_of_one() -> None:
-    with device(labels=["cat", "dog"]) as watched, Reporter(watched, NOWHERE) as reporter:
+    with device(labels=["cat", "dog"]) as watched:
+        snapshots = Snapshots(watched)
         for truth in (1, "dog", np.int64(1)):
-            reporter.saw(watched.infer(3.0), truth=truth)
-        assert [seen["truth"] for seen in told(reporter)["recent"]] == ["dog"] * 3
+            snapshots.saw(watched.infer(3.0), truth=truth)
+        assert [seen["truth"] for seen in shown(snapshots)["recent"]] == ["dog"] * 3
         with pytest.raises(ValueError, match="Device: label must be a possible answer, got an unknown label, 2"):
-            reporter.saw(watched.infer(3.0), truth=2)
+            snapshots.saw(watched.infer(3.0), truth=2)
         with pytest.raises(TypeError, match="Device: answer must be one that a device gave"):
-            reporter.saw("dog", truth=1)  # type: ignore[arg-type]  # wrong on purpose
+            snapshots.saw("dog", truth=1)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_a_true_label_of_another_kind_is_refused() -> None:
     wrong = pytest.raises(TypeError, match="Device: label must be of the kind that the answers are")
-    with device() as watched, Reporter(watched, NOWHERE) as reporter, wrong:
-        reporter.saw(watched.infer(3.0), truth="dog")
+    with device() as watched, wrong:
+        Snapshots(watched).saw(watched.infer(3.0), truth="dog")
 
 
 def test_answers_of_any_task_are_reported_and_judged_by_it() -> None:
     with device(AlwaysLocal(16), task=Transcription(), price=FixedCost(0.5)) as watched:
         watched.local = lambda _: "turn on"
-        with Reporter(watched, NOWHERE) as reporter:
-            reporter.saw(watched.infer(0), truth="turn it on")
-            report = told(reporter)
+        snapshots = Snapshots(watched)
+        snapshots.saw(watched.infer(0), truth="turn it on")
+        report = shown(snapshots)
     assert [(seen["label"], seen["truth"]) for seen in report["recent"]] == [("turn on", "turn it on")]
     assert report["cost_per_sample"] == pytest.approx(1 / 3)
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def events(page: LivePage) -> Iterator[Any]:
+    with urlopen(page.url + "events", timeout=WAIT_S) as stream:
+        for line in stream:
+            if line.startswith(b"data: "):
+                yield json.loads(line[6:])
+
+
+def test_the_page_tells_what_is_new_and_how_it_came_to_be() -> None:
+    with device() as watched, LivePage(watched) as page:
+        told = events(page)
+        assert next(told)["status"]["samples"] == 0
+        page.saw(watched.infer(3.0))
+        last = next(each for each in told if each["status"]["samples"] == 1)
+        assert [point[0] for point in last["points"]] == [0, 1]
+        assert last["recent"][0]["label"] == "1"
+
+
+def test_a_page_that_is_closed_hangs_up_and_frees_its_port() -> None:
+    with device() as watched:
+        with LivePage(watched) as page:
+            told = events(page)
+            next(told)
+        assert list(told) is not None, "it ends"
+        port = int(page.url.split(":")[2].strip("/"))
+        with LivePage(watched, port) as again:
+            assert urlopen(again.url).status == 200
+
+
+def test_a_port_in_use_is_an_error() -> None:
+    with device() as watched, LivePage(watched) as page, pytest.raises(OSError, match="in use"):
+        LivePage(watched, int(page.url.split(":")[2].strip("/")))
+
+
+def test_only_this_machine_looks_and_the_page_loads_nothing_from_elsewhere() -> None:
+    with device() as watched, LivePage(watched) as page:
+        assert page.url.startswith("http://127.0.0.1:")
+        with urlopen(page.url) as answer:
+            assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+            assert answer.read().startswith(b"<!doctype html>")
+        for path in ("", "events", "page.js"):
+            with pytest.raises(HTTPError, match="400"):
+                urlopen(Request(page.url + path, headers={"Host": "evil.example"}))
+
+
+def test_a_policy_that_fails_to_explain_itself_stops_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    with device() as watched, LivePage(watched) as page:
+        with monkeypatch.context() as broken:
+            broken.setattr(Isotonic, "explain", fail)
+            page.saw(watched.infer(3.0))
+        assert next(each for each in events(page) if each["status"]["samples"] == 1)

@@ -1,0 +1,162 @@
+"""What the live page shows of a device: what it knows of every bin, its figures, and its last answers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock
+from typing import Any
+
+from hinge.device.answer import Answer
+from hinge.device.device import BaseDevice
+from hinge.device.page.pictures import data_url, small
+from hinge.errors import printable
+from hinge.ledger import Ledger
+from hinge.policies.policy import Explanation, Policy
+
+RECENT = 20  # answers that are shown
+MOST_BINS = 1024  # the page could not show more
+TEXT, SENTENCE = 240, 1_000  # characters of a label, and of a fault or a reason
+_STATUS = (
+    "samples", "answered_by_remote", "compared", "agreed", "fell_back", "offload_cost", "breaker", "not_durable",
+    "alarms", "alarm_reasons", "alarm_times",
+)  # fmt: skip  # several to a line
+
+Json = dict[str, Any]
+
+
+def copy_of(device: BaseDevice) -> Policy:
+    """Return a snapshot of the device's policy, to read while the device goes on."""
+    policy: Policy = type(device.policy).restore(device.state())
+    return policy
+
+
+def licences(policy: Policy) -> list[Explanation]:
+    """Return what is known of every bin, and until when it is accepted, budgets aside.
+
+    >>> from hinge import Isotonic, at_most
+    >>> [licence.offload_probability for licence in licences(at_most(Isotonic(bins=2, offload_cost=0.5), 0.1))]
+    [1.0, 1.0]
+    """
+    free = policy.unlimited
+    return [free.explain(bin) for bin in range(policy.bins)]
+
+
+@dataclass
+class _Seen:
+    """An answer, which is written once, when it is first shown."""
+
+    number: int
+    answer: Answer
+    pixels: Any
+    truth: Any
+    written: Json | None = None
+
+    def as_dict(self, explain: Callable[[int], Explanation]) -> Json:
+        if self.written is None:
+            answer = self.answer
+            self.written = {
+                "number": self.number,
+                "label": _text(answer.label),
+                "source": answer.source,
+                "confidence": float(answer.confidence),
+                "fault": None if answer.fault is None else _text(answer.fault, SENTENCE),
+                "reason": _text(answer.reason_by(explain(answer.bin)), SENTENCE),
+                "truth": None if self.truth is None else _text(self.truth),
+                "picture": None if self.pixels is None else data_url(self.pixels),
+            }
+        return self.written
+
+
+class Snapshots:
+    """Takes note of a device's answers, and says what the page shows. Thread-safe.
+
+    >>> from hinge import Device, Isotonic
+    >>> device = Device(lambda sample: [0.0, sample], lambda sample: 1, Isotonic(bins=16, offload_cost=0.5))
+    >>> snapshots = Snapshots(device)
+    >>> snapshots.saw(device.infer(3.0), truth=1)
+    >>> shown = snapshots.take()
+    >>> shown["status"]["samples"], shown["recent"][0]["source"], shown["bins"][15]["offloads"]
+    (1, 'remote', 1.0)
+    """
+
+    def __init__(self, device: BaseDevice) -> None:
+        bins = device.policy.bins
+        self._device, self._lock = device, Lock()
+        self._number, self._in_bin, self._ledger = 0, [0] * bins, Ledger(bins)
+        self._recent: deque[_Seen] = deque(maxlen=RECENT)
+        self._compared: dict[str, Json] = {}
+
+    def saw(self, answer: Answer, *, picture: Any = None, truth: Any = None) -> None:
+        """Take note of an answer; `picture` shows its sample, as an image of bytes, and `truth` is the true label."""
+        pixels = None if picture is None else small(picture)
+        truth = None if truth is None else self._device.true_label(answer, truth)
+        with self._lock:
+            self._recent.append(_Seen(self._number, answer, pixels, truth))
+            self._number += 1
+            self._in_bin[answer.bin] += 1
+            if truth is None:
+                return
+            if answer.source == "remote":  # right by definition, as in the paper
+                self._ledger.offload(answer.cost, bin=answer.bin)
+            else:
+                agreed = self._device.task.agreement(answer.label, truth)
+                self._ledger.accept(agreed, cost=answer.cost, bin=answer.bin)
+
+    def compare(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Show other policies beside this one: dicts of policy, offload_fraction, cost_per_sample and regret.
+
+        If the device's own policy is among them, its cost and regret are taken from there: who compares knows more.
+        """
+        figures = ("policy", "offload_fraction", "cost_per_sample", "regret")
+        self._compared = {row["policy"]: {key: row.get(key) for key in figures} for row in rows}
+
+    def take(self) -> Json:
+        """Return how the device fares now."""
+        with self._lock:  # first, so that the policy has learned from all that was seen
+            recent, in_bin, ledger = list(self._recent), list(self._in_bin), deepcopy(self._ledger)
+        policy, status = copy_of(self._device), self._device.status
+        known = licences(policy)
+        cost = ledger.figures()["cost_per_sample"]
+        regret = ledger.hindsight_regret([licence.agreement for licence in known], policy.offload_cost)
+        compared = dict(self._compared)
+        if (own := compared.pop(policy.name, None)) is not None:
+            cost, regret = own["cost_per_sample"], own["regret"]
+        explain = lru_cache(maxsize=None)(policy.explain)  # which is dear where there is a budget
+        return {
+            "policy": policy.name,
+            "offload_cost": policy.offload_cost,
+            "status": {name: getattr(status, name) for name in _STATUS},
+            "bins": self._bins(known, in_bin) if len(known) <= MOST_BINS else [],
+            "cost_per_sample": cost,
+            "regret": regret,
+            "compare": list(compared.values()),
+            "recent": [seen.as_dict(explain) for seen in recent],
+        }
+
+    def _bins(self, known: Sequence[Explanation], in_bin: Sequence[int]) -> list[Json]:
+        """Each bin's confidences, its evidence and its licence."""
+        return [
+            {
+                "bin": licence.bin,
+                "class": None if of_class is None else _text(of_class),
+                "from": low,
+                "to": high,
+                "samples": in_bin[licence.bin],
+                "offloads": licence.offloads,
+                "agreement": None if licence.agreement is None else min(1.0, licence.agreement),  # sums that age round
+                "expiry": licence.expiry,
+                "samples_left": licence.samples_left,
+                "offload_probability": licence.offload_probability,
+                "licensed": licence.offload_probability == 0.0,
+                "reason": licence.reason,
+            }
+            for licence, (of_class, low, high) in zip(known, self._device.bins.spans(), strict=True)
+        ]
+
+
+def _text(value: object, most: int = TEXT) -> str:
+    return printable(str(value), most) or "–"
