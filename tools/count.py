@@ -54,23 +54,22 @@ def is_docstring(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
-def help_of(src: Path, *command: str) -> str:
-    """Return what `hinge COMMAND --help` prints; nothing if it fails."""
+def helps(src: Path, *command: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield what `hinge COMMAND --help` prints, of this command and of all below it; nothing where it fails."""
     run = [sys.executable, "-c", "from hinge.cli import main; main()", *command, "--help"]
-    settings = {"PYTHONPATH": str(src), "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
+    settings = {"PYTHONPATH": str(src), "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
     done = subprocess.run(run, env=os.environ | settings, capture_output=True, text=True, check=False)
-    return done.stdout if done.returncode == 0 else ""
+    if done.returncode == 0:
+        yield command, done.stdout
+        if "COMMAND" in done.stdout.partition("Usage:")[2].partition("\n")[0]:
+            for name in sorted(set(COMMAND.findall(done.stdout))):
+                yield from helps(src, *command, name)
 
 
-def options(src: Path, *command: str) -> Iterator[int]:
-    """Yield how many options each command has, this one and those below it."""
-    text = help_of(src, *command)
+def options(text: str) -> int:
+    """Return how many options a command's help lists."""
     found = set(OPTION.findall(text)) - {"help"}
-    if text:
-        yield len({name for name in found if name.removeprefix("no-") == name or name[3:] not in found})
-    if "COMMAND" in text.partition("Usage:")[2].partition("\n")[0]:
-        for name in sorted(set(COMMAND.findall(text))):
-            yield from options(src, *command, name)
+    return len({name for name in found if name.removeprefix("no-") == name or name[3:] not in found})
 
 
 def dependencies(tree: Path) -> dict[str, int]:
@@ -94,7 +93,7 @@ def counted(tree: Path) -> dict[str, int | None]:
     policy = next(node for node in nodes if isinstance(node, ast.ClassDef) and node.name == "Policy")
     methods = {node.name for node in policy.body if isinstance(node, FUNCTION)}
     pages = list((tree / "docs").rglob("*.md"))
-    each = list(options(tree / "src"))
+    each = [options(text) for _, text in helps(tree / "src")]
     return {
         "src: lines": lines(src),
         "src: statements": sum(isinstance(node, ast.stmt) and not is_docstring(node) for node in nodes),

@@ -1,4 +1,4 @@
-"""What MkDocs does not do by itself: pages from outside `docs/`, and the reference.
+"""What MkDocs does not do by itself: pages from outside `docs/`, and a page of the commands.
 
 MkDocs calls these functions (`hooks` in mkdocs.yml). Pages link to files of the repository by relative paths, as is
 right where the repository is browsed. For the site, whatever they link to is brought along: Markdown, programs and
@@ -18,14 +18,15 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT)]  # MkDocs loads a hook by its path, and knows nothing of the folders around it
 
-from tools import notebook, reference  # noqa: E402  # the line above makes them importable
+from tools import count, notebook  # noqa: E402  # the line above makes them importable
+from tools.examples import fenced  # noqa: E402
 
 _LINK = re.compile(r"(?<=\]\()(?!\w+:|#|/)([^)\s#]+)(#[^)\s]*)?(?=\))")
 _LISTED = {".md", ".py", ".ipynb", ".csv", ".png"}
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add what the pages link to, what those link to, and the reference."""
+    """Add what the pages link to, what those link to, and the commands."""
     waiting = [f"docs/{file.src_uri}" for file in files.documentation_pages()]
     seen: set[str] = set()
     while waiting:
@@ -35,16 +36,15 @@ def on_files(files: Files, config: Any) -> Files:
                 seen.add(target)
                 waiting.append(target)
                 files.append(_file(target, config))
-    for uri, text in reference.pages().items():
-        files.append(File.generated(config, uri, content=text))
+    helps = (f"## `{' '.join(('hinge', *name))}`\n\n```text\n{text}```\n" for name, text in count.helps(ROOT / "src"))
+    commands = "\n".join(["# Commands\n\nWhat `--help` prints, for all of them.\n", *helps])
+    files.append(File.generated(config, "reference/commands.md", content=commands))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Point links at the pages that files have become, and set examples off as code."""
     uri = page.file.src_uri
-    if uri.startswith("reference/"):
-        return markdown
     place = _place(page.file)
 
     def pointed(link: re.Match[str]) -> str:
@@ -53,7 +53,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             return link[0]
         return posixpath.relpath(_uri(target), posixpath.dirname(uri) or ".") + (link[2] or "")
 
-    return _LINK.sub(pointed, reference.fenced(markdown))
+    return _LINK.sub(pointed, fenced(markdown))
 
 
 def _file(place: str, config: Any) -> File:
