@@ -145,7 +145,7 @@ class ThresholdPolicy(RandomisedPolicy):
 
     def _table(self) -> ThresholdTable:
         """A table without evidence, whose bins + 1 experts are equally likely."""
-        return ThresholdTable(
+        self._experts = ThresholdTable(
             losses=real_column(self.bins + 1),
             chances=real_column(self.bins),
             weights=real_column(self.bins + 1, 1.0),
@@ -154,11 +154,7 @@ class ThresholdPolicy(RandomisedPolicy):
             offload_cost=math.nan if self.offload_cost is None else self.offload_cost,
             seed=self.seed,
         )
-
-    @property
-    def _experts(self) -> ThresholdTable:
-        """The part of the table that weighs thresholds."""
-        return self.table  # type: ignore[no-any-return]
+        return self._experts
 
     def offload_probability(self, bin: int) -> float:
         share = share_offloading_from_losses(self._experts, self._checked_bin(bin))

@@ -159,10 +159,6 @@ class LyapunovEXP4(ThresholdPolicy):
     def _ground(self, bin: int) -> str:
         return f"{super()._ground(bin)}, and {self.queue:.3g} is spent beyond the budget"
 
-    @property
-    def _experts(self) -> ThresholdTable:
-        return self.table.experts  # type: ignore[no-any-return]
-
     def _column(self, field: str) -> Any:
         return getattr(self.table if hasattr(self.table, field) else self.table.experts, field)
 

