@@ -766,7 +766,6 @@ class Policy(ABC):
         """
         self._take_all(other_state, 1.0)
 
-
     def _take_all(self, state: Mapping[str, Any], weight: float) -> None:
         self._check_like(type(self)._checked_header(state)["parameters"])
         other = type(self).restore(state)
