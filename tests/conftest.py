@@ -24,7 +24,6 @@ MARKERS = {  # by folder or file; single tests elsewhere are marked where they s
     "tests/fuzz": "slow",
     "tests/gateway": "server",
     "tests/interop": "peers",
-    "tests/oip/test_messages_fuzz.py": "slow",
     "tests/paper": "slow",
     "tests/policies/test_policy_memory.py": "slow",
     "tests/server": "server",

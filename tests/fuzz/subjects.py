@@ -1,8 +1,8 @@
 """What is fuzzed: parsers with examples of what they read, and the errors that they may raise."""
 
 import json
-from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import BytesIO, StringIO
 from pathlib import Path
 from tempfile import mkdtemp
@@ -14,16 +14,19 @@ import numpy as np
 from hinge import Gate, Isotonic, OnnxModel, OpenVINOModel
 from hinge.cli.app import run
 from hinge.device.store import parse
-from hinge.errors import HingeError, InvalidMessage, InvalidModel, InvalidState, InvalidTrace
+from hinge.errors import HingeError, InvalidMessage, InvalidModel, InvalidState, InvalidTrace, RemoteFailed
 from hinge.oip import messages as oip
 from hinge.oip.tensors import TensorSpec, from_bytes, from_json, to_bytes
 from hinge.policies.policy import restore
+from hinge.remotes import Deadline
+from hinge.remotes.open_inference import OpenInference
 from hinge.traces import Trace, write_trace
 from hinge.traces.files import read_csv, read_jsonl, read_npz, read_parquet
 from tests.device.streams import BINS, POLICIES, play
 from tests.models.test_models import dense_onnx
 from tests.oip.test_messages import NUMPY
 from tests.server.models import scaling
+from tests.support.loopback import Connection, Loopback, http_response
 
 Errors = tuple[type[Exception], ...]
 LENGTH = "Inference-Header-Content-Length"
@@ -77,9 +80,13 @@ def request_subject() -> Subject:
 
     def feed(data: bytes) -> object:
         request = oip.parse_request(*_unpacked(data))
-        return oip.build_request(request.inputs, id=request.id, outputs=request.outputs, binary=True)
+        again = oip.build_request(request.inputs, id=request.id, outputs=request.outputs, binary=True)
+        copy = oip.parse_request(again.headers, again.body)
+        for name, tensor in request.inputs.items():
+            np.testing.assert_array_equal(copy.inputs[name], tensor, strict=True)
+        return request
 
-    return Subject(seeds, feed, (InvalidMessage,), 0.16)
+    return Subject(seeds, feed, (InvalidMessage,), 0.25)
 
 
 def response_subject() -> Subject:
@@ -88,7 +95,7 @@ def response_subject() -> Subject:
         for few in _tensors()
         for binary in (False, True)
     ]
-    return Subject(seeds, lambda data: oip.parse_response(*_unpacked(data), id="42"), (InvalidMessage,), 0.16)
+    return Subject(seeds, lambda data: oip.parse_response(*_unpacked(data), id="42"), (InvalidMessage,), 0.25)
 
 
 def metadata_subject() -> Subject:
@@ -100,7 +107,7 @@ def metadata_subject() -> Subject:
     def feed(data: bytes) -> object:
         return oip.parse_model_metadata(data) if b"inputs" in data else oip.parse_server_metadata(data)
 
-    return Subject(seeds, feed, (InvalidMessage,), 0.06)
+    return Subject(seeds, feed, (InvalidMessage,), 0.08)
 
 
 def tensor_subject() -> Subject:
@@ -120,7 +127,7 @@ def tensor_subject() -> Subject:
             return from_json("t", data[4:], datatype, tuple(head[1:]))
         return from_bytes("t", memoryview(data[4:]), datatype, tuple(head[1:]))
 
-    return Subject(seeds, feed, (InvalidMessage,), 0.08)
+    return Subject(seeds, feed, (InvalidMessage,), 0.13)
 
 
 # -- what a device keeps ----------------------------------------------------------------------------------------------
@@ -168,7 +175,7 @@ def _loaded(model: Callable[[Path], object], share: float) -> Subject:
 
 
 def onnx_subject() -> Subject:
-    return _loaded(OnnxModel, 0.005)
+    return _loaded(OnnxModel, 0.1)
 
 
 def openvino_subject() -> Subject:
@@ -231,3 +238,64 @@ def toml_subject() -> Subject:
         return True
 
     return Subject(seeds, feed, (_Refused,), 0.0045)
+
+
+# -- HTTP, as a device reads it: raw bytes from a server that answers every inference with them ------------------------
+
+
+INPUTS, OUTPUTS = (TensorSpec("sample", "FP32", (-1, 2)),), (TensorSpec("scores", "FP32", (-1, 3)),)
+SAMPLE = np.zeros(2, np.float32)
+ID = "0" * 16  # of every request
+_PAGES = {
+    "/v2": oip.build_server_metadata(oip.ServerMetadata("s", "1", ("binary_tensor_data",))),
+    "/v2/models/m": oip.build_model_metadata(oip.ModelMetadata("m", "", INPUTS, OUTPUTS)),
+}
+
+
+class Saying(Loopback):
+    """Answers an inference with these bytes, and hangs up."""
+
+    said = b""
+
+    async def _serve(self, connection: Connection) -> None:
+        while (request := await connection.read()) is not None:
+            method, path, _ = request.start.split(" ")
+            if method == "POST":
+                await connection.send(self.said)
+                return
+            await connection.send(http_response(200, _PAGES[path]).raw)
+
+
+def _raw(head: str, body: bytes) -> bytes:
+    return f"HTTP/1.1 {head}\r\n\r\n".encode() + body
+
+
+def _seeds() -> list[bytes]:
+    seeds = []
+    for binary in (False, True):
+        request = oip.InferenceRequest({}, id=ID, binary=binary)
+        message = oip.build_response(request, {"scores": np.array([[0.1, 0.7, 0.2]], np.float32)}, model="m")
+        headers = [f"{name}: {value}" for name, value in message.headers.items()]
+        body, size = message.body, len(message.body)
+        half = size // 2
+        chunks = b"%x\r\n%b\r\n%x\r\n%b\r\n0\r\n\r\n" % (half, body[:half], size - half, body[half:])
+        seeds.append(_raw("\r\n".join(["200 OK", *headers, f"Content-Length: {size}"]), body))
+        seeds.append(_raw("\r\n".join(["200 OK", *headers, "Transfer-Encoding: chunked"]), chunks))
+        seeds.append(_raw("\r\n".join(["200 OK", *headers, "Connection: close"]), body))
+        seeds.append(_raw("100 Continue", seeds[-3]))
+    error = oip.json_message({"error": "no such model"}).body
+    return [*seeds, _raw(f"404 Not Found\r\nContent-Length: {len(error)}", error)]
+
+
+@contextmanager
+def http_subject() -> Iterator[Subject]:
+    """What a device reads of a server's answers."""
+    with Saying() as server, mock.patch("os.urandom", return_value=bytes.fromhex(ID)):  # of which an id is made
+        remote = OpenInference(server.url, model="m")
+
+        def feed(data: bytes) -> object:
+            server.said = data
+            return remote.ask([SAMPLE], Deadline.after(60)).labels
+
+        yield Subject(_seeds(), feed, (RemoteFailed,), 0.05)
+        remote.close()
